@@ -5,9 +5,6 @@ from typing import Any
 
 import torch
 
-version: str
-torch_version: str
-
 _Named = Sequence[tuple[str, torch.Tensor]]
 _Run = Callable[[int, int], "Loss"]
 

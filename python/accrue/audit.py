@@ -10,8 +10,9 @@ from torch import nn
 
 from accrue import transformers
 from accrue.errors import UsageError
+from accrue.models import modes
 from accrue.report import Report
-from accrue.transformers import IGNORED
+from accrue.tensors import IGNORED, kept, put_back
 from accrue.verify import LossFn
 from accrue.watch import Watch
 
@@ -75,18 +76,15 @@ def _plain(optimizer: Any) -> torch.optim.Optimizer:
 
 @contextlib.contextmanager
 def _put_back(model: nn.Module):
-    kept = [(tensor, tensor.detach().clone()) for tensor in (*model.parameters(), *model.buffers())]
-    modes = [(part, part.training) for part in model.modules()]
+    before = kept(model)
+    restore_modes = modes(model)
     try:
         yield
     finally:
-        with torch.no_grad():
-            for tensor, value in kept:
-                tensor.copy_(value)
+        put_back(before)
         for tensor in model.parameters():
             tensor.grad = None
-        for part, training in modes:
-            part.training = training
+        restore_modes()
 
 
 def _audit_transformers(trainer: Any, loss_fn: LossFn) -> Report:

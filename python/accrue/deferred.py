@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from accrue.errors import UsageError
-from accrue.operations import IGNORED, linear_cross_entropy
+from accrue.operations import linear_cross_entropy
+from accrue.tensors import IGNORED
 
 
 class DeferredLogits(torch.Tensor):

@@ -7,6 +7,7 @@ import torch.distributed as distributed
 
 from accrue import _native
 from accrue.report import Report
+from accrue.tensors import norm
 
 # What rounding may make of a gradient, relative: passes of other shapes, and a sum over ranks in any order.
 BOUNDS = {torch.float64: 1e-10, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 4e-3}
@@ -34,15 +35,11 @@ def _over_ranks(tensors: Tensors) -> Tensors:
 VANISHING = 1e-3
 
 
-def _norm(tensor: torch.Tensor) -> float:
-    return float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
-
-
 def _errors(left: Tensors, right: Tensors) -> list[float]:
     """Of each parameter, relative to the norm of its gradient."""
     elements = sum(tensor.numel() for tensor in right)
-    usual = (sum(_norm(tensor) ** 2 for tensor in right) / max(elements, 1)) ** 0.5
-    return [_norm(a - b) / max(_norm(b), VANISHING * usual * b.numel() ** 0.5, 1e-300) for a, b in zip(left, right)]
+    usual = (sum(norm(tensor) ** 2 for tensor in right) / max(elements, 1)) ** 0.5
+    return [norm(a - b) / max(norm(b), VANISHING * usual * b.numel() ** 0.5, 1e-300) for a, b in zip(left, right)]
 
 
 def _error(left: Tensors, right: Tensors) -> float:

@@ -96,6 +96,17 @@ def _freeze(norm: _BatchNorm) -> Callable[[], None]:
     return undo
 
 
+def modes(module: nn.Module) -> Callable[[], None]:
+    """Puts the mode of each part back to what it is now."""
+    before = [(part, part.training) for part in module.modules()]
+
+    def restore() -> None:
+        for part, training in before:
+            part.training = training
+
+    return restore
+
+
 def evaluator(model: Any) -> Callable[[bool], Callable[[], None]] | None:
     """Puts a module, or its batch normalisations alone, into evaluation mode; what that returns undoes it."""
     if not isinstance(model, nn.Module):
@@ -106,13 +117,8 @@ def evaluator(model: Any) -> Callable[[bool], Callable[[], None]] | None:
         if batch_norms_alone:
             undo_all = [_freeze(part) for part in module.modules() if _takes_statistics(part)]
             return lambda: [undo() for undo in reversed(undo_all)] and None
-        modes = [(part, part.training) for part in module.modules()]
+        undo = modes(module)
         module.eval()
-
-        def undo() -> None:
-            for part, training in modes:
-                part.training = training
-
         return undo
 
     return evaluate

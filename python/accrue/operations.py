@@ -7,8 +7,7 @@ the operators `accrue::linear_cross_entropy` and `accrue::linear` of torch.libra
 import torch
 
 from accrue import _native
-
-IGNORED = -100
+from accrue.tensors import IGNORED
 
 
 def linear_cross_entropy(hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, bias: torch.Tensor | None = None, *,

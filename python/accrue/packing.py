@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from accrue.tensors import IGNORED
 from accrue.watching import Generators
 
 # Beyond what rounding makes of a loss where other columns of the row change, relative.
 MOST_ROUNDING = 1e-4
-IGNORED = -100
 
 
 def _boundary(batch: Any) -> tuple[int, int] | None:

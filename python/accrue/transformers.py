@@ -9,8 +9,8 @@ from torch import nn
 from accrue import _native
 from accrue.errors import UsageError
 from accrue.models import unwrapped
+from accrue.tensors import IGNORED
 
-IGNORED = -100
 # What trainers give a model for its own loss.
 OF_LOSSES = ("labels", "shift_labels", "num_items_in_batch")
 

@@ -10,7 +10,7 @@ from accrue.batches import batch_size, batch_slice, has_tensors_alone, in_double
 from accrue.batches import micro_batches as micro_batches_of
 from accrue.devices import world
 from accrue.errors import UsageError
-from accrue.models import batch_norm_finder, evaluator, named_buffers, named_parameters
+from accrue.models import batch_norm_finder, evaluator, named_buffers, named_parameters, without_ranks
 from accrue.report import Report
 
 LossFn = Callable[[Any, Any], _native.Loss]
@@ -21,7 +21,7 @@ def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str) -> _nati
         if world() > 1:
             raise UsageError(operation, "a model on one rank", f"DistributedDataParallel over {world()} ranks",
                              "accrue.watch(model, optimizer, loss_fn) around one window, on all ranks")
-        model = model.module
+        model = without_ranks(model)
 
     def loss(begin: int, end: int) -> _native.Loss:
         return loss_fn(model, batch_slice(batch, begin, end))

@@ -12,6 +12,7 @@ from accrue.errors import UsageError
 from accrue.models import named_buffers, named_parameters, without_ranks
 from accrue.packing import leaks
 from accrue.report import Report
+from accrue.tensors import kept, put_back
 from accrue.verify import LossFn
 from accrue.watching import MicroBatch, Recorder, Seen
 
@@ -72,12 +73,12 @@ class Watch:
             raise UsageError("watch", "a window of at least 2 micro-batches", f"{len(seen.micro_batches)} forward passes with a gradient",
                              "a with statement around all micro-batches of one optimizer step")
         self._require_calls(seen)
-        behind = [(tensor, tensor.detach().clone()) for tensor, _ in self._recorder.kept]
+        behind = kept(self._model)
         try:
-            _put(self._recorder.kept)
+            put_back(self._recorder.kept)
             return self._explained(seen, self._gradient_report(seen))
         finally:
-            _put(behind)
+            put_back(behind)
 
     def _require_calls(self, seen: Seen) -> None:
         """Calls of the model are micro-batches only where each has a backward pass."""
@@ -164,12 +165,6 @@ def causes_of(seen: Seen) -> dict[str, str]:
     elif not seen.steps and not found:
         found["last-window"] = f"the gradients of {seen.backwards} micro-batches are left, and no optimizer step used them"
     return found
-
-
-def _put(values: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    with torch.no_grad():
-        for tensor, value in values:
-            tensor.copy_(value)
 
 
 def _stepped(named: list[tuple[str, torch.Tensor]], optimizer: torch.optim.Optimizer) -> list[tuple[str, torch.Tensor]]:

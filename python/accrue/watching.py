@@ -15,8 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from accrue.errors import UsageError
 from accrue.models import unwrapped
-
-Tensors = list[torch.Tensor]
+from accrue.tensors import Kept, kept, norm
 
 
 @dataclass(frozen=True)
@@ -92,13 +91,14 @@ class Clipping:
         self.before = gradient.detach().clone()
         self.norm_behind = 0.0
 
-    def has_changed(self, gradient: torch.Tensor) -> bool:
-        self.norm_behind = _norm(gradient)
+    def note(self, gradient: torch.Tensor) -> bool:
+        """What clipping left; whether it changed anything."""
+        self.norm_behind = norm(gradient)
         return not torch.equal(self.before, gradient)
 
     def unclipped(self, gradient: torch.Tensor) -> torch.Tensor:
         """What `gradient` would be had it not been clipped: scaled as what came after clipping scaled it, cleared where it was."""
-        return self.before * (_norm(gradient) / self.norm_behind) if self.norm_behind > 0 else self.before
+        return self.before * (norm(gradient) / self.norm_behind) if self.norm_behind > 0 else self.before
 
 
 @dataclass
@@ -110,7 +110,6 @@ class Seen:
     steps: list[int] = field(default_factory=list)  # how many backwards were before each
     clips: list[int] = field(default_factory=list)  # likewise
     rates: dict[int, tuple] = field(default_factory=dict)  # learning rates when each backward began
-    rates_at_step: tuple | None = None
     scheduler_steps: int = 0
     changed: tuple[int, str, str] | None = None  # the first backward that found a parameter changed, its name, how
     zeroed: tuple[int, str] | None = None  # the first backward that found a sum gone, whose
@@ -138,14 +137,14 @@ class Recorder:
         self._sums: list[tuple[float, int] | None] = [None] * len(self.trained)
         self._clipped: dict[int, Clipping] = {}  # by place, since the last backward
         self._graph_task = -1  # of the backward that runs
-        self.before: Tensors = []
-        self.kept: list[tuple[torch.Tensor, torch.Tensor]] = []  # all parameters and buffers, as the window began
+        self.kept: Kept = []  # all parameters and buffers, as the window began
 
     def start(self) -> None:
         if self._handles:
             raise UsageError("watch", "a Watch that is entered once", "one that was entered before", "accrue.watch(...) for each window")
-        self.before = [tensor.detach().clone() for tensor in self.trained]
-        self.kept = [(tensor, tensor.detach().clone()) for tensor in (*self._model.parameters(), *self._model.buffers())]
+        self.kept = kept(self._model)
+        copies = {id(tensor): copy for tensor, copy in self.kept}
+        self._before = [copies[id(tensor)] for tensor in self.trained]
         self._versions = [tensor._version for tensor in self.trained]
         self._schedulers = [(scheduler, scheduler.last_epoch) for scheduler in _schedulers_of(self._optimizer)]
         self._handles.append(self._model.register_forward_pre_hook(self._on_forward, with_kwargs=True))
@@ -193,7 +192,7 @@ class Recorder:
         is_first = self._arrivals[place] == 0
         self._arrivals[place] += 1
         grad = self.trained[place].grad
-        if is_first and not self.seen.carried_over and grad is not None and _norm(grad) > 0:
+        if is_first and not self.seen.carried_over and grad is not None and norm(grad) > 0:
             self.seen.carried_over = self._named[place][0]
         self._look_at_parameter(place, backward)
         self._look_at_sum(place, backward)
@@ -201,7 +200,7 @@ class Recorder:
     def _look_at_parameter(self, place: int, backward: int) -> None:
         tensor = self.trained[place]
         if self.seen.changed is None and tensor._version != self._versions[place]:
-            how = _change(self.before[place], tensor.detach())
+            how = _change(self._before[place], tensor.detach())
             if how:
                 self.seen.changed = (backward, self._named[place][0], how)
 
@@ -212,15 +211,15 @@ class Recorder:
         grad, name = self.trained[place].grad, self._named[place][0]
         if grad is not None and grad._version == known[1]:
             return
-        norm = 0.0 if grad is None else _norm(grad)
-        if norm == 0 and self.seen.zeroed is None:
+        left = 0.0 if grad is None else norm(grad)
+        if left == 0 and self.seen.zeroed is None:
             self.seen.zeroed = (backward, name)
-        elif 0 < norm < known[0] * (1 - 1e-4) and self.seen.shrunk is None:
+        elif 0 < left < known[0] * (1 - 1e-4) and self.seen.shrunk is None:
             self.seen.shrunk = (backward, name)
 
     def _on_sum(self, place: int, *_) -> None:
         grad = self.trained[place].grad
-        self._sums[place] = None if grad is None else (_norm(grad), grad._version)
+        self._sums[place] = None if grad is None else (norm(grad), grad._version)
 
     def _on_step(self, optimizer: torch.optim.Optimizer, args: tuple, kwargs: dict) -> tuple | None:
         """A closure has the window's last backward in it (Lightning's do): gradients are what it leaves."""
@@ -237,7 +236,6 @@ class Recorder:
 
     def _note_step(self, optimizer: torch.optim.Optimizer) -> None:
         self.seen.steps.append(self.seen.backwards)
-        self.seen.rates_at_step = self._rates()
         if len(self.seen.steps) > 1:
             return
         told = getattr(optimizer, "accrue_clipping", 1.0)
@@ -262,7 +260,7 @@ class Recorder:
             def clip(*args, **kwargs):
                 before = {place: Clipping(tensor.grad) for place, tensor in enumerate(self.trained) if tensor.grad is not None}
                 answer = original(*args, **kwargs)
-                changed = {place: clipping for place, clipping in before.items() if clipping.has_changed(self.trained[place].grad)}
+                changed = {place: clipping for place, clipping in before.items() if clipping.note(self.trained[place].grad)}
                 if changed:
                     self.seen.clips.append(self.seen.backwards)
                     self._clipped = changed | self._clipped  # the first of several is what there was
@@ -285,10 +283,6 @@ class Recorder:
 def _schedulers_of(optimizer: torch.optim.Optimizer) -> list[LRScheduler]:
     """A schedule knows its optimizer, and not the other way round."""
     return [found for found in gc.get_objects() if issubclass(type(found), LRScheduler) and getattr(found, "optimizer", None) is optimizer]
-
-
-def _norm(tensor: torch.Tensor) -> float:
-    return float(torch.linalg.vector_norm(tensor.detach().to_dense() if tensor.is_sparse else tensor.detach(), dtype=torch.float64))
 
 
 def _change(before: torch.Tensor, now: torch.Tensor) -> str:

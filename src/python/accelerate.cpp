@@ -15,8 +15,6 @@ namespace py = pybind11;
 namespace accrue::python {
 namespace {
 
-using Named = std::vector<std::pair<std::string, at::Tensor>>;
-
 py::dict by_kind_of(const AcceleratedCalls& calls) {
   py::dict by_kind;
   by_kind["products"] = calls.products;

@@ -19,7 +19,6 @@ namespace accrue::python {
 namespace {
 
 using WithoutInterpreter = py::call_guard<py::gil_scoped_release>;
-using Named = std::vector<std::pair<std::string, at::Tensor>>;
 
 constexpr const char* operation = "Accumulator";
 
@@ -62,7 +61,7 @@ AccumulatorOptions options_of(const Options& stated) {
 class PythonAccumulator {
  public:
   PythonAccumulator(const Named& parameters, const Options& stated)
-      : accumulator_(named_parameters_of(parameters), with_noted_clipping(options_of(stated)),
+      : accumulator_(named_parameters_of(parameters), with_noted(clipping_, options_of(stated)),
                      batch_norm_finder_of(stated.batch_norms)) {}
 
   void backward(const py::object& loss, const py::object& size,
@@ -93,8 +92,7 @@ class PythonAccumulator {
   std::pair<std::int64_t, std::int64_t> share(const py::object& size) {
     const BatchSize units = batch_size_of(size, "Accumulator.share");
     const py::gil_scoped_release released;
-    const accum::WindowShare mine = accumulator_.share(units);
-    return {mine.begin, mine.end};
+    return pair_of(accumulator_.share(units));
   }
   bool full() const { return accumulator_.full(); }
   bool pending() const { return accumulator_.pending(); }
@@ -103,11 +101,6 @@ class PythonAccumulator {
   double weight() const { return accumulator_.current_window().ledger().committed_weight(); }
 
  private:
-  AccumulatorOptions with_noted_clipping(AccumulatorOptions options) const {
-    options.on_mean_gradient = note_clipping(clipping_);
-    return options;
-  }
-
   Clipping clipping_ = std::make_shared<double>(1);
   Accumulator accumulator_;
 };

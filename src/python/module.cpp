@@ -1,15 +1,12 @@
 // The module accrue._native. What users call is in python/accrue, which explains it.
 #include <torch/csrc/utils/pybind.h>
 
-#include "accrue/version.h"
 #include "python/bindings.h"
 #include "python/errors.h"
 #include "python/values.h"
 
 PYBIND11_MODULE(_native, module) {
   using namespace accrue::python;
-  module.attr("version") = ACCRUE_VERSION;
-  module.attr("torch_version") = ACCRUE_PYTHON_TORCH;
   translate_errors();
   bind_values(module);
   bind_ranks(module);

@@ -19,18 +19,9 @@ namespace py = pybind11;
 namespace accrue::python {
 namespace {
 
-using Named = std::vector<std::pair<std::string, at::Tensor>>;
-
 detail::SteppedModel model_of(const Named& parameters, const std::vector<at::Tensor>& buffers,
                               const py::object& batch_norms) {
   return {named_parameters_of(parameters), buffers, batch_norm_finder_of(batch_norms)};
-}
-
-/// `function(begin, end)` runs these samples and returns their accrue.Loss.
-detail::RunSlice run_of(const py::object& function, const char* name) {
-  return [run = Callback(function), name](std::int64_t begin, std::int64_t end) {
-    return run.call([name](const py::object& loss) { return loss_of(loss, name); }, begin, end);
-  };
 }
 
 /// A Stepper, and the optimizer that it steps with.
@@ -40,7 +31,7 @@ class Stepper {
           const py::object& batch_norms, const py::object& optimizer, StepOptions options)
       : optimizer_(optimizer, clipping_),
         slices_(model_of(parameters, buffers, batch_norms), optimizer_,
-                with_noted_clipping(std::move(options))) {}
+                with_noted(clipping_, std::move(options))) {}
 
   StepReport step(std::int64_t samples, const py::object& run) {
     const detail::RunSlice slices = run_of(run, "step");
@@ -49,16 +40,10 @@ class Stepper {
   }
   std::pair<std::int64_t, std::int64_t> share(std::int64_t samples) {
     const py::gil_scoped_release released;
-    const accum::WindowShare mine = slices_.share(samples);
-    return {mine.begin, mine.end};
+    return pair_of(slices_.share(samples));
   }
 
  private:
-  StepOptions with_noted_clipping(StepOptions options) const {
-    options.on_mean_gradient = note_clipping(clipping_);
-    return options;
-  }
-
   Clipping clipping_ = std::make_shared<double>(1);
   PythonOptimizer optimizer_;
   detail::SliceStepper slices_;

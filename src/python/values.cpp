@@ -9,6 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "observe/jsonl_sink.h"
+#include "python/callback.h"
 
 namespace py = pybind11;
 
@@ -136,8 +137,6 @@ Loss loss_of(py::handle value, const char* operation) {
 }
 
 std::vector<Loss> losses_of(py::handle value, const char* operation) {
-  if (!py::isinstance<py::list>(value) && !py::isinstance<py::tuple>(value))
-    return {loss_of(value, operation)};
   std::vector<Loss> losses;
   for (const py::handle item : py::reinterpret_borrow<py::iterable>(value))
     losses.push_back(loss_of(item, operation));
@@ -152,8 +151,19 @@ BatchSize batch_size_of(py::handle value, const char* operation) {
                     "accrue.Tokens(524_288) or accrue.Samples(256)");
 }
 
-NamedParameters named_parameters_of(
-    const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
+detail::RunSlice run_of(const py::object& function, const char* operation) {
+  if (function.is_none()) return {};
+  return [run = Callback(function), operation](std::int64_t begin, std::int64_t end) {
+    return run.call([operation](const py::object& loss) { return loss_of(loss, operation); }, begin,
+                    end);
+  };
+}
+
+std::pair<std::int64_t, std::int64_t> pair_of(const accum::WindowShare& share) {
+  return {share.begin, share.end};
+}
+
+NamedParameters named_parameters_of(const Named& parameters) {
   NamedParameters named;
   for (const auto& [name, tensor] : parameters) named.push_back({name, tensor});
   return named;

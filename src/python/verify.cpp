@@ -17,8 +17,6 @@ namespace py = pybind11;
 namespace accrue::python {
 namespace {
 
-using Named = std::vector<std::pair<std::string, at::Tensor>>;
-
 /// What Python tells of a model: python/accrue/verify.py.
 struct Described {
   Named parameters, buffers;
@@ -27,20 +25,13 @@ struct Described {
   py::object loss, loss_in_double;
 };
 
-detail::RunSlice run_of(const py::object& function) {
-  if (function.is_none()) return {};
-  return [run = Callback(function)](std::int64_t begin, std::int64_t end) {
-    return run.call([](const py::object& loss) { return loss_of(loss, "verify"); }, begin, end);
-  };
-}
-
 detail::VerifiedModel model_of(const Described& described) {
   detail::VerifiedModel model;
   model.parameters = named_parameters_of(described.parameters);
   model.buffers = named_parameters_of(described.buffers);
   model.samples = described.samples;
-  model.loss = run_of(described.loss);
-  model.loss_in_double = run_of(described.loss_in_double);
+  model.loss = run_of(described.loss, "verify");
+  model.loss_in_double = run_of(described.loss_in_double, "verify");
   model.batch_norms = batch_norm_finder_of(described.batch_norms);
   if (!described.evaluate.is_none()) {
     model.evaluate = [evaluate = Callback(described.evaluate)](bool batch_norms_alone) {
