@@ -17,6 +17,7 @@ What lies outside, on random tokens: gradients not divided by K (their norm off 
 the bound; the same programs are compared in fp32, where it is far beyond.
 """
 import math
+import sys
 
 BOUNDS = {"fp32": 1e-4, "bf16": 1e-2}
 COMPARED = ("losses", "grad_norms", "parameter_norm", "update_norm")
@@ -40,3 +41,10 @@ def relative_errors(measured: dict, reference: dict, compared: tuple[str, ...] =
 
 def agrees(errors: dict[str, float], precision: str) -> bool:
     return all(error <= BOUNDS[precision] for error in errors.values())
+
+def expect_same_losses(name: str, losses: dict[str, list[float]], bound: float) -> None:
+    """Of the first two steps of loops on the same data: later ones grow apart by what the optimizer makes of rounding."""
+    for loop, found in losses.items():
+        for mine, plain in zip(found[:2], losses["plain"][:2]):
+            if abs(mine - plain) > bound * abs(plain):
+                sys.exit(f"error: {name}: expected the losses of the plain loop, {losses['plain'][:2]}, received {found[:2]} of {loop}")

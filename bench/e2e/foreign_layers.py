@@ -16,9 +16,9 @@ import json
 import os
 import pathlib
 import statistics
-import sys
 import tempfile
 
+from agreement import expect_same_losses
 from runs import BUILD, accrue_json, flags, gib, random_tokens, run, save, spread
 from speed import overrides
 
@@ -45,15 +45,6 @@ OWN = "accrue's own"
 SAME_LOSS = 1e-3  # relative: steps of one model on the same data, rounded otherwise
 
 
-def expect_same_losses(job: str, losses: dict[str, list[float]]) -> None:
-    """Of the first two steps: later ones grow apart by what the optimizer makes of rounding."""
-    for loop, found in losses.items():
-        for mine, plain in zip(found[:2], losses["plain"][:2]):
-            if abs(mine - plain) > SAME_LOSS * abs(plain):
-                sys.exit(f"error: {job}: expected the losses of the plain loop, {losses['plain'][:2]}, received {found[:2]} "
-                         f"of {loop}")
-
-
 def foreign_loop(job: str, sizes: dict, steps: int, loop: list[str]) -> tuple[dict, int]:
     values = [f"--{key}={value}" for key, value in sizes.items() if key not in ("unit", "pairs")]
     out, resident = run([str(BUILD / "bench" / "peers" / "foreign_loop"), job, *loop, f"--steps={steps}",
@@ -77,7 +68,7 @@ def measure_loops(job: str, sizes: dict, folder: pathlib.Path, rounds: int) -> d
             taken[name].append((statistics.median(result["per_second"]), resident))
         if job == "gpt2":
             taken.setdefault(OWN, []).append(own(sizes, folder))
-    expect_same_losses(job, losses)
+    expect_same_losses(job, losses, SAME_LOSS)
     speeds = {name: [speed for speed, _ in of] for name, of in taken.items()}
     rows = {}
     for name, of in taken.items():
@@ -94,7 +85,7 @@ def measure_overhead(job: str, sizes: dict, rounds: int) -> dict:
     ratios = []
     for _ in range(rounds):
         result, _ = foreign_loop(job, sizes, sizes["pairs"], ["in-turn"])
-        expect_same_losses(job, {"plain": result["plain_losses"], "accumulator": result["losses"]})
+        expect_same_losses(job, {"plain": result["plain_losses"], "accumulator": result["losses"]}, SAME_LOSS)
         ratios += [a / b - 1 for a, b in zip(result["accumulator"], result["plain"])]
     quartiles = statistics.quantiles(ratios, n=4)
     return {"median": statistics.median(ratios), "quartiles": [quartiles[0], quartiles[2]], "pairs": len(ratios)}

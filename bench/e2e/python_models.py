@@ -15,6 +15,7 @@ import pathlib
 import statistics
 import sys
 
+from agreement import expect_same_losses
 from runs import BUILD, ROOT, gib, run, save, spread
 
 PEERS = ROOT / "bench" / "peers"
@@ -53,13 +54,6 @@ def measured(job: dict, loop: str, tuned: bool) -> tuple[dict, int]:
     environment |= variables(TUNED, ROOT / ".venv-peers") if tuned else {}
     out, resident = run([sys.executable, str(PEERS / "python_loop.py"), job["model"], loop, *sizes], environment)
     return json.loads(out.splitlines()[-1]), resident
-
-
-def expect_same_losses(name: str, losses: dict[str, list[float]], bound: float) -> None:
-    for loop, found in losses.items():
-        for mine, plain in zip(found[:2], losses["plain"][:2]):
-            if abs(mine - plain) > bound * abs(plain):
-                sys.exit(f"error: {name}: expected the losses of the plain loop, {losses['plain'][:2]}, received {found[:2]} of {loop}")
 
 
 def measure(name: str, job: dict, rounds: int) -> dict:
