@@ -41,6 +41,9 @@ void check_options(const AccumulatorOptions& options) {
   if (!(options.clip_norm >= 0))
     throw usage_error("accumulator", "clip_norm >= 0", std::to_string(options.clip_norm),
                       "0 for no clipping");
+  if (options.measure_noise && options.group)
+    throw usage_error("accumulator", "measure_noise of one process", "a group of ranks beside it",
+                      "measure_noise = false, or accrue train, which measures it over ranks");
 }
 
 }  // namespace
@@ -73,6 +76,7 @@ void Accumulator::open_lazily() {
   counters_.first_entries.clear();
   micro_statistics_ = false;
   out_of_memory_ = 0;
+  part_.reset();
   since_open_.restart();
 }
 
@@ -134,6 +138,7 @@ void Accumulator::add_once(Micro& micro, bool is_last) {
   if (window_.commit(micro.sum, micro.loss.weight) == MicroStatus::committed) {
     counters_.window_units += micro.units;
     if (ranks_) ranks_->committed(micro.samples, is_last);
+    see_part(micro.loss.weight);
   }
   check_quarantined("backward");
   look_for_batch_norms();
@@ -236,6 +241,7 @@ StepReport Accumulator::close(const StepFunction& take_step) {
 void Accumulator::apply(accum::MeanGradient gradient, const StepFunction& take_step,
                         StepReport& result) {
   if (options_.check_finite || options_.clip_norm > 0) result.grad_norm = gradient.norm();
+  read_noise(gradient, result);
   if (options_.clip_norm > 0) gradient.clip(options_.clip_norm);
   if (options_.on_mean_gradient) {
     gradient.materialize();

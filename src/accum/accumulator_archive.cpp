@@ -156,6 +156,35 @@ std::vector<std::int64_t> read_first_entries(torch::serialize::InputArchive& arc
   return own;
 }
 
+/// Nothing is written where nothing was measured.
+void write_noise(const adapt::NoiseAverage::State& noise,
+                 torch::serialize::OutputArchive& archive) {
+  if (noise.windows == 0) return;
+  archive.write("noise.windows", tensor_of(std::vector<std::int64_t>{noise.windows}));
+  archive.write("noise.sums",
+                tensor_of(std::vector<double>{
+                    noise.decay, noise.weight, noise.squared_weight, noise.variance, noise.gradient,
+                    noise.variance_squared, noise.gradient_squared, noise.product}));
+}
+
+adapt::NoiseAverage::State read_noise(torch::serialize::InputArchive& archive) {
+  at::Tensor there;
+  if (!archive.try_read("noise.windows", there)) return {};
+  constexpr std::size_t count = 8;
+  const auto sums = read_list<double>(archive, "noise.sums", count);
+  const adapt::NoiseAverage::State noise{
+      .windows = read_list<std::int64_t>(archive, "noise.windows", 1)[0],
+      .decay = sums[0],
+      .weight = sums[1],
+      .squared_weight = sums[2],
+      .variance = sums[3],
+      .gradient = sums[4],
+      .variance_squared = sums[5],
+      .gradient_squared = sums[6],
+      .product = sums[7]};
+  return adapt::NoiseAverage::restored(noise).state();
+}
+
 }  // namespace
 
 void write(const AccumulatorState& state, torch::serialize::OutputArchive& archive) {
@@ -168,6 +197,7 @@ void write(const AccumulatorState& state, torch::serialize::OutputArchive& archi
   write_ledger(window.entries, archive);
   archive.write("ledger.first_entries", tensor_of(state.first_entries));
   write_losses(state, archive);
+  write_noise(state.noise, archive);
   archive.write("sum.contributions", tensor_of(window.contributions));
   archive.write(
       "unit.count",
@@ -195,6 +225,7 @@ AccumulatorState read_accumulator_state(torch::serialize::InputArchive& archive)
   state.window.entries = read_ledger(archive, static_cast<std::size_t>(counts[5]));
   state.first_entries = read_first_entries(archive, state.window.entries.size());
   read_losses(archive, state);
+  state.noise = read_noise(archive);
   state.window.contributions =
       read_list<std::int64_t>(archive, "sum.contributions", static_cast<std::size_t>(counts[6]));
   state.window.units = read_units(archive);

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "accrue/core/error.h"
+#include "accum/sum_of_terms.h"
 #include "core/kernel_span.h"
 
 namespace accrue::accum {
@@ -20,22 +21,6 @@ constexpr std::int64_t kChunkElements = 1 << 16;
 constexpr std::int64_t kBlockElements = kRangeGrain;
 constexpr std::int64_t kChunkBlocks = kChunkElements / kBlockElements;
 constexpr std::int64_t kBlocksOfATask = 8;
-
-template <typename Element>
-double chunk_sum_of_squares(const Element* values, std::int64_t count) {
-  constexpr std::int64_t kLanes = 16;
-  std::array<double, kLanes> lanes{};
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes)
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      const double value = values[i + lane];
-      lanes[lane] += value * value;
-    }
-  double sum = 0;
-  for (; i < count; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-  for (const double lane : lanes) sum += lane;
-  return sum;
-}
 
 /// `sum_of_chunk(first, count)` over chunks of `total` elements, added in order.
 template <typename SumOfChunk>
@@ -58,7 +43,7 @@ template <typename Element>
 double cpu_sum_of_squares(const at::Tensor& flat) {
   const Element* values = flat.const_data_ptr<Element>();
   return sum_over_chunks(flat.numel(), [&](std::int64_t first, std::int64_t count) {
-    return chunk_sum_of_squares(values + first, count);
+    return sum_of_squares_of(values + first, count);
   });
 }
 
@@ -86,7 +71,7 @@ void sum_blocks(const GradientSource& source, const ElementRange& range, std::sp
                        const std::int64_t size = std::min(kBlockElements, range.elements - done);
                        source.read(range.begin + done, size, block.data());
                        sums[static_cast<std::size_t>(range.begin / kBlockElements + i)] =
-                           chunk_sum_of_squares(block.data(), size);
+                           sum_of_squares_of(block.data(), size);
                      }
                    });
 }

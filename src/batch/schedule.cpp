@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "accrue/core/error.h"
+#include "batch/changing_windows.h"
 #include "batch/variable_windows.h"
 
 namespace accrue::batch {
@@ -38,6 +39,7 @@ std::string neighbouring_multiples(std::int64_t tokens, std::int64_t context) {
 std::int64_t WindowSchedule::windows_per_epoch() const { return windows_in_epoch(0); }
 
 std::int64_t WindowSchedule::windows_in_epoch(std::int64_t epoch) const {
+  if (changing) return changing->windows_in_epoch(epoch);
   if (variable) return variable->windows_in_epoch(epoch);
   require(samples_per_epoch >= 1, "schedule windows", "at least one sample per epoch",
           samples_per_epoch, "more data or a shorter context");
@@ -48,6 +50,7 @@ std::int64_t WindowSchedule::windows_in_epoch(std::int64_t epoch) const {
 }
 
 Range WindowSchedule::window(std::int64_t index) const {
+  if (changing) return changing->window(index);
   if (variable) return variable->window(index);
   const std::int64_t per_epoch = windows_per_epoch();
   require(index >= 0, "schedule windows", "a window index of 0 or more", index, "counting from 0");
@@ -59,6 +62,7 @@ Range WindowSchedule::window(std::int64_t index) const {
 }
 
 std::int64_t WindowSchedule::tokens(std::int64_t index) const {
+  if (changing) return changing->tokens(index);
   return variable ? variable->tokens(index) : window(index).size() * tokens_per_sample;
 }
 
@@ -67,6 +71,7 @@ double WindowSchedule::epoch_at(std::int64_t index) const {
 }
 
 std::int64_t WindowSchedule::windows_of_epochs(double epochs) const {
+  if (changing) return changing->windows_of_epochs(epochs);
   const std::int64_t first = windows_per_epoch();
   if (first == 0) return 0;
   const double whole = variable ? std::floor(epochs) : 0;
@@ -77,6 +82,7 @@ std::int64_t WindowSchedule::windows_of_epochs(double epochs) const {
 }
 
 std::int64_t WindowSchedule::windows_of_tokens(std::int64_t tokens) const {
+  if (changing) return changing->windows_of_tokens(tokens);
   if (variable) return variable->windows_of_tokens(tokens);
   require(tokens_per_sample >= 1, "schedule windows", "the tokens of a sample", tokens_per_sample,
           "a run of steps or epochs");

@@ -16,6 +16,7 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
+class ChangingWindows;
 class VariableWindows;
 
 /// Which samples each optimizer step takes. Draw ordinals count epoch * N + position; a window
@@ -23,13 +24,16 @@ class VariableWindows;
 /// none (LastWindow).
 ///
 /// Written as an aggregate, each full window has `samples_per_window` samples. Where samples differ
-/// in length, make it with `variable_window_schedule` (accrue/batch/variable_windows.h).
+/// in length, make it with `variable_window_schedule` (batch/variable_windows.h); where the batch
+/// changes, set `changing`.
 struct WindowSchedule {
-  std::int64_t samples_per_epoch = 0;   ///< N >= 1
-  std::int64_t samples_per_window = 0;  ///< >= 1; the first epoch's mean where windows go by tokens
+  std::int64_t samples_per_epoch = 0;  ///< N >= 1
+  /// >= 1; the first epoch's mean where windows go by tokens; the most where the batch changes.
+  std::int64_t samples_per_window = 0;
   LastWindow last = LastWindow::weighted;
   std::int64_t tokens_per_sample = 0;  ///< where all samples have as many; 0: not stated
   std::shared_ptr<const VariableWindows> variable;  ///< null where all samples have as many tokens
+  std::shared_ptr<const ChangingWindows> changing;  ///< null where the batch stays as it is
 
   /// The windows of an epoch; of the first one, where epochs differ.
   std::int64_t windows_per_epoch() const;

@@ -3,21 +3,15 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "batch/sampler.h"
 #include "batch/schedule.h"
+#include "batch/window_budget.h"
 
 namespace accrue::batch {
-
-/// What a window may hold at most; a window takes samples in draw order while neither is exceeded.
-struct WindowBudget {
-  std::int64_t tokens = std::numeric_limits<std::int64_t>::max();  ///< input tokens, not padding
-  std::int64_t samples = std::numeric_limits<std::int64_t>::max();
-};
 
 /// The windows of samples that differ in length. Windows are as long as the budget allows, follow
 /// each other without gaps, and end with the epoch. Where they lie in an epoch depends on its

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <optional>
 
 #include "optim/elementwise_optimizer.h"
 
@@ -34,6 +35,11 @@ class Adam final : public PassOptimizer<Adam> {
             .eps = static_cast<T>(options_.eps)};
   }
 
+  void set_second_moment(double beta2, double log_decay) override {
+    options_.beta2 = beta2;
+    log_decay_ = log_decay;
+  }
+
  protected:
   void update_whole(const Update& update, UpdatedTensors& tensors,
                     std::vector<at::Tensor>& state) const override {
@@ -55,10 +61,17 @@ class Adam final : public PassOptimizer<Adam> {
     return {.l2 = options_.decoupled_decay ? 0 : decay,
             .keep = options_.decoupled_decay ? 1 - update.lr * decay : 1,
             .step_size = update.lr / (1 - std::pow(options_.beta1, step)),
-            .second_correction = 1 / std::sqrt(1 - std::pow(options_.beta2, step))};
+            .second_correction = 1 / std::sqrt(1 - second_moment_decayed(step))};
+  }
+
+  /// What the decays of all steps leave of a second moment from before the first one.
+  double second_moment_decayed(double step) const {
+    return log_decay_ ? std::exp(*log_decay_ + std::log(options_.beta2))
+                      : std::pow(options_.beta2, step);
   }
 
   AdamOptions options_;
+  std::optional<double> log_decay_;  ///< set where beta2 changes
 };
 
 }  // namespace

@@ -38,16 +38,20 @@ double remaining(ScheduleKind kind, double progress) {
 
 }  // namespace
 
-double LearningRate::at(std::int64_t step) const {
+double LearningRate::at(std::int64_t begin, std::int64_t end) const {
   validate(*this);
-  require(step >= 0, "a step of 0 or more", std::to_string(step), "counting steps from 0");
+  require(begin >= 0, "a step of 0 or more", std::to_string(begin), "counting steps from 0");
   const std::int64_t last = total_steps - 1;
   // A constant rate has no horizon, so nothing holds back its warm-up.
-  if (kind != ScheduleKind::constant) step = std::min(step, last);
-  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  if (kind != ScheduleKind::constant && begin > last) {
+    end -= begin - last;
+    begin = last;
+  }
+  if (begin < warmup)
+    return peak * static_cast<double>(std::min(end, warmup)) / static_cast<double>(warmup);
   if (kind == ScheduleKind::constant || total_steps == 1) return peak;
-  if (step == last) return min_lr;
-  const double progress = static_cast<double>(step - warmup) / static_cast<double>(last - warmup);
+  if (begin == last) return min_lr;
+  const double progress = static_cast<double>(begin - warmup) / static_cast<double>(last - warmup);
   return min_lr + (peak - min_lr) * remaining(kind, progress);
 }
 

@@ -203,6 +203,36 @@ TEST(OptimizerTest, DefaultEpsilonAgreesInDouble) {
   EXPECT_LE(largest_error(at::kDouble, c.make, c.formula, decayed_matrices), 1e-12);
 }
 
+/// Of a decay that changes, what is left of the moment before the first step is the product of all.
+TEST(OptimizerTest, AdamsSecondMomentMayChangeItsDecay) {
+  const NamedParameters parameters = make_parameters(at::kDouble);
+  const AdamOptions options{.beta1 = 0, .eps = 1e-12};
+  Windows windows(parameters);
+  const auto optimizer = make_adam(parameters, groups_of(parameters, 0), options);
+  std::vector<at::Tensor> expected, seconds;
+  for (const auto& [name, tensor] : parameters) {
+    expected.push_back(tensor.detach().clone());
+    seconds.push_back(at::zeros_like(tensor));
+  }
+  double product = 1;
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    const double beta2 = 0.9 + 0.004 * static_cast<double>(step);
+    optimizer->set_second_moment(beta2, std::log(product));
+    product *= beta2;
+    const std::vector<at::Tensor> sums = windows.sums(step);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const at::Tensor gradient = sums[i] / Windows::kWeight;
+      seconds[i] = beta2 * seconds[i] + (1 - beta2) * gradient.square();
+      expected[i] -= 0.01 * gradient / ((seconds[i] / (1 - product)).sqrt() + options.eps);
+    }
+    optimizer->step(windows.mean(step), 0.01);
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    EXPECT_TRUE(
+        accrue::testing::close(parameters[i].tensor.detach(), expected[i], at::kDouble, kSteps))
+        << parameters[i].name;
+}
+
 TEST(OptimizerTest, ClippingReachesTheStepThroughTheScale) {
   const NamedParameters clipped = make_parameters(at::kDouble),
                         plain = make_parameters(at::kDouble);

@@ -54,6 +54,24 @@ TEST(ScheduleTest, Table) {
         << "kind " << static_cast<int>(schedule.kind) << ", step " << step;
 }
 
+/// Steps that hold more and more of what a run counts: of those of 1, 2, 4, ... the rate at a place
+/// is that of single steps at the same place.
+TEST(ScheduleTest, OfStepsThatGrowIsTheSameAtTheSamePlace) {
+  for (const auto kind : {ScheduleKind::linear, ScheduleKind::cosine, ScheduleKind::constant}) {
+    const LearningRate schedule{
+        .kind = kind, .peak = 1, .min_lr = 0.1, .warmup = 7, .total_steps = 128};
+    for (std::int64_t begin = 0, size = 1; begin < 128; begin += size, size *= 2) {
+      const double at_once = schedule.at(begin, begin + size);
+      if (begin >= schedule.warmup) {
+        EXPECT_EQ(at_once, schedule.at(begin)) << begin;
+      } else {
+        EXPECT_EQ(at_once, schedule.at(std::min<std::int64_t>(7, begin + size) - 1)) << begin;
+      }
+    }
+    EXPECT_EQ(schedule.at(500, 600), schedule.at(500));
+  }
+}
+
 TEST(ScheduleTest, RefusesWhatMakesNoSense) {
   struct Case {
     LearningRate schedule;

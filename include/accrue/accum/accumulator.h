@@ -15,6 +15,7 @@
 #include "accrue/accum/loss_totals.h"
 #include "accrue/accum/shared_sums.h"
 #include "accrue/accum/window.h"
+#include "accrue/adapt/noise_scale.h"
 #include "accrue/core/clock.h"
 #include "accrue/core/ledger.h"
 #include "accrue/core/loss.h"
@@ -80,6 +81,11 @@ struct AccumulatorOptions {
   /// Sees (and may change) the mean gradient, in `.grad` too, after clipping and before the
   /// optimizer.
   std::function<void(accum::MeanGradient&)> on_mean_gradient{};
+  /// Measures the noise of the gradient by the window's first micro-batch, whose sums take one more
+  /// pass over memory: StepReport::noise_scale and its neighbours, as averages over steps. Windows
+  /// of one micro-batch, of several losses, or with a quarantined one tell nothing. For one
+  /// process: with `group` it is refused.
+  bool measure_noise = false;
   /// Told of what happens besides, each with its reason: "quarantined", "dropped", "out_of_memory",
   /// and once "batchnorm", "unused" (parameters that no loss of the first window reached),
   /// "loss_weight" (losses that look like means) and "repeated_samples". Without it, what comes
@@ -94,10 +100,11 @@ struct AccumulatorOptions {
 /// An accumulator in the middle of anything, as plain data (see accumulator_archive.h for files).
 struct AccumulatorState {
   accum::WindowState window;
-  std::int64_t steps = 0;    ///< optimizer steps taken
-  std::int64_t windows = 0;  ///< windows opened
-  double window_units = 0;   ///< counted so far in the open window, in the batch's unit
-  double total_units = 0;    ///< counted in all windows that were closed
+  std::int64_t steps = 0;              ///< optimizer steps taken
+  std::int64_t windows = 0;            ///< windows opened
+  double window_units = 0;             ///< counted so far in the open window, in the batch's unit
+  double total_units = 0;              ///< counted in all windows that were closed
+  adapt::NoiseAverage::State noise{};  ///< of all windows that were closed
   /// Tells for each ledger entry of the open window, in order, the first entry of its micro-batch:
   /// that is itself but where a micro-batch was split.
   std::vector<std::int64_t> first_entries{};
@@ -226,6 +233,10 @@ class Accumulator {
   void backward_from(const std::vector<at::Tensor>& outputs,
                      const std::vector<at::Tensor>& gradients);
 
+  /// The batch of the windows to come, in the unit that it is stated in. Throws a usage Error where
+  /// a window is open, or no batch was stated in that unit.
+  void set_batch(BatchSize batch);
+
   /// Whether the window holds its batch (or was lost, and nothing more can come of it).
   bool full() const;
   /// Whether a window is open.
@@ -300,6 +311,8 @@ class Accumulator {
   void warn(const char* name, const std::string& reason) const;
   void look_for_batch_norms();
   void look_at_first_window();
+  void see_part(double weight);
+  void read_noise(accum::MeanGradient& gradient, StepReport& report);
   StepReport close(const StepFunction& take_step);
   /// Calls `act`. Where an `Expected` exception leaves it, the other ranks end with that reason.
   template <class Expected, class Act>
@@ -328,6 +341,7 @@ class Accumulator {
   std::optional<accum::WindowShare> share_;  ///< of the window that is open or comes next
   bool next_is_last_ = false;                ///< as next_is_last() said
   std::int64_t out_of_memory_ = 0;           ///< times in the open window
+  std::optional<adapt::NoiseSample> part_;   ///< of the open window's first micro-batch
   Stopwatch since_start_;
   Stopwatch since_open_;
   AccumulatorState counters_;  ///< its `window` stays empty: window_ holds that

@@ -62,6 +62,11 @@ class Optimizer {
   /// applied on the way. The parameters' version counters move.
   virtual void step(accum::MeanGradient&& gradient, double lr) = 0;
 
+  /// The next step's decay of second moments, where it is another one than the optimizer was made
+  /// with, and the logarithm of the product of the decays of all steps before it, which the bias
+  /// correction needs. Optimizers other than Adam's keep to what they were made with.
+  virtual void set_second_moment(double /*beta2*/, double /*log_decay*/) {}
+
   /// Everything a resume needs, as named tensors ("exp_avg.<parameter>", "step"; of 8-bit codes
   /// also "exp_avg_scale.<parameter>"): plain data, in the optimizer's own memory, so the next step
   /// changes it. An optimizer of a RankSlice gives what it keeps of them, one-dimensional.

@@ -28,7 +28,11 @@ struct LearningRate {
   /// constant rate has no horizon). A run that ends within its warm-up never reaches the peak.
   /// Throws a usage Error where a field makes no sense: min_lr above the peak, a negative warm-up,
   /// no step.
-  double at(std::int64_t step) const;
+  double at(std::int64_t step) const { return at(step, step + 1); }
+  /// The same of a step that takes [begin, end) of what the run counts, where `warmup` counts it,
+  /// too, and total_steps - 1 is where the last step begins: tokens, say, where steps hold more and
+  /// more of them.
+  double at(std::int64_t begin, std::int64_t end) const;
 };
 
 enum class ScaleRule { none, linear, sqrt };

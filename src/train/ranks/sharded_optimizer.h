@@ -16,6 +16,9 @@ class ShardedOptimizer final : public optim::Optimizer {
       : own_(own), sharding_(std::move(sharding)) {}
 
   void step(accum::MeanGradient&& gradient, double lr) override;
+  void set_second_moment(double beta2, double log_decay) override {
+    own_.set_second_moment(beta2, log_decay);
+  }
   NamedParameters state() const override { return own_.state(); }
   std::vector<optim::StateRange> ranges() const override { return own_.ranges(); }
   void load_state(const StoredTensors& state) override { own_.load_state(state); }

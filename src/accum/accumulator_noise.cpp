@@ -1,0 +1,49 @@
+#include <numeric>
+
+#include "accrue/accum/accumulator.h"
+#include "accrue/core/error.h"
+#include "accum/batch_size.h"
+#include "accum/gradient_norms.h"
+
+namespace accrue {
+
+void Accumulator::set_batch(BatchSize batch) {
+  if (window_.is_open())
+    throw usage_error("set_batch", "no open window", "one with micro-batches pending",
+                      "step() or finish() before it");
+  if (!is_stated(batch) || batch.index() != options_.batch.index() || count_of(batch) < 1)
+    throw usage_error(
+        "set_batch", "a batch of at least 1 in the unit of AccumulatorOptions::batch",
+        is_stated(batch) ? std::to_string(count_of(batch)) + " in another unit or below" : "none",
+        "the unit that the accumulator was made with");
+  options_.batch = batch;
+}
+
+/// The sums behind the first micro-batch are its gradient alone.
+void Accumulator::see_part(double weight) {
+  if (!options_.measure_noise || counters_.losses || !(weight > 0)) return;
+  if (window_.is_lost() || window_.ledger().entries.size() != 1) return;
+  const std::vector<double> squares = accum::squared_norms(*window_.buffer());
+  const double square = std::accumulate(squares.begin(), squares.end(), 0.0);
+  part_ = {.part_squared_norm = square / (weight * weight), .part_inverse_weight = 1 / weight};
+}
+
+void Accumulator::read_noise(accum::MeanGradient& gradient, StepReport& report) {
+  if (!options_.measure_noise) return;
+  adapt::NoiseAverage average = adapt::NoiseAverage::restored(counters_.noise);
+  if (part_ && report.quarantined == 0) {
+    const double norm = gradient.norm();
+    part_->weight = gradient.weight();
+    part_->squared_norm = norm * norm;
+    if (const auto estimate = adapt::estimate_noise(*part_)) average.add(*estimate);
+    counters_.noise = average.state();
+  }
+  const std::optional<adapt::NoiseScale> noise = average.scale();
+  if (!noise) return;
+  report.noise_scale = noise->value;
+  report.noise_scale_low = noise->low;
+  report.noise_scale_high = noise->high;
+  report.gradient_variance = noise->variance;
+}
+
+}  // namespace accrue
