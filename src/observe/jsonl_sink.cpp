@@ -131,6 +131,12 @@ std::string to_json_line(const StepReport& report) {
   put(line, "budget_bytes", report.budget_bytes);
   put(line, "micro_batch_peak_bytes", report.micro_batch_peak_bytes);
   put(line, "memory", report.memory);
+  put(line, "noise_scale", report.noise_scale);
+  put(line, "noise_scale_low", report.noise_scale_low);
+  put(line, "noise_scale_high", report.noise_scale_high);
+  put(line, "noise_scale_in_geometry", report.noise_scale_in_geometry);
+  put(line, "noise_scales", report.noise_scales);
+  put(line, "gradient_variance", report.gradient_variance);
   put(line, "quarantined", report.quarantined);
   put(line, "retries", report.retries);
   put(line, "world", report.world);

@@ -98,6 +98,7 @@ void ProgressSink::on_step(const StepReport& report) {
   if (last_ && report.seconds > 0)
     samples_per_second_ = static_cast<double>(report.samples - last_->samples) / report.seconds;
   last_ = report;
+  if (report.total_steps) start_.total_steps = *report.total_steps;
   if (report.loss) losses_.add(*report.loss);
   micro_done_ = 0;
   step_began_ = options_.clock();

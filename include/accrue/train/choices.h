@@ -76,6 +76,33 @@ enum class Decay { matrices, all };
 inline constexpr auto decay_words =
     enum_words<Decay>({{Decay::matrices, "matrices"}, {Decay::all, "all"}});
 
+/// What a batch is stated in.
+enum class BatchUnit { tokens, samples, micro_batches };
+inline constexpr auto batch_unit_words =
+    enum_words<BatchUnit>({{BatchUnit::tokens, "tokens"},
+                           {BatchUnit::samples, "samples"},
+                           {BatchUnit::micro_batches, "micro_batches"}});
+
+/// How a batch grows to what is stated.
+enum class RampShape { linear, doubling };
+inline constexpr auto ramp_shape_words =
+    enum_words<RampShape>({{RampShape::linear, "linear"}, {RampShape::doubling, "doubling"}});
+
+/// In which norm the noise of gradients is measured that decides about the batch.
+enum class NoiseGeometry {
+  optimizer,  ///< Adam's own: each element over the root of its second moment; else the Euclidean
+  euclidean,
+  sign,  ///< the sum of absolute values, dual to a step by signs
+};
+inline constexpr auto noise_geometry_words =
+    enum_words<NoiseGeometry>({{NoiseGeometry::optimizer, "optimizer"},
+                               {NoiseGeometry::euclidean, "euclidean"},
+                               {NoiseGeometry::sign, "sign"}});
+
+enum class NoiseDetail { total, blocks, none };
+inline constexpr auto noise_detail_words = enum_words<NoiseDetail>(
+    {{NoiseDetail::total, "total"}, {NoiseDetail::blocks, "blocks"}, {NoiseDetail::none, "none"}});
+
 enum class Backend { gloo };
 inline constexpr auto backend_words = enum_words<Backend>({{Backend::gloo, "gloo"}});
 

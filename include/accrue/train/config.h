@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "accrue/accum/accumulation.h"
+#include "accrue/adapt/batch_controller.h"
 #include "accrue/batch/order.h"
 #include "accrue/core/recompute.h"
 #include "accrue/core/units.h"
@@ -123,18 +124,35 @@ struct DataConfig {
   std::vector<std::string> masks;  ///< patterns of the masks of images, those of val among them
 };
 
+/// The batch from a place in the run on.
+struct BatchStage {
+  Duration at;            ///< completed steps, or tokens, epochs, percent of the run
+  std::int64_t size = 0;  ///< in the batch's unit
+};
+
 struct BatchConfig {
-  std::optional<std::int64_t> tokens;  ///< exactly one of tokens, samples, micro_batches
+  /// Exactly one of tokens, samples, micro_batches; with a `schedule` that begins at 0, its first.
+  std::optional<std::int64_t> tokens;
   std::optional<std::int64_t> samples;
   std::optional<std::int64_t> micro_batches;  ///< per rank, with `micro`: see with_whole_batch()
-  std::optional<std::int64_t> micro;          ///< none: auto
+  std::vector<BatchStage> schedule;           ///< in order; empty: the batch stays as it is
+  BatchUnit schedule_unit = BatchUnit::tokens;
+  std::optional<std::int64_t> ramp_from;  ///< set: it grows to what is stated, in the same unit
+  std::optional<Duration> ramp_over;
+  RampShape ramp_by = RampShape::linear;
+  std::optional<std::int64_t> micro;  ///< none: auto
   /// No key: `samples` came of micro_batches (with_whole_batch), so that `micro` does not change
   /// alone.
   bool came_of_micro_batches = false;
+  /// No key: the samples in one unit of the batch where that is samples or micro-batches.
+  std::int64_t unit_samples = 1;
   batch::LastWindow last = batch::LastWindow::weighted;
   /// This fraction of a window's micro-batches may be quarantined for what is not finite, and of
   /// its samples for what cannot be read.
   double max_quarantined = 0.1;
+
+  bool changes_as_stated() const { return !schedule.empty() || ramp_from.has_value(); }
+  BatchUnit unit() const;  ///< of the batch that is stated
 };
 
 struct PrecisionConfig {
@@ -224,6 +242,16 @@ struct ObserveConfig {
   bool tensorboard = true;
   std::optional<Duration> histograms;              ///< how often TensorBoard gets them; none: never
   std::optional<observe::ProgressStyle> progress;  ///< none: auto
+  NoiseDetail noise = NoiseDetail::total;          ///< what is measured of the gradient's noise
+};
+
+struct AdaptConfig {
+  adapt::BatchRule batch = adapt::BatchRule::fixed;
+  std::optional<std::int64_t> min, max;  ///< in the batch's unit; none: a quarter, 16 times of it
+  NoiseGeometry geometry = NoiseGeometry::optimizer;
+  adapt::RateRule lr_rule = adapt::RateRule::none;
+
+  bool is_on() const { return batch != adapt::BatchRule::fixed; }
 };
 
 struct Custom;
@@ -238,6 +266,7 @@ struct Config {
   LossConfig loss;
   OptimConfig optim;
   DistConfig dist;
+  AdaptConfig adapt;
   ObserveConfig observe;
   /// What a program brings where model.kind is "custom"; no key.
   std::shared_ptr<const Custom> custom = nullptr;

@@ -22,6 +22,7 @@ struct RunPlan {
   std::int64_t val_samples = 0;
   std::int64_t batch_samples = 0;  ///< of a full window; the mean where samples differ in length
   std::int64_t batch_tokens = 0;  ///< counted or averaged alike; 0 where samples have none (images)
+  double tokens_per_step = 0;     ///< over the run; 0 where samples have none
   bool uneven = false;            ///< samples differ in length, so windows differ a little
   std::int64_t micro_batch = 0;   ///< in samples, on this rank
   std::int64_t micro_batches = 0;  ///< of a full window, on all ranks

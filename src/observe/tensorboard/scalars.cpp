@@ -45,6 +45,12 @@ std::vector<Scalar> scalars_of(const StepReport& report) {
   put(scalars, "train/loss", report.loss);
   put(scalars, "train/loss", report.losses);
   put(scalars, "train/grad_norm", report.grad_norm);
+  put(scalars, "train/noise_scale", report.noise_scale);
+  put(scalars, "train/noise_scale_low", report.noise_scale_low);
+  put(scalars, "train/noise_scale_high", report.noise_scale_high);
+  put(scalars, "train/noise_scale_in_geometry", report.noise_scale_in_geometry);
+  put(scalars, "train/noise_scale", report.noise_scales);
+  put(scalars, "train/gradient_variance", report.gradient_variance);
   put(scalars, "train/lr", report.lr);
   put(scalars, "train/lr", report.lrs);
   put(scalars, "train/tokens_per_second", report.tokens_per_second);

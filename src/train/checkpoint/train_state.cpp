@@ -138,6 +138,64 @@ DataIdentity data_from_json(const StateReader& in) {
           .checked = in.is_set("checked")};
 }
 
+json noise_to_json(const adapt::NoiseAverage::State& noise) {
+  return {{"windows", noise.windows},
+          {"decay", noise.decay},
+          {"weight", noise.weight},
+          {"squared_weight", noise.squared_weight},
+          {"variance", noise.variance},
+          {"gradient", noise.gradient},
+          {"variance_squared", noise.variance_squared},
+          {"gradient_squared", noise.gradient_squared},
+          {"product", noise.product}};
+}
+
+adapt::NoiseAverage::State noise_from_json(const StateReader& in) {
+  const adapt::NoiseAverage::State state{.windows = in.integer("windows", 0),
+                                         .decay = in.number("decay"),
+                                         .weight = in.number("weight"),
+                                         .squared_weight = in.number("squared_weight"),
+                                         .variance = in.number("variance"),
+                                         .gradient = in.number("gradient"),
+                                         .variance_squared = in.number("variance_squared"),
+                                         .gradient_squared = in.number("gradient_squared"),
+                                         .product = in.number("product")};
+  return adapt::NoiseAverage::restored(state).state();
+}
+
+json adapt_to_json(const AdaptState& adapt) {
+  json out{{"noise", noise_to_json(adapt.noise)},
+           {"in_geometry", noise_to_json(adapt.in_geometry)},
+           {"measured", adapt.measured},
+           {"units", adapt.units},
+           {"weight", adapt.weight},
+           {"log_decay", adapt.log_decay},
+           {"blocks", json::array()},
+           {"changes", json::array()}};
+  for (const adapt::NoiseAverage::State& block : adapt.blocks)
+    out["blocks"].push_back(noise_to_json(block));
+  for (const BatchChange& change : adapt.changes)
+    out["changes"].push_back({{"window", change.window}, {"size", change.size}});
+  return out;
+}
+
+AdaptState adapt_from_json(const StateReader& in, const std::string& operation) {
+  AdaptState adapt{.noise = noise_from_json(in.object("noise")),
+                   .in_geometry = noise_from_json(in.object("in_geometry")),
+                   .measured = in.integer("measured", 0),
+                   .units = in.number_of_at_least_0("units"),
+                   .weight = in.number_of_at_least_0("weight"),
+                   .log_decay = in.number("log_decay")};
+  for (const json& block : in.array("blocks"))
+    adapt.blocks.push_back(noise_from_json({block, "adapt.blocks.", operation}));
+  for (const json& change : in.array("changes")) {
+    const StateReader reader(change, "adapt.changes.", operation);
+    adapt.changes.push_back(
+        {.window = reader.integer("window", 0), .size = reader.integer("size", 1)});
+  }
+  return adapt;
+}
+
 }  // namespace
 
 json to_json(const TrainState& state) {
@@ -162,6 +220,7 @@ json to_json(const TrainState& state) {
   if (state.ranks.size() > 1)
     for (const RankRecord& rank : state.ranks) out["ranks"].push_back(rank_to_json(rank));
   if (!state.units.empty()) out["units"] = state.units;
+  if (state.adapt != AdaptState{}) out["adapt"] = adapt_to_json(state.adapt);
   if (state.inner_optimizers) out["inner_optimizers"] = *state.inner_optimizers;
   if (state.evaluated_step) out["evaluated"] = {{"step", *state.evaluated_step}};
   if (state.eval_loss) out["evaluated"]["eval_loss"] = *state.eval_loss;
@@ -188,6 +247,7 @@ TrainState train_state_from_json(const json& in, const std::string& operation) {
     for (const json& rank : reader.array("ranks"))
       state.ranks.push_back(rank_from_json({rank, "ranks.", operation}));
   state.data = data_from_json(reader.object("data"));
+  if (reader.has("adapt")) state.adapt = adapt_from_json(reader.object("adapt"), operation);
   if (reader.has("units")) state.units = reader.small_integers("units");
   if (reader.has("inner_optimizers"))
     state.inner_optimizers = reader.integer("inner_optimizers", 1);

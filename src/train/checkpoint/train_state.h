@@ -6,12 +6,34 @@
 #include <string>
 #include <vector>
 
+#include "accrue/adapt/noise_scale.h"
 #include "accrue/core/recompute.h"
 #include "memory/recovery.h"
 #include "train/checkpoint/data_continuity.h"
 #include "train/checkpoint/rank_record.h"
 
 namespace accrue::train {
+
+/// The batch from a window on, as it was decided.
+struct BatchChange {
+  std::int64_t window = 0;
+  std::int64_t size = 0;  ///< in the batch's unit
+  bool operator==(const BatchChange&) const = default;
+};
+
+/// What a run measured of its gradient's noise, and what it decided by it.
+struct AdaptState {
+  adapt::NoiseAverage::State noise = {};
+  adapt::NoiseAverage::State in_geometry = {};  ///< of the norm that decides, where it is another
+  std::vector<adapt::NoiseAverage::State> blocks = {};
+  std::vector<BatchChange> changes = {};
+  std::int64_t measured = 0;  ///< windows measured since the last change
+  /// Of all windows: what the batch's unit counts of them, and the weight of their losses.
+  double units = 0, weight = 0;
+  /// The logarithm of the product of the second moment's decays, where they follow the batch.
+  double log_decay = 0;
+  bool operator==(const AdaptState&) const = default;
+};
 
 /// Where a run stands between two optimizer steps. With the parameters and the optimizer's state it
 /// is all that the next step depends on: randomness and data order are functions of seed and
@@ -39,6 +61,7 @@ struct TrainState {
   /// How many ranks' inner optimizers the checkpoint holds, where each has its own; none: one for
   /// all.
   std::optional<std::int64_t> inner_optimizers;
+  AdaptState adapt = {};
   std::vector<int> units;  ///< accum::GradientBuffer::units(); empty without fixed-point sums
 };
 

@@ -6,17 +6,13 @@
 
 #include "accrue/core/error.h"
 #include "core/words.h"
+#include "train/config/batch_checks.h"
 #include "train/config/gradient_folding.h"
 #include "train/config/key.h"
 #include "train/config/toml/value.h"
 
 namespace accrue::train {
 namespace {
-
-std::string where(const StatedKeys& stated, const std::string& key) {
-  const auto at = stated.find(key);
-  return at == stated.end() ? "config key " + key : at->second;
-}
 
 void check_exactly_one(const std::vector<std::string>& group, const StatedKeys& stated,
                        const std::string& origin, const std::string& example) {
@@ -38,7 +34,9 @@ void check_length(const Config& config, const StatedKeys& stated) {
   const std::int64_t samples =
       with_whole_batch(config, 1, where(stated, "batch.micro_batches")).batch.samples.value_or(0);
   const double of_samples = static_cast<double>(samples) * context;
-  const double batch = static_cast<double>(config.batch.tokens.value_or(0)) + of_samples;
+  double batch = static_cast<double>(config.batch.tokens.value_or(0)) + of_samples;
+  for (const BatchStage& stage : config.batch.schedule)
+    batch = std::max(batch, static_cast<double>(stage.size) * context);
   const auto steps = static_cast<double>(config.run.steps.value_or(0));
   if (steps * batch <= most) return;
   throw usage_error(where(stated, "run.steps"), "a run of at most 1e18 tokens",
@@ -323,6 +321,11 @@ void check_eps(const Config& config, const std::string& place) {
 
 }  // namespace
 
+std::string where(const StatedKeys& stated, const std::string& key) {
+  const auto at = stated.find(key);
+  return at == stated.end() ? "config key " + key : at->second;
+}
+
 void check_statements(const Config& config, const StatedKeys& stated) {
   for (const auto& [name, place] : stated) check_is_read(name, place, config);
   if (const auto eps = stated.find("optim.eps"); eps != stated.end())
@@ -333,6 +336,7 @@ void check_together(const Config& config, const StatedKeys& stated, const std::s
   check_exactly_one({"run.steps", "run.tokens", "run.epochs"}, stated, origin, "run.steps = 1000");
   check_exactly_one({"batch.tokens", "batch.samples", "batch.micro_batches"}, stated, origin,
                     "batch.tokens = 16384");
+  check_batch_changes(config, stated);
   check_length(config, stated);
   check_data(config, stated, origin);
   check_model(config, stated);

@@ -10,6 +10,9 @@ namespace accrue::train {
 /// Keys that were stated, each with the words that name it and its place in errors.
 using StatedKeys = std::map<std::string, std::string>;
 
+/// The words that name `key` in errors.
+std::string where(const StatedKeys& stated, const std::string& key);
+
 /// Checks what no key can check alone: one of several keys, keys that contradict each other. Throws
 /// a usage Error; `origin` names the config where a key is missing.
 void check_together(const Config& config, const StatedKeys& stated, const std::string& origin);

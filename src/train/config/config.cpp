@@ -6,6 +6,7 @@
 #include "core/atomic_file.h"
 #include "core/words.h"
 #include "train/config/alternatives.h"
+#include "train/config/batch_checks.h"
 #include "train/config/checks.h"
 #include "train/config/key.h"
 #include "train/config/names.h"
@@ -78,6 +79,17 @@ bool is_of_run(const std::filesystem::path& file) {
          std::filesystem::exists(std::filesystem::path(file).replace_filename("run.json"));
 }
 
+/// Whether the command line states the batch by a schedule alone, which then stands in place of the
+/// file's batch.
+bool states_batch_by_schedule(const std::vector<Entry>& overriding, const Config& config) {
+  const auto states = [&](const std::string& key) {
+    return std::ranges::find(overriding, key, &Entry::path) != overriding.end();
+  };
+  const std::vector<BatchStage>& stages = config.batch.schedule;
+  return states("batch.schedule") && !stages.empty() && stages.front().at.value == 0 &&
+         !states("batch.tokens") && !states("batch.samples") && !states("batch.micro_batches");
+}
+
 std::optional<Value> read_value(const Key& key, const Config& config) {
   return is_read(key, config) ? key.get(config) : std::nullopt;
 }
@@ -117,12 +129,17 @@ Config parse_config(const std::string& toml, const std::string& origin,
     apply(entry, all, config, stated, ConfigOrigin::user);
     answered_for[entry.path] = place(entry);
   }
+  if (states_batch_by_schedule(overriding, config)) {
+    withdraw_alternatives("batch.tokens", config, stated);
+    withdraw_alternatives("batch.tokens", config, answered_for);
+  }
   if (config.model.kind_is_auto)
     config.model.kind = kind_of_origin(config.model.from).value_or(ModelKind::gpt2);
   if (kind == ConfigOrigin::run && config.model.kind == ModelKind::resnet)
     take_earlier_stem(config, stated);
   set_defaults_of_kind(config, stated);
   if (kind == ConfigOrigin::run) forget_unread_context(config, stated);
+  take_batch_of_schedule(config, stated);
   check_statements(config, answered_for);
   check_together(config, stated, origin);
   return config;

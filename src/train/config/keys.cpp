@@ -11,7 +11,7 @@ std::vector<Key> all_keys() {
   std::vector<Key> table;
   for (auto section :
        {run_keys(), model_keys(), lora_keys(), data_keys(), batch_keys(), precision_keys(),
-        memory_keys(), loss_keys(), optim_keys(), dist_keys(), observe_keys(), later_sections()})
+        memory_keys(), loss_keys(), optim_keys(), dist_keys(), adapt_keys(), observe_keys()})
     table.insert(table.end(), section.begin(), section.end());
   return table;
 }

@@ -12,7 +12,23 @@ void expect_micro(const BatchConfig& batch, const std::string& where) {
                     "batch.micro = 4 beside it, or batch.samples in its place");
 }
 
+std::int64_t samples_of_micro_batches(std::int64_t count, std::int64_t micro, std::int64_t ranks,
+                                      const std::string& where) {
+  // Each factor divides what the others leave, so that no product overflows.
+  if (count <= most::samples / ranks / micro) return count * micro * ranks;
+  throw usage_error(where, "a batch of at most " + grouped(most::samples) + " samples",
+                    std::to_string(count) + " micro-batches of " + std::to_string(micro) +
+                        " samples on each of " + std::to_string(ranks) +
+                        (ranks == 1 ? " rank" : " ranks"),
+                    "fewer or smaller micro-batches");
+}
+
 }  // namespace
+
+BatchUnit BatchConfig::unit() const {
+  if (tokens) return BatchUnit::tokens;
+  return samples ? BatchUnit::samples : BatchUnit::micro_batches;
+}
 
 std::int64_t ranks_that_share(const Config& config, std::int64_t ranks) {
   return config.dist.stages > 1 ? 1 : ranks;
@@ -22,17 +38,17 @@ Config with_whole_batch(Config config, std::int64_t ranks, const std::string& wh
   BatchConfig& batch = config.batch;
   if (!batch.micro_batches) return config;
   expect_micro(batch, where);
-  const std::int64_t sharing = ranks_that_share(config, ranks);
-  // Each factor divides what the others leave, so that no product overflows.
-  if (*batch.micro_batches > most::samples / sharing / *batch.micro)
-    throw usage_error(where, "a batch of at most " + grouped(most::samples) + " samples",
-                      std::to_string(*batch.micro_batches) + " micro-batches of " +
-                          std::to_string(*batch.micro) + " samples on each of " +
-                          std::to_string(sharing) + (sharing == 1 ? " rank" : " ranks"),
-                      "fewer or smaller micro-batches");
-  batch.samples = *batch.micro_batches * *batch.micro * sharing;
+  const auto samples_of = [&, sharing = ranks_that_share(config, ranks)](std::int64_t count) {
+    return samples_of_micro_batches(count, *batch.micro, sharing, where);
+  };
+  batch.samples = samples_of(*batch.micro_batches);
   batch.micro_batches.reset();
   batch.came_of_micro_batches = true;
+  batch.unit_samples = samples_of(1);
+  for (BatchStage& stage : batch.schedule) stage.size = samples_of(stage.size);
+  batch.schedule_unit = BatchUnit::samples;
+  for (std::optional<std::int64_t>* size : {&batch.ramp_from, &config.adapt.min, &config.adapt.max})
+    if (*size) *size = samples_of(**size);
   return config;
 }
 

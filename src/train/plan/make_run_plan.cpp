@@ -3,21 +3,27 @@
 #include <algorithm>
 
 #include "accrue/core/units.h"
+#include "batch/changing_windows.h"
 #include "batch/variable_windows.h"
 #include "core/words.h"
 #include "train/plan/activation_placement.h"
+#include "train/workload/batch_changes.h"
 
 namespace accrue::train {
+namespace {
 
-std::int64_t tokens_of_window(const Workload& work) {
-  const batch::WindowSchedule& schedule = work.schedule;
-  if (work.data.train->image_shape()) return 0;
-  if (!schedule.variable) return schedule.samples_per_window * schedule.tokens_per_sample;
-  if (work.config.batch.tokens) return *work.config.batch.tokens;
-  return schedule.variable->tokens_in_epoch(0) / schedule.windows_in_epoch(0);
+/// The most samples that the config states for a window; of a batch that is decided on the way,
+/// those it begins with.
+std::int64_t samples_of_plan(const Workload& work) {
+  return work.config.adapt.is_on() ? work.schedule.window(0).size()
+                                   : work.schedule.samples_per_window;
 }
 
-namespace {
+double tokens_per_step(const Workload& work, std::int64_t steps) {
+  if (work.schedule.changing == nullptr) return static_cast<double>(tokens_of_window(work));
+  return static_cast<double>(work.schedule.changing->place(steps).tokens) /
+         static_cast<double>(steps);
+}
 
 std::string recomputation_in_words(const RunPlan& plan) {
   if (plan.recompute == Recompute::none) return {};
@@ -26,11 +32,21 @@ std::string recomputation_in_words(const RunPlan& plan) {
 
 }  // namespace
 
+std::int64_t tokens_of_window(const Workload& work) {
+  const batch::WindowSchedule& schedule = work.schedule;
+  if (work.data.train->image_shape()) return 0;
+  if (schedule.changing && !schedule.tokens_per_sample)
+    return std::max(schedule.tokens(0), work.config.batch.tokens.value_or(0));
+  if (!schedule.variable) return samples_of_plan(work) * schedule.tokens_per_sample;
+  if (work.config.batch.tokens) return *work.config.batch.tokens;
+  return schedule.variable->tokens_in_epoch(0) / schedule.windows_in_epoch(0);
+}
+
 EffectiveBatch effective_batch(const Workload& work,
                                const std::vector<std::int64_t>& micro_batches) {
-  EffectiveBatch batch = divide_batch(work.schedule.samples_per_window, micro_batches);
+  EffectiveBatch batch = divide_batch(samples_of_plan(work), micro_batches);
   batch.tokens = tokens_of_window(work);
-  const bool uneven = work.schedule.variable != nullptr;
+  const bool uneven = !work.data.train->uniform_tokens() && batch.tokens > 0;
   batch.samples_vary = uneven && work.config.batch.tokens.has_value();
   batch.tokens_vary = uneven && !batch.samples_vary && batch.tokens > 0;
   return batch;
@@ -49,6 +65,8 @@ std::vector<std::string> remarks_of(const Workload& work) {
   std::vector<std::string> remarks = data_remarks(work.data);
   remarks.insert(remarks.end(), work.remarks.begin(), work.remarks.end());
   if (work.acceleration) remarks.push_back(work.acceleration->reason);
+  if (const std::string changes = batch_changes_in_words(work.config); !changes.empty())
+    remarks.push_back("the batch changes: " + changes);
   return remarks;
 }
 
@@ -60,9 +78,9 @@ RunPlan make_plan(const Workload& work, const MicroDecision& decision,
   plan.parameters = models::parameter_count(*work.model);
   plan.train_samples = work.data.train->size();
   plan.val_samples = work.data.val ? work.data.val->size() : 0;
-  plan.batch_samples = schedule.samples_per_window;
+  plan.batch_samples = samples_of_plan(work);
   plan.batch_tokens = tokens_of_window(work);
-  plan.micro_batch = std::min(decision.samples, plan.batch_samples);
+  plan.micro_batch = std::min(decision.samples, schedule.samples_per_window);
   plan.micro_batches = (plan.batch_samples + plan.micro_batch - 1) / plan.micro_batch;
   std::vector<std::int64_t> micro_batches{plan.micro_batch};
   if (work.ranks > 1) {
@@ -73,6 +91,7 @@ RunPlan make_plan(const Workload& work, const MicroDecision& decision,
   plan.uneven = schedule.variable != nullptr;
   plan.steps_per_epoch = schedule.windows_per_epoch();
   plan.total_steps = total_windows(config, schedule);
+  plan.tokens_per_step = tokens_per_step(work, plan.total_steps);
   plan.recompute = decision.recompute;
   plan.remarks = remarks_of(work);
   if (work.acceleration) plan.accelerate = work.acceleration->on;
@@ -97,7 +116,7 @@ std::string summarise(const Config& config, const RunPlan& plan) {
 
 Horizon make_horizon(const RunPlan& plan) {
   return {.total_steps = plan.total_steps,
-          .tokens_per_step = static_cast<double>(plan.batch_tokens),
+          .tokens_per_step = plan.tokens_per_step,
           .steps_per_epoch = static_cast<double>(plan.steps_per_epoch)};
 }
 

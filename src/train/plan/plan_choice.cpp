@@ -7,7 +7,9 @@
 #include "memory/plan_refusal.h"
 #include "train/pass/forward_backward.h"
 #include "train/plan/enough_memory.h"
+#include "train/plan/memory_advice.h"
 #include "train/plan/storage.h"
+#include "train/workload/batch_changes.h"
 
 namespace accrue::train {
 
@@ -38,12 +40,28 @@ std::int64_t preferred_limit(const memory::Resident& resident) {
   return held + memory::available_bytes() / 2;
 }
 
+namespace {
+
+/// The batch that micro-batches are chosen for: the most of a run. Where all micro-batches of a run
+/// have one size, the least that it states; of one that is decided on the way half of what it
+/// begins with, since one micro-batch shows no noise.
+std::int64_t planned_samples(const Workload& work) {
+  const std::int64_t most = work.schedule.samples_per_window;
+  if (!batch_changes(work.config) || fixed_micro_batch_reason(work.config).empty()) return most;
+  if (work.config.adapt.is_on())
+    return std::max<std::int64_t>(1, work.schedule.window(0).size() / 2);
+  const BatchRange range = batch_range(work.config);
+  return std::max<std::int64_t>(1, most * range.least / range.most);
+}
+
+}  // namespace
+
 memory::PlanQuestion plan_question(const Workload& work) {
   const Config& config = work.config;
   const std::optional<std::int64_t> budget = budget_of(config);
   // Without a budget a stated size is run as it is.
   const std::vector<Recompute> modes = modes_of(work, budget || !config.batch.micro);
-  return {.window_samples = work.schedule.samples_per_window,
+  return {.window_samples = planned_samples(work),
           .ranks = work.ranks,
           .limit_bytes = budget.value_or(0),
           .outside_bytes = budget ? memory::left_outside() : 0,

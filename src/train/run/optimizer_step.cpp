@@ -12,7 +12,6 @@
 #include "accum/window_remarks.h"
 #include "core/cause.h"
 #include "memory/out_of_memory.h"
-#include "train/plan/make_run_plan.h"
 #include "train/window/quarantine_limits.h"
 
 namespace accrue::train {
@@ -33,7 +32,8 @@ std::vector<optim::ParameterGroup> settings_of_groups(const Workload& work) {
 
 OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::Recovery& recovery,
                              const WindowFlow& flow, const data::Loader& loader,
-                             Checkpointer& checkpointer, RunControl& control)
+                             Checkpointer& checkpointer, RunControl& control, BatchControl& batch,
+                             NoiseMeter* noise)
     : run_(run),
       progress_(progress),
       recovery_(recovery),
@@ -42,7 +42,8 @@ OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::
       control_(control),
       meters_(run, loader, checkpointer),
       watch_(make_sampler(run.work.config, *run.work.data.train), kind_of(*run.work.data.train)),
-      learning_rate_(make_learning_rate(run.work.config, make_horizon(run.plan))),
+      batch_(batch),
+      noise_(noise),
       groups_(settings_of_groups(run.work)),
       histograms_(run),
       rollback_history_(flow.retries),
@@ -54,9 +55,12 @@ OptimizerStep::Taken OptimizerStep::take() {
   const memory::PeakScope peak;
   meters_.begin();
   settle_memory();
-  const std::int64_t micro_batch = recovery_.state().micro_batch;
-  const batch::Range range = run_.work.schedule.window(progress_.state.window);
+  if (noise_ != nullptr) noise_->begin(progress_.state.step);
+  if (const auto change = batch_.change_ahead()) flow_.log.event_of_last_step("batch", *change);
+  const batch::Range range = batch_.window(progress_.state.window);
   const Draws draws{.all = range, .own = flow_.parallelism.share(range)};
+  const std::int64_t micro_batch =
+      batch_.micro_batch(draws.own.size(), recovery_.state().micro_batch);
   std::optional<WindowRun> window = run_unless_torn(draws.own, micro_batch);
   if (!window) return Taken::went_back;
   if (window->interrupted) return Taken::stopped;
@@ -64,13 +68,16 @@ OptimizerStep::Taken OptimizerStep::take() {
   look_at_first(*window);
   require_a_finite_loss(*window);
   if (window->gradient) histograms_.see(*window->gradient, progress_.state.step + 1);
+  const std::optional<NoiseReading> noise = read_noise(*window);
   const Update update = update_parameters(*window);
-  advance(range, *window);
+  advance(range, *window, noise);
   StepReport report = report_of(*window, draws, update, watch.seconds());
   report.micro_batch = std::min(micro_batch, range.size());
   meters_.report(*window, draws.own.size(), peak.peak(), report);
   tell_step(report, *window);
   tell_what_looks_wrong(report, range);
+  if (const auto decided = batch_.decide(progress_.state))
+    flow_.log.event_of_last_step("batch", *decided);
   histograms_.tell(flow_.log);
   if (const auto decision = recovery_.window_done(window->out_of_memory == 0))
     flow_.log.event_of_this_rank("plan", decision->reason);
@@ -136,7 +143,7 @@ OptimizerStep::Update OptimizerStep::update_parameters(WindowRun& window) {
   const TrainState& state = progress_.state;
   if (window.gradient || flow_.parallelism.ends_round(state.window + 1)) checkpointer_.finish();
   const Stopwatch watch;
-  Update update{.lr = learning_rate_.at(state.step)};
+  Update update{.lr = batch_.learning_rate()};
   if (window.gradient) update.grad_norm = consume(std::move(*window.gradient), update.lr);
   update.seconds = watch.seconds();
   return update;
@@ -150,6 +157,8 @@ std::optional<double> OptimizerStep::consume(accum::MeanGradient gradient, doubl
   }
   const std::optional<double> norm = clipped_norm(gradient);
   RECORD_USER_SCOPE("optimizer step");
+  if (const auto beta2 = batch_.beta2())
+    run_.optimizer.set_second_moment(*beta2, progress_.state.adapt.log_decay);
   is_half_done_ = true;
   run_.optimizer.step(std::move(gradient), lr);
   is_half_done_ = false;
@@ -157,8 +166,16 @@ std::optional<double> OptimizerStep::consume(accum::MeanGradient gradient, doubl
   return norm;
 }
 
-void OptimizerStep::advance(batch::Range samples, WindowRun& window) {
+/// Of a window that lost a micro-batch, the sums behind the first one tell nothing of the rest.
+std::optional<NoiseReading> OptimizerStep::read_noise(WindowRun& window) const {
+  if (noise_ == nullptr || !window.gradient || window.quarantined > 0) return std::nullopt;
+  return noise_->read(window.noise_sums, *window.gradient);
+}
+
+void OptimizerStep::advance(batch::Range samples, WindowRun& window,
+                            const std::optional<NoiseReading>& noise) {
   TrainState& state = progress_.state;
+  batch_.take_in(window, samples.size(), window.gradient.has_value(), noise, state);
   state.window += 1;
   state.samples += samples.size();
   state.tokens += window.tokens;
@@ -183,7 +200,7 @@ StepReport OptimizerStep::report_of(const WindowRun& window, const Draws& draws,
   const TrainState& state = progress_.state;
   StepReport report{
       .step = state.step,
-      .epoch = run_.work.schedule.epoch_at(state.window),
+      .epoch = batch_.epoch_at(state.window),
       .time = unix_time(),
       .elapsed = state.elapsed,
       .samples = state.samples,
@@ -212,15 +229,15 @@ StepReport OptimizerStep::report_of(const WindowRun& window, const Draws& draws,
     report.tokens_per_second = static_cast<double>(window.tokens) / seconds;
   }
   if (takes_micro_statistics_) report.batchnorm = "micro";
+  if (noise_ != nullptr) batch_.report(noise_->block_names(), report);
   flow_.parallelism.report(window, report);
   return report;
 }
 
 /// Windows do not cross the ends of epochs.
 std::optional<double> OptimizerStep::seconds_of_epoch_that_ended() {
-  const batch::WindowSchedule& schedule = run_.work.schedule;
   const std::int64_t window = progress_.state.window;
-  if (std::floor(schedule.epoch_at(window)) == std::floor(schedule.epoch_at(window - 1)))
+  if (std::floor(batch_.epoch_at(window)) == std::floor(batch_.epoch_at(window - 1)))
     return std::nullopt;
   return progress_.end_epoch();
 }
@@ -242,6 +259,8 @@ void OptimizerStep::tell_step(const StepReport& report, const WindowRun& window)
 
 void OptimizerStep::tell_what_looks_wrong(const StepReport& report, batch::Range draws) {
   if (const auto spike = watch_.see_loss(report, draws)) flow_.log.tell({&*spike, 1});
+  if (!run_.work.config.adapt.is_on())
+    if (const auto noise = watch_.see_noise(report)) flow_.log.tell({&*noise, 1});
   for (Event& event : watch_.see_machine(report, memory::tensor_budget()))
     flow_.log.event_of_this_rank(std::move(event));
   if (const auto measured = meters_.measure_ceiling_if_due(report))

@@ -7,6 +7,7 @@
 
 #include "accrue/core/step_report.h"
 #include "memory/recovery.h"
+#include "train/run/batch_control.h"
 #include "train/run/checkpointer.h"
 #include "train/run/histogram_taker.h"
 #include "train/run/progress.h"
@@ -24,10 +25,10 @@ namespace accrue::train {
 class OptimizerStep {
  public:
   /// All arguments are kept by reference. `retries` deal with memory that runs out, and a copy of
-  /// them where a window is torn.
+  /// them where a window is torn. `noise` is null where nobody measures it.
   OptimizerStep(const RunContext& run, Progress& progress, memory::Recovery& recovery,
                 const WindowFlow& flow, const data::Loader& loader, Checkpointer& checkpointer,
-                RunControl& control);
+                RunControl& control, BatchControl& batch, NoiseMeter* noise);
 
   enum class Taken {
     whole,
@@ -58,7 +59,8 @@ class OptimizerStep {
   Update update_parameters(WindowRun& window);
   std::optional<double> consume(accum::MeanGradient gradient, double lr);
   std::optional<double> clipped_norm(accum::MeanGradient& gradient) const;
-  void advance(batch::Range samples, WindowRun& window);
+  std::optional<NoiseReading> read_noise(WindowRun& window) const;
+  void advance(batch::Range samples, WindowRun& window, const std::optional<NoiseReading>& noise);
   StepReport report_of(const WindowRun& window, const Draws& draws, const Update& update,
                        double seconds);
   std::optional<double> seconds_of_epoch_that_ended();
@@ -74,7 +76,8 @@ class OptimizerStep {
   RunControl& control_;
   StepMeters meters_;
   RunWatch watch_;
-  optim::LearningRate learning_rate_;
+  BatchControl& batch_;
+  NoiseMeter* noise_;
   std::vector<optim::ParameterGroup> groups_;  ///< without their parameters
   HistogramTaker histograms_;
   RollbackHistory rollback_history_;

@@ -7,6 +7,7 @@
 #include "train/ranks/rank_remarks.h"
 #include "train/run/histogram_taker.h"
 #include "train/watch/rare_updates.h"
+#include "train/workload/batch_changes.h"
 
 namespace accrue::train {
 namespace {
@@ -88,6 +89,7 @@ std::vector<Event> start_events(const StartFacts& start) {
   if (!resumed) {
     events.add("plan", plan_in_words(start.plan));
     events.add("plan", start.plan.cuts_reason);
+    events.add("batch", batch_changes_in_words(config));
     return std::move(events).take();
   }
   for (const std::string& damage : resumed->skipped)

@@ -201,6 +201,7 @@ struct Trainer::Impl {
       sizes = {.planned = mine.micro_batch, .micro_batch = mine.micro_batch};
     state.recompute = mine.recompute;
     resume_acceleration(work, state.accelerate);
+    work.schedule = with_changes(work.config, work.schedule, state.adapt.changes);
     state.ranks = records;
     plan_by_records("as the checkpoint says");
     if (state.window <= plan->total_steps) return;

@@ -45,17 +45,20 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
                                      .control = control_})),
       retries_(make_retries()),
       window_(buffer_),
+      noise_(make_noise_meter(run_, *buffer_)),
       runner_(make_runner(
           run.work.config,
           {*run.work.model, window_, loader_, run.work.config.run.seed, log_, control_, retries_},
           {.cut_folder = run.plan.cuts_in_file ? run.directory.root() : "",
            .recompute = run.plan.recompute,
-           .reduce = parallelism_->reduction()},
+           .reduce = parallelism_->reduction(),
+           .noise = noise_.get()},
           parallelism_->stage())),
+      batch_(run_, progress_.state),
       checkpointer_(run_, progress_, recovery_, *buffer_, *parallelism_, log_),
       evaluator_(run_, progress_, recovery_, *parallelism_, checkpointer_, log_, control_),
       step_(run_, progress_, recovery_, {window_, *runner_, *parallelism_, retries_, log_}, loader_,
-            checkpointer_, control_) {
+            checkpointer_, control_, batch_, noise_.get()) {
   window_.set_reduction(parallelism_->reduction());
   if (!of_ranks.empty()) parallelism_->load_state(of_ranks, progress_.state);
 }
@@ -104,17 +107,18 @@ RunResult TrainingLoop::run() {
 /// Returns whether a signal stopped it.
 bool TrainingLoop::train() {
   const TrainState& state = progress_.state;
-  const std::int64_t total = run_.plan.total_steps;
   bool stopped = false;
   // A window that is torn goes back to a checkpoint, so there has to be one.
   if (buffer_->folds()) checkpointer_.write();
   // A run that was stopped in an evaluation, or before it, is still owed it.
-  if (state.window > 0 && state.window < total && !parallelism_->is_within_round(state.window))
+  if (state.window > 0 && state.window < batch_.total_windows() &&
+      !parallelism_->is_within_round(state.window))
     stopped = !evaluator_.evaluate_if_due(false);
-  while (!stopped && state.window < total) {
-    const bool last = state.window + 1 == total;
+  while (!stopped && state.window < batch_.total_windows()) {
+    const bool last = state.window + 1 >= batch_.total_windows();
     const OptimizerStep::Taken taken = step_.take();
     expect_folder();
+    if (taken == OptimizerStep::Taken::went_back) batch_.restore();
     if (taken == OptimizerStep::Taken::went_back || parallelism_->is_within_round(state.window))
       continue;
     stopped = taken == OptimizerStep::Taken::stopped || !evaluator_.evaluate_if_due(last);

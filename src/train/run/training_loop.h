@@ -6,6 +6,7 @@
 #include "accrue/accum/window.h"
 #include "data/loader.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/run/batch_control.h"
 #include "train/run/checkpointer.h"
 #include "train/run/evaluator.h"
 #include "train/run/make_runner.h"
@@ -40,7 +41,9 @@ class TrainingLoop {
   std::unique_ptr<Parallelism> parallelism_;  ///< outlives the window
   memory::Retries retries_;
   accum::Window window_;
+  std::unique_ptr<NoiseMeter> noise_;  ///< null: nobody measures it
   std::unique_ptr<Runner> runner_;
+  BatchControl batch_;
   Checkpointer checkpointer_;
   Evaluator evaluator_;
   OptimizerStep step_;

@@ -13,6 +13,12 @@ std::optional<Event> RunWatch::see_loss(const StepReport& step, batch::Range dra
                           .draws = draws});
 }
 
+std::optional<Event> RunWatch::see_noise(const StepReport& step) {
+  auto reason = noise_.observe(step);
+  if (!reason) return std::nullopt;
+  return Event{.name = "noise", .reason = std::move(*reason), .step = step.step};
+}
+
 std::vector<Event> RunWatch::see_machine(const StepReport& step,
                                          std::optional<std::int64_t> tensor_budget) {
   std::vector<Event> events;

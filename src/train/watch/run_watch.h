@@ -9,6 +9,7 @@
 #include "batch/schedule.h"
 #include "train/watch/loss_spikes.h"
 #include "train/watch/memory_pressure.h"
+#include "train/watch/noisy_batch.h"
 #include "train/watch/slow_input.h"
 
 namespace accrue::train {
@@ -22,12 +23,15 @@ class RunWatch {
 
   /// To be told of each step, with its window's draws: what its loss, which all ranks know, tells.
   std::optional<Event> see_loss(const StepReport& step, batch::Range draws);
+  /// To be told of each step: what its noise, which all ranks know, tells.
+  std::optional<Event> see_noise(const StepReport& step);
   /// To be told of each step, with what the budget leaves to tensors: what this process's memory
   /// and input tell.
   std::vector<Event> see_machine(const StepReport& step, std::optional<std::int64_t> tensor_budget);
 
  private:
   LossSpikes spikes_;
+  NoisyBatch noise_;
   MemoryPressure memory_;
   SlowInput input_;
 };

@@ -5,7 +5,7 @@
 namespace accrue::train {
 namespace {
 
-/// What ranks add up first, in this order; the caller's sums follow.
+/// What ranks add up first, in this order; the sums of noise and the caller's follow.
 enum Figure { kTokens, kMicroBatches, kStops, kRankSums };
 
 void take_totals(const distributed::DeferredReduce& reduce, WindowRun& run) {
@@ -13,8 +13,11 @@ void take_totals(const distributed::DeferredReduce& reduce, WindowRun& run) {
   const auto whole = [&](Figure figure) {
     return static_cast<std::int64_t>(totals.rank_sums.at(figure));
   };
+  const auto noise = totals.rank_sums.begin() + kRankSums;
+  const auto others = noise + std::ssize(run.noise_sums);
   run.together = totals;
-  run.rank_sums.assign(totals.rank_sums.begin() + kRankSums, totals.rank_sums.end());
+  run.noise_sums.assign(noise, others);
+  run.rank_sums.assign(others, totals.rank_sums.end());
   run.loss_sum = totals.loss_sum;
   run.weight = totals.weight;
   run.quarantined = totals.quarantined;
@@ -42,6 +45,7 @@ void close_shared_window(accum::Window& window, distributed::DeferredReduce& red
   figures[kTokens] = static_cast<double>(run.tokens);
   figures[kMicroBatches] = static_cast<double>(run.micro_batches);
   figures[kStops] = asked_to_stop ? 1 : 0;
+  figures.insert(figures.end(), run.noise_sums.begin(), run.noise_sums.end());
   figures.insert(figures.end(), rank_sums.begin(), rank_sums.end());
   reduce.set_rank_sums(std::move(figures));
   close_window(window, run);

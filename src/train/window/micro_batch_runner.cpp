@@ -11,6 +11,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "memory/out_of_memory.h"
 #include "train/pass/run_micro_batch.h"
+#include "train/window/noise_meter.h"
 #include "train/window/quarantine_limits.h"
 #include "train/window/rank_losses.h"
 
@@ -66,6 +67,7 @@ Filled MicroBatchRunner::fill(WindowRequest& request, WindowRun& run) {
   context_.loader.prefetch(request.micro_batches);
   const Filled filled = run_micro_batches(request, run);
   run.seconds = watch.seconds();
+  if (options_.noise != nullptr) run.noise_sums = options_.noise->sums();
   run.own_seconds = run.seconds - (reducing_seconds() - reducing_before);
   return filled;
 }
@@ -171,7 +173,9 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
   RECORD_USER_SCOPE("micro-batch");
   replayed_ = false;
   const bool is_last = ref.index + 1 == std::ssize(request.micro_batches);
-  if (options_.reduce != nullptr) options_.reduce->begin_micro_batch(is_last);
+  const bool is_part = shows_noise(ref, is_last);
+  // Sums that are being added to the other ranks' are no longer this rank's own.
+  if (options_.reduce != nullptr) options_.reduce->begin_micro_batch(is_last && !is_part);
   if (!ref.sample_ids.empty() && request.to_quarantine.contains(ref.sample_ids.front())) {
     context_.window.begin(ref);
     context_.window.abort(MicroStatus::quarantined, "its gradient was not finite before");
@@ -184,12 +188,19 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
   if (ran.status == MicroStatus::committed) {
     run.micro_batch_seconds.push_back(watch.seconds() - (reducing_seconds() - reducing_before));
     losses_.note(ref.index, ran.pass.heads);
+    if (is_part) options_.noise->see_part(ran.pass.weight);
   }
   if (ran.status == MicroStatus::committed || replayed_) {
     settled_.keep();
   } else {
     settled_.restore();
   }
+}
+
+/// Whether the sums behind this micro-batch are a part of the window that can be seen.
+bool MicroBatchRunner::shows_noise(const MicroRef& ref, bool is_last) const {
+  if (options_.noise == nullptr || ref.index > 0) return false;
+  return !is_last || (options_.reduce != nullptr && options_.noise->decides());
 }
 
 Loss MicroBatchRunner::replay(const MicroRef& ref) {

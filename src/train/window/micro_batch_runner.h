@@ -39,6 +39,7 @@ class MicroBatchRunner final : public Runner {
                   std::int64_t micro);
   double reducing_seconds() const;
   void share_losses();
+  bool shows_noise(const MicroRef& ref, bool is_last) const;
   Loss replay(const MicroRef& ref);
   ForwardContext context_of(const batch::MicroBatch& micro) const;
   PassOptions pass_options() const;

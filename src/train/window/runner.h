@@ -61,12 +61,16 @@ struct WindowRun {
   /// Set for a window that is divided among ranks; the numbers above are then those of all ranks.
   std::optional<distributed::WindowTotals> together = {};
   std::vector<double> rank_sums = {};  ///< added up over ranks, besides their totals
-  bool stop_requested = false;         ///< on any rank
+  /// NoiseMeter::sums(), added up over ranks; empty where noise is not measured.
+  std::vector<double> noise_sums = {};
+  bool stop_requested = false;  ///< on any rank
   std::vector<batch::UnreadableSample> unreadable =
       {};  ///< samples that could not be read, on this rank
   std::optional<accum::MeanGradient>
       gradient;  ///< none where the weight is 0 or the window was lost
 };
+
+class NoiseMeter;
 
 /// What became of filling a window.
 enum class Filled {
@@ -130,6 +134,8 @@ struct RunnerOptions {
   /// Set where the window is one rank's share: it is told of each micro-batch, as the last one's
   /// backward may be overlapped. Null: the process is alone.
   distributed::DeferredReduce* reduce = nullptr;
+  /// Told of the first micro-batch; null: nobody measures noise. Only MicroBatchRunner does it.
+  NoiseMeter* noise = nullptr;
 };
 
 }  // namespace accrue::train

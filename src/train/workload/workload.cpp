@@ -16,6 +16,7 @@
 #include "core/words.h"
 #include "data/text/column_source.h"
 #include "train/config/gradient_folding.h"
+#include "train/workload/batch_changes.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/pair_reference.h"
 #include "train/workload/standard_input.h"
@@ -269,6 +270,10 @@ DataIdentity data_identity(const Workload& work) {
 batch::WindowSchedule make_window_schedule(const Config& config,
                                            const std::shared_ptr<const data::Source>& train) {
   const batch::LastWindow last = config.batch.last;
+  if (batch_changes(config)) {
+    samples_per_window(config, *train, train->uniform_tokens().value_or(1));
+    return changing_schedule(config, make_sampler(config, *train), train);
+  }
   batch::WindowSchedule schedule;
   if (const std::optional<std::int64_t> tokens = train->uniform_tokens()) {
     schedule = {.samples_per_epoch = train->size(),

@@ -299,8 +299,9 @@ TEST(Differences, SeeEveryKeyThatCanBeStated) {
   for (const Key& key : keys())
     known += (is_read(key, after) && key.get(after)) || (is_read(key, before) && key.get(before));
   for (const char* same :
-       {"model.kind", "model.from", "lora.from", "data.val_fraction", "loss.kind",
-        "memory.gradients", "dist.compress", "dist.local_steps", "dist.stages"}) {
+       {"batch.schedule", "adapt.batch", "observe.noise", "model.kind", "model.from", "lora.from",
+        "data.val_fraction", "loss.kind", "memory.gradients", "dist.compress", "dist.local_steps",
+        "dist.stages"}) {
     EXPECT_EQ(std::ranges::count(found, same, &ConfigDifference::key), 0) << same;
     --known;
   }

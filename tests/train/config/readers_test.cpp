@@ -57,6 +57,8 @@ const std::map<std::string, std::vector<std::string>> variants{
     {"scaled", {"optim.scale_lr=sqrt", "optim.base_batch=4"}},
     {"local steps", {"dist.local_steps=4"}},
     {"stages", {"dist.stages=2"}},
+    {"ramped", {"batch.ramp={from = 1, over = 9}"}},
+    {"adapted", {"adapt.batch=noise-scale"}},
     {"no tensorboard", {"observe.tensorboard=false"}}};
 
 /// Where a key is refused although its value is a usual one; all others are read everywhere.
@@ -135,6 +137,9 @@ const std::map<std::string, Expectation> expectations{
     {"data.augment.erase", {.value = "0.25", .only_with = of_images}},
     {"batch.samples", {"16"}},
     {"batch.micro", {"2"}},
+    {"batch.schedule", {"[]"}},
+    {"batch.ramp.over", {.value = "5", .only_with = {"ramped"}}},
+    {"batch.ramp.by", {.value = "doubling", .only_with = {"ramped"}}},
     {"batch.last", {"drop"}},
     {"batch.max_quarantined", {"0.2"}},
     {"precision.compute", {"fp32"}},
@@ -173,7 +178,12 @@ const std::map<std::string, Expectation> expectations{
     {"dist.shard", {"none"}},
     {"dist.compress", {"none"}},
     {"dist.timeout", {"9 s"}},
+    {"adapt.min", {.value = "1", .only_with = {"adapted"}}},
+    {"adapt.max", {.value = "64", .only_with = {"adapted"}}},
+    {"adapt.geometry", {.value = "sign", .only_with = {"adapted"}}},
+    {"adapt.lr_rule", {.value = "sqrt", .only_with = {"adapted", "ramped"}}},
     {"observe.jsonl", {"true"}},
+    {"observe.noise", {"blocks"}},
     {"observe.histograms", {"\"200 steps\"", {"no tensorboard"}}},
     {"observe.progress", {"off"}}};
 
@@ -184,7 +194,7 @@ const std::vector<std::string> deciders{
     "optim.kind",          "optim.scale_lr", "optim.schedule.kind", "dist.stages",
     "dist.local_steps",    "dist.outer.lr",  "dist.outer.momentum", "memory.gradients",
     "observe.tensorboard", "loss.kind",      "lora.rank",           "lora.from",
-    "data.augment.crop"};
+    "data.augment.crop",   "adapt.batch",    "batch.ramp.from"};
 
 std::string answer(std::vector<std::string> overrides, const std::string& toml = base) {
   try {

@@ -88,6 +88,17 @@ std::vector<Key> data_keys() {
   };
 }
 
+namespace {
+
+/// A key of how the batch grows, which it does where ramp.from is stated.
+Key of_ramps(Key key) {
+  return read_where(
+      "batch.ramp.from, what the batch grows from", "", "batch.ramp.from",
+      [](const Config& c) { return c.batch.ramp_from.has_value(); }, std::move(key));
+}
+
+}  // namespace
+
 std::vector<Key> batch_keys() {
   return {
       integer_key(
@@ -100,7 +111,14 @@ std::vector<Key> batch_keys() {
       integer_or_word_key(
           "batch.micro", {1, most::samples}, "auto",
           [](auto& c) -> auto& { return c.batch.micro; }),
-      later_key("batch.schedule", {{Value::Array{}}}),
+      batch_schedule_key("batch.schedule"),
+      integer_key(
+          "batch.ramp.from", {1, most::tokens}, [](auto& c) -> auto& { return c.batch.ramp_from; }),
+      of_ramps(duration_key(
+          "batch.ramp.over", {.time_allowed = false},
+          [](auto& c) -> auto& { return c.batch.ramp_over; })),
+      of_ramps(choice_key(
+          "batch.ramp.by", ramp_shape_words, {}, [](auto& c) -> auto& { return c.batch.ramp_by; })),
       choice_key(
           "batch.last", batch::last_window_words, {},
           [](auto& c) -> auto& { return c.batch.last; }),

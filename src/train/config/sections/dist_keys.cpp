@@ -66,17 +66,46 @@ std::vector<Key> observe_keys() {
       resumable(choice_or_auto_key(
           "observe.progress", observe::progress_style_words, {},
           [](auto& c) -> auto& { return c.observe.progress; })),
+      resumable(choice_key(
+          "observe.noise", noise_detail_words, {},
+          [](auto& c) -> auto& { return c.observe.noise; })),
       resumable(later_key("observe.prometheus", {{""}})),
       resumable(later_key("observe.mlflow", {{""}})),
   };
 }
 
-std::vector<Key> later_sections() {
+namespace {
+
+Key of_adapted_batches(Key key) {
+  return read_with("adapt.batch", {"noise-scale", "norm-test", "seesaw", "critical"},
+                   std::move(key));
+}
+
+}  // namespace
+
+std::vector<Key> adapt_keys() {
   return {
-      later_key("adapt.batch", {{"fixed"}}),
-      later_key("adapt.min", {}),
-      later_key("adapt.max", {}),
-      later_key("adapt.lr_rule", {{"none"}}),
+      choice_key(
+          "adapt.batch", adapt::batch_rule_words, {},
+          [](auto& c) -> auto& { return c.adapt.batch; }),
+      of_adapted_batches(integer_key(
+          "adapt.min", {1, most::tokens}, [](auto& c) -> auto& { return c.adapt.min; })),
+      of_adapted_batches(integer_key(
+          "adapt.max", {1, most::tokens}, [](auto& c) -> auto& { return c.adapt.max; })),
+      read_with("adapt.batch", {"noise-scale", "norm-test", "critical"},
+                choice_key(
+                    "adapt.geometry", noise_geometry_words, {},
+                    [](auto& c) -> auto& { return c.adapt.geometry; })),
+      read_where(
+          "batch.schedule, batch.ramp or adapt.batch, by which the batch changes",
+          "seesaw has a rule of its own", "adapt.batch",
+          [](const Config& c) {
+            return c.adapt.batch != adapt::BatchRule::seesaw &&
+                   (c.adapt.is_on() || c.batch.changes_as_stated());
+          },
+          choice_key(
+              "adapt.lr_rule", adapt::rate_rule_words, {},
+              [](auto& c) -> auto& { return c.adapt.lr_rule; })),
   };
 }
 

@@ -17,8 +17,7 @@ std::vector<Key> memory_keys();
 std::vector<Key> loss_keys();
 std::vector<Key> optim_keys();
 std::vector<Key> dist_keys();
+std::vector<Key> adapt_keys();
 std::vector<Key> observe_keys();
-/// Keys of sections of which this version has nothing but the defaults.
-std::vector<Key> later_sections();
 
 }  // namespace accrue::train

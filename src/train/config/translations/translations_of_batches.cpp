@@ -87,8 +87,9 @@ const std::vector<Translation>& translations_of_batches() {
         {kHuggingFace, "dataloader_drop_last"},
         {kAxolotl, "dataloader_drop_last"},
         {kFairseq, "skip_remainder_batch"}}},
-      {{},
-       "leaving it out, as a step's batch is the same throughout a run of this version",
+      {{{"batch.ramp.from", "1"}, {"batch.ramp.over", "\"10%\""}},
+       "in the batch's unit, from the first number there over the third; it grows by single "
+       "samples",
        {{kMegatron, "rampup_batch_size step_batch_size_schedule"}}},
       {{},
        "leaving it out, as sums over all micro-batches and ranks are divided once, by the tokens "

@@ -1,0 +1,100 @@
+#include <set>
+
+#include "accrue/core/error.h"
+#include "train/config/key_builders.h"
+
+namespace accrue::train {
+namespace {
+
+constexpr const char* schedule_example =
+    R"([{at = 0, micro_batches = 4}, {at = "10 M tokens", micro_batches = 8}])";
+
+std::int64_t most_of(BatchUnit unit) {
+  return unit == BatchUnit::tokens ? most::tokens : most::samples;
+}
+
+/// Reads the elements of batch.schedule, a table each.
+class StagesReader {
+ public:
+  StagesReader(const Stated& stated, const std::string& expected)
+      : stated_(stated), expected_(expected) {}
+
+  void read(BatchConfig& batch) const {
+    const auto* array = stated_.value.as<Value::Array>();
+    if (!array) throw refusal(stated_.value, schedule_example);
+    std::vector<BatchStage> stages;
+    std::set<BatchUnit> units;
+    for (const Value& value : *array) {
+      stages.push_back(stage_of(value, units));
+      if (units.size() > 1) throw refusal(value, "one unit for the batch of all stages");
+      if (stages.size() > 1) expect_behind(stages[stages.size() - 2].at, stages.back().at, value);
+    }
+    batch.schedule = std::move(stages);
+    if (!units.empty()) batch.schedule_unit = *units.begin();
+  }
+
+ private:
+  BatchStage stage_of(const Value& value, std::set<BatchUnit>& units) const {
+    const auto* table = value.as<Value::Table>();
+    if (!table || table->size() != 2)
+      throw refusal(value, std::string("at and one batch for each: ") + schedule_example);
+    BatchStage stage{.at = {.value = -1}};
+    for (const Value::Field& field : *table) take(field, value, stage, units);
+    if (stage.at.value < 0 || stage.size < 1)
+      throw refusal(value, std::string("at and one batch for each: ") + schedule_example);
+    return stage;
+  }
+
+  void take(const Value::Field& field, const Value& value, BatchStage& stage,
+            std::set<BatchUnit>& units) const {
+    const Stated part{.value = field.value, .where = stated_.where + ", " + field.name};
+    if (field.name == "at") {
+      const DurationRule rule{.zero_allowed = true, .time_allowed = false};
+      stage.at = read_duration(part, rule.in_words(), rule);
+      return;
+    }
+    const auto unit = batch_unit_words.find(field.name);
+    if (!unit) throw refusal(value, std::string("no other keys: ") + schedule_example);
+    const IntegerRange range{1, most_of(*unit)};
+    stage.size = read_integer(part, range.in_words(), range);
+    units.insert(*unit);
+  }
+
+  void expect_behind(const Duration& before, const Duration& at, const Value& value) const {
+    const bool begins_at_zero = before.value == 0;
+    if (before.unit != at.unit && !begins_at_zero)
+      throw refusal(value, "one unit for all at, so that their order is known");
+    if (at.value <= before.value) throw refusal(value, "stages in the order of at, each once");
+  }
+
+  Error refusal(const Value& value, const std::string& suggestion) const {
+    return usage_error(stated_.where, expected_, describe(value), suggestion);
+  }
+
+  const Stated& stated_;
+  const std::string& expected_;
+};
+
+Value value_of_stage(const BatchStage& stage, BatchUnit unit) {
+  return {Value::Table{{"at", value_of(stage.at)},
+                       {std::string(batch_unit_words.of(unit)), value_of(stage.size)}}};
+}
+
+}  // namespace
+
+Key batch_schedule_key(std::string name) {
+  const std::string expected =
+      "an array of {at, tokens}, {at, samples} or {at, micro_batches}, in order of at";
+  auto set = [=](const Stated& stated, Config& config) {
+    StagesReader(stated, expected).read(config.batch);
+  };
+  auto get = [](const Config& config) {
+    Value::Array stages;
+    for (const BatchStage& stage : config.batch.schedule)
+      stages.push_back(value_of_stage(stage, config.batch.schedule_unit));
+    return std::optional(Value{std::move(stages)});
+  };
+  return {std::move(name), expected, std::move(set), std::move(get)};
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/adapt/batch_controller.h"
+#include "accrue/core/step_report.h"
+#include "batch/schedule.h"
+#include "train/checkpoint/train_state.h"
+#include "train/run/run_context.h"
+#include "train/window/noise_meter.h"
+#include "train/window/runner.h"
+#include "train/workload/run_rates.h"
+
+namespace accrue::train {
+
+/// The batch of each window of a run, and the learning rate that goes with it: as the config states
+/// them, or as they are decided on the way (adapt.batch). Decisions follow from what all ranks have
+/// in common, so that all take the same ones; they are kept in the state, and a run that is resumed
+/// repeats none of them.
+class BatchControl {
+ public:
+  /// Both are kept by reference; what `state` has decided is in force.
+  BatchControl(const RunContext& run, const TrainState& state);
+
+  batch::Range window(std::int64_t index) const { return schedule_.window(index); }
+  double epoch_at(std::int64_t window) const { return schedule_.epoch_at(window); }
+  /// The run's length in windows, as far as it is known.
+  std::int64_t total_windows() const { return total_; }
+
+  /// Samples of this rank's micro-batches in a share of `samples` of the window ahead, where memory
+  /// allows `most`: alike as far as they can be; two of what one could take now and then, where
+  /// decisions need the noise that only several show. Of a batch that stays as it is, and where
+  /// micro-batches have one size, always `most`.
+  std::int64_t micro_batch(std::int64_t samples, std::int64_t most) const;
+
+  /// Of the window ahead.
+  double learning_rate() const;
+  /// The second moment's decay in the step ahead; nothing where it does not follow the batch.
+  std::optional<double> beta2() const;
+  /// What there is to say of the batch of the window ahead, where the config states another one
+  /// than before.
+  std::optional<std::string> change_ahead() const;
+
+  /// Takes in a window, `state` having it behind it, and what was read of its noise.
+  void take_in(const WindowRun& window, std::int64_t samples, bool stepped,
+               const std::optional<NoiseReading>& reading, TrainState& state) const;
+  /// Decides about the batch from the window ahead on, and returns what there is to tell of it.
+  std::optional<std::string> decide(TrainState& state);
+  /// To be called where the state became an earlier one.
+  void restore();
+
+  /// Reports what is known of noise; `blocks` are the names of those in the state.
+  void report(const std::vector<std::string>& blocks, StepReport& report) const;
+
+ private:
+  bool may_change() const { return schedule_.changing != nullptr; }
+  bool is_probed(std::int64_t samples, std::int64_t most) const;
+  double batch_of(std::int64_t window) const;
+  std::optional<adapt::NoiseScale> noise_in_batch_units() const;
+  adapt::BatchBounds bounds() const;
+  void enforce(const std::vector<BatchChange>& changes);
+  std::string batch_in_words(double batch) const;
+  std::string split_in_words() const;
+
+  const RunContext& run_;
+  const Config& config_;
+  const TrainState& state_;
+  SampleFacts samples_;
+  bool has_one_micro_batch_;
+  batch::WindowSchedule schedule_;
+  std::int64_t total_ = 0;
+  RunRates rates_;
+};
+
+/// What measures the noise of a run's gradients; null where the config asks for none, or no
+/// micro-batch leaves a sum of its own.
+std::unique_ptr<NoiseMeter> make_noise_meter(const RunContext& run,
+                                             const accum::GradientBuffer& buffer);
+
+}  // namespace accrue::train

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/data/source.h"
+#include "accrue/optim/schedule.h"
+#include "accrue/train/config.h"
+#include "batch/changing_windows.h"
+#include "batch/sampler.h"
+#include "batch/schedule.h"
+#include "train/checkpoint/train_state.h"
+
+namespace accrue::train {
+
+/// Whether windows of one run differ in size, by the config or by what the run measures.
+bool batch_changes(const Config& config);
+
+/// What the samples of a run have in common.
+struct SampleFacts {
+  std::int64_t samples_per_epoch = 0;
+  std::optional<std::int64_t> tokens_per_sample = {};  ///< 0: they have none; absent: they differ
+};
+
+/// The budget of a batch of `size`, in the unit that the config states its batch in.
+batch::WindowBudget budget_of_batch(const Config& config, std::int64_t size);
+
+/// The batch that the config states, in its unit, for the window that begins at `place`: the stage
+/// of batch.schedule that was reached, how far the ramp has come, or what seesaw makes of the
+/// learning rate. A linear ramp goes by whole samples (micro-batches, where the batch is stated in
+/// them); one that doubles takes equal parts of its length for each of its sizes. Of a batch that
+/// is decided on the way: what it begins with. Pure.
+std::int64_t batch_at(const Config& config, const SampleFacts& samples,
+                      const batch::WindowPlace& place);
+
+/// The learning rate of a run by what its length is stated in (steps, tokens, or draws for epochs),
+/// and a place in it. A warm-up in steps counts steps of the stated batch.
+optim::LearningRate rate_over_length(const Config& config, const SampleFacts& samples);
+std::int64_t place_in_length(const Config& config, const batch::WindowPlace& place);
+
+/// What seesaw decides for the window at `place`.
+adapt::BatchDecision seesaw_at(const Config& config, const SampleFacts& samples,
+                               const batch::WindowPlace& place);
+
+SampleFacts sample_facts(const data::Source& train);
+
+/// The least and the most that a window may hold, in the batch's unit.
+struct BatchRange {
+  std::int64_t least = 0, most = 0;
+};
+BatchRange batch_range(const Config& config);
+
+/// The windows of a run whose batch changes. Throws a usage Error for a batch that is no multiple
+/// of the context, and for a place in tokens where samples have none.
+batch::WindowSchedule changing_schedule(const Config& config, const batch::Sampler& sampler,
+                                        const std::shared_ptr<const data::Source>& train);
+
+/// `schedule` with what was decided on the way, in the order of its windows.
+batch::WindowSchedule with_changes(const Config& config, batch::WindowSchedule schedule,
+                                   const std::vector<BatchChange>& changes);
+
+/// "16 samples, 32 from step 8 on", for people; empty where the batch stays as it is.
+std::string batch_changes_in_words(const Config& config);
+
+}  // namespace accrue::train

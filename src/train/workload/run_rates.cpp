@@ -1,0 +1,71 @@
+#include "train/workload/run_rates.h"
+
+#include <cmath>
+
+#include "accrue/core/error.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+
+RunRates::RunRates(const Config& config, const Horizon& horizon,
+                   const batch::WindowSchedule& schedule, const SampleFacts& samples,
+                   std::int64_t windows)
+    : config_(config),
+      schedule_(schedule),
+      samples_(samples),
+      rate_(make_learning_rate(config, horizon)) {
+  if (schedule.changing == nullptr) return;
+  counts_steps_ = config.adapt.is_on() && config.run.steps.has_value();
+  if (config.adapt.batch == adapt::BatchRule::seesaw) {
+    rate_ = rate_over_length(config, samples);
+  } else if (!counts_steps_) {
+    count_what_windows_hold(windows);
+  }
+}
+
+void RunRates::count_what_windows_hold(std::int64_t windows) {
+  const Duration& warmup = config_.optim.schedule.warmup;
+  const auto whole = static_cast<double>(held_before(windows));
+  rate_.total_steps = held_before(windows - 1) + 1;
+  rate_.warmup = warmup.unit == Duration::Unit::percent
+                     ? static_cast<std::int64_t>(std::llround(warmup.value / 100 * whole))
+                     : held_within(warmup);
+}
+
+double RunRates::at(std::int64_t window, std::int64_t step) const {
+  if (config_.adapt.batch == adapt::BatchRule::seesaw) return of_seesaw(window);
+  if (counts_steps_) return rate_.at(step);
+  return rate_.at(held_before(window), held_before(window + 1));
+}
+
+double RunRates::of_seesaw(std::int64_t window) const {
+  const batch::WindowPlace place = schedule_.changing->place(window);
+  if (const auto part = seesaw_at(config_, samples_, place).rate_left)
+    return std::max(rate_.min_lr, rate_.peak * *part);
+  const batch::WindowPlace next = schedule_.changing->place(window + 1);
+  return rate_.at(place_in_length(config_, place), place_in_length(config_, next));
+}
+
+std::int64_t RunRates::held_before(std::int64_t window) const {
+  const batch::WindowPlace place = schedule_.changing->place(window);
+  return schedule_.changing->counts_tokens() ? place.tokens : place.begin;
+}
+
+/// What the windows within a duration hold.
+std::int64_t RunRates::held_within(const Duration& duration) const {
+  switch (duration.unit) {
+    case Duration::Unit::tokens:
+      if (!schedule_.changing->counts_tokens()) break;
+      return static_cast<std::int64_t>(std::llround(duration.value));
+    case Duration::Unit::epochs:
+      return duration.value > 0 ? held_before(schedule_.windows_of_epochs(duration.value)) : 0;
+    case Duration::Unit::steps:
+      return held_before(static_cast<std::int64_t>(duration.value));
+    default:
+      break;
+  }
+  throw usage_error("optim.schedule.warmup", "a duration that this run counts", "another one",
+                    "a number of steps");
+}
+
+}  // namespace accrue::train

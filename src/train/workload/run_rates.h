@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+
+#include "accrue/core/units.h"
+#include "accrue/optim/schedule.h"
+#include "accrue/train/config.h"
+#include "batch/changing_windows.h"
+#include "batch/schedule.h"
+#include "train/workload/batch_changes.h"
+
+namespace accrue::train {
+
+/// The learning rate of each window of a run. Where the batch stays as it is the schedule counts
+/// optimizer steps; where it changes, what the windows hold (tokens, or samples that have none), so
+/// that the rate does not jump where the batch does. A run of a stated number of steps whose batch
+/// is decided on the way counts steps: nobody knows what they will hold.
+class RunRates {
+ public:
+  /// `windows` is the run's length.
+  RunRates(const Config& config, const Horizon& horizon, const batch::WindowSchedule& schedule,
+           const SampleFacts& samples, std::int64_t windows);
+
+  /// Of window `window`, before which `step` optimizer steps were taken.
+  double at(std::int64_t window, std::int64_t step) const;
+
+ private:
+  void count_what_windows_hold(std::int64_t windows);
+  std::int64_t held_before(std::int64_t window) const;
+  std::int64_t held_within(const Duration& duration) const;
+  double of_seesaw(std::int64_t window) const;
+
+  Config config_;
+  batch::WindowSchedule schedule_;
+  SampleFacts samples_;
+  optim::LearningRate rate_;
+  bool counts_steps_ = true;
+};
+
+}  // namespace accrue::train
