@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/units.h"
+#include "cli/bench_sweeps.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/program.h"
@@ -15,12 +16,17 @@
 namespace accrue::cli {
 namespace {
 
+using cli::print;  // those of bench_sweeps.h, beside those below
+using cli::to_json;
+
 struct BenchArguments {
   std::string config;
   std::int64_t rounds = 5;
   bool json = false;
   bool profile = false;
   bool sweep_micro = false;
+  bool sweep_lr = false;
+  bool sweep_batch = false;
   std::vector<std::string> overrides;
 };
 
@@ -187,6 +193,8 @@ int run_bench(const BenchArguments& arguments, const Program& program) {
   const train::BenchmarkOptions options{.rounds = arguments.rounds};
   if (arguments.profile) return report(arguments, train::profile(config));
   if (arguments.sweep_micro) return report(arguments, train::sweep_micro(config, options));
+  if (arguments.sweep_lr) return report(arguments, train::sweep_rate(config));
+  if (arguments.sweep_batch) return report(arguments, train::sweep_batch(config));
   return report(arguments, train::benchmark(config, options));
 }
 
@@ -209,10 +217,22 @@ void add_bench(CLI::App& app, Action& action, const Program& program) {
                                         "Where a micro-batch's time goes instead: by kernel, with "
                                         "its share of the machine's ceiling");
   profile->excludes(rounds);
-  verb->add_flag(
-          "--sweep-micro", arguments->sweep_micro,
-          "What the split costs instead: the batch in one pass, as two, ..., as single samples")
-      ->excludes(profile);
+  CLI::Option* sweep_micro =
+      verb->add_flag(
+              "--sweep-micro", arguments->sweep_micro,
+              "What the split costs instead: the batch in one pass, as two, ..., as single samples")
+          ->excludes(profile);
+  CLI::Option* sweep_lr =
+      verb->add_flag("--sweep-lr", arguments->sweep_lr,
+                     "How high a learning rate may be instead: one step at each of many rates");
+  CLI::Option* sweep_batch = verb->add_flag(
+      "--sweep-batch", arguments->sweep_batch,
+      "What the batch gains instead: short trainings with a quarter of it to four times as much");
+  for (CLI::Option* other : {rounds, profile, sweep_micro}) {
+    sweep_lr->excludes(other);
+    sweep_batch->excludes(other);
+  }
+  sweep_lr->excludes(sweep_batch);
   verb->callback([=, &action, &program] {
     arguments->overrides = take_overrides(*verb);
     action = [=, &program] { return run_bench(*arguments, program); };

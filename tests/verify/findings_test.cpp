@@ -92,6 +92,48 @@ TEST(Findings, WarmUpAndItsUnits) {
   EXPECT_THAT(ids(facts), Not(Contains("warmup-none")));
 }
 
+TEST(Findings, TheBatchBesideTheNoiseOfTheFirstSteps) {
+  RunFacts facts = healthy();
+  facts.noise = adapt::NoiseScale{.value = 1000, .low = 800, .high = 1300};
+  facts.noise_batch = 8 * 1300;
+  EXPECT_THAT(ids(facts), Not(Contains("batch-above-noise")));
+  facts.noise_batch = 9 * 1300;
+  const auto findings = examine(facts);
+  const Finding* finding = find(findings, "batch-above-noise");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_THAT(finding->message, ::testing::HasSubstr("11.7 times"));
+  facts.noise->high.reset();
+  EXPECT_THAT(ids(facts), Not(Contains("batch-above-noise"))) << "it may be any";
+  facts.noise_batch = 101;
+  EXPECT_THAT(ids(facts), Not(Contains("batch-below-noise")));
+  facts.noise_batch = 100;
+  EXPECT_THAT(ids(facts), Contains("batch-below-noise"));
+}
+
+TEST(Findings, FirstStepsThatRiseOrAreNotFinite) {
+  RunFacts facts = healthy();
+  facts.first_losses = {5, 4.9, 5.2, 5.4};
+  EXPECT_THAT(ids(facts), Not(Contains("first-steps-rise")));
+  facts.first_losses = {5, 4.9, 5.2, 5.6};
+  EXPECT_THAT(ids(facts), Contains("first-steps-rise"));
+  facts.first_steps_are_finite = false;
+  EXPECT_THAT(ids(facts), Contains("first-steps-diverge"));
+}
+
+TEST(Findings, ALinearRateRuleOfAdam) {
+  RunFacts facts = healthy();
+  facts.config.optim.scale_lr = optim::ScaleRule::linear;
+  facts.config.batch.tokens.reset();
+  facts.config.batch.samples = 64;
+  facts.config.optim.base_batch = 8;
+  EXPECT_THAT(ids(facts), Contains("lr-rule-of-batch"));
+  facts.config.optim.base_batch = 16;
+  EXPECT_THAT(ids(facts), Not(Contains("lr-rule-of-batch")));
+  facts.config.optim.base_batch = 8;
+  facts.config.optim.kind = train::OptimizerKind::sgd;
+  EXPECT_THAT(ids(facts), Not(Contains("lr-rule-of-batch")));
+}
+
 TEST(Findings, TheFloorOfTheRate) {
   RunFacts facts = healthy();
   facts.config.optim.schedule.min_lr = 3e-5;

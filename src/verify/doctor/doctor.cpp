@@ -17,6 +17,7 @@
 #include "train/plan/acceleration.h"
 #include "train/plan/setup.h"
 #include "train/workload/workload.h"
+#include "verify/doctor/first_steps.h"
 
 namespace accrue::proof {
 namespace {
@@ -193,6 +194,8 @@ Examination doctor(const train::Config& config, const DoctorOptions& options) {
   take_shape(work, result.facts);
   Measurements(work, options, result.facts).take();
   take_dropouts(*work.model, result.facts);
+  if (options.progress) options.progress("noise and losses of the first steps");
+  take_first_steps(result.facts);
   result.findings = examine(result.facts);
   return result;
 }

@@ -15,9 +15,11 @@ std::vector<Rule> model_rules();     ///< normalisation, dropout
 std::vector<Rule> numeric_rules();   ///< precision of sums
 std::vector<Rule> schedule_rules();  ///< learning rate and its schedule
 std::vector<Rule> data_rules();      ///< labels, batches and epochs
+std::vector<Rule> batch_rules();     ///< the batch and the rate beside the noise of the first steps
 std::vector<Rule> speed_rules();     ///< micro-batch and precision, as measured
 std::vector<Rule> run_rules();       ///< evaluation and checkpoints
 
+bool is_adam(const RunFacts& facts);  ///< whether updates are those of Adam
 std::string percent(double share);
 std::string listed(const std::vector<std::string>& names);
 

@@ -9,8 +9,8 @@ namespace accrue::proof {
 
 std::vector<Finding> examine(const RunFacts& facts) {
   std::vector<Finding> findings;
-  for (const auto& rules :
-       {model_rules(), numeric_rules(), schedule_rules(), data_rules(), speed_rules(), run_rules()})
+  for (const auto& rules : {model_rules(), numeric_rules(), schedule_rules(), data_rules(),
+                            batch_rules(), speed_rules(), run_rules()})
     for (const Rule rule : rules)
       if (std::optional<Finding> found = rule(facts)) findings.push_back(std::move(*found));
   for (const std::string& remark : facts.data_remarks)

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "accrue/adapt/noise_scale.h"
 #include "accrue/core/enum_words.h"
 #include "accrue/train/config.h"
 
@@ -61,7 +62,11 @@ struct RunFacts {
   std::optional<Speed> larger_speed;              ///< at the largest that fits
   std::optional<double> bf16_samples_per_second;  ///< at the run's micro-batch
   std::optional<double> fp32_samples_per_second;
-  bool bf16_instructions = false;  ///< AVX-512 BF16 or AMX
+  std::vector<double> first_losses;  ///< of the first steps, each before its update
+  bool first_steps_are_finite = true;
+  std::optional<adapt::NoiseScale> noise;  ///< of the first steps, in the batch's unit
+  double noise_batch = 0;                  ///< the batch they had, in that unit
+  bool bf16_instructions = false;          ///< AVX-512 BF16 or AMX
 };
 
 /// Everything there is to say about such a run, worst first. Pure.

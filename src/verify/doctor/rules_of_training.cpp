@@ -25,13 +25,6 @@ double warmup_steps(const RunFacts& facts) {
       to_steps(facts.config.optim.schedule.warmup, horizon_of(facts), "optim.schedule.warmup"));
 }
 
-bool is_adam(const RunFacts& facts) {
-  using train::OptimizerKind;
-  const OptimizerKind kind = facts.config.optim.kind;
-  return kind == OptimizerKind::adamw || kind == OptimizerKind::adam ||
-         kind == OptimizerKind::adama;
-}
-
 Found long_warmup(const RunFacts& facts) {
   const double warmup = warmup_steps(facts), total = static_cast<double>(facts.total_steps);
   if (warmup <= total / 2) return {};
@@ -125,6 +118,13 @@ Found batch_beyond_epoch(const RunFacts& facts) {
 }
 
 }  // namespace
+
+bool is_adam(const RunFacts& facts) {
+  using train::OptimizerKind;
+  const OptimizerKind kind = facts.config.optim.kind;
+  return kind == OptimizerKind::adamw || kind == OptimizerKind::adam ||
+         kind == OptimizerKind::adama;
+}
 
 std::vector<Rule> schedule_rules() {
   return {long_warmup, no_warmup, floor_of_rate, split_second_moment};
