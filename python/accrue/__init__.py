@@ -20,6 +20,7 @@ from accrue._build import VERSION as __version__  # noqa: E402
 from accrue._native import Event, Group, Loss, MicroRef, Plan, Samples, StepReport, Tokens  # noqa: E402
 from accrue.accelerate import Accelerated, accelerate  # noqa: E402
 from accrue.accumulator import AccumulatingOptimizer, Accumulator, accumulate, accumulating  # noqa: E402
+from accrue.adapting import BatchController, NextBatch  # noqa: E402
 from accrue.audit import audit  # noqa: E402
 from accrue.batches import batch_size, batch_slice  # noqa: E402
 from accrue.errors import Error, RefusedError, RunError, UsageError  # noqa: E402
@@ -33,7 +34,8 @@ from accrue.verify import verify, verify_loop  # noqa: E402
 from accrue.watch import Watch, watch  # noqa: E402
 
 __all__ = [
-    "AccumulatingOptimizer", "Accelerated", "Accumulator", "Error", "Event", "Group", "Loss", "MicroRef", "ParameterError", "Plan",
+    "AccumulatingOptimizer", "Accelerated", "Accumulator", "BatchController", "Error", "Event", "Group", "Loss", "MicroRef", "NextBatch",
+    "ParameterError", "Plan",
     "RefusedError", "Report", "RunError", "RunLog", "Samples", "StepReport", "Stepper", "Tokens", "UsageError", "Watch", "__version__",
     "accelerate", "accumulate", "accumulated", "accumulating", "audit", "batch_size", "batch_slice", "install_allocator", "join", "linear", "linear_cross_entropy", "linear_cross_entropy_sum", "memory_usage", "plan", "step", "verify",
     "verify_loop", "watch",

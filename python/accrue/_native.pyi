@@ -58,6 +58,10 @@ class StepReport:
     loss: float | None
     losses: dict[str, float]
     grad_norm: float | None
+    noise_scale: float | None
+    noise_scale_low: float | None
+    noise_scale_high: float | None
+    gradient_variance: float | None
     lr: float | None
     micro_batch: int | None
     micro_batches: int
@@ -83,6 +87,26 @@ class Group:
     def barrier(self, what: str = ...) -> None: ...
     def fail(self, reason: str) -> None: ...
 
+class NoiseScale:
+    """A noise scale with its spread, in units of weight, or in those that it was made with."""
+    value: float | None
+    low: float
+    high: float | None
+    variance: float
+    def __init__(self, value: float | None, low: float = 0, high: float | None = None, variance: float = 0) -> None: ...
+    def in_units(self, factor: float) -> NoiseScale: ...
+
+class BatchDecision:
+    """The batch from the next window on, and why."""
+    batch: float
+    rate_left: float | None
+    reason: str
+
+def decide_batch(rule: str, *, batch: float, base_batch: float, least: float, most: float, quantum: float, one_pass: float,
+                 noise: NoiseScale | None, windows_measured: int, windows_wanted: float, rate_left: float | None) -> BatchDecision: ...
+def rate_factor(rule: str, batch: float, base_batch: float, noise: NoiseScale | None) -> float: ...
+def beta2_at(beta2: float, rule: str, batch: float, base_batch: float) -> float: ...
+
 class PlanEntry:
     """A micro-batch that was considered."""
     micro_batch: int
@@ -100,7 +124,7 @@ class Plan(PlanEntry):
 
 class Accumulator:
     def __init__(self, parameters: _Named, *, batch: Tokens | Samples | None, micro_batches: int, accumulate: str, clip_norm: float,
-                 check_finite: bool, max_quarantined: int, split_out_of_memory: bool, replay: Callable[[MicroRef], Loss] | None,
+                 check_finite: bool, max_quarantined: int, split_out_of_memory: bool, measure_noise: bool, replay: Callable[[MicroRef], Loss] | None,
                  on_event: Callable[[Event], Any] | None, batch_norms: Callable[[], list[str]] | None, group: Group | None) -> None: ...
     def backward(self, loss: Loss | Sequence[Loss], size: Tokens | Samples | None, sample_ids: list[int]) -> None: ...
     def expect(self, totals: list[float], coefficients: list[float]) -> None: ...

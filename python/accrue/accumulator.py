@@ -39,6 +39,8 @@ class Accumulator:
     clip_norm       global norm of the mean gradient; 0: off
     replay          `replay(MicroRef) -> Loss` runs a committed micro-batch again, so that one that fails half-way (memory, a
                     gradient that is not finite) costs a replay and not the window
+    measure_noise   measures the gradient's noise by the first micro-batch of each window, one more pass over the sums: noise_scale
+                    and its neighbours in the report, which a BatchController decides by; for one process
     on_event        told of what happens besides (accrue.Event), with its reason
     group           accrue.join(): the ranks that share each window, with one reduction per step. A DistributedDataParallel joins
                     by itself, and no longer reduces in each backward. Parameters that fully_shard() (FSDP2) divided stay its own:
@@ -48,12 +50,12 @@ class Accumulator:
 
     def __init__(self, model: Any, *, batch: Size = None, micro_batches: int = 0, accumulate: str = "fp32",
                  clip_norm: float = 0.0, check_finite: bool = True, max_quarantined: int = 16,
-                 split_out_of_memory: bool = True, replay: Callable[[_native.MicroRef], _native.Loss] | None = None,
+                 split_out_of_memory: bool = True, measure_noise: bool = False, replay: Callable[[_native.MicroRef], _native.Loss] | None = None,
                  on_event: Callable[[_native.Event], Any] | None = None, group: _native.Group | None = None):
         group = ranks_of(model, group, "Accumulator")
         named = named_parameters(model, "Accumulator")
         options = {"batch": batch, "micro_batches": micro_batches, "accumulate": accumulate, "clip_norm": clip_norm,
-                   "check_finite": check_finite, "max_quarantined": max_quarantined, "split_out_of_memory": split_out_of_memory,
+                   "check_finite": check_finite, "max_quarantined": max_quarantined, "split_out_of_memory": split_out_of_memory, "measure_noise": measure_noise,
                    "replay": replay, "on_event": on_event, "group": group}
         if is_sharded(named):
             self._native = ShardedWindow(model, named, **options)
@@ -71,6 +73,10 @@ class Accumulator:
     def expect(self, totals: Sequence[float], coefficients: Sequence[float] = ()) -> None:
         """Opens a window of several losses with denominators of their own: their total weights over the window."""
         self._native.expect(list(totals), list(coefficients) or [1.0] * len(totals))
+
+    def set_batch(self, batch: Size) -> None:
+        """The batch of the windows to come, in the unit that it was stated in; between windows."""
+        self._native.set_batch(batch)
 
     def full(self) -> bool:
         """Whether the window holds its batch (or was lost)."""

@@ -17,7 +17,7 @@ def is_sharded(parameters: Sequence[tuple[str, torch.Tensor]]) -> bool:
 
 
 # Options of an Accumulator that are not for these windows, with the values that say nothing.
-UNUSED = {"accumulate": "fp32", "check_finite": True, "max_quarantined": 16, "split_out_of_memory": True, "replay": None, "on_event": None,
+UNUSED = {"accumulate": "fp32", "check_finite": True, "max_quarantined": 16, "split_out_of_memory": True, "measure_noise": False, "replay": None, "on_event": None,
           "group": None}
 
 

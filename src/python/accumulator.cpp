@@ -30,6 +30,7 @@ struct Options {
   bool check_finite;
   std::int64_t max_quarantined;
   bool split_out_of_memory;
+  bool measure_noise;
   std::shared_ptr<distributed::Group> group;
 };
 
@@ -51,6 +52,7 @@ AccumulatorOptions options_of(const Options& stated) {
   options.check_finite = stated.check_finite;
   options.max_quarantined = stated.max_quarantined;
   options.split_out_of_memory = stated.split_out_of_memory;
+  options.measure_noise = stated.measure_noise;
   options.replay = replay_of(stated.replay);
   options.group = stated.group;
   options.on_event = teller_of(stated.on_event);
@@ -94,6 +96,9 @@ class PythonAccumulator {
     const py::gil_scoped_release released;
     return pair_of(accumulator_.share(units));
   }
+  void set_batch(const py::object& size) {
+    accumulator_.set_batch(batch_size_of(size, "Accumulator.set_batch"));
+  }
   bool full() const { return accumulator_.full(); }
   bool pending() const { return accumulator_.pending(); }
   void next_is_last() { accumulator_.next_is_last(); }
@@ -111,8 +116,8 @@ void bind_accumulator(py::module_& module) {
   py::class_<PythonAccumulator>(module, "Accumulator")
       .def(py::init([](const Named& parameters, py::object batch, std::int64_t micro_batches,
                        std::string accumulate, double clip_norm, bool check_finite,
-                       std::int64_t max_quarantined, bool split_out_of_memory, py::object replay,
-                       py::object on_event, py::object batch_norms,
+                       std::int64_t max_quarantined, bool split_out_of_memory, bool measure_noise,
+                       py::object replay, py::object on_event, py::object batch_norms,
                        std::shared_ptr<distributed::Group> group) {
              return std::make_unique<PythonAccumulator>(
                  parameters, Options{.batch = std::move(batch),
@@ -125,14 +130,16 @@ void bind_accumulator(py::module_& module) {
                                      .check_finite = check_finite,
                                      .max_quarantined = max_quarantined,
                                      .split_out_of_memory = split_out_of_memory,
+                                     .measure_noise = measure_noise,
                                      .group = std::move(group)});
            }),
            py::arg("parameters"), py::kw_only(), py::arg("batch"), py::arg("micro_batches"),
            py::arg("accumulate"), py::arg("clip_norm"), py::arg("check_finite"),
-           py::arg("max_quarantined"), py::arg("split_out_of_memory"), py::arg("replay"),
-           py::arg("on_event"), py::arg("batch_norms"), py::arg("group"))
+           py::arg("max_quarantined"), py::arg("split_out_of_memory"), py::arg("measure_noise"),
+           py::arg("replay"), py::arg("on_event"), py::arg("batch_norms"), py::arg("group"))
       .def("backward", &PythonAccumulator::backward)
       .def("expect", &PythonAccumulator::expect, WithoutInterpreter())
+      .def("set_batch", &PythonAccumulator::set_batch)
       .def("full", &PythonAccumulator::full)
       .def("pending", &PythonAccumulator::pending)
       .def("step", &PythonAccumulator::step)

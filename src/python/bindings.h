@@ -7,6 +7,7 @@ namespace accrue::python {
 
 void bind_accelerate(pybind11::module_& module);
 void bind_accumulator(pybind11::module_& module);
+void bind_adapt(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);
 void bind_operations(pybind11::module_& module);
 void bind_ranks(pybind11::module_& module);

@@ -11,6 +11,7 @@ PYBIND11_MODULE(_native, module) {
   bind_values(module);
   bind_ranks(module);
   bind_accumulator(module);
+  bind_adapt(module);
   bind_steps(module);
   bind_memory(module);
   bind_verify(module);
