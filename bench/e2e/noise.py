@@ -1,60 +1,47 @@
 #!/usr/bin/env python3
-"""Measures what it costs to measure the noise of gradients: steps of a GPT-2 with observe.noise = none, total and blocks, and in the optimizer's
-geometry, in turn, each in a process of its own.
+"""What it costs to measure the noise of gradients, as a part of a step: the norms that a window takes besides, and a micro-batch of a GPT-2 of
+10.8 M parameters, 4 x 256 tokens, in turn in one process (accumulation_bench).
 
-    bench/e2e/noise.py [--rounds 5] [--out bench/results/noise.json]
-    bench/e2e/noise.py --quick     a tiny model: whether everything runs
+    bench/e2e/noise.py [--rounds 9] [--out bench/results/noise.json]
+    bench/e2e/noise.py --quick     one round: whether everything runs
 """
 import argparse
+import json
 import pathlib
-import tempfile
 
-from runs import flags, gpt2, median, percent, save, spread, table, train
+from runs import BUILD, percent, run, save, spread, table
 
-KINDS = {
-    "none": flags("observe", noise="none"),
-    "total": flags("observe", noise="total"),
-    "blocks": flags("observe", noise="blocks"),
-    # A batch that may not change: decided upon, and always the same.
-    "in the optimizer's geometry": flags("observe", noise="total"),
-}
-JOBS = {"GPT-2 10.8 M, 8 micro-batches of 4 x 256": dict(size="10.8M", samples=32, micro=4, steps=5),
-        "GPT-2 10.8 M, 2 micro-batches of 4 x 256": dict(size="10.8M", samples=8, micro=4, steps=12)}
-QUICK_JOBS = {"tiny": dict(size="tiny", samples=8, micro=2, steps=4)}
+NORMS = {"euclidean": "metrics, and adapt.geometry = \"euclidean\"", "optimizer": "and in Adam's metric", "sign": "and the sum of absolute values"}
+MICRO_BATCHES = (2, 8, 32)
 
 
-def seconds_of(job: dict, kind: str) -> list[float]:
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = pathlib.Path(scratch)
-        words = [*gpt2(folder, job["size"], job["samples"]), f"--batch.micro={job['micro']}", f"--run.steps={job['steps']}", *KINDS[kind]]
-        if kind.startswith("in the"):
-            tokens = next(word for word in words if word.startswith("--batch.tokens=")).split("=")[1]
-            words += flags("adapt", batch="norm-test", min=tokens, max=tokens)
-        (folder / "bench.toml").write_text('[run]\nout = "unused"\n[optim]\nlr = 3e-4\n')
-        steps, _ = train(folder, "run", words)
-        return [step["seconds"] for step in steps[1:]]  # the first one allocates
-
-
-def measure(job: dict, rounds: int) -> dict:
-    medians: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    for _ in range(rounds):
-        for kind in KINDS:
-            medians[kind].append(median(seconds_of(job, kind)))
-    ratios = {kind: [own / without for own, without in zip(medians[kind], medians["none"])] for kind in KINDS}
-    return {"seconds": {kind: spread(medians[kind]) for kind in KINDS}, "relative": {kind: spread(ratios[kind]) for kind in KINDS}}
+def measure(rounds: int) -> dict[str, list[float]]:
+    """Milliseconds by name, one for each round."""
+    out, _ = run([str(BUILD / "bench" / "micro" / "accumulation_bench"), "--benchmark_filter=micro_batch|noise", "--benchmark_format=json",
+                  "--benchmark_enable_random_interleaving=true", f"--benchmark_repetitions={rounds}"])
+    found: dict[str, list[float]] = {}
+    for line in json.loads(out)["benchmarks"]:
+        if line["run_type"] == "iteration":
+            found.setdefault(line["run_name"].removesuffix("/real_time"), []).append(line["real_time"])
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
-    results = {name: measure(job, 1 if options.quick else options.rounds) for name, job in (QUICK_JOBS if options.quick else JOBS).items()}
-    rows = [[name, kind, f"{found['seconds'][kind]['median']:.3f}", *(percent(found["relative"][kind][what] - 1) for what in ("median", "min", "max"))]
-            for name, found in results.items() for kind in KINDS]
-    print(table(["model", "noise", "s a step", "more than none", "least", "most"], rows))
-    save("noise.json", results, options.out, options.quick)
+    times = measure(1 if options.quick else options.rounds)
+    shares = {norm: {str(count): spread([own / (count * micro) for own, micro in zip(times[f"noise/{norm}"], times["micro_batch"])])
+                     for count in MICRO_BATCHES} for norm in NORMS}
+    rows = [[NORMS[norm], f"{spread(times[f'noise/{norm}'])['median']:.1f} ms",
+             *(f"{percent(shares[norm][str(count)]['median'])} ({percent(shares[norm][str(count)]['min'])} to {percent(shares[norm][str(count)]['max'])})"
+               for count in MICRO_BATCHES)] for norm in NORMS]
+    print(f"a micro-batch: {spread(times['micro_batch'])['median']:.0f} ms")
+    print(table(["norms", "a window", *(f"of {count} micro-batches" for count in MICRO_BATCHES)], rows))
+    save("noise.json", {"GPT-2 10.8 M": {"milliseconds": {name: spread(each) for name, each in times.items()}, "share": shares}}, options.out,
+         options.quick)
 
 
 if __name__ == "__main__":

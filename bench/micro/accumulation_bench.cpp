@@ -5,12 +5,14 @@
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
+#include <array>
 #include <memory>
 #include <string>
 
 #include "accrue/accum/window.h"
 #include "accrue/models/gpt2.h"
 #include "accrue/optim/optimizer.h"
+#include "accum/gradient_norms.h"
 #include "registered.h"
 
 namespace accrue {
@@ -26,7 +28,7 @@ models::Gpt2Options options_for(Compute compute) {
 }
 
 batch::MicroBatch random_micro_batch(const models::Gpt2Options& options) {
-  const at::IntArrayRef shape{rows, options.context};
+  const std::array<std::int64_t, 2> shape{rows, options.context};
   batch::MicroBatch micro;
   micro.inputs = at::randint(0, options.vocab, shape, at::kLong);
   micro.targets = at::randint(0, options.vocab, shape, at::kLong);
@@ -71,6 +73,42 @@ void step(benchmark::State& state, Accumulation accumulation, Compute compute) {
   state.SetItemsProcessed(state.iterations() * micro_batches * micro.tokens);
 }
 
+/// One micro-batch's forward and backward into the window's sums.
+void micro_batch(benchmark::State& state) {
+  models::Gpt2 model(options_for(Compute::fp32));
+  const batch::MicroBatch micro = random_micro_batch(model.options());
+  accum::Window window(std::make_shared<accum::GradientBuffer>(model.parameters()));
+  window.open(0);
+  for (auto _ : state) {
+    window.begin({0, micro.sample_ids, 0});
+    const Loss loss = forward(model, micro);
+    loss.sum.backward();
+    window.commit(loss.sum.item<double>(), loss.weight);
+  }
+}
+
+enum class NoiseNorm { euclidean, optimizer, sign };
+
+/// What measuring the noise of gradients costs: norms of the sums, once a window, and in another
+/// geometry twice.
+void noise_norms(benchmark::State& state, NoiseNorm norm) {
+  const models::Gpt2 model(options_for(Compute::fp32));
+  const accum::GradientBuffer buffer(model.parameters());
+  accum::Preconditioner preconditioner;
+  for (const auto& entry : buffer.entries()) {
+    entry.slot->contribute().into.fill_(1e-3);
+    entry.slot->done();
+    preconditioner.second_moments.push_back(at::full(entry.parameter.sizes(), 1e-6));
+  }
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(accum::squared_norms(buffer));
+    for (int i = 0; norm != NoiseNorm::euclidean && i < 2; ++i)
+      benchmark::DoNotOptimize(norm == NoiseNorm::sign
+                                   ? accum::absolute_sum(buffer)
+                                   : accum::preconditioned_square(buffer, preconditioner));
+  }
+}
+
 /// Contributions of all parameters, with nothing in them.
 void fold(benchmark::State& state, Accumulation accumulation) {
   models::Gpt2 model(options_for(Compute::fp32));
@@ -92,6 +130,13 @@ void fold(benchmark::State& state, Accumulation accumulation) {
 }  // namespace
 
 void register_all() {
+  const auto add = [](const char* name, auto run, auto... more) {
+    benchmark::RegisterBenchmark(name, run, more...)->Unit(benchmark::kMillisecond)->UseRealTime();
+  };
+  add("micro_batch", micro_batch);
+  add("noise/euclidean", noise_norms, NoiseNorm::euclidean);
+  add("noise/optimizer", noise_norms, NoiseNorm::optimizer);
+  add("noise/sign", noise_norms, NoiseNorm::sign);
   for (const Accumulation accumulation :
        {Accumulation::fp32, Accumulation::fp64, Accumulation::bf16, Accumulation::bf16_kahan,
         Accumulation::bf16_stochastic, Accumulation::fixed}) {

@@ -40,12 +40,14 @@ class BatchController:
         if rule not in ("noise-scale", "norm-test", "critical"):
             raise UsageError("BatchController", "a rule that goes by measured noise: noise-scale, norm-test or critical", repr(rule),
                              "\"critical\"; of the learning rate's schedule, its own code")
+        if batch % quantum != 0:
+            raise UsageError("BatchController", f"a batch that is a whole multiple of quantum, {quantum}", str(batch), "a quantum that divides it")
         if not least <= batch <= most:
             raise UsageError("BatchController", f"a batch between least and most, {least} and {most}", str(batch), "wider bounds")
         _native.rate_factor(lr_rule, batch, batch, None)  # refuses a rule that there is not
         self._rule, self._base, self._lr_rule, self._beta2 = rule, batch, lr_rule, beta2
         self._bounds = {"least": least, "most": most, "quantum": quantum, "one_pass": one_pass, "windows_wanted": windows}
-        self._state: dict[str, Any] = {"batch": batch, "measured": 0, "units": 0.0, "weight": 0.0}
+        self._state: dict[str, Any] = {"batch": batch, "measured": 0, "units": 0.0, "weight": 0.0, "variance": None}
 
     @property
     def batch(self) -> int:
@@ -56,7 +58,9 @@ class BatchController:
         state = self._state
         noise = None
         if report.stepped and report.gradient_variance is not None:
-            state["measured"] += 1
+            # The average moves where a window showed noise.
+            state["measured"] += report.gradient_variance != state["variance"]
+            state["variance"] = report.gradient_variance
             state["units"] += report.weight if size is None else size
             state["weight"] += report.weight
             noise = _native.NoiseScale(report.noise_scale, report.noise_scale_low or 0.0, report.noise_scale_high,

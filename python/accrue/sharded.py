@@ -48,6 +48,13 @@ class ShardedWindow:
     def _clear(self) -> None:
         self._weight, self._loss, self._units, self._count, self._begin = 0.0, 0.0, 0.0, 0, time.monotonic()
 
+    def set_batch(self, batch: Any) -> None:
+        if self._count > 0:
+            raise UsageError("set_batch", "no open window", "one with micro-batches pending", "step() or finish() before it")
+        if type(batch) is not type(self._batch):
+            raise UsageError("set_batch", "a batch in the unit of the accumulator's", repr(batch), "the unit that it was made with")
+        self._batch = batch
+
     def backward(self, loss: _native.Loss, size: Any, sample_ids: list[int]) -> None:
         if not isinstance(loss, _native.Loss):
             raise UsageError("Accumulator.backward", "accrue.Loss(sum, weight)", type(loss).__name__, "one loss, as a sum and its weight")

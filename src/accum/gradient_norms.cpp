@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "accum/norm_passes.h"
 #include "accum/sum_of_terms.h"
 
 namespace accrue::accum {
@@ -27,64 +28,91 @@ const float* read_block(const Entry& entry, const GradientSource& source, std::i
   return block.data();
 }
 
-/// `sum_of_block(values, begin, count)` over the blocks of an entry, added in order.
-template <typename SumOfBlock>
-double sum_over(const Entry& entry, const SumOfBlock& sum_of_block) {
-  if (entry.slot->fresh) return 0;
-  const GradientSource source = source_of(entry);
-  const std::int64_t elements = entry.slot->main.numel();
-  const std::int64_t blocks = (elements + kNormElements - 1) / kNormElements;
-  std::vector<double> sums(static_cast<std::size_t>(blocks));
-  at::parallel_for(0, blocks, kNormBlocksOfATask, [&](std::int64_t first, std::int64_t last) {
-    Block block;
-    for (std::int64_t i = first; i < last; ++i) {
-      const std::int64_t begin = i * kNormElements;
-      const std::int64_t count = std::min(kNormElements, elements - begin);
-      const float* values = read_block(entry, source, begin, count, block);
-      sums[static_cast<std::size_t>(i)] = sum_of_block(values, begin, count);
+/// The blocks of all sums, one entry's behind the other's.
+class Blocks {
+ public:
+  struct Place {
+    std::size_t entry;
+    std::int64_t begin, count;  ///< of its elements
+  };
+
+  explicit Blocks(const GradientBuffer& buffer) {
+    for (const Entry& entry : buffer.entries()) {
+      elements_.push_back(entry.slot->fresh ? 0 : entry.slot->main.numel());
+      first_.push_back(first_.back() + (elements_.back() + kNormElements - 1) / kNormElements);
     }
-  });
+  }
+  std::int64_t count() const { return first_.back(); }
+  std::int64_t first_of(std::size_t entry) const { return first_[entry]; }
+  Place at(std::int64_t block) const {
+    const auto behind = std::ranges::upper_bound(first_, block);
+    const auto entry = static_cast<std::size_t>(behind - first_.begin() - 1);
+    const std::int64_t begin = (block - first_[entry]) * kNormElements;
+    return {entry, begin, std::min(kNormElements, elements_[entry] - begin)};
+  }
+
+ private:
+  std::vector<std::int64_t> elements_, first_{0};
+};
+
+/// `sum_of_block(values, place)` over the blocks of each entry, added in order. All blocks are one
+/// parallel region: threads wait for each other once.
+template <typename SumOfBlock>
+std::vector<double> sums_by_entry(const GradientBuffer& buffer, const SumOfBlock& sum_of_block) {
+  const Blocks blocks(buffer);
+  std::vector<GradientSource> sources;
+  for (const Entry& entry : buffer.entries()) sources.push_back(source_of(entry));
+  std::vector<double> sums(static_cast<std::size_t>(blocks.count()));
+  at::parallel_for(
+      0, blocks.count(), kNormBlocksOfATask, [&](std::int64_t first, std::int64_t last) {
+        Block scratch;
+        for (std::int64_t i = first; i < last; ++i) {
+          const Blocks::Place place = blocks.at(i);
+          const float* values = read_block(buffer.entries()[place.entry], sources[place.entry],
+                                           place.begin, place.count, scratch);
+          sums[static_cast<std::size_t>(i)] = sum_of_block(values, place);
+        }
+      });
+  std::vector<double> by_entry;
+  for (std::size_t e = 0; e < buffer.entries().size(); ++e)
+    by_entry.push_back(std::accumulate(sums.begin() + blocks.first_of(e),
+                                       sums.begin() + blocks.first_of(e + 1), 0.0));
+  return by_entry;
+}
+
+double added_up(const std::vector<double>& sums) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
-}
-
-double square_of_block(const float* values, std::int64_t /*begin*/, std::int64_t count) {
-  return sum_of_squares_of(values, count);
-}
-
-double absolute_of_block(const float* values, std::int64_t /*begin*/, std::int64_t count) {
-  return sum_of_terms(
-      count, [values](std::int64_t i) { return std::abs(static_cast<double>(values[i])); });
 }
 
 }  // namespace
 
 std::vector<double> squared_norms(const GradientBuffer& buffer) {
-  std::vector<double> norms;
-  for (const Entry& entry : buffer.entries()) norms.push_back(sum_over(entry, square_of_block));
-  return norms;
+  return sums_by_entry(buffer, [](const float* values, const Blocks::Place& place) {
+    return sum_of_squares_of(values, place.count);
+  });
 }
 
 double absolute_sum(const GradientBuffer& buffer) {
-  double sum = 0;
-  for (const Entry& entry : buffer.entries()) sum += sum_over(entry, absolute_of_block);
-  return sum;
+  return added_up(sums_by_entry(buffer, [](const float* values, const Blocks::Place& place) {
+    return sum_of_terms(
+        place.count, [values](std::int64_t i) { return std::abs(static_cast<double>(values[i])); });
+  }));
 }
 
 double preconditioned_square(const GradientBuffer& buffer, const Preconditioner& preconditioner) {
-  const auto correction = static_cast<float>(preconditioner.correction);
-  const auto eps = static_cast<float>(preconditioner.eps);
-  double sum = 0;
-  for (std::size_t e = 0; e < buffer.entries().size(); ++e) {
-    const float* moments = preconditioner.second_moments[e].const_data_ptr<float>();
-    sum += sum_over(buffer.entries()[e],
-                    [=](const float* values, std::int64_t begin, std::int64_t count) {
-                      return sum_of_terms(count, [=](std::int64_t i) {
-                        const float divisor = std::sqrt(moments[begin + i]) * correction + eps;
-                        return static_cast<double>(values[i] * values[i] / divisor);
-                      });
-                    });
-  }
-  return sum;
+  const RootOfMoment root{.correction = static_cast<float>(preconditioner.correction),
+                          .eps = static_cast<float>(preconditioner.eps)};
+  std::vector<const float*> moments;
+  for (const at::Tensor& tensor : preconditioner.second_moments)
+    moments.push_back(tensor.const_data_ptr<float>());
+  return added_up(sums_by_entry(buffer, [&](const float* values, const Blocks::Place& place) {
+    Block squares;
+    squares_over_roots(values, moments[place.entry] + place.begin,
+                       static_cast<std::size_t>(place.count), root, squares.data());
+    return sum_of_terms(place.count, [&](std::int64_t i) {
+      return static_cast<double>(squares[static_cast<std::size_t>(i)]);
+    });
+  }));
 }
 
 }  // namespace accrue::accum

@@ -111,16 +111,14 @@ ChangingWindows::Window ChangingWindows::next() const {
     place.begin = windows_.back().end;
     place.tokens = windows_.back().tokens_before + windows_.back().tokens;
   }
-  const WindowBudget budget = budget_of_(place);
-  Window window = fill(place, budget);
-  const bool is_short = !is_full(budget, window.end - window.begin, window.tokens) &&
-                        window.end % draws_.samples_per_epoch == 0;
-  if (!is_short || draws_.last == LastWindow::weighted) return window;
-  place.begin = window.end;
-  window = fill(place, budget);
-  if (is_full(budget, window.end - window.begin, window.tokens) ||
-      window.end % draws_.samples_per_epoch != 0)
-    return window;
+  for (int tries = 0; tries < 2; ++tries) {
+    const WindowBudget budget = budget_of_(place);
+    const Window window = fill(place, budget);
+    const bool is_whole = is_full(budget, window.end - window.begin, window.tokens) ||
+                          window.end % draws_.samples_per_epoch != 0;
+    if (is_whole || draws_.last == LastWindow::weighted) return window;
+    place.begin = window.end;
+  }
   throw usage_error("batch.last",
                     "at least one whole batch in an epoch of " +
                         std::to_string(draws_.samples_per_epoch) + " samples",

@@ -22,7 +22,7 @@ struct WindowPlace {
 
 /// The windows of a batch that changes during the run. Each is as long as its own budget allows,
 /// ends with the epoch, and follows the one before it. Where a window lies depends on all before
-/// it, so windows are walked once, from the first, and their places kept (24 bytes each). The same
+/// it, so windows are walked once, from the first, and their places kept (32 bytes each). The same
 /// on every machine, and at whichever window a run starts. Safe from several threads.
 class ChangingWindows {
  public:

@@ -63,6 +63,16 @@ TEST(ChangingWindows, EndWithTheEpochWhoseLastOneIsShortOrDropped) {
   EXPECT_EQ(dropped.windows_in_epoch(1), 1);
 }
 
+/// A window that is dropped leaves its place to one of the next epoch, whose budget is its own.
+TEST(ChangingWindows, BehindADroppedOneTheBudgetIsThatOfTheNextEpoch) {
+  const ChangingWindows windows = uniform(
+      100, 1,
+      [](const WindowPlace& place) { return WindowBudget{.samples = place.begin < 100 ? 8 : 16}; },
+      LastWindow::drop);
+  EXPECT_EQ(windows.window(11), (Range{88, 96}));
+  EXPECT_EQ(windows.window(12), (Range{100, 116}));
+}
+
 TEST(ChangingWindows, AnEpochWithoutAWholeWindowIsRefusedWhereShortOnesAreDropped) {
   const ChangingWindows windows = uniform(
       10, 1,

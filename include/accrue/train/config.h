@@ -144,8 +144,6 @@ struct BatchConfig {
   /// No key: `samples` came of micro_batches (with_whole_batch), so that `micro` does not change
   /// alone.
   bool came_of_micro_batches = false;
-  /// No key: the samples in one unit of the batch where that is samples or micro-batches.
-  std::int64_t unit_samples = 1;
   batch::LastWindow last = batch::LastWindow::weighted;
   /// This fraction of a window's micro-batches may be quarantined for what is not finite, and of
   /// its samples for what cannot be read.

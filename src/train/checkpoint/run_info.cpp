@@ -94,6 +94,7 @@ std::string add_end(const std::string& run_json, std::int64_t step, bool interru
   json run = run_in(run_json);
   run["ended"] = {
       {"time", now_iso()}, {"step", step}, {"state", interrupted ? "interrupted" : "done"}};
+  if (!interrupted) run["total_steps"] = step;  // a batch that changed may have made it another
   return text_of_run(run);
 }
 

@@ -78,6 +78,8 @@ void check_bounds(const Config& config, const StatedKeys& stated) {
 std::string what_hides_noise(const Config& config) {
   if (folds_gradients(config)) return "gradients that go into the optimizer's state";
   if (config.dist.stages > 1) return "a pipeline, whose stages hold a part of the model each";
+  if (config.dist.compress != distributed::Compression::none)
+    return "dist.compress, by which the sums of all ranks are not those of their parts";
   if (config.model.batchnorm == models::BatchNormPolicy::exact)
     return "model.batchnorm = \"exact\", which runs all micro-batches together";
   return {};
@@ -94,6 +96,10 @@ void check_adapt(const Config& config, const StatedKeys& stated) {
   if (config.dist.takes_outer_steps())
     throw usage_error(operation, "ranks that take each step together",
                       "ranks that step alone (dist.local_steps)", "batch.schedule");
+  if (config.adapt.batch == adapt::BatchRule::seesaw &&
+      config.optim.schedule.kind == optim::ScheduleKind::constant)
+    throw usage_error(operation, "a learning rate that falls, as seesaw goes by its halvings",
+                      "optim.schedule.kind = \"constant\"", "\"cosine\" or \"linear\"");
   if (!adapt::measures_noise(config.adapt.batch)) return;
   const std::string hidden = what_hides_noise(config);
   if (!hidden.empty())

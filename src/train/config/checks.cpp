@@ -36,7 +36,8 @@ void check_length(const Config& config, const StatedKeys& stated) {
   const double of_samples = static_cast<double>(samples) * context;
   double batch = static_cast<double>(config.batch.tokens.value_or(0)) + of_samples;
   for (const BatchStage& stage : config.batch.schedule)
-    batch = std::max(batch, static_cast<double>(stage.size) * context);
+    batch = std::max(batch, static_cast<double>(stage.size) *
+                                (config.batch.schedule_unit == BatchUnit::tokens ? 1 : context));
   const auto steps = static_cast<double>(config.run.steps.value_or(0));
   if (steps * batch <= most) return;
   throw usage_error(where(stated, "run.steps"), "a run of at most 1e18 tokens",

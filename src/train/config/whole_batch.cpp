@@ -44,7 +44,6 @@ Config with_whole_batch(Config config, std::int64_t ranks, const std::string& wh
   batch.samples = samples_of(*batch.micro_batches);
   batch.micro_batches.reset();
   batch.came_of_micro_batches = true;
-  batch.unit_samples = samples_of(1);
   for (BatchStage& stage : batch.schedule) stage.size = samples_of(stage.size);
   batch.schedule_unit = BatchUnit::samples;
   for (std::optional<std::int64_t>* size : {&batch.ramp_from, &config.adapt.min, &config.adapt.max})

@@ -16,8 +16,9 @@ constexpr double as_good = 0.95;
 constexpr double warmup_part = 0.25, averaged_part = 0.25;
 constexpr double million = 1e6;
 
-double rate_for(const Config& config, double ratio) {
-  return config.optim.lr * (config.optim.kind == OptimizerKind::sgd ? ratio : std::sqrt(ratio));
+double rate_for(const ShortTraining& training, double ratio) {
+  const bool is_sgd = training.config().optim.kind == OptimizerKind::sgd;
+  return training.stated_rate() * (is_sgd ? ratio : std::sqrt(ratio));
 }
 
 /// The sizes in samples, the smallest first.
@@ -48,7 +49,7 @@ SweptBatch train(ShortTraining& training, std::int64_t samples, std::int64_t ste
   const double stated = static_cast<double>(training.batch_samples());
   SweptBatch swept{.batch = static_cast<double>(samples) * training.units_per_sample(),
                    .steps = steps,
-                   .lr = rate_for(training.config(), static_cast<double>(samples) / stated)};
+                   .lr = rate_for(training, static_cast<double>(samples) / stated)};
   const double warmup = std::max(1.0, warmup_part * static_cast<double>(steps));
   std::vector<ShortTraining::Step> taken;
   for (std::int64_t i = 0; i < steps; ++i) {

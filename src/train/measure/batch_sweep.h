@@ -39,8 +39,8 @@ struct BatchSweep {
 /// Trains from one start (model.from, or fresh weights) with a quarter, a half, one, two and four
 /// times the config's batch on the same number of tokens. The learning rate follows the batch, by
 /// the root for Adam and linearly for SGD, and warms up over a quarter of each training. Suggested
-/// is the largest batch whose loss fell by nearly as much as the best one's. Throws a usage Error
-/// as a run would, and where the data are too few for one training.
+/// is the largest batch whose loss fell by nearly as much as the best one's. Few data
+/// are gone through several times. Throws a usage Error as a run would.
 BatchSweep sweep_batch(const Config& config, std::int64_t steps_of_largest = 12);
 
 }  // namespace accrue::train

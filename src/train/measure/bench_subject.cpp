@@ -65,7 +65,7 @@ void expect_rounds(std::int64_t rounds) {
     throw usage_error("bench", "at least 1 round", std::to_string(rounds), "--rounds 5");
 }
 
-Workload BenchSubject::open(const Config& config) {
+Workload open_to_measure(const Config& config) {
   use_resources(config);
   Workload work = open_workload(config);
   decide_acceleration(work);
@@ -73,7 +73,7 @@ Workload BenchSubject::open(const Config& config) {
 }
 
 BenchSubject::BenchSubject(const Config& config)
-    : work_(open(config)),
+    : work_(open_to_measure(config)),
       micro_(choose_micro_batch(work_)),
       optimizer_(make_optimizer(work_.config, model().parameters())),
       loader_(work_.data.train, make_sampler(work_.config, *work_.data.train)) {

@@ -12,6 +12,9 @@ namespace accrue::train {
 /// Throws a usage Error where there are fewer than one.
 void expect_rounds(std::int64_t rounds);
 
+/// Prepares threads and budget as a run does, and opens what the config says.
+Workload open_to_measure(const Config& config);
+
 /// A config's model, data and optimizer, and what is measured on them: always the first window of
 /// the data, with another index each time.
 class BenchSubject {
@@ -55,8 +58,6 @@ class BenchSubject {
   const Config& config() const { return work_.config; }
 
  private:
-  static Workload open(const Config& config);
-
   Workload work_;
   MicroDecision micro_;
   std::unique_ptr<optim::Optimizer> optimizer_;

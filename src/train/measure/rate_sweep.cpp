@@ -12,8 +12,8 @@ namespace {
 
 constexpr double span = 100;  ///< how far the rates go below and above the stated one
 constexpr double smoothing = 0.9;
-/// A smoothed loss that has lost this much of what was gained has diverged.
-constexpr double lost_again = 1.0;
+/// A smoothed loss above the first one by this part of what was gained has diverged.
+constexpr double risen_again = 0.5;
 
 /// The mean of the losses so far, of which each counts 0.9 of the one behind it.
 class SmoothedLoss {
@@ -32,7 +32,7 @@ class SmoothedLoss {
 bool has_diverged(const std::vector<SweptRate>& rates) {
   const double first = rates.front().loss,
                lowest = std::ranges::min(rates, {}, &SweptRate::smoothed).smoothed;
-  return rates.back().smoothed > first + lost_again * (first - lowest) * 0.5;
+  return rates.back().smoothed > first + risen_again * (first - lowest);
 }
 
 std::string in_words(const RateSweep& sweep) {
@@ -54,10 +54,11 @@ RateSweep sweep_rate(const Config& config, std::int64_t steps) {
   ShortTraining training(config);
   RateSweep sweep{.stated = config.optim.lr};
   SmoothedLoss smoothed;
+  const double scaled = training.stated_rate() / config.optim.lr;  // optim.scale_lr
   for (std::int64_t i = 0; i < steps; ++i) {
     const double way = 2 * static_cast<double>(i) / static_cast<double>(steps - 1) - 1;
     const double lr = config.optim.lr * std::pow(span, way);
-    const ShortTraining::Step step = training.step(training.batch_samples(), lr);
+    const ShortTraining::Step step = training.step(training.batch_samples(), scaled * lr);
     if (!step.is_finite) {
       sweep.diverges_at = lr;
       break;

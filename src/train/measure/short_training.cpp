@@ -8,8 +8,9 @@
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
-#include "train/plan/acceleration.h"
+#include "train/measure/bench_subject.h"
 #include "train/ranks/alone.h"
+#include "train/run/batch_control.h"
 #include "train/run/evaluation.h"
 #include "train/run/make_runner.h"
 #include "train/run/run_window.h"
@@ -21,15 +22,8 @@ constexpr std::int64_t most_held_out = 512;  ///< samples that are evaluated
 
 }  // namespace
 
-Workload ShortTraining::open(const Config& config) {
-  use_resources(config);
-  Workload work = open_workload(config);
-  decide_acceleration(work);
-  return work;
-}
-
 ShortTraining::ShortTraining(const Config& config)
-    : work_(open(config)),
+    : work_(open_to_measure(config)),
       micro_(choose_micro_batch(work_)),
       loader_(work_.data.train, make_sampler(work_.config, *work_.data.train)) {
   models::check_batch_norms(*work_.model, work_.config.model.batchnorm);
@@ -48,6 +42,7 @@ NamedParameters ShortTraining::whole_state() const {
 void ShortTraining::restart() {
   noise_.reset();
   buffer_.reset();
+  optimizer_.reset();
   const NamedParameters state = whole_state();
   {
     const at::NoGradGuard no_grad;
@@ -55,14 +50,16 @@ void ShortTraining::restart() {
   }
   optimizer_ = make_optimizer(work_.config, work_.model->parameters());
   buffer_ = make_gradient_buffer(work_.config, *work_.model, optimizer_.get());
-  const bool shows_parts = !buffer_->folds() && !is_exact(work_.config, *work_.model) &&
-                           work_.model->losses().size() == 1;
-  if (shows_parts)
+  if (shows_noise(work_))
     noise_ = std::make_unique<NoiseMeter>(*buffer_, *optimizer_,
                                           NoiseMeter::Options{.geometry = NoiseGeometry::optimizer,
                                                               .beta2 = work_.config.optim.beta2,
                                                               .eps = work_.config.optim.eps});
   next_draw_ = window_ = 0;
+}
+
+double ShortTraining::stated_rate() const {
+  return make_learning_rate(work_.config, {.total_steps = 1}).peak;
 }
 
 double ShortTraining::units_per_sample() const {

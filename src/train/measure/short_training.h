@@ -39,6 +39,8 @@ class ShortTraining {
   std::optional<double> held_out_loss();
 
   const Config& config() const { return work_.config; }
+  /// optim.lr, scaled to the batch where optim.scale_lr says so.
+  double stated_rate() const;
   /// Samples of the batch that the config states.
   std::int64_t batch_samples() const { return work_.schedule.window(0).size(); }
   /// What they count in the batch's unit: tokens on average, or samples.
@@ -46,7 +48,6 @@ class ShortTraining {
   bool counts_tokens() const { return !work_.data.train->image_shape().has_value(); }
 
  private:
-  static Workload open(const Config& config);
   NamedParameters whole_state() const;
 
   Workload work_;

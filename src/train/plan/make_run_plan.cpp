@@ -98,7 +98,7 @@ RunPlan make_plan(const Workload& work, const MicroDecision& decision,
   plan.micro_reason = decision.reason;
   plan.trials = decision.trials;
   if (is_exact(config, *work.model)) {
-    const ActivationPlacement cuts = choose_activation_placement(work, plan.batch_samples);
+    const ActivationPlacement cuts = choose_activation_placement(work, schedule.samples_per_window);
     plan.cuts_in_file = cuts.in_file;
     plan.cuts_reason = cuts.reason;
   }

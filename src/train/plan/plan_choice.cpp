@@ -42,16 +42,20 @@ std::int64_t preferred_limit(const memory::Resident& resident) {
 
 namespace {
 
-/// The batch that micro-batches are chosen for: the most of a run. Where all micro-batches of a run
-/// have one size, the least that it states; of one that is decided on the way half of what it
-/// begins with, since one micro-batch shows no noise.
+/// The samples that micro-batches are chosen for: the most of a run's windows. The least, where all
+/// micro-batches of a run have one size, and of several ranks, whose shares are whole
+/// micro-batches; half of what a run begins with, where its noise decides and one micro-batch would
+/// show none. A size that is stated stays.
 std::int64_t planned_samples(const Workload& work) {
+  const Config& config = work.config;
   const std::int64_t most = work.schedule.samples_per_window;
-  if (!batch_changes(work.config) || fixed_micro_batch_reason(work.config).empty()) return most;
-  if (work.config.adapt.is_on())
-    return std::max<std::int64_t>(1, work.schedule.window(0).size() / 2);
-  const BatchRange range = batch_range(work.config);
-  return std::max<std::int64_t>(1, most * range.least / range.most);
+  const bool has_one_size = !fixed_micro_batch_reason(config).empty();
+  if (!batch_changes(config) || (!has_one_size && work.ranks == 1)) return most;
+  const BatchRange range = batch_range(config);
+  std::int64_t planned = std::max<std::int64_t>(1, most * range.least / range.most);
+  if (has_one_size && adapt::measures_noise(config.adapt.batch))
+    planned = std::max<std::int64_t>(1, work.schedule.window(0).size() / 2);
+  return std::min(most, std::max(planned, config.batch.micro.value_or(1)));
 }
 
 }  // namespace

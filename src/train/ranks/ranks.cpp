@@ -19,6 +19,8 @@ namespace {
 
 /// Whether a key may differ between machines without changing a step.
 bool is_of_the_machine(const std::string& key) {
+  // What is measured of noise is part of the row that ranks exchange.
+  if (key == "observe.noise") return false;
   return key == "run.threads" || key.starts_with("memory.budget") || key.starts_with("observe.");
 }
 

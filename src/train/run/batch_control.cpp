@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
+#include "accrue/core/error.h"
 #include "core/words.h"
 #include "train/config/gradient_folding.h"
 #include "train/plan/make_run_plan.h"
@@ -15,8 +18,13 @@ namespace {
 /// until so many were measured of a batch, then every so-manieth.
 constexpr std::int64_t windows_measured_first = 20, windows_between_probes = 8;
 
-/// Batches are whole multiples of this part of the stated one, where samples allow it.
-constexpr double sizes_of_a_batch = 8;
+/// Batches are whole multiples of an eighth of the stated one, or of a quarter; of one that is no
+/// multiple of four, of single samples.
+std::int64_t part_of(std::int64_t samples) {
+  for (const std::int64_t parts : {8, 4})
+    if (samples % parts == 0) return samples / parts;
+  return 1;
+}
 
 double stated_batch(const Config& config) {
   return static_cast<double>(config.batch.tokens ? *config.batch.tokens : *config.batch.samples);
@@ -49,19 +57,19 @@ BatchControl::BatchControl(const RunContext& run, const TrainState& state)
                            !fixed_micro_batch_reason(config_).empty()),
       schedule_(run.work.schedule),
       total_(train::total_windows(config_, schedule_)),
-      rates_(config_, make_horizon(run.plan), schedule_, samples_, total_) {
+      rates_(config_, make_horizon(run.plan), schedule_, schedule_, samples_, total_) {
   restore();
 }
 
 void BatchControl::restore() {
-  schedule_ = run_.work.schedule;
-  if (!state_.adapt.changes.empty()) enforce(state_.adapt.changes);
+  if (may_change()) enforce(state_.adapt.changes);
 }
 
 void BatchControl::enforce(const std::vector<BatchChange>& changes) {
-  schedule_ = with_changes(config_, schedule_, changes);
+  schedule_ = with_changes(config_, run_.work.schedule, changes);
   total_ = train::total_windows(config_, schedule_);
-  rates_ = RunRates(config_, make_horizon(run_.plan), schedule_, samples_, total_);
+  rates_ =
+      RunRates(config_, make_horizon(run_.plan), schedule_, run_.work.schedule, samples_, total_);
 }
 
 bool BatchControl::is_probed(std::int64_t samples, std::int64_t most) const {
@@ -88,10 +96,11 @@ double BatchControl::batch_of(std::int64_t window) const {
 }
 
 double BatchControl::learning_rate() const {
-  const double rate = rates_.at(state_.window, state_.step);
-  if (!may_change() || config_.adapt.lr_rule == adapt::RateRule::none) return rate;
-  return rate * adapt::rate_factor(config_.adapt.lr_rule, batch_of(state_.window),
-                                   stated_batch(config_), noise_in_batch_units());
+  if (!may_change() || config_.adapt.lr_rule == adapt::RateRule::none)
+    return rates_.at(state_.window, state_.step);
+  return rates_.scaled_at(state_.window, state_.step,
+                          adapt::rate_factor(config_.adapt.lr_rule, batch_of(state_.window),
+                                             stated_batch(config_), noise_in_batch_units()));
 }
 
 std::optional<double> BatchControl::beta2() const {
@@ -125,21 +134,23 @@ std::optional<adapt::NoiseScale> BatchControl::noise_in_batch_units() const {
 
 adapt::BatchBounds BatchControl::bounds() const {
   const BatchRange range = batch_range(config_);
-  const double sample =
-      config_.batch.tokens
-          ? static_cast<double>(std::max<std::int64_t>(1, samples_.tokens_per_sample.value_or(1)))
-          : 1;
-  const double micro = sample * static_cast<double>(run_.plan.micro_batch);
-  const double part = std::floor(stated_batch(config_) / sizes_of_a_batch / sample) * sample;
-  adapt::BatchBounds bounds{
-      .least = static_cast<double>(range.least),
-      .most = std::min(static_cast<double>(range.most),
-                       sample * static_cast<double>(schedule_.samples_per_epoch)),
-      .quantum = has_one_micro_batch_ ? micro : std::max(sample, part),
-      .one_pass = micro * static_cast<double>(run_.ranks.world())};
+  const std::int64_t sample =
+      config_.batch.tokens ? std::max<std::int64_t>(1, samples_.tokens_per_sample.value_or(1)) : 1;
+  const std::int64_t stated = std::llround(stated_batch(config_)) / sample;
+  const std::int64_t micro = run_.plan.micro_batch;
+  const std::int64_t epoch = schedule_.samples_per_epoch;
+  // The stated batch is a whole multiple, so that nothing changes before something was measured.
+  const std::int64_t quantum = has_one_micro_batch_ ? std::gcd(stated, micro) : part_of(stated);
   // One micro-batch shows no noise, and where their size may not change there is no other way.
-  if (has_one_micro_batch_) bounds.least = std::max(bounds.least, 2 * micro);
-  bounds.least = std::min(bounds.least, bounds.most);
+  const std::int64_t least = has_one_micro_batch_ ? std::min(stated, 2 * micro) : 1;
+  const auto units = [sample](std::int64_t samples) {
+    return static_cast<double>(samples * sample);
+  };
+  adapt::BatchBounds bounds{.least = std::max(static_cast<double>(range.least), units(least)),
+                            .most = static_cast<double>(range.most),
+                            .quantum = units(quantum),
+                            .one_pass = units(micro * run_.ranks.world())};
+  bounds.most = std::max(units(stated), std::min(bounds.most, units(epoch)));
   return bounds;
 }
 
@@ -154,9 +165,11 @@ std::optional<std::string> BatchControl::decide(TrainState& state) {
                            .windows_measured = state.adapt.measured,
                            .windows_wanted = windows_measured_first});
   if (decision.batch == batch) return std::nullopt;
-  state.adapt.changes.push_back({.window = state.window, .size = std::llround(decision.batch)});
+  std::vector<BatchChange> changes = state.adapt.changes;
+  changes.push_back({.window = state.window, .size = std::llround(decision.batch)});
+  enforce(changes);
+  state.adapt.changes = std::move(changes);
   state.adapt.measured = 0;
-  enforce({state.adapt.changes.back()});
   return decision.reason + " (in " + (config_.batch.tokens ? "tokens" : "samples") + "; " +
          split_in_words() + ")";
 }
@@ -184,6 +197,7 @@ std::string BatchControl::split_in_words() const {
     samples = std::llround(batch_of(state_.window)) /
               (config_.batch.tokens ? *samples_.tokens_per_sample : 1);
   const std::int64_t most = run_.plan.micro_batch;
+  if (run_.ranks.are_many()) return counted(samples, "sample");
   const std::int64_t micro =
       std::min(samples, is_probed(samples, most) ? most : micro_batch(samples, most));
   return counted((samples + micro - 1) / micro, "micro-batch") + " of " + counted(micro, "sample");
@@ -204,21 +218,35 @@ void BatchControl::report(const std::vector<std::string>& blocks, StepReport& re
       report.noise_scales[blocks[i]] = *block->value;
 }
 
+bool shows_noise(const Workload& work) {
+  const Config& config = work.config;
+  return !folds_gradients(config) && !config.dist.takes_outer_steps() && config.dist.stages == 1 &&
+         config.dist.compress == distributed::Compression::none && !is_exact(config, *work.model) &&
+         work.model->losses().size() == 1;
+}
+
+void expect_noise_that_decides(const Workload& work) {
+  if (!uses_noise(work.config) || shows_noise(work)) return;
+  throw usage_error("adapt.batch", "a model with one loss, whose gradient's noise can be measured",
+                    "several losses with denominators of their own",
+                    "batch.schedule, or adapt.batch = \"seesaw\", which measures nothing");
+}
+
 std::unique_ptr<NoiseMeter> make_noise_meter(const RunContext& run,
                                              const accum::GradientBuffer& buffer) {
   const Config& config = run.work.config;
   const bool is_wanted = config.observe.noise != NoiseDetail::none || uses_noise(config);
-  const bool shows_parts = !buffer.folds() && !config.dist.takes_outer_steps() &&
-                           config.dist.stages == 1 && !is_exact(config, *run.work.model) &&
-                           run.work.model->losses().size() == 1;
-  if (!is_wanted || !shows_parts) return nullptr;
+  if (!is_wanted || buffer.folds() || !shows_noise(run.work)) return nullptr;
   const bool is_fixed = config.precision.accumulate == accum::Accumulation::fixed;
   NoiseMeter::Options options{.detail = config.observe.noise,
                               .is_counted = !is_fixed || run.ranks.is_first(),
                               .decides = uses_noise(config),
                               .beta2 = config.optim.beta2,
                               .eps = config.optim.eps};
-  if (adapt::measures_noise(config.adapt.batch)) options.geometry = config.adapt.geometry;
+  const bool has_own = config.optim.kind != OptimizerKind::sgd;
+  if (adapt::measures_noise(config.adapt.batch) &&
+      (has_own || config.adapt.geometry != NoiseGeometry::optimizer))
+    options.geometry = config.adapt.geometry;
   return std::make_unique<NoiseMeter>(buffer, run.optimizer, options);
 }
 

@@ -48,7 +48,7 @@ std::string plan_in_words(const RunPlan& plan) {
 std::string remark_on_updates(const StartFacts& start) {
   const bool is_new = !start.resumed || (start.length && start.length->changes);
   const Config& config = start.work.config;
-  if (!is_new) return {};
+  if (!is_new || batch_changes(config)) return {};
   return rare_updates(make_learning_rate(config, make_horizon(start.plan)),
                       {.steps = start.plan.total_steps,
                        .accumulation_steps = start.plan.effective.accumulation_steps(),
@@ -67,6 +67,7 @@ std::string remark_on_bf16(const Config& config) {
 std::string length_change_in_words(const Config& config, const RunPlan& plan,
                                    const std::optional<LengthDecision>& length, std::int64_t step) {
   if (!length || !length->changes) return length ? length->reason : "";
+  if (batch_changes(config)) return length->reason;  // its rates do not go by steps
   return length->reason + ": " +
          rate_in_words(config, make_horizon(plan), length->windows_before, step);
 }

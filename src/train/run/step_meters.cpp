@@ -14,7 +14,9 @@ constexpr std::int64_t room_without_a_meter = std::int64_t{256} << 20;
 /// or samples have unequal lengths.
 CeilingShare::Model arithmetic_of(const RunContext& run) {
   const Workload& work = run.work;
-  const bool is_known = work.config.dist.stages == 1 && work.schedule.variable == nullptr;
+  const data::Source& train = *work.data.train;
+  const bool is_even = train.image_shape().has_value() || train.uniform_tokens().has_value();
+  const bool is_known = work.config.dist.stages == 1 && is_even;
   return {.flops_per_sample = is_known ? work.model->flops_per_sample() : 0,
           .compute = work.config.precision.compute};
 }

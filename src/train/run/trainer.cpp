@@ -18,11 +18,13 @@
 #include "train/plan/setup.h"
 #include "train/ranks/rank_remarks.h"
 #include "train/ranks/ranks.h"
+#include "train/run/batch_control.h"
 #include "train/run/run_notes.h"
 #include "train/run/settle_acceleration.h"
 #include "train/run/sinks.h"
 #include "train/run/start_events.h"
 #include "train/run/training_loop.h"
+#include "train/workload/batch_changes.h"
 #include "train/workload/pair_reference.h"
 #include "train/workload/run_length.h"
 #include "train/workload/standard_input.h"
@@ -117,6 +119,7 @@ struct Trainer::Impl {
 
   TrainState start_new(const optim::Optimizer& optimizer, const RunOptions& options,
                        RunClaim* claim) {
+    expect_noise_that_decides(work);
     decide_plan();
     make_learning_rate(work.config, make_horizon(*plan))
         .at(0);  // throws before anything is written
@@ -168,7 +171,19 @@ struct Trainer::Impl {
     if (!options.resume || !directory.holds_run()) return;
     length = decide_length(directory.config(), given, work.schedule, options.may_shorten);
     given = length->config;
+    expect_batch_to_take(*length);
     work.config = with_length_of(std::move(work.config), given);
+    if (batch_changes(work.config))
+      work.schedule = make_window_schedule(work.config, work.data.train);
+  }
+
+  /// A batch that goes by parts of the run would be another one in windows that were trained.
+  void expect_batch_to_take(const LengthDecision& decision) const {
+    if (!decision.changes || !goes_by_length(work.config)) return;
+    throw usage_error("resume with another length",
+                      "a batch that changes at steps, tokens or epochs",
+                      "one that changes by parts of the run (percent, or adapt.batch = \"seesaw\")",
+                      "the length that the run began with, or a new run");
   }
 
   TrainState continue_run(optim::Optimizer& optimizer, const RunOptions& options) {
@@ -201,15 +216,21 @@ struct Trainer::Impl {
       sizes = {.planned = mine.micro_batch, .micro_batch = mine.micro_batch};
     state.recompute = mine.recompute;
     resume_acceleration(work, state.accelerate);
-    work.schedule = with_changes(work.config, work.schedule, state.adapt.changes);
     state.ranks = records;
     plan_by_records("as the checkpoint says");
-    if (state.window <= plan->total_steps) return;
+    const std::int64_t total = windows_of_run(state);
+    if (state.window <= total) return;
     throw usage_error("resume with " + length_in_words(given.run),
                       "a run of at least the " + std::to_string(state.window) +
                           " steps that the checkpoint has done",
-                      std::to_string(plan->total_steps),
+                      std::to_string(total),
                       "a longer run, or --resume with an earlier checkpoint");
+  }
+
+  /// Of a run that goes on from `state`, with what it has decided about its batch.
+  std::int64_t windows_of_run(const TrainState& state) const {
+    return total_windows(work.config,
+                         with_changes(work.config, work.schedule, state.adapt.changes));
   }
 
   /// Writes the length first: a process that is killed in between leaves a run of either length.
@@ -295,7 +316,7 @@ struct Trainer::Impl {
     Preview found{.plan = decide_plan(), .step = state ? state->step : 0};
     if (repeated) found.repetition = in_words(*repeated);
     found.length = length_change_in_words(work.config, found.plan, length, found.step);
-    if (state && state->window >= found.plan.total_steps)
+    if (state && state->window >= windows_of_run(*state))
       found.done = done_in_words(state->step, given.run);
     return found;
   }

@@ -81,6 +81,8 @@ RunResult TrainingLoop::run() {
               .batch_in_short = in_short(run_.plan.effective)});
   if (const std::string remark = parallelism_->remark(run_.plan.micro_batches); !remark.empty())
     log_.event_of_last_step("dist", remark);
+  if (noise_ != nullptr && !noise_->remark().empty())
+    log_.event_of_last_step("noise", noise_->remark());
   const memory::PeakScope peak;
   bool stopped = false;
   try {

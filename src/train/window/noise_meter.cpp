@@ -47,6 +47,9 @@ void NoiseMeter::take_second_moments(const optim::Optimizer& optimizer) {
     const auto found = moments.find(entry.name);
     if (found == moments.end() || found->second.numel() != entry.parameter.numel()) {
       options_.geometry.reset();
+      remark_ =
+          "noise is measured in the Euclidean norm: this optimizer has no whole second moments in "
+          "fp32 (optim.kind, optim.state, dist.shard)";
       return;
     }
     preconditioner_.second_moments.push_back(found->second.contiguous());

@@ -57,6 +57,8 @@ class NoiseMeter {
   /// Nothing where there was no part, or the gradient has no values.
   std::optional<NoiseReading> read(const std::vector<double>& sums,
                                    accum::MeanGradient& gradient) const;
+  /// Why the Euclidean norm stands for what was asked for; empty where it does not.
+  const std::string& remark() const { return remark_; }
   const std::vector<std::string>& block_names() const { return block_names_; }
 
  private:
@@ -70,6 +72,7 @@ class NoiseMeter {
   Options options_;
   accum::Preconditioner preconditioner_;
   std::vector<std::string> block_names_;
+  std::string remark_;
   std::vector<std::size_t> block_of_entry_;
   std::vector<double> sums_;
   std::int64_t steps_ = 0;

@@ -37,10 +37,18 @@ double position(const Config& config, const SampleFacts& samples, const batch::W
   return 100 * epochs / run.epochs.value_or(1);
 }
 
-/// In what a linear ramp goes up.
+/// Tokens of a sample where the batch is stated in them, 1 where it is stated in samples or samples
+/// differ in length.
+std::int64_t units_per_sample(const Config& config, const SampleFacts& samples) {
+  if (!config.batch.tokens) return 1;
+  return std::max<std::int64_t>(1, samples.tokens_per_sample.value_or(1));
+}
+
+/// In what a linear ramp goes up: whole micro-batches where their size is stated.
 std::int64_t ramp_step(const Config& config, const SampleFacts& samples) {
-  if (config.batch.tokens) return std::max<std::int64_t>(1, samples.tokens_per_sample.value_or(1));
-  return config.batch.unit_samples;
+  const bool has_length = !config.batch.tokens || samples.tokens_per_sample;
+  return units_per_sample(config, samples) *
+         (has_length ? config.batch.micro.value_or(1) : std::int64_t{1});
 }
 
 std::int64_t ramped(const Config& config, const SampleFacts& samples, double part) {
@@ -72,24 +80,63 @@ void expect_countable(const Duration& duration, const SampleFacts& samples, cons
                     "tokens", "a number of steps");
 }
 
-/// Every batch that the config states.
-std::vector<std::int64_t> stated_sizes(const Config& config) {
-  std::vector<std::int64_t> sizes{stated_batch(config.batch)};
-  for (const BatchStage& stage : config.batch.schedule) sizes.push_back(stage.size);
-  if (config.batch.ramp_from) sizes.push_back(*config.batch.ramp_from);
-  const BatchRange range = batch_range(config);
-  if (config.adapt.min) sizes.push_back(range.least);
-  if (config.adapt.max) sizes.push_back(range.most);
+struct StatedSize {
+  const char* key;
+  std::int64_t size;
+};
+
+/// Every batch that the config states besides the first.
+std::vector<StatedSize> stated_sizes(const Config& config) {
+  std::vector<StatedSize> sizes;
+  for (const BatchStage& stage : config.batch.schedule)
+    sizes.push_back({"batch.schedule", stage.size});
+  if (config.batch.ramp_from) sizes.push_back({"batch.ramp.from", *config.batch.ramp_from});
+  if (config.adapt.min) sizes.push_back({"adapt.min", *config.adapt.min});
+  if (config.adapt.max) sizes.push_back({"adapt.max", *config.adapt.max});
   return sizes;
 }
 
-void check_sizes(const Config& config, const SampleFacts& samples) {
+void check_places(const Config& config, const SampleFacts& samples) {
   for (const BatchStage& stage : config.batch.schedule)
     expect_countable(stage.at, samples, "batch.schedule");
   if (config.batch.ramp_over) expect_countable(*config.batch.ramp_over, samples, "batch.ramp.over");
-  if (!config.batch.tokens || samples.tokens_per_sample.value_or(0) == 0) return;
-  for (const std::int64_t size : stated_sizes(config))
-    batch::samples_of_tokens(size, *samples.tokens_per_sample);
+}
+
+void check_multiples(const Config& config, std::int64_t context) {
+  batch::samples_of_tokens(stated_batch(config.batch), context);
+  for (const auto& [key, size] : stated_sizes(config))
+    if (size % context != 0)
+      throw usage_error(key, "a multiple of the context of " + std::to_string(context) + " tokens",
+                        std::to_string(size),
+                        std::to_string(std::max<std::int64_t>(1, size / context) * context));
+}
+
+/// What is decided about a batch goes by samples of one length, or counts samples.
+void check_lengths(const Config& config, const data::Source& train) {
+  if (config.adapt.is_on() && (config.batch.tokens || config.run.tokens))
+    throw usage_error(
+        "adapt.batch",
+        "a batch in samples and a run in steps or epochs, as samples differ in length",
+        config.batch.tokens ? "batch.tokens" : "run.tokens",
+        "batch.samples with run.epochs, or batch.schedule");
+  if (!config.batch.tokens) return;
+  const std::int64_t least = batch_range(config).least;
+  for (std::int64_t i = 0; i < train.size(); ++i)
+    if (train.tokens(i) > least)
+      throw usage_error("batch.schedule",
+                        "batches of at least the longest sample's " +
+                            std::to_string(train.tokens(i)) + " tokens (sample " +
+                            std::to_string(i) + ")",
+                        std::to_string(least), "a larger one, or shorter samples");
+}
+
+void check_sizes(const Config& config, const SampleFacts& samples, const data::Source& train) {
+  check_places(config, samples);
+  if (!samples.tokens_per_sample) {
+    check_lengths(config, train);
+  } else if (config.batch.tokens && *samples.tokens_per_sample > 0) {
+    check_multiples(config, *samples.tokens_per_sample);
+  }
 }
 
 batch::ChangingWindows::Draws draws_of(const Config& config, const SampleFacts& samples,
@@ -127,6 +174,14 @@ bool batch_changes(const Config& config) {
   return config.batch.changes_as_stated() || config.adapt.is_on();
 }
 
+bool goes_by_length(const Config& config) {
+  const auto is_part = [](const Duration& at) { return at.unit == Duration::Unit::percent; };
+  const BatchConfig& batch = config.batch;
+  return config.adapt.batch == adapt::BatchRule::seesaw ||
+         (batch.ramp_over && is_part(*batch.ramp_over)) ||
+         std::ranges::any_of(batch.schedule, is_part, &BatchStage::at);
+}
+
 batch::WindowBudget budget_of_batch(const Config& config, std::int64_t size) {
   batch::WindowBudget budget;
   (config.batch.tokens ? budget.tokens : budget.samples) = size;
@@ -152,7 +207,10 @@ optim::LearningRate rate_over_length(const Config& config, const SampleFacts& sa
   double step = 1;  // what a step of the stated batch is of the length
   Horizon horizon;
   if (run.steps) {
-    horizon.total_steps = *run.steps;
+    const double in_samples = batch / static_cast<double>(units_per_sample(config, samples));
+    horizon = {.total_steps = *run.steps,
+               .tokens_per_step = in_samples * each,
+               .steps_per_epoch = per_epoch / in_samples};
   } else if (run.tokens) {
     step = config.batch.tokens ? batch : batch * std::max(1.0, each);
     horizon = {
@@ -177,12 +235,14 @@ adapt::BatchDecision seesaw_at(const Config& config, const SampleFacts& samples,
   const optim::LearningRate rate = rate_over_length(config, samples);
   const auto base = static_cast<double>(stated_batch(config.batch));
   const BatchRange range = batch_range(config);
+  const std::int64_t epoch = samples.samples_per_epoch * units_per_sample(config, samples);
   adapt::BatchFacts facts{.batch = base, .base_batch = base};
   if (const std::int64_t at = place_in_length(config, place); at >= rate.warmup && rate.peak > 0)
     facts.rate_left = std::max(least_rate_left, rate.at(at) / rate.peak);
-  return adapt::decide_batch(
-      adapt::BatchRule::seesaw,
-      {.least = static_cast<double>(range.least), .most = static_cast<double>(range.most)}, facts);
+  return adapt::decide_batch(adapt::BatchRule::seesaw,
+                             {.least = static_cast<double>(range.least),
+                              .most = static_cast<double>(std::min(range.most, epoch))},
+                             facts);
 }
 
 std::int64_t batch_at(const Config& config, const SampleFacts& samples,
@@ -214,7 +274,7 @@ BatchRange batch_range(const Config& config) {
 batch::WindowSchedule changing_schedule(const Config& config, const batch::Sampler& sampler,
                                         const std::shared_ptr<const data::Source>& train) {
   const SampleFacts samples = sample_facts(*train);
-  check_sizes(config, samples);
+  check_sizes(config, samples, *train);
   auto windows = std::make_shared<const batch::ChangingWindows>(
       draws_of(config, samples, sampler, train),
       [config, samples](const batch::WindowPlace& place) {

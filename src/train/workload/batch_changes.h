@@ -19,6 +19,9 @@ namespace accrue::train {
 /// Whether windows of one run differ in size, by the config or by what the run measures.
 bool batch_changes(const Config& config);
 
+/// Whether the batch at a place follows from the run's length, too.
+bool goes_by_length(const Config& config);
+
 /// What the samples of a run have in common.
 struct SampleFacts {
   std::int64_t samples_per_epoch = 0;
@@ -30,8 +33,8 @@ batch::WindowBudget budget_of_batch(const Config& config, std::int64_t size);
 
 /// The batch that the config states, in its unit, for the window that begins at `place`: the stage
 /// of batch.schedule that was reached, how far the ramp has come, or what seesaw makes of the
-/// learning rate. A linear ramp goes by whole samples (micro-batches, where the batch is stated in
-/// them); one that doubles takes equal parts of its length for each of its sizes. Of a batch that
+/// learning rate. A linear ramp goes by whole samples, or micro-batches where their size is stated;
+/// one that doubles takes equal parts of its length for each of its sizes. Of a batch that
 /// is decided on the way: what it begins with. Pure.
 std::int64_t batch_at(const Config& config, const SampleFacts& samples,
                       const batch::WindowPlace& place);

@@ -8,10 +8,11 @@
 namespace accrue::train {
 
 RunRates::RunRates(const Config& config, const Horizon& horizon,
-                   const batch::WindowSchedule& schedule, const SampleFacts& samples,
-                   std::int64_t windows)
+                   const batch::WindowSchedule& schedule, const batch::WindowSchedule& as_begun,
+                   const SampleFacts& samples, std::int64_t windows)
     : config_(config),
       schedule_(schedule),
+      as_begun_(as_begun),
       samples_(samples),
       rate_(make_learning_rate(config, horizon)) {
   if (schedule.changing == nullptr) return;
@@ -38,6 +39,11 @@ double RunRates::at(std::int64_t window, std::int64_t step) const {
   return rate_.at(held_before(window), held_before(window + 1));
 }
 
+double RunRates::scaled_at(std::int64_t window, std::int64_t step, double factor) const {
+  const double rate = at(window, step), floor = rate_.min_lr;
+  return rate <= floor ? rate : floor + factor * (rate - floor);
+}
+
 double RunRates::of_seesaw(std::int64_t window) const {
   const batch::WindowPlace place = schedule_.changing->place(window);
   if (const auto part = seesaw_at(config_, samples_, place).rate_left)
@@ -46,9 +52,9 @@ double RunRates::of_seesaw(std::int64_t window) const {
   return rate_.at(place_in_length(config_, place), place_in_length(config_, next));
 }
 
-std::int64_t RunRates::held_before(std::int64_t window) const {
-  const batch::WindowPlace place = schedule_.changing->place(window);
-  return schedule_.changing->counts_tokens() ? place.tokens : place.begin;
+std::int64_t RunRates::held_before(const batch::ChangingWindows& windows, std::int64_t window) {
+  const batch::WindowPlace place = windows.place(window);
+  return windows.counts_tokens() ? place.tokens : place.begin;
 }
 
 /// What the windows within a duration hold.
@@ -58,9 +64,10 @@ std::int64_t RunRates::held_within(const Duration& duration) const {
       if (!schedule_.changing->counts_tokens()) break;
       return static_cast<std::int64_t>(std::llround(duration.value));
     case Duration::Unit::epochs:
-      return duration.value > 0 ? held_before(schedule_.windows_of_epochs(duration.value)) : 0;
+      if (duration.value <= 0) return 0;
+      return held_before(*as_begun_.changing, as_begun_.windows_of_epochs(duration.value));
     case Duration::Unit::steps:
-      return held_before(static_cast<std::int64_t>(duration.value));
+      return held_before(*as_begun_.changing, static_cast<std::int64_t>(duration.value));
     default:
       break;
   }

@@ -17,21 +17,27 @@ namespace accrue::train {
 /// is decided on the way counts steps: nobody knows what they will hold.
 class RunRates {
  public:
-  /// `windows` is the run's length.
+  /// `windows` is the run's length. A warm-up in steps is that of `as_begun`, the schedule before
+  /// anything was decided.
   RunRates(const Config& config, const Horizon& horizon, const batch::WindowSchedule& schedule,
-           const SampleFacts& samples, std::int64_t windows);
+           const batch::WindowSchedule& as_begun, const SampleFacts& samples, std::int64_t windows);
 
   /// Of window `window`, before which `step` optimizer steps were taken.
   double at(std::int64_t window, std::int64_t step) const;
+  /// The same with what exceeds the schedule's floor times `factor`: the floor is absolute.
+  double scaled_at(std::int64_t window, std::int64_t step, double factor) const;
 
  private:
   void count_what_windows_hold(std::int64_t windows);
-  std::int64_t held_before(std::int64_t window) const;
+  static std::int64_t held_before(const batch::ChangingWindows& windows, std::int64_t window);
+  std::int64_t held_before(std::int64_t window) const {
+    return held_before(*schedule_.changing, window);
+  }
   std::int64_t held_within(const Duration& duration) const;
   double of_seesaw(std::int64_t window) const;
 
   Config config_;
-  batch::WindowSchedule schedule_;
+  batch::WindowSchedule schedule_, as_begun_;
   SampleFacts samples_;
   optim::LearningRate rate_;
   bool counts_steps_ = true;

@@ -5,6 +5,8 @@
 #include "accrue/adapt/noise_scale.h"
 #include "accrue/core/clock.h"
 #include "accrue/memory/budget.h"
+#include "accrue/memory/caching_allocator.h"
+#include "memory/out_of_memory.h"
 #include "train/measure/short_training.h"
 
 namespace accrue::proof {
@@ -17,13 +19,11 @@ constexpr double most_seconds = 15;
 /// again for activations.
 bool would_fit(const RunFacts& facts) {
   constexpr std::int64_t bytes_per_parameter = 2 * 5 * 4;
-  return facts.parameters * bytes_per_parameter < memory::available_bytes() / 2;
+  const std::int64_t left = memory::tensor_budget().value_or(memory::available_bytes());
+  return facts.parameters * bytes_per_parameter < left / 2;
 }
 
-}  // namespace
-
-void take_first_steps(RunFacts& facts) {
-  if (facts.first_weight == 0 || !would_fit(facts)) return;
+void take_steps(RunFacts& facts) {
   train::ShortTraining training(facts.config);
   const optim::LearningRate rate = train::make_learning_rate(
       facts.config, {.total_steps = facts.total_steps,
@@ -46,6 +46,18 @@ void take_first_steps(RunFacts& facts) {
   if (!scale || weight == 0) return;
   facts.noise = adapt::in_units(*scale, units / weight);
   facts.noise_batch = units / static_cast<double>(facts.first_losses.size());
+}
+
+}  // namespace
+
+void take_first_steps(RunFacts& facts) {
+  if (facts.first_weight == 0 || !would_fit(facts)) return;
+  try {
+    take_steps(facts);
+  } catch (const std::exception& error) {
+    if (!memory::is_out_of_memory(error)) throw;
+    facts.first_losses.clear();  // the run itself holds one model, and not two
+  }
 }
 
 }  // namespace accrue::proof

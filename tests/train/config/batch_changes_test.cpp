@@ -34,7 +34,6 @@ TEST(BatchSchedule, BecomesSamplesOfAllRanks) {
   EXPECT_EQ(whole.batch.schedule[0].size, 4 * 2 * 3);
   EXPECT_EQ(whole.batch.schedule[1].size, 8 * 2 * 3);
   EXPECT_EQ(whole.batch.schedule_unit, BatchUnit::samples);
-  EXPECT_EQ(whole.batch.unit_samples, 2 * 3);
 }
 
 TEST(BatchSchedule, ReadsBackFromTomlAndFromJson) {
@@ -116,6 +115,8 @@ TEST(AdaptedBatch, RefusesWhatContradictsItself) {
            Case{"[adapt]\nbatch = \"critical\"\n[dist]\nstages = 2", "pipeline"},
            Case{"[adapt]\nbatch = \"critical\"\n[optim]\nkind = \"adama\"\nclip = 0",
                 "optimizer's state"},
+           Case{"[adapt]\nbatch = \"critical\"\n[dist]\ncompress = \"int8\"", "dist.compress"},
+           Case{"[adapt]\nbatch = \"seesaw\"\n[optim]\nschedule = {kind = \"constant\"}", "falls"},
            Case{"ramp = {from = 2, over = 5}\n[adapt]\nbatch = \"seesaw\"", "one thing"},
            Case{"[adapt]\nbatch = \"sometimes\"", "noise-scale"},
        })

@@ -184,6 +184,34 @@ TEST_F(ChangingBatch, OfOneMicroBatchIsMeasuredInTwo) {
   EXPECT_TRUE(recorder->steps.back().gradient_variance);
 }
 
+/// Whatever the batch is a multiple of: nothing changes before something was measured.
+TEST_F(ChangingBatch, StaysAsStatedUntilItsNoiseIsKnown) {
+  for (const std::int64_t samples : {10, 7, 12}) {
+    Config c = by_noise("run" + std::to_string(samples));
+    c.run.steps = 5;
+    c.batch.micro = 4;
+    c.batch.tokens = samples * 16;
+    c.adapt.min.reset();
+    for (const auto accumulate : {accum::Accumulation::fp32, accum::Accumulation::fixed}) {
+      c.precision.accumulate = accumulate;
+      c.run.out += "_";
+      EXPECT_THAT(each(*run(c), &StepReport::batch_samples), Each(samples));
+    }
+  }
+}
+
+TEST_F(ChangingBatch, ThatGoesByTheRunsLengthIsNotLengthened) {
+  Config c = four_then_eight("run");
+  c.batch.schedule[1].at = {50, Duration::Unit::percent};
+  run(c);
+  c.run.steps = 20;
+  EXPECT_THROW(run(c, {.resume = true}), Error);
+  Config by_steps = four_then_eight("by_steps");
+  run(by_steps);
+  by_steps.run.steps = 14;
+  EXPECT_EQ(run(by_steps, {.resume = true})->steps.back().batch_samples, 16);
+}
+
 TEST_F(ChangingBatch, IsRefusedWhereItIsNoMultipleOfTheContext) {
   Config c = config();
   c.batch.tokens = 64;
