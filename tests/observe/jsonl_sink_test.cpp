@@ -59,7 +59,10 @@ TEST(JsonLine, OfAStepHasTheDocumentedKeysInOrder) {
       R"("pipeline_bubble":0.125,"pipeline_bubble_formula":0.25,"share_of_ceiling":0.75,)"
       R"("joules":40.5,"peak_bytes":1073741824,"budget_bytes":1610612736,)"
       R"("micro_batch_peak_bytes":536870912,"memory":{"parameters":1,"gradients":2,"optimizer":3,)"
-      R"("activations":4,"packed":5,"reserved":16},"quarantined":1,"retries":2,"world":1,)"
+      R"("activations":4,"packed":5,"reserved":16},"noise_scale":5000.0,)"
+      R"("noise_scale_low":3000.0,"noise_scale_high":8000.0,"noise_scale_in_geometry":9000.0,)"
+      R"("noise_scales":{"h.0":4000.0,"h.1":6000.0},"gradient_variance":40.0,)"
+      R"("quarantined":1,"retries":2,"world":1,)"
       R"("batchnorm":"micro"})"
       "\n");
 }

@@ -34,7 +34,7 @@ Names fields_of(const std::string& line) {
   Names names;
   const nlohmann::json parsed = nlohmann::json::parse(line);
   for (const auto& [name, value] : parsed.items()) {
-    if (!value.is_object() || name == "losses" || name == "lrs") {
+    if (!value.is_object() || name == "losses" || name == "lrs" || name == "noise_scales") {
       names.insert(name);
       continue;
     }
