@@ -4,6 +4,7 @@
 
 #include "accrue/adapt/noise_scale.h"
 #include "accrue/core/clock.h"
+#include "accrue/core/error.h"
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "memory/out_of_memory.h"
@@ -54,6 +55,8 @@ void take_first_steps(RunFacts& facts) {
   if (facts.first_weight == 0 || !would_fit(facts)) return;
   try {
     take_steps(facts);
+  } catch (const Error& error) {
+    if (error.kind() != Error::Kind::usage) throw;  // such a run is refused, as other findings tell
   } catch (const std::exception& error) {
     if (!memory::is_out_of_memory(error)) throw;
     facts.first_losses.clear();  // the run itself holds one model, and not two
