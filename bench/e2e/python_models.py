@@ -6,7 +6,7 @@
 
 In each round, each in a process of its own (bench/peers/python_loop.py): the plain loop, the same with tcmalloc and with torch.compile,
 an Accumulator's loop, and that accelerated. Speeds are compared with the fastest of the plain ones round by round, memory by the most
-that was resident.
+that was resident. Of a head alone (bench/peers/python_head.py) the memory is kept: what a pass takes above what was resident before it.
 """
 import argparse
 import json
@@ -31,12 +31,14 @@ JOBS = {
     "Llama 10 M, fp32": dict(model="llama", dtype="fp32"),
     "ViT 10 M, fp32": dict(model="vit", dtype="fp32"),
 }
+HEADS = {"head of GPT-2 124 M": dict(rows=1024, context=256, width=768, vocab=50304)}
 TINY = dict(layers=2, heads=2, width=64, micro=2, count=2)
 QUICK_JOBS = {
     "GPT-2 tiny": dict(model="gpt2", dtype="fp32", context=32, **TINY),
     "Llama tiny, bf16": dict(model="llama", dtype="bf16", context=32, **TINY),
     "ViT tiny": dict(model="vit", dtype="fp32", image=32, **TINY),
 }
+QUICK_HEADS = {"head, tiny": dict(rows=128, context=32, width=64, vocab=512)}
 PLAIN = ("plain", "plain, tcmalloc", "compiled, tcmalloc")
 LOOPS = {
     "plain": ("plain", False),
@@ -48,11 +50,12 @@ LOOPS = {
 SAME_LOSS = {"fp32": 1e-3, "bf16": 3e-2}  # relative, of the first two steps
 
 
-def measured(job: dict, loop: str, tuned: bool) -> tuple[dict, int]:
-    sizes = [f"--{key}={value}" for key, value in job.items() if key != "model"]
+def measured(script: str, words: list[str], sizes: dict, tuned: bool = False) -> tuple[dict, int]:
+    """What a script of bench/peers tells, and the most that its process was resident with."""
     environment = os.environ | {"PYTHONPATH": str(BUILD / "python"), "PYTHONWARNINGS": "ignore"}
     environment |= variables(TUNED, ROOT / ".venv-peers") if tuned else {}
-    out, resident = run([sys.executable, str(PEERS / "python_loop.py"), job["model"], loop, *sizes], environment)
+    flags = [f"--{key}={value}" for key, value in sizes.items()]
+    out, resident = run([sys.executable, str(PEERS / script), *words, *flags], environment)
     return json.loads(out.splitlines()[-1]), resident
 
 
@@ -62,7 +65,8 @@ def measure(name: str, job: dict, rounds: int) -> dict:
     losses: dict[str, list[float]] = {}
     for _ in range(rounds):
         for loop, (kind, tuned) in LOOPS.items():
-            result, resident = measured(job, kind, tuned)
+            sizes = {key: value for key, value in job.items() if key != "model"}
+            result, resident = measured("python_loop.py", [job["model"], kind], sizes, tuned)
             rates[loop].append(statistics.median(result["per_second"]))
             residents[loop] = max(resident, residents.get(loop, 0))
             losses[loop] = result["losses"]
@@ -73,6 +77,25 @@ def measure(name: str, job: dict, rounds: int) -> dict:
                     "of_fastest": spread([a / b for a, b in zip(rates[loop], rates[fastest])]),
                     "peak_resident_bytes": residents[loop]} for loop in LOOPS}
     return {"unit": "images" if job["model"] == "vit" else "tokens", "rounds": rounds, "fastest_plain": fastest, "loops": loops}
+
+
+def measure_head(name: str, sizes: dict, rounds: int) -> dict:
+    """It has no loops of a whole model; seconds are told and not kept."""
+    result: dict = {"loops": {}, "rounds": rounds}
+    for dtype in SAME_LOSS:
+        residents: dict[str, list[int]] = {"plain": [], "accelerated": []}
+        losses: dict[str, list[float]] = {}
+        for _ in range(rounds):
+            for loop, most in residents.items():
+                head, _ = measured("python_head.py", [loop], sizes | {"dtype": dtype})
+                most.append(head["resident_bytes"])
+                losses[loop] = head["losses"]
+                print(f"{name}, {dtype}, {loop}: {gib(most[-1])} above what was resident, {min(head['seconds']):.2f} s", flush=True)
+        expect_same_losses(f"{name}, {dtype}", losses, SAME_LOSS[dtype])
+        rows = {loop: {"resident_bytes": spread(most)} for loop, most in residents.items()}
+        rows["accelerated"]["of_plain"] = spread([a / b for a, b in zip(residents["accelerated"], residents["plain"])])
+        result[dtype] = rows
+    return result
 
 
 def show(name: str, result: dict) -> None:
@@ -86,15 +109,19 @@ def show(name: str, result: dict) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", nargs="+", choices=JOBS, default=list(JOBS))
+    parser.add_argument("--only", nargs="+", choices=[*JOBS, *HEADS], default=[*JOBS, *HEADS])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=pathlib.Path, help="file of the results (bench/results/python_models.json)")
     options = parser.parse_args()
-    jobs = QUICK_JOBS if options.quick else {name: JOBS[name] for name in options.only}
+    rounds = 1 if options.quick else options.rounds
+    jobs, heads = (QUICK_JOBS, QUICK_HEADS) if options.quick else (
+        {name: job for name, job in of.items() if name in options.only} for of in (JOBS, HEADS))
     for name, job in jobs.items():
-        result = measure(name, job, 1 if options.quick else options.rounds)
+        result = measure(name, job, rounds)
         show(name, result)
         save("python_models.json", {name: result}, options.out, options.quick)
+    for name, sizes in heads.items():
+        save("python_models.json", {name: measure_head(name, sizes, rounds)}, options.out, options.quick)
 
 
 if __name__ == "__main__":

@@ -103,7 +103,6 @@ def main() -> None:
                 loss = accrue.Loss(loss_of(model, options.model, micro, "sum"),
                                    micro["labels"].numel() if options.model == "vit" else micro["labels"][:, 1:].numel())
             accumulator.backward(loss)
-            del loss
         return accumulator.step(optimizer).loss
 
     rates, losses = [], []
