@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all faults build setup setup-test setup-wheel wheel asan asan-all tsan fmt fmt-check lint docs bench bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-stalls bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all faults build setup setup-test setup-wheel wheel asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-stalls bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -47,6 +47,7 @@ help:
 	@echo 'make bench-peers-memory   the best micro-batch of each system on one memory limit; 4 hours (--quick: 10 minutes)'
 	@echo 'make bench-finetune   fine-tuning beside transformers and PEFT, speed and memory; 30 minutes (--quick: 1 minute)'
 	@echo 'make bench-foreign   plain torch::nn models (GPT-2, ResNet-50, LSTM) with and without accrue; 30 minutes (--quick: seconds)'
+	@echo 'make bench-batch   what a batch costs in loss and saves in steps, fixed and changing; two hours (ARGS=--quick: two minutes)'
 	@echo 'make bench-python   transformers models in a Python loop with and without accrue; an hour (--quick: a minute)'
 	@echo 'make bench-spin   how threads wait, alone and beside a second such program; 15 minutes'
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch; 15 minutes'
@@ -243,6 +244,14 @@ bench-python: setup-test
 	@cmake --build build/release -j $(JOBS) --target accrue_native accrue
 	@scripts/setup.sh peers
 	@.venv-test/bin/python -W ignore bench/e2e/python_models.py $(ARGS)
+
+# What a batch costs in loss and saves in steps, and what it costs to measure noise.
+bench-batch: setup
+	@mkdir -p build
+	@$(call CONFIGURE,release,-DACCRUE_BUILD_BENCH=ON)
+	@cmake --build build/release -j $(JOBS) --target accrue accumulation_bench
+	@bench/e2e/noise.py $(ARGS)
+	@bench/e2e/batch_curves.py $(ARGS)
 
 # Fine-tuning beside transformers and PEFT; about 30 minutes. ARGS=--quick: a minute.
 bench-finetune: build
