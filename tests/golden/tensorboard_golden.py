@@ -62,7 +62,9 @@ histograms = "3 steps"
 # The tags of the contract (docs/design.md, section 5) and the others of docs/guide/tensorboard.md.
 OF_STEPS = {
     "loss": "train/loss", "grad_norm": "train/grad_norm", "lr": "train/lr", "tokens_per_second": "train/tokens_per_second",
-    "batch_tokens": "train/batch_tokens", "noise_scale": "train/noise_scale", "peak_bytes": "memory/peak",
+    "batch_tokens": "train/batch_tokens", "noise_scale": "train/noise_scale", "noise_scale_low": "train/noise_scale_low",
+    "noise_scale_high": "train/noise_scale_high", "noise_scale_in_geometry": "train/noise_scale_in_geometry",
+    "gradient_variance": "train/gradient_variance", "peak_bytes": "memory/peak",
     "updates_per_hour": "train/updates_per_hour", "epoch": "train/epoch", "samples": "train/samples",
     "tokens": "train/tokens", "weight": "train/weight", "micro_batch": "train/micro_batch",
     "micro_batches": "train/micro_batches", "world": "train/world", "quarantined": "train/quarantined",
@@ -76,7 +78,7 @@ OF_STEPS = {
     "micro_batch_seconds.median": "time/micro_batch_median", "micro_batch_seconds.max": "time/micro_batch_max",
     **{f"memory.{kind}": f"memory/{kind}" for kind in (
         "parameters", "gradients", "optimizer", "activations", "packed", "reserved")}}
-BY_NAME = {"losses": "train/loss", "lrs": "train/lr"}  # whose names are the run's own
+BY_NAME = {"losses": "train/loss", "lrs": "train/lr", "noise_scales": "train/noise_scale"}  # whose names are the run's own
 OF_EVALUATIONS = {"eval_loss": "eval/loss", "eval_accuracy": "eval/accuracy", "weight": "eval/weight", "seconds": "time/eval"}
 NO_SCALARS = {"step", "time", "event", "reason", "batchnorm"}
 OUR_OWN = {"train/samples_per_second"}  # made of samples and seconds
