@@ -31,7 +31,7 @@ CHANGING = {
     "noise-scale": (4096, dict(batch="noise-scale", max=131072, min=4096, lr_rule="sqrt")),
     "critical": (4096, dict(batch="critical", max=131072, min=4096, lr_rule="sqrt")),
     "norm-test": (4096, dict(batch="norm-test", max=131072, min=4096, lr_rule="sqrt")),
-    "seesaw": (8192, dict(batch="seesaw", max=131072)),
+    "seesaw": (4096, dict(batch="seesaw", max=131072)),
 }
 
 

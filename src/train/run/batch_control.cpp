@@ -239,8 +239,7 @@ std::unique_ptr<NoiseMeter> make_noise_meter(const RunContext& run,
   if (!is_wanted || buffer.folds() || !shows_noise(run.work)) return nullptr;
   const bool is_fixed = config.precision.accumulate == accum::Accumulation::fixed;
   NoiseMeter::Options options{.detail = config.observe.noise,
-                              .is_counted = !is_fixed || run.ranks.is_first(),
-                              .decides = uses_noise(config),
+                              .decides = is_fixed || uses_noise(config),
                               .beta2 = config.optim.beta2,
                               .eps = config.optim.eps};
   const bool has_own = config.optim.kind != OptimizerKind::sgd;

@@ -55,10 +55,10 @@ OptimizerStep::Taken OptimizerStep::take() {
   const memory::PeakScope peak;
   meters_.begin();
   settle_memory();
-  if (noise_ != nullptr) noise_->begin(progress_.state.step);
   if (const auto change = batch_.change_ahead()) flow_.log.event_of_last_step("batch", *change);
   const batch::Range range = batch_.window(progress_.state.window);
   const Draws draws{.all = range, .own = flow_.parallelism.share(range)};
+  begin_noise(draws);
   const std::int64_t micro_batch =
       batch_.micro_batch(draws.own.size(), recovery_.state().micro_batch);
   std::optional<WindowRun> window = run_unless_torn(draws.own, micro_batch);
@@ -82,6 +82,14 @@ OptimizerStep::Taken OptimizerStep::take() {
   if (const auto decision = recovery_.window_done(window->out_of_memory == 0))
     flow_.log.event_of_this_rank("plan", decision->reason);
   return window->stop_requested ? Taken::stopped : Taken::whole;
+}
+
+/// In fixed-point sums the window's first micro-batch counts, whoever has it, so that what is
+/// measured does not depend on the shares.
+void OptimizerStep::begin_noise(const Draws& draws) {
+  if (noise_ == nullptr) return;
+  const bool is_fixed = run_.work.config.precision.accumulate == accum::Accumulation::fixed;
+  noise_->begin(progress_.state.step, !is_fixed || draws.own.begin == draws.all.begin);
 }
 
 /// Looks at memory before a window: what lies outside tensors came and went in evaluations and

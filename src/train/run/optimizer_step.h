@@ -52,6 +52,7 @@ class OptimizerStep {
   };
 
   void settle_memory();
+  void begin_noise(const Draws& draws);
   std::optional<WindowRun> run_unless_torn(batch::Range share, std::int64_t micro_batch);
   void tell_of(const WindowRun& window);
   void look_at_first(const WindowRun& window);

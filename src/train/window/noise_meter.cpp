@@ -66,8 +66,9 @@ void NoiseMeter::name_blocks() {
   }
 }
 
-void NoiseMeter::begin(std::int64_t steps) {
+void NoiseMeter::begin(std::int64_t steps, bool is_counted) {
   steps_ = steps;
+  is_counted_ = is_counted;
   std::ranges::fill(sums_, 0);
   preconditioner_.correction =
       1 / std::sqrt(1 - std::pow(options_.beta2, std::max<double>(1, static_cast<double>(steps))));
@@ -93,7 +94,7 @@ std::vector<double> NoiseMeter::squares_of_blocks(const std::vector<double>& of_
 }
 
 void NoiseMeter::see_part(double weight) {
-  if (!options_.is_counted || !(weight > 0)) return;
+  if (!is_counted_ || !(weight > 0)) return;
   const double scale = 1 / (weight * weight);
   const std::vector<double> of_entries = accum::squared_norms(buffer_);
   double total = 0;

@@ -23,15 +23,14 @@ struct NoiseReading {
 
 /// Takes norms of a window's gradient at two weights: of the sums behind the first micro-batch, one
 /// pass over them, and of the whole, whose norm clipping takes anyway. With several ranks the sums
-/// behind each one's first micro-batch count, as averages; in fixed-point sums only the first
-/// rank's, so that figures have the same bits for any number of ranks.
+/// behind each one's first micro-batch count, as averages; in fixed-point sums only the window's
+/// first, on whichever rank it is, so that figures have the same bits for any shares.
 class NoiseMeter {
  public:
   struct Options {
     NoiseDetail detail = NoiseDetail::total;
     /// None: only the Euclidean norm is taken. Others are taken besides it.
     std::optional<NoiseGeometry> geometry = {};
-    bool is_counted = true;           ///< whether this rank's first micro-batch counts
     bool decides = false;             ///< whether decisions need it in every window
     double beta2 = 0.95, eps = 1e-8;  ///< of the optimizer whose geometry it is
   };
@@ -41,8 +40,9 @@ class NoiseMeter {
   NoiseMeter(const accum::GradientBuffer& buffer, const optim::Optimizer& optimizer,
              const Options& options);
 
-  /// To be called before each window, `steps` optimizer steps into the run.
-  void begin(std::int64_t steps);
+  /// To be called before each window, `steps` optimizer steps into the run; `is_counted` says
+  /// whether this rank's first micro-batch counts.
+  void begin(std::int64_t steps, bool is_counted = true);
   /// Whether the sums of this rank are to be seen before they are added to the other ranks', also
   /// where it has one micro-batch alone.
   bool decides() const { return options_.decides; }
@@ -76,6 +76,7 @@ class NoiseMeter {
   std::vector<std::size_t> block_of_entry_;
   std::vector<double> sums_;
   std::int64_t steps_ = 0;
+  bool is_counted_ = true;
 };
 
 /// The part of a parameter's name that names its block: "transformer.h.3.attn.weight" ->

@@ -26,7 +26,7 @@ class ChangingBatchOfRanks : public DistributedRun {
       const auto steps = steps_of(c);
       ASSERT_EQ(steps.size(), expected.size());
       for (std::size_t i = 0; i < steps.size(); ++i)
-        for (const char* key : {"batch_samples", "micro_batches", "lr", "grad_norm"})
+        for (const char* key : {"batch_samples", "micro_batches", "lr", "grad_norm", "noise_scale"})
           EXPECT_EQ(steps[i].value(key, nlohmann::json()), expected[i].value(key, nlohmann::json()))
               << "step " << i + 1 << ", " << key << ", " << world << " ranks";
     }

@@ -100,11 +100,10 @@ TEST(NoiseMeter, TellsNothingWithoutAPart) {
   const Quadratic problem;
   const auto buffer = std::make_shared<accum::GradientBuffer>(problem.parameters);
   accum::Window window(buffer);
-  NoiseMeter counting(*buffer, *problem.optimizer, {}),
-      silent(*buffer, *problem.optimizer, {.is_counted = false});
+  NoiseMeter counting(*buffer, *problem.optimizer, {}), silent(*buffer, *problem.optimizer, {});
   window.open(0);
   counting.begin(0);
-  silent.begin(0);
+  silent.begin(0, /*is_counted=*/false);
   problem.add(window, 3);
   silent.see_part(3);
   auto gradient = window.close();
