@@ -135,6 +135,23 @@ TEST(CrossEntropyMemory, StaysWithin32MegabytesAtTheShapeOfGpt2) {
   EXPECT_EQ(slot->contributions, 0);
 }
 
+/// As a loop asks that divides a mean by the number of its micro-batches.
+TEST(CrossEntropyMemory, HoldsOneGradientOfTheWeightWhereTheUpstreamIsAnother) {
+  const at::Tensor hidden = leaf({64, 64}, at::kFloat, 1), weight = leaf({8000, 64}, at::kFloat, 2);
+  const at::Tensor targets = at::zeros({64}, at::kLong);
+  const auto held = [&](bool keeps_graph) {
+    PreparedWeight copy;
+    const memory::ThreadMeter meter;
+    const at::Tensor part =
+        linear_cross_entropy(hidden, weight, targets, copy, {.chunk_rows = 4}).sum * 0.25;
+    const auto gradients = torch::autograd::grad({part}, {weight}, {}, keeps_graph);
+    return meter.peak();
+  };
+  const auto gradient_bytes = static_cast<std::int64_t>(weight.nbytes());
+  EXPECT_LT(held(false), gradient_bytes + gradient_bytes / 2);
+  EXPECT_GE(held(true), 2 * gradient_bytes);  // it can be asked again
+}
+
 /// Evaluation needs no logits but those of a block of classes.
 TEST(CrossEntropyMemory, IsABlockOfLogitsWhereNoGradientIsWanted) {
   const Shape shape{.rows = 400, .channels = 4, .classes = 50'304};

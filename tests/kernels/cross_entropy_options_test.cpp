@@ -215,5 +215,12 @@ TEST_P(CrossEntropyOptionsOf, RescaleWithoutASlot) {
   for (std::size_t i = 0; i < told.size(); ++i) EXPECT_TRUE(at::equal(told[i], untold[i]));
 }
 
+TEST_P(CrossEntropyOptionsOf, RescaleAsOftenAsAKeptGraphIsAsked) {
+  const at::Tensor part = linear_cross_entropy(hidden_, weight_, targets_, copy_, {}).sum * 0.25;
+  const auto first = torch::autograd::grad({part}, {hidden_, weight_}, {}, true);
+  const auto second = torch::autograd::grad({part}, {hidden_, weight_});
+  for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(at::equal(first[i], second[i]));
+}
+
 }  // namespace
 }  // namespace accrue::kernels

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <cmath>
 #include <optional>
@@ -63,7 +64,13 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     const auto scaled = [factor](const at::Tensor& gradient) {
       return gradient.defined() ? gradient * factor : gradient;
     };
-    return {scaled(saved[0]), scaled(saved[1]), scaled(saved[2]), at::Tensor()};
+    // Of a graph that is not kept nobody asks again for what was saved. The gradient of hidden may
+    // lie in hidden itself, which is not ours to change again.
+    if (torch::autograd::get_current_graph_task_keep_graph())
+      return {scaled(saved[0]), scaled(saved[1]), scaled(saved[2]), at::Tensor()};
+    for (const std::size_t i : {1, 2})
+      if (saved[i].defined()) saved[i].mul_(factor);
+    return {scaled(saved[0]), saved[1], saved[2], at::Tensor()};
   }
 
  private:
