@@ -40,7 +40,8 @@ class Accumulator:
     replay          `replay(MicroRef) -> Loss` runs a committed micro-batch again, so that one that fails half-way (memory, a
                     gradient that is not finite) costs a replay and not the window
     measure_noise   measures the gradient's noise by the first micro-batch of each window, one more pass over the sums: noise_scale
-                    and its neighbours in the report, which a BatchController decides by; for one process
+                    and its neighbours in the report, which a BatchController decides by. With `group`, each rank's first
+                    micro-batch counts, and all ranks see the same figures
     on_event        told of what happens besides (accrue.Event), with its reason
     group           accrue.join(): the ranks that share each window, with one reduction per step. A DistributedDataParallel joins
                     by itself, and no longer reduces in each backward. Parameters that fully_shard() (FSDP2) divided stay its own:

@@ -41,9 +41,6 @@ void check_options(const AccumulatorOptions& options) {
   if (!(options.clip_norm >= 0))
     throw usage_error("accumulator", "clip_norm >= 0", std::to_string(options.clip_norm),
                       "0 for no clipping");
-  if (options.measure_noise && options.group)
-    throw usage_error("accumulator", "measure_noise of one process", "a group of ranks beside it",
-                      "measure_noise = false, or accrue train, which measures it over ranks");
 }
 
 }  // namespace
@@ -76,7 +73,7 @@ void Accumulator::open_lazily() {
   counters_.first_entries.clear();
   micro_statistics_ = false;
   out_of_memory_ = 0;
-  part_.reset();
+  counters_.noise_part.reset();
   since_open_.restart();
 }
 
@@ -138,7 +135,7 @@ void Accumulator::add_once(Micro& micro, bool is_last) {
   if (window_.commit(micro.sum, micro.loss.weight) == MicroStatus::committed) {
     counters_.window_units += micro.units;
     if (ranks_) ranks_->committed(micro.samples, is_last);
-    see_part(micro.loss.weight);
+    see_part(micro.loss.weight, is_last);
   }
   check_quarantined("backward");
   look_for_batch_norms();

@@ -157,8 +157,11 @@ std::vector<std::int64_t> read_first_entries(torch::serialize::InputArchive& arc
 }
 
 /// Nothing is written where nothing was measured.
-void write_noise(const adapt::NoiseAverage::State& noise,
-                 torch::serialize::OutputArchive& archive) {
+void write_noise(const AccumulatorState& state, torch::serialize::OutputArchive& archive) {
+  const adapt::NoiseAverage::State& noise = state.noise;
+  if (const auto& part = state.noise_part)
+    archive.write("noise.part", tensor_of(std::vector<double>{part->part_squared_norm,
+                                                              part->part_inverse_weight}));
   if (noise.windows == 0) return;
   archive.write("noise.windows", tensor_of(std::vector<std::int64_t>{noise.windows}));
   archive.write("noise.sums",
@@ -185,6 +188,13 @@ adapt::NoiseAverage::State read_noise(torch::serialize::InputArchive& archive) {
   return adapt::NoiseAverage::restored(noise).state();
 }
 
+std::optional<adapt::NoiseSample> read_noise_part(torch::serialize::InputArchive& archive) {
+  at::Tensor there;
+  if (!archive.try_read("noise.part", there)) return std::nullopt;
+  const auto figures = read_list<double>(archive, "noise.part", 2);
+  return adapt::NoiseSample{.part_squared_norm = figures[0], .part_inverse_weight = figures[1]};
+}
+
 }  // namespace
 
 void write(const AccumulatorState& state, torch::serialize::OutputArchive& archive) {
@@ -197,7 +207,7 @@ void write(const AccumulatorState& state, torch::serialize::OutputArchive& archi
   write_ledger(window.entries, archive);
   archive.write("ledger.first_entries", tensor_of(state.first_entries));
   write_losses(state, archive);
-  write_noise(state.noise, archive);
+  write_noise(state, archive);
   archive.write("sum.contributions", tensor_of(window.contributions));
   archive.write(
       "unit.count",
@@ -226,6 +236,7 @@ AccumulatorState read_accumulator_state(torch::serialize::InputArchive& archive)
   state.first_entries = read_first_entries(archive, state.window.entries.size());
   read_losses(archive, state);
   state.noise = read_noise(archive);
+  state.noise_part = read_noise_part(archive);
   state.window.contributions =
       read_list<std::int64_t>(archive, "sum.contributions", static_cast<std::size_t>(counts[6]));
   state.window.units = read_units(archive);

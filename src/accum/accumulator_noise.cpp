@@ -1,7 +1,7 @@
 #include <numeric>
 
-#include "accrue/accum/accumulator.h"
 #include "accrue/core/error.h"
+#include "accum/accumulator_ranks.h"
 #include "accum/batch_size.h"
 #include "accum/gradient_norms.h"
 
@@ -19,23 +19,27 @@ void Accumulator::set_batch(BatchSize batch) {
   options_.batch = batch;
 }
 
-/// The sums behind the first micro-batch are its gradient alone.
-void Accumulator::see_part(double weight) {
+/// The sums behind the first micro-batch are its gradient alone, where other ranks' are not being
+/// added to them already.
+void Accumulator::see_part(double weight, bool is_last) {
   if (!options_.measure_noise || counters_.losses || !(weight > 0)) return;
   if (window_.is_lost() || window_.ledger().entries.size() != 1) return;
+  if (ranks_ && is_last && options_.sharing.overlap) return;
   const std::vector<double> squares = accum::squared_norms(*window_.buffer());
   const double square = std::accumulate(squares.begin(), squares.end(), 0.0);
-  part_ = {.part_squared_norm = square / (weight * weight), .part_inverse_weight = 1 / weight};
+  counters_.noise_part = {.part_squared_norm = square / (weight * weight),
+                          .part_inverse_weight = 1 / weight};
 }
 
 void Accumulator::read_noise(accum::MeanGradient& gradient, StepReport& report) {
   if (!options_.measure_noise) return;
   adapt::NoiseAverage average = adapt::NoiseAverage::restored(counters_.noise);
-  if (part_ && report.quarantined == 0) {
+  auto sample = ranks_ ? ranks_->noise_part() : counters_.noise_part;
+  if (sample && report.quarantined == 0) {
     const double norm = gradient.norm();
-    part_->weight = gradient.weight();
-    part_->squared_norm = norm * norm;
-    if (const auto estimate = adapt::estimate_noise(*part_)) average.add(*estimate);
+    sample->weight = gradient.weight();
+    sample->squared_norm = norm * norm;
+    if (const auto estimate = adapt::estimate_noise(*sample)) average.add(*estimate);
     counters_.noise = average.state();
   }
   const std::optional<adapt::NoiseScale> noise = average.scale();

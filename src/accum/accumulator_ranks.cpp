@@ -13,7 +13,17 @@ namespace accrue {
 namespace {
 
 /// What ranks tell each other of a window, in this order.
-enum Figure { kUnits, kSamples, kFinishing, kParameters, kMagnitude, kFigures };
+enum Figure {
+  kUnits,
+  kSamples,
+  kFinishing,
+  kParameters,
+  kMagnitude,
+  kParts,
+  kPartSquares,
+  kPartInverseWeights,
+  kFigures
+};
 
 /// A sum over some values of each parameter, and of their magnitudes: ranks that take the same
 /// steps have the same.
@@ -96,6 +106,11 @@ Accumulator::Ranks::Figures Accumulator::Ranks::figures() const {
   mine[kFinishing] = is_finishing_ ? 1 : 0;
   mine[kParameters] = print.sum;
   mine[kMagnitude] = print.magnitude;
+  if (const auto& part = own_.counters_.noise_part) {
+    mine[kParts] = 1;
+    mine[kPartSquares] = part->part_squared_norm;
+    mine[kPartInverseWeights] = part->part_inverse_weight;
+  }
   return mine;
 }
 
@@ -107,6 +122,9 @@ void Accumulator::Ranks::take_figures(const std::vector<Figures>& by_rank) {
     together_.units += figures[kUnits];
     together_.samples.push_back(std::llround(figures[kSamples]));
     finishing += figures[kFinishing];
+    together_.parts += figures[kParts];
+    together_.part_sums.part_squared_norm += figures[kPartSquares];
+    together_.part_sums.part_inverse_weight += figures[kPartInverseWeights];
   }
   together_.all_finish = finishing == static_cast<double>(by_rank.size());
 }
@@ -157,6 +175,14 @@ void Accumulator::Ranks::report(StepReport& report) const {
   report.wire_bytes = totals().wire_bytes;
   const bool in_samples = std::ranges::any_of(together_.samples, [](auto n) { return n > 0; });
   if (in_samples) report.rank_samples = together_.samples;
+}
+
+std::optional<adapt::NoiseSample> Accumulator::Ranks::noise_part() const {
+  if (together_.parts == 0) return std::nullopt;
+  adapt::NoiseSample mean = together_.part_sums;
+  mean.part_squared_norm /= together_.parts;
+  mean.part_inverse_weight /= together_.parts;
+  return mean;
 }
 
 StepReport Accumulator::Ranks::finish(const StepFunction& take_step) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "accrue/accum/accumulator.h"
@@ -34,6 +35,8 @@ class Accumulator::Ranks {
   const accum::WindowTotals& totals() const { return sums_->totals(); }
   double units() const { return together_.units; }
   void report(StepReport& report) const;
+  /// The mean over the ranks that have one; nothing where none has.
+  std::optional<adapt::NoiseSample> noise_part() const;
 
  private:
   using Figures = accum::SharedSums::Figures;
@@ -41,6 +44,8 @@ class Accumulator::Ranks {
     double units = 0;
     std::vector<std::int64_t> samples;  ///< by rank
     bool all_finish = false;
+    double parts = 0;  ///< ranks whose first micro-batch was seen, whose figures these add up
+    adapt::NoiseSample part_sums;
   };
 
   Figures figures() const;

@@ -58,26 +58,33 @@ TEST(AccumulatorNoise, IsNotToldWhereItIsNotAskedForOrCannotBeSeen) {
   for (int i = 0; i < 4; ++i) EXPECT_FALSE(noisy_window(single, p, {4}).gradient_variance);
 }
 
-TEST(AccumulatorNoise, GoesOnFromAnArchive) {
-  at::manual_seed(4);
-  const at::Tensor p = pulled();
-  Accumulator acc(std::vector{p}, {.measure_noise = true});
-  for (int i = 0; i < 10; ++i) noisy_window(acc, p, {2, 3});
+AccumulatorState written_and_read(const AccumulatorState& state) {
   torch::serialize::OutputArchive out;
-  write(acc.state(), out);
+  write(state, out);
   std::stringstream file;
   out.save_to(file);
   torch::serialize::InputArchive in;
   in.load_from(file);
-  const at::Tensor q = pulled();
-  Accumulator other(std::vector{q}, {.measure_noise = true});
-  other.load(read_accumulator_state(in));
-  at::manual_seed(5);
-  const StepReport straight = noisy_window(acc, p, {2, 3});
-  at::manual_seed(5);
-  const StepReport resumed = noisy_window(other, q, {2, 3});
-  EXPECT_EQ(straight.gradient_variance, resumed.gradient_variance);
-  EXPECT_EQ(straight.noise_scale_low, resumed.noise_scale_low);
+  return read_accumulator_state(in);
+}
+
+/// Also in the middle of a window, whose first micro-batch was seen before.
+TEST(AccumulatorNoise, GoesOnFromAnArchive) {
+  for (const bool is_in_the_middle : {false, true}) {
+    at::manual_seed(4);
+    const at::Tensor p = pulled(), q = pulled();
+    Accumulator acc(std::vector{p}, {.measure_noise = true});
+    for (int i = 0; i < 10; ++i) noisy_window(acc, p, {2, 3});
+    if (is_in_the_middle) acc.backward(pull_of(p, 2));
+    Accumulator other(std::vector{q}, {.measure_noise = true});
+    other.load(written_and_read(acc.state()));
+    at::manual_seed(5);
+    const StepReport straight = noisy_window(acc, p, {4, 3});
+    at::manual_seed(5);
+    const StepReport resumed = noisy_window(other, q, {4, 3});
+    EXPECT_EQ(straight.gradient_variance, resumed.gradient_variance) << is_in_the_middle;
+    EXPECT_EQ(straight.noise_scale_low, resumed.noise_scale_low) << is_in_the_middle;
+  }
 }
 
 TEST(AccumulatorBatch, MayChangeBetweenWindows) {

@@ -31,6 +31,12 @@ def test_windows_are_shared_with_and_without_ddp():
     assert on_two_ranks("accumulates.py").count("fine") == 2
 
 
+def test_all_ranks_see_one_noise_and_decide_alike():
+    decided = [line for line in on_two_ranks("noise.py").splitlines() if line.startswith("decided")]
+    assert len(decided) == 2
+    assert len(set(decided)) == 1, decided
+
+
 @pytest.mark.parametrize("loop, causes", [("right", "none"), ("mean-of-devices", "device-mean"), ("never-multiplied", "normalization")])
 def test_loops_over_ddp_are_watched(loop, causes):
     assert on_two_ranks("watched.py", loop).count(f"causes {causes}") == 2

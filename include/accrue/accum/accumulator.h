@@ -82,9 +82,9 @@ struct AccumulatorOptions {
   /// optimizer.
   std::function<void(accum::MeanGradient&)> on_mean_gradient{};
   /// Measures the noise of the gradient by the window's first micro-batch, whose sums take one more
-  /// pass over memory: StepReport::noise_scale and its neighbours, as averages over steps. Windows
-  /// of one micro-batch, of several losses, or with a quarantined one tell nothing. For one
-  /// process: with `group` it is refused.
+  /// pass over memory: StepReport::noise_scale and its neighbours, as averages over steps. With
+  /// `group`, each rank's first micro-batch counts, one alone where SharingOptions::overlap is off.
+  /// Windows of one micro-batch, of several losses, or with a quarantined one tell nothing.
   bool measure_noise = false;
   /// Told of what happens besides, each with its reason: "quarantined", "dropped", "out_of_memory",
   /// and once "batchnorm", "unused" (parameters that no loss of the first window reached),
@@ -105,6 +105,8 @@ struct AccumulatorState {
   double window_units = 0;             ///< counted so far in the open window, in the batch's unit
   double total_units = 0;              ///< counted in all windows that were closed
   adapt::NoiseAverage::State noise{};  ///< of all windows that were closed
+  /// Of the open window's first micro-batch: what noise is measured by.
+  std::optional<adapt::NoiseSample> noise_part{};
   /// Tells for each ledger entry of the open window, in order, the first entry of its micro-batch:
   /// that is itself but where a micro-batch was split.
   std::vector<std::int64_t> first_entries{};
@@ -311,7 +313,7 @@ class Accumulator {
   void warn(const char* name, const std::string& reason) const;
   void look_for_batch_norms();
   void look_at_first_window();
-  void see_part(double weight);
+  void see_part(double weight, bool is_last);
   void read_noise(accum::MeanGradient& gradient, StepReport& report);
   StepReport close(const StepFunction& take_step);
   /// Calls `act`. Where an `Expected` exception leaves it, the other ranks end with that reason.
@@ -341,7 +343,6 @@ class Accumulator {
   std::optional<accum::WindowShare> share_;  ///< of the window that is open or comes next
   bool next_is_last_ = false;                ///< as next_is_last() said
   std::int64_t out_of_memory_ = 0;           ///< times in the open window
-  std::optional<adapt::NoiseSample> part_;   ///< of the open window's first micro-batch
   Stopwatch since_start_;
   Stopwatch since_open_;
   AccumulatorState counters_;  ///< its `window` stays empty: window_ holds that
