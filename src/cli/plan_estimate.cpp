@@ -38,6 +38,7 @@ nlohmann::json to_json(const RunEstimate& e) {
                      {"one_pass_bytes", e.one_pass_bytes},
                      {"savings", nlohmann::json::array()},
                      {"devices", nlohmann::json::array()}};
+  if (!e.batch_changes.empty()) out["batch_changes"] = e.batch_changes;
   if (e.sample_tokens > 0) out["batch_tokens"] = e.batch_samples * e.sample_tokens;
   if (e.sixteen_bit_sample_bytes > 0) {
     out["sixteen_bit"]["activation_bytes_per_sample"] = e.sixteen_bit_sample_bytes;
@@ -157,6 +158,8 @@ void print(const RunEstimate& e) {
                             (e.trained < e.parameters
                                  ? ", of which " + parameters_in_words(e.trained) + " are trained"
                                  : ""));
+  if (!e.batch_changes.empty())
+    print_figure("the batch changes", e.batch_changes + "; of the largest:");
   print_figure("effective batch", in_words(e.effective) + " (micro-batch " + e.micro_reason + ")");
   print_figure("all in 16 bit, Adam", sum_text(e.sixteen_bit) + " before activations");
   print_figure("accrue holds", sum_text(e.held));

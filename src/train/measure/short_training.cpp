@@ -10,9 +10,9 @@
 #include "accrue/models/normalisation.h"
 #include "train/measure/bench_subject.h"
 #include "train/ranks/alone.h"
-#include "train/run/batch_control.h"
 #include "train/run/evaluation.h"
 #include "train/run/make_runner.h"
+#include "train/run/noise_record.h"
 #include "train/run/run_window.h"
 
 namespace accrue::train {
@@ -99,8 +99,10 @@ ShortTraining::Step ShortTraining::step(std::int64_t samples, double lr) {
     if (work_.config.optim.clip > 0) run.gradient->clip(work_.config.optim.clip);
     optimizer_->step(std::move(*run.gradient), lr);
   } catch (const Error& error) {
-    if (error.kind() != Error::Kind::runtime) throw;
-    step.is_finite = false;  // most micro-batches have no finite loss
+    // Too many micro-batches without a finite loss end a window; nothing else is taken for that.
+    const bool is_quarantined = window.ledger().count(MicroStatus::quarantined) > 0;
+    if (error.kind() != Error::Kind::runtime || !is_quarantined) throw;
+    step.is_finite = false;
   }
   step.seconds = watch.seconds();
   return step;

@@ -66,7 +66,7 @@ std::vector<std::string> remarks_of(const Workload& work) {
   remarks.insert(remarks.end(), work.remarks.begin(), work.remarks.end());
   if (work.acceleration) remarks.push_back(work.acceleration->reason);
   if (const std::string changes = batch_changes_in_words(work.config); !changes.empty())
-    remarks.push_back("the batch changes: " + changes);
+    remarks.push_back("the batch changes: " + changes + "; planned for the largest");
   return remarks;
 }
 

@@ -13,6 +13,7 @@
 #include "train/config/gradient_folding.h"
 #include "train/plan/llama_activations.h"
 #include "train/plan/storage.h"
+#include "train/workload/batch_changes.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/text_tokenizer.h"
 
@@ -155,12 +156,13 @@ memory::Resident sixteen_bit_state(const Parameters& parameters) {
   return held;
 }
 
+/// Of the largest batch, where it changes.
 std::int64_t samples_of_batch(const Config& config, std::int64_t sample_tokens) {
-  if (config.batch.samples) return *config.batch.samples;
+  if (config.batch.samples) return batch_range(config).most;
   if (sample_tokens == 0)
     throw usage_error(estimating, "batch.samples, since images have no tokens", "batch.tokens",
                       "for example --batch.samples=256");
-  return batch::samples_of_tokens(config.batch.tokens.value_or(0), sample_tokens);
+  return batch::samples_of_tokens(batch_range(config).most, sample_tokens);
 }
 
 /// A key to change, as the config's words and as what they do.
@@ -234,7 +236,7 @@ std::optional<std::int64_t> tokens_of_run(const Config& config, const RunEstimat
   if (config.run.tokens) return config.run.tokens;
   const std::int64_t batch_tokens =
       estimate.batch_samples * std::max<std::int64_t>(1, estimate.sample_tokens);
-  if (config.run.steps) return *config.run.steps * batch_tokens;
+  if (config.run.steps && !batch_changes(config)) return *config.run.steps * batch_tokens;
   return std::nullopt;
 }
 
@@ -258,7 +260,8 @@ void take_costs(const EstimateOptions& options, RunEstimate& estimate) {
   }
   if (!estimate.total_tokens)
     throw usage_error(estimating, "the run's length as run.steps or run.tokens",
-                      "run.epochs, which takes the data", "--run.tokens=10000000000");
+                      "run.epochs, which takes the data, or steps of a batch that changes",
+                      "--run.tokens=10000000000");
   const auto tokens = static_cast<double>(*estimate.total_tokens);
   estimate.cost = memory::run_cost(tokens, *options.offer);
   if (options.versus) estimate.versus_cost = memory::run_cost(tokens, *options.versus);
@@ -280,6 +283,7 @@ RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
   estimate.sample_tokens =
       is_language_model(config.model.kind) ? config.model.context_or_default() : 0;
   estimate.batch_samples = samples_of_batch(config, estimate.sample_tokens);
+  estimate.batch_changes = batch_changes_in_words(config);
   estimate.micro_batch = std::min(config.batch.micro.value_or(1), estimate.batch_samples);
   estimate.micro_reason = config.batch.micro ? "as batch.micro says" : "one sample, the least";
   estimate.micro_batches =

@@ -25,8 +25,9 @@ struct RunEstimate {
   std::int64_t parameters = 0;
   std::int64_t trained = 0;        ///< those of them that are not frozen
   std::int64_t sample_tokens = 0;  ///< 0 for images
-  std::int64_t batch_samples = 0;
-  std::int64_t micro_batch = 1;  ///< batch.micro, or 1
+  std::int64_t batch_samples = 0;  ///< of the largest batch, where it changes
+  std::string batch_changes;       ///< how it changes, for people; empty where it does not
+  std::int64_t micro_batch = 1;    ///< batch.micro, or 1
   std::int64_t micro_batches = 1;
   EffectiveBatch effective;
   std::string micro_reason;

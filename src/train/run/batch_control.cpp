@@ -5,11 +5,11 @@
 #include <numeric>
 #include <utility>
 
-#include "accrue/core/error.h"
 #include "core/words.h"
 #include "train/config/gradient_folding.h"
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
+#include "train/run/noise_record.h"
 
 namespace accrue::train {
 namespace {
@@ -28,22 +28,6 @@ std::int64_t part_of(std::int64_t samples) {
 
 double stated_batch(const Config& config) {
   return static_cast<double>(config.batch.tokens ? *config.batch.tokens : *config.batch.samples);
-}
-
-void add(const std::optional<adapt::NoiseEstimate>& estimate, adapt::NoiseAverage::State& state) {
-  if (!estimate) return;
-  adapt::NoiseAverage average = adapt::NoiseAverage::restored(state);
-  average.add(*estimate);
-  state = average.state();
-}
-
-std::optional<adapt::NoiseScale> scale_of(const adapt::NoiseAverage::State& state) {
-  return adapt::NoiseAverage::restored(state).scale();
-}
-
-bool uses_noise(const Config& config) {
-  return adapt::measures_noise(config.adapt.batch) ||
-         config.adapt.lr_rule == adapt::RateRule::adascale;
 }
 
 }  // namespace
@@ -72,6 +56,17 @@ void BatchControl::enforce(const std::vector<BatchChange>& changes) {
       RunRates(config_, make_horizon(run_.plan), schedule_, run_.work.schedule, samples_, total_);
 }
 
+Cadence BatchControl::cadence(const Duration& every, const char* key) const {
+  if (!may_change() || every.unit == Duration::Unit::seconds)
+    return {every, make_horizon(run_.plan), key};
+  expect_countable(every, samples_, key);
+  return {every, [this, unit = every.unit](std::int64_t step) {
+            // Windows without weight are no steps.
+            const std::int64_t windows = state_.window - state_.step + step;
+            return place_in(unit, config_, samples_, schedule_.changing->place(windows));
+          }};
+}
+
 bool BatchControl::is_probed(std::int64_t samples, std::int64_t most) const {
   // Several ranks show the noise between them.
   if (!adapt::measures_noise(config_.adapt.batch) || run_.ranks.are_many()) return false;
@@ -98,9 +93,10 @@ double BatchControl::batch_of(std::int64_t window) const {
 double BatchControl::learning_rate() const {
   if (!may_change() || config_.adapt.lr_rule == adapt::RateRule::none)
     return rates_.at(state_.window, state_.step);
-  return rates_.scaled_at(state_.window, state_.step,
-                          adapt::rate_factor(config_.adapt.lr_rule, batch_of(state_.window),
-                                             stated_batch(config_), noise_in_batch_units()));
+  return rates_.scaled_at(
+      state_.window, state_.step,
+      adapt::rate_factor(config_.adapt.lr_rule, batch_of(state_.window), stated_batch(config_),
+                         noise_in_batch_units(state_.adapt)));
 }
 
 std::optional<double> BatchControl::beta2() const {
@@ -111,25 +107,11 @@ std::optional<double> BatchControl::beta2() const {
 
 void BatchControl::take_in(const WindowRun& window, std::int64_t samples, bool stepped,
                            const std::optional<NoiseReading>& reading, TrainState& state) const {
-  AdaptState& adapt = state.adapt;
   if (stepped)
-    if (const auto decay = beta2()) adapt.log_decay += std::log(*decay);
+    if (const auto decay = beta2()) state.adapt.log_decay += std::log(*decay);
   if (!reading) return;
-  add(reading->total, adapt.noise);
-  add(reading->in_geometry, adapt.in_geometry);
-  adapt.blocks.resize(reading->blocks.size());
-  for (std::size_t i = 0; i < reading->blocks.size(); ++i) add(reading->blocks[i], adapt.blocks[i]);
-  adapt.measured += 1;
-  adapt.units += static_cast<double>(config_.batch.tokens ? window.tokens : samples);
-  adapt.weight += window.weight;
-}
-
-std::optional<adapt::NoiseScale> BatchControl::noise_in_batch_units() const {
-  const AdaptState& adapt = state_.adapt;
-  if (!(adapt.weight > 0)) return std::nullopt;
-  const auto noise = scale_of(adapt.in_geometry.windows > 0 ? adapt.in_geometry : adapt.noise);
-  if (!noise) return std::nullopt;
-  return adapt::in_units(*noise, adapt.units / adapt.weight);
+  const std::int64_t units = config_.batch.tokens ? window.tokens : samples;
+  add_reading(*reading, static_cast<double>(units), window.weight, state.adapt);
 }
 
 adapt::BatchBounds BatchControl::bounds() const {
@@ -161,7 +143,7 @@ std::optional<std::string> BatchControl::decide(TrainState& state) {
       adapt::decide_batch(config_.adapt.batch, bounds(),
                           {.batch = batch,
                            .base_batch = stated_batch(config_),
-                           .noise = noise_in_batch_units(),
+                           .noise = noise_in_batch_units(state_.adapt),
                            .windows_measured = state.adapt.measured,
                            .windows_wanted = windows_measured_first});
   if (decision.batch == batch) return std::nullopt;
@@ -205,48 +187,7 @@ std::string BatchControl::split_in_words() const {
 
 void BatchControl::report(const std::vector<std::string>& blocks, StepReport& report) const {
   if (total_ != run_.plan.total_steps) report.total_steps = total_;
-  const auto noise = scale_of(state_.adapt.noise);
-  if (!noise) return;
-  report.gradient_variance = noise->variance;
-  report.noise_scale = noise->value;
-  report.noise_scale_low = noise->low;
-  report.noise_scale_high = noise->high;
-  if (const auto in_geometry = scale_of(state_.adapt.in_geometry))
-    report.noise_scale_in_geometry = in_geometry->value;
-  for (std::size_t i = 0; i < std::min(blocks.size(), state_.adapt.blocks.size()); ++i)
-    if (const auto block = scale_of(state_.adapt.blocks[i]); block && block->value)
-      report.noise_scales[blocks[i]] = *block->value;
-}
-
-bool shows_noise(const Workload& work) {
-  const Config& config = work.config;
-  return !folds_gradients(config) && !config.dist.takes_outer_steps() && config.dist.stages == 1 &&
-         config.dist.compress == distributed::Compression::none && !is_exact(config, *work.model) &&
-         work.model->losses().size() == 1;
-}
-
-void expect_noise_that_decides(const Workload& work) {
-  if (!uses_noise(work.config) || shows_noise(work)) return;
-  throw usage_error("adapt.batch", "a model with one loss, whose gradient's noise can be measured",
-                    "several losses with denominators of their own",
-                    "batch.schedule, or adapt.batch = \"seesaw\", which measures nothing");
-}
-
-std::unique_ptr<NoiseMeter> make_noise_meter(const RunContext& run,
-                                             const accum::GradientBuffer& buffer) {
-  const Config& config = run.work.config;
-  const bool is_wanted = config.observe.noise != NoiseDetail::none || uses_noise(config);
-  if (!is_wanted || buffer.folds() || !shows_noise(run.work)) return nullptr;
-  const bool is_fixed = config.precision.accumulate == accum::Accumulation::fixed;
-  NoiseMeter::Options options{.detail = config.observe.noise,
-                              .decides = is_fixed || uses_noise(config),
-                              .beta2 = config.optim.beta2,
-                              .eps = config.optim.eps};
-  const bool has_own = config.optim.kind != OptimizerKind::sgd;
-  if (adapt::measures_noise(config.adapt.batch) &&
-      (has_own || config.adapt.geometry != NoiseGeometry::optimizer))
-    options.geometry = config.adapt.geometry;
-  return std::make_unique<NoiseMeter>(buffer, run.optimizer, options);
+  report_noise(state_.adapt, blocks, report);
 }
 
 }  // namespace accrue::train

@@ -9,6 +9,7 @@
 #include "accrue/core/step_report.h"
 #include "batch/schedule.h"
 #include "train/checkpoint/train_state.h"
+#include "train/run/cadence.h"
 #include "train/run/run_context.h"
 #include "train/window/noise_meter.h"
 #include "train/window/runner.h"
@@ -27,6 +28,8 @@ class BatchControl {
 
   batch::Range window(std::int64_t index) const { return schedule_.window(index); }
   double epoch_at(std::int64_t window) const { return schedule_.epoch_at(window); }
+  /// "Every so often" in this run. `key` is the config's, for errors. Keeps a reference to this.
+  Cadence cadence(const Duration& every, const char* key) const;
   /// The run's length in windows, as far as it is known.
   std::int64_t total_windows() const { return total_; }
 
@@ -59,7 +62,6 @@ class BatchControl {
   bool may_change() const { return schedule_.changing != nullptr; }
   bool is_probed(std::int64_t samples, std::int64_t most) const;
   double batch_of(std::int64_t window) const;
-  std::optional<adapt::NoiseScale> noise_in_batch_units() const;
   adapt::BatchBounds bounds() const;
   void enforce(const std::vector<BatchChange>& changes);
   std::string batch_in_words(double batch) const;
@@ -74,15 +76,5 @@ class BatchControl {
   std::int64_t total_ = 0;
   RunRates rates_;
 };
-
-/// Whether a micro-batch of such a run leaves a sum of its own, whose norm tells of noise.
-bool shows_noise(const Workload& work);
-/// Throws a usage Error where decisions are to be made by a noise that nobody can measure.
-void expect_noise_that_decides(const Workload& work);
-
-/// What measures the noise of a run's gradients; null where the config asks for none, or no
-/// micro-batch leaves a sum of its own.
-std::unique_ptr<NoiseMeter> make_noise_meter(const RunContext& run,
-                                             const accum::GradientBuffer& buffer);
 
 }  // namespace accrue::train

@@ -9,21 +9,19 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/resume.h"
-#include "train/plan/make_run_plan.h"
 
 namespace accrue::train {
 
 Checkpointer::Checkpointer(const RunContext& run, Progress& progress,
                            const memory::Recovery& recovery, const accum::GradientBuffer& buffer,
-                           Parallelism& parallelism, RunLog& log)
+                           Parallelism& parallelism, RunLog& log, const BatchControl& batch)
     : run_(run),
       progress_(progress),
       recovery_(recovery),
       buffer_(buffer),
       parallelism_(parallelism),
       log_(log),
-      cadence_(run.work.config.run.checkpoint_every, make_horizon(run.plan),
-               "run.checkpoint_every") {}
+      cadence_(batch.cadence(run.work.config.run.checkpoint_every, "run.checkpoint_every")) {}
 
 void Checkpointer::write_if_due(bool last) {
   const std::int64_t step = progress_.state.step;

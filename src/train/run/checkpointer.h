@@ -8,6 +8,7 @@
 #include "memory/recovery.h"
 #include "train/checkpoint/checkpoint_writer.h"
 #include "train/ranks/parallelism.h"
+#include "train/run/batch_control.h"
 #include "train/run/cadence.h"
 #include "train/run/progress.h"
 #include "train/run/run_context.h"
@@ -20,7 +21,8 @@ class Checkpointer {
  public:
   /// All arguments are kept by reference.
   Checkpointer(const RunContext& run, Progress& progress, const memory::Recovery& recovery,
-               const accum::GradientBuffer& buffer, Parallelism& parallelism, RunLog& log);
+               const accum::GradientBuffer& buffer, Parallelism& parallelism, RunLog& log,
+               const BatchControl& batch);
 
   /// Writes a checkpoint where the config says so; `last` is set after the last step.
   void write_if_due(bool last);

@@ -6,14 +6,13 @@
 
 #include "core/words.h"
 #include "memory/out_of_memory.h"
-#include "train/plan/make_run_plan.h"
 #include "train/run/evaluation.h"
 
 namespace accrue::train {
 
 Evaluator::Evaluator(const RunContext& run, Progress& progress, const memory::Recovery& recovery,
                      const Parallelism& parallelism, Checkpointer& checkpointer, RunLog& log,
-                     RunControl& control)
+                     RunControl& control, const BatchControl& batch)
     : run_(run),
       progress_(progress),
       recovery_(recovery),
@@ -22,7 +21,7 @@ Evaluator::Evaluator(const RunContext& run, Progress& progress, const memory::Re
       log_(log),
       control_(control) {
   if (const auto& every = run.work.config.run.eval_every)
-    cadence_.emplace(*every, make_horizon(run.plan), "run.eval_every");
+    cadence_ = batch.cadence(*every, "run.eval_every");
 }
 
 /// Evaluates in micro-batches as small as memory needs; one line tells of it.

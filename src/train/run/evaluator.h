@@ -5,6 +5,7 @@
 #include "accrue/core/observer.h"
 #include "memory/recovery.h"
 #include "train/ranks/parallelism.h"
+#include "train/run/batch_control.h"
 #include "train/run/cadence.h"
 #include "train/run/checkpointer.h"
 #include "train/run/progress.h"
@@ -18,7 +19,7 @@ class Evaluator {
   /// All arguments are kept by reference.
   Evaluator(const RunContext& run, Progress& progress, const memory::Recovery& recovery,
             const Parallelism& parallelism, Checkpointer& checkpointer, RunLog& log,
-            RunControl& control);
+            RunControl& control, const BatchControl& batch);
 
   /// `last` is set after the last step. Returns false where it was interrupted, and the evaluation
   /// is owed.

@@ -12,7 +12,6 @@
 
 #include "core/histogram_counter.h"
 #include "train/config/gradient_folding.h"
-#include "train/plan/make_run_plan.h"
 
 namespace accrue::train {
 namespace {
@@ -82,10 +81,9 @@ std::vector<NamedHistogram> histograms_of(const accum::MeanGradient& gradient) {
 
 }  // namespace
 
-HistogramTaker::HistogramTaker(const RunContext& run) {
+HistogramTaker::HistogramTaker(const RunContext& run, const BatchControl& batch) {
   const auto& every = run.work.config.observe.histograms;
-  if (every && run.ranks.is_first())
-    cadence_.emplace(*every, make_horizon(run.plan), "observe.histograms");
+  if (every && run.ranks.is_first()) cadence_ = batch.cadence(*every, "observe.histograms");
 }
 
 void HistogramTaker::see(const accum::MeanGradient& gradient, std::int64_t step) {

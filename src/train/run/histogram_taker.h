@@ -5,6 +5,7 @@
 #include "accrue/accum/mean_gradient.h"
 #include "accrue/core/histogram.h"
 #include "accrue/core/parameter.h"
+#include "train/run/batch_control.h"
 #include "train/run/cadence.h"
 #include "train/run/run_context.h"
 #include "train/window/run_log.h"
@@ -15,7 +16,8 @@ namespace accrue::train {
 /// first rank, with the same values for any number of threads.
 class HistogramTaker {
  public:
-  explicit HistogramTaker(const RunContext& run);
+  /// Both are kept by reference.
+  HistogramTaker(const RunContext& run, const BatchControl& batch);
 
   /// Takes the mean gradient that step `step` is about to consume, before clipping, if that step is
   /// due. What cannot be read here is left out: a gradient that was folded into the optimizer, or

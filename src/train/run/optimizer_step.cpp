@@ -45,7 +45,7 @@ OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::
       batch_(batch),
       noise_(noise),
       groups_(settings_of_groups(run.work)),
-      histograms_(run),
+      histograms_(run, batch),
       rollback_history_(flow.retries),
       takes_micro_statistics_(run.work.config.model.batchnorm == models::BatchNormPolicy::micro &&
                               !models::find_batch_norms(*run.work.model).none()) {}

@@ -18,7 +18,7 @@
 #include "train/plan/setup.h"
 #include "train/ranks/rank_remarks.h"
 #include "train/ranks/ranks.h"
-#include "train/run/batch_control.h"
+#include "train/run/noise_record.h"
 #include "train/run/run_notes.h"
 #include "train/run/settle_acceleration.h"
 #include "train/run/sinks.h"

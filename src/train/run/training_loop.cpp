@@ -7,6 +7,7 @@
 #include "train/plan/enough_memory.h"
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
+#include "train/run/noise_record.h"
 
 namespace accrue::train {
 namespace {
@@ -55,8 +56,8 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
            .noise = noise_.get()},
           parallelism_->stage())),
       batch_(run_, progress_.state),
-      checkpointer_(run_, progress_, recovery_, *buffer_, *parallelism_, log_),
-      evaluator_(run_, progress_, recovery_, *parallelism_, checkpointer_, log_, control_),
+      checkpointer_(run_, progress_, recovery_, *buffer_, *parallelism_, log_, batch_),
+      evaluator_(run_, progress_, recovery_, *parallelism_, checkpointer_, log_, control_, batch_),
       step_(run_, progress_, recovery_, {window_, *runner_, *parallelism_, retries_, log_}, loader_,
             checkpointer_, control_, batch_, noise_.get()) {
   window_.set_reduction(parallelism_->reduction());

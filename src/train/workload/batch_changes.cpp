@@ -16,27 +16,6 @@ std::int64_t stated_batch(const BatchConfig& batch) {
   return batch.tokens ? *batch.tokens : batch.samples.value_or(0);
 }
 
-/// How far the run is at `place`, in the unit of `duration`.
-double position(const Config& config, const SampleFacts& samples, const batch::WindowPlace& place,
-                Duration::Unit unit) {
-  const double epochs =
-      static_cast<double>(place.begin) / static_cast<double>(samples.samples_per_epoch);
-  const RunConfig& run = config.run;
-  switch (unit) {
-    case Duration::Unit::steps:
-      return static_cast<double>(place.index);
-    case Duration::Unit::tokens:
-      return static_cast<double>(place.tokens);
-    case Duration::Unit::epochs:
-      return epochs;
-    default:
-      break;
-  }
-  if (run.steps) return 100 * static_cast<double>(place.index) / static_cast<double>(*run.steps);
-  if (run.tokens) return 100 * static_cast<double>(place.tokens) / static_cast<double>(*run.tokens);
-  return 100 * epochs / run.epochs.value_or(1);
-}
-
 /// Tokens of a sample where the batch is stated in them, 1 where it is stated in samples or samples
 /// differ in length.
 std::int64_t units_per_sample(const Config& config, const SampleFacts& samples) {
@@ -70,14 +49,8 @@ std::int64_t stage_at(const Config& config, const SampleFacts& samples,
                       const batch::WindowPlace& place) {
   std::int64_t size = stated_batch(config.batch);
   for (const BatchStage& stage : config.batch.schedule)
-    if (position(config, samples, place, stage.at.unit) >= stage.at.value) size = stage.size;
+    if (place_in(stage.at.unit, config, samples, place) >= stage.at.value) size = stage.size;
   return size;
-}
-
-void expect_countable(const Duration& duration, const SampleFacts& samples, const char* key) {
-  if (duration.unit != Duration::Unit::tokens || samples.tokens_per_sample != 0) return;
-  throw usage_error(key, "a place in steps, epochs or percent, since images have no tokens",
-                    "tokens", "a number of steps");
 }
 
 struct StatedSize {
@@ -170,6 +143,32 @@ std::string place_in_words(const Duration& at) {
 
 }  // namespace
 
+double place_in(Duration::Unit unit, const Config& config, const SampleFacts& samples,
+                const batch::WindowPlace& place) {
+  const double epochs =
+      static_cast<double>(place.begin) / static_cast<double>(samples.samples_per_epoch);
+  const RunConfig& run = config.run;
+  switch (unit) {
+    case Duration::Unit::steps:
+      return static_cast<double>(place.index);
+    case Duration::Unit::tokens:
+      return static_cast<double>(place.tokens);
+    case Duration::Unit::epochs:
+      return epochs;
+    default:
+      break;
+  }
+  if (run.steps) return 100 * static_cast<double>(place.index) / static_cast<double>(*run.steps);
+  if (run.tokens) return 100 * static_cast<double>(place.tokens) / static_cast<double>(*run.tokens);
+  return 100 * epochs / run.epochs.value_or(1);
+}
+
+void expect_countable(const Duration& duration, const SampleFacts& samples, const char* key) {
+  if (duration.unit != Duration::Unit::tokens || samples.tokens_per_sample != 0) return;
+  throw usage_error(key, "a place in steps, epochs or percent, since images have no tokens",
+                    "tokens", "a number of steps");
+}
+
 bool batch_changes(const Config& config) {
   return config.batch.changes_as_stated() || config.adapt.is_on();
 }
@@ -251,7 +250,7 @@ std::int64_t batch_at(const Config& config, const SampleFacts& samples,
     return std::llround(seesaw_at(config, samples, place).batch);
   if (!config.batch.ramp_from) return stage_at(config, samples, place);
   const Duration& over = *config.batch.ramp_over;
-  return ramped(config, samples, position(config, samples, place, over.unit) / over.value);
+  return ramped(config, samples, place_in(over.unit, config, samples, place) / over.value);
 }
 
 BatchRange batch_range(const Config& config) {
@@ -269,6 +268,12 @@ BatchRange batch_range(const Config& config) {
     range.most = std::max(range.most, stage.size);
   }
   return range;
+}
+
+std::optional<std::int64_t> largest_stated_samples(const Config& config,
+                                                   const SampleFacts& samples) {
+  if (config.batch.tokens && !samples.tokens_per_sample) return std::nullopt;
+  return batch_range(config).most / units_per_sample(config, samples);
 }
 
 batch::WindowSchedule changing_schedule(const Config& config, const batch::Sampler& sampler,

@@ -44,6 +44,12 @@ std::int64_t batch_at(const Config& config, const SampleFacts& samples,
 optim::LearningRate rate_over_length(const Config& config, const SampleFacts& samples);
 std::int64_t place_in_length(const Config& config, const batch::WindowPlace& place);
 
+/// How far a run is at `place`, in a unit of length; in percent, of what its length is stated in.
+double place_in(Duration::Unit unit, const Config& config, const SampleFacts& samples,
+                const batch::WindowPlace& place);
+/// Throws a usage Error where `duration` is in tokens and samples have none.
+void expect_countable(const Duration& duration, const SampleFacts& samples, const char* key);
+
 /// What seesaw decides for the window at `place`.
 adapt::BatchDecision seesaw_at(const Config& config, const SampleFacts& samples,
                                const batch::WindowPlace& place);
@@ -55,6 +61,10 @@ struct BatchRange {
   std::int64_t least = 0, most = 0;
 };
 BatchRange batch_range(const Config& config);
+/// Samples of the largest batch that the config states, however many there are; nothing where they
+/// follow from what samples hold.
+std::optional<std::int64_t> largest_stated_samples(const Config& config,
+                                                   const SampleFacts& samples);
 
 /// The windows of a run whose batch changes. Throws a usage Error for a batch that is no multiple
 /// of the context, and for a place in tokens where samples have none.

@@ -16,6 +16,7 @@
 #include "train/pass/run_micro_batch.h"
 #include "train/plan/acceleration.h"
 #include "train/plan/setup.h"
+#include "train/workload/batch_changes.h"
 #include "train/workload/workload.h"
 #include "verify/doctor/first_steps.h"
 
@@ -45,6 +46,10 @@ void take_shape(const train::Workload& work, RunFacts& facts) {
   facts.val_samples = work.data.val ? work.data.val->size() : 0;
   facts.data_remarks = work.data.train->remarks();
   facts.batch_samples = schedule.samples_per_window;
+  if (work.config.batch.changes_as_stated())
+    facts.batch_samples =
+        train::largest_stated_samples(work.config, train::sample_facts(*work.data.train))
+            .value_or(facts.batch_samples);
   facts.steps_per_epoch = schedule.windows_per_epoch();
   facts.total_steps = train::total_windows(work.config, schedule);
   const std::int64_t window = schedule.window(0).size();

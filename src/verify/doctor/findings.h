@@ -46,8 +46,8 @@ struct RunFacts {
   std::int64_t parameters = 0;
   std::int64_t train_samples = 0;
   std::int64_t val_samples = 0;
-  std::int64_t batch_samples = 0;
-  double batch_tokens = 0;  ///< 0 where they are not known
+  std::int64_t batch_samples = 0;  ///< of the largest batch that the config states
+  double batch_tokens = 0;         ///< 0 where they are not known
   std::int64_t micro_batch = 0;
   std::int64_t micro_batches = 0;
   std::int64_t steps_per_epoch = 0;

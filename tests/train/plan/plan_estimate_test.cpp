@@ -49,6 +49,15 @@ TEST(EstimateRun, IsTheArithmeticOfAModelThatNobodyAllocates) {
   EXPECT_FALSE(e.cost.has_value());
 }
 
+TEST(EstimateRun, IsOfTheLargestBatchWhereItChanges) {
+  Config c = gpt2_1_3b();
+  c.batch.schedule = {{.at = {0}, .size = 524'288}, {.at = {100}, .size = 1'048'576}};
+  const RunEstimate e = estimate_run(c);
+  EXPECT_EQ(e.batch_samples, 512);
+  EXPECT_THAT(e.batch_changes, ::testing::HasSubstr("1,048,576 from step 100"));
+  EXPECT_FALSE(e.total_tokens.has_value()) << "steps of different batches";
+}
+
 TEST(EstimateRun, NamesTheOptionsThatCloseTheGap) {
   const RunEstimate e = estimate_run(gpt2_1_3b());
   const auto saved = [&](const std::string& change) {

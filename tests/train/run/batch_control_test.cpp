@@ -72,6 +72,23 @@ TEST_F(ChangingBatch, FollowsItsScheduleFromTheStepThatItNames) {
   EXPECT_EQ(recorder->steps.back().samples, 8 * 8 + 4 * 16);
 }
 
+TEST_F(ChangingBatch, IsEvaluatedByWhatWasLearnedFromRatherThanBySteps) {
+  const std::int64_t first_half = 8 * 8 * 16;  // tokens of eight batches of 8 samples
+  Config c = four_then_eight("run");
+  c.run.keep_best = false;
+  const auto evaluated_after = [&](const Duration& every) {
+    c.run.eval_every = every;
+    std::vector<std::int64_t> steps;
+    const auto recorder = run(c);
+    for (const Evaluation& evaluation : recorder->evaluations) steps.push_back(evaluation.step);
+    return steps;
+  };
+  EXPECT_THAT(evaluated_after({first_half / 2., Duration::Unit::tokens}),
+              ElementsAre(4, 8, 10, 12));
+  c.run.out += "_in_steps";
+  EXPECT_THAT(evaluated_after({25, Duration::Unit::percent}), ElementsAre(3, 6, 9, 12));
+}
+
 /// The cosine counts what was learned from, so it goes on where the larger batch begins.
 TEST_F(ChangingBatch, DoesNotMakeTheLearningRateJump) {
   const Config c = four_then_eight("run");

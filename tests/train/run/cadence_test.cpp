@@ -17,5 +17,15 @@ TEST(Cadence, CountsStepsOrConvertsToThem) {
   EXPECT_FALSE(hourly.due(10));
 }
 
+TEST(Cadence, GoesByHowFarStepsOfManySizesHaveCome) {
+  const double behind[] = {0, 100, 200, 600, 1000, 1400};  // tokens behind each step
+  const Cadence every_500({500, Duration::Unit::tokens}, [&](std::int64_t step) {
+    return behind[static_cast<std::size_t>(step)];
+  });
+  for (const std::int64_t due : {3, 4}) EXPECT_TRUE(every_500.due(due)) << due;
+  for (const std::int64_t early : {1, 2, 5}) EXPECT_FALSE(every_500.due(early)) << early;
+  EXPECT_TRUE(every_500.due(5, 2));
+}
+
 }  // namespace
 }  // namespace accrue::train

@@ -50,6 +50,14 @@ TEST(BatchChanges, ALinearRampGoesByWholeSamples) {
   EXPECT_EQ(batch_at(config, of_text, behind(90'000)), 320);
 }
 
+TEST(BatchChanges, TheLargestStatedBatchMayBeLargerThanAnEpoch) {
+  Config config = batch_of(160);
+  EXPECT_EQ(largest_stated_samples(config, of_text), 10);
+  config.batch.schedule = {{.at = {8}, .size = 32'000}};
+  EXPECT_EQ(largest_stated_samples(config, of_text), 2000);
+  EXPECT_EQ(largest_stated_samples(config, {.samples_per_epoch = 1000}), std::nullopt);
+}
+
 TEST(BatchChanges, ADoublingRampTakesEqualPartsForItsSizes) {
   Config config = batch_of(1280);
   config.batch.ramp_from = 160;
