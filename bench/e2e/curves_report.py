@@ -55,7 +55,7 @@ def plot(result: dict) -> str:
     link = f", {result['link']['rate_mbit']} Mbit/s" if result["link"] else ""
     parts = [svg.text(LEFT, 18, f"validation loss (nats per byte), two ranks{link}; a line for each seed")]
     for i, axis in enumerate(axes):
-        parts += panel(LEFT + i * (PANEL + GAP), axis, curves, low, high)
+        parts += panel(LEFT + i * (PANEL + GAP), axis, AXES[axis], curves, low, high)
     for i, (variant, colour) in enumerate(colours(result).items()):
         x, y = LEFT + KEY * i, TOP + HEIGHT + BOTTOM - 30
         parts += [svg.rect(x, y, 12, 12, colour), svg.text(x + 18, y + 10, variant)]
@@ -81,7 +81,8 @@ def shown(result: dict) -> list[tuple[dict, dict]]:
     return lines
 
 
-def panel(left: float, axis: str, curves: list[tuple[dict, dict]], low: float, high: float) -> list[str]:
+def panel(left: float, axis: str, words: str, curves: list[tuple[dict, dict]], low: float, high: float) -> list[str]:
+    """Curves of styles and points ("eval_losses" over what `axis` names), over an axis that says `words`."""
     last = max(curve[axis][-1] for _, curve in curves)
 
     def x(value: float) -> float:
@@ -98,7 +99,7 @@ def panel(left: float, axis: str, curves: list[tuple[dict, dict]], low: float, h
                   svg.text(x(value), TOP + HEIGHT + 18, f"{value:g}", "middle")]
     parts += [svg.line(left, TOP, left, TOP + HEIGHT, "#999"),
               svg.line(left, TOP + HEIGHT, left + PANEL, TOP + HEIGHT, "#999"),
-              svg.text(left + PANEL / 2, TOP + HEIGHT + 38, AXES[axis], "middle")]
+              svg.text(left + PANEL / 2, TOP + HEIGHT + 38, words, "middle")]
     for style, curve in curves:
         points = [(x(value), y(loss)) for value, loss in zip(curve[axis], curve["eval_losses"])]
         parts.append(svg.polyline(points, **style))

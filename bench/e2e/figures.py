@@ -13,6 +13,7 @@ decimals as in "GiB 2"); "spread 2" shows median, least and most in such a forma
 import functools
 from collections.abc import Callable
 
+import batch_curves_report
 import peers_memory_report
 import peers_report
 from results import RESULTS, ResultFile, describe
@@ -283,6 +284,13 @@ TABLES = {"foreign layers": foreign_table, "Python models": python_table, "forei
           "divided": divided_table}
 
 
+def of_batch_curves(made: Callable[[dict], str]) -> Callable[[], str]:
+    return lambda: made(file("batch_curves").parts)
+
+
+TABLES |= {name: of_batch_curves(made) for name, made in batch_curves_report.TABLES.items()}
+
+
 # --- Figures of sentences ---------------------------------------------------------------------------------------------
 
 def errors(what: str) -> list[float]:
@@ -324,6 +332,8 @@ SENTENCES = {
     "peers of the readme": peers_of_readme,
     "conditions of foreign layers": foreign_conditions,
     "conditions of Python models": python_conditions,
+    "conditions of batches": lambda: batch_curves_report.conditions(file("batch_curves")),
+    **{name: of_batch_curves(made) for name, made in batch_curves_report.SENTENCES.items()},
     "largest error of a peak": lambda: f"{100 * max(map(abs, errors('peak_bytes'))):.1f}%",
     "errors of seconds beyond a tenth": beyond_a_tenth,
     "predictions": lambda: str(len(errors("peak_bytes"))), "untried predictions": lambda: str(untried()),

@@ -5,8 +5,8 @@
     bench/e2e/write_benchmarks.py --check   says which files differ from what would be written; the exit status is 1 then
 
 docs/benchmarks.md comes from docs/benchmarks.in.md, in which {{EXPRESSION}} stands for a figure (figures.py), and lines
-{{if CONDITION}}, {{else}} and {{end}} around others choose between them. In README.md and the notes of acceleration, kernels, observation, reports and the U-Net,
-<!-- figure: EXPRESSION -->...<!-- end --> has a figure between its marks. The tables beside the results follow, too.
+{{if CONDITION}}, {{else}} and {{end}} around others choose between them. In README.md and the notes of acceleration, batches, kernels, observation,
+reports and the U-Net, <!-- figure: EXPRESSION -->...<!-- end --> has a figure between its marks. The tables and plots of results follow, too.
 Only the standard library.
 """
 import argparse
@@ -16,6 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench" / "micro"))
+import batch_curves_report  # noqa: E402
 import figures  # noqa: E402
 import kernels  # noqa: E402
 import links_report  # noqa: E402
@@ -23,14 +24,15 @@ import peers_memory_report  # noqa: E402
 import peers_report  # noqa: E402
 
 TEMPLATE, WRITTEN = ROOT / "docs" / "benchmarks.in.md", ROOT / "docs" / "benchmarks.md"
-MARKED = (ROOT / "README.md", *(ROOT / "docs" / "notes" / f"{note}.md" for note in ("accelerate", "kernels", "observation", "report", "unet")))
+NOTES = ("accelerate", "batch", "kernels", "observation", "report", "unet")
+MARKED = (ROOT / "README.md", *(ROOT / "docs" / "notes" / f"{note}.md" for note in NOTES))
 figures.TABLES["kernels"] = lambda: kernels.overview(kernels.sections_of(figures.file("kernels")))
 MARK = re.compile(r"(<!-- figure: (.*?) -->)(.*?)(<!-- end -->)", re.S)
 PLACE = re.compile(r"{{(.*?)}}")
 IF = re.compile(r"{{if (.*)}}")
-REPORTS = {  # the files that stand beside a file of results
+REPORTS = {  # the files that stand beside a file of results, or beside a note
     "peers": peers_report.tables, "peers_memory": peers_memory_report.tables, "links": links_report.tables,
-    "kernels": kernels.tables}
+    "kernels": kernels.tables, "batch_curves": batch_curves_report.plots}
 
 
 def fail(where: pathlib.Path, expected: str, received: str) -> None:

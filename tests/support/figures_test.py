@@ -10,8 +10,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ("bench/e2e", "bench/micro", "bench/results", "src/kernels", "include/accrue/kernels")
-FILES = ("docs/benchmarks.in.md", "docs/benchmarks.md", "docs/notes/accelerate.md", "docs/notes/kernels.md", "docs/notes/observation.md",
-         "docs/notes/report.md", "docs/notes/unet.md", "README.md")
+FILES = ("docs/benchmarks.in.md", "docs/benchmarks.md", "docs/notes/accelerate.md", "docs/notes/batch.md", "docs/notes/kernels.md",
+         "docs/notes/observation.md", "docs/notes/report.md", "docs/notes/unet.md", "README.md")
 EARLIER = "with earlier kernels"
 SPEED, PEERS = "bench/results/speed.json", "bench/results/peers.json"
 NOT_MEASURED = "tuned peers not measured yet"
@@ -29,6 +29,8 @@ def copied(scratch: pathlib.Path) -> pathlib.Path:
     (scratch / "docs" / "notes").mkdir(parents=True)
     for name in FILES:
         shutil.copy(ROOT / name, scratch / name)
+    for plot in (ROOT / "docs" / "notes").glob("*.svg"):
+        shutil.copy(plot, scratch / "docs" / "notes")
     return scratch
 
 
