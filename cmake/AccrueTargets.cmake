@@ -122,3 +122,13 @@ function(accrue_add_test room)
   add_test(NAME ${room} COMMAND ${target})
   set_tests_properties(${room} PROPERTIES TIMEOUT 2400)
 endfunction()
+
+# accrue_add_generic_test(ROOM [ALL]): the same tests once more, by operators of ATen alone; with ALL `make test-all` runs them.
+function(accrue_add_generic_test room)
+  target_sources(${room}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/chosen_kernels.cpp)
+  if("ALL" IN_LIST ARGN)
+    return()
+  endif()
+  add_test(NAME ${room}_generic COMMAND ${room}_test)
+  set_tests_properties(${room}_generic PROPERTIES TIMEOUT 2400 ENVIRONMENT ACCRUE_TEST_KERNELS=generic)
+endfunction()

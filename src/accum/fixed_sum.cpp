@@ -1,3 +1,4 @@
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "accrue/core/error.h"
 #include "accum/staged_sum.h"
+#include "accum/tensor_folds.h"
 
 namespace accrue::accum {
 namespace {
@@ -62,6 +64,14 @@ double FixedSum::fold(const double* from, std::int64_t begin, std::int64_t count
                     scale());
 }
 
+void FixedSum::fold_tensor(const at::Tensor& contribution, bool add) {
+  tensor_folds::fold_fixed(contribution, main(), add, scale());
+}
+
+at::Tensor FixedSum::values(at::ScalarType dtype) const {
+  return main().to(at::kDouble).mul_(std::ldexp(1.0, unit_)).to(dtype);
+}
+
 void FixedSum::judge(kernels::GradSlot& slot, double largest) {
   StagedSum::judge(slot, largest);
   if (!std::isfinite(largest) || largest < scale().limit) return;
@@ -71,6 +81,11 @@ void FixedSum::judge(kernels::GradSlot& slot, double largest) {
 }
 
 int FixedSum::largest_bits(const ElementRange& range) const {
+  if (is_by_aten()) {
+    if (range.elements == 0) return 0;
+    const at::Tensor part = main().view({-1}).narrow(0, range.begin, range.elements);
+    return std::bit_width(static_cast<std::uint64_t>(part.abs().max().item<std::int64_t>()));
+  }
   const std::int64_t* sum = data<std::int64_t>() + range.begin;
   const std::int64_t largest = at::parallel_reduce(
       0, range.elements, kSearchedElements, std::int64_t{0},

@@ -191,10 +191,6 @@ void GradientBuffer::make_slots() {
 }
 
 void GradientBuffer::stage(Entry& entry, std::size_t index) {
-  if (!entry.parameter.is_cpu())
-    throw usage_error("gradient buffer", "parameters on the CPU for this accumulation",
-                      "'" + entry.name + "' on " + entry.parameter.device().str(),
-                      "accumulate = fp32");
   if (!staging_) staging_ = std::make_shared<Staging>(rounding_seed_);
   staging_->reserve(entry.parameter);
   entry.staged = make_staged_sum(accumulation_, staging_, entry.slot->main, entry.parameter, index);
@@ -258,7 +254,23 @@ void GradientBuffer::begin_micro_batch() {
   for (const Entry& entry : entries_) entry.folded->begin_micro_batch();
 }
 
+/// What was folded on a device is judged by what the device tells, once for all slots.
+void GradientBuffer::judge_staged() {
+  std::vector<at::Tensor> largest;
+  std::vector<const Entry*> judged;
+  for (const Entry& entry : entries_)
+    if (at::Tensor unjudged = entry.staged->take_unjudged(); unjudged.defined()) {
+      largest.push_back(std::move(unjudged));
+      judged.push_back(&entry);
+    }
+  if (largest.empty()) return;
+  const at::Tensor on_host = at::stack(largest).cpu();
+  for (std::size_t i = 0; i < judged.size(); ++i)
+    judged[i]->staged->judge(*judged[i]->slot, on_host.const_data_ptr<double>()[i]);
+}
+
 void GradientBuffer::end_micro_batch() {
+  if (is_staged()) judge_staged();
   if (!folding_) return;
   const at::NoGradGuard no_grad;
   for (const Entry& entry : entries_) entry.folded->check(*entry.slot);

@@ -1,5 +1,6 @@
 #include "accum/gradient_norms.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -7,7 +8,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "accrue/kernels/kernel_choice.h"
 #include "accum/norm_passes.h"
+#include "accum/staged_sum.h"
 #include "accum/sum_of_terms.h"
 
 namespace accrue::accum {
@@ -84,15 +87,66 @@ double added_up(const std::vector<double>& sums) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
+/// Whether ATen's operators are to sum these up.
+bool sums_by_aten(const GradientBuffer& buffer) {
+  return !buffer.folds() && !buffer.entries().empty() &&
+         kernels::by_aten(buffer.entries().front().slot->main);
+}
+
+at::Tensor values_of(const Entry& entry) {
+  return entry.staged ? entry.staged->values(at::kFloat) : entry.slot->main;
+}
+
+/// `of_entry(values, entry)` of each entry's values as a row, a scalar in double; the device is
+/// waited for once.
+template <typename OfEntry>
+std::vector<double> scalars_by_entry(const GradientBuffer& buffer, const OfEntry& of_entry) {
+  std::vector<at::Tensor> scalars;
+  const std::vector<Entry>& entries = buffer.entries();
+  for (std::size_t e = 0; e < entries.size(); ++e) {
+    const at::Tensor main = values_of(entries[e]);
+    scalars.push_back(entries[e].slot->fresh ? at::zeros({}, main.options().dtype(at::kDouble))
+                                             : of_entry(main.view({-1}), e));
+  }
+  const at::Tensor all = at::stack(scalars).cpu();
+  const double* first = all.const_data_ptr<double>();
+  return {first, first + all.numel()};
+}
+
+/// Norms of each entry's values, by one operation of ATen's for all.
+std::vector<double> norms_by_entry(const GradientBuffer& buffer, double order) {
+  std::vector<at::Tensor> sums;
+  std::vector<std::size_t> places;
+  for (std::size_t e = 0; e < buffer.entries().size(); ++e) {
+    if (buffer.entries()[e].slot->fresh) continue;
+    sums.push_back(values_of(buffer.entries()[e]));
+    places.push_back(e);
+  }
+  std::vector<double> norms(buffer.entries().size(), 0.0);
+  if (sums.empty()) return norms;
+  const at::Tensor found =
+      at::stack(at::_foreach_norm(sums, order, at::kDouble)).to(at::kDouble).cpu();
+  for (std::size_t i = 0; i < places.size(); ++i)
+    norms[places[i]] = found.const_data_ptr<double>()[i];
+  return norms;
+}
+
+std::vector<double> squares_of(std::vector<double> values) {
+  for (double& value : values) value *= value;
+  return values;
+}
+
 }  // namespace
 
 std::vector<double> squared_norms(const GradientBuffer& buffer) {
+  if (sums_by_aten(buffer)) return squares_of(norms_by_entry(buffer, 2));
   return sums_by_entry(buffer, [](const float* values, const Blocks::Place& place) {
     return sum_of_squares_of(values, place.count);
   });
 }
 
 double absolute_sum(const GradientBuffer& buffer) {
+  if (sums_by_aten(buffer)) return added_up(norms_by_entry(buffer, 1));
   return added_up(sums_by_entry(buffer, [](const float* values, const Blocks::Place& place) {
     return sum_of_terms(
         place.count, [values](std::int64_t i) { return std::abs(static_cast<double>(values[i])); });
@@ -102,6 +156,15 @@ double absolute_sum(const GradientBuffer& buffer) {
 double preconditioned_square(const GradientBuffer& buffer, const Preconditioner& preconditioner) {
   const RootOfMoment root{.correction = static_cast<float>(preconditioner.correction),
                           .eps = static_cast<float>(preconditioner.eps)};
+  if (sums_by_aten(buffer))
+    return added_up(scalars_by_entry(buffer, [&](const at::Tensor& values, std::size_t entry) {
+      const at::Tensor roots = preconditioner.second_moments[entry]
+                                   .view({-1})
+                                   .sqrt()
+                                   .mul_(preconditioner.correction)
+                                   .add_(preconditioner.eps);
+      return values.square().div_(roots).sum(at::kDouble);
+    }));
   std::vector<const float*> moments;
   for (const at::Tensor& tensor : preconditioner.second_moments)
     moments.push_back(tensor.const_data_ptr<float>());

@@ -12,7 +12,10 @@ namespace {
 constexpr std::int64_t kGrainElements = 1 << 15;
 
 template <class T>
-void read_tensor(const at::Tensor& tensor, std::int64_t begin, std::int64_t count, T* to) {
+void read_tensor(const at::Tensor& source, std::int64_t first, std::int64_t count, T* to) {
+  const bool is_near = source.is_cpu();
+  const at::Tensor tensor = is_near ? source : source.view({-1}).narrow(0, first, count).cpu();
+  const std::int64_t begin = is_near ? first : 0;
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kBFloat16, at::kHalf, tensor.scalar_type(), "read_gradient", [&] {
         const scalar_t* from = tensor.const_data_ptr<scalar_t>() + begin;
@@ -23,6 +26,13 @@ void read_tensor(const at::Tensor& tensor, std::int64_t begin, std::int64_t coun
 
 template <class T>
 at::Tensor copy_as(const GradientSource& source, double scale, const at::Tensor& parameter) {
+  if (source.tensor.defined() && !source.tensor.is_cpu())
+    return (source.tensor * scale).view(parameter.sizes()).to(parameter.scalar_type());
+  if (source.staged && source.staged->is_by_aten())
+    return source.staged->values(c10::CppTypeToScalarType<T>::value)
+        .mul_(scale)
+        .view(parameter.sizes())
+        .to(parameter.scalar_type());
   at::Tensor values = at::empty(parameter.sizes(), at::dtype(c10::CppTypeToScalarType<T>::value));
   T* to = values.mutable_data_ptr<T>();
   at::parallel_for(0, values.numel(), kGrainElements, [&](std::int64_t begin, std::int64_t end) {
@@ -44,6 +54,15 @@ void GradientSource::read(std::int64_t begin, std::int64_t count, float* to) con
 
 void GradientSource::read(std::int64_t begin, std::int64_t count, double* to) const {
   staged ? staged->read(first + begin, count, to) : read_tensor(tensor, begin, count, to);
+}
+
+GradientSource GradientSource::on_host() const {
+  if (staged && staged->is_by_aten()) {
+    const at::Tensor all = staged->values(at::kDouble).cpu().view({-1});
+    return {.tensor = all.narrow(0, first, all.numel() - first)};
+  }
+  if (tensor.defined() && !tensor.is_cpu()) return {.tensor = tensor.cpu()};
+  return *this;
 }
 
 at::Tensor GradientSource::scaled_copy(double scale, const at::Tensor& parameter) const {

@@ -8,6 +8,8 @@
 #include <span>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/kernel_choice.h"
+#include "accum/staged_sum.h"
 #include "accum/sum_of_terms.h"
 #include "core/kernel_span.h"
 
@@ -49,7 +51,7 @@ double cpu_sum_of_squares(const at::Tensor& flat) {
 
 double sum_of_squares(const at::Tensor& flat) {
   RECORD_FUNCTION("accrue::gradient_norm", span_of({flat}));
-  if (!flat.is_cpu()) {
+  if (kernels::by_aten(flat)) {
     const double norm = at::linalg_vector_norm(flat, 2, {}, false, at::kDouble).item<double>();
     return norm * norm;
   }
@@ -115,7 +117,22 @@ double MeanGradient::norm() {
   return *raw_norm_ * scale_;
 }
 
+/// Of sums that are read by ATen's operators; the device is waited for once.
+double MeanGradient::norm_by_aten() const {
+  std::vector<at::Tensor> norms;
+  for (std::size_t i = 0; i < buffer_->entries().size(); ++i) {
+    const GradientSource values = source(i);
+    norms.push_back(
+        at::linalg_vector_norm(values.staged ? values.staged->values(at::kDouble) : values.tensor,
+                               2, {}, false, at::kDouble));
+  }
+  return at::stack(norms).norm().item<double>();
+}
+
 double MeanGradient::raw_norm() const {
+  if (buffer_->is_staged() && shard_ == nullptr &&
+      kernels::by_aten(buffer_->entries().front().slot->main))
+    return norm_by_aten();
   if (buffer_->is_staged() || shard_ != nullptr) return std::sqrt(sum_of_entries());
   double sum = 0;
   for (const at::Tensor& flat : buffer_->flat()) sum += sum_of_squares(flat);

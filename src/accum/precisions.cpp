@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "accum/staged_sum.h"
+#include "accum/tensor_folds.h"
 #include "core/rounding_stream.h"
 
 namespace accrue::accum {
@@ -48,6 +49,9 @@ class Fp64Sum final : public StagedSum {
   double fold(const float* from, std::int64_t begin, std::int64_t count, bool add) override {
     return fold_fp64(from, data<double>() + begin, size_of(count), add);
   }
+  void fold_tensor(const at::Tensor& contribution, bool add) override {
+    tensor_folds::fold_fp64(contribution, main(), add);
+  }
 };
 
 class Bf16Sum final : public NarrowSum {
@@ -62,6 +66,9 @@ class Bf16Sum final : public NarrowSum {
   using StagedSum::fold;
   double fold(const float* from, std::int64_t begin, std::int64_t count, bool add) override {
     return fold_bf16(from, sum() + begin, size_of(count), add);
+  }
+  void fold_tensor(const at::Tensor& contribution, bool add) override {
+    tensor_folds::fold_bf16(contribution.to(at::kFloat), main(), add);
   }
 };
 
@@ -89,6 +96,9 @@ class StochasticSum final : public NarrowSum {
     return fold_bf16_stochastic(from, sum() + begin, size_of(count), add, stream_,
                                 static_cast<std::uint64_t>(begin));
   }
+  void fold_tensor(const at::Tensor& contribution, bool add) override {
+    tensor_folds::fold_bf16_stochastic(contribution.to(at::kFloat), main(), add, stream_);
+  }
 
  private:
   /// Separates these words from other uses of the seed ("rnd" in ASCII).
@@ -105,6 +115,9 @@ class KahanSum final : public NarrowSum {
   using NarrowSum::read;
   void read(std::int64_t begin, std::int64_t count, float* to) const override {
     read_bf16_kahan(sum() + begin, owed() + begin, size_of(count), to);
+  }
+  at::Tensor values(at::ScalarType dtype) const override {
+    return main().to(at::kFloat).sub_(compensation_.to(at::kFloat)).to(dtype);
   }
   void clear() override {
     NarrowSum::clear();
@@ -127,6 +140,9 @@ class KahanSum final : public NarrowSum {
   using StagedSum::fold;
   double fold(const float* from, std::int64_t begin, std::int64_t count, bool add) override {
     return fold_bf16_kahan(from, sum() + begin, owed() + begin, size_of(count), add);
+  }
+  void fold_tensor(const at::Tensor& contribution, bool add) override {
+    tensor_folds::fold_bf16_kahan(contribution.to(at::kFloat), main(), compensation_, add);
   }
 
  private:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "accum/tensor_folds.h"
 
 namespace accrue::accum {
 namespace {
@@ -27,7 +28,7 @@ void Staging::reserve(const at::Tensor& parameter) {
   const at::ScalarType dtype = parameter.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   at::Tensor& memory = scratch(dtype);
   if (!memory.defined() || memory.numel() < parameter.numel())
-    memory = at::empty({parameter.numel()}, at::dtype(dtype));
+    memory = at::empty({parameter.numel()}, parameter.options().dtype(dtype).requires_grad(false));
 }
 
 at::Tensor Staging::lend(at::IntArrayRef sizes, at::ScalarType dtype) {
@@ -72,9 +73,19 @@ void StagedSum::take(kernels::GradSlot& slot, const at::Tensor& contribution) {
     return take_staged(slot);
   }
   prepare(slot);
+  if (is_by_aten()) return take_by_aten(slot, contribution);
   const bool add = !slot.fresh;
   judge(slot, contribution_dtype_ == at::kDouble ? fold_all<double>(contribution, add)
                                                  : fold_all<float>(contribution, add));
+}
+
+/// On a device the largest magnitude stays there until the micro-batch is committed.
+void StagedSum::take_by_aten(kernels::GradSlot& slot, const at::Tensor& contribution) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor largest = tensor_folds::largest_of(contribution);
+  fold_tensor(contribution, !slot.fresh);
+  if (main_.is_cpu()) return judge(slot, largest.item<double>());
+  unjudged_ = unjudged_.defined() ? at::maximum(unjudged_, largest) : largest;
 }
 
 template <class T>

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "accrue/accum/accumulation.h"
 #include "accrue/core/rank_slice.h"
 #include "accrue/kernels/grad_slot.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "accum/fold_passes.h"
 
 namespace accrue::accum {
@@ -49,6 +51,16 @@ class StagedSum : public kernels::GradFold {
   virtual void read(std::int64_t begin, std::int64_t count, float* to) const = 0;
   virtual void read(std::int64_t begin, std::int64_t count, double* to) const = 0;
 
+  /// All values, in `dtype`, in a new tensor where the sum lies.
+  virtual at::Tensor values(at::ScalarType dtype) const { return main_.to(dtype, false, true); }
+  /// Whether the sum is folded and read by ATen's operators.
+  bool is_by_aten() const { return kernels::by_aten(main_); }
+  /// The largest magnitude of what was folded on a device since this was last asked, which nobody
+  /// has waited for; undefined where there is none. Whoever reads it is to tell it to judge().
+  at::Tensor take_unjudged() { return std::exchange(unjudged_, {}); }
+  /// Marks the slot where `largest` says so.
+  virtual void judge(kernels::GradSlot& slot, double largest);
+
   /// Makes the sum zero.
   virtual void clear();
   /// These copy all that makes the sum, and put it back, to the bit.
@@ -67,8 +79,8 @@ class StagedSum : public kernels::GradFold {
   /// kRoundingBlock. Returns the largest magnitude, infinity where one is not finite.
   virtual double fold(const float* from, std::int64_t begin, std::int64_t count, bool add) = 0;
   virtual double fold(const double* from, std::int64_t begin, std::int64_t count, bool add);
-  /// To be called after all elements were folded: marks the slot where `largest` says so.
-  virtual void judge(kernels::GradSlot& slot, double largest);
+  /// The same for all elements, by ATen's operators.
+  virtual void fold_tensor(const at::Tensor& contribution, bool add) = 0;
 
   const Staging& staging() const { return *staging_; }
   template <class T>
@@ -76,13 +88,16 @@ class StagedSum : public kernels::GradFold {
     return static_cast<T*>(main_.mutable_data_ptr());
   }
   const at::Tensor& main() const { return main_; }
+  at::Tensor& main() { return main_; }
 
  private:
   template <class T>
   double fold_all(const at::Tensor& contribution, bool add);
 
+  void take_by_aten(kernels::GradSlot& slot, const at::Tensor& contribution);
+
   std::shared_ptr<Staging> staging_;
-  at::Tensor main_;
+  at::Tensor main_, unjudged_;
   at::ScalarType contribution_dtype_;
 };
 
@@ -94,6 +109,8 @@ class FixedSum final : public StagedSum {
   using StagedSum::read;
   void read(std::int64_t begin, std::int64_t count, float* to) const override;
   void read(std::int64_t begin, std::int64_t count, double* to) const override;
+  at::Tensor values(at::ScalarType dtype) const override;
+  void judge(kernels::GradSlot& slot, double largest) override;
 
   /// The exponent of the next window's unit, and of the open window's.
   int next_unit() const { return next_unit_; }
@@ -113,7 +130,7 @@ class FixedSum final : public StagedSum {
   void prepare(const kernels::GradSlot& slot) override;
   double fold(const float* from, std::int64_t begin, std::int64_t count, bool add) override;
   double fold(const double* from, std::int64_t begin, std::int64_t count, bool add) override;
-  void judge(kernels::GradSlot& slot, double largest) override;
+  void fold_tensor(const at::Tensor& contribution, bool add) override;
 
  private:
   static constexpr int kInitialUnit = -40;

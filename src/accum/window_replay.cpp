@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <ranges>
 
 #include "accrue/accum/window.h"
@@ -29,6 +30,26 @@ bool Window::quarantine(LedgerEntry& entry, const std::string& reason) {
   const bool others_changed = on_quarantine_ && on_quarantine_(entry);
   recount_ = recount_ || others_changed;
   return others_changed;
+}
+
+void Window::settle_losses(const std::vector<SettledLoss>& losses) {
+  require_open("settle_losses");
+  require_between("settle_losses");
+  constexpr const char* reason = "its loss is not finite";
+  bool any_bad = false;
+  for (const SettledLoss& loss : losses) {
+    const auto entry = std::ranges::find_if(entries_, [&](const LedgerEntry& of) {
+      return of.micro.index == loss.index && of.status == MicroStatus::committed;
+    });
+    if (entry == entries_.end()) continue;
+    if (std::isfinite(loss.sum)) {
+      entry->loss_sum = loss.sum;
+      continue;
+    }
+    quarantine(*entry, reason);
+    any_bad = true;
+  }
+  if (any_bad) undo(reason);
 }
 
 std::string Window::settle(LedgerEntry& entry, Look look) {

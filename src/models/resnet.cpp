@@ -99,7 +99,8 @@ struct ResNet::Impl {
   }
 
   at::Tensor first(const at::Tensor& images) const {
-    return conv1(images_as(dtype, images, options.image));
+    return conv1(
+        images_as(parameters.front().tensor.options().dtype(dtype), images, options.image));
   }
 
   /// What the stem makes of its convolution's result.

@@ -109,7 +109,8 @@ struct Vit::Impl {
 
   /// Images [B, C, H, W] as [B, patches, C * h * w], patches row by row.
   at::Tensor patches_of(const at::Tensor& images) const {
-    const at::Tensor x = images_as(activations, images, options.image);
+    const at::Tensor x =
+        images_as(patch_projection.weight.options().dtype(activations), images, options.image);
     const std::int64_t batch = x.size(0), channels = x.size(1);
     return x.view({batch, channels, side, patch_height(), side, patch_width()})
         .permute({0, 2, 4, 1, 3, 5})

@@ -1,5 +1,11 @@
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/variable.h>
+
 #include <cmath>
+#include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "optim/elementwise_optimizer.h"
 
@@ -41,19 +47,81 @@ class Adam final : public PassOptimizer<Adam> {
   }
 
  protected:
-  void update_whole(const Update& update, UpdatedTensors& tensors,
-                    std::vector<at::Tensor>& state) const override {
-    const Coefficients c = coefficients(update);
-    const at::Tensor gradient = penalised_gradient(update, tensors, c.l2);
+  void update_whole(WholeUpdate& whole) const override {
+    const Coefficients c = coefficients(whole.update);
+    const at::Tensor gradient = penalised_gradient(whole, c.l2);
+    std::vector<at::Tensor>& state = whole.state;
     state[exp_avg].lerp_(gradient, 1 - options_.beta1);
     state[exp_avg_sq].mul_(options_.beta2).addcmul_(gradient, gradient, 1 - options_.beta2);
     const at::Tensor denominator =
         state[exp_avg_sq].sqrt().mul_(c.second_correction).add_(options_.eps);
-    tensors.parameter.mul_(c.keep).addcdiv_(state[exp_avg], denominator, -c.step_size);
+    whole.parameter.mul_(c.keep).addcdiv_(state[exp_avg], denominator, -c.step_size);
+  }
+
+  /// By ATen's fused Adam, for the parameters of each learning rate and decay.
+  void update_together(std::vector<WholeUpdate>& wholes) const override {
+    std::map<std::pair<double, double>, std::vector<const WholeUpdate*>> groups;
+    for (WholeUpdate& whole : wholes) {
+      if (is_for_fused(whole))
+        groups[{whole.update.lr, whole.update.weight_decay}].push_back(&whole);
+      else
+        update_whole(whole);
+    }
+    for (const auto& [settings, group] : groups) update_fused(group);
   }
 
  private:
   enum State : std::size_t { exp_avg, exp_avg_sq };
+
+  /// ATen's fused Adam goes by memory, whatever the strides, rounds what it is given beside tensors
+  /// to fp32, and its bias correction goes by one beta2 for all steps.
+  bool is_for_fused(const WholeUpdate& whole) const {
+    return !log_decay_ && whole.parameter.is_contiguous() && whole.gradient.is_contiguous() &&
+           whole.parameter.scalar_type() == at::kFloat &&
+           whole.gradient.scalar_type() == at::kFloat;
+  }
+
+  void update_fused(const std::vector<const WholeUpdate*>& wholes) const {
+    const Update& update = wholes.front()->update;
+    std::vector<at::Tensor> parameters, gradients, averages, squares;
+    for (const WholeUpdate* whole : wholes) {
+      parameters.push_back(whole->parameter);
+      gradients.push_back(whole->gradient);
+      averages.push_back(whole->state[exp_avg]);
+      squares.push_back(whole->state[exp_avg_sq]);
+    }
+    const at::TensorOptions single = parameters.front().options().requires_grad(false);
+    const std::vector<at::Tensor> steps(wholes.size(),
+                                        at::full({}, static_cast<double>(update.step), single));
+    // ATen divides gradients by their scale.
+    std::optional<at::Tensor> scale;
+    if (update.gradient_scale != 1) scale = at::full({}, 1 / update.gradient_scale, single);
+    const auto run = options_.decoupled_decay ? &fused_adamw : &fused_adam;
+    run(parameters, gradients, averages, squares, steps, update, options_, scale);
+    // ATen counts no change of what it is given in lists.
+    for (const at::Tensor& parameter : parameters) torch::autograd::impl::bump_version(parameter);
+  }
+
+  static void fused_adamw(const std::vector<at::Tensor>& parameters,
+                          const std::vector<at::Tensor>& gradients,
+                          const std::vector<at::Tensor>& averages,
+                          const std::vector<at::Tensor>& squares,
+                          const std::vector<at::Tensor>& steps, const Update& update,
+                          const AdamOptions& options, const std::optional<at::Tensor>& scale) {
+    at::_fused_adamw_(parameters, gradients, averages, squares, {}, steps, update.lr, options.beta1,
+                      options.beta2, update.weight_decay, options.eps,
+                      /*amsgrad=*/false, /*maximize=*/false, scale);
+  }
+  static void fused_adam(const std::vector<at::Tensor>& parameters,
+                         const std::vector<at::Tensor>& gradients,
+                         const std::vector<at::Tensor>& averages,
+                         const std::vector<at::Tensor>& squares,
+                         const std::vector<at::Tensor>& steps, const Update& update,
+                         const AdamOptions& options, const std::optional<at::Tensor>& scale) {
+    at::_fused_adam_(parameters, gradients, averages, squares, {}, steps, update.lr, options.beta1,
+                     options.beta2, update.weight_decay, options.eps, /*amsgrad=*/false,
+                     /*maximize=*/false, scale);
+  }
 
   Coefficients coefficients(const Update& update) const {
     const auto step = static_cast<double>(update.step);

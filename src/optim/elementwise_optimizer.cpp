@@ -8,14 +8,19 @@
 #include <sstream>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
 #include "optim/parallel_ranges.h"
 
 namespace accrue::optim {
 namespace {
 
-bool is_flat_on_cpu(const UpdatedTensors& tensors) {
-  return tensors.parameter.is_cpu() && tensors.parameter.is_contiguous();
+bool is_for_passes(const UpdatedTensors& tensors) {
+  return !kernels::by_aten(tensors.parameter) && tensors.parameter.is_contiguous();
+}
+
+bool is_plain(const UpdatedTensors& tensors) {
+  return tensors.gradient.tensor.defined() && all_plain(tensors.state);
 }
 
 }  // namespace
@@ -107,12 +112,16 @@ void ElementwiseOptimizer::run(std::vector<Task>& tasks) const {
   RECORD_FUNCTION("accrue::optimizer_update", span_of(touched_by(tasks)));
   const at::NoGradGuard no_grad;
   std::vector<const Task*> flat;
+  std::vector<Task*> plain;
   for (Task& task : tasks) {
-    if (is_flat_on_cpu(task.tensors))
+    if (is_for_passes(task.tensors))
       flat.push_back(&task);
+    else if (is_plain(task.tensors))
+      plain.push_back(&task);
     else
-      run_whole(task);
+      run_whole({&task});  // one at a time: it needs copies of the parameter's size
   }
+  run_whole(plain);
   std::vector<std::size_t> sizes;
   for (const Task* task : flat)
     sizes.push_back(static_cast<std::size_t>(task->tensors.parameter.numel()));
@@ -123,20 +132,30 @@ void ElementwiseOptimizer::run(std::vector<Task>& tasks) const {
   for (const Task* task : flat) torch::autograd::impl::bump_version(task->tensors.parameter);
 }
 
-void ElementwiseOptimizer::run_whole(Task& task) const {
-  std::vector<at::Tensor> state;
-  for (const WrittenState& written : task.tensors.state) state.push_back(written.kept->whole());
-  update_whole(task.update, task.tensors, state);
-  for (std::size_t i = 0; i < state.size(); ++i)
-    task.tensors.state[i].kept->assign(state[i], task.tensors.state[i].rounding);
+void ElementwiseOptimizer::run_whole(const std::vector<Task*>& tasks) const {
+  std::vector<WholeUpdate> wholes;
+  for (const Task* task : tasks) {
+    const accum::GradientSource& sum = task->tensors.gradient;
+    const at::Tensor& parameter = task->tensors.parameter;
+    WholeUpdate& whole = wholes.emplace_back();
+    whole = {.update = task->update,
+             .parameter = parameter,
+             .gradient = sum.tensor.defined() ? sum.tensor : sum.scaled_copy(1, parameter),
+             .state = {}};
+    for (const WrittenState& written : task->tensors.state)
+      whole.state.push_back(written.kept->whole());
+  }
+  update_together(wholes);
+  for (std::size_t i = 0; i < tasks.size(); ++i)
+    for (std::size_t kind = 0; kind < wholes[i].state.size(); ++kind) {
+      const WrittenState& written = tasks[i]->tensors.state[kind];
+      written.kept->assign(wholes[i].state[kind], written.rounding);
+    }
 }
 
-at::Tensor penalised_gradient(const Update& update, const UpdatedTensors& tensors, double l2) {
-  const at::Tensor& values = tensors.gradient.tensor;
-  at::Tensor gradient =
-      values.defined() ? values * update.gradient_scale
-                       : tensors.gradient.scaled_copy(update.gradient_scale, tensors.parameter);
-  return l2 == 0 ? gradient : gradient.add_(tensors.parameter, l2);
+at::Tensor penalised_gradient(const WholeUpdate& whole, double l2) {
+  at::Tensor gradient = whole.gradient * whole.update.gradient_scale;
+  return l2 == 0 ? gradient : gradient.add_(whole.parameter, l2);
 }
 
 void require_option(double value, double lower, double upper, const char* name) {

@@ -27,6 +27,14 @@ struct UpdatedTensors {
   std::vector<WrittenState> state;  ///< in order of the optimizer's kinds of state
 };
 
+/// One parameter's update as whole tensors: the window's sum in the parameter's dtype, to be
+/// multiplied by the gradient's scale, and the states' values in that dtype.
+struct WholeUpdate {
+  Update update;
+  at::Tensor parameter, gradient;
+  std::vector<at::Tensor> state;
+};
+
 /// An optimizer whose update of an element depends on that element alone. It has all that such
 /// optimizers share but the formula, which subclasses give twice: vectorised over a range of
 /// contiguous CPU memory (see PassOptimizer), and in ATen for any other tensor.
@@ -44,9 +52,11 @@ class ElementwiseOptimizer : public Optimizer {
 
   virtual void update_range(const Update& update, const UpdatedTensors& tensors, std::size_t begin,
                             std::size_t end) const = 0;
-  /// `state` are the states' values in the parameter's dtype.
-  virtual void update_whole(const Update& update, UpdatedTensors& tensors,
-                            std::vector<at::Tensor>& state) const = 0;
+  virtual void update_whole(WholeUpdate& whole) const = 0;
+  /// The same for many parameters, which ATen may have one operation for.
+  virtual void update_together(std::vector<WholeUpdate>& wholes) const {
+    for (WholeUpdate& whole : wholes) update_whole(whole);
+  }
 
  private:
   struct Task {
@@ -58,7 +68,7 @@ class ElementwiseOptimizer : public Optimizer {
   static std::vector<at::Tensor> touched_by(const std::vector<Task>& tasks);
   void require_part(const accum::MeanGradient& gradient) const;
   void run(std::vector<Task>& tasks) const;
-  void run_whole(Task& task) const;
+  void run_whole(const std::vector<Task*>& tasks) const;
 
   RankSlice slice_;
   std::vector<Trained> trained_;
@@ -124,7 +134,7 @@ class PassOptimizer : public ElementwiseOptimizer {
 };
 
 /// The mean gradient plus the L2 penalty's, as a tensor of its own.
-at::Tensor penalised_gradient(const Update& update, const UpdatedTensors& tensors, double l2);
+at::Tensor penalised_gradient(const WholeUpdate& whole, double l2);
 
 /// Throws a usage Error unless lower <= value < upper.
 void require_option(double value, double lower, double upper, const char* name);

@@ -26,15 +26,16 @@ class RmsProp final : public PassOptimizer<RmsProp> {
   }
 
  protected:
-  void update_whole(const Update& update, UpdatedTensors& tensors,
-                    std::vector<at::Tensor>& state) const override {
-    const at::Tensor gradient = penalised_gradient(update, tensors, update.weight_decay);
+  void update_whole(WholeUpdate& whole) const override {
+    const Update& update = whole.update;
+    std::vector<at::Tensor>& state = whole.state;
+    const at::Tensor gradient = penalised_gradient(whole, update.weight_decay);
     at::Tensor& squares = state[square_avg];
     squares.mul_(options_.alpha).addcmul_(gradient, gradient, 1 - options_.alpha);
     at::Tensor direction = gradient / squares.sqrt().add_(options_.eps);
     if (momentum_buffer < state.size())
       direction = state[momentum_buffer].mul_(options_.momentum).add_(direction);
-    tensors.parameter.sub_(direction, update.lr);
+    whole.parameter.sub_(direction, update.lr);
   }
 
  private:

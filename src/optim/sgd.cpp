@@ -22,11 +22,12 @@ class Sgd final : public PassOptimizer<Sgd> {
   }
 
  protected:
-  void update_whole(const Update& update, UpdatedTensors& tensors,
-                    std::vector<at::Tensor>& state) const override {
-    at::Tensor direction = penalised_gradient(update, tensors, update.weight_decay);
+  void update_whole(WholeUpdate& whole) const override {
+    const Update& update = whole.update;
+    std::vector<at::Tensor>& state = whole.state;
+    at::Tensor direction = penalised_gradient(whole, update.weight_decay);
     if (!state.empty()) direction = state[momentum_buffer].mul_(options_.momentum).add_(direction);
-    tensors.parameter.sub_(direction, update.lr);
+    whole.parameter.sub_(direction, update.lr);
   }
 
  private:

@@ -36,9 +36,12 @@ inline void perturb(const NamedParameters& parameters, std::uint64_t seed, doubl
   for (const NamedParameter& parameter : parameters) {
     const at::Tensor& tensor = parameter.tensor;
     const double unit = std::max(2 * unit_roundoff(tensor.scalar_type()), least);
-    const at::Tensor factor =
-        at::empty_like(tensor).bernoulli_(0.5, generator).mul_(2 * unit).add_(1 - unit);
-    at::Tensor(tensor).mul_(factor);
+    // Drawn in host memory, so that each device is given the same.
+    const at::Tensor factor = at::empty_like(tensor, tensor.options().device(at::kCPU))
+                                  .bernoulli_(0.5, generator)
+                                  .mul_(2 * unit)
+                                  .add_(1 - unit);
+    at::Tensor(tensor).mul_(factor.to(tensor.device()));
   }
 }
 

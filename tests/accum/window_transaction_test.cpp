@@ -284,5 +284,36 @@ TEST(WindowTransaction, RefusesALossScaleThatIsNone) {
     EXPECT_THAT(error_of([&] { f.w().open(0, wrong); }), HasSubstr("loss scale"));
 }
 
+/// A window whose losses stayed on a device: nobody has looked at them when it is full.
+TEST(SettledLosses, AreThoseOfTheLedger) {
+  TransactionFixture f;
+  f.w().open(0);
+  for (const Ids& micro : {kFirst, kSecond}) {
+    f.w().begin({static_cast<std::int64_t>(f.w().ledger().entries.size()), micro, 0});
+    f.w().commit(0, f.run(micro).weight);
+  }
+  f.w().settle_losses({{.index = 1, .sum = 2.5}, {.index = 0, .sum = 1}});
+  EXPECT_EQ(f.w().ledger().committed_loss_sum(), 3.5);
+  EXPECT_EQ(f.w().ledger().entries[1].loss_sum, 2.5);
+}
+
+TEST(SettledLosses, ThatAreNotFiniteLeaveTheSumsOfTheOthers) {
+  TransactionFixture sound, bad;
+  const auto expected = sound.mean_gradient_of({kFirst, kThird});
+  bad.replay();
+  bad.w().open(0);
+  for (const Ids& micro : {kFirst, kSecond, kThird}) {
+    bad.w().begin({static_cast<std::int64_t>(bad.w().ledger().entries.size()), micro, 0});
+    bad.w().commit(0, bad.run(micro).weight);
+  }
+  bad.w().settle_losses({{.index = 0, .sum = 1},
+                         {.index = 1, .sum = std::numeric_limits<double>::quiet_NaN()},
+                         {.index = 2, .sum = 1}});
+  EXPECT_THAT(bad.statuses(), ::testing::ElementsAre(committed, quarantined, committed));
+  EXPECT_EQ(bad.replays, 2);
+  EXPECT_EQ(bad.w().ledger().committed_loss_sum(), 2);
+  EXPECT_TRUE(same_bits(bad.mean_gradient(), expected));
+}
+
 }  // namespace
 }  // namespace accrue::accum

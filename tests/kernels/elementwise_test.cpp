@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "accrue/core/error.h"
+#include "support/kernels.h"
 #include "support/tolerance.h"
 
 namespace accrue::kernels::elementwise {
@@ -68,6 +69,9 @@ TEST(Gelu, ComparatorSeesTheErfForm) {
 }
 
 TEST(Gelu, IsExactWhereItSaturates) {
+  if (testing::by_aten())
+    return testing::not_possible_here(
+        "ATen's derivative is NaN where the cube of its input is infinite");
   const at::Tensor pre = at::tensor({-1e30, -3e38, -50.0, -0.0, 50.0, 3e38}, at::kFloat);
   at::Tensor out = at::empty_like(pre), grad = at::ones_like(pre);
   gelu(pre, out);

@@ -56,8 +56,8 @@ class GradientBuffer {
   };
 
   /// `rounding_seed` keys Accumulation::bf16_stochastic. Throws a usage Error where a parameter is
-  /// no leaf, is not floating point, is already owned by an open window of another buffer, is not
-  /// on the CPU and would be staged, or where two names are equal.
+  /// no leaf, is not floating point, is already owned by an open window of another buffer, or where
+  /// two names are equal.
   explicit GradientBuffer(const NamedParameters& parameters,
                           Accumulation accumulation = Accumulation::fp32,
                           std::uint64_t rounding_seed = 0);
@@ -136,6 +136,7 @@ class GradientBuffer {
   void make_folding_slots(const FoldInto& into);
   void attach_all();
   void release();
+  void judge_staged();
   void plan_units(const SumShard* shard);
 
   Accumulation accumulation_ = Accumulation::fp32;
@@ -158,7 +159,10 @@ struct GradientSource {
   /// Writes elements [begin, begin + count) to `to`, rounded to its type. Any thread may call it.
   void read(std::int64_t begin, std::int64_t count, float* to) const;
   void read(std::int64_t begin, std::int64_t count, double* to) const;
-  /// All elements times `scale`, in a new contiguous tensor of `parameter`'s shape and dtype.
+  /// The same values in host memory, where many parts of them are to be read.
+  GradientSource on_host() const;
+  /// All elements times `scale`, in a new contiguous tensor of `parameter`'s shape and dtype, where
+  /// the values lie.
   at::Tensor scaled_copy(double scale, const at::Tensor& parameter) const;
 };
 GradientSource source_of(const GradientBuffer::Entry& entry);

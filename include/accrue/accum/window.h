@@ -109,6 +109,15 @@ class Window {
   /// the caller, and the window is lost.
   void abort(MicroStatus status, const std::string& reason);
 
+  /// Tells the loss sums of micro-batches that were committed with 0 because nobody had waited for
+  /// a device; to be called before close(). One that is not finite quarantines its micro-batch as
+  /// abort() would have, and those that are left are run again.
+  struct SettledLoss {
+    std::int64_t index = 0;  ///< MicroRef::index
+    double sum = 0;
+  };
+  void settle_losses(const std::vector<SettledLoss>& losses);
+
   /// Gives up the open window between micro-batches, where one that the caller cannot do without
   /// did not go through: it is lost, and close() returns nothing.
   void lose(const std::string& reason);

@@ -47,6 +47,9 @@ struct ForwardContext {
   /// micro-batch's inputs. Where the model, too, never reads them again (not in a backward pass
   /// either), which only the model knows, the loss may leave their gradient in their memory.
   bool last_reader = false;
+  /// For a loss: its sum is differentiated with the gradient_scale that it is told, which it need
+  /// not look at again (on a device it would have to wait for it).
+  bool upstream_is_given = false;
 };
 
 }  // namespace accrue

@@ -42,6 +42,8 @@ struct LinearCrossEntropyOptions {
   /// counter tells). Nothing is overwritten where no gradient of `hidden` is wanted, and where it
   /// is not contiguous its gradient has memory of its own.
   bool overwrite_hidden = false;
+  /// The caller's word that backward comes with gradient_scale itself: it is not looked at.
+  bool upstream_is_given = false;
 };
 
 /// Cross-entropy of hidden · weightᵀ (+ bias) against targets, as a sum and the weight of the rows

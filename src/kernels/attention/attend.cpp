@@ -8,10 +8,12 @@
 #include <string>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
 #include "kernels/attention/attention_bf16.h"
 #include "kernels/attention/attention_simd.h"
+#include "kernels/generic/generic_attention.h"
 #include "kernels/spans.h"
 
 namespace accrue::kernels {
@@ -179,37 +181,46 @@ at::Tensor zeros_where_uncovered(const AttentionPlan& plan, at::IntArrayRef size
   return whole ? at::empty(sizes, options) : at::zeros(sizes, options);
 }
 
+std::vector<at::Tensor> with_kept(std::vector<at::Tensor> inputs, const Attended& attended) {
+  inputs.insert(inputs.end(), attended.kept.begin(), attended.kept.end());
+  return inputs;
+}
+
 Attended attend(const AttentionPlan& plan, const Projections& of) {
+  if (by_aten(of.q)) return generic::attend(plan, of);
   const Shape shape = Shape::of(plan, of.q);
   const at::TensorOptions sums = of.q.options().dtype(accumulation_dtype(of.q.scalar_type()));
+  at::Tensor log_sums = at::empty({of.q.size(0), shape.heads, shape.length}, sums);
   Attended result{.out = zeros_where_uncovered(plan, of.q.sizes(), of.q.options()),
-                  .log_sums = at::empty({of.q.size(0), shape.heads, shape.length}, sums)};
-  RECORD_FUNCTION("accrue::attention", span_of({of.q, of.k, of.v, result.out, result.log_sums},
-                                               flops_of(plan, shape, 2)));
+                  .kept = {log_sums}};
+  RECORD_FUNCTION("accrue::attention",
+                  span_of({of.q, of.k, of.v, result.out, log_sums}, flops_of(plan, shape, 2)));
   const HeadKernels& kernels = kernels_for(plan, of.q.scalar_type());
   const auto longest_span = static_cast<std::size_t>(longest(plan.spans));
   // Heads of a group do not meet here: where there are too few groups for all threads, each head is
   // a task.
   const bool few =
       static_cast<std::int64_t>(plan.spans.size()) * plan.options.kv_heads < at::get_num_threads();
-  for_each_task(
-      plan, few ? 1 : shape.group,
-      kernels.forward_scratch(longest_span, static_cast<std::size_t>(shape.width)), sums,
-      [&](const Task& task) {
-        kernels.forward({
-            .head = head_of(plan, of, task),
-            .out = element(result.out, shape.offset(task.span, task.first, result.out)),
-            .out_stride = static_cast<std::size_t>(position_stride(result.out)),
-            .log_sums = element(result.log_sums, shape.sums_offset(task.span, task.first)),
-            .log_sums_stride = static_cast<std::size_t>(shape.length),
-            .scratch = task.scratch,
-        });
-      });
+  for_each_task(plan, few ? 1 : shape.group,
+                kernels.forward_scratch(longest_span, static_cast<std::size_t>(shape.width)), sums,
+                [&](const Task& task) {
+                  kernels.forward({
+                      .head = head_of(plan, of, task),
+                      .out = element(result.out, shape.offset(task.span, task.first, result.out)),
+                      .out_stride = static_cast<std::size_t>(position_stride(result.out)),
+                      .log_sums = element(log_sums, shape.sums_offset(task.span, task.first)),
+                      .log_sums_stride = static_cast<std::size_t>(shape.length),
+                      .scratch = task.scratch,
+                  });
+                });
   return result;
 }
 
-void attend_backward(const AttentionPlan& plan, const Projections& of, const at::Tensor& log_sums,
-                     const at::Tensor& grad_out, Projections& grads) {
+void attend_backward(const AttentionPlan& plan, const Projections& of,
+                     const std::vector<at::Tensor>& kept, const at::Tensor& grad_out,
+                     Projections& grads) {
+  if (by_aten(of.q)) return generic::attend_backward(plan, of, kept, grad_out, grads);
+  const at::Tensor& log_sums = kept.at(0);
   const Shape shape = Shape::of(plan, of.q);
   RECORD_FUNCTION("accrue::attention_backward",
                   span_of({of.q, of.k, of.v, log_sums, grad_out, grads.q, grads.k, grads.v},

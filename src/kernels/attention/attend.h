@@ -30,15 +30,21 @@ struct Projections {
 };
 
 struct Attended {
-  at::Tensor out;       ///< [B, T, heads * W]
-  at::Tensor log_sums;  ///< [B, heads, T] fp32 (fp64): of the exponentials of each row of scores
+  at::Tensor out;  ///< [B, T, heads * W]
+  /// What backward is to be given back: [B, heads, T] fp32 (fp64), the logarithms of the sums of
+  /// each row's exponentials; or what ATen's kernels keep, the result among it.
+  std::vector<at::Tensor> kept;
 };
+
+/// What to save for backward: the inputs, and behind them what is kept.
+std::vector<at::Tensor> with_kept(std::vector<at::Tensor> inputs, const Attended& attended);
 
 Attended attend(const AttentionPlan& plan, const Projections& of);
 
 /// Writes the gradients of what the spans cover; `grads` have the strides of the projections.
-void attend_backward(const AttentionPlan& plan, const Projections& of, const at::Tensor& log_sums,
-                     const at::Tensor& grad_out, Projections& grads);
+void attend_backward(const AttentionPlan& plan, const Projections& of,
+                     const std::vector<at::Tensor>& kept, const at::Tensor& grad_out,
+                     Projections& grads);
 
 /// Memory for a tensor [B, T, ...] of which only the spans are written; zeros where spans leave
 /// gaps.

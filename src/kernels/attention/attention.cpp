@@ -19,7 +19,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 void expect_packed(const at::Tensor& qkv, std::int64_t heads) {
-  expect_on_cpu(qkv, "attention");
   if (heads < 1 || qkv.dim() != 3 || qkv.size(2) == 0 || qkv.size(2) % (3 * heads) != 0)
     throw usage_error("attention",
                       "qkv [B, T, 3 * C] with C a multiple of " + std::to_string(heads) + " heads",
@@ -30,7 +29,6 @@ void expect_packed(const at::Tensor& qkv, std::int64_t heads) {
 
 void expect_grouped(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const GroupedAttentionOptions& options) {
-  for (const at::Tensor& tensor : {q, k, v}) expect_on_cpu(tensor, "grouped_attention");
   const std::int64_t heads = options.heads, kv_heads = options.kv_heads;
   if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0)
     throw usage_error("grouped_attention", "kv_heads that divides heads",
@@ -60,7 +58,7 @@ struct Attention : torch::autograd::Function<Attention> {
     const at::Tensor qkv = packed.contiguous();
     const Attended attended = attend(plan, packed_parts(qkv));
     context->saved_data["plan"] = to_saved(plan);
-    context->save_for_backward({qkv, attended.log_sums});
+    context->save_for_backward(with_kept({qkv}, attended));
     return attended.out;
   }
 
@@ -71,7 +69,8 @@ struct Attention : torch::autograd::Function<Attention> {
     const auto& plan = from_saved<AttentionPlan>(context->saved_data["plan"]);
     const at::Tensor grad_qkv = zeros_where_uncovered(plan, qkv.sizes(), qkv.options());
     Projections of_parts = packed_parts(grad_qkv);
-    attend_backward(plan, packed_parts(qkv), saved[1], grads[0].contiguous(), of_parts);
+    attend_backward(plan, packed_parts(qkv), {saved.begin() + 1, saved.end()},
+                    grads[0].contiguous(), of_parts);
     return {grad_qkv, {}};
   }
 };
@@ -82,7 +81,7 @@ struct GroupedAttention : torch::autograd::Function<GroupedAttention> {
     const Projections of{.q = q.contiguous(), .k = k.contiguous(), .v = v.contiguous()};
     const Attended attended = attend(plan, of);
     context->saved_data["plan"] = to_saved(plan);
-    context->save_for_backward({of.q, of.k, of.v, attended.log_sums});
+    context->save_for_backward(with_kept({of.q, of.k, of.v}, attended));
     return attended.out;
   }
 
@@ -94,7 +93,8 @@ struct GroupedAttention : torch::autograd::Function<GroupedAttention> {
       return zeros_where_uncovered(plan, like.sizes(), like.options());
     };
     Projections result{.q = room(saved[0]), .k = room(saved[1]), .v = room(saved[2])};
-    attend_backward(plan, {saved[0], saved[1], saved[2]}, saved[3], grads[0].contiguous(), result);
+    attend_backward(plan, {saved[0], saved[1], saved[2]}, {saved.begin() + 3, saved.end()},
+                    grads[0].contiguous(), result);
     return {result.q, result.k, result.v, {}};
   }
 };

@@ -21,12 +21,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor scalar_of(double sum, const at::Tensor& hidden) {
-  // at::full would throw for a sum beyond fp32, which is to be an infinity: its micro-batch is
-  // quarantined.
-  return at::scalar_tensor(sum, at::kDouble).to(accumulation_dtype(hidden.scalar_type()));
-}
-
 /// The gradients exist before backward does: it hands them on.
 class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> {
  public:
@@ -42,12 +36,15 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     context->save_for_backward({grad_hidden, result.grad_weight, result.grad_bias});
     context->saved_data["gradient_scale"] = input.gradient_scale;
     context->saved_data["has_bias"] = bias.has_value();
-    return scalar_of(result.sum, hidden);
+    context->saved_data["upstream_is_given"] = input.upstream_is_given;
+    return result.sum;
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     expect_first_order("linear_cross_entropy");
     const variable_list saved = context->get_saved_variables();
+    if (context->saved_data["upstream_is_given"].toBool())
+      return {saved[0], saved[1], saved[2], at::Tensor()};
     const double upstream = grads[0].item<double>();
     const double made_for = context->saved_data["gradient_scale"].toDouble();
     if (upstream == made_for) return {saved[0], saved[1], saved[2], at::Tensor()};
@@ -114,7 +111,8 @@ HeadInput input_of(const at::Tensor& hidden, const at::Tensor& weight, const at:
           .loss = loss,
           .gradient_scale = rounded_scale(hidden, options),
           .chunk_rows = options.chunk_rows,
-          .overwrite_hidden = options.overwrite_hidden && hidden.is_contiguous()};
+          .overwrite_hidden = options.overwrite_hidden && hidden.is_contiguous(),
+          .upstream_is_given = options.upstream_is_given};
 }
 
 }  // namespace
@@ -132,7 +130,7 @@ Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
       (hidden.requires_grad() || weight.requires_grad() || (bias && bias->requires_grad())))
     return {LinearCrossEntropy::apply(hidden, weight, bias, input), total};
   const at::NoGradGuard no_grad;
-  return {scalar_of(run_head_chunks(input, {}).sum, hidden), total};
+  return {run_head_chunks(input, {}).sum, total};
 }
 
 }  // namespace accrue::kernels

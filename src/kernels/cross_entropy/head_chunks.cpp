@@ -9,12 +9,13 @@
 #include <string>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/grad_slot.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "kernels/aten_element.h"
+#include "kernels/cross_entropy/head_gradients.h"
 #include "kernels/cross_entropy/online_cross_entropy.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/linear_forward.h"
-#include "kernels/gemm/parameter_gradient.h"
+#include "kernels/generic/generic_head.h"
 #include "kernels/tensor_text.h"
 
 namespace accrue::kernels {
@@ -40,60 +41,6 @@ std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t most) {
   const std::int64_t chunks = (rows + most - 1) / most;
   return chunks == 0 ? 1 : (rows + chunks - 1) / chunks;
 }
-
-/// Where the weight's gradient is summed over the chunks: its open slot, or a tensor that autograd
-/// gets.
-class WeightGradient {
- public:
-  explicit WeightGradient(const at::Tensor& weight) : slot_(open_slot_of(weight)) {
-    if (slot_ == nullptr) sum_.into = at::empty(weight.sizes(), weight.options());
-  }
-
-  /// Adds the gradient of the classes from `first` on by one chunk's rows. To be called for every
-  /// class of a chunk before the next chunk.
-  void add(std::int64_t first, const at::Tensor& grad_logits, const at::Tensor& hidden) {
-    if (slot_ != nullptr && !any_) sum_ = slot_->contribute();
-    any_ = true;
-    const std::int64_t classes = grad_logits.size(1);
-    at::Tensor rows = sum_.into.narrow(0, first, classes);
-    gemm_out(rows, grad_logits.t(), hidden, sum_.add);
-    if (first + classes == sum_.into.size(0)) sum_.add = true;
-  }
-  /// To be called after the last chunk. Returns autograd's gradient, undefined where a slot has it.
-  /// A gradient that is not `whole` is no contribution: a slot is left unfinished, to be undone.
-  at::Tensor take(bool whole) {
-    if (slot_ != nullptr) {
-      if (any_ && whole) slot_->done();
-      return {};
-    }
-    return any_ ? sum_.into : sum_.into.zero_();
-  }
-
- private:
-  GradSlot* slot_;
-  Contribution sum_;
-  bool any_ = false;
-};
-
-/// The bias's gradient, whose sums over the chunks are small enough to be held apart.
-class BiasGradient {
- public:
-  explicit BiasGradient(const at::Tensor& bias)
-      : bias_(bias), sums_(at::zeros({1, bias.size(0)}, bias.options())) {}
-
-  void add(std::int64_t first, const at::Tensor& grad_logits) {
-    sums_.narrow(1, first, grad_logits.size(1))
-        .add_(grad_logits.sum(0, /*keepdim=*/true, bias_.scalar_type()));
-  }
-  /// As WeightGradient::take(): an open slot gets only what is `whole`.
-  at::Tensor take(bool whole) {
-    if (whole) return row_sum_gradient(bias_, sums_);
-    return open_slot_of(bias_) == nullptr ? sums_.zero_().squeeze(0) : at::Tensor();
-  }
-
- private:
-  at::Tensor bias_, sums_;
-};
 
 /// The loss of one chunk after another, with its gradients while its exponentials are at hand.
 class HeadChunks {
@@ -123,11 +70,12 @@ class HeadChunks {
 
   HeadResult run() {
     HeadResult result;
+    double sum = 0;
     for (std::int64_t begin = 0; begin < rows_; begin += size_) {
       const std::int64_t count = std::min(size_, rows_ - begin);
       OnlineCrossEntropy loss(labels_from(begin), count, classes_, block_);
-      result.sum += forward(begin, count, loss);
-      if (!is_finite(result.sum)) {
+      sum += forward(begin, count, loss);
+      if (!is_finite(sum)) {
         // The micro-batch is lost; what its caller may see must still be defined.
         if (wanted_.hidden) grad_hidden_.narrow(0, begin, rows_ - begin).zero_();
         break;
@@ -135,8 +83,11 @@ class HeadChunks {
       if (wanted_.any()) backward(begin, count, loss);
     }
     result.grad_hidden = grad_hidden_;
-    if (grad_weight_) result.grad_weight = grad_weight_->take(is_finite(result.sum));
-    if (grad_bias_) result.grad_bias = grad_bias_->take(is_finite(result.sum));
+    if (grad_weight_) result.grad_weight = grad_weight_->take(is_finite(sum));
+    if (grad_bias_) result.grad_bias = grad_bias_->take(is_finite(sum));
+    // at::full would throw for a sum beyond fp32, which is to be an infinity: its micro-batch is
+    // quarantined.
+    result.sum = at::scalar_tensor(sum, at::kDouble).to(logits_.scalar_type());
     return result;
   }
 
@@ -183,7 +134,9 @@ class HeadChunks {
             .z_loss = input_.loss.z_loss,
             .soft_cap = input_.loss.soft_cap,
             .gradient_scale = input_.gradient_scale,
-            .gradient_factors = input_.row_factors == nullptr ? nullptr : input_.row_factors + row};
+            .gradient_factors = input_.row_factors.defined()
+                                    ? input_.row_factors.const_data_ptr<double>() + row
+                                    : nullptr};
   }
 
   double forward(std::int64_t begin, std::int64_t count, OnlineCrossEntropy& loss) {
@@ -196,7 +149,8 @@ class HeadChunks {
       at::Tensor exponentials = exponentials_of(count, first, size);
       loss.add(first, logits, exponentials.defined() ? &exponentials : nullptr);
     }
-    return loss.finish(input_.row_losses == nullptr ? nullptr : input_.row_losses + begin);
+    const at::Tensor& losses = input_.row_losses;
+    return loss.finish(losses.defined() ? losses.mutable_data_ptr<double>() + begin : nullptr);
   }
 
   void backward(std::int64_t begin, std::int64_t count, const OnlineCrossEntropy& loss) {
@@ -233,20 +187,20 @@ class HeadChunks {
   at::TensorOptions logits_options_;
   std::int64_t block_, size_;
   at::Tensor logits_, exponentials_, grad_hidden_, sums_;
-  std::optional<WeightGradient> grad_weight_;
-  std::optional<BiasGradient> grad_bias_;
+  std::optional<HeadWeightGradient> grad_weight_;
+  std::optional<HeadBiasGradient> grad_bias_;
 };
 
 }  // namespace
 
 HeadResult run_head_chunks(const HeadInput& input, WantedGradients wanted) {
+  if (by_aten(input.hidden)) return generic::run_head_chunks(input, wanted);
   return HeadChunks(input, wanted).run();
 }
 
 void expect_head_arguments(std::string_view operation, const at::Tensor& hidden,
                            const at::Tensor& weight, const at::Tensor& bias,
                            const at::Tensor& targets) {
-  expect_on_cpu(hidden, operation);
   expect_linear(operation, hidden, weight, bias);
   if (targets.scalar_type() != at::kLong || targets.dim() != hidden.dim() - 1 ||
       targets.sizes() != hidden.sizes().slice(0, static_cast<std::size_t>(targets.dim())))

@@ -101,7 +101,7 @@ Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
   expect_terms("cross_entropy", options);
   const double weight = label_weight(targets, options.row_weights, options.ignored);
   const at::ScalarType precision = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const at::Tensor labels = counted_labels(targets, options);
+  const at::Tensor labels = counted_labels(targets, options).to(logits.device());
   const at::Tensor ignored = labels.eq(options.ignored);
   at::Tensor rows = logits.reshape({-1, logits.size(-1)}).to(precision);
   // Ignored rows count for nothing whatever is in them, 0 times infinity included.

@@ -22,7 +22,7 @@ struct CountedRows {
   at::Tensor places, targets;
 
   at::Tensor of(const at::Tensor& rows) const {
-    return places.defined() ? rows.index_select(0, places) : rows;
+    return places.defined() ? rows.index_select(0, places.to(rows.device())) : rows;
   }
 };
 
@@ -53,7 +53,7 @@ at::Tensor log_probabilities(const at::Tensor& hidden, const at::Tensor& weight,
   HeadInput input = input_of(hidden, weight, compute, rows, options);
   at::Tensor losses =
       at::full(rows.targets.sizes(), std::numeric_limits<double>::quiet_NaN(), at::kDouble);
-  input.row_losses = losses.mutable_data_ptr<double>();
+  input.row_losses = losses;
   run_head_chunks(input, {});
   losses.neg_();
   if (!rows.places.defined()) return losses.view(targets.sizes());
@@ -85,7 +85,7 @@ class LinearLogProbabilities : public torch::autograd::Function<LinearLogProbabi
     // A row's loss is minus its log-probability.
     const at::Tensor factors = rows.of(grads[0].reshape({-1}).neg()).contiguous();
     HeadInput input = input_of(hidden, saved[1], saved[2], rows, options);
-    input.row_factors = factors.const_data_ptr<double>();
+    input.row_factors = factors;
     const HeadResult result = run_head_chunks(
         input, {.hidden = context->needs_input_grad(0), .weight = context->needs_input_grad(1)});
     return {spread(result.grad_hidden, rows, hidden), result.grad_weight, at::Tensor(),
@@ -99,7 +99,7 @@ class LinearLogProbabilities : public torch::autograd::Function<LinearLogProbabi
     if (!gradient.defined()) return {};
     if (!rows.places.defined()) return gradient.view(hidden.sizes());
     return at::zeros({rows_of(hidden), hidden.size(-1)}, hidden.options())
-        .index_copy_(0, rows.places, gradient)
+        .index_copy_(0, rows.places.to(hidden.device()), gradient)
         .view(hidden.sizes());
   }
 

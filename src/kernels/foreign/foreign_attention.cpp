@@ -63,7 +63,7 @@ struct ForeignAttention : torch::autograd::Function<ForeignAttention> {
                             const at::Tensor& v, const AttentionPlan& plan) {
     const Attended attended = attend(plan, projections_of(q, k, v));
     context->saved_data["plan"] = to_saved(plan);
-    context->save_for_backward({q, k, v, attended.log_sums});
+    context->save_for_backward(with_kept({q, k, v}, attended));
     return attended.out;
   }
 
@@ -78,7 +78,7 @@ struct ForeignAttention : torch::autograd::Function<ForeignAttention> {
     }
     const Projections of = projections_of(saved[0], saved[1], saved[2]);
     Projections result = room_for_gradients(of);
-    attend_backward(plan, of, saved[3], grads[0].contiguous(), result);
+    attend_backward(plan, of, {saved.begin() + 3, saved.end()}, grads[0].contiguous(), result);
     return {as_heads(result.q, plan.options.heads),
             as_heads(result.k, plan.options.kv_heads),
             as_heads(result.v, plan.options.kv_heads),

@@ -8,6 +8,26 @@
 namespace accrue::kernels::aten {
 namespace {
 
+/// Whether ATen makes products of narrow operands in a wide destination: it does on CUDA.
+bool widens(const at::Tensor& out, const at::Tensor& a) {
+  return out.is_cuda() && out.scalar_type() == at::kFloat &&
+         (a.scalar_type() == at::kBFloat16 || a.scalar_type() == at::kHalf);
+}
+
+void multiply_widening(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                       const at::Tensor& bias, bool accumulate) {
+  const bool is_batch = out.dim() == 3;
+  if (accumulate && is_batch)
+    at::baddbmm_out(out, out, a, b, at::kFloat);
+  else if (accumulate)
+    at::addmm_out(out, out, a, b, at::kFloat);
+  else if (is_batch)
+    at::bmm_out(out, a, b, at::kFloat);
+  else
+    at::mm_out(out, a, b, at::kFloat);
+  if (bias.defined()) out.add_(bias);
+}
+
 void multiply_matrices(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                        const at::Tensor& bias, bool accumulate) {
   if (bias.defined())
@@ -31,15 +51,17 @@ void multiply_batch(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
 
 void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
               bool accumulate) {
-  if (a.scalar_type() != out.scalar_type()) {
+  if (out.dim() == 4) {
+    for (std::int64_t i = 0; i < out.size(0); ++i) {
+      at::Tensor part = out[i];
+      multiply(part, a[i], b[i], bias, accumulate);
+    }
+  } else if (widens(out, a)) {
+    multiply_widening(out, a, b, bias, accumulate);
+  } else if (a.scalar_type() != out.scalar_type()) {
     // ATen has no bf16 product into fp32 on the CPU; converting the operands costs less memory than
     // a temporary of the destination would, and keeps its precision.
     multiply(out, a.to(out.scalar_type()), b.to(out.scalar_type()), bias, accumulate);
-  } else if (out.dim() == 4) {
-    for (std::int64_t i = 0; i < out.size(0); ++i) {
-      at::Tensor part = out[i];
-      multiply_batch(part, a[i], b[i], bias, accumulate);
-    }
   } else if (out.dim() == 3) {
     multiply_batch(out, a, b, bias, accumulate);
   } else {

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
 #include "kernels/gemm/aten_gemm.h"
 #include "kernels/gemm/matvec.h"
@@ -94,7 +95,6 @@ std::optional<onednn::Operand> onednn_operand(const at::Tensor& tensor) {
 std::optional<onednn::Product> onednn_product(const at::Tensor& out, const at::Tensor& a,
                                               const std::optional<onednn::Operand>& b,
                                               const at::Tensor& bias, bool accumulate) {
-  if (!out.is_cpu()) return std::nullopt;
   const auto a_operand = onednn_operand(a), out_operand = onednn_operand(out);
   if (!a_operand || !b || !out_operand) return std::nullopt;
   const auto dimensions = static_cast<std::size_t>(out.dim());
@@ -151,8 +151,9 @@ void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const a
   RECORD_FUNCTION(span_name(out, a), span_of({a, b, bias, out}, 2 * out.numel() * a.size(-1)));
   const at::NoGradGuard no_grad;
   if (a.size(-1) == 0) return fill_empty(out, bias, accumulate);
+  if (by_aten(out)) return aten::multiply(out, a, b, bias, accumulate);
   if (!accumulate && matvec::fits(out, a, b, bias)) return matvec::multiply(out, a, b, bias);
-  if (a.scalar_type() == at::kBFloat16 && a.is_cpu() && !multiplies_bf16())
+  if (a.scalar_type() == at::kBFloat16 && !multiplies_bf16())
     widened::multiply(out, a, b, bias, accumulate, multiply_natively);
   else
     multiply_natively(out, a, b, bias, accumulate);

@@ -50,7 +50,8 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
     if (edges.b2) grad_b2 = row_sum_gradient(b2, grad);
     if (edges.w1)
       grad_w1 = weight_gradient(w1, hidden.grad_pre, as_matrix(KeptInput::get(*context, saved[0])));
-    if (edges.b1) grad_b1 = row_sum_gradient(b1, hidden.grad_pre);
+    if (edges.b1)
+      grad_b1 = row_sum_gradient(b1, hidden.sums.defined() ? hidden.sums : hidden.grad_pre);
     if (edges.x)
       grad_x = input_gradient(hidden.grad_pre, compute1,
                               sizes_with(grads[0].sizes(), matrix_size(w1).columns));
@@ -73,6 +74,7 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
   /// gelu(pre) and the gradient of pre, as far as they are wanted.
   struct Hidden {
     at::Tensor value, grad_pre;
+    at::Tensor sums;  ///< the sum of its rows is that of grad_pre's; undefined where not at hand
   };
   static Hidden remake_hidden(const at::Tensor& pre, const at::Tensor& grad, const at::Tensor& w2,
                               const Edges& edges) {
@@ -84,7 +86,8 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
                          ? at::empty(pre.sizes(), pre.options())
                          : pre;
     if (edges.w2 && edges.before_gelu())
-      elementwise::gelu_with_backward(hidden.grad_pre, pre, hidden.value, hidden.grad_pre);
+      hidden.sums =
+          elementwise::gelu_with_backward(hidden.grad_pre, pre, hidden.value, hidden.grad_pre);
     else if (edges.w2)
       elementwise::gelu(pre, hidden.value);
     else if (edges.before_gelu())

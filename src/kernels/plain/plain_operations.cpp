@@ -85,7 +85,7 @@ at::Tensor attend_dropping(const at::Tensor& qkv, std::int64_t heads, bool causa
   std::vector<at::Tensor> masks;
   for (std::int64_t head = 0; head < heads; ++head)
     masks.push_back(plain_mask(head_mask(mask, head), length, length, qkv.scalar_type()));
-  return joined_heads(at::matmul(scores.softmax(-1) * at::stack(masks), v));
+  return joined_heads(at::matmul(scores.softmax(-1) * at::stack(masks).to(scores.device()), v));
 }
 
 at::Tensor gated(GateActivation activation, const at::Tensor& gate) {
@@ -117,8 +117,9 @@ at::Tensor split_heads(const at::Tensor& x, std::int64_t heads) {
 }
 
 /// Which keys a query of `length` positions sees, [length, length].
-at::Tensor seen_keys(std::int64_t length, const GroupedAttentionOptions& options) {
-  at::Tensor seen = at::ones({length, length}, at::kBool);
+at::Tensor seen_keys(std::int64_t length, const GroupedAttentionOptions& options,
+                     at::Device device) {
+  at::Tensor seen = at::ones({length, length}, at::TensorOptions(at::kBool).device(device));
   if (options.causal) seen = seen.tril();
   if (options.window > 0) seen = seen.triu(1 - options.window);
   return seen;
@@ -135,19 +136,20 @@ at::Tensor attend_in_groups(const at::Tensor& q, const at::Tensor& k, const at::
       options.scale == 0 ? 1 / std::sqrt(static_cast<double>(queries.size(-1))) : options.scale;
   if (options.soft_cap == 0 && mask == nullptr) {
     const std::optional<at::Tensor> seen =
-        options.window > 0 ? std::optional(seen_keys(length, options)) : std::nullopt;
+        options.window > 0 ? std::optional(seen_keys(length, options, q.device())) : std::nullopt;
     return joined_heads(at::scaled_dot_product_attention(
         queries, keys, values, seen, 0, options.causal && options.window == 0, scale));
   }
   at::Tensor scores = at::matmul(queries * scale, keys.transpose(-1, -2));
   if (options.soft_cap != 0) scores = options.soft_cap * at::tanh(scores / options.soft_cap);
   at::Tensor probabilities =
-      scores.masked_fill(seen_keys(length, options).logical_not(), -INFINITY).softmax(-1);
+      scores.masked_fill(seen_keys(length, options, q.device()).logical_not(), -INFINITY)
+          .softmax(-1);
   if (mask != nullptr) {
     std::vector<at::Tensor> masks;
     for (std::int64_t head = 0; head < options.heads; ++head)
       masks.push_back(plain_mask(head_mask(*mask, head), length, length, q.scalar_type()));
-    probabilities = probabilities * at::stack(masks);
+    probabilities = probabilities * at::stack(masks).to(q.device());
   }
   return joined_heads(at::matmul(probabilities, values));
 }
@@ -228,9 +230,10 @@ class PlainOperations final : public Operations {
     const Positions positions =
         positions_of(spans_or_rows("rotate", spans, rows, length), rows, length);
     const auto at_positions = [&](const at::Tensor& table) {
-      return (table.index_select(0, positions.index.flatten()) *
-              positions.covered.view({-1, 1}).to(table.scalar_type()))
-          .view({rows, length, 1, table.size(1)});
+      return (table.index_select(0, positions.index.flatten().to(table.device())) *
+              positions.covered.view({-1, 1}).to(table.options()))
+          .view({rows, length, 1, table.size(1)})
+          .to(x.device());
     };
     const at::Tensor pairs = widened(x).unflatten(-1, {heads, 2, x.size(-1) / heads / 2});
     const at::Tensor first = pairs.select(-2, 0), second = pairs.select(-2, 1);
@@ -299,9 +302,11 @@ class PlainOperations final : public Operations {
     const std::int64_t rows = ids.size(0), length = ids.size(1);
     const Positions positions =
         positions_of(spans_or_rows("embed_tokens", spans, rows, length), rows, length);
-    at::Tensor x = widened(at::embedding(token_table, ids));
-    if (position_table.defined()) x = x + widened(at::embedding(position_table, positions.index));
-    return x * positions.covered.unsqueeze(-1).to(x.scalar_type());
+    const at::Device device = token_table.device();
+    at::Tensor x = widened(at::embedding(token_table, ids.to(device)));
+    if (position_table.defined())
+      x = x + widened(at::embedding(position_table, positions.index.to(device)));
+    return x * positions.covered.unsqueeze(-1).to(x.options());
   }
   Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                             const at::Tensor& targets, PreparedWeight&,
@@ -318,9 +323,9 @@ class PlainOperations final : public Operations {
     const at::Tensor operand = as_operand(weight, hidden.scalar_type());
     at::Tensor logits = at::matmul(widened(hidden), operand.t());
     if (options.soft_cap != 0) logits = options.soft_cap * at::tanh(logits / options.soft_cap);
-    const at::Tensor ignored = targets.eq(options.ignored);
+    const at::Tensor labels = targets.to(logits.device()), ignored = labels.eq(options.ignored);
     return at::log_softmax(logits, -1, at::kDouble)
-        .gather(-1, targets.masked_fill(ignored, 0).unsqueeze(-1))
+        .gather(-1, labels.masked_fill(ignored, 0).unsqueeze(-1))
         .squeeze(-1)
         .masked_fill(ignored, 0);
   }

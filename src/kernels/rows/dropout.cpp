@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "accrue/kernels/recompute.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
+#include "kernels/compiled/fused_rows.h"
 #include "kernels/first_order.h"
+#include "kernels/generic/generic_rows.h"
 #include "kernels/grain.h"
 #include "kernels/rows/dropout_simd.h"
 #include "kernels/saved_value.h"
@@ -28,20 +31,16 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t piece_elements = 4096;
 
-/// One sample's rows of x as a matrix [rows, C].
-struct MaskedPart {
-  std::int64_t begin, rows;
-  DropoutMask mask;
-};
+using generic::MaskedRows;
 
 struct DropoutPlan {
-  std::vector<MaskedPart> parts;
+  std::vector<MaskedRows> parts;
   bool whole;  ///< whether the parts are all of x
 };
 
 /// Consecutive positions of a sample, small enough to be shared out among threads.
 struct Piece {
-  const MaskedPart* part;
+  const MaskedRows* part;
   std::int64_t first, rows;
 };
 
@@ -49,7 +48,7 @@ std::vector<Piece> pieces_of(const DropoutPlan& plan, std::int64_t columns) {
   const std::int64_t most =
       std::max<std::int64_t>(1, piece_elements / std::max<std::int64_t>(1, columns));
   std::vector<Piece> pieces;
-  for (const MaskedPart& part : plan.parts)
+  for (const MaskedRows& part : plan.parts)
     for (std::int64_t first = 0; first < part.rows; first += most)
       pieces.push_back({&part, first, std::min(most, part.rows - first)});
   return pieces;
@@ -64,6 +63,7 @@ at::Tensor uncovered(const at::Tensor& x, const at::Tensor& added, at::ScalarTyp
 /// forwards and backwards.
 at::Tensor apply_masks(const at::Tensor& source, const DropoutPlan& plan, at::ScalarType dtype,
                        const at::Tensor& added = {}) {
+  if (by_aten(source)) return generic::drop(source, plan.parts, dtype, added);
   const at::Tensor x = source.contiguous();
   at::Tensor out = plan.whole ? at::empty_like(x, dtype) : uncovered(x, added, dtype);
   RECORD_FUNCTION("accrue::dropout", span_of({x, added, out}));
@@ -107,7 +107,8 @@ struct Dropout : torch::autograd::Function<Dropout> {
 
 /// fp32 x + bf16 y, or both of one dtype.
 at::Tensor sum_of(const at::Tensor& x, const at::Tensor& y) {
-  if (x.scalar_type() == y.scalar_type()) return at::add(x, y);
+  if (compiled::adds(x, y)) return compiled::sum_of(x, y);
+  if (x.scalar_type() == y.scalar_type() || by_aten(x)) return at::add(x, y);
   const at::Tensor left = x.contiguous(), right = y.contiguous();
   at::Tensor out = at::empty_like(left);
   RECORD_FUNCTION("accrue::add", span_of({left, right, out}));
@@ -156,7 +157,6 @@ void expect_probability(double probability) {
 }
 
 void expect_rows(const at::Tensor& x) {
-  expect_on_cpu(x, "dropout");
   if (x.dim() != 2 && x.dim() != 3)
     throw usage_error("dropout", "x [B, T, C] or [B, C]", std::to_string(x.dim()) + " dimensions",
                       "reshaping it to one row per sample");

@@ -6,8 +6,12 @@
 #include <string>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
+#include "kernels/compiled/fused_rows.h"
+#include "kernels/compiled/fused_sums.h"
+#include "kernels/generic/generic_rows.h"
 #include "kernels/grain.h"
 #include "kernels/rows/gate_simd.h"
 #include "kernels/rows/row_simd.h"
@@ -49,7 +53,7 @@ void sum_columns(const at::Tensor& g, at::Tensor& out, std::int64_t begin, std::
 
 void gelu(const at::Tensor& pre, at::Tensor& out) {
   expect_alike(pre, out, "gelu");
-  if (!pre.is_cpu()) {
+  if (by_aten(pre)) {
     at::gelu_out(out, pre, "tanh");
     return;
   }
@@ -64,7 +68,7 @@ void gelu(const at::Tensor& pre, at::Tensor& out) {
 void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& grad_pre) {
   expect_alike(pre, grad_out, "gelu_backward");
   expect_alike(pre, grad_pre, "gelu_backward");
-  if (!pre.is_cpu()) {
+  if (by_aten(pre)) {
     at::gelu_backward_out(grad_pre, grad_out, pre, "tanh");
     return;
   }
@@ -76,15 +80,16 @@ void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor
   });
 }
 
-void gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& out,
-                        at::Tensor& grad_pre) {
+at::Tensor gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& out,
+                              at::Tensor& grad_pre) {
   expect_alike(pre, grad_out, "gelu_with_backward");
   expect_alike(pre, out, "gelu_with_backward");
   expect_alike(pre, grad_pre, "gelu_with_backward");
-  if (!pre.is_cpu()) {
+  if (compiled::makes_gelu(pre)) return compiled::gelu_with_backward(grad_out, pre, out, grad_pre);
+  if (by_aten(pre)) {
     at::gelu_backward_out(grad_pre, grad_out, pre, "tanh");
     at::gelu_out(out, pre, "tanh");
-    return;
+    return {};
   }
   RECORD_FUNCTION("accrue::gelu_with_backward", span_of({grad_out, pre, out, grad_pre}));
   const Element type = element_of(pre.scalar_type(), "gelu_with_backward");
@@ -93,13 +98,14 @@ void gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::T
                              element(out, begin), element(grad_pre, begin),
                              static_cast<std::size_t>(end - begin));
   });
+  return {};
 }
 
 void gate(GateActivation activation, const at::Tensor& gate, const at::Tensor& up,
           at::Tensor& out) {
   expect_alike(gate, up, "gate");
   expect_alike(gate, out, "gate");
-  expect_on_cpu(gate, "gate");
+  if (by_aten(gate)) return generic::gate(activation, gate, up, out);
   RECORD_FUNCTION("accrue::gate", span_of({gate, up, out}));
   const Element type = element_of(gate.scalar_type(), "gate");
   at::parallel_for(0, gate.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
@@ -116,7 +122,7 @@ void gate_backward(GateActivation activation, const at::Tensor& grad_out, const 
                    const at::Tensor& up, GateResults& results) {
   for (const at::Tensor& tensor : {grad_out, up, results.out, results.grad_gate, results.grad_up})
     expect_alike(gate, tensor, "gate_backward");
-  expect_on_cpu(gate, "gate_backward");
+  if (by_aten(gate)) return generic::gate_backward(activation, grad_out, gate, up, results);
   RECORD_FUNCTION("accrue::gate_backward",
                   span_of({grad_out, gate, up, results.out, results.grad_gate, results.grad_up}));
   const Element type = element_of(gate.scalar_type(), "gate_backward");
@@ -140,7 +146,8 @@ void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
                       "out of " + std::to_string(out.numel()) + " elements of " +
                           c10::toString(out.scalar_type()),
                       "allocating out with one element per column");
-  if (!g.is_cpu()) {
+  if (compiled::sums_columns(g, out)) return compiled::column_sum(g, out, accumulate);
+  if (by_aten(g)) {
     const at::Tensor sums = g.sum(0, false, out.scalar_type());
     accumulate ? out.add_(sums) : out.copy_(sums);
     return;

@@ -17,9 +17,10 @@ void gelu(const at::Tensor& pre, at::Tensor& out);
 void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& grad_pre);
 
 /// Makes grad_pre as gelu_backward() and out = gelu_tanh(pre) in one pass, all of one shape and
-/// dtype. `grad_pre` may be `grad_out`, `out` may be `pre`.
-void gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& out,
-                        at::Tensor& grad_pre);
+/// dtype. `grad_pre` may be `grad_out`, `out` may be `pre`. Returns [P, N], the sum of whose rows
+/// is that of grad_pre's rows [..., N], where the pass makes that besides; else undefined.
+at::Tensor gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& out,
+                              at::Tensor& grad_pre);
 
 /// out = act(gate) * up, all of one shape and dtype. `out` may be `gate` or `up`.
 void gate(GateActivation activation, const at::Tensor& gate, const at::Tensor& up, at::Tensor& out);

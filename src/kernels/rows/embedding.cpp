@@ -11,9 +11,11 @@
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/grad_slot.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
 #include "kernels/first_order.h"
+#include "kernels/generic/generic_rows.h"
 #include "kernels/grain.h"
 #include "kernels/rows/token_gradient.h"
 #include "kernels/saved_value.h"
@@ -36,8 +38,6 @@ Parts parts_of(const at::Tensor& ids, const std::vector<SampleSpan>& spans) {
 
 /// `positions` may be undefined.
 void expect_tables(const at::Tensor& ids, const at::Tensor& tokens, const at::Tensor& positions) {
-  for (const at::Tensor& tensor : {ids, tokens, positions})
-    if (tensor.defined()) expect_on_cpu(tensor, "embed_tokens");
   const at::ScalarType dtype = tokens.scalar_type();
   const bool fits = !positions.defined() ||
                     (positions.dim() == 2 && tokens.dim() == 2 &&
@@ -176,6 +176,7 @@ void add_positions(const Parts& parts, const at::Tensor& grad, at::Tensor& table
 at::Tensor token_gradient(const Parts& parts, const at::Tensor& ids, const at::Tensor& grad,
                           const at::Tensor& table) {
   const auto add = [&](at::Tensor& sums) {
+    if (by_aten(sums)) return generic::add_rows(parts, ids, grad, sums);
     with_type_of(sums, [&](auto zero) { add_rows<decltype(zero)>(parts, ids, grad, sums); });
   };
   if (GradSlot* slot = open_slot_of(table)) {
@@ -196,6 +197,7 @@ at::Tensor position_gradient(const Parts& parts, const at::Tensor& grad, const a
   const std::int64_t length = longest_of(parts);
   const auto add = [&](at::Tensor& sums, bool accumulate) {
     if (!accumulate) sums.narrow(0, length, sums.size(0) - length).zero_();
+    if (by_aten(sums)) return generic::add_positions(parts, grad, sums, accumulate);
     with_type_of(sums,
                  [&](auto zero) { add_positions<decltype(zero)>(parts, grad, sums, accumulate); });
   };
@@ -220,6 +222,7 @@ class EmbedTokens : public torch::autograd::Function<EmbedTokens> {
     const Parts parts = parts_of(ids, spans);
     context->saved_data["parts"] = to_saved(parts);
     context->save_for_backward({ids, tokens, positions});
+    if (by_aten(tokens)) return generic::look_up(parts, ids, tokens, positions);
     const bool narrow = tokens.scalar_type() == at::kBFloat16;
     at::Tensor x = at::empty({ids.size(0), ids.size(1), tokens.size(1)},
                              narrow ? tokens.options().dtype(at::kFloat) : tokens.options());
@@ -257,7 +260,8 @@ at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
   const std::vector<SampleSpan> samples =
       spans_or_rows("embed_tokens", spans, ids.size(0), ids.size(1));
   expect_positions(position_table, longest(samples));
-  const at::Tensor rows = ids.contiguous();
+  // Ids are looked at in host memory; kernels on a device take them from there.
+  const at::Tensor rows = ids.cpu().contiguous();
   expect_ids(rows, token_table.size(0));
   const std::optional<at::Tensor> positions =
       position_table.defined() ? std::optional(position_table) : std::nullopt;

@@ -9,10 +9,13 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
+#include "kernels/compiled/fused_rows.h"
 #include "kernels/first_order.h"
 #include "kernels/gemm/parameter_gradient.h"
+#include "kernels/generic/generic_norm.h"
 #include "kernels/grain.h"
 #include "kernels/rows/norm.h"
 #include "kernels/rows/norm_simd.h"
@@ -57,7 +60,6 @@ void expect_parameters(const NormPlan& plan, const at::Tensor& x, const at::Tens
 
 void expect_arguments(const NormPlan& plan, const at::Tensor& x, const at::Tensor& weight,
                       const at::Tensor& bias) {
-  expect_on_cpu(x, plan.name);
   const at::ScalarType dtype = x.scalar_type();
   if (dtype != at::kFloat && dtype != at::kDouble)
     throw usage_error(plan.name, "x in fp32 or fp64", c10::toString(dtype),
@@ -80,6 +82,8 @@ void expect_addend(const NormPlan& plan, const at::Tensor& x, const at::Tensor& 
 
 Normalised normalise(const NormPlan& plan, const at::Tensor& x, const at::Tensor& y,
                      const NormParameters& parameters) {
+  if (compiled::normalises(plan, x, y)) return compiled::normalise(plan, x, y, parameters);
+  if (by_aten(x)) return generic::normalise(plan, x, y, parameters);
   const std::int64_t columns = x.size(-1), rows = columns == 0 ? 0 : x.numel() / columns;
   const at::ScalarType master = accumulation_dtype(x.scalar_type());
   Normalised result;
@@ -114,6 +118,12 @@ NormGradients norm_gradients(const NormPlan& plan, const at::Tensor& grad_out,
                              const at::Tensor& grad_sum, const at::Tensor& input,
                              const at::Tensor& statistics, const NormParameters& parameters,
                              at::ScalarType y_dtype) {
+  if (compiled::makes_norm_gradients(plan, grad_out, input, y_dtype))
+    return compiled::norm_gradients(plan, grad_out, grad_sum, input, statistics, parameters,
+                                    y_dtype);
+  if (by_aten(input))
+    return generic::norm_gradients(plan, grad_out, grad_sum, input, statistics, parameters,
+                                   y_dtype);
   const std::int64_t columns = input.size(-1), rows = statistics.size(0);
   const bool centred = parameters.bias.defined();
   // Chunks depend on the number of rows alone, so the order of additions does not depend on the
@@ -299,7 +309,6 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const RmsNorm
                     at::ScalarType out) {
   const NormPlan plan = rms_norm_plan(options, out);
   if (x.scalar_type() == at::kBFloat16 && out == at::kBFloat16) {
-    expect_on_cpu(x, plan.name);
     expect_parameters(plan, x, weight, {});
   } else {
     expect_arguments(plan, x, weight, {});

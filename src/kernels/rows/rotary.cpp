@@ -7,9 +7,11 @@
 #include <string>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
 #include "kernels/first_order.h"
+#include "kernels/generic/generic_rows.h"
 #include "kernels/grain.h"
 #include "kernels/rows/rotary_simd.h"
 #include "kernels/saved_value.h"
@@ -31,7 +33,6 @@ struct RotationPlan {
 
 void expect_rotation(const at::Tensor& x, std::int64_t heads, const at::Tensor& cosines,
                      const at::Tensor& sines) {
-  for (const at::Tensor& tensor : {x, cosines, sines}) expect_on_cpu(tensor, "rotate");
   const std::string received =
       "x " + text_of(x) + ", tables " + text_of(cosines) + " and " + text_of(sines);
   if (heads < 1 || x.dim() != 3 || x.size(2) == 0 || x.size(2) % (2 * heads) != 0)
@@ -65,6 +66,9 @@ std::vector<std::int64_t> positions_in(const std::vector<SampleSpan>& spans, std
 }
 
 at::Tensor turned(const at::Tensor& source, const RotationPlan& plan, bool backwards) {
+  if (by_aten(source))
+    return generic::rotate(source, plan.heads, plan.cosines, plan.sines,
+                           positions_in(plan.spans, source.size(0), source.size(1)), backwards);
   const at::Tensor x = source.contiguous();
   at::Tensor out = at::empty(x.sizes(), x.options());
   RECORD_FUNCTION(backwards ? "accrue::rotate_backward" : "accrue::rotate", span_of({x, out}));

@@ -156,14 +156,14 @@ class CheckedOutput {
 void write_tensor(CheckedOutput& file, const at::Tensor& tensor) {
   constexpr std::int64_t piece_bytes = 48 << 10;
   if (tensor.is_contiguous() || tensor.dim() == 0 || tensor.numel() == 0) {
-    const at::Tensor dense = tensor.contiguous();
+    const at::Tensor dense = tensor.cpu().contiguous();
     return file.write(bytes_of(dense.const_data_ptr(), dense.nbytes()));
   }
   const auto row_bytes = static_cast<std::int64_t>(tensor.nbytes()) / tensor.size(0);
   const std::int64_t rows = std::max<std::int64_t>(1, piece_bytes / row_bytes);
   for (std::int64_t row = 0; row < tensor.size(0); row += rows) {
     const at::Tensor piece =
-        tensor.narrow(0, row, std::min(rows, tensor.size(0) - row)).contiguous();
+        tensor.narrow(0, row, std::min(rows, tensor.size(0) - row)).cpu().contiguous();
     file.write(bytes_of(piece.const_data_ptr(), piece.nbytes()));
   }
 }

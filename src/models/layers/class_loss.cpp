@@ -77,7 +77,8 @@ LossHead class_cross_entropy_head(const LossOptions& options) {
           .correct =
               [](const Activations& logits, const batch::MicroBatch& micro) {
                 const std::int64_t classes = is_by_pixel(micro) ? 1 : -1;  // their dimension
-                at::Tensor right = logits.at(0).argmax(classes).eq(micro.targets).to(at::kDouble);
+                at::Tensor right =
+                    logits.at(0).argmax(classes).cpu().eq(micro.targets).to(at::kDouble);
                 if (micro.weights.defined()) right.mul_(micro.weights);
                 return right.sum().item<double>();
               }};

@@ -5,15 +5,16 @@
 #include <string>
 
 #include "accrue/core/error.h"
+#include "kernels/generic/tensors.h"
 
 namespace accrue::models {
 
-at::Tensor images_as(at::ScalarType dtype, const at::Tensor& inputs,
+at::Tensor images_as(const at::TensorOptions& options, const at::Tensor& inputs,
                      const std::array<std::int64_t, 3>& expected) {
   const auto [channels, height, width] = expected;
   if (inputs.defined() && inputs.dim() == 4 && at::isFloatingType(inputs.scalar_type()) &&
       inputs.size(1) == channels && inputs.size(2) == height && inputs.size(3) == width)
-    return inputs.to(dtype);
+    return kernels::generic::copied_to(inputs, options.device()).to(options.dtype());
   throw usage_error(
       "read images",
       c10::str("floating-point images [B, ", channels, ", ", height, ", ", width, ']'),

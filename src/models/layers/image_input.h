@@ -10,9 +10,9 @@ namespace accrue::models {
 /// The most classes that a classifier of images may tell apart.
 inline constexpr std::int64_t most_classes = 1 << 24;
 
-/// The images [B, C, H, W] of a micro-batch in the model's dtype. Throws a usage Error where they
-/// are not floating-point images of the shape `expected`.
-at::Tensor images_as(at::ScalarType dtype, const at::Tensor& inputs,
+/// The images [B, C, H, W] of a micro-batch in `options`, the model's dtype and device. Throws a
+/// usage Error where they are not floating-point images of the shape `expected`.
+at::Tensor images_as(const at::TensorOptions& options, const at::Tensor& inputs,
                      const std::array<std::int64_t, 3>& expected);
 
 }  // namespace accrue::models

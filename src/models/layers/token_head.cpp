@@ -34,7 +34,8 @@ Loss TokenHead::loss(const at::Tensor& hidden, const batch::MicroBatch& micro,
                                         {.loss = terms,
                                          .bias = bias,
                                          .gradient_scale = gradient_scale,
-                                         .overwrite_hidden = context.last_reader});
+                                         .overwrite_hidden = context.last_reader,
+                                         .upstream_is_given = context.upstream_is_given});
   return kernels::cross_entropy(kernels.linear(hidden, weight, bias, prepared, {}), micro.targets,
                                 terms);
 }

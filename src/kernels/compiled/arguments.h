@@ -1,0 +1,44 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "accrue/kernels/kernel_choice.h"
+#include "kernels/compiled/device_program.h"
+
+// What the launches of compiled kernels share.
+namespace accrue::kernels::compiled {
+
+inline constexpr std::int64_t vector = 4;  ///< elements of one access, as in row_kernels.inc
+
+inline bool is_chosen(const at::Tensor& tensor) {
+  return chosen_kernels() == Kernels::native && can_compile_for(tensor);
+}
+
+/// Whether accesses of VECTOR elements may begin at each VECTOR-th element.
+inline bool is_aligned(const at::Tensor& tensor) {
+  constexpr std::uintptr_t bytes = 16;
+  return !tensor.defined() ||
+         (tensor.is_contiguous() &&
+          reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % bytes == 0);
+}
+
+inline bool is_narrow_or_single(at::ScalarType dtype) {
+  return dtype == at::kFloat || dtype == at::kBFloat16;
+}
+
+inline const char* name_of(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 ? "bf16" : "float";
+}
+inline const char* name_of(bool value) { return value ? "true" : "false"; }
+
+inline const void* address(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+inline std::int64_t blocks_for(std::int64_t size, std::int64_t per_block) {
+  return (size + per_block - 1) / per_block;
+}
+
+}  // namespace accrue::kernels::compiled

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "kernels/cross_entropy/head_chunks.h"
+
+namespace accrue::kernels::generic {
+
+/// run_head_chunks() of kernels/cross_entropy by ATen's operators. A chunk's logits and their
+/// gradient are whole; on a device nothing waits for the sum, so gradients that are not finite get
+/// where they go, and the sum tells.
+HeadResult run_head_chunks(const HeadInput& input, WantedGradients wanted);
+
+}  // namespace accrue::kernels::generic

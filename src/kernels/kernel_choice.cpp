@@ -1,0 +1,23 @@
+#include "accrue/kernels/kernel_choice.h"
+
+#include <atomic>
+
+namespace accrue::kernels {
+namespace {
+
+// One for the process: libtorch runs backward passes on a device in threads of its own.
+std::atomic<Kernels> chosen{Kernels::native};
+
+}  // namespace
+
+KernelScope::KernelScope(Kernels kernels) : before_(chosen) { chosen = kernels; }
+
+KernelScope::~KernelScope() { chosen = before_; }
+
+void choose(Kernels kernels) { chosen = kernels; }
+
+Kernels chosen_kernels() { return chosen; }
+
+bool by_aten(const at::Tensor& tensor) { return chosen == Kernels::generic || !tensor.is_cpu(); }
+
+}  // namespace accrue::kernels

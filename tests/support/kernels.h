@@ -1,0 +1,11 @@
+#pragma once
+
+#include "accrue/kernels/kernel_choice.h"
+#include "support/skip.h"
+
+namespace accrue::testing {
+
+/// Whether the test program runs operators of ATen in the place of accrue's kernels.
+inline bool by_aten() { return kernels::chosen_kernels() == kernels::Kernels::generic; }
+
+}  // namespace accrue::testing
