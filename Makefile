@@ -127,6 +127,7 @@ asan-all:
 test-all:
 	@$(MAKE) --no-print-directory test
 	@ACCRUE_RIGHT_LOOPS=1000 PYTHONPATH=build/$(PRESET)/python .venv-test/bin/python -m pytest -q -p no:cacheprovider tests/python/test_right_loops.py
+	@$(TEST_ENV) ACCRUE_TEST_KERNELS=generic ctest --test-dir build/$(PRESET) --output-on-failure -j 1 -R '^(train|verify)$$'
 	@$(MAKE) --no-print-directory asan-all
 	@$(MAKE) --no-print-directory tsan
 	@$(MAKE) --no-print-directory fuzz-corpus

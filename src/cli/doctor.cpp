@@ -1,19 +1,26 @@
 #include "verify/doctor/doctor.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "accrue/core/error.h"
+#include "accrue/device/device.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/program.h"
+#include "verify/operations/device_conformance.h"
 
 namespace accrue::cli {
 namespace {
 
+constexpr int device_failed = 3;
+
 struct DoctorArguments {
   std::string config;
+  std::string device;  ///< to be examined instead of a config
   bool json = false;
   std::vector<std::string> overrides;
 };
@@ -49,7 +56,34 @@ void print(const proof::Examination& examination) {
   if (examination.findings.empty()) std::printf("Nothing to say against this run.\n");
 }
 
+/// Prints each thing that training asks of the device.
+int examine_device(const DoctorArguments& arguments) {
+  const c10::Device device = device::open(arguments.device);
+  const std::vector<proof::DeviceCheck> checks = proof::check_device(device);
+  const bool all = std::ranges::all_of(checks, &proof::DeviceCheck::passed);
+  if (arguments.json) {
+    nlohmann::json out{
+        {"device", device.str()}, {"passed", all}, {"checks", nlohmann::json::array()}};
+    for (const proof::DeviceCheck& check : checks)
+      out["checks"].push_back(
+          {{"name", check.name}, {"passed", check.passed}, {"detail", check.detail}});
+    std::cout << out.dump(2) << std::endl;
+  } else {
+    for (const proof::DeviceCheck& check : checks)
+      std::printf("%-6s %-62s %s\n", check.passed ? "ok" : "FAILS", check.name.c_str(),
+                  check.detail.c_str());
+    std::printf("%s\n",
+                all ? (device.str() + " can be trained on.").c_str()
+                    : (device.str() + " does not do all that training asks of it.").c_str());
+  }
+  return all ? 0 : device_failed;
+}
+
 int run_doctor(const DoctorArguments& arguments, const Program& program) {
+  if (!arguments.device.empty()) return examine_device(arguments);
+  if (arguments.config.empty())
+    throw usage_error("doctor", "a config, or --device=NAME", "neither",
+                      "accrue doctor gpt.toml, or accrue doctor --device=cuda");
   const train::Config config = program.load_config(arguments.config, arguments.overrides);
   const proof::Examination examination = proof::doctor(
       config, {.progress = [](const std::string& what) { std::cerr << what << std::endl; }});
@@ -73,7 +107,10 @@ void add_doctor(CLI::App& app, Action& action, const Program& program) {
       "Example:\n"
       "  accrue doctor gpt.toml --precision.compute=bf16 --json");
   auto arguments = std::make_shared<DoctorArguments>();
-  verb->add_option("CONFIG", arguments->config, "Config file (TOML)")->required();
+  verb->add_option("CONFIG", arguments->config, "Config file (TOML)");
+  verb->add_option("--device", arguments->device,
+                   "Whether a device (cpu, cuda, or another of torch's) does what training asks of "
+                   "it, instead; exit status 3 where not");
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->callback([=, &action, &program] {
     arguments->overrides = take_overrides(*verb);

@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/program.h"
 #include "memory/out_of_memory.h"
+#include "verify/config/against_cpu.h"
 #include "verify/config/verify_config.h"
 
 namespace accrue::cli {
@@ -25,6 +26,7 @@ struct VerifyArguments {
   bool json = false;
   std::int64_t ranks = 0;  ///< 0: one, or a pipeline's stages
   bool thorough = false;
+  std::string against;
   std::vector<std::string> overrides;
 };
 
@@ -176,9 +178,11 @@ void print(const proof::Report& report) {
 }
 
 /// What is compared. A budget that cannot be met is no difference: 3 is for one that was found.
-proof::Report verified(const train::Config& config, const proof::VerifyConfigOptions& options) {
+proof::Report verified(const train::Config& config, const proof::VerifyConfigOptions& options,
+                       bool against_cpu) {
   try {
-    return proof::verify_config(config, options);
+    return against_cpu ? proof::verify_against_cpu(config, options)
+                       : proof::verify_config(config, options);
   } catch (const Error& error) {
     if (error.kind() != Error::Kind::refused) throw;
     throw runtime_error(error.operation(), error.expected(), error.received(), error.suggestion());
@@ -193,9 +197,11 @@ proof::Report verified(const train::Config& config, const proof::VerifyConfigOpt
 int run_verify(const VerifyArguments& arguments, const Program& program) {
   const train::Config config = program.load_config(arguments.config, arguments.overrides);
   const proof::Report report =
-      verified(config, {.progress = [](const std::string& what) { std::cerr << what << std::endl; },
-                        .ranks = arguments.ranks,
-                        .thorough = arguments.thorough});
+      verified(config,
+               {.progress = [](const std::string& what) { std::cerr << what << std::endl; },
+                .ranks = arguments.ranks,
+                .thorough = arguments.thorough},
+               !arguments.against.empty());
   if (arguments.json) {
     std::cout << to_json(report).dump(2) << std::endl;
   } else {
@@ -225,6 +231,9 @@ void add_verify(CLI::App& app, Action& action, const Program& program) {
       ->check(CLI::Range(std::int64_t{1}, most_threads_as_ranks));
   verb->add_flag("--thorough", arguments->thorough,
                  "Compare splits, orders and steps on all of the batch, whatever that takes");
+  verb->add_option("--against", arguments->against,
+                   "cpu: compare the device's window, per parameter, with fp64 on the CPU instead")
+      ->check(CLI::IsMember({"cpu"}));
   verb->callback([=, &action, &program] {
     arguments->overrides = take_overrides(*verb);
     action = [=, &program] { return run_verify(*arguments, program); };

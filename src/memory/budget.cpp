@@ -60,6 +60,9 @@ std::optional<std::int64_t> resolve_budget(std::string_view text) {
   if (text == "none") return std::nullopt;
   if (text == "auto") return auto_budget(held_of_a_budget(), available_bytes());
   const std::int64_t bytes = parse_bytes(text, "memory.budget").count;
+  if (const auto room = device_room(); room && bytes > room->all)
+    throw usage_error("memory.budget", "at most the device's " + format_bytes(room->all),
+                      format_bytes(bytes), "\"auto\", which is what it has free");
   if (bytes == 0)
     throw usage_error("memory.budget", "more than 0 bytes", "\"" + std::string(text) + "\"",
                       "none, auto, or a size such as \"6GiB\"");

@@ -17,6 +17,7 @@
 #include "accrue/core/units.h"
 #include "memory/cached_blocks.h"
 #include "memory/counters.h"
+#include "memory/device_memory.h"
 #include "memory/small_blocks.h"
 
 namespace accrue::memory {
@@ -168,11 +169,13 @@ void install_caching_allocator(BudgetOf budget_of) {
 bool caching_allocator_installed() { return CachingAllocator::installed() != nullptr; }
 
 BudgetOf budget_of() {
+  if (counted_device() != nullptr) return BudgetOf::tensors;
   CachingAllocator* const allocator = CachingAllocator::installed();
   return allocator == nullptr ? BudgetOf::tensors : allocator->budget_of();
 }
 
 Usage usage() {
+  if (const DeviceMemory* const device = counted_device()) return device->usage();
   CachingAllocator* const allocator = CachingAllocator::installed();
   return allocator == nullptr ? Usage{} : allocator->counters().usage();
 }
@@ -183,61 +186,79 @@ void release_cached() {
 #ifdef __GLIBC__
   malloc_trim(0);  // what the heap keeps of freed blocks is outside every free list of ours
 #endif
+  if (DeviceMemory* const device = counted_device()) device->release_cached();
 }
 
 void set_budget(std::optional<std::int64_t> bytes) {
-  if (!bytes && !caching_allocator_installed()) return;
+  if (!bytes && !counts_allocations()) return;
   if (bytes && *bytes < 0)
     throw usage_error("set the memory budget", "0 bytes or more", std::to_string(*bytes),
                       "a size such as \"6GiB\"");
+  if (DeviceMemory* const device = counted_device()) return device->set_budget(bytes);
   require_installed("set the memory budget").cached().set_budget(bytes);
 }
 
 std::optional<std::int64_t> budget() {
+  if (const DeviceMemory* const device = counted_device()) return device->budget();
   CachingAllocator* const allocator = CachingAllocator::installed();
   return allocator == nullptr ? std::nullopt : allocator->cached().limits().budget;
 }
 
 std::optional<std::int64_t> tensor_budget() {
+  if (const DeviceMemory* const device = counted_device()) return device->budget();
   CachingAllocator* const allocator = CachingAllocator::installed();
   return allocator == nullptr ? std::nullopt : allocator->cached().limits().for_tensors();
 }
 
 void leave_outside(std::int64_t bytes) {
+  if (counted_device() != nullptr) return;
   require_installed("leave a part of the budget").cached().leave_outside(bytes);
 }
 
 std::int64_t left_outside() {
+  if (counted_device() != nullptr) return 0;
   CachingAllocator* const allocator = CachingAllocator::installed();
   return allocator == nullptr ? 0 : allocator->cached().limits().outside;
 }
 
 std::int64_t resident_in_tensors() {
+  if (const DeviceMemory* const device = counted_device()) return device->usage().reserved;
   CachingAllocator* const allocator = CachingAllocator::installed();
   return allocator == nullptr ? 0 : allocator->cached().resident_now();
 }
 
 std::int64_t last_missing_bytes() {
+  if (counted_device() != nullptr) return 0;  // libtorch does not tell
   const CachingAllocator* const allocator = CachingAllocator::installed();
   return allocator == nullptr ? 0 : allocator->last_missing_bytes();
 }
 
 std::optional<std::int64_t> last_refusing_budget() {
+  if (const DeviceMemory* const device = counted_device()) return device->budget();
   const CachingAllocator* const allocator = CachingAllocator::installed();
   return allocator == nullptr ? std::nullopt : allocator->last_refusing_budget();
 }
 
 PeakScope::PeakScope() {
+  if (DeviceMemory* const device = counted_device()) {
+    before_ = device->restart_peak();
+    return;
+  }
   if (CachingAllocator* const allocator = CachingAllocator::installed())
     before_ = allocator->counters().restart_peak();
 }
 
 PeakScope::~PeakScope() {
+  if (DeviceMemory* const device = counted_device()) {
+    device->raise_peak(before_);
+    return;
+  }
   if (CachingAllocator* const allocator = CachingAllocator::installed())
     allocator->counters().raise_peak(before_);
 }
 
 Peak PeakScope::peak() const {
+  if (const DeviceMemory* const device = counted_device()) return device->peak();
   CachingAllocator* const allocator = CachingAllocator::installed();
   return allocator == nullptr ? Peak{} : allocator->counters().peak();
 }

@@ -103,7 +103,13 @@ std::int64_t available_bytes_under(const fs::path& root) {
   return std::min(kibibytes ? *kibibytes * kKibibyte : kUnlimited, left_in_cgroups(root));
 }
 
-std::int64_t available_bytes() { return available_bytes_under("/"); }
+std::int64_t available_bytes() {
+  if (const auto room = device_room()) {
+    const Usage held = usage();
+    return room->free + held.reserved - held.live;
+  }
+  return available_bytes_under("/");
+}
 
 std::int64_t resident_bytes() {
   std::ifstream pages("/proc/self/statm");

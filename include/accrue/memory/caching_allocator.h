@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -39,6 +41,22 @@ enum class BudgetOf { tensors, process };
 void install_caching_allocator(BudgetOf budget_of = BudgetOf::tensors);
 bool caching_allocator_installed();
 BudgetOf budget_of();
+
+/// From now on all that is told and set here, peaks, budgets and what is left of them, is of the
+/// memory of `device`, by libtorch's own allocator for it, instead of host memory: of the device
+/// that a run's tensors live on. To be called before a budget is set and before the first tensor
+/// there. The CPU, or nothing: host memory.
+///
+/// Of a device a budget is a limit of libtorch's allocator that holds from its first tensor on;
+/// a later change of it counts for plans and messages alone. `live_by_tag` is not known.
+void count_device(c10::Device device);
+/// Whether allocations are counted at all: of a device, or by the installed allocator.
+bool counts_allocations();
+/// The free and all bytes of the counted device; nothing where host memory is counted.
+struct DeviceRoom {
+  std::int64_t free = 0, all = 0;
+};
+std::optional<DeviceRoom> device_room();
 
 /// The bytes by now; zeros where the allocator is not installed.
 Usage usage();

@@ -8,8 +8,9 @@
 /// config.
 namespace accrue::train {
 
-enum class Device { cpu };
-inline constexpr auto device_words = enum_words<Device>({{Device::cpu, "cpu"}});
+enum class Device { cpu, cuda };
+inline constexpr auto device_words =
+    enum_words<Device>({{Device::cpu, "cpu"}, {Device::cuda, "cuda"}});
 
 enum class ModelKind {
   gpt2,

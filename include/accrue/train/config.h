@@ -14,6 +14,7 @@
 #include "accrue/data/augment.h"
 #include "accrue/data/format.h"
 #include "accrue/distributed/compression.h"
+#include "accrue/kernels/kernel_kind.h"
 #include "accrue/models/adapter_options.h"
 #include "accrue/models/base_format.h"
 #include "accrue/models/batch_norm_policy.h"
@@ -37,8 +38,9 @@ struct RunConfig {
   std::optional<std::int64_t> tokens;
   std::optional<double> epochs;
   std::uint64_t seed = 1337;
-  std::optional<Device> device;  ///< none: auto
-  std::int64_t threads = 0;      ///< 0: all that the cgroup grants
+  std::optional<Device> device;                  ///< none: auto
+  std::optional<kernels::Kernels> kernels = {};  ///< none: auto, as the process chose
+  std::int64_t threads = 0;                      ///< 0: all that the cgroup grants
   Duration checkpoint_every{600, Duration::Unit::seconds};
   std::int64_t keep = 2;
   bool keep_best = true;

@@ -4,6 +4,7 @@
 
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
+#include "accrue/device/device.h"
 #include "accrue/kernels/grad_slot.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
@@ -25,7 +26,8 @@ class ScratchGradients {
     std::int64_t largest = 0;
     for (const NamedParameter& p : parameters) largest = std::max(largest, p.tensor.numel());
     const at::ScalarType dtype = parameters.front().tensor.scalar_type();
-    scratch_ = at::empty({largest}, dtype);
+    scratch_ =
+        at::empty({largest}, at::TensorOptions(dtype).device(parameters.front().tensor.device()));
     for (const NamedParameter& p : parameters) {
       auto slot = std::make_shared<kernels::GradSlot>(
           scratch_.narrow(0, 0, p.tensor.numel()).view(p.tensor.sizes()));
@@ -122,13 +124,14 @@ BenchSubject::WindowTimes BenchSubject::run_window(accum::Window& window, std::i
                         "a lower optim.lr");
   }
   WindowTimes times{.accumulation = run.seconds, .loss = run.loss_sum / run.weight};
-  const Stopwatch watch;
+  const Stopwatch watch;  // window.close() has waited for the device
   if (work_.config.optim.clip > 0) {
     run.gradient->clip(work_.config.optim.clip);
   } else if (run.gradient->has_values()) {
     run.gradient->norm();
   }
   optimizer_->step(std::move(*run.gradient), work_.config.optim.lr);
+  device::synchronize(device());
   times.optimizer = run.closing_seconds + watch.seconds();
   return times;
 }
@@ -146,6 +149,7 @@ double BenchSubject::bare_window() {
                      {.factors = std::vector<double>(model().losses().size(), 1.0),
                       .recompute = micro_.recompute});
   }
+  device::synchronize(device());
   return watch.seconds();
 }
 

@@ -5,6 +5,7 @@
 #include "accrue/optim/optimizer.h"
 #include "data/loader.h"
 #include "train/plan/setup.h"
+#include "train/workload/placement.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -55,6 +56,7 @@ class BenchSubject {
   std::int64_t window_tokens() const;
   bool images() const { return work_.data.train->image_shape().has_value(); }
   models::Model& model() const { return *work_.model; }
+  c10::Device device() const { return device_of(work_.config); }
   const Config& config() const { return work_.config; }
 
  private:

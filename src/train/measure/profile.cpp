@@ -7,8 +7,10 @@
 #include <map>
 
 #include "accrue/core/clock.h"
+#include "accrue/device/device.h"
 #include "train/measure/bench_subject.h"
 #include "train/measure/benchmark.h"
+#include "train/measure/device_times.h"
 #include "train/measure/kernel_names.h"
 #include "train/measure/kernel_times.h"
 #include "train/watch/gemm_rate.h"
@@ -18,14 +20,18 @@ namespace accrue::train {
 namespace {
 
 /// Bytes per second, as STREAM counts them (McCalpin, 1995): two arrays read and one written.
-double measure_bandwidth() {
-  constexpr std::int64_t elements = 16 << 20;
-  const at::Tensor a = at::ones({elements}), b = at::ones({elements});
-  at::Tensor sum = at::zeros({elements});
+double measure_bandwidth(c10::Device device) {
+  constexpr std::int64_t host_elements = 16 << 20, device_elements = 256 << 20;
+  const std::int64_t elements = device.is_cpu() ? host_elements : device_elements;
+  const at::TensorOptions options = at::TensorOptions(at::kFloat).device(device);
+  const at::Tensor a = at::ones({elements}, options), b = at::ones({elements}, options);
+  at::Tensor sum = at::zeros({elements}, options);
   std::vector<double> rates;
   for (int i = 0; i < 5; ++i) {
+    device::synchronize(device);
     const Stopwatch watch;
     at::add_out(sum, a, b);
+    device::synchronize(device);
     rates.push_back(static_cast<double>(3 * sum.nbytes()) / watch.seconds());
   }
   return spread_of(rates).median;
@@ -64,6 +70,14 @@ std::vector<Profile::Part> parts_of(const std::vector<KernelCost>& kernels) {
   return parts;
 }
 
+/// On the CPU those of the calling thread.
+std::vector<KernelTime> kernel_times(c10::Device device, const std::function<void()>& work) {
+  if (!device.is_cpu()) return device_times(device, work);
+  const KernelTimes of_thread;
+  work();
+  return of_thread.by_time();
+}
+
 }  // namespace
 
 Profile profile(const Config& config) {
@@ -72,18 +86,15 @@ Profile profile(const Config& config) {
   accum::Window window = subject.make_window();
   subject.run_window(window, 0, subject.micro_batch());
   const models::Compute compute = subject.config().precision.compute;
-  double peak_flops = best_gemm_rate(compute);
-  std::vector<KernelTime> times;
+  const c10::Device device = subject.device();
+  double peak_flops = best_gemm_rate(compute, device);
   const Stopwatch watch;
-  {
-    const KernelTimes listening;
-    subject.run_window(window, 1, subject.micro_batch());
-    times = listening.by_time();
-  }
+  const std::vector<KernelTime> times =
+      kernel_times(device, [&] { subject.run_window(window, 1, subject.micro_batch()); });
   const double seconds = watch.seconds();
-  peak_flops = std::max(peak_flops, best_gemm_rate(compute));
+  peak_flops = std::max(peak_flops, best_gemm_rate(compute, device));
   for (const KernelTime& time : times) peak_flops = std::max(peak_flops, flops_per_second(time));
-  const double bandwidth = measure_bandwidth();
+  const double bandwidth = measure_bandwidth(device);
   Profile result{.micro_batch = subject.micro_batch(),
                  .micro_batches = subject.micro_batches(subject.micro_batch()),
                  .peak_gflops = peak_flops / 1e9,

@@ -21,7 +21,8 @@ PassResult forward_backward(models::Trainable& model, const batch::MicroBatch& m
   const PassResult result{.loss_sum = total.sum * options.weighting,
                           .weight = total.weight * options.weighting,
                           .finite = std::isfinite(total.sum),
-                          .heads = total.heads};
+                          .heads = total.heads,
+                          .unread = total.unread};
   if (!result.finite) return result;
   if (!total.roots.empty()) torch::autograd::backward(total.roots, total.gradients);
   chain.backward(gradients_of(output));

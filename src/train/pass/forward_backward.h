@@ -21,6 +21,9 @@ struct PassOptions {
   double weighting = 1;
   /// The gradients have the same bits in each mode; what is live in between differs.
   Recompute recompute = Recompute::none;
+  /// Losses on a device are not read, so that nobody waits for it: PassResult::unread has them, and
+  /// they count as finite.
+  bool leave_losses_on_device = false;
 };
 
 /// What became of a micro-batch's forward and backward pass.
@@ -29,6 +32,7 @@ struct PassResult {
   double weight = 0;
   bool finite = true;  ///< false: the loss was not finite, and backward was not run
   HeadSums heads;
+  at::Tensor unread = {};  ///< HeadLosses::Total::unread
 };
 
 /// Runs the chain forward, cut between its segments, takes the losses, and runs it backward segment

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/kernel_choice.h"
 
 namespace accrue::train {
 namespace {
@@ -34,6 +35,8 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
   ForwardContext of_head = context;
   // The backward pass of another loss may want the output; a view of the inputs is the caller's.
   of_head.last_reader = losses_run() == 1 && !shares_memory(output, micro.inputs);
+  of_head.upstream_is_given = true;
+  std::vector<at::Tensor> unread;
   for (std::size_t i = 0; i < heads_.size(); ++i) {
     const double factor = factor_of(i);
     if (factor == 0) {
@@ -46,7 +49,9 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
     const Loss loss = heads_[i].forward(output, micro, of_head, gradient);
     if (!first_weight) first_weight = loss.weight;
     expect_one_denominator(heads_[i], loss.weight, *first_weight);
-    const auto sum = loss.sum.item<double>();
+    const bool is_unread = options_.leave_losses_on_device && kernels::by_aten(loss.sum);
+    const double sum = is_unread ? 0 : loss.sum.item<double>();
+    if (is_unread) unread.push_back(loss.sum.detach().to(at::kDouble));
     total.heads.sums.push_back(sum);
     total.heads.weights.push_back(loss.weight);
     total.heads.measures.insert(total.heads.measures.end(), loss.measures.begin(),
@@ -56,6 +61,7 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
     total.roots.push_back(loss.sum);
     total.gradients.push_back(at::full_like(loss.sum.detach(), gradient));
   }
+  if (!unread.empty()) total.unread = at::stack(unread);
   total.weight = options_.factors.empty() ? first_weight.value_or(0)
                                           : total.heads.weights.at(options_.reference);
   return total;

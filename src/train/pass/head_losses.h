@@ -16,6 +16,9 @@ class HeadLosses {
     double sum = 0;  ///< over all heads, by their factors; without the loss scale
     double weight = 0;
     HeadSums heads;
+    /// The sums of the heads that were run, by head, where they were left on a device
+    /// (PassOptions::leave_losses_on_device): `sum` and `heads` have 0 for them. Undefined else.
+    at::Tensor unread;
     /// What backward starts from: the heads' sums, each with its factor times the loss scale.
     std::vector<at::Tensor> roots, gradients;
   };

@@ -6,10 +6,12 @@
 #include <numeric>
 
 #include "accrue/core/clock.h"
+#include "accrue/device/device.h"
 #include "accrue/memory/caching_allocator.h"
 #include "data/fetch.h"
 #include "train/pass/run_micro_batch.h"
 #include "train/plan/activation_placement.h"
+#include "train/workload/placement.h"
 
 namespace accrue::train {
 namespace {
@@ -115,6 +117,7 @@ double PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recom
   run_micro_batch(window_, *work_.model, {.index = 0, .sample_ids = micro.sample_ids}, micro,
                   batch::training_context(micro, work_.config.run.seed, 0),
                   {.factors = std::vector<double>(heads.size(), 1.0), .recompute = recompute});
+  device::synchronize(device_of(work_.config));
   return watch.seconds();
 }
 
@@ -144,6 +147,7 @@ std::optional<double> PlanTrials::close_and_step() {
   if (!gradient) return std::nullopt;
   if (work_.config.optim.clip > 0) gradient->clip(work_.config.optim.clip);
   optimizer_->step(std::move(*gradient), /*lr=*/0);
+  device::synchronize(device_of(work_.config));
   return watch.seconds();
 }
 

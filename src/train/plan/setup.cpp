@@ -7,12 +7,14 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "core/machine.h"
 #include "memory/out_of_memory.h"
 #include "train/plan/enough_memory.h"
 #include "train/plan/plan_choice.h"
+#include "train/workload/placement.h"
 
 namespace accrue::train {
 
@@ -55,7 +57,9 @@ void check_budget_holds_the_program(const Config& config) {
 
 void use_resources(const Config& config) {
   use_threads(config.run.threads);
-  if (!memory::caching_allocator_installed() && !config.memory.has_budget()) return;
+  if (config.run.kernels) kernels::choose(*config.run.kernels);
+  memory::count_device(device_of(config));
+  if (!memory::counts_allocations() && !config.memory.has_budget()) return;
   memory::set_budget(memory::resolve_budget(config.memory.budget));
   memory::measure_outside();
   check_budget_holds_the_program(config);
@@ -76,6 +80,8 @@ MicroDecision choose_micro_batch(const Workload& work) {
   remeasure_beyond_budget([&](const memory::PlanPoint& point) { return trials->run_afresh(point); },
                           question, facts);
   auto plan = std::make_shared<const memory::Plan>(memory::plan(facts, question));
+  // What libtorch keeps of a device's memory for itself is of the largest trial by then.
+  if (memory::device_room()) memory::release_cached();
   return {.samples = plan->chosen.point.micro_batch,
           .recompute = plan->chosen.point.recompute,
           .reason = plan->reason,

@@ -18,7 +18,7 @@ constexpr double kEnoughSeconds = 0.02;  ///< of repeats together
 class HeldPeak {
  public:
   explicit HeldPeak(std::int64_t resident_bytes) : resident_bytes_(resident_bytes) {
-    if (memory::caching_allocator_installed()) {
+    if (memory::counts_allocations()) {
       scope_.emplace();
     } else {
       meter_.emplace();

@@ -51,7 +51,7 @@ Histogram histogram_of(std::int64_t elements, const ReadElements& read) {
 }
 
 Histogram histogram_of(const at::Tensor& weights) {
-  const at::Tensor values = weights.detach().contiguous();
+  const at::Tensor values = weights.detach().cpu().contiguous();
   return histogram_of(values.numel(), [&](std::int64_t begin, std::int64_t count, double* to) {
     AT_DISPATCH_FLOATING_TYPES_AND2(
         at::kBFloat16, at::kHalf, values.scalar_type(), "histogram of weights", [&] {
@@ -62,7 +62,9 @@ Histogram histogram_of(const at::Tensor& weights) {
   });
 }
 
-Histogram histogram_of(const accum::GradientSource& sum, double scale, std::int64_t elements) {
+Histogram histogram_of(const accum::GradientSource& where_it_lies, double scale,
+                       std::int64_t elements) {
+  const accum::GradientSource sum = where_it_lies.on_host();
   return histogram_of(elements, [&](std::int64_t begin, std::int64_t count, double* to) {
     sum.read(begin, count, to);
     for (double* value = to; value < to + count; ++value) *value *= scale;

@@ -73,7 +73,7 @@ OptimizerStep::Taken OptimizerStep::take() {
   advance(range, *window, noise);
   StepReport report = report_of(*window, draws, update, watch.seconds());
   report.micro_batch = std::min(micro_batch, range.size());
-  meters_.report(*window, draws.own.size(), peak.peak(), report);
+  meters_.report(*window, draws.own.size(), peak.peak(), flow_.window.buffer()->bytes(), report);
   tell_step(report, *window);
   tell_what_looks_wrong(report, range);
   if (const auto decided = batch_.decide(progress_.state))

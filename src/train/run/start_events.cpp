@@ -8,6 +8,7 @@
 #include "train/run/histogram_taker.h"
 #include "train/watch/rare_updates.h"
 #include "train/workload/batch_changes.h"
+#include "train/workload/placement.h"
 
 namespace accrue::train {
 namespace {
@@ -57,7 +58,9 @@ std::string remark_on_updates(const StartFacts& start) {
 }
 
 std::string remark_on_bf16(const Config& config) {
-  if (config.precision.compute != models::Compute::bf16 || kernels::multiplies_bf16()) return {};
+  if (config.precision.compute != models::Compute::bf16 || !device_of(config).is_cpu() ||
+      kernels::multiplies_bf16())
+    return {};
   return "this processor multiplies no bf16 (" + kernels::gemm_backend() +
          "): bf16 saves memory here and costs time, its products are made in fp32";
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/median.h"
+#include "train/workload/placement.h"
 
 namespace accrue::train {
 namespace {
@@ -10,13 +11,21 @@ namespace {
 /// What the ceiling's largest product takes is this much, where nothing meters memory.
 constexpr std::int64_t room_without_a_meter = std::int64_t{256} << 20;
 
+std::int64_t bytes_of(const NamedParameters& tensors) {
+  std::int64_t bytes = 0;
+  for (const NamedParameter& kept : tensors)
+    bytes += static_cast<std::int64_t>(kept.tensor.nbytes());
+  return bytes;
+}
+
 /// The arithmetic that this rank's samples stand for; not known where it runs a part of the model,
 /// or samples have unequal lengths.
 CeilingShare::Model arithmetic_of(const RunContext& run) {
   const Workload& work = run.work;
   const data::Source& train = *work.data.train;
   const bool is_even = train.image_shape().has_value() || train.uniform_tokens().has_value();
-  const bool is_known = work.config.dist.stages == 1 && is_even;
+  // The ceiling that is measured beside a run is the processor's.
+  const bool is_known = work.config.dist.stages == 1 && is_even && device_of(work.config).is_cpu();
   return {.flops_per_sample = is_known ? work.model->flops_per_sample() : 0,
           .compute = work.config.precision.compute};
 }
@@ -39,7 +48,10 @@ StepMeters::StepMeters(const RunContext& run, const data::Loader& loader,
     : loader_(loader),
       checkpointer_(checkpointer),
       ceiling_(arithmetic_of(run), CeilingCache(ceiling_cache_file())),
-      is_first_rank_(run.ranks.is_first()) {}
+      is_first_rank_(run.ranks.is_first()),
+      parameter_bytes_(bytes_of(run.work.model->parameters()) +
+                       bytes_of(run.work.model->buffers())),
+      optimizer_(run.optimizer) {}
 
 void StepMeters::begin() {
   waited_before_ = loader_.waited_seconds();
@@ -47,7 +59,7 @@ void StepMeters::begin() {
 }
 
 void StepMeters::report(const WindowRun& window, std::int64_t samples, const memory::Peak& peak,
-                        StepReport& report) {
+                        std::int64_t gradient_bytes, StepReport& report) {
   report.joules = energy_.joules();
   report.data_seconds = loader_.waited_seconds() - waited_before_;
   report.checkpoint_seconds = checkpointer_.take_seconds();
@@ -55,9 +67,22 @@ void StepMeters::report(const WindowRun& window, std::int64_t samples, const mem
   if (const std::vector<double>& seconds = window.micro_batch_seconds; !seconds.empty())
     report.micro_batch_seconds =
         MicroBatchSeconds{.median = median_of(seconds), .max = std::ranges::max(seconds)};
-  if (!memory::caching_allocator_installed()) return;
+  if (!memory::counts_allocations()) return;
   report.peak_bytes = peak.live;
-  report.memory = memory_by_kind(memory::usage(), peak);
+  report.memory = memory_by_kind(usage_by_tag(gradient_bytes), peak);
+}
+
+/// libtorch's allocator of a device knows no tags: there what is kept between steps is counted.
+memory::Usage StepMeters::usage_by_tag(std::int64_t gradient_bytes) const {
+  memory::Usage now = memory::usage();
+  if (!memory::device_room()) return now;
+  const auto kind = [&](MemoryTag tag) -> std::int64_t& {
+    return now.live_by_tag[static_cast<std::size_t>(tag)];
+  };
+  kind(MemoryTag::parameters) = parameter_bytes_;
+  kind(MemoryTag::gradients) = gradient_bytes;
+  kind(MemoryTag::optimizer) = optimizer_.state_bytes();
+  return now;
 }
 
 std::optional<std::string> StepMeters::measure_ceiling_if_due(const StepReport& step) {

@@ -27,19 +27,23 @@ class StepMeters {
   /// To be called as a step begins.
   void begin();
   /// To be called when it is done: puts what was measured into its report. `peak` is that of the
-  /// step, `samples` are this rank's own.
+  /// step, `samples` are this rank's own, `gradient_bytes` what the window's buffer takes.
   void report(const WindowRun& window, std::int64_t samples, const memory::Peak& peak,
-              StepReport& report);
+              std::int64_t gradient_bytes, StepReport& report);
   /// Measures the machine's ceiling where that is due; returns what there is to tell of it. It
   /// takes no more memory than the step's activations did.
   std::optional<std::string> measure_ceiling_if_due(const StepReport& step);
 
  private:
+  memory::Usage usage_by_tag(std::int64_t gradient_bytes) const;
+
   const data::Loader& loader_;
   Checkpointer& checkpointer_;
   EnergyMeter energy_;
   CeilingShare ceiling_;
   bool is_first_rank_;
+  std::int64_t parameter_bytes_;
+  const optim::Optimizer& optimizer_;
   double waited_before_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "accrue/core/clock.h"
+#include "accrue/device/device.h"
 #include "accrue/kernels/linear.h"
 #include "kernels/gemm/gemm.h"
 
@@ -23,44 +24,58 @@ at::ScalarType operand_dtype(models::Compute compute) {
   return at::kFloat;
 }
 
-/// Seconds of the second run of two: the first one compiles the product and packs its operand.
+/// Seconds of a run behind a first one, which compiles the product and packs its operand; on a
+/// device the mean of several, which the host asks for ahead.
 template <class Product>
-double seconds_of(const Product& product) {
+double seconds_of(c10::Device device, const Product& product) {
+  constexpr int device_runs = 10;
+  const int runs = device.is_cpu() ? 1 : device_runs;
   product();
+  device::synchronize(device);
   const Stopwatch watch;
-  product();
-  return watch.seconds();
+  for (int i = 0; i < runs; ++i) product();
+  device::synchronize(device);
+  return watch.seconds() / runs;
 }
 
 /// The faster of the two ways that the model's own products have: a plain right operand, or a
 /// weight that is packed.
-double seconds_of(const GemmShape& shape, at::ScalarType dtype) {
+double seconds_of(const GemmShape& shape, const at::TensorOptions& options) {
   const at::NoGradGuard no_grad;
-  const at::Tensor a = at::ones({shape.m, shape.k}, dtype);
-  const at::Tensor weight = at::ones({shape.n, shape.k}, dtype), b = weight.t().contiguous();
-  at::Tensor out = at::empty({shape.m, shape.n}, dtype);
+  const c10::Device device = options.device();
+  // A GPU multiplies numbers that are all alike with less power, and faster.
+  const auto operand = [&](std::int64_t rows, std::int64_t columns) {
+    const at::Tensor values = at::ones({rows, columns}, options);
+    return device.is_cpu() ? values : at::Tensor(values).normal_();
+  };
+  const at::Tensor a = operand(shape.m, shape.k);
+  const at::Tensor weight = operand(shape.n, shape.k), b = weight.t().contiguous();
+  at::Tensor out = at::empty({shape.m, shape.n}, options);
   kernels::PreparedWeight prepared;
   prepared.pack(true);
-  const double plain = seconds_of([&] { kernels::gemm_out(out, a, b); });
-  const double packed = seconds_of([&] { kernels::linear(a, weight, {}, prepared); });
+  const double plain = seconds_of(device, [&] { kernels::gemm_out(out, a, b); });
+  const double packed = seconds_of(device, [&] { kernels::linear(a, weight, {}, prepared); });
   return std::min(plain, packed) * static_cast<double>(shape.count);
 }
 
 }  // namespace
 
-double measure_gemm_rate(const std::vector<GemmShape>& shapes, models::Compute compute) {
+double measure_gemm_rate(const std::vector<GemmShape>& shapes, models::Compute compute,
+                         c10::Device device) {
+  const at::TensorOptions options = at::TensorOptions(operand_dtype(compute)).device(device);
   double flops = 0, seconds = 0;
   for (const GemmShape& shape : shapes) {
     flops += shape.flops();
-    seconds += seconds_of(shape, operand_dtype(compute));
+    seconds += seconds_of(shape, options);
   }
   return flops / seconds;
 }
 
-double best_gemm_rate(models::Compute compute) {
+double best_gemm_rate(models::Compute compute, c10::Device device) {
   constexpr int repeats = 3;
   double best = 0;
-  for (int i = 0; i < repeats; ++i) best = std::max(best, measure_gemm_rate({peak_shape}, compute));
+  for (int i = 0; i < repeats; ++i)
+    best = std::max(best, measure_gemm_rate({peak_shape_of(device)}, compute, device));
   return best;
 }
 

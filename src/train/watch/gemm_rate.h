@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <vector>
 
@@ -17,15 +19,20 @@ struct GemmShape {
   }
 };
 
-/// Large enough to show the machine's peak.
+/// Large enough to show the machine's peak, and that of a device.
 inline constexpr GemmShape peak_shape{.m = 2048, .n = 2048, .k = 2048, .count = 1};
+inline constexpr GemmShape device_peak_shape{.m = 8192, .n = 8192, .k = 8192, .count = 1};
+inline GemmShape peak_shape_of(c10::Device device) {
+  return device.is_cpu() ? peak_shape : device_peak_shape;
+}
 
 /// FLOP/s of these products through the library's own GEMM, each run once, with its right operand
 /// plain or packed, whichever is faster; weighted by their work.
-double measure_gemm_rate(const std::vector<GemmShape>& shapes, models::Compute compute);
+double measure_gemm_rate(const std::vector<GemmShape>& shapes, models::Compute compute,
+                         c10::Device device = c10::kCPU);
 
-/// The best of three measurements of `peak_shape`.
-double best_gemm_rate(models::Compute compute);
+/// The best of three measurements of the device's peak shape.
+double best_gemm_rate(models::Compute compute, c10::Device device = c10::kCPU);
 
 /// The bytes that a measurement of `shape` takes at most.
 std::int64_t bytes_of_measurement(const GemmShape& shape, models::Compute compute);

@@ -4,6 +4,7 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "accrue/core/clock.h"
@@ -65,7 +66,12 @@ Filled MicroBatchRunner::fill(WindowRequest& request, WindowRun& run) {
   const double reducing_before = reducing_seconds();
   const Stopwatch watch;
   context_.loader.prefetch(request.micro_batches);
+  unread_.clear();
   const Filled filled = run_micro_batches(request, run);
+  if (filled == Filled::whole && !context_.window.is_lost()) {
+    settle_losses();
+    require_few_bad(request, run);
+  }
   run.seconds = watch.seconds();
   if (options_.noise != nullptr) run.noise_sums = options_.noise->sums();
   run.own_seconds = run.seconds - (reducing_seconds() - reducing_before);
@@ -83,6 +89,32 @@ Filled MicroBatchRunner::run_micro_batches(WindowRequest& request, WindowRun& ru
     context_.log.micro_batch(static_cast<std::int64_t>(i), run.micro_batches);
   }
   return Filled::whole;
+}
+
+/// Reads what is left of the losses, all at once: the one time that a window waits for its device.
+void MicroBatchRunner::settle_losses() {
+  if (unread_.empty()) return;
+  std::vector<at::Tensor> sums;
+  for (const Unread& unread : unread_) sums.push_back(unread.sums);
+  const at::Tensor on_host = at::stack(sums).cpu();
+  const PassOptions options = pass_options();
+  std::vector<accum::Window::SettledLoss> settled;
+  for (std::size_t i = 0; i < unread_.size(); ++i) {
+    HeadSums heads = unread_[i].heads;
+    double total = 0;
+    std::int64_t place = 0;
+    for (std::size_t head = 0; head < heads.sums.size(); ++head) {
+      const double factor = options.factors.empty() ? context_.model.losses()[head].coefficient
+                                                    : options.factors[head];
+      if (factor == 0) continue;
+      heads.sums[head] = on_host[static_cast<std::int64_t>(i)][place++].item<double>();
+      total += factor * heads.sums[head];
+    }
+    if (std::isfinite(total)) losses_.note(unread_[i].index, heads);
+    settled.push_back({unread_[i].index, total * options.weighting});
+  }
+  unread_.clear();
+  context_.window.settle_losses(settled);
 }
 
 void MicroBatchRunner::require_few_bad(const WindowRequest& request, const WindowRun& run) const {
@@ -109,7 +141,7 @@ bool MicroBatchRunner::run_or_undo(std::size_t position, WindowRequest& request,
     ref.sample_ids = micro.sample_ids;
     const memory::PeakScope peak;
     run_micro_batch(ref, micro, request, run);
-    if (memory::caching_allocator_installed())
+    if (memory::counts_allocations())
       run.micro_batch_peak_bytes =
           std::max(run.micro_batch_peak_bytes.value_or(0), peak.peak().live);
     run.tokens += micro.tokens;
@@ -181,11 +213,17 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
     context_.window.abort(MicroStatus::quarantined, "its gradient was not finite before");
     return;
   }
+  PassOptions options = pass_options();
+  // Ranks tell each other what they lost before their sums are added: there it is read at once.
+  options.leave_losses_on_device = options_.reduce == nullptr;
   const double reducing_before = reducing_seconds();
   const Stopwatch watch;
   const MicroBatchRun ran = train::run_micro_batch(context_.window, context_.model, ref, micro,
-                                                   context_of(micro), pass_options(), &losses_);
-  if (ran.status == MicroStatus::committed) {
+                                                   context_of(micro), options, &losses_);
+  if (ran.status == MicroStatus::committed && ran.pass.unread.defined()) {
+    unread_.push_back({ref.index, ran.pass.unread, ran.pass.heads});
+    if (is_part) options_.noise->see_part(ran.pass.weight);
+  } else if (ran.status == MicroStatus::committed) {
     run.micro_batch_seconds.push_back(watch.seconds() - (reducing_seconds() - reducing_before));
     losses_.note(ref.index, ran.pass.heads);
     if (is_part) options_.noise->see_part(ran.pass.weight);

@@ -33,6 +33,7 @@ class MicroBatchRunner final : public Runner {
   bool stops_here() const;
   bool run_or_undo(std::size_t position, WindowRequest& request, WindowRun& run);
   void undo_micro_batch();
+  void settle_losses();
   void run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro,
                        const WindowRequest& request, WindowRun& run);
   void split_from(std::size_t position, std::vector<batch::Range>& micro_batches,
@@ -54,6 +55,13 @@ class MicroBatchRunner final : public Runner {
   BufferSnapshot at_open_;  ///< as the window was opened
   BufferSnapshot settled_;  ///< after the last micro-batch that counts
   bool replayed_ = false;   ///< since the last micro-batch began
+  /// Of the window's micro-batches whose losses are still on a device.
+  struct Unread {
+    std::int64_t index;
+    at::Tensor sums;  ///< by head that was run
+    HeadSums heads;
+  };
+  std::vector<Unread> unread_;
   /// What the ranks' losses come to in the window that they share, from its first prepare() to
   /// closed(): of a window that this rank fills once more it is the same.
   std::optional<std::vector<double>> losses_of_all_;

@@ -19,6 +19,7 @@
 #include "train/workload/batch_changes.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/pair_reference.h"
+#include "train/workload/placement.h"
 #include "train/workload/standard_input.h"
 #include "train/workload/text_tokenizer.h"
 #include "train/workload/token_masking.h"
@@ -249,6 +250,7 @@ Workload open_workload(Config config, const data::TellProgress& tell) {
   work.schedule = make_window_schedule(config, work.data.train);
   work.config = std::move(config);
   stand_in_for_reference(work);
+  place(*work.model, device_of(work.config));
   memory::measure_outside();
   return work;
 }

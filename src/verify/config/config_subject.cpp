@@ -17,6 +17,7 @@
 #include "train/pass/run_micro_batch.h"
 #include "verify/comparison.h"
 #include "verify/config/check_plan_input.h"
+#include "verify/config/host_tensors.h"
 #include "verify/config/loading_check.h"
 #include "verify/config/ranked_window.h"
 #include "verify/config/reference_optimizer.h"
@@ -59,18 +60,6 @@ std::string text_of(batch::Range samples) {
 /// Labels, whether they count or not.
 double terms_of(const batch::MicroBatch& micro) {
   return micro.targets.defined() ? static_cast<double>(micro.targets.numel()) : 1;
-}
-
-/// Plain autograd's; zeros for what the loss does not depend on.
-std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const NamedParameters& parameters) {
-  std::vector<at::Tensor> leaves;
-  for (const NamedParameter& parameter : parameters) leaves.push_back(parameter.tensor);
-  std::vector<at::Tensor> gradients(leaves.size());
-  if (loss.requires_grad())
-    gradients = torch::autograd::grad({loss}, leaves, {}, std::nullopt, false, true);
-  for (std::size_t i = 0; i < leaves.size(); ++i)
-    if (!gradients[i].defined()) gradients[i] = at::zeros_like(leaves[i]).detach();
-  return gradients;
 }
 
 Gradients totals_of(const train::WindowRun& run) {
@@ -165,8 +154,10 @@ Gradients ConfigSubject::by_training(const Parts& parts, const Conditions& condi
     fixed_point_ = fixed_point_of(*buffer, window.units());
   // What optimizers read, times the weight: a window that divides by anything else is found.
   for (std::size_t i = 0; i < trained_.size(); ++i)
-    result.sums.push_back(run.gradient->source(i).scaled_copy(run.gradient->scale() * result.weight,
-                                                              trained_[i].tensor.detach()));
+    result.sums.push_back(
+        run.gradient->source(i)
+            .scaled_copy(run.gradient->scale() * result.weight, trained_[i].tensor.detach())
+            .cpu());
   return result;
 }
 
@@ -284,7 +275,7 @@ Gradients ConfigSubject::run(const Parts& parts, const Conditions& conditions,
   result.weight = window.ledger().committed_weight();
   result.loss_sum = window.ledger().committed_loss_sum();
   for (const Entry& entry : window.buffer()->entries()) {
-    result.sums.push_back(sum_of(entry));
+    result.sums.push_back(sum_of(entry).cpu());
     if (!std::isfinite(l2_norm(result.sums.back())))
       throw not_finite("a gradient", "of " + entry.name);
   }
@@ -337,10 +328,7 @@ std::vector<at::Tensor> ConfigSubject::after_steps(const std::vector<Parts>& win
     if (config.optim.clip > 0) run.gradient->clip(config.optim.clip);
     optimizer->step(std::move(*run.gradient), config.optim.lr);
   }
-  std::vector<at::Tensor> result;
-  for (const NamedParameter& parameter : trained_)
-    result.push_back(parameter.tensor.detach().clone());
-  return result;
+  return copies_of(trained_);
 }
 
 std::vector<at::Tensor> ConfigSubject::after_reference_steps(
@@ -352,10 +340,7 @@ std::vector<at::Tensor> ConfigSubject::after_reference_steps(
                                          kernels::plain_operations());
     if (pass.weight > 0) optimizer.step(pass.sums, pass.weight);
   }
-  std::vector<at::Tensor> result;
-  for (const NamedParameter& parameter : trained_)
-    result.push_back(parameter.tensor.detach().clone());
-  return result;
+  return copies_of(trained_);
 }
 
 bool ConfigSubject::counts(std::int64_t draw) const {

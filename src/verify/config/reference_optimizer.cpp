@@ -88,7 +88,7 @@ ReferenceOptimizer::ReferenceOptimizer(const train::OptimConfig& config,
     : impl_(std::make_unique<Impl>(Impl{.clip = config.clip, .trained = trained})) {
   GroupsBySettings parts;
   for (const NamedParameter& parameter : trained) {
-    const at::Tensor copy = parameter.tensor.detach().to(at::kDouble, false, /*copy=*/true);
+    const at::Tensor copy = parameter.tensor.detach().cpu().to(at::kDouble, false, /*copy=*/true);
     impl_->copies.push_back(copy.requires_grad_());
     parts[settings_of(config, parameter)].push_back(copy);
   }

@@ -86,7 +86,7 @@ class Steps {
     Gradients movement{.weight = 1, .has_totals = false};
     for (std::size_t i = 0; i < after.size(); ++i) {
       const at::Tensor& now = subject_.parameters()[i].tensor;
-      movement.sums.push_back(after[i].to(at::kDouble) - now.detach().to(at::kDouble));
+      movement.sums.push_back(after[i].to(at::kDouble) - now.detach().cpu().to(at::kDouble));
       // Both sides round each parameter in each step, and moments with it.
       movement.accumulation_errors.push_back(2 * static_cast<double>(split_.coarse.size()) *
                                              unit_roundoff(now.scalar_type()) * l2_norm(after[i]));

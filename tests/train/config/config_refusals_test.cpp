@@ -110,7 +110,6 @@ INSTANTIATE_TEST_SUITE_P(
     NotInThisVersion, Refusals,
     ::testing::Values(
         Case{"model", "batchnorm = \"frozen\"", {"\"exact\"", "\"micro\""}},
-        Case{"run", "device = \"cuda\"", {"not in this version"}},
         Case{"precision", "compute = \"fp16\"", {"no usable fp16", "; try \"bf16\""}},
         Case{"precision", "compute = \"half\"", {"no usable fp16", "; try \"bf16\""}},
         Case{"precision", "accumulate = \"fp16\"", {"\"bf16-kahan\""}},

@@ -29,6 +29,7 @@ out = "runs/\"a\"\tb"
 tokens = 1_000_000
 seed = 7
 device = "cpu"
+kernels = "generic"
 threads = 2
 checkpoint_every = "500 steps"
 keep = 5

@@ -75,6 +75,7 @@ const std::map<std::string, Expectation> expectations{
     {"run.out", {"out"}},
     {"run.seed", {"1"}},
     {"run.device", {"cpu"}},
+    {"run.kernels", {"generic"}},
     {"run.threads", {"1"}},
     {"run.checkpoint_every", {"5"}},
     {"run.keep", {"1"}},

@@ -27,7 +27,10 @@ std::vector<Key> run_keys() {
       integer_key(
           "run.seed", {0}, [](auto& c) -> auto& { return c.run.seed; }),
       choice_or_auto_key(
-          "run.device", device_words, {{"cuda"}}, [](auto& c) -> auto& { return c.run.device; }),
+          "run.device", device_words, {}, [](auto& c) -> auto& { return c.run.device; }),
+      choice_or_auto_key(
+          "run.kernels", kernels::kernels_words, {},
+          [](auto& c) -> auto& { return c.run.kernels; }),
       resumable(integer_key(
           "run.threads", {0, 4096}, [](auto& c) -> auto& { return c.run.threads; })),
       resumable(duration_key(

@@ -130,7 +130,7 @@ void PipelineRunner::run_passes(WindowRun& run) {
     run.tokens = std::reduce(tokens_.begin(), tokens_.end());
     run.unreadable = unreadable_;
   }
-  if (memory::caching_allocator_installed()) run.micro_batch_peak_bytes = peak.peak().live;
+  if (memory::counts_allocations()) run.micro_batch_peak_bytes = peak.peak().live;
 }
 
 void PipelineRunner::run_forward(std::int64_t position) {

@@ -1,0 +1,109 @@
+#include "accrue/device/device.h"
+
+#include <ATen/Context.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <string>
+
+#include "accrue/core/error.h"
+
+namespace accrue::device {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error refused(std::string_view name, const std::string& expected, const std::string& received,
+              const std::string& suggestion) {
+  return {Error::Kind::usage, "run.device = \"" + std::string(name) + "\"", expected, received,
+          suggestion};
+}
+
+c10::Device parsed(std::string_view name) {
+  try {
+    return c10::Device(std::string(name));
+  } catch (const c10::Error&) {
+    throw refused(name, "a device of torch's", "another word", "\"cpu\", \"cuda\" or \"cuda:1\"");
+  }
+}
+
+/// Where libtorch lies: its parts for devices lie beside it.
+fs::path folder_of_libtorch() {
+  Dl_info found{};
+  if (dladdr(reinterpret_cast<const void*>(&at::globalContext), &found) == 0) return {};
+  return fs::path(found.dli_fname).parent_path();
+}
+
+fs::path part_for_cuda() { return folder_of_libtorch() / "libtorch_cuda.so"; }
+
+/// Loads libtorch's part for CUDA, which announces itself to the rest of it.
+void load_cuda(std::string_view name) {
+  if (c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) return;
+  const fs::path part = part_for_cuda();
+  if (std::error_code error; !fs::exists(part, error))
+    throw refused(name, "a libtorch with CUDA", "one without it, in " + part.parent_path().string(),
+                  "a build with a CUDA wheel of torch (docs/guide/install.md), or \"cpu\"");
+  if (dlopen(part.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr)
+    throw refused(name, "libtorch's part for CUDA with all that it needs", dlerror(),
+                  "pip install of that torch with its dependencies");
+}
+
+/// What torch says of a driver that does not serve it, without its stack.
+std::string complaint_of_driver(c10::DeviceType type) {
+  try {
+    at::globalContext().lazyInitDevice(type);
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "none";
+}
+
+void expect_there(std::string_view name, c10::Device device) {
+  if (!c10::impl::hasDeviceGuardImpl(device.type()))
+    throw refused(name, "a libtorch with a part for it", "one without", "\"cpu\" or \"cuda\"");
+  const auto count = c10::impl::getDeviceGuardImpl(device.type())->deviceCount();
+  if (count == 0)
+    throw refused(name, "a device and a driver for it", complaint_of_driver(device.type()),
+                  "\"cpu\", or a newer driver (nvidia-smi tells which there is)");
+  if (device.index() >= count)
+    throw refused(name, "one of " + std::to_string(count) + " devices, counted from 0",
+                  device.str(), "as many ranks on a machine as it has devices");
+}
+
+}  // namespace
+
+c10::Device open(std::string_view name) {
+  const c10::Device device = parsed(name);
+  if (device.is_cpu()) return device;
+  if (device.is_cuda()) load_cuda(name);
+  expect_there(name, device);
+  try {
+    at::globalContext().lazyInitDevice(device.type());
+  } catch (const c10::Error& error) {
+    throw refused(name, "a device that tensors can be computed on", error.what_without_backtrace(),
+                  "\"cpu\" or \"cuda\"");
+  }
+  const c10::Device exact(device.type(), device.has_index() ? device.index() : c10::DeviceIndex{0});
+  c10::impl::getDeviceGuardImpl(device.type())->setDevice(exact);
+  return exact;
+}
+
+c10::Device best() {
+  const c10::Device cpu(c10::DeviceType::CPU);
+  if (std::error_code error; !fs::exists(part_for_cuda(), error)) return cpu;
+  if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) == nullptr) return cpu;
+  try {
+    return open("cuda");
+  } catch (const Error&) {
+    return cpu;
+  }
+}
+
+void synchronize(c10::Device device) {
+  if (device.is_cpu()) return;
+  c10::impl::getDeviceGuardImpl(device.type())->synchronizeDevice(device.index());
+}
+
+}  // namespace accrue::device

@@ -1,0 +1,38 @@
+#include "train/workload/placement.h"
+
+#include <ATen/ATen.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "accrue/core/memory_tag.h"
+#include "accrue/device/device.h"
+
+namespace accrue::train {
+namespace {
+
+/// The rank's number on its machine, as launchers tell it.
+std::string local_rank() {
+  for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"})
+    if (const char* const number = std::getenv(name)) return number;
+  return "0";
+}
+
+}  // namespace
+
+c10::Device device_of(const Config& config) {
+  if (config.run.device == Device::cuda) return device::open("cuda:" + local_rank());
+  const bool native = config.run.kernels == kernels::Kernels::native;
+  if (config.run.device == Device::cpu || native) return device::open("cpu");
+  return device::best();
+}
+
+void place(models::Model& model, c10::Device device) {
+  const at::NoGradGuard no_grad;
+  const MemoryTagScope tag(MemoryTag::parameters);
+  for (const NamedParameters& tensors : {model.parameters(), model.buffers()})
+    for (const NamedParameter& kept : tensors)
+      if (kept.tensor.device() != device) at::Tensor(kept.tensor).set_data(kept.tensor.to(device));
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include "accrue/models/model.h"
+#include "accrue/train/config.h"
+
+namespace accrue::train {
+
+/// The device that run.device says, for the rank that a launcher started: the one of its number on
+/// its machine. "auto": a GPU where there is one, unless run.kernels asks for the CPU's own.
+/// Throws a usage Error where it is not there (device::open).
+c10::Device device_of(const Config& config);
+
+/// Moves parameters and buffers, which keep their identity.
+void place(models::Model& model, c10::Device device);
+
+}  // namespace accrue::train
