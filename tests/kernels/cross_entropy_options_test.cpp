@@ -205,6 +205,22 @@ TEST_P(CrossEntropyOptionsOf, RefuseAnotherUpstreamWhereASlotTookPart) {
   EXPECT_TRUE(hidden_.grad().defined());
 }
 
+/// What is known before backward is not read (the gradient that comes is another one here), and
+/// counts as if it were.
+TEST_P(CrossEntropyOptionsOf, GoByAnUpstreamThatIsKnown) {
+  const auto gradients = [&](const LinearCrossEntropyOptions& options, double upstream) {
+    const Loss loss = linear_cross_entropy(hidden_, weight_, targets_, copy_, options);
+    return torch::autograd::grad({loss.sum * upstream}, {hidden_, weight_});
+  };
+  const auto known = gradients({.gradient_scale = 0.25, .upstream = 0.5}, 1),
+             read = gradients({.gradient_scale = 0.25}, 0.5);
+  for (std::size_t i = 0; i < known.size(); ++i) EXPECT_TRUE(at::equal(known[i], read[i]));
+  const auto slot = open_slot(weight_);
+  const Loss loss = linear_cross_entropy(hidden_, weight_, targets_, copy_,
+                                         {.gradient_scale = 0.25, .upstream = 0.5});
+  EXPECT_THAT(error_of([&] { loss.sum.backward(); }), HasSubstr("the gradient 0.25"));
+}
+
 TEST_P(CrossEntropyOptionsOf, RescaleWithoutASlot) {
   const auto gradients = [&](double told, double upstream) {
     const Loss loss =

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "accrue/core/recompute.h"
@@ -47,9 +48,9 @@ struct ForwardContext {
   /// micro-batch's inputs. Where the model, too, never reads them again (not in a backward pass
   /// either), which only the model knows, the loss may leave their gradient in their memory.
   bool last_reader = false;
-  /// For a loss: its sum is differentiated with the gradient_scale that it is told, which it need
-  /// not look at again (on a device it would have to wait for it).
-  bool upstream_is_given = false;
+  /// For a loss: the gradient that its sum will be differentiated with, which need not be read then
+  /// (from a device that would be to wait for it).
+  std::optional<double> upstream = {};
 };
 
 }  // namespace accrue

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 #include "accrue/core/loss.h"
 #include "accrue/kernels/prepared_weight.h"
 
@@ -42,8 +44,9 @@ struct LinearCrossEntropyOptions {
   /// counter tells). Nothing is overwritten where no gradient of `hidden` is wanted, and where it
   /// is not contiguous its gradient has memory of its own.
   bool overwrite_hidden = false;
-  /// The caller's word that backward comes with gradient_scale itself: it is not looked at.
-  bool upstream_is_given = false;
+  /// The upstream gradient that backward will come with, which is not read then; the caller's word.
+  /// Another one than gradient_scale is treated as where it is read.
+  std::optional<double> upstream = {};
 };
 
 /// Cross-entropy of hidden · weightᵀ (+ bias) against targets, as a sum and the weight of the rows

@@ -36,16 +36,15 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     context->save_for_backward({grad_hidden, result.grad_weight, result.grad_bias});
     context->saved_data["gradient_scale"] = input.gradient_scale;
     context->saved_data["has_bias"] = bias.has_value();
-    context->saved_data["upstream_is_given"] = input.upstream_is_given;
+    context->saved_data["upstream"] = input.upstream;
     return result.sum;
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     expect_first_order("linear_cross_entropy");
     const variable_list saved = context->get_saved_variables();
-    if (context->saved_data["upstream_is_given"].toBool())
-      return {saved[0], saved[1], saved[2], at::Tensor()};
-    const double upstream = grads[0].item<double>();
+    const std::optional<double> known = context->saved_data["upstream"].toOptional<double>();
+    const double upstream = known ? *known : grads[0].item<double>();
     const double made_for = context->saved_data["gradient_scale"].toDouble();
     if (upstream == made_for) return {saved[0], saved[1], saved[2], at::Tensor()};
     if (slot_took_part(*context, saved))
@@ -80,15 +79,14 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
   static std::string text_of(double number) { return c10::str(number); }
 };
 
-/// gradient_scale rounded to the sum's precision.
-double rounded_scale(const at::Tensor& hidden, const LinearCrossEntropyOptions& options) {
-  if (hidden.scalar_type() == at::kDouble) return options.gradient_scale;
-  return static_cast<float>(options.gradient_scale);
+/// As the sum's gradient, in the sum's precision.
+double rounded_as_sum(const at::Tensor& hidden, double gradient) {
+  return hidden.scalar_type() == at::kDouble ? gradient : static_cast<float>(gradient);
 }
 
 void expect_options(const at::Tensor& hidden, const LinearCrossEntropyOptions& options) {
   expect_terms("linear_cross_entropy", options.loss);
-  const double scale = rounded_scale(hidden, options);
+  const double scale = rounded_as_sum(hidden, options.gradient_scale);
   if (!std::isfinite(scale) || scale == 0)
     throw usage_error("linear_cross_entropy",
                       "a gradient_scale that is finite and not 0 in the precision of the sum",
@@ -109,10 +107,11 @@ HeadInput input_of(const at::Tensor& hidden, const at::Tensor& weight, const at:
           .targets = targets.cpu().contiguous(),
           .bias = options.bias,
           .loss = loss,
-          .gradient_scale = rounded_scale(hidden, options),
+          .gradient_scale = rounded_as_sum(hidden, options.gradient_scale),
           .chunk_rows = options.chunk_rows,
           .overwrite_hidden = options.overwrite_hidden && hidden.is_contiguous(),
-          .upstream_is_given = options.upstream_is_given};
+          .upstream = options.upstream ? std::optional(rounded_as_sum(hidden, *options.upstream))
+                                       : std::nullopt};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "accrue/kernels/cross_entropy.h"
@@ -17,7 +18,7 @@ struct HeadInput {
   double gradient_scale = 1;  ///< rounded to the sum's precision
   std::int64_t chunk_rows = 0;
   bool overwrite_hidden = false;
-  bool upstream_is_given = false;  ///< LinearCrossEntropyOptions
+  std::optional<double> upstream = {};  ///< known before backward, rounded to the sum's precision
   /// [R] fp64 in host memory; undefined: 1. What the gradient of each row is multiplied with
   /// besides, of any sign.
   at::Tensor row_factors = {};

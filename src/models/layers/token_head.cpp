@@ -35,7 +35,7 @@ Loss TokenHead::loss(const at::Tensor& hidden, const batch::MicroBatch& micro,
                                          .bias = bias,
                                          .gradient_scale = gradient_scale,
                                          .overwrite_hidden = context.last_reader,
-                                         .upstream_is_given = context.upstream_is_given});
+                                         .upstream = context.upstream});
   return kernels::cross_entropy(kernels.linear(hidden, weight, bias, prepared, {}), micro.targets,
                                 terms);
 }

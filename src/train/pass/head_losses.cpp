@@ -35,7 +35,6 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
   ForwardContext of_head = context;
   // The backward pass of another loss may want the output; a view of the inputs is the caller's.
   of_head.last_reader = losses_run() == 1 && !shares_memory(output, micro.inputs);
-  of_head.upstream_is_given = true;
   std::vector<at::Tensor> unread;
   for (std::size_t i = 0; i < heads_.size(); ++i) {
     const double factor = factor_of(i);
@@ -46,6 +45,7 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
       continue;
     }
     const double gradient = factor * options_.loss_scale * options_.weighting;
+    of_head.upstream = gradient;
     const Loss loss = heads_[i].forward(output, micro, of_head, gradient);
     if (!first_weight) first_weight = loss.weight;
     expect_one_denominator(heads_[i], loss.weight, *first_weight);
