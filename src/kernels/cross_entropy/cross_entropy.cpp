@@ -47,7 +47,9 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     const double upstream = known ? *known : grads[0].item<double>();
     const double made_for = context->saved_data["gradient_scale"].toDouble();
     if (upstream == made_for) return {saved[0], saved[1], saved[2], at::Tensor()};
-    if (slot_took_part(*context, saved))
+    // A gradient that is not finite goes on to `hidden`, where whoever closes the window finds it.
+    const bool shows_elsewhere = !std::isfinite(upstream) && saved[0].defined();
+    if (slot_took_part(*context, saved) && !shows_elsewhere)
       throw usage_error("linear_cross_entropy",
                         "the gradient " + text_of(made_for) +
                             " for the sum it returned, as gradient_scale said where an open slot "

@@ -69,7 +69,7 @@ Filled MicroBatchRunner::fill(WindowRequest& request, WindowRun& run) {
   unread_.clear();
   const Filled filled = run_micro_batches(request, run);
   if (filled == Filled::whole && !context_.window.is_lost()) {
-    settle_losses();
+    settle_losses(run);
     require_few_bad(request, run);
   }
   run.seconds = watch.seconds();
@@ -92,7 +92,7 @@ Filled MicroBatchRunner::run_micro_batches(WindowRequest& request, WindowRun& ru
 }
 
 /// Reads what is left of the losses, all at once: the one time that a window waits for its device.
-void MicroBatchRunner::settle_losses() {
+void MicroBatchRunner::settle_losses(WindowRun& run) {
   if (unread_.empty()) return;
   std::vector<at::Tensor> sums;
   for (const Unread& unread : unread_) sums.push_back(unread.sums);
@@ -110,7 +110,11 @@ void MicroBatchRunner::settle_losses() {
       heads.sums[head] = on_host[static_cast<std::int64_t>(i)][place++].item<double>();
       total += factor * heads.sums[head];
     }
-    if (std::isfinite(total)) losses_.note(unread_[i].index, heads);
+    if (std::isfinite(total)) {
+      losses_.note(unread_[i].index, heads);
+      // What a device still works on ended nobody knows when.
+      if (unread_[i].sums.is_cpu()) run.micro_batch_seconds.push_back(unread_[i].seconds);
+    }
     settled.push_back({unread_[i].index, total * options.weighting});
   }
   unread_.clear();
@@ -220,11 +224,12 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
   const Stopwatch watch;
   const MicroBatchRun ran = train::run_micro_batch(context_.window, context_.model, ref, micro,
                                                    context_of(micro), options, &losses_);
+  const double seconds = watch.seconds() - (reducing_seconds() - reducing_before);
   if (ran.status == MicroStatus::committed && ran.pass.unread.defined()) {
-    unread_.push_back({ref.index, ran.pass.unread, ran.pass.heads});
+    unread_.push_back({ref.index, ran.pass.unread, ran.pass.heads, seconds});
     if (is_part) options_.noise->see_part(ran.pass.weight);
   } else if (ran.status == MicroStatus::committed) {
-    run.micro_batch_seconds.push_back(watch.seconds() - (reducing_seconds() - reducing_before));
+    run.micro_batch_seconds.push_back(seconds);
     losses_.note(ref.index, ran.pass.heads);
     if (is_part) options_.noise->see_part(ran.pass.weight);
   }

@@ -33,7 +33,7 @@ class MicroBatchRunner final : public Runner {
   bool stops_here() const;
   bool run_or_undo(std::size_t position, WindowRequest& request, WindowRun& run);
   void undo_micro_batch();
-  void settle_losses();
+  void settle_losses(WindowRun& run);
   void run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro,
                        const WindowRequest& request, WindowRun& run);
   void split_from(std::size_t position, std::vector<batch::Range>& micro_batches,
@@ -60,6 +60,7 @@ class MicroBatchRunner final : public Runner {
     std::int64_t index;
     at::Tensor sums;  ///< by head that was run
     HeadSums heads;
+    double seconds = 0;  ///< until its work was handed over
   };
   std::vector<Unread> unread_;
   /// What the ranks' losses come to in the window that they share, from its first prepare() to
