@@ -48,8 +48,9 @@ struct ForwardContext {
   /// micro-batch's inputs. Where the model, too, never reads them again (not in a backward pass
   /// either), which only the model knows, the loss may leave their gradient in their memory.
   bool last_reader = false;
-  /// For a loss: the gradient that its sum will be differentiated with, which need not be read then
-  /// (from a device that would be to wait for it).
+  /// For a loss: the gradient that its sum will be differentiated with. Where it is the
+  /// gradient_scale that the loss is told, it need not be read from a device, which would be to
+  /// wait.
   std::optional<double> upstream = {};
 };
 

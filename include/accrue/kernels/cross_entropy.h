@@ -44,8 +44,8 @@ struct LinearCrossEntropyOptions {
   /// counter tells). Nothing is overwritten where no gradient of `hidden` is wanted, and where it
   /// is not contiguous its gradient has memory of its own.
   bool overwrite_hidden = false;
-  /// The upstream gradient that backward will come with, which is not read then; the caller's word.
-  /// Another one than gradient_scale is treated as where it is read.
+  /// The upstream gradient that backward will come with, by the caller's word: where it is
+  /// gradient_scale it is not read from a device. In host memory it is always read.
   std::optional<double> upstream = {};
 };
 

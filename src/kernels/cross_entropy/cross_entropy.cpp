@@ -43,9 +43,9 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     expect_first_order("linear_cross_entropy");
     const variable_list saved = context->get_saved_variables();
-    const std::optional<double> known = context->saved_data["upstream"].toOptional<double>();
-    const double upstream = known ? *known : grads[0].item<double>();
     const double made_for = context->saved_data["gradient_scale"].toDouble();
+    const bool as_told = context->saved_data["upstream"].toOptional<double>() == made_for;
+    const double upstream = as_told && !grads[0].is_cpu() ? made_for : grads[0].item<double>();
     if (upstream == made_for) return {saved[0], saved[1], saved[2], at::Tensor()};
     // A gradient that is not finite goes on to `hidden`, where whoever closes the window finds it.
     const bool shows_elsewhere = !std::isfinite(upstream) && saved[0].defined();
