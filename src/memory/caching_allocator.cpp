@@ -16,6 +16,7 @@
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "memory/cached_blocks.h"
+#include "memory/counted_memory.h"
 #include "memory/counters.h"
 #include "memory/device_memory.h"
 #include "memory/small_blocks.h"
@@ -23,7 +24,7 @@
 namespace accrue::memory {
 namespace {
 
-class CachingAllocator final : public c10::Allocator {
+class CachingAllocator final : public c10::Allocator, public CountedMemory {
  public:
   /// Null until installed. Never destroyed: tensors in static variables free their memory after
   /// every destructor of ours would have run.
@@ -46,14 +47,25 @@ class CachingAllocator final : public c10::Allocator {
     default_copy_data(destination, source, bytes);
   }
 
-  BudgetOf budget_of() const { return budget_of_; }
-  Counters& counters() { return counters_; }
-  CachedBlocks& cached() { return cached_; }
-  std::int64_t last_missing_bytes() const { return last_missing_bytes_; }
-  std::optional<std::int64_t> last_refusing_budget() const {
+  BudgetOf budget_of() const override { return budget_of_; }
+  Usage usage() const override { return counters_.usage(); }
+  void set_budget(std::optional<std::int64_t> bytes) override { cached_.set_budget(bytes); }
+  std::optional<std::int64_t> budget() override { return cached_.limits().budget; }
+  std::optional<std::int64_t> tensor_budget() override { return cached_.limits().for_tensors(); }
+  void leave_outside(std::int64_t bytes) override { cached_.leave_outside(bytes); }
+  std::int64_t left_outside() override { return cached_.limits().outside; }
+  std::int64_t resident_in_tensors() override { return cached_.resident_now(); }
+  Peak peak() const override { return counters_.peak(); }
+  Peak restart_peak() override { return counters_.restart_peak(); }
+  void raise_peak(const Peak& peak) override { counters_.raise_peak(peak); }
+  std::int64_t last_missing_bytes() const override { return last_missing_bytes_; }
+  std::optional<std::int64_t> last_refusing_budget() const override {
     const std::int64_t budget = last_refusing_budget_;
     return budget == kNoBudget ? std::nullopt : std::optional(budget);
   }
+
+  Counters& counters() { return counters_; }
+  CachedBlocks& cached() { return cached_; }
 
  private:
   void* take(std::size_t bytes) {
@@ -145,12 +157,12 @@ class CachingAllocator final : public c10::Allocator {
   std::atomic<std::int64_t> last_refusing_budget_{kNoBudget};
 };
 
-CachingAllocator& require_installed(const char* operation) {
-  CachingAllocator* const allocator = CachingAllocator::installed();
-  if (allocator == nullptr)
-    throw usage_error(operation, "accrue's caching allocator in place", "libtorch's own",
-                      "install_caching_allocator() at the start of main");
-  return *allocator;
+/// What all that is told and set here is of.
+CountedMemory& counted_memory() {
+  static CountedMemory& by_nobody = *new CountedMemory;  // tensors outlive static variables
+  if (DeviceMemory* const device = counted_device()) return *device;
+  if (CachingAllocator* const allocator = CachingAllocator::installed()) return *allocator;
+  return by_nobody;
 }
 
 }  // namespace
@@ -168,17 +180,9 @@ void install_caching_allocator(BudgetOf budget_of) {
 
 bool caching_allocator_installed() { return CachingAllocator::installed() != nullptr; }
 
-BudgetOf budget_of() {
-  if (counted_device() != nullptr) return BudgetOf::tensors;
-  CachingAllocator* const allocator = CachingAllocator::installed();
-  return allocator == nullptr ? BudgetOf::tensors : allocator->budget_of();
-}
+BudgetOf budget_of() { return counted_memory().budget_of(); }
 
-Usage usage() {
-  if (const DeviceMemory* const device = counted_device()) return device->usage();
-  CachingAllocator* const allocator = CachingAllocator::installed();
-  return allocator == nullptr ? Usage{} : allocator->counters().usage();
-}
+Usage usage() { return counted_memory().usage(); }
 
 void release_cached() {
   if (CachingAllocator* const allocator = CachingAllocator::installed())
@@ -194,77 +198,35 @@ void set_budget(std::optional<std::int64_t> bytes) {
   if (bytes && *bytes < 0)
     throw usage_error("set the memory budget", "0 bytes or more", std::to_string(*bytes),
                       "a size such as \"6GiB\"");
-  if (DeviceMemory* const device = counted_device()) return device->set_budget(bytes);
-  require_installed("set the memory budget").cached().set_budget(bytes);
+  counted_memory().set_budget(bytes);
 }
 
-std::optional<std::int64_t> budget() {
-  if (const DeviceMemory* const device = counted_device()) return device->budget();
-  CachingAllocator* const allocator = CachingAllocator::installed();
-  return allocator == nullptr ? std::nullopt : allocator->cached().limits().budget;
-}
+std::optional<std::int64_t> budget() { return counted_memory().budget(); }
 
-std::optional<std::int64_t> tensor_budget() {
-  if (const DeviceMemory* const device = counted_device()) return device->budget();
-  CachingAllocator* const allocator = CachingAllocator::installed();
-  return allocator == nullptr ? std::nullopt : allocator->cached().limits().for_tensors();
-}
+std::optional<std::int64_t> tensor_budget() { return counted_memory().tensor_budget(); }
 
-void leave_outside(std::int64_t bytes) {
-  if (counted_device() != nullptr) return;
-  require_installed("leave a part of the budget").cached().leave_outside(bytes);
-}
+void leave_outside(std::int64_t bytes) { counted_memory().leave_outside(bytes); }
 
-std::int64_t left_outside() {
-  if (counted_device() != nullptr) return 0;
-  CachingAllocator* const allocator = CachingAllocator::installed();
-  return allocator == nullptr ? 0 : allocator->cached().limits().outside;
-}
+std::int64_t left_outside() { return counted_memory().left_outside(); }
 
-std::int64_t resident_in_tensors() {
-  if (const DeviceMemory* const device = counted_device()) return device->usage().reserved;
-  CachingAllocator* const allocator = CachingAllocator::installed();
-  return allocator == nullptr ? 0 : allocator->cached().resident_now();
-}
+std::int64_t resident_in_tensors() { return counted_memory().resident_in_tensors(); }
 
-std::int64_t last_missing_bytes() {
-  if (counted_device() != nullptr) return 0;  // libtorch does not tell
-  const CachingAllocator* const allocator = CachingAllocator::installed();
-  return allocator == nullptr ? 0 : allocator->last_missing_bytes();
-}
+std::int64_t last_missing_bytes() { return counted_memory().last_missing_bytes(); }
 
 std::optional<std::int64_t> last_refusing_budget() {
-  if (const DeviceMemory* const device = counted_device()) return device->budget();
-  const CachingAllocator* const allocator = CachingAllocator::installed();
-  return allocator == nullptr ? std::nullopt : allocator->last_refusing_budget();
+  return counted_memory().last_refusing_budget();
 }
 
-PeakScope::PeakScope() {
-  if (DeviceMemory* const device = counted_device()) {
-    before_ = device->restart_peak();
-    return;
-  }
-  if (CachingAllocator* const allocator = CachingAllocator::installed())
-    before_ = allocator->counters().restart_peak();
-}
+PeakScope::PeakScope() : before_(counted_memory().restart_peak()) {}
 
-PeakScope::~PeakScope() {
-  if (DeviceMemory* const device = counted_device()) {
-    device->raise_peak(before_);
-    return;
-  }
-  if (CachingAllocator* const allocator = CachingAllocator::installed())
-    allocator->counters().raise_peak(before_);
-}
+PeakScope::~PeakScope() { counted_memory().raise_peak(before_); }
 
-Peak PeakScope::peak() const {
-  if (const DeviceMemory* const device = counted_device()) return device->peak();
-  CachingAllocator* const allocator = CachingAllocator::installed();
-  return allocator == nullptr ? Peak{} : allocator->counters().peak();
-}
+Peak PeakScope::peak() const { return counted_memory().peak(); }
 
 FailingAllocations::FailingAllocations(std::int64_t first, std::int64_t count) : count_(count) {
-  Counters& counters = require_installed("make allocations fail").counters();
+  CachingAllocator* const allocator = CachingAllocator::installed();
+  if (allocator == nullptr) throw not_installed("make allocations fail");
+  Counters& counters = allocator->counters();
   before_first_ = counters.usage().allocations + first - 1;
   counters.fail(before_first_ + 1, before_first_ + 1 + count);
 }

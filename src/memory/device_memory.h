@@ -7,27 +7,32 @@
 #include <optional>
 
 #include "accrue/memory/caching_allocator.h"
+#include "memory/counted_memory.h"
 
 namespace accrue::memory {
 
 /// The memory of one device as libtorch's allocator for it counts it.
-class DeviceMemory {
+class DeviceMemory final : public CountedMemory {
  public:
   explicit DeviceMemory(c10::Device device) : device_(device) {}
 
   c10::Device device() const { return device_; }
-  Usage usage() const;
   void release_cached();
   DeviceRoom room() const;
 
-  void set_budget(std::optional<std::int64_t> bytes);
-  std::optional<std::int64_t> budget() const { return budget_; }
+  Usage usage() const override;
+  void set_budget(std::optional<std::int64_t> bytes) override;
+  std::optional<std::int64_t> budget() override { return budget_; }
+  /// Nothing: all of a device's budget is for tensors.
+  void leave_outside(std::int64_t) override {}
+  std::int64_t resident_in_tensors() override { return usage().reserved; }
+  /// libtorch does not tell by how much.
+  std::optional<std::int64_t> last_refusing_budget() const override { return budget_; }
 
-  /// As those of Level (memory/counters.h): libtorch's own peak can only begin anew, so the most
-  /// that was before is kept here.
-  Peak peak() const;
-  Peak restart_peak();
-  void raise_peak(const Peak& peak);
+  /// libtorch's own peak can only begin anew, so the most that was before is kept here.
+  Peak peak() const override;
+  Peak restart_peak() override;
+  void raise_peak(const Peak& peak) override;
 
  private:
   Peak libtorch_peak() const;

@@ -47,8 +47,8 @@ BudgetOf budget_of();
 /// that a run's tensors live on. To be called before a budget is set and before the first tensor
 /// there. The CPU, or nothing: host memory.
 ///
-/// Of a device a budget is a limit of libtorch's allocator that holds from its first tensor on;
-/// a later change of it counts for plans and messages alone. `live_by_tag` is not known.
+/// On a device a budget is a limit of libtorch's allocator that holds from its first tensor on; a
+/// later change of it counts for plans and messages alone. `live_by_tag` is not known.
 void count_device(c10::Device device);
 /// Whether allocations are counted at all: of a device, or by the installed allocator.
 bool counts_allocations();
