@@ -14,6 +14,7 @@
 #include "train/run/make_runner.h"
 #include "train/run/run_window.h"
 #include "train/workload/model_factory.h"
+#include "train/workload/placement.h"
 
 namespace accrue::train {
 namespace {
@@ -76,6 +77,7 @@ Workload open_to_measure(const Config& config) {
 
 BenchSubject::BenchSubject(const Config& config)
     : work_(open_to_measure(config)),
+      device_(device_of(model())),
       micro_(choose_micro_batch(work_)),
       optimizer_(make_optimizer(work_.config, model().parameters())),
       loader_(work_.data.train, make_sampler(work_.config, *work_.data.train)) {
@@ -131,7 +133,7 @@ BenchSubject::WindowTimes BenchSubject::run_window(accum::Window& window, std::i
     run.gradient->norm();
   }
   optimizer_->step(std::move(*run.gradient), work_.config.optim.lr);
-  device::synchronize(device());
+  device::synchronize(device_);
   times.optimizer = run.closing_seconds + watch.seconds();
   return times;
 }
@@ -149,7 +151,7 @@ double BenchSubject::bare_window() {
                      {.factors = std::vector<double>(model().losses().size(), 1.0),
                       .recompute = micro_.recompute});
   }
-  device::synchronize(device());
+  device::synchronize(device_);
   return watch.seconds();
 }
 

@@ -5,7 +5,6 @@
 #include "accrue/optim/optimizer.h"
 #include "data/loader.h"
 #include "train/plan/setup.h"
-#include "train/workload/placement.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -56,11 +55,12 @@ class BenchSubject {
   std::int64_t window_tokens() const;
   bool images() const { return work_.data.train->image_shape().has_value(); }
   models::Model& model() const { return *work_.model; }
-  c10::Device device() const { return device_of(work_.config); }
+  c10::Device device() const { return device_; }
   const Config& config() const { return work_.config; }
 
  private:
   Workload work_;
+  c10::Device device_;
   MicroDecision micro_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   data::Loader loader_;

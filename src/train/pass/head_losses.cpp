@@ -67,6 +67,18 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
   return total;
 }
 
+double HeadLosses::fill_in(const at::Tensor& read, HeadSums& heads) const {
+  double sum = 0;
+  std::int64_t place = 0;
+  for (std::size_t i = 0; i < heads_.size(); ++i) {
+    const double factor = factor_of(i);
+    if (factor == 0) continue;
+    heads.sums[i] = read[place++].item<double>();
+    sum += factor * heads.sums[i];
+  }
+  return sum;
+}
+
 double HeadLosses::factor_of(std::size_t head) const {
   return options_.factors.empty() ? heads_[head].coefficient : options_.factors[head];
 }

@@ -27,6 +27,9 @@ class HeadLosses {
   /// loss that is the only one may leave its gradient in that memory (ForwardContext::last_reader).
   Total total(const models::Activations& output, const batch::MicroBatch& micro,
               const ForwardContext& context) const;
+  /// Puts the values of Total::unread, read by now, where total() left 0 in `heads`; returns their
+  /// sum by the heads' factors.
+  double fill_in(const at::Tensor& read, HeadSums& heads) const;
 
  private:
   double factor_of(std::size_t head) const;

@@ -34,12 +34,6 @@ std::vector<std::int64_t> longest_samples(const data::Source& source, std::int64
   return samples;
 }
 
-std::int64_t bytes_of(const NamedParameters& tensors) {
-  std::int64_t bytes = 0;
-  for (const NamedParameter& p : tensors) bytes += static_cast<std::int64_t>(p.tensor.nbytes());
-  return bytes;
-}
-
 /// Memory of the size that exact batch normalisation will keep of a window, where it keeps that in
 /// memory.
 at::Tensor hold_cuts(const Workload& work) {
@@ -53,11 +47,12 @@ at::Tensor hold_cuts(const Workload& work) {
 
 PlanTrials::PlanTrials(const Workload& work)
     : work_(work),
+      device_(device_of(*work.model)),
       buffers_(*work.model),
       cuts_(hold_cuts(work)),
       optimizer_(make_optimizer(work.config, work.model->parameters(), work.slice)),
       window_(make_gradient_buffer(work.config, *work.model)),
-      resident_{.parameters = bytes_of(work.model->parameters()) + bytes_of(work.model->buffers()),
+      resident_{.parameters = bytes_of(*work.model),
                 .gradients = window_.buffer()->bytes(),
                 .optimizer = optimizer_->state_bytes(),
                 .cuts = cuts_.defined() ? cuts_.numel() : 0},
@@ -117,7 +112,7 @@ double PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recom
   run_micro_batch(window_, *work_.model, {.index = 0, .sample_ids = micro.sample_ids}, micro,
                   batch::training_context(micro, work_.config.run.seed, 0),
                   {.factors = std::vector<double>(heads.size(), 1.0), .recompute = recompute});
-  device::synchronize(device_of(work_.config));
+  device::synchronize(device_);
   return watch.seconds();
 }
 
@@ -147,7 +142,7 @@ std::optional<double> PlanTrials::close_and_step() {
   if (!gradient) return std::nullopt;
   if (work_.config.optim.clip > 0) gradient->clip(work_.config.optim.clip);
   optimizer_->step(std::move(*gradient), /*lr=*/0);
-  device::synchronize(device_of(work_.config));
+  device::synchronize(device_);
   return watch.seconds();
 }
 

@@ -51,6 +51,7 @@ class PlanTrials {
   void undo();
 
   const Workload& work_;
+  c10::Device device_;
   BufferSnapshot buffers_;
   at::Tensor cuts_;  ///< stands for what a window keeps in memory, or undefined
   std::unique_ptr<optim::Optimizer> optimizer_;

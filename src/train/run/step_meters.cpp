@@ -11,13 +11,6 @@ namespace {
 /// What the ceiling's largest product takes is this much, where nothing meters memory.
 constexpr std::int64_t room_without_a_meter = std::int64_t{256} << 20;
 
-std::int64_t bytes_of(const NamedParameters& tensors) {
-  std::int64_t bytes = 0;
-  for (const NamedParameter& kept : tensors)
-    bytes += static_cast<std::int64_t>(kept.tensor.nbytes());
-  return bytes;
-}
-
 /// The arithmetic that this rank's samples stand for; not known where it runs a part of the model,
 /// or samples have unequal lengths.
 CeilingShare::Model arithmetic_of(const RunContext& run) {
@@ -25,7 +18,7 @@ CeilingShare::Model arithmetic_of(const RunContext& run) {
   const data::Source& train = *work.data.train;
   const bool is_even = train.image_shape().has_value() || train.uniform_tokens().has_value();
   // The ceiling that is measured beside a run is the processor's.
-  const bool is_known = work.config.dist.stages == 1 && is_even && device_of(work.config).is_cpu();
+  const bool is_known = work.config.dist.stages == 1 && is_even && device_of(*work.model).is_cpu();
   return {.flops_per_sample = is_known ? work.model->flops_per_sample() : 0,
           .compute = work.config.precision.compute};
 }
@@ -49,8 +42,7 @@ StepMeters::StepMeters(const RunContext& run, const data::Loader& loader,
       checkpointer_(checkpointer),
       ceiling_(arithmetic_of(run), CeilingCache(ceiling_cache_file())),
       is_first_rank_(run.ranks.is_first()),
-      parameter_bytes_(bytes_of(run.work.model->parameters()) +
-                       bytes_of(run.work.model->buffers())),
+      parameter_bytes_(bytes_of(*run.work.model)),
       optimizer_(run.optimizer) {}
 
 void StepMeters::begin() {

@@ -11,6 +11,7 @@
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
 #include "memory/out_of_memory.h"
+#include "train/pass/head_losses.h"
 #include "train/pass/run_micro_batch.h"
 #include "train/window/noise_meter.h"
 #include "train/window/quarantine_limits.h"
@@ -98,24 +99,17 @@ void MicroBatchRunner::settle_losses(WindowRun& run) {
   for (const Unread& unread : unread_) sums.push_back(unread.sums);
   const at::Tensor on_host = at::stack(sums).cpu();
   const PassOptions options = pass_options();
+  const HeadLosses losses(context_.model, options);
   std::vector<accum::Window::SettledLoss> settled;
   for (std::size_t i = 0; i < unread_.size(); ++i) {
-    HeadSums heads = unread_[i].heads;
-    double total = 0;
-    std::int64_t place = 0;
-    for (std::size_t head = 0; head < heads.sums.size(); ++head) {
-      const double factor = options.factors.empty() ? context_.model.losses()[head].coefficient
-                                                    : options.factors[head];
-      if (factor == 0) continue;
-      heads.sums[head] = on_host[static_cast<std::int64_t>(i)][place++].item<double>();
-      total += factor * heads.sums[head];
-    }
+    Unread& unread = unread_[i];
+    const double total = losses.fill_in(on_host[static_cast<std::int64_t>(i)], unread.heads);
     if (std::isfinite(total)) {
-      losses_.note(unread_[i].index, heads);
+      losses_.note(unread.index, unread.heads);
       // What a device still works on ended nobody knows when.
-      if (unread_[i].sums.is_cpu()) run.micro_batch_seconds.push_back(unread_[i].seconds);
+      if (unread.sums.is_cpu()) run.micro_batch_seconds.push_back(unread.seconds);
     }
-    settled.push_back({unread_[i].index, total * options.weighting});
+    settled.push_back({unread.index, total * options.weighting});
   }
   unread_.clear();
   context_.window.settle_losses(settled);
@@ -225,13 +219,14 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
   const MicroBatchRun ran = train::run_micro_batch(context_.window, context_.model, ref, micro,
                                                    context_of(micro), options, &losses_);
   const double seconds = watch.seconds() - (reducing_seconds() - reducing_before);
-  if (ran.status == MicroStatus::committed && ran.pass.unread.defined()) {
-    unread_.push_back({ref.index, ran.pass.unread, ran.pass.heads, seconds});
+  if (ran.status == MicroStatus::committed) {
     if (is_part) options_.noise->see_part(ran.pass.weight);
-  } else if (ran.status == MicroStatus::committed) {
-    run.micro_batch_seconds.push_back(seconds);
-    losses_.note(ref.index, ran.pass.heads);
-    if (is_part) options_.noise->see_part(ran.pass.weight);
+    if (ran.pass.unread.defined()) {
+      unread_.push_back({ref.index, ran.pass.unread, ran.pass.heads, seconds});
+    } else {
+      run.micro_batch_seconds.push_back(seconds);
+      losses_.note(ref.index, ran.pass.heads);
+    }
   }
   if (ran.status == MicroStatus::committed || replayed_) {
     settled_.keep();

@@ -35,4 +35,16 @@ void place(models::Model& model, c10::Device device) {
       if (kept.tensor.device() != device) at::Tensor(kept.tensor).set_data(kept.tensor.to(device));
 }
 
+c10::Device device_of(const models::Model& model) {
+  return model.parameters().front().tensor.device();
+}
+
+std::int64_t bytes_of(const models::Model& model) {
+  std::int64_t bytes = 0;
+  for (const NamedParameters& tensors : {model.parameters(), model.buffers()})
+    for (const NamedParameter& kept : tensors)
+      bytes += static_cast<std::int64_t>(kept.tensor.nbytes());
+  return bytes;
+}
+
 }  // namespace accrue::train

@@ -2,6 +2,8 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
+
 #include "accrue/models/model.h"
 #include "accrue/train/config.h"
 
@@ -14,5 +16,9 @@ c10::Device device_of(const Config& config);
 
 /// Moves parameters and buffers, which keep their identity.
 void place(models::Model& model, c10::Device device);
+/// Where place() has put them.
+c10::Device device_of(const models::Model& model);
+/// The bytes of parameters and buffers.
+std::int64_t bytes_of(const models::Model& model);
 
 }  // namespace accrue::train
