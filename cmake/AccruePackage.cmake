@@ -1,6 +1,5 @@
 # The command as a Debian package: `cpack -G DEB`, after the target accrue_packaged is built (`make deb`). It holds what the command
 # needs and Debian does not have, except libtorch: packaging/accrue.in, which is /usr/bin/accrue, finds that where the user has it.
-string(REGEX MATCH "^[0-9]+\\.[0-9]+" Libtorch_VERSION_MINOR ${Libtorch_VERSION})
 configure_file(${PROJECT_SOURCE_DIR}/packaging/accrue.in ${PROJECT_BINARY_DIR}/packaging/accrue @ONLY)
 
 set(into_package COMPONENT package EXCLUDE_FROM_ALL)

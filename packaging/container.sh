@@ -1,6 +1,6 @@
 #!/bin/sh
 # What Containerfile runs in a bare Debian, as root:
-#   container.sh build SOURCE OUT   the command as a Debian package in OUT, with the version of torch that it is for
+#   container.sh build SOURCE OUT   the command as a Debian package in OUT
 #   container.sh install OUT        that package, and libtorch as /opt/libtorch, where the package looks for it
 set -eu
 export DEBIAN_FRONTEND=noninteractive
@@ -12,17 +12,16 @@ install_packages() {
 }
 
 build() {
-  install_packages ca-certificates make git python3 python3-venv
+  install_packages ca-certificates make
   make -C "$1" deb
   mkdir -p "$2"
   cp "$1"/dist/accrue_*.deb "$2"
-  "$1/.venv/bin/python" -c 'import importlib.metadata as m; print(m.version("torch").split("+")[0])' >"$2/torch_version"
 }
 
 install() {
   install_packages ca-certificates python3 python3-venv "$1"/accrue_*.deb
   python3 -m venv /opt/torch
-  /opt/torch/bin/pip install -q --no-cache-dir --disable-pip-version-check "torch==$(cat "$1/torch_version")"
+  /opt/torch/bin/pip install -q --no-cache-dir --disable-pip-version-check "torch==$(sed -n 's/^built_with=//p' /usr/bin/accrue)"
   ln -s /opt/torch/lib/python3*/site-packages/torch /opt/libtorch
 }
 

@@ -32,7 +32,6 @@ bare_debian() {
 if [ -n "$package" ]; then
   mkdir "$work/package"
   cp "$package" "$work/package"
-  sed -n 's/.*pip install torch==\([0-9.]*\).*/\1/p' <(dpkg-deb --fsys-tarfile "$package" | tar -xO ./usr/bin/accrue) >"$work/package/torch_version"
 else
   bare_debian "$work/build"
   mkdir "$work/build/accrue"
