@@ -1,5 +1,6 @@
 #include "core/loaded_libraries.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 
@@ -83,6 +84,11 @@ std::map<std::string, std::string> loaded_libraries() {
   std::map<std::string, std::string> libraries;
   ::dl_iterate_phdr(add_object, &libraries);
   return libraries;
+}
+
+fs::path library_of(const void* symbol) {
+  Dl_info found{};
+  return ::dladdr(symbol, &found) == 0 ? fs::path() : fs::path(found.dli_fname);
 }
 
 }  // namespace accrue

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "accrue/core/error.h"
+#include "core/loaded_libraries.h"
 
 namespace accrue::device {
 namespace {
@@ -29,14 +30,11 @@ c10::Device parsed(std::string_view name) {
   }
 }
 
-/// Where libtorch lies: its parts for devices lie beside it.
-fs::path folder_of_libtorch() {
-  Dl_info found{};
-  if (dladdr(reinterpret_cast<const void*>(&at::globalContext), &found) == 0) return {};
-  return fs::path(found.dli_fname).parent_path();
+/// Beside libtorch.
+fs::path part_for_cuda() {
+  const fs::path libtorch = library_of(reinterpret_cast<const void*>(&at::globalContext));
+  return libtorch.parent_path() / "libtorch_cuda.so";
 }
-
-fs::path part_for_cuda() { return folder_of_libtorch() / "libtorch_cuda.so"; }
 
 /// Loads libtorch's part for CUDA, which announces itself to the rest of it.
 void load_cuda(std::string_view name) {

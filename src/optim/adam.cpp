@@ -96,31 +96,17 @@ class Adam final : public PassOptimizer<Adam> {
     // ATen divides gradients by their scale.
     std::optional<at::Tensor> scale;
     if (update.gradient_scale != 1) scale = at::full({}, 1 / update.gradient_scale, single);
-    const auto run = options_.decoupled_decay ? &fused_adamw : &fused_adam;
-    run(parameters, gradients, averages, squares, steps, update, options_, scale);
+    using Fused =
+        void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
+                 at::TensorList, double, double, double, double, double, bool, bool,
+                 const std::optional<at::Tensor>&, const std::optional<at::Tensor>&);
+    const Fused adam = at::_fused_adam_, adamw = at::_fused_adamw_;
+    const Fused step_all = options_.decoupled_decay ? adamw : adam;
+    step_all(parameters, gradients, averages, squares, /*largest squares*/ {}, steps, update.lr,
+             options_.beta1, options_.beta2, update.weight_decay, options_.eps, /*amsgrad=*/false,
+             /*maximize=*/false, scale, /*found_inf=*/{});
     // ATen counts no change of what it is given in lists.
     for (const at::Tensor& parameter : parameters) torch::autograd::impl::bump_version(parameter);
-  }
-
-  static void fused_adamw(const std::vector<at::Tensor>& parameters,
-                          const std::vector<at::Tensor>& gradients,
-                          const std::vector<at::Tensor>& averages,
-                          const std::vector<at::Tensor>& squares,
-                          const std::vector<at::Tensor>& steps, const Update& update,
-                          const AdamOptions& options, const std::optional<at::Tensor>& scale) {
-    at::_fused_adamw_(parameters, gradients, averages, squares, {}, steps, update.lr, options.beta1,
-                      options.beta2, update.weight_decay, options.eps,
-                      /*amsgrad=*/false, /*maximize=*/false, scale);
-  }
-  static void fused_adam(const std::vector<at::Tensor>& parameters,
-                         const std::vector<at::Tensor>& gradients,
-                         const std::vector<at::Tensor>& averages,
-                         const std::vector<at::Tensor>& squares,
-                         const std::vector<at::Tensor>& steps, const Update& update,
-                         const AdamOptions& options, const std::optional<at::Tensor>& scale) {
-    at::_fused_adam_(parameters, gradients, averages, squares, {}, steps, update.lr, options.beta1,
-                     options.beta2, update.weight_decay, options.eps, /*amsgrad=*/false,
-                     /*maximize=*/false, scale);
   }
 
   Coefficients coefficients(const Update& update) const {

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "accrue/core/error.h"
+#include "core/loaded_libraries.h"
 
 namespace accrue::kernels::compiled {
 namespace {
@@ -59,9 +60,8 @@ struct Driver {
 /// Libraries of NVIDIA's wheels lie beside libtorch's, those of a toolkit where the linker looks.
 void* open_library(const std::string& name) {
   if (void* const found = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
-  Dl_info torch{};
-  if (dladdr(reinterpret_cast<const void*>(&at::globalContext), &torch) == 0) return nullptr;
-  const fs::path wheels = fs::path(torch.dli_fname).parent_path() / ".." / ".." / "nvidia";
+  const fs::path libtorch = library_of(reinterpret_cast<const void*>(&at::globalContext));
+  const fs::path wheels = libtorch.parent_path() / ".." / ".." / "nvidia";
   std::error_code error;
   for (const fs::directory_entry& package : fs::directory_iterator(wheels, error))
     if (void* const found = dlopen((package.path() / "lib" / name).c_str(), RTLD_NOW | RTLD_LOCAL))

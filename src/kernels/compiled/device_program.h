@@ -18,7 +18,7 @@ struct Launch {
 };
 
 /// Whether kernels can be compiled for the device of `tensor`: a CUDA one, with NVIDIA's run-time
-/// compiler (NVRTC) and the driver to load what it makes. Asked once for each device; where it is
+/// compiler (NVRTC) and the driver to load what it makes, which are looked for once. Where it is
 /// not so, operators of ATen do the work.
 bool can_compile_for(const at::Tensor& tensor);
 

@@ -64,17 +64,16 @@ Normalised normalise(const NormPlan& plan, const at::Tensor& x, const at::Tensor
   return result;
 }
 
-bool makes_norm_gradients(const NormPlan&, const at::Tensor& grad_out, const at::Tensor& input,
+bool makes_norm_gradients(const at::Tensor& grad_out, const at::Tensor& input,
                           at::ScalarType y_dtype) {
   return is_chosen(input) && input.scalar_type() == at::kFloat && input.numel() > 0 &&
          is_narrow_or_single(grad_out.scalar_type()) && threads_of_row(input.size(-1)) > 0 &&
          is_aligned(input) && is_aligned(grad_out) && is_narrow_or_single(y_dtype);
 }
 
-NormGradients norm_gradients(const NormPlan&, const at::Tensor& grad_out,
-                             const at::Tensor& grad_sum, const at::Tensor& input,
-                             const at::Tensor& statistics, const NormParameters& parameters,
-                             at::ScalarType y_dtype) {
+NormGradients norm_gradients(const at::Tensor& grad_out, const at::Tensor& grad_sum,
+                             const at::Tensor& input, const at::Tensor& statistics,
+                             const NormParameters& parameters, at::ScalarType y_dtype) {
   const std::int64_t columns = input.size(-1), rows = input.numel() / columns;
   const std::int64_t threads = threads_of_row(columns);
   const bool centred = parameters.bias.defined(), separate_y = y_dtype != input.scalar_type();

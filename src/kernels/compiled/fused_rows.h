@@ -13,12 +13,11 @@ bool normalises(const NormPlan& plan, const at::Tensor& x, const at::Tensor& y);
 Normalised normalise(const NormPlan& plan, const at::Tensor& x, const at::Tensor& y,
                      const NormParameters& parameters);
 
-bool makes_norm_gradients(const NormPlan& plan, const at::Tensor& grad_out, const at::Tensor& input,
+bool makes_norm_gradients(const at::Tensor& grad_out, const at::Tensor& input,
                           at::ScalarType y_dtype);
-NormGradients norm_gradients(const NormPlan& plan, const at::Tensor& grad_out,
-                             const at::Tensor& grad_sum, const at::Tensor& input,
-                             const at::Tensor& statistics, const NormParameters& parameters,
-                             at::ScalarType y_dtype);
+NormGradients norm_gradients(const at::Tensor& grad_out, const at::Tensor& grad_sum,
+                             const at::Tensor& input, const at::Tensor& statistics,
+                             const NormParameters& parameters, at::ScalarType y_dtype);
 
 /// fp32 x + bf16 y.
 bool adds(const at::Tensor& x, const at::Tensor& y);

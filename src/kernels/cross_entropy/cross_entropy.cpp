@@ -81,7 +81,7 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
   static std::string text_of(double number) { return c10::str(number); }
 };
 
-/// As the sum's gradient, in the sum's precision.
+/// Rounds a gradient of the sum to the sum's precision.
 double rounded_as_sum(const at::Tensor& hidden, double gradient) {
   return hidden.scalar_type() == at::kDouble ? gradient : static_cast<float>(gradient);
 }

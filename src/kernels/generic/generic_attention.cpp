@@ -45,7 +45,7 @@ std::vector<Piece> pieces_of(const AttentionPlan& plan, const at::Tensor& q) {
 at::Tensor positions_of(const at::Tensor& x, const Piece& piece) {
   return x.narrow(0, piece.row, piece.rows).narrow(1, piece.begin, piece.length);
 }
-/// The same as [rows, heads, length, W].
+/// Those positions' heads: [rows, heads, length, W].
 at::Tensor heads_of(const at::Tensor& x, const Piece& piece, std::int64_t heads) {
   return positions_of(x, piece).unflatten(2, {heads, x.size(2) / heads}).transpose(1, 2);
 }
@@ -80,7 +80,7 @@ void put_gradients(const AttentionPlan& plan, const Heads& grads, const Piece& p
   const bool is_whole = piece.rows == to.q.size(0) && piece.length == to.q.size(1);
   if (is_whole && compiled::packs_heads(grads.q, grads.k, grads.v, to))
     return compiled::pack_heads(grads.q, grads.k, grads.v, to);
-  const at::ScalarType wide = grads.q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::ScalarType wide = accumulation_dtype(grads.q.scalar_type());
   put_heads(grads.q, piece, to.q);
   put_heads(summed_groups(grads.k, plan.options.kv_heads, wide), piece, to.k);
   put_heads(summed_groups(grads.v, plan.options.kv_heads, wide), piece, to.v);

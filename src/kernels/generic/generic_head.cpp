@@ -56,8 +56,7 @@ class GenericHead {
     for (std::int64_t begin = 0; begin < rows_ && is_whole; begin += size_) {
       const std::int64_t count = std::min(size_, rows_ - begin);
       const RowLabels labels = labels_from(begin, count);
-      const bool gradients = wanted_.any();
-      fused_ ? run_fused(begin, count, labels, gradients) : forward(begin, count, labels);
+      fused_ ? run_fused(begin, count, labels) : forward(begin, count, labels);
       is_whole = !device_.is_cpu() || is_finite();
       if (is_whole && wanted_.any()) backward(begin, count, labels);
       if (!is_whole && wanted_.hidden) grad_hidden_.narrow(0, begin, rows_ - begin).zero_();
@@ -129,14 +128,14 @@ class GenericHead {
   }
 
   /// One kernel behind the product: a row's losses, and its logits' gradient where it is wanted.
-  void run_fused(std::int64_t begin, std::int64_t count, const RowLabels& labels, bool gradients) {
+  void run_fused(std::int64_t begin, std::int64_t count, const RowLabels& labels) {
     at::Tensor logits = logits_.narrow(0, 0, count);
     fill_logits(begin, logits);
     const at::Tensor targets =
         labels.ignored.defined() ? labels.targets.masked_fill(labels.ignored, -1) : labels.targets;
     take_losses(begin,
                 compiled::cross_entropy(logits, targets, labels.factors,
-                                        gradients ? gradient_memory(count) : at::Tensor())
+                                        wanted_.any() ? gradient_memory(count) : at::Tensor())
                     .view({count, 1}),
                 labels);
   }

@@ -66,10 +66,9 @@ Normalised normalise(const NormPlan& plan, const at::Tensor& x, const at::Tensor
   return result;
 }
 
-NormGradients norm_gradients(const NormPlan&, const at::Tensor& grad_out,
-                             const at::Tensor& grad_sum, const at::Tensor& input,
-                             const at::Tensor& statistics, const NormParameters& parameters,
-                             at::ScalarType y_dtype) {
+NormGradients norm_gradients(const at::Tensor& grad_out, const at::Tensor& grad_sum,
+                             const at::Tensor& input, const at::Tensor& statistics,
+                             const NormParameters& parameters, at::ScalarType y_dtype) {
   const at::ScalarType master = statistics.scalar_type();
   const at::Tensor grad = as_rows(grad_out, master), rows = as_rows(input, master);
   RowGradients made = parameters.bias.defined()

@@ -11,9 +11,8 @@ namespace accrue::kernels::generic {
 /// second row alone.
 Normalised normalise(const NormPlan& plan, const at::Tensor& x, const at::Tensor& y,
                      const NormParameters& parameters);
-NormGradients norm_gradients(const NormPlan& plan, const at::Tensor& grad_out,
-                             const at::Tensor& grad_sum, const at::Tensor& input,
-                             const at::Tensor& statistics, const NormParameters& parameters,
-                             at::ScalarType y_dtype);
+NormGradients norm_gradients(const at::Tensor& grad_out, const at::Tensor& grad_sum,
+                             const at::Tensor& input, const at::Tensor& statistics,
+                             const NormParameters& parameters, at::ScalarType y_dtype);
 
 }  // namespace accrue::kernels::generic

@@ -49,6 +49,14 @@ at::Tensor rows_of(const Parts& parts, std::int64_t rows, at::Device device) {
   return numbers_on(places, device);
 }
 
+/// The position in its part of each of those rows.
+at::Tensor positions_in(const Parts& parts, at::Device device) {
+  std::vector<std::int64_t> positions;
+  for (const Part& part : parts)
+    for (std::int64_t t = 0; t < part.length; ++t) positions.push_back(t);
+  return numbers_on(positions, device);
+}
+
 at::Tensor selected(const at::Tensor& x, const at::Tensor& rows) {
   return rows.defined() ? x.index_select(0, rows) : x;
 }
@@ -93,8 +101,7 @@ at::Tensor drop(const at::Tensor& source, const std::vector<MaskedRows>& parts,
   at::Tensor out = added.defined() ? added.to(dtype, /*non_blocking=*/false, /*copy=*/true)
                                    : at::zeros_like(x, dtype);
   at::Tensor to = out.view({-1, columns});
-  const at::TensorOptions wide =
-      x.options().dtype(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  const at::TensorOptions wide = x.options().dtype(accumulation_dtype(x.scalar_type()));
   // Samples of one length that follow each other are one operation.
   for (std::size_t first = 0; first < parts.size();) {
     std::size_t last = first;
@@ -149,12 +156,8 @@ at::Tensor look_up(const Parts& parts, const at::Tensor& ids, const at::Tensor& 
   const at::Tensor places = rows_of(parts, ids.numel(), tokens.device());
   at::Tensor x = at::zeros_like(rows);
   at::Tensor covered = selected(rows, places);
-  if (positions.defined()) {
-    std::vector<std::int64_t> in_sample;
-    for (const Part& part : parts)
-      for (std::int64_t t = 0; t < part.length; ++t) in_sample.push_back(t);
-    covered = covered + widened(positions.index_select(0, numbers_on(in_sample, tokens.device())));
-  }
+  if (positions.defined())
+    covered = covered + widened(positions.index_select(0, positions_in(parts, tokens.device())));
   return shaped(x.index_copy_(0, places, covered), {ids.size(0), ids.size(1), channels});
 }
 
@@ -177,11 +180,8 @@ void add_positions(const Parts& parts, const at::Tensor& grad, at::Tensor& table
   if (are_even(parts, rows.size(0))) {
     sums = rows.view({-1, longest, channels}).sum(0);
   } else {
-    std::vector<std::int64_t> in_sample;
-    for (const Part& part : parts)
-      for (std::int64_t t = 0; t < part.length; ++t) in_sample.push_back(t);
     sums = at::zeros({longest, channels}, table.options());
-    add_at(sums, numbers_on(in_sample, table.device()),
+    add_at(sums, positions_in(parts, table.device()),
            selected(rows, rows_of(parts, rows.size(0), table.device())).to(table.scalar_type()));
   }
   at::Tensor to = table.narrow(0, 0, longest);

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "kernels/aten_element.h"
+
 namespace accrue::kernels::generic {
 
 /// `host` on `device`, in order with what runs there. The host does not wait: the copy is made from
@@ -15,9 +17,7 @@ inline at::Tensor copied_to(const at::Tensor& host, at::Device device) {
 }
 
 /// x in the precision of sums: itself where it is fp32 or fp64.
-inline at::Tensor widened(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
-}
+inline at::Tensor widened(const at::Tensor& x) { return x.to(accumulation_dtype(x.scalar_type())); }
 
 /// A tensor that only we hold, in another shape. For autograd it is no view, so that a caller may
 /// write to an operation's result.

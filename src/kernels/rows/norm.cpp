@@ -118,12 +118,10 @@ NormGradients norm_gradients(const NormPlan& plan, const at::Tensor& grad_out,
                              const at::Tensor& grad_sum, const at::Tensor& input,
                              const at::Tensor& statistics, const NormParameters& parameters,
                              at::ScalarType y_dtype) {
-  if (compiled::makes_norm_gradients(plan, grad_out, input, y_dtype))
-    return compiled::norm_gradients(plan, grad_out, grad_sum, input, statistics, parameters,
-                                    y_dtype);
+  if (compiled::makes_norm_gradients(grad_out, input, y_dtype))
+    return compiled::norm_gradients(grad_out, grad_sum, input, statistics, parameters, y_dtype);
   if (by_aten(input))
-    return generic::norm_gradients(plan, grad_out, grad_sum, input, statistics, parameters,
-                                   y_dtype);
+    return generic::norm_gradients(grad_out, grad_sum, input, statistics, parameters, y_dtype);
   const std::int64_t columns = input.size(-1), rows = statistics.size(0);
   const bool centred = parameters.bias.defined();
   // Chunks depend on the number of rows alone, so the order of additions does not depend on the
