@@ -117,7 +117,7 @@ double MeanGradient::norm() {
   return *raw_norm_ * scale_;
 }
 
-/// Of sums that are read by ATen's operators; the device is waited for once.
+/// Takes the norm of sums that ATen's operators read; the device is waited for once.
 double MeanGradient::norm_by_aten() const {
   std::vector<at::Tensor> norms;
   for (std::size_t i = 0; i < buffer_->entries().size(); ++i) {

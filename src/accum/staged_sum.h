@@ -79,7 +79,7 @@ class StagedSum : public kernels::GradFold {
   /// kRoundingBlock. Returns the largest magnitude, infinity where one is not finite.
   virtual double fold(const float* from, std::int64_t begin, std::int64_t count, bool add) = 0;
   virtual double fold(const double* from, std::int64_t begin, std::int64_t count, bool add);
-  /// The same for all elements, by ATen's operators.
+  /// Folds all elements as fold() does, by ATen's operators.
   virtual void fold_tensor(const at::Tensor& contribution, bool add) = 0;
 
   const Staging& staging() const { return *staging_; }

@@ -109,7 +109,6 @@ double relative_error(const std::vector<at::Tensor>& a, const std::vector<at::Te
 }
 
 TEST_F(Cuda, DoesWhatTrainingAsksByCompiledKernelsAndByAten) {
-  if (!gpu()) return;
   for (const Kernels kernels : {Kernels::native, Kernels::generic}) {
     const kernels::KernelScope scope(kernels);
     for (const proof::DeviceCheck& check : proof::check_device(*gpu()))
@@ -119,7 +118,6 @@ TEST_F(Cuda, DoesWhatTrainingAsksByCompiledKernelsAndByAten) {
 }
 
 TEST_F(Cuda, AddsUpTheGradientOfFp64OnTheCpu) {
-  if (!gpu()) return;
   for (const models::Compute compute : {models::Compute::fp32, models::Compute::bf16})
     for (const ModelKind kind : {ModelKind::gpt2, ModelKind::llama}) {
       Config c = on_gpu();
@@ -132,7 +130,6 @@ TEST_F(Cuda, AddsUpTheGradientOfFp64OnTheCpu) {
 }
 
 TEST_F(Cuda, RunsAndResumesToTheBit) {
-  if (!gpu()) return;
   Config whole = on_gpu("whole"), parts = on_gpu("parts");
   for (Config* c : {&whole, &parts}) c->optim.schedule.kind = optim::ScheduleKind::constant;
   Trainer(whole).run();
@@ -144,7 +141,6 @@ TEST_F(Cuda, RunsAndResumesToTheBit) {
 }
 
 TEST_F(Cuda, TakesNoMoreMemoryForMoreMicroBatches) {
-  if (!gpu()) return;
   constexpr std::int64_t micro = 4;
   const auto peak_of = [&](std::int64_t micro_batches) {
     WindowOnDevice window(wide(micro * micro_batches));
@@ -173,7 +169,6 @@ std::int64_t waits_in(const std::function<void()>& work) {
 }
 
 TEST_F(Cuda, WaitsForNothingInsideAWindow) {
-  if (!gpu()) return;
   WindowOnDevice few(wide(4 * 4)), many(wide(4 * 16));
   few.gradient(4);
   many.gradient(4);
@@ -183,7 +178,6 @@ TEST_F(Cuda, WaitsForNothingInsideAWindow) {
 /// Memory that somebody else has, so that a window's own runs out: what is left grows from little
 /// to enough. The gradient is that of a window that was split so from the start, but for rounding.
 TEST_F(Cuda, SurvivesTwoHundredAllocationsThatFail) {
-  if (!gpu()) return;
   constexpr std::int64_t wanted = 200, samples = 48, mebibyte = 1 << 20;
   WindowOnDevice window(wide(samples));
   const std::vector<at::Tensor> undisturbed = window.gradient(samples);
@@ -207,7 +201,6 @@ TEST_F(Cuda, SurvivesTwoHundredAllocationsThatFail) {
 }
 
 TEST_F(Cuda, RefusesADeviceThatIsNotThereAndABudgetAboveItsMemory) {
-  if (!gpu()) return;
   EXPECT_THROW(device::open("cuda:99"), Error);
   Config c = on_gpu();
   c.memory.budget = "100000GiB";

@@ -159,7 +159,7 @@ struct GradientSource {
   /// Writes elements [begin, begin + count) to `to`, rounded to its type. Any thread may call it.
   void read(std::int64_t begin, std::int64_t count, float* to) const;
   void read(std::int64_t begin, std::int64_t count, double* to) const;
-  /// The same values in host memory, where many parts of them are to be read.
+  /// Copies the values to host memory where they lie elsewhere, for many parts of them to be read.
   GradientSource on_host() const;
   /// All elements times `scale`, in a new contiguous tensor of `parameter`'s shape and dtype, where
   /// the values lie.
