@@ -5,6 +5,7 @@
 #include <set>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "accrue/models/freeze.h"
 #include "accrue/models/gpt2.h"
 #include "accrue/models/llama_gguf.h"
@@ -231,6 +232,11 @@ TEST(EstimateRun, HoldsWhatIsFrozenOnce) {
   EXPECT_LT(part.sixteen_bit.gradients, whole.sixteen_bit.gradients / 10);
 }
 
+/// By how much of what trials measure an estimate may be off (memory/estimate.h).
+double tolerated() {
+  return kernels::chosen_kernels() == kernels::Kernels::generic ? 1.0 / 3 : 0.2;
+}
+
 class EstimatedActivations : public testing::TinyRun,
                              public ::testing::WithParamInterface<ModelKind> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, EstimatedActivations,
@@ -259,7 +265,7 @@ TEST_P(EstimatedActivations, AreNearWhatASampleTakes) {
         return static_cast<double>(trials->run({samples, mode.recompute}).peak_bytes);
       };
       const double per_sample = (bytes(32) - bytes(8)) / 24;
-      EXPECT_NEAR(static_cast<double>(mode.sample_bytes), per_sample, 0.2 * per_sample)
+      EXPECT_NEAR(static_cast<double>(mode.sample_bytes), per_sample, tolerated() * per_sample)
           << to_string(compute) << ' ' << to_string(mode.recompute);
     }
   }
@@ -299,7 +305,7 @@ TEST_F(EstimatedAdapters, AreNearWhatARunOfThemTakes) {
       };
       const double per_sample = (bytes(32) - bytes(8)) / 24;
       // It counts as if all parameters were trained, which takes more.
-      EXPECT_GT(static_cast<double>(mode.sample_bytes), 0.8 * per_sample)
+      EXPECT_GT(static_cast<double>(mode.sample_bytes), (1 - tolerated()) * per_sample)
           << to_string(compute) << ' ' << to_string(mode.recompute);
       EXPECT_LT(static_cast<double>(mode.sample_bytes), 1.4 * per_sample)
           << to_string(compute) << ' ' << to_string(mode.recompute);
