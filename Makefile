@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all faults build setup setup-test setup-wheel wheel setup-deb deb container-test asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-stalls bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all faults build setup setup-test setup-wheel wheel setup-deb deb container-test asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -49,6 +49,8 @@ help:
 	@echo 'make bench-peers-memory   the best micro-batch of each system on one memory limit; 4 hours (--quick: 10 minutes)'
 	@echo 'make bench-finetune   fine-tuning beside transformers and PEFT, speed and memory; 30 minutes (--quick: 1 minute)'
 	@echo 'make bench-foreign   plain torch::nn models (GPT-2, ResNet-50, LSTM) with and without accrue; 30 minutes (--quick: seconds)'
+	@echo 'make bench-splits   what splitting one batch costs in time and saves in memory; 5 minutes (ARGS=--quick: half a minute)'
+	@echo 'make bench-generic   the CPU by operators of ATen alone beside accrue kernels; 10 minutes (ARGS=--quick: half a minute)'
 	@echo 'make bench-batch   what a batch costs in loss and saves in steps, fixed and changing; two hours (ARGS=--quick: two minutes)'
 	@echo 'make bench-python   transformers models in a Python loop with and without accrue; an hour (--quick: a minute)'
 	@echo 'make bench-spin   how threads wait, alone and beside a second such program; 15 minutes'
@@ -289,6 +291,14 @@ bench-curves: build
 # accrue sample beside transformers' generate, greedy, with their caches; about 10 minutes. ARGS=--quick: a tiny model.
 bench-decoding: build setup-test
 	@.venv-test/bin/python bench/e2e/decoding.py $(ARGS)
+
+# One batch as one pass and as many: time and memory; 5 minutes. ARGS=--quick: a tiny model.
+bench-splits: build
+	@.venv/bin/python bench/e2e/splits.py $(ARGS)
+
+# The CPU's training by operators of ATen alone beside accrue's own kernels; about 10 minutes. ARGS=--quick: a tiny model.
+bench-generic: build
+	@.venv/bin/python bench/e2e/generic.py $(ARGS)
 
 fmt:
 	@$(CLANG_FORMAT) -i $(SOURCES)

@@ -221,6 +221,21 @@ def decoding_table() -> str:
                   "same text"], rows)
 
 
+def splits_table() -> str:
+    """Of a split that did not fit there is nothing to say."""
+    sizes = [size for size in value("splits", "GPT-2 10.8 M/sizes") if size["fits"]]
+    return table(["micro-batches of samples", "a step, s", "time", "most in tensors", "memory"],
+                 [[f"{size['micro_batches']} of {size['micro_batch']}", formatted(size["seconds"], "spread 2"),
+                   f"{100 * (size['relative_seconds'] - 1):+.1f}%", gib(size["peak_bytes"]),
+                   f"{100 * (size['relative_peak_bytes'] - 1):+.0f}%"] for size in sizes])
+
+
+def generic_table() -> str:
+    return table(["", "accrue's kernels, tokens/s", "ATen's operators, tokens/s", "ATen's of accrue's"],
+                 [[name, formatted(row["native_tokens_per_second"], "spread 0"), formatted(row["generic_tokens_per_second"], "spread 0"),
+                   formatted(row["ratio"], "spread 2")] for name, row in file("generic").parts.items()])
+
+
 def finetune_table() -> str:
     rows = []
     for name, result in file("finetune").parts.items():
@@ -279,7 +294,7 @@ def python_conditions() -> str:
     return measured("python_models") if has("python_models") else "no machine yet"
 
 
-TABLES = {"foreign layers": foreign_table, "Python models": python_table, "foreign overhead": foreign_overhead_table, "decoding": decoding_table, "finetune": finetune_table, "speed": speed_table, "peers": peers_table, "memory of peers": peers_memory_table, "limits": limit_tables,
+TABLES = {"foreign layers": foreign_table, "Python models": python_table, "foreign overhead": foreign_overhead_table, "decoding": decoding_table, "generic": generic_table, "splits": splits_table, "finetune": finetune_table, "speed": speed_table, "peers": peers_table, "memory of peers": peers_memory_table, "limits": limit_tables,
           "readme": readme_table, "cgroup": cgroup_table, "head": head_table, "recompute": recompute_table,
           "divided": divided_table}
 

@@ -5,7 +5,7 @@
     bench/e2e/write_benchmarks.py --check   says which files differ from what would be written; the exit status is 1 then
 
 docs/benchmarks.md comes from docs/benchmarks.in.md, in which {{EXPRESSION}} stands for a figure (figures.py), and lines
-{{if CONDITION}}, {{else}} and {{end}} around others choose between them. In README.md and the notes of acceleration, batches, kernels, observation,
+{{if CONDITION}}, {{else}} and {{end}} around others choose between them. In README.md, the guide of batches and the notes of acceleration, batches, kernels, observation,
 reports and the U-Net, <!-- figure: EXPRESSION -->...<!-- end --> has a figure between its marks. The tables and plots of results follow, too.
 Only the standard library.
 """
@@ -25,7 +25,7 @@ import peers_report  # noqa: E402
 
 TEMPLATE, WRITTEN = ROOT / "docs" / "benchmarks.in.md", ROOT / "docs" / "benchmarks.md"
 NOTES = ("accelerate", "batch", "kernels", "observation", "report", "unet")
-MARKED = (ROOT / "README.md", *(ROOT / "docs" / "notes" / f"{note}.md" for note in NOTES))
+MARKED = (ROOT / "README.md", ROOT / "docs" / "guide" / "choosing-the-batch.md", *(ROOT / "docs" / "notes" / f"{note}.md" for note in NOTES))
 figures.TABLES["kernels"] = lambda: kernels.overview(kernels.sections_of(figures.file("kernels")))
 MARK = re.compile(r"(<!-- figure: (.*?) -->)(.*?)(<!-- end -->)", re.S)
 PLACE = re.compile(r"{{(.*?)}}")

@@ -10,7 +10,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ("bench/e2e", "bench/micro", "bench/results", "src/kernels", "include/accrue/kernels")
-FILES = ("docs/benchmarks.in.md", "docs/benchmarks.md", "docs/notes/accelerate.md", "docs/notes/batch.md", "docs/notes/kernels.md",
+FILES = ("docs/benchmarks.in.md", "docs/benchmarks.md", "docs/guide/choosing-the-batch.md", "docs/notes/accelerate.md", "docs/notes/batch.md", "docs/notes/kernels.md",
          "docs/notes/observation.md", "docs/notes/report.md", "docs/notes/unet.md", "README.md")
 EARLIER = "with earlier kernels"
 SPEED, PEERS = "bench/results/speed.json", "bench/results/peers.json"
@@ -26,7 +26,8 @@ def write(root: pathlib.Path, *words: str) -> tuple[int, str]:
 def copied(scratch: pathlib.Path) -> pathlib.Path:
     for folder in FOLDERS:
         shutil.copytree(ROOT / folder, scratch / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (scratch / "docs" / "notes").mkdir(parents=True)
+    for folder in ("notes", "guide"):
+        (scratch / "docs" / folder).mkdir(parents=True)
     for name in FILES:
         shutil.copy(ROOT / name, scratch / name)
     for plot in (ROOT / "docs" / "notes").glob("*.svg"):
