@@ -30,7 +30,7 @@ c10::Device parsed(std::string_view name) {
   }
 }
 
-/// Beside libtorch.
+/// It lies beside libtorch.
 fs::path part_for_cuda() {
   const fs::path libtorch = library_of(reinterpret_cast<const void*>(&at::globalContext));
   return libtorch.parent_path() / "libtorch_cuda.so";

@@ -27,7 +27,7 @@ class CountedMemory {
   virtual std::int64_t last_missing_bytes() const { return 0; }
   virtual std::optional<std::int64_t> last_refusing_budget() const { return std::nullopt; }
 
-  /// As those of Level (memory/counters.h).
+  /// The peak begins anew and is raised as a Level's is (memory/counters.h).
   virtual Peak peak() const { return {}; }
   virtual Peak restart_peak() { return {}; }
   virtual void raise_peak(const Peak&) {}

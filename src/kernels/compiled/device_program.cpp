@@ -61,6 +61,7 @@ struct Driver {
 void* open_library(const std::string& name) {
   if (void* const found = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
   const fs::path libtorch = library_of(reinterpret_cast<const void*>(&at::globalContext));
+  if (libtorch.empty()) return nullptr;
   const fs::path wheels = libtorch.parent_path() / ".." / ".." / "nvidia";
   std::error_code error;
   for (const fs::directory_entry& package : fs::directory_iterator(wheels, error))
