@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -91,7 +92,44 @@ void remove_lines_after(const std::filesystem::path& file, std::int64_t last_ste
   if (kept != content) write_file_atomically(file, kept);
 }
 
+std::string bytes_between(std::istream& file, std::int64_t begin, std::int64_t end) {
+  std::string bytes(static_cast<std::size_t>(end - begin), '\0');
+  file.seekg(begin);
+  file.read(bytes.data(), end - begin);
+  bytes.resize(static_cast<std::size_t>(file.gcount()));
+  file.clear();
+  return bytes;
+}
+
+/// The end of the last whole line of `last_step` or before in `text`, of whose first line the
+/// beginning may be missing; none where there is none.
+std::optional<std::size_t> end_of_step(const std::string& text, std::int64_t last_step) {
+  std::size_t end = text.rfind('\n');
+  while (end != std::string::npos && end > 0) {
+    const std::size_t before = text.rfind('\n', end - 1);
+    if (before == std::string::npos) return std::nullopt;
+    const auto step = step_of(text.substr(before + 1, end - before - 1));
+    if (step && *step <= last_step) return end + 1;
+    end = before;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+std::int64_t bytes_of_metrics(std::istream& metrics, std::int64_t last_step) {
+  metrics.seekg(0, std::ios::end);
+  const std::int64_t size = std::max<std::int64_t>(metrics.tellg(), 0);
+  // Later lines are few, so the end is looked at first.
+  for (std::int64_t tail = 1 << 16;; tail *= 2) {
+    const std::int64_t begin = std::max<std::int64_t>(size - tail, 0);
+    const std::string first = begin == 0 ? "\n" : "";  // the file's first line is whole
+    const auto end = end_of_step(first + bytes_between(metrics, begin, size), last_step);
+    if (!end && begin > 0) continue;
+    metrics.seekg(0);
+    return end ? begin + static_cast<std::int64_t>(*end) - std::ssize(first) : 0;
+  }
+}
 
 std::string to_json_line(const StepReport& report) {
   Json line;

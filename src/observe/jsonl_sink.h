@@ -18,6 +18,10 @@ std::string to_json_line(const Event& event, double time);
 /// `{"step", "time", "eval_loss", "weight", "seconds"}`.
 std::string to_json_line(const Evaluation& evaluation, double time);
 
+/// The bytes of metrics.jsonl up to the end of its last whole line of step `last_step` or before.
+/// The stream is then at its beginning.
+std::int64_t bytes_of_metrics(std::istream& metrics, std::int64_t last_step);
+
 /// Appends to metrics.jsonl. A line reaches the file whole or not at all, with one write, so that a
 /// reader (or a crash) never sees half of one.
 class JsonlSink : public Observer {

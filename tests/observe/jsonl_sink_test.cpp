@@ -213,5 +213,40 @@ TEST_F(JsonlSinkTest, TakesBackALineThatWasCutShort) {
   EXPECT_THAT(warnings_.str(), HasSubstr("warning: "));
 }
 
+std::int64_t bytes_of(const std::string& metrics, std::int64_t last_step) {
+  std::istringstream stream(metrics);
+  const std::int64_t bytes = bytes_of_metrics(stream, last_step);
+  EXPECT_EQ(stream.tellg(), 0) << "it can be read from its beginning";
+  return bytes;
+}
+
+TEST(BytesOfMetrics, EndWithTheLastLineOfAStep) {
+  const std::string one = "{\"step\":1}\n", two = "{\"step\":2}\n", three = "{\"step\":3}\n";
+  const std::string all = one + two + "{\"step\":2,\"event\":\"e\"}\n" + three;
+  EXPECT_EQ(bytes_of(all, 1), std::ssize(one));
+  EXPECT_EQ(bytes_of(all, 2), std::ssize(all) - std::ssize(three));
+  EXPECT_EQ(bytes_of(all, 3), std::ssize(all));
+  EXPECT_EQ(bytes_of(all, 9), std::ssize(all));
+  EXPECT_EQ(bytes_of(all, 0), 0);
+  EXPECT_EQ(bytes_of("", 5), 0);
+}
+
+TEST(BytesOfMetrics, LeaveATornLineOut) {
+  const std::string whole = "{\"step\":1}\n";
+  EXPECT_EQ(bytes_of(whole + "{\"step\":2", 5), std::ssize(whole));
+  EXPECT_EQ(bytes_of(whole + "{\"st\n", 5), std::ssize(whole));
+  EXPECT_EQ(bytes_of("{\"step\":2", 5), 0);
+}
+
+/// The end that is looked at first holds later lines alone, and it begins within a line.
+TEST(BytesOfMetrics, AreFoundFarFromTheEnd) {
+  const std::string first = "{\"step\":1}\n";
+  std::string later;
+  while (later.size() < 300'000)
+    later += "{\"step\":2,\"reason\":\"" + std::string(777, 'x') + "\"}\n";
+  EXPECT_EQ(bytes_of(first + later, 1), std::ssize(first));
+  EXPECT_EQ(bytes_of(first + later, 2), std::ssize(first + later));
+}
+
 }  // namespace
 }  // namespace accrue::observe

@@ -127,7 +127,8 @@ void remove_checkpoint(const fs::path& checkpoint) {
 void sweep(const RunDirectory& run) {
   std::error_code ignored;
   for (const fs::path& entry : entries_of(run.root()))
-    if (is_temporary_of(entry, run.config_file()) || is_temporary_of(entry, run.run_file()))
+    if (is_temporary_of(entry, run.config_file()) || is_temporary_of(entry, run.run_file()) ||
+        is_temporary_of(entry, run.metrics_file()))
       fs::remove(entry, ignored);
   for (const fs::path& entry : entries_of(run.checkpoints())) {
     const auto replaced = checkpoint_of(entry, replaced_suffix);

@@ -12,7 +12,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* manifest_file = "manifest.json";
 constexpr const char* format_name = "accrue checkpoint";
 constexpr std::int64_t format_version = 1;
 

@@ -11,6 +11,8 @@
 
 namespace accrue::train {
 
+inline constexpr const char* manifest_file = "manifest.json";
+
 /// What the files of a checkpoint held when they were written: manifest.json, which is written
 /// last. A file that changed since, or came from another step, does not agree with it; and a
 /// manifest that changed agrees with no file.

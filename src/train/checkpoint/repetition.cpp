@@ -172,12 +172,13 @@ bool is_of_plan(const std::string& key) {
          std::ranges::find(keys, key) != keys.end();
 }
 
-/// What a config states otherwise; the folder always is another one, and threads are told of as the
+/// What a config states otherwise; the folders always are others, and threads are told of as the
 /// environment has them.
 std::vector<ConfigDifference> stated_otherwise(const Config& before, const Config& now) {
   std::vector<ConfigDifference> found = differences(before, now);
   std::erase_if(found, [](const ConfigDifference& difference) {
-    return difference.key == "run.out" || difference.key == "run.threads";
+    return difference.key == "run.out" || difference.key == "run.replica" ||
+           difference.key == "run.threads";
   });
   return found;
 }

@@ -15,20 +15,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path requested_folder(const RunDirectory& run, const std::string& requested) {
+fs::path requested_folder(const RunCopies& run, const std::string& requested) {
   std::int64_t step = 0;
   const char* const end = requested.data() + requested.size();
   const auto [stop, error] = std::from_chars(requested.data(), end, step);
-  if (error == std::errc{} && stop == end) return find_checkpoint(run, step);
+  if (error == std::errc{} && stop == end) return run.checkpoint(step);
   return requested;
 }
 
 /// The newest checkpoint that is as it was written, as far as `files` are read; notes those that
 /// are not.
 std::optional<VerifiedCheckpoint> newest_whole(
-    const RunDirectory& run, std::vector<std::string>& skipped,
+    const RunCopies& run, std::vector<std::string>& skipped,
     VerifiedCheckpoint::Files files = VerifiedCheckpoint::Files::all) {
-  const std::vector<fs::path> folders = checkpoint_folders(run);
+  const std::vector<fs::path> folders = run.checkpoints();
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
     try {
       return VerifiedCheckpoint(*folder, files);
@@ -37,37 +37,27 @@ std::optional<VerifiedCheckpoint> newest_whole(
     }
   }
   if (skipped.empty()) return std::nullopt;
-  throw usage_error("resume " + run.root().string(), "a checkpoint that is as it was written",
+  throw usage_error("resume " + run.own().root().string(), "a checkpoint that is as it was written",
                     "none: " + listed(skipped, "and"), "copies of these files, or a new run.out");
 }
 
-/// The first name in the folder that no run and no shell's redirection put there; empty: none.
-std::string foreign_name(const fs::path& folder) {
-  std::error_code unreadable;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with('.') && !name.ends_with(".log")) return name;
-  }
-  return {};
+/// Why `chosen`, which is the replica's, comes before what the run's own folder has.
+std::string reason_for_replica(const RunCopies& run, const fs::path& chosen) {
+  const std::string own = run.own().root().string();
+  const std::vector<fs::path> folders = checkpoint_folders(run.own());
+  const auto step = step_of_folder(chosen);
+  const auto older =
+      std::ranges::find_if(folders.rbegin(), folders.rend(),
+                           [&](const fs::path& folder) { return step_of_folder(folder) < step; });
+  std::string what = folders.empty() ? "has no checkpoint" : "has none of that step or later";
+  if (!folders.empty() && step_of_folder(folders.back()) >= step) what += " that is whole";
+  if (older != folders.rend())
+    what += ", the newest before is of step " + std::to_string(*step_of_folder(*older));
+  return "the run goes on from the replica, " + run.replica()->root().string() + ": " + own + " " +
+         what;
 }
 
 }  // namespace
-
-void check_run_directory(const RunDirectory& run, bool resume) {
-  const std::string where = "run directory " + run.root().string();
-  if (run.holds_run() && !resume) {
-    throw usage_error(where, "an empty or new folder", "one that holds a run already",
-                      "--resume to continue it, or another run.out");
-  }
-  if (!run.holds_run() && resume) {
-    throw usage_error(where, "a run to resume", "none", "leaving --resume out");
-  }
-  if (run.holds_run()) return;
-  if (const std::string other = foreign_name(run.root()); !other.empty())
-    throw usage_error(where, "an empty or new folder (logs and hidden files aside)",
-                      "one that holds " + other,
-                      "another run.out, such as " + (run.root() / "run").string());
-}
 
 void check_room(std::int64_t needed_bytes, std::int64_t free_bytes, const std::string& where) {
   if (free_bytes >= needed_bytes) return;
@@ -105,14 +95,14 @@ void check_config_unchanged(const Config& started, const Config& now) {
                     "the old values or a new run.out; " + resumable_keys(now) + " may change");
 }
 
-std::optional<TrainState> state_to_resume(const RunDirectory& run, const std::string& requested) {
+std::optional<TrainState> state_to_resume(const RunCopies& run, const std::string& requested) {
   if (!requested.empty()) return read_checkpoint_state(requested_folder(run, requested));
   std::vector<std::string> skipped;
   const auto found = newest_whole(run, skipped, VerifiedCheckpoint::Files::none);
   return found ? std::optional(found->state()) : std::nullopt;
 }
 
-Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,
+Resumed load_checkpoint(const RunCopies& run, const std::string& requested,
                         const DataIdentity& data, bool accept_data, models::Model& model,
                         optim::Optimizer& optimizer) {
   Resumed resumed;
@@ -129,6 +119,8 @@ Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,
   resumed.state.data = data;
   resumed.ranks = checkpoint->ranks();
   resumed.checkpoint = checkpoint->folder();
+  if (run.is_of_replica(resumed.checkpoint))
+    resumed.replica_reason = reason_for_replica(run, resumed.checkpoint);
   resumed.has_checksums = checkpoint->has_checksums();
   return resumed;
 }

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "accrue/train/config.h"
-#include "accrue/train/run_directory.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/run_copies.h"
 
 namespace accrue::train {
 
@@ -19,12 +19,10 @@ struct Resumed {
   StoredTensors ranks;               ///< VerifiedCheckpoint::ranks()
   /// What changed in the data, where that was accepted; empty: nothing.
   std::string data_change;
-  std::vector<std::string> skipped;  ///< what is wrong with newer checkpoints
+  std::vector<std::string> skipped;  ///< what is wrong with checkpoints that would come before it
+  /// Why the checkpoint is the replica's; empty where it is the run's own.
+  std::string replica_reason;
 };
-
-/// Refuses a run directory that cannot be used: without `resume` one that holds a run or anything
-/// else but logs (*.log) and hidden files, with it one that holds none.
-void check_run_directory(const RunDirectory& run, bool resume);
 
 /// Refuses a disk too full for the run's checkpoints before anything is written.
 void check_room(std::int64_t needed_bytes, std::int64_t free_bytes, const std::string& where);
@@ -41,12 +39,13 @@ void check_config_unchanged(const Config& started, const Config& now);
 /// The bookkeeping of the checkpoint that load_checkpoint() would load, as far as bookkeeping
 /// tells; none where the run has no checkpoint yet. Throws a usage Error where the requested one is
 /// not whole, or none of the run is.
-std::optional<TrainState> state_to_resume(const RunDirectory& run, const std::string& requested);
+std::optional<TrainState> state_to_resume(const RunCopies& run, const std::string& requested);
 
-/// Loads the newest checkpoint that is as it was written, or the `requested` one (a folder or a
-/// step), into model and optimizer. Throws a usage Error that names the file and the tensor where
-/// the requested one is damaged, or all are, and where the data changed (check_continuity).
-Resumed load_checkpoint(const RunDirectory& run, const std::string& requested,
+/// Loads the newest checkpoint of the run and its replica that is as it was written, or the
+/// `requested` one (a folder or a step), into model and optimizer. Throws a usage Error that names
+/// the file and the tensor where the requested one is damaged, or all are, and where the data
+/// changed (check_continuity).
+Resumed load_checkpoint(const RunCopies& run, const std::string& requested,
                         const DataIdentity& data, bool accept_data, models::Model& model,
                         optim::Optimizer& optimizer);
 

@@ -208,10 +208,12 @@ void RunClaim::abandon() {
 
 void RunClaim::release() {
   if (descriptor_ >= 0) {
+    const bool is_ours = is_there();
     // This comes before the lock goes: who opened the file meanwhile sees that it is no longer the
     // folder's.
-    if (is_there()) ::unlink(lock_file(run_).c_str());
+    if (is_ours) ::unlink(lock_file(run_).c_str());
     ::close(std::exchange(descriptor_, -1));
+    if (!is_ours) return;  // what is in its place now is somebody else's
   }
   std::error_code ignored;
   for (auto folder = made_folders_.rbegin(); folder != made_folders_.rend(); ++folder)

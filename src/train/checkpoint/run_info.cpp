@@ -1,5 +1,7 @@
 #include "train/checkpoint/run_info.h"
 
+#include <algorithm>
+#include <array>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
@@ -20,6 +22,17 @@ std::string text_of_run(const json& run) {
 json run_in(const std::string& run_json) {
   json run = json::parse(run_json, nullptr, false);
   return run.is_object() ? run : json::object();
+}
+
+/// The steps that a run was resumed from, in the order of its resumptions.
+std::vector<std::int64_t> resumed_steps(const std::string& run_json) {
+  const json list = run_in(run_json).value("resumed", json());
+  std::vector<std::int64_t> steps;
+  if (!list.is_array()) return steps;
+  for (const json& entry : list)
+    if (entry.is_object() && entry.value("step", json()).is_number_integer())
+      steps.push_back(entry["step"].get<std::int64_t>());
+  return steps;
 }
 
 json to_json(const std::vector<data::DataFile>& files) {
@@ -96,6 +109,22 @@ std::string add_end(const std::string& run_json, std::int64_t step, bool interru
       {"time", now_iso()}, {"step", step}, {"state", interrupted ? "interrupted" : "done"}};
   if (!interrupted) run["total_steps"] = step;  // a batch that changed may have made it another
   return text_of_run(run);
+}
+
+bool is_run_json(const std::string& text) { return json::parse(text, nullptr, false).is_object(); }
+
+bool are_of_one_run(const std::string& run_json, const std::string& other) {
+  const json one = run_in(run_json), two = run_in(other);
+  const std::array keys{"started", "start", "seed", "command", "working_directory"};
+  return std::ranges::all_of(
+      keys, [&](const char* key) { return one.value(key, json()) == two.value(key, json()); });
+}
+
+std::optional<std::int64_t> step_gone_back_to(const std::string& run_json,
+                                              const std::string& before) {
+  const std::vector<std::int64_t> now = resumed_steps(run_json), then = resumed_steps(before);
+  if (now.size() <= then.size()) return std::nullopt;
+  return *std::min_element(now.begin() + std::ssize(then), now.end());
 }
 
 }  // namespace accrue::train

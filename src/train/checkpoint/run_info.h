@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,5 +57,14 @@ std::string add_resumption(const std::string& run_json, const Resumption& resump
 
 /// `run_json` of a run that has ended after this step.
 std::string add_end(const std::string& run_json, std::int64_t step, bool interrupted);
+
+/// Whether `text` is a run.json, as far as it can be told without what is in it.
+bool is_run_json(const std::string& text);
+/// Whether two run.json are of one run, as what they say of its start tells.
+bool are_of_one_run(const std::string& run_json, const std::string& other);
+/// The least step that a run was resumed from since its run.json was `before`: later steps of then
+/// belong to an attempt that was given up. None where it was not resumed since.
+std::optional<std::int64_t> step_gone_back_to(const std::string& run_json,
+                                              const std::string& before);
 
 }  // namespace accrue::train

@@ -24,6 +24,7 @@ Checkpointer::Checkpointer(const RunContext& run, Progress& progress,
       cadence_(batch.cadence(run.work.config.run.checkpoint_every, "run.checkpoint_every")) {}
 
 void Checkpointer::write_if_due(bool last) {
+  tell_of_replica();
   const std::int64_t step = progress_.state.step;
   if (written_step_ == step) return;
   const bool due = last || cadence_.due(step, parallelism_.step_before(step));
@@ -58,12 +59,13 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
   content.ranks = std::move(of_ranks);
   content.gathered = parallelism_.gather_optimizer();
   const bool is_gathered = !content.gathered.empty();
-  writer_.start([directory = run_.directory, content = std::move(content),
+  writer_.start([directory = run_.directory, content = std::move(content), replica = run_.replica,
                  prune = PruneOptions{.newest = state.step,
                                       .keep = config.keep,
                                       .best = config.keep_best ? state.best_step : std::nullopt}] {
     RECORD_USER_SCOPE("checkpoint: write");
     write_checkpoint(directory, content);
+    if (replica != nullptr) replica->copy(prune);
     prune_checkpoints(directory, prune);
   });
   written_step_ = state.step;
@@ -89,6 +91,12 @@ void Checkpointer::wait() {
   }
 }
 
+void Checkpointer::tell_of_replica() const {
+  if (run_.replica == nullptr) return;
+  for (const std::string& remark : run_.replica->take_remarks())
+    log_.event_of_last_step("replica", remark);
+}
+
 void Checkpointer::save_what_was_done(bool is_whole) noexcept {
   const std::int64_t step = progress_.state.step;
   try {
@@ -108,8 +116,8 @@ std::optional<double> Checkpointer::take_seconds() {
 
 void Checkpointer::go_back(const std::string& reason) {
   const Resumed last =
-      load_checkpoint(run_.directory, std::to_string(written_step_), progress_.state.data, false,
-                      *run_.work.model, run_.optimizer);
+      load_checkpoint(RunCopies(run_.directory), std::to_string(written_step_),
+                      progress_.state.data, false, *run_.work.model, run_.optimizer);
   progress_.go_back_to(last.state);
   log_.rollback();
   log_.event("rollback", reason + ": the run goes on after step " +

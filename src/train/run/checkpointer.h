@@ -49,6 +49,7 @@ class Checkpointer {
  private:
   void begin_writing(NamedParameters of_ranks);
   void wait();
+  void tell_of_replica() const;
 
   const RunContext& run_;
   Progress& progress_;

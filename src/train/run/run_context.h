@@ -8,6 +8,7 @@
 #include "accrue/train/run_directory.h"
 #include "accrue/train/trainer.h"
 #include "core/stop_signals.h"
+#include "train/checkpoint/replica.h"
 #include "train/checkpoint/run_claim.h"
 #include "train/ranks/ranks.h"
 #include "train/workload/workload.h"
@@ -27,6 +28,7 @@ struct RunContext {
   const Ranks& ranks;
   const StopSignalWatch& signals;
   const RunClaim* claim;  ///< set on the first rank, null on others
+  Replica* replica;       ///< set on the first rank of a run that has one, else null
 };
 
 }  // namespace accrue::train

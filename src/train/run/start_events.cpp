@@ -1,5 +1,6 @@
 #include "train/run/start_events.h"
 
+#include "core/words.h"
 #include "kernels/gemm/gemm.h"
 #include "memory/plan.h"
 #include "train/checkpoint/checkpoint_folders.h"
@@ -96,18 +97,25 @@ std::vector<Event> start_events(const StartFacts& start) {
     events.add("batch", batch_changes_in_words(config));
     return std::move(events).take();
   }
+  const std::string what =
+      resumed->replica_reason.empty()
+          ? "a newer checkpoint is damaged, and is removed when the next one is written: "
+          : "a checkpoint is damaged: ";
   for (const std::string& damage : resumed->skipped)
-    events.add(
-        "checkpoint_skipped",
-        "a newer checkpoint is damaged, and is removed when the next one is written: " + damage);
+    events.add("checkpoint_skipped", what + damage);
+  events.add("replica", resumed->replica_reason);
   events.add("resume", resumption_in_words(*resumed, start));
   return std::move(events).take();
 }
 
-std::vector<Event> folder_events(const RunClaim& claim, const RunDirectory& run,
+std::vector<Event> folder_events(const RunFolders& folders, const RunCopies& copies,
                                  const std::optional<Resumed>& resumed) {
   Events of_folder(0);
-  of_folder.add("run_directory", claim.remark());
+  of_folder.add("run_directory", folders.claim->remark());
+  if (!folders.restored.empty())
+    of_folder.add("replica", "what " + copies.own().root().string() + " had lost was copied from " +
+                                 copies.replica()->root().string() + ": " +
+                                 listed(folders.restored, "and"));
   std::vector<Event> list = std::move(of_folder).take();
   if (!resumed || resumed->checkpoint.empty()) return list;
   Events events(resumed->state.step);
@@ -117,7 +125,10 @@ std::vector<Event> folder_events(const RunClaim& claim, const RunDirectory& run,
                resumed->checkpoint.filename().string() +
                    " was written before checkpoints had checksums: only its lengths were compared");
   // Where a damaged checkpoint was passed over, the later ones were named already.
-  if (resumed->skipped.empty()) events.add("checkpoint", give_up_after(run, resumed->state.step));
+  if (resumed->skipped.empty())
+    events.add("checkpoint", copies.is_of_replica(resumed->checkpoint)
+                                 ? folders.replica->give_up_after(resumed->state.step)
+                                 : give_up_after(copies.own(), resumed->state.step));
   for (Event& event : std::move(events).take()) list.push_back(std::move(event));
   return list;
 }

@@ -6,7 +6,7 @@
 
 #include "accrue/train/trainer.h"
 #include "train/checkpoint/resume.h"
-#include "train/checkpoint/run_claim.h"
+#include "train/run/run_folders.h"
 #include "train/run/run_notes.h"
 #include "train/workload/run_length.h"
 #include "train/workload/workload.h"
@@ -26,8 +26,8 @@ struct StartFacts {
 
 /// What was decided before the run goes on, and why, as events of the step that it goes on from.
 std::vector<Event> start_events(const StartFacts& start);
-/// What was decided about the run's folder itself.
-std::vector<Event> folder_events(const RunClaim& claim, const RunDirectory& run,
+/// What was decided about the run's folders themselves.
+std::vector<Event> folder_events(const RunFolders& folders, const RunCopies& copies,
                                  const std::optional<Resumed>& resumed);
 
 /// What a resumption changes about a run's length, and with it the rate of the step behind `step`;

@@ -9,9 +9,8 @@
 #include "kernels/gemm/gemm.h"
 #include "memory/out_of_memory.h"
 #include "memory/plan.h"
-#include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/resume.h"
-#include "train/checkpoint/run_claim.h"
+#include "train/checkpoint/run_copies.h"
 #include "train/config/gradient_folding.h"
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
@@ -19,6 +18,7 @@
 #include "train/ranks/rank_remarks.h"
 #include "train/ranks/ranks.h"
 #include "train/run/noise_record.h"
+#include "train/run/run_folders.h"
 #include "train/run/run_notes.h"
 #include "train/run/settle_acceleration.h"
 #include "train/run/sinks.h"
@@ -37,7 +37,8 @@ struct Trainer::Impl {
       : given(with_whole_batch(std::move(as_given), group ? group->world() : 1)),
         ranks(std::move(group)),
         work(open(given, ranks.world(), tell)),
-        directory(given.run.out) {
+        copies(RunDirectory(given.run.out), given.run.replica),
+        directory(copies.own()) {
     models::check_batch_norms(*work.model, work.config.model.batchnorm);
     work.slice = ranks.slice(given);
     work.ranks = ranks_that_share(given, ranks.world());
@@ -54,7 +55,7 @@ struct Trainer::Impl {
   /// Whether there is no checkpoint whose plan holds. Trials make an optimizer's state of their
   /// own, so they are run before there is another.
   bool needs_plan(const RunOptions& options) const {
-    return !options.resume || (options.checkpoint.empty() && directory.checkpoint_steps().empty());
+    return !options.resume || (options.checkpoint.empty() && !copies.newest_whole());
   }
 
   /// What ranks have to agree on before any of them decides a plan or loads anything.
@@ -154,9 +155,8 @@ struct Trainer::Impl {
   /// it began.
   void check_data(bool resume) {
     data = data_identity(work);
-    if (resume && !directory.checkpoint_steps().empty()) {
-      const std::int64_t newest = directory.checkpoint_steps().back();
-      const DataIdentity before = read_checkpoint_state(directory.checkpoint(newest)).data;
+    if (const auto newest = resume ? copies.newest_whole() : std::nullopt) {
+      const DataIdentity before = read_checkpoint_state(*newest).data;
       data.checked = before.checked && before.fingerprint == data.fingerprint;
     }
     if (data.checked) return;
@@ -168,8 +168,8 @@ struct Trainer::Impl {
   /// Decides the length before anything depends on it. All ranks decide alike, from the same files.
   /// Whether there is a run to resume shows when ranks have agreed on what they begin.
   void settle_length(const RunOptions& options) {
-    if (!options.resume || !directory.holds_run()) return;
-    length = decide_length(directory.config(), given, work.schedule, options.may_shorten);
+    if (!options.resume || !copies.hold_run()) return;
+    length = decide_length(copies.record().config(), given, work.schedule, options.may_shorten);
     given = length->config;
     expect_batch_to_take(*length);
     work.config = with_length_of(std::move(work.config), given);
@@ -189,7 +189,7 @@ struct Trainer::Impl {
   TrainState continue_run(optim::Optimizer& optimizer, const RunOptions& options) {
     const Config started = directory.config();
     check_config_unchanged(started, given);
-    Resumed found = load_checkpoint(directory, options.checkpoint, data, options.accept_data,
+    Resumed found = load_checkpoint(copies, options.checkpoint, data, options.accept_data,
                                     *work.model, optimizer);
     if (found.checkpoint.empty()) {
       found.state = first_state();
@@ -241,13 +241,13 @@ struct Trainer::Impl {
   }
 
   RunResult train(const RunOptions& options, memory::BudgetWatch& budget_watch,
-                  const StopSignalWatch& signals, RunClaim* claim) {
+                  const StopSignalWatch& signals, const RunFolders& folders) {
     const std::unique_ptr<optim::Optimizer> own =
         make_optimizer(work.config, work.model->parameters(), work.slice);
     const std::unique_ptr<ShardedOptimizer> sharded = ranks.make_sharded(work, *own);
     optim::Optimizer& optimizer = sharded ? *sharded : *own;
-    TrainState state =
-        options.resume ? continue_run(optimizer, options) : start_new(optimizer, options, claim);
+    TrainState state = options.resume ? continue_run(optimizer, options)
+                                      : start_new(optimizer, options, folders.claim.get());
     ranks.check_state(work, optimizer, state.step);
     if (ranks.is_first()) {
       ObserveConfig observed = given.observe;
@@ -259,46 +259,27 @@ struct Trainer::Impl {
       observers.clear();
     }
     TrainingLoop loop({work, *plan, optimizer, sharded.get(), directory, observers, gradient_hook,
-                       budget_watch, ranks, signals, claim},
+                       budget_watch, ranks, signals, folders.claim.get(), folders.replica.get()},
                       std::move(state), resumed ? resumed->ranks : StoredTensors{});
     announce_all(start_events({work, *plan, records, length, resumed, repeated, ranks.world()}));
-    if (claim != nullptr) announce_all(folder_events(*claim, directory, resumed));
+    if (ranks.is_first()) announce_all(folder_events(folders, copies, resumed));
     const RunResult result = loop.run();
     if (ranks.is_first())
       if (std::string reason = note_end(directory, result); !reason.empty())
         announce_all({{.name = "run_directory", .reason = reason, .step = result.step}});
     ranks.finish();
+    // The other ranks do not wait for a copy, which may take longer than dist.timeout.
+    if (folders.replica)
+      finish_copies(*folders.replica, result.step, [&](const std::string& reason) {
+        announce_all({{.name = "replica", .reason = reason, .step = result.step}});
+      });
     return result;
-  }
-
-  /// Checks the folder before anything is planned. A process that works on it is named rather than
-  /// its run.
-  void check_directory(bool resume) const {
-    if (!ranks.is_first()) return;
-    RunClaim::expect_folder(directory);
-    if (directory.holds_run()) const RunClaim probe(directory);
-    check_run_directory(directory, resume);
-  }
-
-  /// Claims the folder on the first rank; the others go on when it is theirs to read.
-  std::unique_ptr<RunClaim> claim_directory(bool resume) const {
-    std::unique_ptr<RunClaim> claim;
-    if (ranks.is_first()) {
-      claim = std::make_unique<RunClaim>(directory);
-      check_run_directory(directory, resume);
-      std::error_code shows_when_one_is_written;
-      if (resume)
-        std::filesystem::create_directory(directory.checkpoints(), shows_when_one_is_written);
-      sweep(directory);
-    }
-    ranks.as_first_says(true);
-    return claim;
   }
 
   /// The state that a resumption goes on from; none where there is no checkpoint yet.
   std::optional<TrainState> look_up_checkpoint(const RunOptions& options) {
-    check_config_unchanged(directory.config(), given);
-    std::optional<TrainState> state = state_to_resume(directory, options.checkpoint);
+    check_config_unchanged(copies.record().config(), given);
+    std::optional<TrainState> state = state_to_resume(copies, options.checkpoint);
     if (!state) return std::nullopt;
     check_continuity(state->data, data, options.accept_data);
     ranks.check_resumable(state->inner_optimizers);
@@ -307,7 +288,7 @@ struct Trainer::Impl {
   }
 
   Preview preview(const RunOptions& options) {
-    check_directory(options.resume);
+    if (ranks.is_first()) check_folders(copies, options.resume);
     settle_length(options);
     data = data_identity(work);
     settle_repetition(options);
@@ -322,7 +303,7 @@ struct Trainer::Impl {
   }
 
   RunResult begin(const RunOptions& options) {
-    check_directory(options.resume);
+    if (ranks.is_first()) check_folders(copies, options.resume);
     settle_length(options);
     check_data(options.resume);
     settle_repetition(options);
@@ -346,13 +327,15 @@ struct Trainer::Impl {
 
   RunResult train_or_abandon(const RunOptions& options, memory::BudgetWatch& budget_watch) {
     const StopSignalWatch signals;  // it watches before a signal could leave anything half-made
-    const std::unique_ptr<RunClaim> claim = claim_directory(options.resume);
+    const RunFolders folders =
+        ranks.is_first() ? claim_folders(copies, options.resume) : RunFolders{};
+    ranks.as_first_says(true);  // the others go on when the run directory is theirs to read
     // A mistake that shows only in the first step must not block the corrected run.
     const auto abandon = [&] {
-      if (!options.resume && claim != nullptr) claim->abandon();
+      if (!options.resume && folders.claim) folders.claim->abandon();
     };
     try {
-      return train(options, budget_watch, signals, claim.get());
+      return train(options, budget_watch, signals, folders);
     } catch (const Error& error) {
       if (error.kind() != Error::Kind::runtime) abandon();
       throw;
@@ -377,8 +360,9 @@ struct Trainer::Impl {
   Config given;  ///< what the run directory keeps and a resume compares
   Ranks ranks;
   Workload work;
-  RunDirectory directory;
-  DataIdentity data;  ///< set once the data are checked
+  RunCopies copies;
+  RunDirectory directory;  ///< copies.own()
+  DataIdentity data;       ///< set once the data are checked
   std::optional<RunPlan> plan;
   std::vector<RankRecord> records;       ///< by rank, as the plan or a checkpoint has them
   std::optional<LengthDecision> length;  ///< set for a run that is resumed

@@ -106,6 +106,15 @@ TEST_F(RunClaimTest, LeavesNothingWhereNothingWasCreated) {
   EXPECT_EQ(entries(), before);
 }
 
+TEST_F(RunClaimTest, LeavesAFolderThatSomebodyMadeInItsPlace) {
+  {
+    const RunClaim claim(run());
+    fs::rename(run().root(), folder_ / "moved");
+    fs::create_directory(run().root());
+  }
+  EXPECT_TRUE(fs::exists(run().root()));
+}
+
 TEST_F(RunClaimTest, TakesBackWhatItMadeAndNothingElse) {
   fs::create_directories(run().root());
   std::ofstream(run().root() / "mine.txt") << "a user's";

@@ -115,5 +115,42 @@ TEST_F(RunRecordTest, OfAnEarlierVersionStaysOneWhereItIsResumed) {
   EXPECT_EQ(written()["resumed"][0]["step"], 2);
 }
 
+std::string resumed_at(const std::string& run_json, std::int64_t step) {
+  const Config config;
+  return add_resumption(run_json, {.step = step, .config = config, .environment = {}, .data = {}});
+}
+
+TEST_F(RunRecordTest, TellsARunFromOthersByItsStart) {
+  const std::string begun = describe_run(info());
+  EXPECT_TRUE(are_of_one_run(begun, resumed_at(add_end(begun, 6, true), 6)));
+  RunInfo other = info();
+  other.start = "another";
+  EXPECT_FALSE(are_of_one_run(begun, describe_run(other)));
+  EXPECT_TRUE(is_run_json(begun));
+  EXPECT_FALSE(is_run_json(begun.substr(1)));
+  EXPECT_FALSE(is_run_json(""));
+}
+
+TEST_F(RunRecordTest, TellsWhichStepARunWentBackToSince) {
+  const std::string begun = describe_run(info());
+  const std::string once = resumed_at(begun, 200), twice = resumed_at(once, 150);
+  EXPECT_EQ(step_gone_back_to(begun, begun), std::nullopt);
+  EXPECT_EQ(step_gone_back_to(once, once), std::nullopt);
+  EXPECT_EQ(step_gone_back_to(once, begun), 200);
+  EXPECT_EQ(step_gone_back_to(twice, begun), 150);
+  EXPECT_EQ(step_gone_back_to(resumed_at(twice, 300), begun), 150);
+  EXPECT_EQ(step_gone_back_to(resumed_at(twice, 300), twice), 300);
+  EXPECT_EQ(step_gone_back_to(begun, once), std::nullopt) << "the other one is behind";
+  EXPECT_EQ(step_gone_back_to("{\"resumed\": 3}", "damaged"), std::nullopt);
+}
+
+TEST_F(RunRecordTest, ARepetitionDoesNotCopyIntoTheReplicaOfTheRun) {
+  config_.run.replica = "copies";
+  write(describe_run(info()));
+  const auto record = read_run_record(run());
+  EXPECT_EQ(config_to_repeat(*record).run.replica, "");
+  EXPECT_EQ(config_to_repeat(*record, {"run.replica=others"}).run.replica, "others");
+}
+
 }  // namespace
 }  // namespace accrue::train

@@ -34,6 +34,7 @@ threads = 2
 checkpoint_every = "500 steps"
 keep = 5
 keep_best = false
+replica = "copies"
 eval_every = "2 epochs"
 eval_batches = 3
 [model]
@@ -121,6 +122,7 @@ TEST(ParseConfig, KeepsDocumentedDefaultsWhereNothingIsStated) {
   EXPECT_EQ(config.run.checkpoint_every, (Duration{600, Duration::Unit::seconds}));
   EXPECT_EQ(config.run.keep, 2);
   EXPECT_TRUE(config.run.keep_best);
+  EXPECT_EQ(config.run.replica, "");
   EXPECT_EQ(config.run.eval_batches, std::nullopt);
   EXPECT_EQ(config.batch.micro, std::nullopt);
   EXPECT_EQ(config.optim.kind, OptimizerKind::adamw);
@@ -142,6 +144,7 @@ TEST(ParseConfig, ReadsEveryKeyOfThisVersion) {
   EXPECT_EQ(config.run.checkpoint_every, (Duration{500, Duration::Unit::steps}));
   EXPECT_EQ(config.run.keep, 5);
   EXPECT_FALSE(config.run.keep_best);
+  EXPECT_EQ(config.run.replica, "copies");
   EXPECT_EQ(config.run.eval_every, (Duration{2, Duration::Unit::epochs}));
   EXPECT_EQ(config.run.eval_batches, 3);
   EXPECT_EQ(config.model.layers, 2);
@@ -312,7 +315,7 @@ TEST(Differences, SeeEveryKeyThatCanBeStated) {
 TEST(MayChangeOnResume, TheLengthAndWhatLeavesTheStepsAlone) {
   for (const char* key :
        {"run.steps", "run.tokens", "run.epochs", "run.out", "run.threads", "run.keep",
-        "run.keep_best", "run.eval_every", "run.eval_batches", "run.checkpoint_every",
+        "run.keep_best", "run.replica", "run.eval_every", "run.eval_batches", "run.checkpoint_every",
         "observe.jsonl", "observe.tensorboard", "observe.histograms", "observe.progress"})
     EXPECT_TRUE(may_change_on_resume(key)) << key;
   for (const char* key : {"run.seed", "batch.tokens", "batch.micro", "optim.lr", "data.train",

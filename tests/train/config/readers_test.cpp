@@ -80,6 +80,7 @@ const std::map<std::string, Expectation> expectations{
     {"run.checkpoint_every", {"5"}},
     {"run.keep", {"1"}},
     {"run.keep_best", {.value = "true", .only_with = {"validation"}}},
+    {"run.replica", {"copies"}},
     {"run.eval_every", {.value = "5", .only_with = {"validation"}}},
     {"run.eval_batches", {.value = "5", .only_with = {"validation"}}},
     {"model.layers",

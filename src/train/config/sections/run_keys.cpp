@@ -39,6 +39,8 @@ std::vector<Key> run_keys() {
           "run.keep", {1, most::count}, [](auto& c) -> auto& { return c.run.keep; })),
       read_with_validation(resumable(boolean_key(
           "run.keep_best", [](auto& c) -> auto& { return c.run.keep_best; }))),
+      resumable(string_key(
+          "run.replica", "a folder", [](auto& c) -> auto& { return c.run.replica; })),
       resumable(duration_key(
           "run.eval_every", {}, [](auto& c) -> auto& { return c.run.eval_every; })),
       read_with_validation(resumable(integer_or_word_key(

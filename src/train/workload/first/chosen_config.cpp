@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "accrue/train/run_directory.h"
+#include "train/checkpoint/run_copies.h"
 #include "train/config/key.h"
 #include "train/config/toml/toml_reader.h"
 #include "train/workload/standard_input.h"
@@ -41,8 +42,9 @@ ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resum
   const Config stated = stated_in(overrides);
   const RunDirectory run(stated.run.out.empty() ? name_of_run(stated.data.train, stated.model.from)
                                                 : stated.run.out);
-  if (resume && std::filesystem::exists(run.config_file()))
-    return {.page = {}, .config = load_config(run.config_file(), overrides)};
+  const RunCopies copies(run, stated.run.replica);
+  if (resume && std::filesystem::exists(copies.record().config_file()))
+    return {.page = {}, .config = load_config(copies.record().config_file(), overrides)};
   const DataFacts data = look_at({.train = stated.data.train,
                                   .val = stated.data.val,
                                   .model = stated.model.from,

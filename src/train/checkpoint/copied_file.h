@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+namespace accrue::train {
+
+/// Copies what is left in `from`, at most `most` bytes of it, so that `to` holds its old content or
+/// all of the new one (AtomicFile). `from` may have lost its name meanwhile. Throws a runtime Error
+/// where it cannot be read to its end, and what AtomicFile throws.
+void copy_atomically(std::ifstream& from, const std::filesystem::path& to,
+                     std::int64_t most = std::numeric_limits<std::int64_t>::max());
+
+/// The same of a file by its name. Throws a runtime Error where it cannot be opened.
+void copy_atomically(const std::filesystem::path& from, const std::filesystem::path& to);
+
+}  // namespace accrue::train
