@@ -36,6 +36,14 @@ fs::path part_for_cuda() {
   return libtorch.parent_path() / "libtorch_cuda.so";
 }
 
+/// Where nothing is said libtorch rounds the operands of a GPU's convolutions in fp32 to TF32, and
+/// adds up gradients of their weights in any order.
+void keep_promises_of_convolutions() {
+  at::globalContext().setDeterministicCuDNN(true);
+  at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV,
+                                          at::Float32Precision::IEEE);
+}
+
 /// Loads libtorch's part for CUDA, which announces itself to the rest of it.
 void load_cuda(std::string_view name) {
   if (c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) return;
@@ -85,6 +93,7 @@ c10::Device open(std::string_view name) {
   }
   const c10::Device exact(device.type(), device.has_index() ? device.index() : c10::DeviceIndex{0});
   c10::impl::getDeviceGuardImpl(device.type())->setDevice(exact);
+  keep_promises_of_convolutions();
   return exact;
 }
 

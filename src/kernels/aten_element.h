@@ -33,7 +33,13 @@ inline char* element(at::Tensor& tensor, std::int64_t index) {
   return static_cast<char*>(tensor.mutable_data_ptr()) + index * tensor.element_size();
 }
 
-/// fp32 for fp32 and bf16, fp64 for fp64: what sums and statistics are kept in.
+/// Whether it is one of those that mixed precision rounds operands to. accrue's own kernels have
+/// bf16 alone; ATen's operators have both.
+inline bool is_sixteen_bit(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 || dtype == at::kHalf;
+}
+
+/// fp64 for fp64, fp32 for all others: what sums and statistics are kept in.
 inline at::ScalarType accumulation_dtype(at::ScalarType dtype) {
   return dtype == at::kDouble ? at::kDouble : at::kFloat;
 }

@@ -177,6 +177,7 @@ std::string to_json_line(const StepReport& report) {
   put(line, "gradient_variance", report.gradient_variance);
   put(line, "quarantined", report.quarantined);
   put(line, "retries", report.retries);
+  put(line, "loss_scale", report.loss_scale);
   put(line, "world", report.world);
   put(line, "batchnorm", report.batchnorm);
   return dump(line);

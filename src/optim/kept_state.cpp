@@ -6,8 +6,11 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
+#include "accrue/kernels/kernel_choice.h"
+#include "kernels/generic/stochastic_rounding.h"
 #include "optim/dynamic_code.h"
 #include "optim/state_passes.h"
+#include "optim/state_tensors.h"
 
 namespace accrue::optim {
 namespace {
@@ -26,12 +29,11 @@ std::int64_t blocks_of(std::int64_t elements) {
 KeptState::Format KeptState::format_of(const at::Tensor& parameter, StateSign sign,
                                        StatePrecision precision) {
   if (precision == StatePrecision::fp32) return Format::plain;
-  if (parameter.scalar_type() != at::kFloat || !parameter.is_cpu())
-    throw usage_error(
-        "make optimizer",
-        "parameters in fp32 on the CPU for a state in " + std::string(to_string(precision)),
-        std::string(c10::toString(parameter.scalar_type())) + " on " + parameter.device().str(),
-        "optim.state = \"fp32\", which keeps it in the parameters' own precision");
+  if (parameter.scalar_type() != at::kFloat)
+    throw usage_error("make optimizer",
+                      "parameters in fp32 for a state in " + std::string(to_string(precision)),
+                      c10::toString(parameter.scalar_type()),
+                      "optim.state = \"fp32\", which keeps it in the parameters' own precision");
   if (precision == StatePrecision::bf16) return Format::bf16;
   if (parameter.numel() < kLeastCoded) return Format::plain;
   return sign == StateSign::any ? Format::signed_codes : Format::unsigned_codes;
@@ -58,9 +60,9 @@ void KeptState::decode(std::size_t begin, std::size_t count, float* to) const {
   if (format_ == Format::bf16)
     return decode_bf16(static_cast<const std::uint16_t*>(values_.const_data_ptr()) + begin, count,
                        to);
-  const auto& table = format_ == Format::signed_codes ? kSignedValues : kUnsignedValues;
   decode_codes(values_.const_data_ptr<std::uint8_t>() + begin,
-               scales_.const_data_ptr<float>() + begin / kStateBlock, table.data(), count, to);
+               scales_.const_data_ptr<float>() + begin / kStateBlock, values_of_codes().data(),
+               count, to);
 }
 
 void KeptState::encode(std::size_t begin, std::size_t count, const float* from,
@@ -76,6 +78,9 @@ void KeptState::encode(std::size_t begin, std::size_t count, const float* from,
 
 at::Tensor KeptState::whole() const {
   if (is_plain()) return values_;
+  if (kernels::by_aten(values_))
+    return is_coded() ? state_tensors::decode_codes(values_, scales_, values_of_codes())
+                      : values_.to(at::kFloat);
   at::Tensor all = at::empty(values_.sizes(), at::kFloat);
   decode(0, static_cast<std::size_t>(all.numel()), all.mutable_data_ptr<float>());
   return all;
@@ -83,7 +88,22 @@ at::Tensor KeptState::whole() const {
 
 void KeptState::assign(const at::Tensor& whole, const RoundingStream& stream) const {
   if (is_plain()) return;
+  if (kernels::by_aten(values_)) return assign_by_aten(whole.contiguous(), stream);
   encode(0, static_cast<std::size_t>(whole.numel()), whole.const_data_ptr<float>(), stream);
+}
+
+void KeptState::assign_by_aten(const at::Tensor& whole, const RoundingStream& stream) const {
+  if (format_ == Format::bf16)
+    values_.copy_(kernels::generic::rounded_stochastically(whole, stream,
+                                                           static_cast<std::int64_t>(origin_)));
+  else if (format_ == Format::signed_codes)
+    state_tensors::encode_signed(whole, values_, scales_);
+  else
+    state_tensors::encode_unsigned(whole, values_, scales_);
+}
+
+const std::array<float, 256>& KeptState::values_of_codes() const {
+  return format_ == Format::signed_codes ? kSignedValues : kUnsignedValues;
 }
 
 std::int64_t KeptState::bytes() const {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,7 +23,7 @@ enum class StateSign { any, not_negative };
 class KeptState {
  public:
   /// Throws a usage Error where the precision is not the parameter's own, and the parameter is not
-  /// in fp32 on the CPU.
+  /// in fp32.
   KeptState(const at::Tensor& parameter, StateSign sign, StatePrecision precision,
             const std::optional<ElementRange>& range = {});
 
@@ -32,7 +33,7 @@ class KeptState {
   /// A scale for each 256 codes; undefined without codes.
   const at::Tensor& scales() const { return scales_; }
 
-  /// Both are for a state that is not plain; any thread may call them.
+  /// Both are for a state in host memory that is not plain; any thread may call them.
   void decode(std::size_t begin, std::size_t count, float* to) const;
   void encode(std::size_t begin, std::size_t count, const float* from,
               const RoundingStream& stream) const;
@@ -47,6 +48,8 @@ class KeptState {
  private:
   enum class Format { plain, bf16, signed_codes, unsigned_codes };
   static Format format_of(const at::Tensor& parameter, StateSign sign, StatePrecision precision);
+  const std::array<float, 256>& values_of_codes() const;
+  void assign_by_aten(const at::Tensor& whole, const RoundingStream& stream) const;
   bool is_coded() const {
     return format_ == Format::signed_codes || format_ == Format::unsigned_codes;
   }

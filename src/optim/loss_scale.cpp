@@ -37,7 +37,7 @@ void check(const LossScaler::Options& options) {
   if (options.growth_interval < 1)
     refuse("growth_interval of at least 1", static_cast<double>(options.growth_interval), "2000");
   if (options.initial_scale < options.min_scale || options.initial_scale > options.max_scale)
-    refuse("initial_scale within min_scale and max_scale", options.initial_scale, "65536");
+    refuse("initial_scale within min_scale and max_scale", options.initial_scale, "1024");
 }
 
 }  // namespace

@@ -7,16 +7,16 @@ namespace accrue::optim {
 /// Dynamic loss scaling for gradients in fp16 (Micikevicius et al., arXiv:1710.03740), as a state
 /// machine without tensors: it says what to multiply losses with, and is told what came of it.
 ///
-/// The scale holds for a whole window. The factor is removed where contributions are added into
-/// fp32 main gradients, so the sums, and everything after them, never see it. An overflow says
+/// The scale holds for a whole window, whose mean gradient has it taken out: nothing rounds by a
+/// power of two, and norms, clipping and optimizers never see it. An overflow says
 /// nothing about the data: the window is replayed with half the scale, and nothing is quarantined.
 /// Only at `min_scale` is a non-finite gradient the micro-batch's own.
-///
-/// No config reaches it in this version, since fp16 is computed on GPUs alone; a runner takes it.
 class LossScaler {
  public:
   struct Options {
-    double initial_scale = 65'536;
+    /// Losses here are sums over what counts, so that a logit's gradient is 1 at most whatever the
+    /// batch is; a mean over 64 labels would be scaled with 65,536 to the same end.
+    double initial_scale = 1'024;
     double growth_factor = 2;
     double backoff_factor = 0.5;
     std::int64_t growth_interval = 2'000;  ///< windows without an overflow

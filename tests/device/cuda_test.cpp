@@ -118,7 +118,8 @@ TEST_F(Cuda, DoesWhatTrainingAsksByCompiledKernelsAndByAten) {
 }
 
 TEST_F(Cuda, AddsUpTheGradientOfFp64OnTheCpu) {
-  for (const models::Compute compute : {models::Compute::fp32, models::Compute::bf16})
+  using models::Compute;
+  for (const Compute compute : {Compute::fp32, Compute::bf16, Compute::fp16})
     for (const ModelKind kind : {ModelKind::gpt2, ModelKind::llama}) {
       Config c = on_gpu();
       c.model.kind = kind;
@@ -130,14 +131,24 @@ TEST_F(Cuda, AddsUpTheGradientOfFp64OnTheCpu) {
 }
 
 TEST_F(Cuda, RunsAndResumesToTheBit) {
-  Config whole = on_gpu("whole"), parts = on_gpu("parts");
-  for (Config* c : {&whole, &parts}) c->optim.schedule.kind = optim::ScheduleKind::constant;
-  Trainer(whole).run();
-  Config first = parts;
-  first.run.steps = 3;
-  Trainer(first).run();
-  Trainer(parts).run({.resume = true});
-  expect_same_bits(parameters_of(whole), parameters_of(parts));
+  using optim::StatePrecision;
+  for (const StatePrecision state :
+       {StatePrecision::fp32, StatePrecision::bf16, StatePrecision::int8})
+    for (const models::Compute compute : {models::Compute::bf16, models::Compute::fp16}) {
+      const std::string name = std::string(to_string(state)) + std::string(to_string(compute));
+      Config whole = on_gpu("whole" + name), parts = on_gpu("parts" + name);
+      for (Config* c : {&whole, &parts}) {
+        c->optim.schedule.kind = optim::ScheduleKind::constant;
+        c->optim.state = state;
+        c->precision.compute = compute;
+      }
+      Trainer(whole).run();
+      Config first = parts;
+      first.run.steps = 3;
+      Trainer(first).run();
+      Trainer(parts).run({.resume = true});
+      expect_same_bits(parameters_of(whole), parameters_of(parts));
+    }
 }
 
 TEST_F(Cuda, TakesNoMoreMemoryForMoreMicroBatches) {

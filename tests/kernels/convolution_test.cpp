@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
@@ -30,7 +31,9 @@ at::Tensor drawn(at::IntArrayRef sizes, std::uint64_t seed) {
   return at::randn(sizes, generator, at::TensorOptions());
 }
 
-at::Tensor rounded(const at::Tensor& values) { return values.to(at::kBFloat16).to(at::kDouble); }
+at::Tensor rounded(const at::Tensor& values, at::ScalarType dtype) {
+  return values.to(dtype).to(at::kDouble);
+}
 
 struct Results {
   at::Tensor result, of_x, of_weight;
@@ -47,9 +50,10 @@ Operands operands_of(const Case& c) {
   return {x, weight, drawn(result.sizes(), 3)};
 }
 
-/// The exact convolution of what was rounded, in fp64.
-Results reference_of(const Case& c, const Operands& operands, bool rounds = true) {
-  const auto taken = [&](const at::Tensor& t) { return rounds ? rounded(t) : t.to(at::kDouble); };
+/// The exact convolution of what was rounded to `dtype`, in fp64.
+Results reference_of(const Case& c, const Operands& operands,
+                     at::ScalarType dtype = at::kBFloat16) {
+  const auto taken = [&](const at::Tensor& t) { return rounded(t, dtype); };
   const at::Tensor x = taken(operands.x).requires_grad_(true),
                    weight = taken(operands.weight).requires_grad_(true);
   const at::Tensor result = at::conv2d(x, weight, {}, c.steps.stride, c.steps.padding);
@@ -57,16 +61,17 @@ Results reference_of(const Case& c, const Operands& operands, bool rounds = true
   return {result.detach(), gradients[0], gradients[1]};
 }
 
-Results ours_of(const Case& c, const Operands& operands, bool is_read = true) {
+Results ours_of(const Case& c, const Operands& operands, bool is_read = true,
+                at::ScalarType dtype = at::kBFloat16) {
   const at::Tensor x = operands.x.clone().requires_grad_(true),
                    weight = operands.weight.clone().requires_grad_(true);
-  const auto convolution = is_read ? bf16_convolution : unread_bf16_convolution;
-  const at::Tensor result = convolution(x, weight, c.steps);
+  const auto convolution = is_read ? rounded_convolution : unread_rounded_convolution;
+  const at::Tensor result = convolution(x, weight, c.steps, dtype);
   const auto gradients = torch::autograd::grad({result}, {x, weight}, {operands.grad});
   return {result.detach(), gradients[0], gradients[1]};
 }
 
-TEST(Bf16Convolution, SumsProductsOfRoundedOperandsInFp32) {
+TEST(RoundedConvolution, SumsProductsOfRoundedOperandsInFp32) {
   for (const Case& c : cases) {
     const Operands operands = operands_of(c);
     const Results ours = ours_of(c, operands), reference = reference_of(c, operands);
@@ -78,17 +83,29 @@ TEST(Bf16Convolution, SumsProductsOfRoundedOperandsInFp32) {
   }
 }
 
-TEST(Bf16Convolution, TheComparisonSeesOperandsThatAreNotRounded) {
+TEST(RoundedConvolution, TheComparisonSeesOperandsThatAreNotRounded) {
   const Case& c = cases[1];
   const Operands operands = operands_of(c);
-  const Results ours = ours_of(c, operands), reference = reference_of(c, operands, false);
+  const Results ours = ours_of(c, operands), reference = reference_of(c, operands, at::kDouble);
   EXPECT_FALSE(close(ours.result, reference.result, at::kFloat, c.terms()));
   EXPECT_FALSE(close(ours.of_x, reference.of_x, at::kFloat, c.out * 9));
   EXPECT_FALSE(close(ours.of_weight, reference.of_weight, at::kFloat, operands.grad.numel()));
   EXPECT_TRUE(close(ours.result, reference.result, at::kBFloat16, c.terms()));
 }
 
-TEST(Bf16Convolution, TakesImagesInAnyOrderOfMemory) {
+TEST(RoundedConvolution, RoundsToFp16WhereATenComputes) {
+  const KernelScope generic(Kernels::generic);
+  for (const Case& c : cases) {
+    const Operands operands = operands_of(c);
+    const Results ours = ours_of(c, operands, true, at::kHalf),
+                  reference = reference_of(c, operands, at::kHalf);
+    EXPECT_TRUE(close(ours.result, reference.result, at::kFloat, c.terms()));
+    EXPECT_TRUE(close(ours.of_x, reference.of_x, at::kFloat, c.out * c.kernel * c.kernel));
+    EXPECT_TRUE(close(ours.of_weight, reference.of_weight, at::kFloat, operands.grad.numel()));
+  }
+}
+
+TEST(RoundedConvolution, TakesImagesInAnyOrderOfMemory) {
   const Case& c = cases[2];
   Operands operands = operands_of(c);
   const Results plain = ours_of(c, operands);
@@ -101,7 +118,7 @@ TEST(Bf16Convolution, TakesImagesInAnyOrderOfMemory) {
   EXPECT_TRUE(plain.result.is_contiguous(at::MemoryFormat::ChannelsLast));
 }
 
-TEST(Bf16Convolution, AResultThatNobodyReadsHasTheSameGradients) {
+TEST(RoundedConvolution, AResultThatNobodyReadsHasTheSameGradients) {
   for (const Case& c : cases) {
     const Operands operands = operands_of(c);
     const Results read = ours_of(c, operands), unread = ours_of(c, operands, false);
@@ -111,12 +128,13 @@ TEST(Bf16Convolution, AResultThatNobodyReadsHasTheSameGradients) {
   }
 }
 
-TEST(Bf16Convolution, RefusesOtherOperandsAndSecondDerivatives) {
+TEST(RoundedConvolution, RefusesOtherOperandsAndSecondDerivatives) {
   const at::Tensor x = drawn({1, 2, 4, 4}, 1).requires_grad_(true), weight = drawn({3, 2, 3, 3}, 2);
-  EXPECT_THROW(bf16_convolution(x.to(at::kDouble), weight, {}), Error);
-  EXPECT_THROW(bf16_convolution(x, drawn({3, 1, 3, 3}, 2), {}), Error);
-  EXPECT_THROW(bf16_convolution(x, drawn({3, 2, 3, 1}, 2), {}), Error);
-  const at::Tensor result = bf16_convolution(x, weight, {1, 1});
+  EXPECT_THROW(rounded_convolution(x.to(at::kDouble), weight, {}, at::kBFloat16), Error);
+  EXPECT_THROW(rounded_convolution(x, drawn({3, 1, 3, 3}, 2), {}, at::kBFloat16), Error);
+  EXPECT_THROW(rounded_convolution(x, drawn({3, 2, 3, 1}, 2), {}, at::kBFloat16), Error);
+  EXPECT_THROW(rounded_convolution(x, weight, {}, at::kFloat), Error);
+  const at::Tensor result = rounded_convolution(x, weight, {1, 1}, at::kBFloat16);
   EXPECT_THROW(torch::autograd::grad({result.sum()}, {x}, {}, true, /*create_graph=*/true), Error);
 }
 

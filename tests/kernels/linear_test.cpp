@@ -401,7 +401,7 @@ TEST(LinearArguments, AreChecked) {
   EXPECT_THAT(message(x, w, x), HasSubstr("bias [N]"));
   EXPECT_THAT(message(x.to(at::kDouble), w, b), HasSubstr("in x's dtype"));
   EXPECT_THAT(message(x, w, b.to(at::kDouble)), HasSubstr("in x's dtype"));
-  EXPECT_THAT(message(x.to(at::kLong), w, b), HasSubstr("fp32, fp64 or bf16"));
+  EXPECT_THAT(message(x.to(at::kLong), w, b), HasSubstr("fp32, fp64, bf16 or fp16"));
 }
 
 TEST(Linear, RefusesASecondDerivativeInsteadOfGivingAWrongOne) {

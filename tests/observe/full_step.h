@@ -56,6 +56,7 @@ inline StepReport full_step() {
           .wire_bytes = 4096,
           .pipeline_bubble = 0.125,
           .pipeline_bubble_formula = 0.25,
+          .loss_scale = 1024,
           .batchnorm = "micro"};
 }
 

@@ -62,7 +62,7 @@ TEST(JsonLine, OfAStepHasTheDocumentedKeysInOrder) {
       R"("activations":4,"packed":5,"reserved":16},"noise_scale":5000.0,)"
       R"("noise_scale_low":3000.0,"noise_scale_high":8000.0,"noise_scale_in_geometry":9000.0,)"
       R"("noise_scales":{"h.0":4000.0,"h.1":6000.0},"gradient_variance":40.0,)"
-      R"("quarantined":1,"retries":2,"world":1,)"
+      R"("quarantined":1,"retries":2,"loss_scale":1024.0,"world":1,)"
       R"("batchnorm":"micro"})"
       "\n");
 }

@@ -82,7 +82,7 @@ TEST(LossScaler, RefusesWhatRoundsOrMakesNoSense) {
   EXPECT_THAT(usage_message([&] { scaler.load({.scale = 3}); }), HasSubstr("power of two"));
   EXPECT_THAT(usage_message([&] { scaler.load({.scale = 8, .good_windows = -1}); }),
               HasSubstr("growth_interval"));
-  EXPECT_EQ(scaler.scale(), 65'536);
+  EXPECT_EQ(scaler.scale(), 1'024);
 }
 
 }  // namespace

@@ -7,8 +7,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "accrue/kernels/kernel_choice.h"
 #include "accrue/optim/optimizer.h"
 #include "optim/dynamic_code.h"
+#include "optim/kept_state.h"
 #include "optim/state_passes.h"
 #include "windows.h"
 
@@ -134,6 +136,36 @@ TEST(DynamicCodes, TakeABlockBelowTheLeastNormalFloatForZero) {
   const std::vector<float> values(kStateBlock, 1e-40f);
   for (const bool with_sign : {false, true})
     for (const float value : code(values, with_sign).decoded) EXPECT_EQ(value, 0);
+}
+
+/// On devices ATen's operators make them.
+TEST(KeptStates, HaveTheSameBitsByAten) {
+  const RoundingStream stream = rounding_stream(3, 1, {5, 6, 7, 8});
+  const std::int64_t several_chunks = (1 << 21) + 300;
+  for (const std::int64_t size : {std::int64_t{4096}, std::int64_t{5003}, several_chunks})
+    for (const StatePrecision precision : {StatePrecision::bf16, StatePrecision::int8})
+      for (const StateSign sign : {StateSign::any, StateSign::not_negative}) {
+        const at::Tensor parameter = at::zeros({size});
+        std::vector<float> drawn =
+            spread_values(static_cast<std::size_t>(size), sign == StateSign::any);
+        const at::Tensor values = at::tensor(drawn);
+        for (const auto& range :
+             {std::optional<ElementRange>(), std::optional(ElementRange{512, 2999})}) {
+          const KeptState native(parameter, sign, precision, range),
+              generic(parameter, sign, precision, range);
+          const at::Tensor given = range ? values.narrow(0, range->begin, range->elements) : values;
+          const auto kept_by = [&](kernels::Kernels kernels, const KeptState& state) {
+            const kernels::KernelScope scope(kernels);
+            state.assign(given, stream);
+            return state.whole();
+          };
+          const at::Tensor expected = kept_by(kernels::Kernels::native, native),
+                           actual = kept_by(kernels::Kernels::generic, generic);
+          EXPECT_TRUE(at::equal(actual, expected)) << size << ' ' << to_string(precision);
+          EXPECT_TRUE(at::equal(generic.values(), native.values()));
+          EXPECT_FALSE(at::equal(actual, given)) << "nothing was rounded";
+        }
+      }
 }
 
 // bf16.

@@ -1,5 +1,6 @@
 // False alarms that drawn configs found (scripts/sound_runs.py), and what must still be named
 // beside them.
+#include "accrue/kernels/kernel_choice.h"
 #include "configs_to_verify.h"
 
 namespace accrue::proof {
@@ -18,6 +19,15 @@ TEST_F(SoundConfigs, OfBf16WithDropout) {
       config.run.seed = seed;
       expect(Cause::none, config);
     }
+}
+
+/// By ATen's operators, as a GPU has it.
+TEST_F(SoundConfigs, OfFp16WithDropout) {
+  const kernels::KernelScope generic(kernels::Kernels::generic);
+  train::Config config = of_text();
+  config.run.kernels = kernels::Kernels::generic;
+  config.precision.compute = models::Compute::fp16;
+  expect(Cause::none, config);
 }
 
 /// What such sums lose is no fault of the optimizer's.

@@ -91,6 +91,8 @@ struct StepReport {
   /// The part of all ranks' time in forward and backward in which they waited for other stages of
   /// a pipeline; and what (stages - 1) / (micro-batches + stages - 1) says of a balanced one.
   std::optional<double> pipeline_bubble, pipeline_bubble_formula;
+  /// What losses in fp16 were multiplied with; of other precisions none.
+  std::optional<double> loss_scale;
   /// "micro" where batch normalisation took the statistics of micro-batches and not of the batch.
   std::optional<std::string> batchnorm;
   /// The run's length as it is known now, where it is not what the run began with.

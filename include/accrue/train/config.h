@@ -158,6 +158,8 @@ struct BatchConfig {
 
 struct PrecisionConfig {
   models::Compute compute = models::Compute::fp32;
+  /// What losses of fp16 are multiplied with, a power of two; none: follows overflows.
+  std::optional<std::int64_t> loss_scale;
   accum::Accumulation accumulate = accum::Accumulation::fp32;
 };
 

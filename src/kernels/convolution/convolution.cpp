@@ -1,12 +1,15 @@
 #include "accrue/kernels/convolution.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "accrue/kernels/recompute.h"
 #include "core/kernel_span.h"
+#include "kernels/aten_element.h"
 #include "kernels/convolution/onednn_convolution.h"
 #include "kernels/first_order.h"
 #include "kernels/tensor_text.h"
@@ -17,14 +20,26 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr const char* convolution_in_bf16 = "bf16 convolution";
+constexpr const char* convolution_operation = "convolution of rounded operands";
+
+/// What a convolution is besides its tensors.
+struct RoundedConvolution {
+  ConvolutionSteps steps;
+  at::ScalarType operands;
+};
+
+void expect_operands(const at::Tensor& x, at::ScalarType operands) {
+  if (operands == at::kBFloat16 || (operands == at::kHalf && by_aten(x))) return;
+  throw usage_error(convolution_operation, "operands in bf16, or in fp16 by ATen's operators",
+                    c10::toString(operands), "at::kBFloat16");
+}
 
 void expect_images(const at::Tensor& x, const at::Tensor& weight) {
   if (x.dim() == 4 && weight.dim() == 4 && x.size(1) == weight.size(1) &&
       weight.size(2) == weight.size(3) && x.scalar_type() == at::kFloat &&
       weight.scalar_type() == at::kFloat)
     return;
-  throw usage_error(convolution_in_bf16, "fp32 x [B, C, H, W] and weight [O, C, k, k]",
+  throw usage_error(convolution_operation, "fp32 x [B, C, H, W] and weight [O, C, k, k]",
                     text_of(x) + " and " + text_of(weight), "tensors of these shapes");
 }
 
@@ -55,27 +70,49 @@ std::int64_t flops_of(const onednn::Convolution& s) {
   return 2 * s.batch * s.out * s.out_height * s.out_width * s.in * s.kernel * s.kernel;
 }
 
-at::Tensor rounded_image(const at::Tensor& x) {
-  return x.to(at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
+at::Tensor rounded_image(const at::Tensor& x, at::ScalarType operands) {
+  return x.to(operands).contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-at::Tensor rounded_weight(const at::Tensor& weight) {
-  return weight.detach().to(at::kBFloat16).contiguous();
+at::Tensor rounded_weight(const at::Tensor& weight, at::ScalarType operands) {
+  return weight.detach().to(operands).contiguous();
 }
 
 at::Tensor image_like(const at::Tensor& x, at::IntArrayRef sizes) {
   return at::empty(sizes, x.options().dtype(at::kFloat), at::MemoryFormat::ChannelsLast);
 }
 
-/// ATen's products of what was rounded, for shapes and processors that oneDNN has nothing for.
+/// While it lives, a GPU's convolutions of fp32 may use TF32, in which numbers of bf16 and fp16 are
+/// exact: with operands that were rounded to these it loses nothing.
+class Tf32Convolutions {
+ public:
+  Tf32Convolutions() { set(at::Float32Precision::TF32); }
+  ~Tf32Convolutions() { set(before_); }
+  Tf32Convolutions(const Tf32Convolutions&) = delete;
+  Tf32Convolutions& operator=(const Tf32Convolutions&) = delete;
+
+ private:
+  static void set(at::Float32Precision precision) {
+    at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV,
+                                            precision);
+  }
+
+  at::Float32Precision before_ =
+      at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV);
+};
+
+/// ATen's products of what was rounded: on devices, and for shapes and processors that oneDNN has
+/// nothing for.
 at::Tensor convolve_widened(const at::Tensor& x, const at::Tensor& weight,
                             const ConvolutionSteps& steps) {
+  const Tf32Convolutions exact_in_tf32;
   return at::conv2d(x.to(at::kFloat), weight.to(at::kFloat), {}, steps.stride, steps.padding)
       .contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 at::Tensor gradient_widened(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
                             const ConvolutionSteps& steps, bool of_weight) {
+  const Tf32Convolutions exact_in_tf32;
   const auto [of_x, of_its_weight, of_bias] = at::convolution_backward(
       grad.to(at::kFloat), x.to(at::kFloat), weight.to(at::kFloat), /*bias_sizes=*/std::nullopt,
       {steps.stride, steps.stride}, {steps.padding, steps.padding}, /*dilation=*/{1, 1},
@@ -84,75 +121,90 @@ at::Tensor gradient_widened(const at::Tensor& grad, const at::Tensor& x, const a
   return of_weight ? of_its_weight : of_x;
 }
 
-at::Tensor convolved(const at::Tensor& x, const at::Tensor& weight, const ConvolutionSteps& steps) {
-  const onednn::Convolution sizes = sizes_of(x, weight, steps);
-  const at::Tensor image = rounded_image(x), kernel = rounded_weight(weight);
+at::Tensor convolved(const at::Tensor& x, const at::Tensor& weight, const RoundedConvolution& of) {
+  const at::Tensor image = rounded_image(x, of.operands);
+  const at::Tensor kernel = rounded_weight(weight, of.operands);
+  const onednn::Convolution sizes = sizes_of(x, weight, of.steps);
+  RECORD_FUNCTION("accrue::rounded_convolution", span_of({x, weight}, flops_of(sizes)));
+  if (by_aten(x)) return convolve_widened(image, kernel, of.steps);
   const at::Tensor result = image_like(x, result_sizes(sizes));
-  RECORD_FUNCTION("accrue::bf16_convolution", span_of({x, weight, result}, flops_of(sizes)));
   if (onednn::convolve(sizes, image.const_data_ptr(), kernel.const_data_ptr(),
                        result.mutable_data_ptr<float>()))
     return result;
-  return convolve_widened(image, kernel, steps);
+  return convolve_widened(image, kernel, of.steps);
 }
 
 at::Tensor image_gradient(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
-                          const ConvolutionSteps& steps) {
-  const onednn::Convolution sizes = sizes_of(x, weight, steps);
-  const at::Tensor kernel = rounded_weight(weight), result = image_like(x, x.sizes());
-  RECORD_FUNCTION("accrue::bf16_convolution", span_of({grad, weight, result}, flops_of(sizes)));
+                          const RoundedConvolution& of) {
+  const at::Tensor kernel = rounded_weight(weight, of.operands);
+  const onednn::Convolution sizes = sizes_of(x, weight, of.steps);
+  RECORD_FUNCTION("accrue::rounded_convolution", span_of({grad, weight, x}, flops_of(sizes)));
+  // Of x only the sizes count.
+  if (by_aten(x)) return gradient_widened(grad, x, kernel, of.steps, false);
+  const at::Tensor result = image_like(x, x.sizes());
   if (onednn::convolution_data_gradient(sizes, grad.const_data_ptr(), kernel.const_data_ptr(),
                                         result.mutable_data_ptr<float>()))
     return result;
-  return gradient_widened(grad, rounded_image(x), kernel, steps, false);
+  return gradient_widened(grad, x, kernel, of.steps, false);
 }
 
 at::Tensor kernel_gradient(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
-                           const ConvolutionSteps& steps) {
-  const onednn::Convolution sizes = sizes_of(x, weight, steps);
-  const at::Tensor image = rounded_image(x), result = at::empty(weight.sizes(), weight.options());
-  RECORD_FUNCTION("accrue::bf16_convolution", span_of({grad, x, result}, flops_of(sizes)));
+                           const RoundedConvolution& of) {
+  const at::Tensor image = rounded_image(x, of.operands);
+  const onednn::Convolution sizes = sizes_of(x, weight, of.steps);
+  RECORD_FUNCTION("accrue::rounded_convolution", span_of({grad, x, weight}, flops_of(sizes)));
+  // Of the weight only the sizes count.
+  if (by_aten(x)) return gradient_widened(grad, image, weight.detach(), of.steps, true);
+  const at::Tensor result = at::empty(weight.sizes(), weight.options());
   if (onednn::convolution_weight_gradient(sizes, image.const_data_ptr(), grad.const_data_ptr(),
                                           result.mutable_data_ptr<float>()))
     return result;
-  return gradient_widened(grad, image, rounded_weight(weight), steps, true);
+  return gradient_widened(grad, image, weight.detach(), of.steps, true);
 }
 
-class Bf16Convolution : public torch::autograd::Function<Bf16Convolution> {
+class ConvolutionOfRounded : public torch::autograd::Function<ConvolutionOfRounded> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const ConvolutionSteps& steps, bool is_read) {
+                            const RoundedConvolution& of, bool is_read) {
     context->save_for_backward({x, weight});
-    context->saved_data["stride"] = steps.stride;
-    context->saved_data["padding"] = steps.padding;
-    if (is_read) return convolved(x, weight, steps);
-    return unread_result(result_sizes(sizes_of(x, weight, steps)), x.options());
+    context->saved_data["stride"] = of.steps.stride;
+    context->saved_data["padding"] = of.steps.padding;
+    context->saved_data["operands"] = static_cast<std::int64_t>(of.operands);
+    if (is_read) return convolved(x, weight, of);
+    return unread_result(result_sizes(sizes_of(x, weight, of.steps)), x.options());
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    expect_first_order(convolution_in_bf16);
+    expect_first_order(convolution_operation);
     const variable_list saved = context->get_saved_variables();
-    const ConvolutionSteps steps{.stride = context->saved_data["stride"].toInt(),
-                                 .padding = context->saved_data["padding"].toInt()};
-    const at::Tensor grad = rounded_image(grads[0]);
+    const auto kept = [&](const char* name) { return context->saved_data[name].toInt(); };
+    const RoundedConvolution of{.steps = {.stride = kept("stride"), .padding = kept("padding")},
+                                .operands = static_cast<at::ScalarType>(kept("operands"))};
+    const at::Tensor grad = rounded_image(grads[0], of.operands);
     variable_list result(4);
-    if (context->needs_input_grad(0)) result[0] = image_gradient(grad, saved[0], saved[1], steps);
-    if (context->needs_input_grad(1)) result[1] = kernel_gradient(grad, saved[0], saved[1], steps);
+    if (context->needs_input_grad(0)) result[0] = image_gradient(grad, saved[0], saved[1], of);
+    if (context->needs_input_grad(1)) result[1] = kernel_gradient(grad, saved[0], saved[1], of);
     return result;
   }
 };
 
-}  // namespace
-
-at::Tensor bf16_convolution(const at::Tensor& x, const at::Tensor& weight,
-                            const ConvolutionSteps& steps) {
+at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight, const RoundedConvolution& of,
+                    bool is_read) {
   expect_images(x, weight);
-  return Bf16Convolution::apply(x, weight, steps, true);
+  expect_operands(x, of.operands);
+  return ConvolutionOfRounded::apply(x, weight, of, is_read);
 }
 
-at::Tensor unread_bf16_convolution(const at::Tensor& x, const at::Tensor& weight,
-                                   const ConvolutionSteps& steps) {
-  expect_images(x, weight);
-  return Bf16Convolution::apply(x, weight, steps, false);
+}  // namespace
+
+at::Tensor rounded_convolution(const at::Tensor& x, const at::Tensor& weight,
+                               const ConvolutionSteps& steps, at::ScalarType operands) {
+  return convolve(x, weight, {steps, operands}, true);
+}
+
+at::Tensor unread_rounded_convolution(const at::Tensor& x, const at::Tensor& weight,
+                                      const ConvolutionSteps& steps, at::ScalarType operands) {
+  return convolve(x, weight, {steps, operands}, false);
 }
 
 }  // namespace accrue::kernels

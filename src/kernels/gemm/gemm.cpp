@@ -5,6 +5,7 @@
 #include "accrue/core/error.h"
 #include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
+#include "kernels/aten_element.h"
 #include "kernels/gemm/aten_gemm.h"
 #include "kernels/gemm/matvec.h"
 #include "kernels/gemm/onednn_gemm.h"
@@ -32,7 +33,7 @@ bool dtypes_agree(const at::Tensor& out, const at::Tensor& a, const at::Tensor& 
   if (a.scalar_type() != b.scalar_type() || a.device() != b.device() || a.device() != out.device())
     return false;
   return out.scalar_type() == a.scalar_type() ||
-         (out.scalar_type() == at::kFloat && a.scalar_type() == at::kBFloat16);
+         (out.scalar_type() == at::kFloat && is_sixteen_bit(a.scalar_type()));
 }
 
 void expect_operands(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
@@ -42,7 +43,7 @@ void expect_operands(const at::Tensor& out, const at::Tensor& a, const at::Tenso
                       "transposing an operand or checking the layer's sizes");
   if (!dtypes_agree(out, a, b))
     throw usage_error("matmul",
-                      "operands of one dtype and device, out of theirs or fp32 for bf16 operands",
+                      "operands of one dtype and device, out of theirs or fp32 for bf16 and fp16",
                       product_text(out, a, b), "converting one of them");
 }
 

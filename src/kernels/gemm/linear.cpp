@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "accrue/core/error.h"
+#include "kernels/aten_element.h"
 #include "kernels/blocks/block_matrix.h"
 #include "kernels/first_order.h"
 #include "kernels/gemm/gemm.h"
@@ -65,14 +66,15 @@ void expect_linear(std::string_view operation, const at::Tensor& x, const at::Te
   const at::ScalarType dtype = x.scalar_type(), master = is_unpacked_by_products(weight, dtype)
                                                              ? dtype
                                                              : weight.scalar_type();
-  const bool dtypes = (dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16) &&
-                      (master == dtype || (dtype == at::kBFloat16 && master == at::kFloat)) &&
+  const bool dtypes = (dtype == at::kFloat || dtype == at::kDouble || is_sixteen_bit(dtype)) &&
+                      (master == dtype || (is_sixteen_bit(dtype) && master == at::kFloat)) &&
                       (!bias.defined() || bias.scalar_type() == master ||
                        (master == at::kBFloat16 && bias.scalar_type() == at::kFloat));
   if (!dtypes)
-    throw usage_error(
-        operation, "x in fp32, fp64 or bf16, and weight and bias in x's dtype (or fp32 for bf16 x)",
-        received, "converting x or the parameters");
+    throw usage_error(operation,
+                      "x in fp32, fp64, bf16 or fp16, and weight and bias in x's dtype (or fp32 "
+                      "for x in 16 bits)",
+                      received, "converting x or the parameters");
 }
 
 std::vector<std::int64_t> sizes_with(at::IntArrayRef sizes, std::int64_t width) {

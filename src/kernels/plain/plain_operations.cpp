@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/aten_element.h"
 #include "kernels/blocks/block_matrix.h"
 #include "kernels/plain/plain_mask.h"
 #include "kernels/spans.h"
@@ -17,14 +18,14 @@ constexpr const char* gelu_form = "tanh";
 
 /// Rounds `x` to the dtype that operands have, and goes on in the precision of `like`'s products.
 at::Tensor widened(const at::Tensor& x) {
-  return x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x;
+  return is_sixteen_bit(x.scalar_type()) ? x.to(at::kFloat) : x;
 }
 
 /// A master's values as operands of `dtype`, in the master's dtype; its gradient passes unrounded.
 /// What is frozen in bf16 or in blocks is widened.
 at::Tensor as_operand(const at::Tensor& master, at::ScalarType dtype) {
   if (is_unpacked_by_products(master, dtype)) return widened(unpacked(master, dtype));
-  if (dtype != at::kBFloat16 || master.scalar_type() == dtype) return widened(master);
+  if (!is_sixteen_bit(dtype) || master.scalar_type() == dtype) return widened(master);
   const at::Tensor values = master.detach();
   return master - (values - values.to(dtype).to(master.scalar_type()));
 }

@@ -144,9 +144,10 @@ struct AddDropout : torch::autograd::Function<AddDropout> {
 
 void expect_addends(const at::Tensor& x, const at::Tensor& y) {
   const bool dtypes = x.scalar_type() == y.scalar_type() ||
-                      (x.scalar_type() == at::kFloat && y.scalar_type() == at::kBFloat16);
+                      (x.scalar_type() == at::kFloat && is_sixteen_bit(y.scalar_type()));
   if (dtypes && x.sizes() == y.sizes()) return;
-  throw usage_error("add_dropout", "x and y of the same sizes, in one dtype or fp32 and bf16",
+  throw usage_error("add_dropout",
+                    "x and y of the same sizes, in one dtype, or y in bf16 or fp16 beside fp32",
                     "x " + text_of(x) + ", y " + text_of(y), "converting y to x's dtype");
 }
 

@@ -64,16 +64,16 @@ void expect_arguments(const NormPlan& plan, const at::Tensor& x, const at::Tenso
   if (dtype != at::kFloat && dtype != at::kDouble)
     throw usage_error(plan.name, "x in fp32 or fp64", c10::toString(dtype),
                       "keeping the residual stream in fp32");
-  if (plan.out != dtype && plan.out != at::kBFloat16)
-    throw usage_error(plan.name, "a result in x's dtype or bf16", c10::toString(plan.out),
+  if (plan.out != dtype && !is_sixteen_bit(plan.out))
+    throw usage_error(plan.name, "a result in x's dtype, bf16 or fp16", c10::toString(plan.out),
                       "passing x.scalar_type()");
   expect_parameters(plan, x, weight, bias);
 }
 
 void expect_addend(const NormPlan& plan, const at::Tensor& x, const at::Tensor& y) {
   if (y.sizes() != x.sizes() ||
-      (y.scalar_type() != x.scalar_type() && y.scalar_type() != at::kBFloat16))
-    throw usage_error(plan.name, "y of x's shape, in x's dtype or bf16",
+      (y.scalar_type() != x.scalar_type() && !is_sixteen_bit(y.scalar_type())))
+    throw usage_error(plan.name, "y of x's shape, in x's dtype, bf16 or fp16",
                       std::to_string(y.numel()) + " elements of " + c10::toString(y.scalar_type()),
                       "checking what is added to the residual stream");
 }
@@ -306,7 +306,7 @@ std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const RmsNormOptions& options,
                     at::ScalarType out) {
   const NormPlan plan = rms_norm_plan(options, out);
-  if (x.scalar_type() == at::kBFloat16 && out == at::kBFloat16) {
+  if (is_sixteen_bit(x.scalar_type()) && out == x.scalar_type()) {
     expect_parameters(plan, x, weight, {});
   } else {
     expect_arguments(plan, x, weight, {});

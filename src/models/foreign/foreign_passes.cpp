@@ -4,7 +4,9 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/aten_element.h"
 #include "models/foreign/autocasting.h"
+#include "models/layers/compute_dtypes.h"
 
 namespace accrue::models {
 namespace {
@@ -41,8 +43,17 @@ class PassPart {
 
 Activations widened(Activations activations) {
   for (at::Tensor& tensor : activations)
-    if (tensor.defined() && tensor.scalar_type() == at::kBFloat16) tensor = tensor.to(at::kFloat);
+    if (tensor.defined() && kernels::is_sixteen_bit(tensor.scalar_type()))
+      tensor = tensor.to(at::kFloat);
   return activations;
+}
+
+/// Where a segment computes: it reads what the one before it gave, or the micro-batch.
+c10::DeviceType device_of(const Activations& input, const batch::MicroBatch& micro) {
+  for (const at::Tensor& tensor : input)
+    if (tensor.defined()) return tensor.device().type();
+  for (const auto& [name, tensor] : micro.columns) return tensor.device().type();
+  return micro.inputs.defined() ? micro.inputs.device().type() : at::kCPU;
 }
 
 }  // namespace
@@ -53,18 +64,18 @@ void ForeignPasses::accelerate(bool wanted, const NamedParameters& parameters) {
 }
 
 std::vector<Segment> ForeignPasses::of(std::vector<Segment> segments) const {
-  if (!model_ && !is_cast_) return segments;
+  if (!model_ && !is_mixed(compute_)) return segments;
   std::int64_t index = 0;
   for (Segment& segment : segments)
-    segment.forward = [model = model_, is_cast = is_cast_, forward = std::move(segment.forward),
+    segment.forward = [model = model_, compute = compute_, forward = std::move(segment.forward),
                        index = index++](const Activations& input, const batch::MicroBatch& micro,
                                         const ForwardContext& context) {
       std::optional<Autocasting> casting;
-      if (is_cast) casting.emplace();
+      if (is_mixed(compute)) casting.emplace(device_of(input, micro), activation_dtype(compute));
       const PassPart part(model, context, index);
       Activations output = forward(input, micro, context);
       casting.reset();
-      return is_cast ? widened(std::move(output)) : output;
+      return is_mixed(compute) ? widened(std::move(output)) : output;
     };
   return segments;
 }

@@ -10,12 +10,12 @@
 namespace accrue::models {
 
 /// The passes of a model that knows nothing of accrue, run in its kernels or as they are written;
-/// in bf16 by the rules of libtorch's autocasting, but that what a segment gives is fp32, and
-/// losses are taken without it. Each segment and each loss is a pass by itself, whose dropouts are
-/// numbered apart from those of the others: a segment that is run again alone finds its masks.
+/// in bf16 or fp16 by the rules of libtorch's autocasting, but that what a segment gives is fp32,
+/// and losses are taken without it. Each segment and each loss is a pass by itself, whose dropouts
+/// are numbered apart from those of the others: a segment that is run again alone finds its masks.
 class ForeignPasses {
  public:
-  explicit ForeignPasses(Compute compute) : is_cast_(compute == Compute::bf16) {}
+  explicit ForeignPasses(Compute compute) : compute_(compute) {}
 
   /// Throws what Accelerated throws.
   void accelerate(bool wanted, const NamedParameters& parameters);
@@ -27,7 +27,7 @@ class ForeignPasses {
   AcceleratedCalls calls() const;
 
  private:
-  bool is_cast_;
+  Compute compute_;
   std::shared_ptr<kernels::AcceleratedModel> model_;  ///< null: they run as they are written
 };
 

@@ -13,6 +13,7 @@ inline at::ScalarType master_dtype(Compute compute) {
 
 /// The dtype of what products read.
 inline at::ScalarType activation_dtype(Compute compute) {
+  if (compute == Compute::fp16) return at::kHalf;
   return compute == Compute::bf16 ? at::kBFloat16 : master_dtype(compute);
 }
 

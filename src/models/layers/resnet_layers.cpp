@@ -62,12 +62,15 @@ std::vector<ConvolutionShape> convolutions_of(const BlockShape& shape) {
 }  // namespace
 
 at::Tensor Convolution::operator()(const at::Tensor& x) const {
-  if (in_bf16) return kernels::bf16_convolution(x, weight, {stride, padding()});
+  if (is_mixed(compute))
+    return kernels::rounded_convolution(x, weight, {stride, padding()}, activation_dtype(compute));
   return at::conv2d(x, weight, {}, stride, padding());
 }
 
 at::Tensor Convolution::unread(const at::Tensor& x) const {
-  if (in_bf16) return kernels::unread_bf16_convolution(x, weight, {stride, padding()});
+  if (is_mixed(compute))
+    return kernels::unread_rounded_convolution(x, weight, {stride, padding()},
+                                               activation_dtype(compute));
   return UnreadConvolution::apply(x, weight, stride, padding());
 }
 
@@ -81,7 +84,7 @@ Convolution LayerBuilder::convolution(const std::string& name, std::int64_t in, 
   return {.weight =
               builder_.normal(name + ".weight", {out, in, kernel, kernel}, std::sqrt(2 / fan_out)),
           .stride = stride,
-          .in_bf16 = compute_ == Compute::bf16};
+          .compute = compute_};
 }
 
 at::Tensor LayerBuilder::buffer(const std::string& name, at::Tensor value) {

@@ -13,7 +13,7 @@ namespace accrue::models {
 struct Convolution {
   at::Tensor weight;  ///< [out, in, k, k]
   std::int64_t stride = 1;
-  bool in_bf16 = false;  ///< its operands are rounded to bf16; sums and results are fp32
+  Compute compute = Compute::fp32;  ///< where it is mixed, sums and results are fp32
 
   at::Tensor operator()(const at::Tensor& x) const;
   /// Makes only the graph of the result, which nobody reads; gradients have the same bits.

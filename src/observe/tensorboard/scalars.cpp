@@ -66,6 +66,7 @@ std::vector<Scalar> scalars_of(const StepReport& report) {
   put(scalars, "train/world", report.world);
   put(scalars, "train/quarantined", report.quarantined);
   put(scalars, "train/retries", report.retries);
+  put(scalars, "train/loss_scale", report.loss_scale);
   put(scalars, "time/elapsed", report.elapsed);
   put(scalars, "time/step", report.seconds);
   put(scalars, "time/accumulation", report.accumulation_seconds);

@@ -220,6 +220,9 @@ json to_json(const TrainState& state) {
   if (state.ranks.size() > 1)
     for (const RankRecord& rank : state.ranks) out["ranks"].push_back(rank_to_json(rank));
   if (!state.units.empty()) out["units"] = state.units;
+  if (state.loss_scale)
+    out["loss_scale"] = {{"scale", state.loss_scale->scale},
+                         {"good_windows", state.loss_scale->good_windows}};
   if (state.adapt != AdaptState{}) out["adapt"] = adapt_to_json(state.adapt);
   if (state.inner_optimizers) out["inner_optimizers"] = *state.inner_optimizers;
   if (state.evaluated_step) out["evaluated"] = {{"step", *state.evaluated_step}};
@@ -248,6 +251,11 @@ TrainState train_state_from_json(const json& in, const std::string& operation) {
       state.ranks.push_back(rank_from_json({rank, "ranks.", operation}));
   state.data = data_from_json(reader.object("data"));
   if (reader.has("adapt")) state.adapt = adapt_from_json(reader.object("adapt"), operation);
+  if (reader.has("loss_scale")) {
+    const StateReader scale = reader.object("loss_scale");
+    state.loss_scale = {.scale = scale.number("scale"),
+                        .good_windows = scale.integer("good_windows", 0)};
+  }
   if (reader.has("units")) state.units = reader.small_integers("units");
   if (reader.has("inner_optimizers"))
     state.inner_optimizers = reader.integer("inner_optimizers", 1);

@@ -9,6 +9,7 @@
 #include "accrue/adapt/noise_scale.h"
 #include "accrue/core/recompute.h"
 #include "memory/recovery.h"
+#include "optim/loss_scale.h"
 #include "train/checkpoint/data_continuity.h"
 #include "train/checkpoint/rank_record.h"
 
@@ -62,6 +63,7 @@ struct TrainState {
   /// all.
   std::optional<std::int64_t> inner_optimizers;
   AdaptState adapt = {};
+  std::optional<optim::LossScaler::State> loss_scale = {};  ///< of fp16 alone
   std::vector<int> units;  ///< accum::GradientBuffer::units(); empty without fixed-point sums
 };
 

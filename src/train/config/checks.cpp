@@ -1,6 +1,7 @@
 #include "train/config/checks.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <vector>
 
@@ -193,6 +194,14 @@ void check_schedule(const Config& config, const StatedKeys& stated) {
                       "for example optim.base_batch = 32768, in the unit of the batch");
 }
 
+void check_loss_scale(const Config& config, const StatedKeys& stated) {
+  const auto scale = static_cast<std::uint64_t>(config.precision.loss_scale.value_or(1));
+  if (std::has_single_bit(scale)) return;
+  throw usage_error(where(stated, "precision.loss_scale"),
+                    "a power of two, with which no product rounds", std::to_string(scale),
+                    std::to_string(std::bit_floor(scale)));
+}
+
 void check_optimizer_memory(const Config& config, const StatedKeys& stated) {
   if (config.optim.kind == OptimizerKind::adama &&
       config.memory.gradients == GradientPlace::buffer && stated.contains("memory.gradients"))
@@ -344,6 +353,7 @@ void check_together(const Config& config, const StatedKeys& stated, const std::s
   check_hiding(config, stated);
   check_pairs(config, stated);
   check_schedule(config, stated);
+  check_loss_scale(config, stated);
   check_optimizer_memory(config, stated);
   check_dist(config, stated);
 }

@@ -30,6 +30,12 @@ std::optional<Conflict> folding_conflict(const Config& config) {
     return Conflict{"precision.accumulate", "\"fp32\", since no sums of gradients are kept",
                     in_quotes(to_string(config.precision.accumulate)),
                     "optim.state for the precision of moments"};
+  if (config.precision.compute == models::Compute::fp16)
+    return Conflict{
+        "precision.compute",
+        "another than \"fp16\", whose gradients overflow now and then and are made again "
+        "with a smaller loss scale",
+        "\"fp16\"", "memory.gradients = \"buffer\", or compute = \"bf16\""};
   if (config.model.batchnorm == models::BatchNormPolicy::exact)
     return Conflict{"model.batchnorm",
                     "another than \"exact\", which takes the gradients of a window's micro-batches "

@@ -26,6 +26,7 @@ inline constexpr std::int64_t layers = 10'000;
 inline constexpr std::int64_t context = 100'000'000;
 inline constexpr std::int64_t vocab = 1'000'000'000;
 inline constexpr std::int64_t image_side = 16'384;  ///< pixels
+inline constexpr std::int64_t loss_scale = std::int64_t{1} << 24;
 inline constexpr double epochs = 1e9;
 }  // namespace most
 

@@ -52,7 +52,8 @@ BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options)
     bare.push_back(bench.bare_window() / count);
     overhead.push_back(accumulated.back() / bare.back() - 1);
     ceiling.push_back(measure_gemm_rate(shapes, compute, bench.device()));
-    peak.push_back(measure_gemm_rate({peak_shape_of(bench.device())}, compute, bench.device()));
+    peak.push_back(
+        measure_gemm_rate({peak_shape_of(bench.device(), compute)}, compute, bench.device()));
   }
   result.tokens_per_second = spread_of(speed);
   result.bare_seconds_per_micro_batch = spread_of(bare);

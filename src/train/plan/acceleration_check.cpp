@@ -13,6 +13,7 @@
 #include "kernels/operations.h"
 #include "kernels/plain/plain_operations.h"
 #include "memory/out_of_memory.h"
+#include "models/layers/compute_dtypes.h"
 #include "support/rounding.h"
 #include "train/pass/buffer_snapshot.h"
 #include "train/pass/run_micro_batch.h"
@@ -84,11 +85,11 @@ class Comparison {
 
   /// What differs more than rounding explains; empty: nothing does.
   std::string difference(const PassGradients& mine, const PassGradients& plain) {
-    const bool is_bf16 = work_.config.precision.compute == models::Compute::bf16;
+    const models::Compute compute = work_.config.precision.compute;
     // Kernels round at other places than libtorch's operators, which draws of these do not show.
-    const double loss_bound = 8 * loss_noise_ +
-                              64 * unit_roundoff(trained_.front().tensor.scalar_type()) +
-                              (is_bf16 ? unit_roundoff(at::kBFloat16) : 0);
+    const double loss_bound =
+        8 * loss_noise_ + 64 * unit_roundoff(trained_.front().tensor.scalar_type()) +
+        (is_mixed(compute) ? unit_roundoff(models::activation_dtype(compute)) : 0);
     const double loss_error = std::abs(mine.loss - plain.loss);
     const double loss_size = std::abs(plain.loss);
     std::string found = beyond("the loss", loss_error, loss_bound * loss_size, loss_size);

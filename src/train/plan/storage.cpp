@@ -9,7 +9,7 @@ using accum::Accumulation;
 using models::Compute;
 using optim::StatePrecision;
 
-constexpr double kFp32 = 4, kBf16 = 2, kFp64 = 8;
+constexpr double kFp32 = 4, kTwoBytes = 2, kFp64 = 8;
 /// Bytes of a value in int8: its code, and its part of a block's fp32 scale.
 constexpr double kInt8 = 1 + 4.0 / 256;
 
@@ -18,9 +18,9 @@ double gradient_bytes(const Config& config) {
   switch (config.precision.accumulate) {
     case Accumulation::bf16:
     case Accumulation::bf16_stochastic:
-      return kBf16;
+      return kTwoBytes;
     case Accumulation::bf16_kahan:
-      return 2 * kBf16;
+      return 2 * kTwoBytes;
     case Accumulation::fp64:
     case Accumulation::fixed:
       return kFp64;
@@ -40,7 +40,7 @@ int moments(const OptimConfig& optim) {
 double moment_bytes(const Config& config) {
   switch (config.optim.state) {
     case StatePrecision::bf16:
-      return kBf16;
+      return kTwoBytes;
     case StatePrecision::int8:
       return kInt8;
     case StatePrecision::fp32:
@@ -54,7 +54,8 @@ double moment_bytes(const Config& config) {
 memory::ValueBytes value_bytes_of(const Config& config) {
   switch (config.precision.compute) {
     case Compute::bf16:
-      return {.master = kFp32, .operand = kBf16};
+    case Compute::fp16:
+      return {.master = kFp32, .operand = kTwoBytes};
     case Compute::fp64:
       return {.master = kFp64, .operand = kFp64};
     case Compute::fp32:

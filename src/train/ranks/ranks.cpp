@@ -53,6 +53,11 @@ std::optional<Conflict> conflict_of(const Config& config, std::int64_t world) {
         "precision.accumulate", "\"fp32\", \"fp64\" or \"fixed\"",
         in_quotes(to_string(config.precision.accumulate)) + ", whose sums ranks would round again",
         "accumulate = \"fp32\""};
+  if (config.precision.compute == models::Compute::fp16)
+    return Conflict{"precision.compute",
+                    "a precision whose gradients need no loss scale, on which ranks would have to "
+                    "agree in each window",
+                    "\"fp16\"", "compute = \"bf16\", or one process"};
   if (config.memory.budget_is_auto())
     return Conflict{"memory.budget", "a size, for each rank",
                     "\"auto\", which is divided only where torchrun tells how many ranks share a "

@@ -22,6 +22,11 @@ InputKind kind_of(const data::Source& source) {
   return source.uniform_tokens() ? InputKind::stream : InputKind::lines;
 }
 
+std::string overflow_in_words(double before, double now) {
+  return "a gradient overflowed in fp16: the window ran again with losses times " +
+         digit_groups(std::llround(now)) + " in place of " + digit_groups(std::llround(before));
+}
+
 std::vector<optim::ParameterGroup> settings_of_groups(const Workload& work) {
   auto groups = parameter_groups(work.config, work.model->parameters());
   for (optim::ParameterGroup& group : groups) group.names.clear();
@@ -127,6 +132,9 @@ void OptimizerStep::tell_of(const WindowRun& window) {
   if (const auto story = rollback_history_.closed(index)) flow_.log.event("out_of_memory", *story);
   flow_.parallelism.window_done(index, window);
   if (!window.lost_reason.empty()) flow_.log.event("dropped", window.lost_reason);
+  const auto& scale = progress_.state.loss_scale;  // that the window began with
+  if (scale && window.loss_scale < scale->scale)
+    flow_.log.event("loss_scale", overflow_in_words(scale->scale, window.loss_scale));
   if (!window.unreadable.empty())
     flow_.log.event_of_this_rank("quarantine",
                                  "left out of the batch: " + describe(window.unreadable));
@@ -236,6 +244,7 @@ StepReport OptimizerStep::report_of(const WindowRun& window, const Draws& draws,
     report.batch_tokens = window.tokens;
     report.tokens_per_second = static_cast<double>(window.tokens) / seconds;
   }
+  if (state.loss_scale) report.loss_scale = window.loss_scale;
   if (takes_micro_statistics_) report.batchnorm = "micro";
   if (noise_ != nullptr) batch_.report(noise_->block_names(), report);
   flow_.parallelism.report(window, report);

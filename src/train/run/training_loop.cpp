@@ -18,6 +18,21 @@ std::shared_ptr<accum::GradientBuffer> make_buffer(const RunContext& run, const 
   return buffer;
 }
 
+/// Null where losses are not scaled; else as the state has it, which it then holds.
+std::unique_ptr<optim::LossScaler> make_loss_scaler(const PrecisionConfig& precision,
+                                                    TrainState& state) {
+  if (precision.compute != models::Compute::fp16) return nullptr;
+  optim::LossScaler::Options options;
+  if (precision.loss_scale) {
+    options.initial_scale = static_cast<double>(*precision.loss_scale);
+    options.dynamic = false;
+  }
+  auto scaler = std::make_unique<optim::LossScaler>(options);
+  if (state.loss_scale) scaler->load(*state.loss_scale);
+  state.loss_scale = scaler->state();
+  return scaler;
+}
+
 bool stops_alone(const RunContext& run) {
   return !run.ranks.are_many() && !run.work.config.dist.takes_outer_steps();
 }
@@ -47,10 +62,12 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
       retries_(make_retries()),
       window_(buffer_),
       noise_(make_noise_meter(run_, *buffer_)),
+      loss_scaler_(make_loss_scaler(run.work.config.precision, progress_.state)),
       runner_(make_runner(
           run.work.config,
           {*run.work.model, window_, loader_, run.work.config.run.seed, log_, control_, retries_},
-          {.cut_folder = run.plan.cuts_in_file ? run.directory.root() : "",
+          {.loss_scaler = loss_scaler_.get(),
+           .cut_folder = run.plan.cuts_in_file ? run.directory.root() : "",
            .recompute = run.plan.recompute,
            .reduce = parallelism_->reduction(),
            .noise = noise_.get()},
@@ -120,6 +137,7 @@ bool TrainingLoop::train() {
   while (!stopped && state.window < batch_.total_windows()) {
     const bool last = state.window + 1 >= batch_.total_windows();
     const OptimizerStep::Taken taken = step_.take();
+    keep_loss_scale();
     expect_folder();
     if (taken == OptimizerStep::Taken::went_back) batch_.restore();
     if (taken == OptimizerStep::Taken::went_back || parallelism_->is_within_round(state.window))
@@ -131,6 +149,11 @@ bool TrainingLoop::train() {
   checkpointer_.write_last();
   expect_folder();
   return stopped;
+}
+
+/// A window goes back to a checkpoint only where gradients are folded, which fp16's are not.
+void TrainingLoop::keep_loss_scale() {
+  if (loss_scaler_) progress_.state.loss_scale = loss_scaler_->state();
 }
 
 void TrainingLoop::expect_folder() const {

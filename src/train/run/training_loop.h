@@ -26,6 +26,7 @@ class TrainingLoop {
 
  private:
   bool train();
+  void keep_loss_scale();
   void expect_folder() const;
   void save_what_was_done() noexcept;
   memory::Retries make_retries();
@@ -41,7 +42,8 @@ class TrainingLoop {
   std::unique_ptr<Parallelism> parallelism_;  ///< outlives the window
   memory::Retries retries_;
   accum::Window window_;
-  std::unique_ptr<NoiseMeter> noise_;  ///< null: nobody measures it
+  std::unique_ptr<NoiseMeter> noise_;               ///< null: nobody measures it
+  std::unique_ptr<optim::LossScaler> loss_scaler_;  ///< null: losses are not scaled
   std::unique_ptr<Runner> runner_;
   BatchControl batch_;
   Checkpointer checkpointer_;

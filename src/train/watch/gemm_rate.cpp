@@ -16,6 +16,8 @@ at::ScalarType operand_dtype(models::Compute compute) {
   switch (compute) {
     case models::Compute::bf16:
       return at::kBFloat16;
+    case models::Compute::fp16:
+      return at::kHalf;
     case models::Compute::fp64:
       return at::kDouble;
     case models::Compute::fp32:
@@ -75,7 +77,7 @@ double best_gemm_rate(models::Compute compute, c10::Device device) {
   constexpr int repeats = 3;
   double best = 0;
   for (int i = 0; i < repeats; ++i)
-    best = std::max(best, measure_gemm_rate({peak_shape_of(device)}, compute, device));
+    best = std::max(best, measure_gemm_rate({peak_shape_of(device, compute)}, compute, device));
   return best;
 }
 

@@ -22,8 +22,11 @@ struct GemmShape {
 /// Large enough to show the machine's peak, and that of a device.
 inline constexpr GemmShape peak_shape{.m = 2048, .n = 2048, .k = 2048, .count = 1};
 inline constexpr GemmShape device_peak_shape{.m = 8192, .n = 8192, .k = 8192, .count = 1};
-inline GemmShape peak_shape_of(c10::Device device) {
-  return device.is_cpu() ? peak_shape : device_peak_shape;
+/// CPUs multiply fp16 so slowly that a small product shows it.
+inline constexpr GemmShape slow_peak_shape{.m = 256, .n = 256, .k = 256, .count = 1};
+inline GemmShape peak_shape_of(c10::Device device, models::Compute compute) {
+  if (!device.is_cpu()) return device_peak_shape;
+  return compute == models::Compute::fp16 ? slow_peak_shape : peak_shape;
 }
 
 /// FLOP/s of these products through the library's own GEMM, each run once, with its right operand

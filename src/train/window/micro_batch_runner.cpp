@@ -220,7 +220,7 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
                                                    context_of(micro), options, &losses_);
   const double seconds = watch.seconds() - (reducing_seconds() - reducing_before);
   if (ran.status == MicroStatus::committed) {
-    if (is_part) options_.noise->see_part(ran.pass.weight);
+    if (is_part) options_.noise->see_part(ran.pass.weight, context_.window.loss_scale());
     if (ran.pass.unread.defined()) {
       unread_.push_back({ref.index, ran.pass.unread, ran.pass.heads, seconds});
     } else {

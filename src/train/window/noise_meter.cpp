@@ -93,9 +93,9 @@ std::vector<double> NoiseMeter::squares_of_blocks(const std::vector<double>& of_
   return squares;
 }
 
-void NoiseMeter::see_part(double weight) {
+void NoiseMeter::see_part(double weight, double loss_scale) {
   if (!is_counted_ || !(weight > 0)) return;
-  const double scale = 1 / (weight * weight);
+  const double factor = 1 / (weight * loss_scale), scale = factor * factor;
   const std::vector<double> of_entries = accum::squared_norms(buffer_);
   double total = 0;
   for (const double square : of_entries) total += square;

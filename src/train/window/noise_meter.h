@@ -47,8 +47,8 @@ class NoiseMeter {
   /// where it has one micro-batch alone.
   bool decides() const { return options_.decides; }
   /// To be called behind the first micro-batch, with its weight, of a window that has more of them,
-  /// over all ranks.
-  void see_part(double weight);
+  /// over all ranks. Its losses were multiplied with `loss_scale`.
+  void see_part(double weight, double loss_scale = 1);
   /// What the ranks add up; as many numbers on each, zeros where see_part() was not called since
   /// begin().
   const std::vector<double>& sums() const { return sums_; }

@@ -122,8 +122,7 @@ struct RunnerContext {
 struct RunnerOptions {
   double max_quarantined =
       0.1;  ///< fraction of micro-batches, and of samples (allowed_quarantined)
-  /// Says what losses are multiplied with, window by window, and learns of overflows; null: 1. No
-  /// run sets it in this version, whose precisions need none.
+  /// Says what losses are multiplied with, window by window, and learns of overflows; null: 1.
   optim::LossScaler* loss_scaler = nullptr;
   /// Exact batch normalisation keeps the activations at its cuts in this folder; empty: in memory.
   std::filesystem::path cut_folder = {};

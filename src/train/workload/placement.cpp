@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
 #include "accrue/device/device.h"
 
@@ -18,13 +19,31 @@ std::string local_rank() {
   return "0";
 }
 
-}  // namespace
-
-c10::Device device_of(const Config& config) {
+c10::Device stated_device(const Config& config) {
   if (config.run.device == Device::cuda) return device::open("cuda:" + local_rank());
   const bool native = config.run.kernels == kernels::Kernels::native;
   if (config.run.device == Device::cpu || native) return device::open("cpu");
   return device::best();
+}
+
+/// Products of fp16 are slow on CPUs. ATen's operators make them all the same, for whoever wants to
+/// see before there is a GPU what training in fp16 comes to.
+void expect_fp16_there(const Config& config, c10::Device device) {
+  const bool is_tried = config.run.kernels == kernels::Kernels::generic;
+  if (config.precision.compute != models::Compute::fp16 || !device.is_cpu() || is_tried) return;
+  throw usage_error(
+      "precision.compute = \"fp16\"",
+      "a GPU: a CPU multiplies fp16 a hundred times slower than bf16", "the CPU",
+      "compute = \"bf16\", run.device = \"cuda\", or run.kernels = \"generic\" to try "
+      "fp16 with a small model");
+}
+
+}  // namespace
+
+c10::Device device_of(const Config& config) {
+  const c10::Device device = stated_device(config);
+  expect_fp16_there(config, device);
+  return device;
 }
 
 void place(models::Model& model, c10::Device device) {

@@ -11,7 +11,8 @@ namespace accrue::train {
 
 /// The device that run.device says, for the rank that a launcher started: the one of its number on
 /// its machine. "auto": a GPU where there is one, unless run.kernels asks for the CPU's own.
-/// Throws a usage Error where it is not there (device::open).
+/// Throws a usage Error where it is not there (device::open), or where precision.compute is fp16
+/// and the CPU's own kernels would compute it.
 c10::Device device_of(const Config& config);
 
 /// Moves parameters and buffers, which keep their identity.

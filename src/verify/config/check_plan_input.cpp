@@ -19,7 +19,7 @@ double flops_per_sample(const models::Model& model) {
 }  // namespace
 
 bool is_coarse(const train::Config& config) {
-  return config.precision.compute == models::Compute::bf16 ||
+  return is_mixed(config.precision.compute) ||
          config.precision.accumulate == accum::Accumulation::fixed;
 }
 
@@ -33,13 +33,13 @@ bool sums_are_coarse(const train::Config& config) {
 }
 
 CheckPlanInput plan_input(const train::Workload& work, const WindowToCheck& window) {
-  const bool in_bf16 = work.config.precision.compute == models::Compute::bf16;
+  const bool mixed = is_mixed(work.config.precision.compute);
   return {.window_samples = window.samples,
           .micro_batch = window.micro_batch,
           .other_windows = static_cast<double>(window.other_windows) +
                            (is_coarse(work.config) ? each_by_itself_cost : 0),
           .flops_per_sample = flops_per_sample(*work.model),
-          .plain_cost = in_bf16 ? plain_cost_in_bf16 : plain_cost,
+          .plain_cost = mixed ? plain_cost_in_bf16 : plain_cost,
           .thorough = window.thorough};
 }
 

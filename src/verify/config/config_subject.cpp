@@ -12,6 +12,7 @@
 #include "accrue/train/custom.h"
 #include "kernels/blocks/block_matrix.h"
 #include "kernels/plain/plain_operations.h"
+#include "models/layers/compute_dtypes.h"
 #include "train/config/gradient_folding.h"
 #include "train/pass/forward_backward.h"
 #include "train/pass/run_micro_batch.h"
@@ -170,8 +171,8 @@ Gradients ConfigSubject::accumulated(const Parts& parts, const Conditions& condi
 }
 
 double ConfigSubject::rounds_elsewhere() const {
-  const bool low = config_.precision.compute == models::Compute::bf16;
-  return low ? unit_roundoff(at::kBFloat16) : 0;
+  const models::Compute compute = config_.precision.compute;
+  return is_mixed(compute) ? unit_roundoff(models::activation_dtype(compute)) : 0;
 }
 
 double ConfigSubject::sum_roundoff() const {

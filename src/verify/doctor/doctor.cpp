@@ -166,7 +166,9 @@ class Measurements {
     facts_.bf16_instructions = kernels::multiplies_bf16();
     using models::Compute;
     const Compute compute = work_.config.precision.compute;
-    if (compute == Compute::fp64 || (compute == Compute::fp32 && !facts_.bf16_instructions)) return;
+    if (compute == Compute::fp64 || compute == Compute::fp16 ||
+        (compute == Compute::fp32 && !facts_.bf16_instructions))
+      return;
     const Compute other = compute == Compute::fp32 ? Compute::bf16 : Compute::fp32;
     tell("speed in " + std::string(to_string(other)));
     const std::optional<double> speed = speed_in(other, work_, micro);

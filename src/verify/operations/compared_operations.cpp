@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/aten_element.h"
 #include "kernels/plain/plain_operations.h"
 #include "kernels/saved_value.h"
 
@@ -72,9 +73,9 @@ double rows_of(const at::Tensor& x) {
   return x.dim() == 0 ? 1 : static_cast<double>(x.numel()) / static_cast<double>(x.size(-1));
 }
 
-bool in_bf16(const Tensors& tensors) {
+bool in_sixteen_bits(const Tensors& tensors) {
   return std::ranges::any_of(tensors, [](const at::Tensor& tensor) {
-    return tensor.defined() && tensor.scalar_type() == at::kBFloat16;
+    return tensor.defined() && kernels::is_sixteen_bit(tensor.scalar_type());
   });
 }
 
@@ -89,10 +90,10 @@ constexpr double deviations = 8;
 /// and small ones do not round alike up and down.
 constexpr double bias_of_rounding = 0x1p-9;
 
-/// What rounding to bf16 in between may leave, relative to the norm.
+/// What rounding to bf16 in between may leave, relative to the norm; fp16 leaves less.
 double coarse_bound(Between between, at::ScalarType result) {
   const double unit = unit_roundoff(at::kBFloat16);
-  if (result == at::kBFloat16 || between == Between::more) return 2 * unit;
+  if (kernels::is_sixteen_bit(result) || between == Between::more) return 2 * unit;
   return between == Between::values ? unit / 8 : 0;
 }
 
@@ -114,9 +115,10 @@ void ComparedOperations::note(const Operation& operation, const std::string& wha
   const double largest = std::max(size, sums.size);  // a sum that cancels rounds as its terms do
   const double scale = largest > 0 ? largest : 1;
   const double unit = unit_roundoff(plain.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  const double fine = unit * ((sums.in_bf16 ? roundings_of_bf16_products : roundings) +
+  const double fine = unit * ((sums.in_sixteen_bits ? roundings_of_bf16_products : roundings) +
                               roundings_of_a_row * std::sqrt(sums.rows));
-  const double coarse = sums.in_bf16 ? coarse_bound(operation.between, plain.scalar_type()) : 0;
+  const double coarse =
+      sums.in_sixteen_bits ? coarse_bound(operation.between, plain.scalar_type()) : 0;
   const double along = components(difference, expected)[0] / scale;
   // Elements that round by themselves count along the direction by their squares.
   const double weighted = size > 0 ? l2_norm(expected * expected) / (size * size) : 1;
@@ -139,7 +141,7 @@ void ComparedOperations::compare(const Operation& operation, const Tensors& inpu
   const Tensors of_native = as_leaves(inputs), of_plain = as_leaves(inputs);
   const Way native = run_way(run(native_, of_native), of_native, upstream);
   const Way plain = run_way(run(kernels::plain_operations(), of_plain), of_plain, upstream);
-  Sums sums{.in_bf16 = in_bf16(inputs) || in_bf16(native.results),
+  Sums sums{.in_sixteen_bits = in_sixteen_bits(inputs) || in_sixteen_bits(native.results),
             .rows = std::max(rows_of(inputs[0]), rows_of(native.results[0]))};
   for (std::size_t i = 0; i < native.results.size(); ++i)
     note(operation, "the result", native.results[i], plain.results[i], sums);

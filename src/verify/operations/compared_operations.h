@@ -114,7 +114,7 @@ class ComparedOperations final : public kernels::Operations {
                const Tensors& upstream) const;
   /// What the rounding of a result is measured by, besides its size.
   struct Sums {
-    bool in_bf16 = false;
+    bool in_sixteen_bits = false;
     double rows = 1;  ///< of the tensors that go through the operation
     double size = 0;  ///< of a sum over these rows whose terms have random signs; 0: no such sum
   };

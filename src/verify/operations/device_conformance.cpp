@@ -14,13 +14,17 @@
 #include "accrue/device/device.h"
 #include "accrue/kernels/activation.h"
 #include "accrue/kernels/attention.h"
+#include "accrue/kernels/convolution.h"
 #include "accrue/kernels/cross_entropy.h"
 #include "accrue/kernels/dropout.h"
 #include "accrue/kernels/embedding.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "accrue/kernels/linear.h"
 #include "accrue/kernels/norm.h"
 #include "accrue/kernels/rotary.h"
 #include "accrue/optim/optimizer.h"
+#include "kernels/aten_element.h"
+#include "optim/kept_state.h"
 #include "verify/text.h"
 
 namespace accrue::proof {
@@ -108,6 +112,17 @@ Tensors run_accumulation(const Place& place) {
   return {gradient->source(0).scaled_copy(gradient->scale(), weight.detach()),
           gradient->source(1).scaled_copy(gradient->scale(), bias.detach()),
           at::scalar_tensor(gradient->norm(), at::kDouble)};
+}
+
+/// In fp32 ATen's own.
+Tensors run_convolution(const Place& place) {
+  Values values(place);
+  const at::Tensor x = values.stream({rows, 8, length, length}),
+                   weight = values.parameter({16, 8, 3, 3});
+  const at::Tensor y = kernels::is_sixteen_bit(place.dtype)
+                           ? kernels::rounded_convolution(x, weight, {2, 1}, place.dtype)
+                           : at::conv2d(x, weight, {}, /*stride=*/2, /*padding=*/1);
+  return with_gradients(values, y, {x, weight});
 }
 
 Tensors run_mlp(const Place& place) {
@@ -238,6 +253,7 @@ std::vector<Case> all_cases() {
       {"linear with accumulation", 2 * length * rows, run_accumulation},
       {"feed-forward part", 4 * width, run_mlp},
       {"gated feed-forward part", 4 * width, run_gated},
+      {"convolution", rows * length * length, run_convolution},
       {"layer norm of a residual sum", length * rows, run_layer_norm},
       {"root mean square norm", length * rows, run_rms_norm},
       {"rotary positions", 4, run_rotation},
@@ -258,11 +274,12 @@ std::vector<Case> all_cases() {
   };
 }
 
-/// 16 units of roundoff times the root of the terms, 4 in bf16 (docs/numerics.md), of the largest
-/// element.
+/// 16 units of roundoff times the root of the terms, 4 in bf16 and fp16 (docs/numerics.md), of the
+/// largest element.
 double bound_of(at::ScalarType dtype, std::int64_t terms) {
-  const double unit = dtype == at::kBFloat16 ? 4 * 0x1p-9 : 16 * 0x1p-24;
-  return unit * std::sqrt(static_cast<double>(terms));
+  const double units = dtype == at::kFloat ? 16 : 4;
+  const double half_unit = dtype == at::kBFloat16 ? 0x1p-9 : dtype == at::kHalf ? 0x1p-12 : 0x1p-24;
+  return units * half_unit * std::sqrt(static_cast<double>(terms));
 }
 
 double relative_error(const at::Tensor& actual, const at::Tensor& expected) {
@@ -271,7 +288,18 @@ double relative_error(const at::Tensor& actual, const at::Tensor& expected) {
   return (a - e).abs().max().item<double>() / (scale == 0 ? 1 : scale);
 }
 
-std::string dtype_name(at::ScalarType dtype) { return dtype == at::kBFloat16 ? "bf16" : "fp32"; }
+std::string dtype_name(at::ScalarType dtype) {
+  if (dtype == at::kHalf) return "fp16";
+  return dtype == at::kBFloat16 ? "bf16" : "fp32";
+}
+
+/// Those that operations are compared in: accrue's own kernels have no fp16.
+std::vector<at::ScalarType> dtypes_on(c10::Device device) {
+  std::vector<at::ScalarType> dtypes{at::kFloat, at::kBFloat16};
+  if (!device.is_cpu() || kernels::chosen_kernels() == kernels::Kernels::generic)
+    dtypes.push_back(at::kHalf);
+  return dtypes;
+}
 
 /// What went wrong, where something did.
 template <class Check>
@@ -348,6 +376,21 @@ DeviceCheck check_sums(c10::Device device, accum::Accumulation accumulation) {
       });
 }
 
+DeviceCheck check_states(c10::Device device, optim::StatePrecision precision) {
+  const auto kept = [&](c10::Device place) {
+    Values values({place, at::kFloat, at::kFloat});
+    const at::Tensor parameter = values.parameter({width, width});
+    const optim::KeptState state(parameter, optim::StateSign::any, precision);
+    state.assign(parameter.detach(), rounding_stream(3, 1, {5, 6, 7, 8}));
+    return state.whole().cpu();
+  };
+  return attempt("optimizer states in " + std::string(to_string(precision)) + ", to the bit",
+                 [&](DeviceCheck& result) {
+                   result.passed = at::equal(kept(device), kept(c10::kCPU));
+                   result.detail = result.passed ? "the CPU's bits" : "other bits";
+                 });
+}
+
 DeviceCheck check_memory(c10::Device device) {
   return attempt("memory statistics", [&](DeviceCheck& result) {
     if (device.is_cpu()) {
@@ -385,12 +428,14 @@ std::vector<DeviceCheck> check_device(c10::Device device) {
   const at::AutoGradMode with_gradients(true);
   std::vector<DeviceCheck> checks;
   for (const Case& one : all_cases())
-    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16})
+    for (const at::ScalarType dtype : dtypes_on(device))
       checks.push_back(compare(one, device, dtype));
   for (const Case& one : all_cases()) checks.push_back(repeats(one, device));
   checks.push_back(check_masks(device));
   for (const auto& [accumulation, word] : accum::accumulation_words.table)
     checks.push_back(check_sums(device, accumulation));
+  for (const auto precision : {optim::StatePrecision::bf16, optim::StatePrecision::int8})
+    checks.push_back(check_states(device, precision));
   checks.push_back(check_memory(device));
   checks.push_back(check_pinned(device));
   return checks;

@@ -110,10 +110,11 @@ INSTANTIATE_TEST_SUITE_P(
     NotInThisVersion, Refusals,
     ::testing::Values(
         Case{"model", "batchnorm = \"frozen\"", {"\"exact\"", "\"micro\""}},
-        Case{"precision", "compute = \"fp16\"", {"no usable fp16", "; try \"bf16\""}},
-        Case{"precision", "compute = \"half\"", {"no usable fp16", "; try \"bf16\""}},
+        Case{"precision", "compute = \"half\"", {"called \"fp16\" here", "; try \"bf16\""}},
+        Case{"precision", "loss_scale = 1000\ncompute = \"fp16\"", {"a power of two", "512"}},
+        Case{"precision", "loss_scale = \"static\"\ncompute = \"fp16\"", {"\"dynamic\""}},
         Case{"precision", "accumulate = \"fp16\"", {"\"bf16-kahan\""}},
-        Case{"precision", "loss_scale = 1024", {"not in this version"}},
+        Case{"precision", "loss_scale = 1024", {"only where it is read", "\"fp16\""}},
         Case{"memory", "budget = \"much\"", {"memory.budget", "6GiB"}},
         Case{"memory", "budget = 6", {"received \"6\", which has none", "try \"6GiB\""}},
         Case{"memory", "budget = \"6\"", {"a size with its unit", "try \"6GiB\""}},
@@ -302,7 +303,7 @@ TEST(RefusalsOfOverrides, QuoteTheOverride) {
   EXPECT_THAT(refusal_of(right, {"optim.lr=abc"}), HasSubstr("--optim.lr=abc"));
   EXPECT_THAT(refusal_of(right, {"optim.lrr=1"}), HasSubstr("try optim.lr"));
   EXPECT_THAT(refusal_of(right, {"batch_size=1"}), HasSubstr("batch.samples"));
-  EXPECT_THAT(refusal_of(right, {"precision.loss_scale=4"}), HasSubstr("not in this version"));
+  EXPECT_THAT(refusal_of(right, {"precision.loss_scale=4"}), HasSubstr("only where it is read"));
   EXPECT_THAT(refusal_of(right, {"run.steps=1", "run.tokens=1"}), HasSubstr("exactly one of"));
   EXPECT_THAT(refusal_of(right, {"run.out=a\nb = 1"}), "accepted");
 }

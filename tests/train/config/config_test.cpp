@@ -313,10 +313,10 @@ TEST(Differences, SeeEveryKeyThatCanBeStated) {
 }
 
 TEST(MayChangeOnResume, TheLengthAndWhatLeavesTheStepsAlone) {
-  for (const char* key :
-       {"run.steps", "run.tokens", "run.epochs", "run.out", "run.threads", "run.keep",
-        "run.keep_best", "run.replica", "run.eval_every", "run.eval_batches", "run.checkpoint_every",
-        "observe.jsonl", "observe.tensorboard", "observe.histograms", "observe.progress"})
+  for (const char* key : {"run.steps", "run.tokens", "run.epochs", "run.out", "run.threads",
+                          "run.keep", "run.keep_best", "run.replica", "run.eval_every",
+                          "run.eval_batches", "run.checkpoint_every", "observe.jsonl",
+                          "observe.tensorboard", "observe.histograms", "observe.progress"})
     EXPECT_TRUE(may_change_on_resume(key)) << key;
   for (const char* key : {"run.seed", "batch.tokens", "batch.micro", "optim.lr", "data.train",
                           "model.layers", "precision.compute", "no.key"})

@@ -59,6 +59,7 @@ const std::map<std::string, std::vector<std::string>> variants{
     {"stages", {"dist.stages=2"}},
     {"ramped", {"batch.ramp={from = 1, over = 9}"}},
     {"adapted", {"adapt.batch=noise-scale"}},
+    {"fp16", {"precision.compute=fp16"}},
     {"no tensorboard", {"observe.tensorboard=false"}}};
 
 /// Where a key is refused although its value is a usual one; all others are read everywhere.
@@ -144,7 +145,7 @@ const std::map<std::string, Expectation> expectations{
     {"batch.ramp.by", {.value = "doubling", .only_with = {"ramped"}}},
     {"batch.last", {"drop"}},
     {"batch.max_quarantined", {"0.2"}},
-    {"precision.compute", {"fp32"}},
+    {"precision.loss_scale", {.value = "dynamic", .only_with = {"fp16"}}},
     {"precision.accumulate", {"fp32"}},
     {"memory.budget", {"1GiB"}},
     {"memory.budget_file", {"budget"}},
@@ -196,7 +197,7 @@ const std::vector<std::string> deciders{
     "optim.kind",          "optim.scale_lr", "optim.schedule.kind", "dist.stages",
     "dist.local_steps",    "dist.outer.lr",  "dist.outer.momentum", "memory.gradients",
     "observe.tensorboard", "loss.kind",      "lora.rank",           "lora.from",
-    "data.augment.crop",   "adapt.batch",    "batch.ramp.from"};
+    "data.augment.crop",   "adapt.batch",    "batch.ramp.from",     "precision.compute"};
 
 std::string answer(std::vector<std::string> overrides, const std::string& toml = base) {
   try {

@@ -22,17 +22,17 @@ using testing::Regression;
 using testing::usage_message;
 using testing::weighted_error;
 
-constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 /// A sample takes about half a MiB in a forward pass, and the parameters next to nothing.
-struct Wide {
+struct PlannedNet {
   static constexpr std::int64_t kFeatures = 32 * 1024;
-  Wide() {
+  PlannedNet() {
     torch::manual_seed(2);
     weight = torch::rand({kFeatures}).requires_grad_();
   }
   std::vector<torch::Tensor> parameters() const { return {weight}; }
-  static Loss loss(Wide& model, const torch::Tensor& slice) {
+  static Loss loss(PlannedNet& model, const torch::Tensor& slice) {
     const torch::Tensor all = (slice * model.weight).tanh().sin().exp();
     return {all.sum(), static_cast<double>(all.numel())};
   }
@@ -46,22 +46,22 @@ class LoopPlans : public ::testing::Test {
 
   static std::string budget_beyond_now(std::int64_t mebibytes) {
     memory::release_cached();
-    return std::to_string(memory::usage().reserved / kMebibyte + mebibytes) + "MiB";
+    return std::to_string(memory::usage().reserved / kMiB + mebibytes) + "MiB";
   }
 };
 
 /// Which of the sizes that fit is chosen is a matter of time, which no test compares.
 TEST_F(LoopPlans, TheSizesThatAreTriedFollowTheBudgetAndTheChosenOneFitsIt) {
-  const torch::Tensor batch = torch::rand({32, Wide::kFeatures});
+  const torch::Tensor batch = torch::rand({32, PlannedNet::kFeatures});
   std::int64_t before = 0;
   for (const std::int64_t budget : {6, 200}) {
-    Wide wide;
+    PlannedNet wide;
     std::vector<std::string> told;
     const std::string text = budget_beyond_now(budget);
     std::int64_t most = 0;
-    const auto loss_fn = [&](Wide& model, const torch::Tensor& slice) {
+    const auto loss_fn = [&](PlannedNet& model, const torch::Tensor& slice) {
       if (at::GradMode::is_enabled()) most = std::max(most, slice.size(0));
-      return Wide::loss(model, slice);
+      return PlannedNet::loss(model, slice);
     };
     const LoopPlan plan = accrue::plan(
         wide, batch, loss_fn,
@@ -84,7 +84,7 @@ TEST_F(LoopPlans, TheSizesThatAreTriedFollowTheBudgetAndTheChosenOneFitsIt) {
     memory::set_budget(limit);
     torch::optim::SGD optimizer(wide.parameters(), 1e-3);
     Stepper stepper(wide, optimizer, {.micro_batch = plan.micro_batch});
-    EXPECT_EQ(stepper.step(batch, Wide::loss).retries, 0) << plan.micro_batch << " samples fit";
+    EXPECT_EQ(stepper.step(batch, PlannedNet::loss).retries, 0) << plan.micro_batch << " samples fit";
     memory::set_budget(std::nullopt);
   }
   EXPECT_EQ(before, 32) << "with 200 MiB all samples run at once";
@@ -92,15 +92,15 @@ TEST_F(LoopPlans, TheSizesThatAreTriedFollowTheBudgetAndTheChosenOneFitsIt) {
 
 /// The prediction's control: twice the batch takes more than what was predicted for it.
 TEST_F(LoopPlans, ThePredictedPeakIsThatOfTheSizeAndNotOfAnother) {
-  Wide wide;
-  const torch::Tensor more = torch::rand({64, Wide::kFeatures}), batch = more.slice(0, 0, 32);
-  const LoopPlan plan = accrue::plan(wide, batch, Wide::loss, {.budget = budget_beyond_now(20)});
+  PlannedNet wide;
+  const torch::Tensor more = torch::rand({64, PlannedNet::kFeatures}), batch = more.slice(0, 0, 32);
+  const LoopPlan plan = accrue::plan(wide, batch, PlannedNet::loss, {.budget = budget_beyond_now(20)});
   memory::release_cached();
   const auto held = static_cast<double>(memory::usage().reserved);
   const auto peak_of = [&](std::int64_t samples) {
     memory::release_cached();
     const memory::PeakScope scope;
-    const Loss loss = Wide::loss(wide, more.slice(0, 0, samples));
+    const Loss loss = PlannedNet::loss(wide, more.slice(0, 0, samples));
     torch::autograd::grad({loss.sum}, {wide.weight});
     return static_cast<double>(scope.peak().reserved);
   };
@@ -110,69 +110,69 @@ TEST_F(LoopPlans, ThePredictedPeakIsThatOfTheSizeAndNotOfAnother) {
 }
 
 TEST_F(LoopPlans, ABudgetThatHoldsIsTakenAsItIs) {
-  Wide wide;
-  const torch::Tensor batch = torch::rand({32, Wide::kFeatures});
+  PlannedNet wide;
+  const torch::Tensor batch = torch::rand({32, PlannedNet::kFeatures});
   memory::set_budget(*memory::resolve_budget(budget_beyond_now(6)));
   const std::optional<std::int64_t> budget = memory::budget();
-  EXPECT_LT(accrue::plan(wide, batch, Wide::loss).micro_batch, 32);
+  EXPECT_LT(accrue::plan(wide, batch, PlannedNet::loss).micro_batch, 32);
   EXPECT_EQ(memory::budget(), budget);
 }
 
 TEST_F(LoopPlans, WhatIsReservedIsNotPlannedAway) {
-  Wide wide;
-  const torch::Tensor batch = torch::rand({32, Wide::kFeatures});
+  PlannedNet wide;
+  const torch::Tensor batch = torch::rand({32, PlannedNet::kFeatures});
   const std::string budget = budget_beyond_now(24);
   const auto most_tried = [&](std::int64_t reserve_bytes) {
     std::int64_t most = 0;
-    const auto loss_fn = [&](Wide& model, const torch::Tensor& slice) {
+    const auto loss_fn = [&](PlannedNet& model, const torch::Tensor& slice) {
       if (at::GradMode::is_enabled()) most = std::max(most, slice.size(0));
-      return Wide::loss(model, slice);
+      return PlannedNet::loss(model, slice);
     };
     accrue::plan(wide, batch, loss_fn, {.budget = budget, .reserve_bytes = reserve_bytes});
     return most;
   };
-  EXPECT_LT(most_tried(18 * kMebibyte), most_tried(0));
+  EXPECT_LT(most_tried(18 * kMiB), most_tried(0));
 }
 
 TEST_F(LoopPlans, ASampleThatDoesNotFitIsRefusedWithWhatIsMissing) {
-  Wide wide;
-  const torch::Tensor batch = torch::rand({32, Wide::kFeatures}), before = wide.weight.clone();
+  PlannedNet wide;
+  const torch::Tensor batch = torch::rand({32, PlannedNet::kFeatures}), before = wide.weight.clone();
   memory::release_cached();
   memory::set_budget(memory::usage().reserved + 200 * 1024);
   const std::string message =
-      error_of([&] { accrue::plan(wide, batch, Wide::loss); }, Error::Kind::refused);
+      error_of([&] { accrue::plan(wide, batch, PlannedNet::loss); }, Error::Kind::refused);
   EXPECT_THAT(message, HasSubstr("plan the micro-batch: expected memory for 1 sample"));
   EXPECT_THAT(message, HasSubstr("are missing"));
   EXPECT_TRUE(at::equal(wide.weight, before));
 }
 
 TEST_F(LoopPlans, AnAccumulatorPlansForItsBatch) {
-  Wide wide;
-  const torch::Tensor one = torch::rand({1, Wide::kFeatures});
+  PlannedNet wide;
+  const torch::Tensor one = torch::rand({1, PlannedNet::kFeatures});
   Accumulator by_samples(wide.parameters(), {.batch = Samples{24}});
-  EXPECT_EQ(by_samples.plan(wide, one, Wide::loss).batch_samples, 24)
+  EXPECT_EQ(by_samples.plan(wide, one, PlannedNet::loss).batch_samples, 24)
       << "one sample is repeated as often as it takes";
-  Accumulator by_tokens(wide.parameters(), {.batch = Tokens{10 * Wide::kFeatures}});
-  EXPECT_EQ(by_tokens.plan(wide, one, Wide::loss).batch_samples, 10);
+  Accumulator by_tokens(wide.parameters(), {.batch = Tokens{10 * PlannedNet::kFeatures}});
+  EXPECT_EQ(by_tokens.plan(wide, one, PlannedNet::loss).batch_samples, 10);
   Accumulator unstated(wide.parameters());
-  EXPECT_EQ(unstated.plan(wide, one, Wide::loss, {.batch_samples = 7}).batch_samples, 7);
-  unstated.backward(Wide::loss(wide, one));
-  EXPECT_THAT(usage_message([&] { unstated.plan(wide, one, Wide::loss); }),
+  EXPECT_EQ(unstated.plan(wide, one, PlannedNet::loss, {.batch_samples = 7}).batch_samples, 7);
+  unstated.backward(PlannedNet::loss(wide, one));
+  EXPECT_THAT(usage_message([&] { unstated.plan(wide, one, PlannedNet::loss); }),
               HasSubstr("no open window"));
-  unstated.backward(Wide::loss(wide, one));
+  unstated.backward(PlannedNet::loss(wide, one));
   EXPECT_EQ(unstated.current_window().ledger().count(MicroStatus::committed), 2)
       << "the window goes on";
 }
 
 /// Only one sample, or none, fits in any pass.
 TEST_F(LoopPlans, TokensAreCountedWithinMemory) {
-  Wide wide;
-  const torch::Tensor batch = torch::rand({4, Wide::kFeatures});
-  Accumulator accumulator(wide.parameters(), {.batch = Tokens{10 * Wide::kFeatures}});
+  PlannedNet wide;
+  const torch::Tensor batch = torch::rand({4, PlannedNet::kFeatures});
+  Accumulator accumulator(wide.parameters(), {.batch = Tokens{10 * PlannedNet::kFeatures}});
   const auto plan_within = [&](std::int64_t samples) {
-    return accumulator.plan(wide, batch, [&](Wide& model, const torch::Tensor& slice) {
+    return accumulator.plan(wide, batch, [&](PlannedNet& model, const torch::Tensor& slice) {
       TORCH_CHECK_WITH(OutOfMemoryError, slice.size(0) <= samples, "no memory");
-      return Wide::loss(model, slice);
+      return PlannedNet::loss(model, slice);
     });
   };
   const LoopPlan one = plan_within(1);
@@ -183,13 +183,13 @@ TEST_F(LoopPlans, TokensAreCountedWithinMemory) {
 }
 
 TEST_F(LoopPlans, ABatchOfAnotherTypeIsNotRepeated) {
-  Wide wide;
+  PlannedNet wide;
   batch::MicroBatch batch;
-  batch.inputs = torch::rand({3, Wide::kFeatures});
+  batch.inputs = torch::rand({3, PlannedNet::kFeatures});
   batch.targets = torch::zeros({3}, torch::kLong);
   batch.sample_ids = {0, 1, 2};
-  const auto loss_fn = [](Wide& model, const batch::MicroBatch& slice) {
-    return Wide::loss(model, slice.inputs);
+  const auto loss_fn = [](PlannedNet& model, const batch::MicroBatch& slice) {
+    return PlannedNet::loss(model, slice.inputs);
   };
   const LoopPlan plan = accrue::plan(wide, batch, loss_fn, {.batch_samples = 12});
   EXPECT_LE(plan.micro_batch, 3);
@@ -199,8 +199,8 @@ TEST_F(LoopPlans, ABatchOfAnotherTypeIsNotRepeated) {
 /// A single sample cannot run, and what two take says nothing of what one more costs.
 TEST_F(LoopPlans, BatchNormalisationIsTriedFromTwoSamplesAndWithinTheBudget) {
   constexpr std::int64_t kRows = 64, kBudget = 10;
-  torch::nn::Sequential normalised(torch::nn::BatchNorm1d(Wide::kFeatures), torch::nn::Tanh());
-  const torch::Tensor batch = torch::rand({kRows, Wide::kFeatures});
+  torch::nn::Sequential normalised(torch::nn::BatchNorm1d(PlannedNet::kFeatures), torch::nn::Tanh());
+  const torch::Tensor batch = torch::rand({kRows, PlannedNet::kFeatures});
   std::int64_t least = kRows, most = 0;
   const auto loss_fn = [&](torch::nn::Sequential& model, const torch::Tensor& slice) {
     least = std::min(least, slice.size(0));
@@ -211,8 +211,8 @@ TEST_F(LoopPlans, BatchNormalisationIsTriedFromTwoSamplesAndWithinTheBudget) {
       accrue::plan(normalised, batch, loss_fn, {.budget = budget_beyond_now(kBudget)});
   EXPECT_EQ(least, 2);
   EXPECT_GE(plan.micro_batch, 2);
-  const std::int64_t of_two_tensors = 2 * most * Wide::kFeatures * std::int64_t{sizeof(float)};
-  EXPECT_LE(of_two_tensors, kBudget * kMebibyte) << "both are held by the backward pass";
+  const std::int64_t of_two_tensors = 2 * most * PlannedNet::kFeatures * std::int64_t{sizeof(float)};
+  EXPECT_LE(of_two_tensors, kBudget * kMiB) << "both are held by the backward pass";
   for (const LoopPlanEntry& other : plan.alternatives) EXPECT_GE(other.micro_batch, 2);
 }
 
@@ -310,9 +310,9 @@ TEST_F(LoopPlans, ALossIsMeasuredByTheRoundingOfItsDtype) {
 }
 
 TEST_F(LoopPlans, ABatchWithoutSamplesIsNamed) {
-  Wide wide;
+  PlannedNet wide;
   EXPECT_THAT(usage_message([&] {
-                accrue::plan(wide, torch::rand({0, Wide::kFeatures}), Wide::loss);
+                accrue::plan(wide, torch::rand({0, PlannedNet::kFeatures}), PlannedNet::loss);
               }),
               HasSubstr("accrue::plan: expected a batch of at least one sample"));
 }

@@ -69,7 +69,10 @@ std::vector<Key> precision_keys() {
       choice_key(
           "precision.compute", models::compute_words, half_precisions(),
           [](auto& c) -> auto& { return c.precision.compute; }, carry::precision),
-      later_key("precision.loss_scale", {}),
+      read_with("precision.compute", {"fp16"},
+                integer_or_word_key(
+                    "precision.loss_scale", {1, most::loss_scale}, "dynamic",
+                    [](auto& c) -> auto& { return c.precision.loss_scale; })),
       choice_key(
           "precision.accumulate", accum::accumulation_words, {},
           [](auto& c) -> auto& { return c.precision.accumulate; }),

@@ -6,7 +6,7 @@
 
 namespace accrue::train {
 
-/// Half precision by its names, which precision.compute has not.
+/// fp16 by the names that precision.compute has not.
 std::vector<Refused> half_precisions();
 /// Optimizers whose names are near to a word of optim.kind, and which are not that one.
 std::vector<Refused> other_optimizers();

@@ -18,8 +18,9 @@ const std::vector<Translation>& translations_of_models() {
         {kPyTorch, "autocast use_amp"},
         {kScripts, "use_bf16 use_mixed_precision"}}},
       {{{"precision.compute", "\"bf16\"", nullptr, "\"fp32\""}},
-       "mixed, without a loss scale: CPUs, which this version trains on, have no fast fp16 "
-       "products",
+       "mixed, without a loss scale, on any device; or \"fp16\" with one, on GPUs alone: CPUs have "
+       "no "
+       "fast products of it",
        {{kHuggingFace, "fp16"},
         {kAxolotl, "fp16 float16"},
         {kFairseq, "fp16 memory_efficient_fp16"},
@@ -45,14 +46,15 @@ const std::vector<Translation>& translations_of_models() {
          "accumulate_allreduce_grads_in_fp32 main_grads_dtype gradient_accumulation_fusion"},
         {kDeepSpeed, "grad_accum_dtype"}}},
       {{},
-       "leaving it out, as bf16 has the range of fp32 and needs no loss scale",
-       {{kDeepSpeed, "loss_scale initial_scale_power loss_scale_window hysteresis min_loss_scale"},
+       "leaving it out, as bf16 has the range of fp32 and needs no loss scale; that of fp16 is "
+       "precision.loss_scale, a power of two or \"dynamic\"",
+       {{kDeepSpeed, "initial_scale_power loss_scale_window hysteresis min_loss_scale"},
         {kMegatron, "initial_loss_scale"},
         {kFairseq, "fp16_init_scale fp16_scale_window"},
         {kKeras, "loss_scale_factor"},
         {kPyTorch, "gradscaler grad_scaler"}}},
       {{},
-       "leaving it out, as precision.compute is fp32, bf16 or fp64",
+       "leaving it out, as precision.compute is fp32, bf16, fp16 or fp64",
        {{kHuggingFace, "tf32 fp16_opt_level"}, {kAxolotl, "tf32 fp8"}, {kMegatron, "fp8 fp4"}}},
       {{{"loss.label_smoothing", "0.1", carry::same}},
        "of training alone, as PyTorch's cross_entropy defines it",
