@@ -10,6 +10,7 @@
 #include "accrue/core/units.h"
 #include "accrue/distributed/group.h"
 #include "core/cause.h"
+#include "distributed/group/addresses.h"
 #include "distributed/group/post_mortem.h"
 #include "distributed/group/rank_store.h"
 #include "distributed/group/run_until.h"
@@ -22,10 +23,6 @@ constexpr const char* kLoopback = "127.0.0.1";
 constexpr int kPassed = 1;
 /// How long the engine may take beyond its own timeout, and to end after a failure.
 constexpr std::chrono::milliseconds kSpare{500};
-
-bool is_loopback(const std::string& address) {
-  return address == "localhost" || address.starts_with("127.") || address == "::1";
-}
 
 /// The device for a launch: where the store is on the loopback interface, all ranks are on this
 /// machine.

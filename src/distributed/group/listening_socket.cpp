@@ -1,33 +1,28 @@
 #include "distributed/group/listening_socket.h"
 
-#include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <memory>
+#include <stdexcept>
 #include <system_error>
 
 #include "accrue/core/error.h"
+#include "distributed/group/addresses.h"
 
 namespace accrue::distributed {
 namespace {
 
 constexpr const char* kHost = "host the ranks' store";
 
-using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
-
-Addresses addresses_of(const std::string& host, std::uint16_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (error != 0)
+/// Where this machine is to listen.
+Addresses places_of(const std::string& host, std::uint16_t port) {
+  try {
+    return addresses_of(host, port);
+  } catch (const std::runtime_error& error) {
     throw usage_error(kHost, "MASTER_ADDR to be a name or an address of rank 0's machine",
-                      "'" + host + "': " + ::gai_strerror(error),
-                      "the address by which the other ranks reach this machine");
-  return {found, &::freeaddrinfo};
+                      error.what(), "the address by which the other ranks reach this machine");
+  }
 }
 
 /// A socket bound to `address`; -1, with errno, where it cannot be bound.
@@ -48,7 +43,7 @@ int bound_to(const addrinfo& address) {
 }  // namespace
 
 int listening_socket(const std::string& host, std::uint16_t port) {
-  const Addresses addresses = addresses_of(host, port);
+  const Addresses addresses = places_of(host, port);
   int reason = 0;
   for (const addrinfo* next = addresses.get(); next != nullptr; next = next->ai_next) {
     const int descriptor = bound_to(*next);
