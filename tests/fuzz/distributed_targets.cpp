@@ -1,12 +1,15 @@
 // What ranks send each other.
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <string>
 
 #include "distributed/compress/block_codec.h"
+#include "distributed/group/text_seal.h"
 #include "distributed/reduce/parcels.h"
 #include "fuzz_targets.h"
 
@@ -106,6 +109,22 @@ void fuzz_parcels(Input input) {
   expect(moved == first, "each element is moved once");
   for (std::size_t i = 0; i < from.size(); ++i)
     expect(at::equal(from[i], to[i]), "each element arrives at its place");
+}
+
+/// The length of a key (one byte), the key, then bytes as they might stand there.
+void fuzz_sealed_text(Input input) {
+  if (input.empty()) return;
+  const std::string all(input.begin() + 1, input.end());
+  const std::size_t length = std::min<std::size_t>(input[0], all.size());
+  const std::string key = all.substr(0, length), bytes = all.substr(length);
+  const distributed::TextSeal seal("a token that nobody guesses", "run");
+  if (const auto text = seal.opened(key, bytes))
+    expect(seal.sealed(key, *text) == bytes, "what opens was sealed");
+  std::string sealed = seal.sealed(key, bytes);
+  expect(seal.opened(key, sealed) == bytes, "what was sealed opens");
+  expect(!seal.opened(key + "/", sealed), "it opens under its key alone");
+  sealed[input[0] % sealed.size()] ^= 1;
+  expect(!seal.opened(key, sealed), "it does not open when a bit was changed");
 }
 
 }  // namespace accrue::fuzz

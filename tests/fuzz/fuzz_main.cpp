@@ -39,7 +39,8 @@ constexpr std::array targets{Target{"config", fuzz_config},
                              Target{"metrics", fuzz_metrics},
                              Target{"run_json", fuzz_run_json},
                              Target{"block_codec", fuzz_block_codec},
-                             Target{"parcels", fuzz_parcels}};
+                             Target{"parcels", fuzz_parcels},
+                             Target{"sealed_text", fuzz_sealed_text}};
 
 /// libFuzzer gives its entry point the input and nothing else.
 const Target* chosen = nullptr;

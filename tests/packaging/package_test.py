@@ -49,7 +49,7 @@ class Package(unittest.TestCase):
 
     def test_depends_on_what_it_was_linked_with(self):
         depends = output("dpkg-deb", "--field", str(self.package), "Depends")
-        for name in ("libc6 ", "libgomp1", "libpcre2-8-0", "libspng0"):
+        for name in ("libc6 ", "libgomp1", "libpcre2-8-0", "libsodium23", "libspng0"):
             self.assertIn(name, depends)
 
     def test_names_no_folder_of_the_build(self):

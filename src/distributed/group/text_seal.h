@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace accrue::distributed {
+
+/// Signs what the ranks of one run write under the keys of their store, and tells whether what is
+/// read there was written by one of them: HMAC-SHA-512-256 (libsodium) over run, key and text, by
+/// the run token. A text from under another key, or of another run, is none of theirs.
+///
+/// With an empty token everybody can sign: that keeps runs apart, and no stranger out.
+class TextSeal {
+ public:
+  TextSeal(std::string token, std::string run) : token_(std::move(token)), run_(std::move(run)) {}
+
+  /// The bytes that a seal adds to a text.
+  static constexpr std::size_t kBytes = 32;
+
+  /// The seal and, behind it, the text.
+  std::string sealed(std::string_view key, std::string_view text) const;
+  /// The text of what sealed() made for `key`; nothing for any other bytes. Takes as long wherever
+  /// a seal is wrong.
+  std::optional<std::string> opened(std::string_view key, std::string_view bytes) const;
+
+ private:
+  std::string seal_of(std::string_view key, std::string_view text) const;
+
+  std::string token_, run_;
+};
+
+/// A name for a run that no run had before: 32 random hexadecimal digits.
+std::string random_name();
+
+}  // namespace accrue::distributed
