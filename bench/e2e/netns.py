@@ -7,6 +7,7 @@ where the kernel lets users make namespaces of their own. Only the standard libr
 import contextlib
 import dataclasses
 import os
+import secrets
 import subprocess
 import tempfile
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 
 INTERFACE = "wire"  # at each end
 PORT = 29500
+RUN_TOKEN = secrets.token_hex(16)  # of all ranks that this process starts
 TICK_SECONDS = 0.005
 GRACE_SECONDS = 20  # for the other ranks to notice that one has failed
 AS_USER = [] if os.geteuid() == 0 else ["--user"]
@@ -74,7 +76,7 @@ class Cable:
     def environment(self, rank: int) -> dict[str, str]:
         return WITH_TOOLS | {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(len(self.ends)),
                              "MASTER_ADDR": self.ends[0].address, "MASTER_PORT": str(PORT),
-                             "GLOO_SOCKET_IFNAME": INTERFACE, "OMP_NUM_THREADS": "1"}
+                             "GLOO_SOCKET_IFNAME": INTERFACE, "ACCRUE_RUN_TOKEN": RUN_TOKEN, "OMP_NUM_THREADS": "1"}
 
     def sent_bytes(self) -> tuple[int, ...]:
         return tuple(end.sent_bytes() for end in self.ends)

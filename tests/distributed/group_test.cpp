@@ -214,6 +214,10 @@ TEST(MissingRanks, ThoseThatAreGoneExplainWhyOthersAreLate) {
   EXPECT_EQ(missing_ranks({there, late, late}, 5),
             "nothing from rank 1 (last in: the backward), rank 2 (last in: the backward)");
   EXPECT_EQ(missing_ranks({there, there}, 5), "");
+  const RankState forged{.is_foreign = true, .collective = 5};
+  EXPECT_EQ(missing_ranks({there, forged, late}, 5),
+            "words without this run's ACCRUE_RUN_TOKEN in the place of rank 1");
+  EXPECT_EQ(missing_ranks({there, forged, gone}, 5), missing_ranks({there, there, gone}, 5));
   EXPECT_TRUE(tells_of_death(missing_ranks({there, late, gone}, 5)));
   EXPECT_FALSE(tells_of_death(missing_ranks({there, late, late}, 5)));
 }

@@ -11,6 +11,7 @@ namespace {
 using accrue::testing::usage_message;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const Environment kTorchrun{{"RANK", "3"},
                             {"WORLD_SIZE", "4"},
@@ -64,6 +65,26 @@ TEST(Launch, ConnectsToTheStoreOfTorchrunsAgent) {
   EXPECT_EQ(launch.interface, "eth1");
 }
 
+TEST(Launch, TheAgentsOnlyMachineMeetsOnItsLoopbackInterface) {
+  const Environment agent = with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  EXPECT_EQ(launch_of(with(agent, {{"LOCAL_WORLD_SIZE", "4"}})).master_addr, "127.0.0.1");
+  EXPECT_EQ(launch_of(with(agent, {{"LOCAL_WORLD_SIZE", "2"}})).master_addr, "10.0.0.1");
+  EXPECT_EQ(launch_of(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "4"}})).master_addr, "10.0.0.1")
+      << "where rank 0 hosts the store it is where it was told to";
+}
+
+TEST(Launch, ReadsTheRunToken) {
+  const std::string shortest = "0123456789abcdef";
+  EXPECT_EQ(launch_of(kTorchrun).run_token, "");
+  EXPECT_EQ(launch_of(with(kTorchrun, {{"ACCRUE_RUN_TOKEN", shortest}})).run_token, shortest);
+  for (const std::string& token : {shortest.substr(1), std::string()})
+    EXPECT_THAT(usage_message([&] {
+                  launch_of(with(kTorchrun, {{"ACCRUE_RUN_TOKEN", token}}));
+                }),
+                AllOf(HasSubstr("16 characters"), HasSubstr(std::to_string(token.size())),
+                      HasSubstr("openssl rand"), Not(HasSubstr("0123456789"))));
+}
+
 TEST(Launch, ReadsMpirun) {
   const Launch launch = launch_of(kMpirun);
   EXPECT_EQ(launch.rank, 2);
@@ -87,6 +108,7 @@ TEST(Launch, ReadsSrun) {
   EXPECT_EQ(launch.master_addr, "gpu03");
   EXPECT_EQ(launch.master_port, 15007);
   EXPECT_EQ(launch.how, Launcher::srun);
+  EXPECT_EQ(launch_of(with(kSrun, {{"SLURM_STEP_NODELIST", "gpu03"}})).master_addr, "127.0.0.1");
 }
 
 TEST(Launch, InABatchScriptWithoutSrunAProcessIsAlone) {

@@ -9,6 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "rank_scenarios.h"
+#include "stranger_scenarios.h"
 #include "support/run_program.h"
 
 namespace accrue::distributed {
@@ -26,8 +27,9 @@ void line_up() {
 
 int run(const std::string& name, const Words& words) {
   at::set_num_threads(1);
-  const auto scenario = scenarios().find(name);
-  if (scenario == scenarios().end()) return 127;
+  const auto& table = stranger_scenarios().contains(name) ? stranger_scenarios() : scenarios();
+  const auto scenario = table.find(name);
+  if (scenario == table.end()) return 127;
   line_up();
   try {
     scenario->second(launch_of(this_environment()), words);

@@ -91,7 +91,9 @@ class Group : public Exchange, public accum::RankGroup, public std::enable_share
 bool has_process_groups();
 
 /// Joins the group that `launch` describes, with world >= 2 ranks. Throws a usage Error where this
-/// build has no process groups, and a runtime Error that names the ranks that did not come in time.
+/// build has no process groups, where other machines can reach the ranks' store and they have no
+/// run token, or that names the ranks with another token; and a runtime Error that names those that
+/// did not come in time.
 std::shared_ptr<Group> connect(const Launch& launch, const GroupOptions& options = {});
 
 /// Joins the processes that torchrun, mpirun or srun started with this one, by the variables that

@@ -30,6 +30,9 @@ struct Launch {
   bool agent_hosts_store = false;
   /// How often the launcher started all of them anew (TORCHELASTIC_RESTART_COUNT).
   int restart = 0;
+  /// ACCRUE_RUN_TOKEN: the secret by which the ranks of a run know each other in the store; empty:
+  /// none. It is shown to nobody.
+  std::string run_token;
   std::string interface;  ///< GLOO_SOCKET_IFNAME: the network interface; empty: by address
   Launcher how = Launcher::none;
 };
@@ -38,11 +41,13 @@ struct Launch {
 /// because torchrun may itself have been started by mpirun or srun. Inside an sbatch script without
 /// srun (no SLURM_STEP_ID) a process is alone.
 ///
-/// Where MASTER_ADDR or MASTER_PORT is not set, mpirun on one machine meets at 127.0.0.1, and srun
-/// at the first node of the step and a port made of the job's number.
+/// Ranks that are all on one machine meet at 127.0.0.1: those of torchrun's agent where its
+/// LOCAL_WORLD_SIZE says so, those of mpirun and srun where MASTER_ADDR is not set. Without it srun
+/// on several machines meets at the first node of the step. Without MASTER_PORT its port is made of
+/// the job's number.
 ///
 /// Throws a usage Error that names the variables where some are missing, are no numbers in range,
-/// or contradict each other.
+/// or contradict each other, and for a run token of less than 16 characters.
 Launch launch_of(const Environment& environment);
 
 /// The variables of this process.

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "distributed/group/run_token.h"
 
 namespace accrue::distributed {
 namespace {
 
 constexpr const char* kReadEnvironment = "read the launcher's environment";
+constexpr const char* kThisMachine = "127.0.0.1";
 constexpr std::uint16_t kDefaultPort = 29500;
 constexpr int kHighestPort = std::numeric_limits<std::uint16_t>::max();
 
@@ -93,10 +95,12 @@ Launch from_torchrun(const Variables& variables) {
   launch.rank = rank_of(variables, "RANK", launch.world);
   launch.local_rank = variables.number_or("LOCAL_RANK", 0, launch.world - 1, 0);
   launch.local_world = variables.number_or("LOCAL_WORLD_SIZE", 1, launch.world, 1);
-  launch.master_addr = variables.text("MASTER_ADDR");
   launch.master_port = static_cast<std::uint16_t>(variables.number("MASTER_PORT", 1, kHighestPort));
   launch.agent_hosts_store = variables.has("TORCHELASTIC_USE_AGENT_STORE") &&
                              variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  // The agent calls its only machine by a name that may be that of an outer interface.
+  const bool is_on_this_machine = launch.agent_hosts_store && launch.local_world == launch.world;
+  launch.master_addr = is_on_this_machine ? kThisMachine : variables.text("MASTER_ADDR");
   launch.restart = variables.number_or("TORCHELASTIC_RESTART_COUNT", 0, kMost, 0);
   if (variables.has("TORCHELASTIC_RUN_ID")) return launch;
   check_agree(variables, launch, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"});
@@ -117,7 +121,7 @@ Launch from_mpirun(const Variables& variables) {
   if (!variables.has("MASTER_ADDR") && on_this_machine != launch.world)
     throw usage_error(kReadEnvironment, "MASTER_ADDR where mpirun uses several machines", "none",
                       "mpirun -x MASTER_ADDR=<a machine that all reach, which runs rank 0>");
-  launch.master_addr = variables.has("MASTER_ADDR") ? variables.text("MASTER_ADDR") : "127.0.0.1";
+  launch.master_addr = variables.has("MASTER_ADDR") ? variables.text("MASTER_ADDR") : kThisMachine;
   launch.master_port =
       static_cast<std::uint16_t>(variables.number_or("MASTER_PORT", 1, kHighestPort, kDefaultPort));
   return launch;
@@ -141,7 +145,9 @@ Launch from_srun(const Variables& variables) {
   } else {
     variables.require({"SLURM_STEP_ID", "SLURM_STEP_NODELIST"},
                       "setting MASTER_ADDR to the machine that runs rank 0");
-    launch.master_addr = first_node(variables.text("SLURM_STEP_NODELIST"));
+    const std::string nodes = variables.text("SLURM_STEP_NODELIST");
+    const bool is_one = nodes.find_first_of("[,") == std::string::npos;
+    launch.master_addr = is_one ? kThisMachine : first_node(nodes);
   }
   launch.master_port = static_cast<std::uint16_t>(
       variables.number_or("MASTER_PORT", 1, kHighestPort, port_of_job(variables)));
@@ -162,6 +168,10 @@ Launch launch_of(const Environment& environment) {
   const Variables variables(environment);
   Launch launch = from_launcher(variables);
   if (variables.has("GLOO_SOCKET_IFNAME")) launch.interface = variables.text("GLOO_SOCKET_IFNAME");
+  if (variables.has(kRunToken)) {
+    launch.run_token = variables.text(kRunToken);
+    check_run_token(launch.run_token);
+  }
   return launch;
 }
 

@@ -27,6 +27,10 @@ bool tells_of_death(std::string_view reason) { return reason.starts_with(kNoLife
 std::string missing_ranks(const std::vector<RankState>& ranks, std::int64_t number) {
   const std::string gone = listed(ranks, [](const RankState& state) { return !state.is_alive; });
   if (!gone.empty()) return std::string(kNoLife) + gone;
+  const std::string foreign =
+      listed(ranks, [](const RankState& state) { return state.is_foreign; });
+  if (!foreign.empty())
+    return "words without this run's ACCRUE_RUN_TOKEN in the place of " + foreign;
   const std::string late =
       listed(ranks, [&](const RankState& state) { return state.collective < number; });
   return late.empty() ? "" : "nothing from " + late;

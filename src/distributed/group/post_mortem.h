@@ -10,6 +10,7 @@ namespace accrue::distributed {
 /// What the others know of a rank after a collective failed.
 struct RankState {
   bool is_alive = true;         ///< its heartbeat goes on
+  bool is_foreign = false;      ///< somebody who has not this run's token wrote in its place
   std::int64_t collective = 0;  ///< number of the last one that it entered
   std::string doing;            ///< what that collective was for
 };

@@ -1,6 +1,8 @@
 #include "distributed/group/rank_notes.h"
 
+#include <numeric>
 #include <thread>
+#include <utility>
 
 namespace accrue::distributed {
 namespace {
@@ -22,41 +24,49 @@ std::string key(std::string_view topic, int rank) {
 }  // namespace
 
 void RankNotes::beat(std::int64_t count) const {
-  store_->set(key("beat", rank_), std::to_string(count));
+  texts_.write(key("beat", rank_), std::to_string(count));
 }
 
 void RankNotes::enter(std::int64_t collective, std::string_view what) const {
-  store_->set(key("at", rank_), std::to_string(collective) + " " + std::string(what));
+  texts_.write(key("at", rank_), std::to_string(collective) + " " + std::string(what));
 }
 
-bool RankNotes::has_verdict() const { return store_->check({kVerdict}); }
+bool RankNotes::has_verdict() const { return texts_.read(kVerdict).text.has_value(); }
 
-std::vector<int> RankNotes::without(const std::string& topic) const {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < world_; ++rank)
-    if (!store_->check({key(topic, rank)})) ranks.push_back(rank);
-  return ranks;
+std::vector<Reading> RankNotes::read_all(const std::string& topic) const {
+  std::vector<Reading> readings;
+  for (int rank = 0; rank < world_; ++rank) readings.push_back(texts_.read(key(topic, rank)));
+  return readings;
+}
+
+/// What has come already is not asked for again.
+void RankNotes::look_for_missing(const std::string& topic, Texts& texts) const {
+  for (const int rank : std::exchange(texts.missing, {})) {
+    Reading reading = texts_.read(key(topic, rank));
+    if (!reading.is_there) texts.missing.push_back(rank);
+    if (reading.is_foreign()) texts.foreign.push_back(rank);
+    if (reading.text) texts.by_rank[static_cast<std::size_t>(rank)] = *std::move(reading.text);
+  }
 }
 
 RankNotes::Texts RankNotes::exchange(const std::string& topic, const std::string& mine,
                                      Deadline until) const {
-  store_->set(key(topic, rank_), mine);
-  Texts texts;
+  texts_.write(key(topic, rank_), mine);
+  Texts texts{.by_rank = std::vector<std::string>(static_cast<std::size_t>(world_)),
+              .missing = std::vector<int>(static_cast<std::size_t>(world_)),
+              .foreign = {}};
+  std::iota(texts.missing.begin(), texts.missing.end(), 0);
   while (true) {
     // It is asked before looking: what a rank said before it ended the group still counts.
     const bool is_over = has_verdict() || std::chrono::steady_clock::now() > until;
-    texts.missing = without(topic);
-    if (texts.missing.empty()) break;
-    if (is_over) return texts;
+    look_for_missing(topic, texts);
+    if (texts.missing.empty() || !texts.foreign.empty() || is_over) return texts;
     std::this_thread::sleep_for(kPoll);
   }
-  for (int rank = 0; rank < world_; ++rank)
-    texts.by_rank.push_back(store_->get_to_str(key(topic, rank)));
-  return texts;
 }
 
 std::string RankNotes::end_for(const std::string& reason) const {
-  std::string decided = store_->compareSet(kVerdict, "", reason);
+  std::string decided = texts_.decide(kVerdict, reason);
   say_goodbye();
   return decided;
 }
@@ -67,38 +77,41 @@ std::string RankNotes::end_in(std::int64_t number, const std::string& error) con
   return end_for(missing.empty() ? error : missing);
 }
 
-std::vector<std::string> RankNotes::beats() const {
-  std::vector<std::string> counts;
-  for (int rank = 0; rank < world_; ++rank)
-    counts.push_back(store_->check({key("beat", rank)}) ? store_->get_to_str(key("beat", rank))
-                                                        : "");
-  return counts;
-}
-
 std::vector<RankState> RankNotes::examine() const {
-  const std::vector<std::string> before = beats();
+  const std::vector<Reading> before = read_all("beat");
   std::this_thread::sleep_for(kListen);
-  const std::vector<std::string> after = beats();
+  const std::vector<Reading> after = read_all("beat");
+  const std::vector<Reading> places = read_all("at");
   std::vector<RankState> ranks(static_cast<std::size_t>(world_));
-  for (int rank = 0; rank < world_; ++rank) {
-    const auto at = static_cast<std::size_t>(rank);
-    ranks[at].is_alive = rank == rank_ || before[at] != after[at];
-    if (!store_->check({key("at", rank)})) continue;
-    const std::string text = store_->get_to_str(key("at", rank));
-    const std::size_t space = text.find(' ');
-    ranks[at].collective = std::stoll(text);
-    ranks[at].doing = text.substr(space + 1);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    RankState& state = ranks[rank];
+    const bool beats_are_foreign = before[rank].is_foreign() || after[rank].is_foreign();
+    state.is_foreign = beats_are_foreign || places[rank].is_foreign();
+    state.is_alive = rank == static_cast<std::size_t>(rank_) || beats_are_foreign ||
+                     before[rank].text != after[rank].text;
+    if (!places[rank].text) continue;
+    const std::string& text = *places[rank].text;
+    state.collective = std::stoll(text);
+    state.doing = text.substr(text.find(' ') + 1);
   }
   return ranks;
 }
 
-/// Where the store ends with this rank, the others are given time to read it first.
+/// How many ranks, or strangers in their place, wrote something.
+int RankNotes::count(const std::string& topic) const {
+  int ranks = 0;
+  for (int rank = 0; rank < world_; ++rank) ranks += texts_.has(key(topic, rank)) ? 1 : 0;
+  return ranks;
+}
+
+/// Where the store ends with this rank, the others are given time to read it first. Nobody's word
+/// is needed for that, so whoever wrote counts: also a rank with another token, which reads why.
 void RankNotes::say_goodbye() const {
-  store_->set(key("left", rank_), std::string("1"));
+  texts_.write(key("left", rank_), "1");
   if (!hosts_store_) return;
   const Deadline until = from_now(kGoodbye);
-  const std::size_t absent = without("here").size();
-  while (without("left").size() > absent && std::chrono::steady_clock::now() < until)
+  const int here = count("here");
+  while (count("left") < here && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(kPoll);
 }
 

@@ -1,24 +1,24 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 #include "distributed/group/post_mortem.h"
 #include "distributed/group/run_until.h"
+#include "distributed/group/sealed_texts.h"
 
 namespace accrue::distributed {
 
-/// What ranks write into their store, and read there. Every call may block for as long as the
-/// store's host does not answer, and throws where the host is gone. Copies speak for the same rank
-/// through the same connection.
+/// What ranks write into their store, and read there. Only what a rank of this run wrote counts:
+/// strangers may write as well. Every call may block for as long as the store's host does not
+/// answer, and throws where the host is gone. Copies speak for the same rank through the same
+/// connection.
 class RankNotes {
  public:
-  RankNotes(c10::intrusive_ptr<c10d::Store> store, int rank, int world, bool hosts_store)
-      : store_(std::move(store)), rank_(rank), world_(world), hosts_store_(hosts_store) {}
+  RankNotes(SealedTexts texts, int rank, int world, bool hosts_store)
+      : texts_(std::move(texts)), rank_(rank), world_(world), hosts_store_(hosts_store) {}
 
   void beat(std::int64_t count) const;
   /// Says where this rank is: the collective that it entered last.
@@ -26,10 +26,13 @@ class RankNotes {
   bool has_verdict() const;
 
   struct Texts {
-    std::vector<std::string> by_rank;  ///< empty where some are missing
+    std::vector<std::string> by_rank;  ///< empty for those that are not there
     std::vector<int> missing;
+    std::vector<int> foreign;  ///< in whose place somebody else wrote
+    bool is_complete() const { return missing.empty() && foreign.empty(); }
   };
-  /// Says `mine` under `topic` and waits for what the others say, until the deadline or a verdict.
+  /// Says `mine` under `topic` and waits for what the others say, until the deadline, a verdict or
+  /// a text that is foreign.
   Texts exchange(const std::string& topic, const std::string& mine, Deadline until) const;
 
   /// Returns why the group ended: the first rank to say so decides. The store's host waits a
@@ -39,12 +42,13 @@ class RankNotes {
   std::string end_in(std::int64_t number, const std::string& error) const;
 
  private:
-  std::vector<int> without(const std::string& topic) const;
-  std::vector<std::string> beats() const;
+  void look_for_missing(const std::string& topic, Texts& texts) const;
+  int count(const std::string& topic) const;
+  std::vector<Reading> read_all(const std::string& topic) const;
   std::vector<RankState> examine() const;
   void say_goodbye() const;
 
-  c10::intrusive_ptr<c10d::Store> store_;
+  SealedTexts texts_;
   int rank_, world_;
   bool hosts_store_;
 };

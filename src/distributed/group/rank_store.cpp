@@ -10,6 +10,9 @@
 #include "accrue/core/units.h"
 #include "core/cause.h"
 #include "distributed/group/listening_socket.h"
+#include "distributed/group/run_token.h"
+#include "distributed/group/sealed_store.h"
+#include "distributed/group/sealed_texts.h"
 
 namespace accrue::distributed {
 namespace {
@@ -35,7 +38,8 @@ std::string listed(const std::vector<int>& ranks) {
 
 /// Connections to one store, each of which waits for its own answers alone.
 struct RankStore::Connections {
-  c10::intrusive_ptr<c10d::Store> notes, heart, engine;
+  c10::intrusive_ptr<c10d::Store> host;
+  std::shared_ptr<StoreClient> notes, heart, engine;
 };
 
 RankStore::RankStore(const Launch& launch, milliseconds timeout)
@@ -45,14 +49,25 @@ RankStore::RankStore(const Launch& launch, milliseconds timeout)
       agent_hosts_store_(launch.agent_hosts_store),
       place_(launch.master_addr + ":" + std::to_string(launch.master_port)),
       timeout_(timeout) {
-  Connections made = connect(launch);
-  const auto notes_on = [this](c10::intrusive_ptr<c10d::Store> store) {
-    return RankNotes(std::move(store), rank_, world_, hosts_store_);
+  check_strangers_stay_out(launch);
+  const Connections made = connect(launch);
+  host_ = made.host;
+  const std::string folder = "accrue/" + std::to_string(launch.restart);
+  const auto notes_of = [&](const std::shared_ptr<StoreClient>& client, const std::string& run) {
+    return notes_by(SealedTexts(client, folder, TextSeal(launch.run_token, run)));
   };
-  notes_.emplace(notes_on(std::move(made.notes)));
-  for_engine_ = std::move(made.engine);
-  exchange("here", "1", kConnect);
-  heart_.emplace(notes_on(std::move(made.heart)), timeout);
+  notes_.emplace(notes_of(made.notes, ""));
+  // Rank 0 names the run: what was written in another one with the same token is of no use in this.
+  const std::string run = exchange("here", rank_ == 0 ? random_name() : "1", kConnect).front();
+  notes_.emplace(notes_of(made.notes, run));
+  for_engine_ = c10::make_intrusive<SealedStore>(
+      c10::make_intrusive<c10d::PrefixStore>(folder, made.host),
+      SealedTexts(made.engine, folder, TextSeal(launch.run_token, run)));
+  heart_.emplace(notes_of(made.heart, run), timeout);
+}
+
+RankNotes RankStore::notes_by(SealedTexts texts) const {
+  return {std::move(texts), rank_, world_, hosts_store_};
 }
 
 RankStore::Connections RankStore::connect(const Launch& launch) const {
@@ -65,13 +80,11 @@ RankStore::Connections RankStore::connect(const Launch& launch) const {
   if (hosts_store_)
     options.masterListenFd = listening_socket(launch.master_addr, launch.master_port);
   try {
-    return run_until(from_now(timeout_ + kAnswer), [options, host = launch.master_addr,
-                                                    restart = launch.restart] {
-      const c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::PrefixStore>(
-          "accrue/" + std::to_string(restart), c10::make_intrusive<c10d::TCPStore>(host, options));
-      // They are made while the host is known to be there: later a new connection would wait for
-      // it.
-      return Connections{store, store->clone(), store->clone()};
+    return run_until(from_now(timeout_ + kAnswer), [options, host = launch.master_addr] {
+      const auto client = [&] { return std::make_shared<StoreClient>(host, options.port); };
+      // c10d's waits until the host is there; later a new connection would wait for it.
+      const auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
+      return Connections{store, client(), client(), client()};
     });
   } catch (const std::exception& error) {
     const std::string reason = cause_of(error);
@@ -94,8 +107,11 @@ std::vector<std::string> RankStore::exchange(const std::string& topic, const std
     const RankNotes::Texts texts = run_until(
         until + kAnswer,
         [notes = *notes_, topic, mine, until] { return notes.exchange(topic, mine, until); });
-    if (texts.missing.empty()) return texts.by_rank;
+    if (texts.is_complete()) return texts.by_rank;
+    if (!texts.foreign.empty()) refuse(texts, topic, what);
     failure = end_for("nothing from " + listed(texts.missing));
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception&) {
     if (!decided_) decided_ = host_is_gone();
     failure = *decided_;
@@ -103,6 +119,17 @@ std::vector<std::string> RankStore::exchange(const std::string& topic, const std
   throw runtime_error(what, "all " + std::to_string(world_) + " ranks at " + place_,
                       failure + ", after " + format_seconds(watch.seconds()),
                       "looking at the messages of the rank named, or a longer dist.timeout");
+}
+
+/// Before the ranks have met it is how they were launched that is wrong.
+void RankStore::refuse(const RankNotes::Texts& texts, const std::string& topic,
+                       std::string_view what) {
+  const std::string reason = "something else in the place of " + listed(texts.foreign);
+  throw(heart_ ? runtime_error : usage_error)(
+      what, "words signed with this run's ACCRUE_RUN_TOKEN under '" + topic + "' at " + place_,
+      end_for(reason),
+      "the same ACCRUE_RUN_TOKEN on all ranks, or none on all; where it is the same, somebody else "
+      "writes into the store");
 }
 
 void RankStore::enter(std::int64_t collective, std::string_view what) {

@@ -16,12 +16,14 @@
 namespace accrue::distributed {
 
 /// What ranks tell each other beside their collectives: that they live, where they are, and why the
-/// group ended. A key-value store that rank 0 or the launcher's agent hosts. No call waits longer
-/// for its host than it says, whatever became of that.
+/// group ended. A key-value store that rank 0 or the launcher's agent hosts, in which each rank
+/// signs what it writes with the run's token. No call waits longer for its host than it says,
+/// whatever became of that.
 class RankStore {
  public:
   /// Connects, and waits until all ranks did. Throws a runtime Error naming those that did not come
-  /// within `timeout`.
+  /// within `timeout`, and a usage Error naming those that have another token, or where other
+  /// machines could write into the store and there is no token.
   RankStore(const Launch& launch, std::chrono::milliseconds timeout);
 
   /// A connection for the engine alone, on which it may wait.
@@ -32,7 +34,7 @@ class RankStore {
   void enter(std::int64_t collective, std::string_view what);
 
   /// All ranks' texts, by rank. Throws a runtime Error naming those whose text did not come in
-  /// time, or the store's host where that is gone.
+  /// time, or is not theirs, or the store's host where that is gone.
   std::vector<std::string> gather(std::string_view topic, const std::string& mine);
 
   /// Ends the group for `reason`. The first rank to say so decides; returns what it said. Rank 0
@@ -48,6 +50,9 @@ class RankStore {
  private:
   struct Connections;
   Connections connect(const Launch& launch) const;
+  RankNotes notes_by(SealedTexts texts) const;
+  [[noreturn]] void refuse(const RankNotes::Texts& texts, const std::string& topic,
+                           std::string_view what);
   std::vector<std::string> exchange(const std::string& topic, const std::string& mine,
                                     std::string_view what);
   template <class Decide>
@@ -55,6 +60,7 @@ class RankStore {
   std::string host_is_gone() const;
   bool is_deaf() const;
 
+  c10::intrusive_ptr<c10d::Store> host_;  ///< while it lives, what this rank hosts does
   int rank_, world_;
   bool hosts_store_, agent_hosts_store_;
   std::string place_;         ///< where the store is, for messages

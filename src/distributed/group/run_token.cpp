@@ -1,0 +1,29 @@
+#include "distributed/group/run_token.h"
+
+#include "accrue/core/error.h"
+#include "distributed/group/addresses.h"
+
+namespace accrue::distributed {
+namespace {
+
+constexpr std::size_t kShortest = 16;
+
+}  // namespace
+
+void check_run_token(std::string_view token) {
+  if (token.size() >= kShortest) return;
+  throw usage_error("read ACCRUE_RUN_TOKEN",
+                    "a secret of at least " + std::to_string(kShortest) + " characters",
+                    std::to_string(token.size()) + " characters", kMakeRunToken);
+}
+
+void check_strangers_stay_out(const Launch& launch) {
+  if (!launch.run_token.empty() || is_loopback(launch.master_addr)) return;
+  throw usage_error(
+      "connect to the other ranks",
+      "ACCRUE_RUN_TOKEN where other machines can reach the ranks' store",
+      "MASTER_ADDR '" + launch.master_addr + "', which is not the loopback interface, and no token",
+      kMakeRunToken);
+}
+
+}  // namespace accrue::distributed

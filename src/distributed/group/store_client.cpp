@@ -1,0 +1,139 @@
+#include "distributed/group/store_client.h"
+
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <torch/csrc/distributed/c10d/TCPStoreBackend.hpp>
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "accrue/core/units.h"
+#include "distributed/group/addresses.h"
+
+namespace accrue::distributed {
+namespace {
+
+namespace tcp = c10d::tcputil;
+using c10d::detail::CheckResponseType;
+using c10d::detail::QueryType;
+
+/// A socket connected to `address`; -1, with errno, where nobody listens there.
+int connected_to(const addrinfo& address) {
+  const int descriptor =
+      ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol);
+  if (descriptor < 0) return -1;
+  if (::connect(descriptor, address.ai_addr, address.ai_addrlen) == 0) return descriptor;
+  const int reason = errno;
+  ::close(descriptor);
+  errno = reason;
+  return -1;
+}
+
+}  // namespace
+
+/// What is asked, as c10d's own client puts it.
+class StoreClient::Question {
+ public:
+  explicit Question(QueryType type) { append(type); }
+
+  Question& number(std::uint64_t number) {
+    append(number);
+    return *this;
+  }
+  Question& text(const std::string& text) {
+    append(std::uint64_t{text.size()});
+    bytes_ += text;
+    return *this;
+  }
+  /// c10d's users see keys without the stroke that it puts before them.
+  Question& key(const std::string& key) { return text("/" + key); }
+
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  template <class Value>
+  void append(Value value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+
+  std::string bytes_;
+};
+
+StoreClient::StoreClient(std::string host, std::uint16_t port)
+    : host_(std::move(host)), port_(port) {
+  try {
+    connect();
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+StoreClient::~StoreClient() { close(); }
+
+void StoreClient::connect() {
+  const Addresses addresses = addresses_of(host_, port_);
+  for (const addrinfo* next = addresses.get(); next != nullptr && socket_ < 0; next = next->ai_next)
+    socket_ = connected_to(*next);
+  if (socket_ < 0) throw std::system_error(errno, std::generic_category());
+  // Questions are short, and wait for an answer.
+  const int yes = 1;
+  ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  tcp::sendValue(socket_, QueryType::VALIDATE, true);
+  tcp::sendValue(socket_, c10d::detail::validationMagicNumber);
+}
+
+void StoreClient::close() noexcept {
+  if (socket_ >= 0) ::close(std::exchange(socket_, -1));
+}
+
+void StoreClient::ask(const Question& question) {
+  if (socket_ < 0) connect();
+  tcp::sendBytes(socket_, question.bytes().data(), question.bytes().size());
+}
+
+std::optional<std::string> StoreClient::answer() {
+  const auto size = tcp::recvValue<std::uint64_t>(socket_);
+  if (size > kLongest) {
+    close();
+    return std::nullopt;
+  }
+  std::string text(size, '\0');
+  tcp::recvBytes(socket_, text.data(), text.size());
+  return text;
+}
+
+void StoreClient::set(const std::string& key, const std::string& value) {
+  if (value.size() > kLongest)
+    throw usage_error("write '" + key + "' to the ranks' store",
+                      "at most " + std::to_string(kLongest) + " bytes",
+                      std::to_string(value.size()), "a shorter text, or a tensor");
+  const std::scoped_lock lock(one_at_a_time_);
+  ask(Question(QueryType::SET).key(key).text(value));
+}
+
+bool StoreClient::has(const std::string& key) {
+  const std::scoped_lock lock(one_at_a_time_);
+  ask(Question(QueryType::CHECK).number(1).key(key));
+  return tcp::recvValue<CheckResponseType>(socket_) == CheckResponseType::READY;
+}
+
+std::optional<std::string> StoreClient::get(const std::string& key) {
+  const std::scoped_lock lock(one_at_a_time_);
+  ask(Question(QueryType::GET).key(key));
+  return answer();
+}
+
+std::optional<std::string> StoreClient::compare_set(const std::string& key,
+                                                    const std::string& expected,
+                                                    const std::string& value) {
+  const std::scoped_lock lock(one_at_a_time_);
+  ask(Question(QueryType::COMPARE_SET).key(key).text(expected).text(value));
+  return answer();
+}
+
+}  // namespace accrue::distributed

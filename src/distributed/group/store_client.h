@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace accrue::distributed {
+
+/// A connection to a c10d::TCPStore that takes in no more than it says: c10d's own client takes in
+/// whatever length a value has. The same keys and values, by the same protocol.
+///
+/// Every call may block for as long as the store's host does not answer, and throws where the host
+/// is gone. Calls from several threads come one after the other.
+class StoreClient {
+ public:
+  /// The longest value that is written or read. The store itself takes twice as much at a time.
+  static constexpr std::size_t kLongest = std::size_t{4} << 20;
+
+  /// Connects to a store that is known to be there.
+  StoreClient(std::string host, std::uint16_t port);
+  ~StoreClient();
+  StoreClient(const StoreClient&) = delete;
+  StoreClient& operator=(const StoreClient&) = delete;
+
+  /// Is sent and not answered. Throws a usage Error for a value longer than kLongest.
+  void set(const std::string& key, const std::string& value);
+  /// Whether somebody wrote under `key`.
+  bool has(const std::string& key);
+  /// What stands under `key`, which is there; nothing where that is longer than kLongest.
+  std::optional<std::string> get(const std::string& key);
+  /// Writes `value` where `expected` stands, or where it is empty and nothing does. Returns what
+  /// stands there then; nothing where that is longer than kLongest.
+  std::optional<std::string> compare_set(const std::string& key, const std::string& expected,
+                                         const std::string& value);
+
+ private:
+  class Question;
+  void connect();
+  void close() noexcept;
+  /// Connects anew where an answer was too long before.
+  void ask(const Question& question);
+  std::optional<std::string> answer();
+
+  std::string host_;
+  std::uint16_t port_;
+  std::mutex one_at_a_time_;
+  int socket_ = -1;  ///< -1: the last answer was too long, and left where it was
+};
+
+}  // namespace accrue::distributed

@@ -1,0 +1,155 @@
+#include "stranger_scenarios.h"
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <iostream>
+#include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "accrue/core/error.h"
+#include "distributed/group/text_seal.h"
+
+namespace accrue::distributed {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kFolder = "accrue/0";
+/// Where rank 1's text of the first gather stands.
+constexpr const char* kGreeting = "greeting 1/1";
+/// More than two heartbeats.
+constexpr auto kNoticed = 1500ms;
+
+c10::intrusive_ptr<c10d::Store> stranger_of(const Launch& launch) {
+  c10d::TCPStoreOptions options;
+  options.port = launch.master_port;
+  return c10::make_intrusive<c10d::PrefixStore>(
+      kFolder, c10::make_intrusive<c10d::TCPStore>(launch.master_addr, options));
+}
+
+/// Sets `key`, and returns when others read it.
+void set_and_wait(c10d::Store& store, const std::string& key, const std::string& text) {
+  store.set(key, text);
+  store.check({key});
+}
+
+/// A verdict, all ranks' sum after it was there for a while.
+void after_verdict(const Launch& launch,
+                   const std::function<std::string(c10d::Store&)>& make_verdict) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
+  group->barrier("the first barrier");
+  if (launch.rank == 1) {
+    const auto stranger = stranger_of(launch);
+    set_and_wait(*stranger, "verdict", make_verdict(*stranger));
+    std::this_thread::sleep_for(kNoticed);
+  }
+  group->barrier("the second barrier");
+  std::cout << "stepped\n";
+}
+
+void forged_verdict(const Launch& launch, const Words& words) {
+  after_verdict(launch, [&](c10d::Store&) { return words.at(0); });
+}
+
+/// As a rank itself would write it.
+void sealed_verdict(const Launch& launch, const Words& words) {
+  after_verdict(launch, [&](c10d::Store& store) {
+    const std::string key = "here/0", folder = std::string(kFolder) + "/";
+    const auto run = TextSeal(launch.run_token, "").opened(folder + key, store.get_to_str(key));
+    return TextSeal(launch.run_token, run.value()).sealed(folder + "verdict", words.at(0));
+  });
+}
+
+void failing_after_a_forged_verdict(const Launch& launch, const Words&) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
+  group->barrier("the first barrier");
+  if (launch.rank == 1) {
+    set_and_wait(*stranger_of(launch), "verdict", "go home");
+    return group->fail("no room on the disk");
+  }
+  group->barrier("the second barrier");
+  std::cout << "stepped\n";
+}
+
+/// Bytes of this process's memory at their most.
+std::int64_t peak_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    std::int64_t kibibytes = 0;
+    if (word == "VmHWM:" && status >> kibibytes) return kibibytes << 10;
+  }
+  return 0;
+}
+
+void print_growth(std::int64_t since) { std::cout << "grew " << peak_bytes() - since << '\n'; }
+
+/// `write` puts something in the place of rank 1's text, which the others come upon.
+void in_place_of_a_text(const Launch& launch, const std::function<void(c10d::Store&)>& write) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
+  group->barrier("the first barrier");
+  if (launch.rank == 1) write(*stranger_of(launch));
+  group->barrier("the second barrier");
+  if (launch.rank == 1) return std::this_thread::sleep_for(kNoticed);
+  const std::int64_t before = peak_bytes();
+  try {
+    group->gather_texts("greeting", "hello");
+  } catch (const Error&) {
+    print_growth(before);
+    throw;
+  }
+}
+
+void tampered_text(const Launch& launch, const Words& words) {
+  in_place_of_a_text(launch,
+                     [&](c10d::Store& store) { set_and_wait(store, kGreeting, words.at(0)); });
+}
+
+void write_huge(c10d::Store& store) {
+  const std::vector<std::uint8_t> part(8 << 20);
+  for (int i = 0; i < 24; ++i) store.append(kGreeting, part);
+  store.check({kGreeting});
+}
+
+void huge_text(const Launch& launch, const Words&) { in_place_of_a_text(launch, write_huge); }
+
+/// The same, read by c10d's own client.
+void huge_text_by_c10d(const Launch& launch, const Words&) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
+  const auto stranger = stranger_of(launch);
+  if (launch.rank == 1) write_huge(*stranger);
+  group->barrier("the first barrier");
+  const std::int64_t before = peak_bytes();
+  if (launch.rank == 2) stranger->get(kGreeting);
+  print_growth(before);
+  group->barrier("the second barrier");
+}
+
+/// A place that is no number is no word of the rank that died.
+void forged_place(const Launch& launch, const Words&) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 3s});
+  group->barrier("the first barrier");
+  if (launch.rank == 1) {
+    set_and_wait(*stranger_of(launch), "at/1", "99999999999999999999 home");
+    std::raise(SIGKILL);
+  }
+  group->barrier("the second barrier");
+}
+
+}  // namespace
+
+const std::map<std::string, Scenario>& stranger_scenarios() {
+  static const std::map<std::string, Scenario> table{
+      {"forged_verdict", forged_verdict},
+      {"sealed_verdict", sealed_verdict},
+      {"failing_after_a_forged_verdict", failing_after_a_forged_verdict},
+      {"tampered_text", tampered_text},
+      {"huge_text", huge_text},
+      {"huge_text_by_c10d", huge_text_by_c10d},
+      {"forged_place", forged_place},
+  };
+  return table;
+}
+
+}  // namespace accrue::distributed

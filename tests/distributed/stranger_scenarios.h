@@ -1,0 +1,11 @@
+#pragma once
+
+#include "rank_scenarios.h"
+
+namespace accrue::distributed {
+
+/// What ranks do while somebody who has not their token writes into their store. Rank 1's process
+/// plays the stranger, by c10d's own client.
+const std::map<std::string, Scenario>& stranger_scenarios();
+
+}  // namespace accrue::distributed
