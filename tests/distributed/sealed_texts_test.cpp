@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "distributed/group/listening_socket.h"
+#include "distributed/group/rank_notes.h"
 #include "distributed/group/sealed_store.h"
 #include "distributed/ranks.h"
 #include "support/errors.h"
@@ -124,6 +125,18 @@ TEST_F(StoreTest, TheFirstOfTheRunDecidesWhateverStrangersWrote) {
     EXPECT_EQ(second.decide(key, "the second's"), "the first's") << key;
     EXPECT_EQ(texts("another token of some length").read(key).is_foreign(), true) << key;
   }
+}
+
+TEST_F(StoreTest, ARankThatComesLateLearnsThatTheGroupHasEnded) {
+  const RankNotes first(texts(), 0, 2, false), late(texts(), 1, 2, false);
+  const auto in_time = [] { return from_now(std::chrono::minutes(1)); };
+  EXPECT_EQ(first.exchange("here", "first", from_now({})).missing, std::vector<int>{1});
+  first.end_for("nothing from rank 1");
+  while (!late.has_verdict()) continue;
+  const RankNotes::Texts here = late.exchange("here", "late", in_time());
+  EXPECT_TRUE(here.is_complete());
+  EXPECT_TRUE(here.had_verdict);
+  EXPECT_EQ(late.end_for("another reason"), "nothing from rank 1");
 }
 
 TEST_F(StoreTest, AnEngineGetsNoAddressFromAStranger) {

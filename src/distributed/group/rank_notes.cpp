@@ -58,7 +58,8 @@ RankNotes::Texts RankNotes::exchange(const std::string& topic, const std::string
   std::iota(texts.missing.begin(), texts.missing.end(), 0);
   while (true) {
     // It is asked before looking: what a rank said before it ended the group still counts.
-    const bool is_over = has_verdict() || std::chrono::steady_clock::now() > until;
+    texts.had_verdict = has_verdict();
+    const bool is_over = texts.had_verdict || std::chrono::steady_clock::now() > until;
     look_for_missing(topic, texts);
     if (texts.missing.empty() || !texts.foreign.empty() || is_over) return texts;
     std::this_thread::sleep_for(kPoll);

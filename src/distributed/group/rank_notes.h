@@ -29,6 +29,7 @@ class RankNotes {
     std::vector<std::string> by_rank;  ///< empty for those that are not there
     std::vector<int> missing;
     std::vector<int> foreign;  ///< in whose place somebody else wrote
+    bool had_verdict = false;  ///< the group had ended before all of this was there
     bool is_complete() const { return missing.empty() && foreign.empty(); }
   };
   /// Says `mine` under `topic` and waits for what the others say, until the deadline, a verdict or

@@ -107,7 +107,9 @@ std::vector<std::string> RankStore::exchange(const std::string& topic, const std
     const RankNotes::Texts texts = run_until(
         until + kAnswer,
         [notes = *notes_, topic, mine, until] { return notes.exchange(topic, mine, until); });
-    if (texts.is_complete()) return texts.by_rank;
+    // A verdict from before the ranks met is not heard afterwards, when the run has its name.
+    const bool counts = heart_ || !texts.had_verdict;
+    if (texts.is_complete() && counts) return texts.by_rank;
     if (!texts.foreign.empty()) refuse(texts, topic, what);
     failure = end_for("nothing from " + listed(texts.missing));
   } catch (const Error&) {
