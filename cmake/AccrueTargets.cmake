@@ -123,6 +123,15 @@ function(accrue_add_test room)
   set_tests_properties(${room} PROPERTIES TIMEOUT 2400)
 endfunction()
 
+# accrue_take_nccl(TARGET): puts the library for ranks with GPUs beside TARGET, where it is looked for.
+function(accrue_take_nccl target)
+  if(TARGET accrue_nccl)
+    add_custom_command(TARGET ${target} POST_BUILD
+                       COMMAND ${CMAKE_COMMAND} -E copy_if_different $<TARGET_FILE:accrue_nccl> $<TARGET_FILE_DIR:${target}>)
+    add_dependencies(${target} accrue_nccl)
+  endif()
+endfunction()
+
 # accrue_add_generic_test(ROOM [ALL]): the same tests once more, by operators of ATen alone; with ALL `make test-all` runs them.
 function(accrue_add_generic_test room)
   target_sources(${room}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/chosen_kernels.cpp)

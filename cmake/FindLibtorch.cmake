@@ -44,6 +44,13 @@ if(EXISTS ${Libtorch_LIBRARY_DIR}/libtorch_cuda.so)
   set(Libtorch_CUDA ON)
 endif()
 
+# Its part for CUDA, which is linked only by what is loaded where a GPU is used.
+if(Libtorch_CUDA AND NOT TARGET Libtorch::Cuda)
+  add_library(Libtorch::Cuda INTERFACE IMPORTED)
+  set_target_properties(Libtorch::Cuda PROPERTIES INTERFACE_LINK_LIBRARIES
+                        "${Libtorch_LIBRARY_DIR}/libtorch_cuda.so;${Libtorch_LIBRARY_DIR}/libc10_cuda.so")
+endif()
+
 if(NOT TARGET Libtorch::Libtorch)
   add_library(Libtorch::Libtorch INTERFACE IMPORTED)
   # libtorch finds what it needs itself (CUDA's runtime among its wheel's dependencies) when it is

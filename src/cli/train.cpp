@@ -24,6 +24,7 @@
 #include "train/config/toml/toml_reader.h"
 #include "train/measure/trace.h"
 #include "train/plan/setup.h"
+#include "train/ranks/meeting.h"
 #include "train/workload/first/chosen_config.h"
 
 namespace accrue::cli {
@@ -163,9 +164,7 @@ train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
 std::shared_ptr<distributed::Group> join(const distributed::Launch& launch,
                                          const train::Config& config) {
   if (launch.world == 1) return nullptr;
-  const std::chrono::duration<double> timeout(config.dist.timeout.value);
-  return distributed::connect(
-      launch, {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
+  return distributed::connect(launch, train::group_options(config));
 }
 
 /// Begins a trace; the other ranks are told where it cannot be written.

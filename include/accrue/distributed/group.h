@@ -14,10 +14,17 @@
 
 namespace accrue::distributed {
 
+/// What moves tensors that lie on a GPU. Those in host memory are Gloo's.
+enum class DeviceEngine {
+  gloo,  ///< through host memory
+  nccl,  ///< from GPU to GPU; each rank has one of its own
+};
+
 struct GroupOptions {
   /// How long a rank waits for the others: to connect, and in each collective. > 0. Whatever
   /// became of them or of the store's host, it has given up five seconds later at most.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  DeviceEngine device_engine = DeviceEngine::gloo;
 };
 
 /// A collective under way. Its tensors must not be touched before wait() returned.
@@ -31,7 +38,8 @@ class Work {
 };
 
 /// The processes that train together. All of them call the same collectives in the same order, with
-/// contiguous CPU tensors of the same shape and dtype (fp32, fp64, int64, bytes).
+/// contiguous tensors of the same shape and dtype (fp32, fp64, int64, bytes), all in host memory or
+/// each on its rank's GPU.
 ///
 /// A rank that fails tells the others why (`fail`). One that dies, hangs or is cut off is named by
 /// them: each rank publishes, in the launcher's key-value store, a heartbeat and the number of the
@@ -89,6 +97,9 @@ class Group : public Exchange, public accum::RankGroup, public std::enable_share
 
 /// Whether this build has process groups, which connect() makes.
 bool has_process_groups();
+
+/// Whether DeviceEngine::nccl can be had: the library for it lies beside this program.
+bool has_nccl();
 
 /// Joins the group that `launch` describes, with world >= 2 ranks. Throws a usage Error where this
 /// build has no process groups, where other machines can reach the ranks' store and they have no

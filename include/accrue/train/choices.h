@@ -104,8 +104,10 @@ enum class NoiseDetail { total, blocks, none };
 inline constexpr auto noise_detail_words = enum_words<NoiseDetail>(
     {{NoiseDetail::total, "total"}, {NoiseDetail::blocks, "blocks"}, {NoiseDetail::none, "none"}});
 
-enum class Backend { gloo };
-inline constexpr auto backend_words = enum_words<Backend>({{Backend::gloo, "gloo"}});
+/// What moves sums that lie on GPUs from rank to rank. All else that ranks say goes through Gloo.
+enum class Backend { gloo, nccl };
+inline constexpr auto backend_words =
+    enum_words<Backend>({{Backend::gloo, "gloo"}, {Backend::nccl, "nccl"}});
 
 /// When ranks sum their gradients.
 enum class Reduce {

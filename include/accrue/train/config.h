@@ -225,7 +225,7 @@ struct OptimConfig {
 };
 
 struct DistConfig {
-  std::optional<Backend> backend;  ///< none: auto
+  std::optional<Backend> backend;  ///< none: auto, NCCL where this build has it
   Reduce reduce = Reduce::overlap;
   Shares shares = Shares::speed;
   Shard shard = Shard::none;

@@ -1,7 +1,4 @@
-#include <condition_variable>
 #include <csignal>
-#include <mutex>
-#include <optional>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
@@ -11,6 +8,8 @@
 #include "accrue/distributed/group.h"
 #include "core/cause.h"
 #include "distributed/group/addresses.h"
+#include "distributed/group/collective_waits.h"
+#include "distributed/group/connect_with.h"
 #include "distributed/group/post_mortem.h"
 #include "distributed/group/rank_store.h"
 #include "distributed/group/run_until.h"
@@ -52,50 +51,15 @@ class WithoutSigpipe {
   sigset_t before_{};
 };
 
-/// Opened once: by the end of a collective, or by who gives it up.
-class Latch {
- public:
-  void open(bool is_done) {
-    const std::scoped_lock lock(mutex_);
-    if (!is_done_) is_done_ = is_done;
-    opened_.notify_all();
-  }
-  /// Returns whether the collective's end opened it.
-  bool wait() {
-    std::unique_lock lock(mutex_);
-    opened_.wait(lock, [this] { return is_done_.has_value(); });
-    return *is_done_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable opened_;
-  std::optional<bool> is_done_;
-};
-
-/// Returns false where the guard gave the collective up. A collective cannot be stopped: the engine
-/// goes on with it.
-bool wait_for_collective(c10d::Work& work, Heartbeat& heart, Deadline until) {
-  const auto latch = std::make_shared<Latch>();
-  const Heartbeat::Guard guard(heart, until, [latch] { latch->open(false); });
-  work.getFuture()->addCallback([latch](c10::ivalue::Future&) { latch->open(true); });
-  return latch->wait() && work.wait();
-}
-
-/// Waits for what one rank passes to another, which has no future. Returns false where the guard
-/// gave it up.
-bool wait_for_passing(c10d::Work& work, Heartbeat& heart, Deadline until) {
-  const Heartbeat::Guard guard(heart, until, [&work] { work.abort(); });
-  return work.wait();
-}
-
+/// Tensors in host memory go through Gloo, those on a device through an engine of its own.
 class GlooGroup final : public Group {
  public:
-  GlooGroup(const Launch& launch, const GroupOptions& options)
+  GlooGroup(const Launch& launch, const GroupOptions& options, MakeDeviceEngine make_device_engine)
       : rank_(launch.rank),
         world_(launch.world),
         timeout_(options.timeout),
-        ranks_(launch, options.timeout) {
+        ranks_(launch, options.timeout),
+        make_device_engine_(std::move(make_device_engine)) {
     const Stopwatch watch;
     try {
       auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
@@ -109,11 +73,16 @@ class GlooGroup final : public Group {
     }
   }
 
-  /// The engine waits for whatever is under way, which may never end.
+  /// Engines wait for whatever is under way, which may never end.
   ~GlooGroup() override {
     try {
       run_until(from_now(ended_ ? kSpare : timeout_),
-                [engine = std::move(engine_)]() mutable { engine.reset(); });
+                [engine = std::move(engine_), device_engine = std::move(device_engine_),
+                 was_lost = ended_]() mutable {
+                  if (device_engine && was_lost) device_engine->abort();
+                  device_engine.reset();
+                  engine.reset();
+                });
     } catch (const std::exception&) {
       // The engine ends when its own timeouts do, or with the process.
     }
@@ -154,24 +123,25 @@ class GlooGroup final : public Group {
  private:
   class GlooWork final : public Work {
    public:
+    using Wait = bool (*)(c10d::Work&, Heartbeat&, Deadline);
+
     GlooWork(GlooGroup& group, c10::intrusive_ptr<c10d::Work> work, std::int64_t number,
-             std::string what, bool is_collective)
+             std::string what, Wait how)
         : group_(group),
           work_(std::move(work)),
           number_(number),
           what_(std::move(what)),
-          is_collective_(is_collective) {}
+          wait_(how) {}
 
     void wait() override {
       const Stopwatch watch;
       bool is_done = false;
       std::string error = "not all of them";
       try {
-        const auto wait = is_collective_ ? wait_for_collective : wait_for_passing;
         // What the group's end has left under way is not waited for.
         const Deadline until =
             from_now(group_.ended_ ? std::chrono::milliseconds(0) : group_.timeout_);
-        is_done = wait(*work_, group_.ranks_.heart(), until);
+        is_done = wait_(*work_, group_.ranks_.heart(), until);
       } catch (const std::exception& failure) {
         error = cause_of(failure);
       }
@@ -185,31 +155,49 @@ class GlooGroup final : public Group {
     c10::intrusive_ptr<c10d::Work> work_;
     std::int64_t number_;
     std::string what_;
-    bool is_collective_;
+    Wait wait_;
   };
 
-  /// `begin()` hands the collective to the engine.
+  bool needs_device_engine(const at::Tensor& values) const {
+    return make_device_engine_ && !values.is_cpu();
+  }
+
+  /// The engine for tensors that lie where `values` do. A device's is made when all ranks begin
+  /// their first collective with it.
+  c10d::Backend& engine_for(const at::Tensor& values) {
+    if (!needs_device_engine(values)) return *engine_;
+    if (!device_engine_)
+      device_engine_ = make_device_engine_({.store = ranks_.take_device_connection(),
+                                            .rank = static_cast<int>(rank_),
+                                            .world = static_cast<int>(world_),
+                                            .timeout = timeout_});
+    return *device_engine_;
+  }
+
+  /// `begin(engine)` hands a collective of tensors that lie where `values` do to the engine.
   template <class Begin>
-  std::unique_ptr<Work> start(std::string_view what, const Begin& begin) {
+  std::unique_ptr<Work> start(std::string_view what, const at::Tensor& values, const Begin& begin) {
     ++collectives_;
-    return begin_work(what, true, [&] {
+    const auto wait = needs_device_engine(values) ? wait_on_device : wait_for_collective;
+    return begin_work(what, wait, [&] {
       ranks_.enter(collectives_, what);
-      return begin();
+      return begin(engine_for(values));
     });
   }
 
   /// What only some ranks take part in does not count among the collectives.
   template <class Begin>
-  std::unique_ptr<Work> start_uncounted(std::string_view what, const Begin& begin) {
-    return begin_work(what, false, begin);
+  std::unique_ptr<Work> start_uncounted(std::string_view what, const at::Tensor& values,
+                                        const Begin& begin) {
+    const auto wait = needs_device_engine(values) ? wait_on_device : wait_for_passing;
+    return begin_work(what, wait, [&] { return begin(engine_for(values)); });
   }
 
   template <class Begin>
-  std::unique_ptr<Work> begin_work(std::string_view what, bool is_collective, const Begin& begin) {
+  std::unique_ptr<Work> begin_work(std::string_view what, GlooWork::Wait wait, const Begin& begin) {
     const Stopwatch watch;
     try {
-      return std::make_unique<GlooWork>(*this, begin(), collectives_, std::string(what),
-                                        is_collective);
+      return std::make_unique<GlooWork>(*this, begin(), collectives_, std::string(what), wait);
     } catch (const std::exception& error) {
       throw failed(collectives_, std::string(what), cause_of(error), watch);
     }
@@ -235,7 +223,9 @@ class GlooGroup final : public Group {
   std::int64_t rank_, world_;
   std::chrono::milliseconds timeout_;
   RankStore ranks_;
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> engine_;
+  c10::intrusive_ptr<c10d::Backend> engine_;
+  MakeDeviceEngine make_device_engine_;  ///< null: the engine for host memory moves all
+  c10::intrusive_ptr<c10d::Backend> device_engine_;
   std::int64_t collectives_ = 0;
   std::int64_t wire_bytes_ = 0;
   bool ended_ = false;
@@ -243,19 +233,19 @@ class GlooGroup final : public Group {
 
 std::unique_ptr<Work> GlooGroup::start_sum(at::Tensor values, std::string_view what) {
   wire_bytes_ += 2 * (world_ - 1) * static_cast<std::int64_t>(values.nbytes()) / world_;
-  return start(what, [&] {
-    std::vector<at::Tensor> tensors{std::move(values)};
-    return engine_->allreduce(tensors);
+  return start(what, values, [&](c10d::Backend& engine) {
+    std::vector<at::Tensor> tensors{values};
+    return engine.allreduce(tensors);
   });
 }
 
 void GlooGroup::broadcast(at::Tensor values, std::int64_t root, std::string_view what) {
   if (rank_ == root) wire_bytes_ += (world_ - 1) * static_cast<std::int64_t>(values.nbytes());
-  start(what, [&] {
-    std::vector<at::Tensor> tensors{std::move(values)};
+  start(what, values, [&](c10d::Backend& engine) {
+    std::vector<at::Tensor> tensors{values};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    return engine_->broadcast(tensors, options);
+    return engine.broadcast(tensors, options);
   })->wait();
 }
 
@@ -263,24 +253,28 @@ std::unique_ptr<Work> GlooGroup::start_all_to_all(at::Tensor rows, at::Tensor re
                                                   std::string_view what) {
   wire_bytes_ += (world_ - 1) * static_cast<std::int64_t>(rows.nbytes()) / world_;
   std::vector<std::int64_t> equal;
-  return start(what, [&] { return engine_->alltoall_base(received, rows, equal, equal); });
+  return start(what, rows, [&](c10d::Backend& engine) {
+    return engine.alltoall_base(received, rows, equal, equal);
+  });
 }
 
 std::unique_ptr<Work> GlooGroup::start_send(at::Tensor values, std::int64_t to,
                                             std::string_view what) {
   wire_bytes_ += static_cast<std::int64_t>(values.nbytes());
-  return start_uncounted(std::string(what) + ", to rank " + std::to_string(to), [&] {
-    std::vector<at::Tensor> tensors{std::move(values)};
-    return engine_->send(tensors, static_cast<int>(to), kPassed);
-  });
+  return start_uncounted(std::string(what) + ", to rank " + std::to_string(to), values,
+                         [&](c10d::Backend& engine) {
+                           std::vector<at::Tensor> tensors{values};
+                           return engine.send(tensors, static_cast<int>(to), kPassed);
+                         });
 }
 
 std::unique_ptr<Work> GlooGroup::start_receive(at::Tensor values, std::int64_t from,
                                                std::string_view what) {
-  return start_uncounted(std::string(what) + ", from rank " + std::to_string(from), [&] {
-    std::vector<at::Tensor> tensors{std::move(values)};
-    return engine_->recv(tensors, static_cast<int>(from), kPassed);
-  });
+  return start_uncounted(std::string(what) + ", from rank " + std::to_string(from), values,
+                         [&](c10d::Backend& engine) {
+                           std::vector<at::Tensor> tensors{values};
+                           return engine.recv(tensors, static_cast<int>(from), kPassed);
+                         });
 }
 
 at::Tensor GlooGroup::all_to_all(const at::Tensor& rows) {
@@ -303,7 +297,9 @@ at::Tensor GlooGroup::gather(const at::Tensor& own, std::int64_t root, std::stri
   std::vector<at::Tensor> inputs{own};
   c10d::GatherOptions options;
   options.rootRank = root;
-  start(what, [&] { return engine_->gather(outputs, inputs, options); })->wait();
+  start(what, own, [&](c10d::Backend& engine) {
+    return engine.gather(outputs, inputs, options);
+  })->wait();
   return rows;
 }
 
@@ -312,7 +308,9 @@ at::Tensor GlooGroup::all_gather(const at::Tensor& own) {
   const at::Tensor rows = rows_like(own);
   std::vector<std::vector<at::Tensor>> outputs{rows.unbind()};
   std::vector<at::Tensor> inputs{own};
-  start("all-gather", [&] { return engine_->allgather(outputs, inputs); })->wait();
+  start("all-gather", own, [&](c10d::Backend& engine) {
+    return engine.allgather(outputs, inputs);
+  })->wait();
   return rows;
 }
 
@@ -320,9 +318,15 @@ at::Tensor GlooGroup::all_gather(const at::Tensor& own) {
 
 bool has_process_groups() { return true; }
 
-std::shared_ptr<Group> connect(const Launch& launch, const GroupOptions& options) {
+std::shared_ptr<Group> connect_with(MakeDeviceEngine make_device_engine, const Launch& launch,
+                                    const GroupOptions& options) {
   const WithoutSigpipe for_all_its_threads;
-  return std::make_shared<GlooGroup>(launch, options);
+  return std::make_shared<GlooGroup>(launch, options, std::move(make_device_engine));
+}
+
+std::shared_ptr<Group> connect(const Launch& launch, const GroupOptions& options) {
+  const bool by_nccl = options.device_engine == DeviceEngine::nccl;
+  return connect_with(by_nccl ? make_nccl_engine : MakeDeviceEngine(), launch, options);
 }
 
 }  // namespace accrue::distributed

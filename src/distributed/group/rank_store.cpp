@@ -39,7 +39,7 @@ std::string listed(const std::vector<int>& ranks) {
 /// Connections to one store, each of which waits for its own answers alone.
 struct RankStore::Connections {
   c10::intrusive_ptr<c10d::Store> host;
-  std::shared_ptr<StoreClient> notes, heart, engine;
+  std::shared_ptr<StoreClient> notes, heart, engine, device;
 };
 
 RankStore::RankStore(const Launch& launch, milliseconds timeout)
@@ -60,9 +60,13 @@ RankStore::RankStore(const Launch& launch, milliseconds timeout)
   // Rank 0 names the run: what was written in another one with the same token is of no use in this.
   const std::string run = exchange("here", rank_ == 0 ? random_name() : "1", kConnect).front();
   notes_.emplace(notes_of(made.notes, run));
-  for_engine_ = c10::make_intrusive<SealedStore>(
-      c10::make_intrusive<c10d::PrefixStore>(folder, made.host),
-      SealedTexts(made.engine, folder, TextSeal(launch.run_token, run)));
+  const auto store_for = [&](const std::shared_ptr<StoreClient>& client, const std::string& where) {
+    return c10::make_intrusive<SealedStore>(
+        c10::make_intrusive<c10d::PrefixStore>(where, made.host),
+        SealedTexts(client, where, TextSeal(launch.run_token, run)));
+  };
+  for_engine_ = store_for(made.engine, folder);
+  for_device_ = store_for(made.device, folder + "/device");
   heart_.emplace(notes_of(made.heart, run), timeout);
 }
 
@@ -84,7 +88,7 @@ RankStore::Connections RankStore::connect(const Launch& launch) const {
       const auto client = [&] { return std::make_shared<StoreClient>(host, options.port); };
       // c10d's waits until the host is there; later a new connection would wait for it.
       const auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
-      return Connections{store, client(), client(), client()};
+      return Connections{store, client(), client(), client(), client()};
     });
   } catch (const std::exception& error) {
     const std::string reason = cause_of(error);

@@ -28,6 +28,8 @@ class RankStore {
 
   /// A connection for the engine alone, on which it may wait.
   c10::intrusive_ptr<c10d::Store> take_connection() { return std::move(for_engine_); }
+  /// Another for a device's engine.
+  c10::intrusive_ptr<c10d::Store> take_device_connection() { return std::move(for_device_); }
   Heartbeat& heart() { return *heart_; }
 
   /// Tells the others which collective this rank enters; does nothing where they could not hear it.
@@ -68,7 +70,7 @@ class RankStore {
   std::chrono::milliseconds timeout_;
   std::optional<std::string> decided_;  ///< why the group ended
   std::optional<RankNotes> notes_;
-  c10::intrusive_ptr<c10d::Store> for_engine_;
+  c10::intrusive_ptr<c10d::Store> for_engine_, for_device_;
   std::optional<Heartbeat> heart_;
 };
 

@@ -24,7 +24,7 @@ using accum::GradientBuffer;
 /// Fixed-point sums hold as many contributions to a parameter as one rank checks for itself.
 constexpr std::int64_t kMostFixedContributions = 1 << 16;
 
-void require_exact_sums(const GradientBuffer& buffer) {
+void require_exact_sums(const GradientBuffer& buffer, Compression compress) {
   if (buffer.folds())
     throw usage_error("reduce gradients over ranks", "sums of gradients in a buffer",
                       "gradients that are folded into the optimizer",
@@ -32,10 +32,11 @@ void require_exact_sums(const GradientBuffer& buffer) {
   if (!adds_up(buffer.accumulation()))
     throw usage_error("reduce gradients over ranks", "sums in fp32, fp64 or fixed point",
                       accum::to_string(buffer.accumulation()), "precision.accumulate = \"fp32\"");
+  if (compress == Compression::none) return;
   for (const at::Tensor& flat : buffer.flat())
     if (!flat.is_cpu())
-      throw usage_error("reduce gradients over ranks", "parameters on the CPU",
-                        "some on " + flat.device().str(), "run.device = \"cpu\"");
+      throw usage_error("compress what ranks send", "parameters on the CPU",
+                        "some on " + flat.device().str(), "dist.compress = \"none\"");
 }
 
 std::vector<SlotPlace> places_of(const GradientBuffer& buffer) {
@@ -291,7 +292,7 @@ struct DeferredReduce::Impl {
 
 DeferredReduce::DeferredReduce(std::shared_ptr<Group> group, std::shared_ptr<GradientBuffer> buffer,
                                ReduceOptions options) {
-  require_exact_sums(*buffer);
+  require_exact_sums(*buffer, options.compress);
   impl_ = std::make_unique<Impl>(std::move(group), std::move(buffer), options);
 }
 

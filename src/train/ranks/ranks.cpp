@@ -10,9 +10,10 @@
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/version.h"
-#include "core/words.h"
-#include "train/config/gradient_folding.h"
 #include "train/plan/setup.h"
+#include "train/ranks/meeting.h"
+#include "train/ranks/rank_conflicts.h"
+#include "train/workload/placement.h"
 
 namespace accrue::train {
 namespace {
@@ -38,37 +39,15 @@ distributed::Facts facts_of(const Config& config) {
   return facts;
 }
 
-/// What a config states that `world` ranks cannot do, or cannot do alike.
-std::optional<Conflict> conflict_of(const Config& config, std::int64_t world) {
-  if (folds_gradients(config)) {
-    const std::string expected = "gradients in a buffer, whose sums the ranks add";
-    if (config.optim.kind == OptimizerKind::adama)
-      return Conflict{"optim.kind", expected, "\"adama\", which folds them into its moments",
-                      "kind = \"adamw\""};
-    return Conflict{"memory.gradients", expected, "\"optimizer\"", "gradients = \"buffer\""};
-  }
-  const bool adds_sums = !config.dist.takes_outer_steps();
-  if (adds_sums && !distributed::adds_up(config.precision.accumulate))
-    return Conflict{
-        "precision.accumulate", "\"fp32\", \"fp64\" or \"fixed\"",
-        in_quotes(to_string(config.precision.accumulate)) + ", whose sums ranks would round again",
-        "accumulate = \"fp32\""};
-  if (config.precision.compute == models::Compute::fp16)
-    return Conflict{"precision.compute",
-                    "a precision whose gradients need no loss scale, on which ranks would have to "
-                    "agree in each window",
-                    "\"fp16\"", "compute = \"bf16\", or one process"};
-  if (config.memory.budget_is_auto())
-    return Conflict{"memory.budget", "a size, for each rank",
-                    "\"auto\", which is divided only where torchrun tells how many ranks share a "
-                    "machine (LOCAL_WORLD_SIZE)",
-                    "budget = \"" + budget_beside(world) +
-                        "\", which is the memory of this machine "
-                        "divided by the ranks"};
-  if (config.run.eval_every && config.run.eval_every->unit == Duration::Unit::seconds)
-    return Conflict{"run.eval_every", "steps or tokens, which come at once on all ranks",
-                    "a time, by each rank's own clock", "eval_every = \"100 steps\""};
-  return std::nullopt;
+/// Ranks whose sums lie in other places, or that move them in another way, would wait for ever.
+distributed::Facts facts_of_place(const Workload& work) {
+  const c10::Device device = device_of(*work.model);
+  distributed::Facts facts{
+      {"where the model lies", c10::DeviceTypeName(device.type(), /*lower_case=*/true)}};
+  if (device.is_cpu()) return facts;
+  const bool by_nccl = group_options(work.config).device_engine == distributed::DeviceEngine::nccl;
+  facts.emplace_back("what moves the sums of GPUs", by_nccl ? "NCCL" : "Gloo");
+  return facts;
 }
 
 }  // namespace
@@ -124,7 +103,7 @@ void Ranks::check_divisible(const Workload& work) const {
     refuse("dist.local_steps", "one loss",
            "several, whose total weights would be each rank's own in steps that it takes alone",
            "ranks that share windows (local_steps = 1), or one process");
-  if (const auto conflict = conflict_of(work.config, world()))
+  if (const auto conflict = conflict_of(work.config, world(), device_of(*work.model)))
     refuse(conflict->key, conflict->expected, conflict->received, conflict->suggestion);
 }
 
@@ -134,6 +113,7 @@ void Ranks::begin(const Workload& work, const std::string& data_fingerprint,
   if (!group_) return;
   distributed::Facts facts{{"version", version}, {"ranks", std::to_string(world())}};
   facts.insert(facts.end(), start.begin(), start.end());
+  for (auto& fact : facts_of_place(work)) facts.push_back(std::move(fact));
   for (auto& fact : facts_of(work.config)) facts.push_back(std::move(fact));
   facts.emplace_back("data", data_fingerprint);
   facts.emplace_back("shapes of the parameters",

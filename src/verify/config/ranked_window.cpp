@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -17,6 +16,7 @@
 #include "accrue/core/error.h"
 #include "accrue/distributed/group.h"
 #include "core/words.h"
+#include "train/ranks/meeting.h"
 #include "train/ranks/ranks.h"
 #include "verify/comparison.h"
 #include "verify/config/trained_window.h"
@@ -156,9 +156,11 @@ struct Meeting {
   std::exception_ptr first_error;  ///< the others' say that there was one
 };
 
+/// Ranks that are threads share a GPU where the model lies on one, which NCCL refuses.
 distributed::GroupOptions options_of(const train::Config& config) {
-  const std::chrono::duration<double> timeout(config.dist.timeout.value);
-  return {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)};
+  distributed::GroupOptions options = train::group_options(config);
+  options.device_engine = distributed::DeviceEngine::gloo;
+  return options;
 }
 
 void run_rank(Meeting& meeting, int index, train::Workload work,

@@ -84,7 +84,8 @@ TEST_F(LoopPlans, TheSizesThatAreTriedFollowTheBudgetAndTheChosenOneFitsIt) {
     memory::set_budget(limit);
     torch::optim::SGD optimizer(wide.parameters(), 1e-3);
     Stepper stepper(wide, optimizer, {.micro_batch = plan.micro_batch});
-    EXPECT_EQ(stepper.step(batch, PlannedNet::loss).retries, 0) << plan.micro_batch << " samples fit";
+    EXPECT_EQ(stepper.step(batch, PlannedNet::loss).retries, 0)
+        << plan.micro_batch << " samples fit";
     memory::set_budget(std::nullopt);
   }
   EXPECT_EQ(before, 32) << "with 200 MiB all samples run at once";
@@ -94,7 +95,8 @@ TEST_F(LoopPlans, TheSizesThatAreTriedFollowTheBudgetAndTheChosenOneFitsIt) {
 TEST_F(LoopPlans, ThePredictedPeakIsThatOfTheSizeAndNotOfAnother) {
   PlannedNet wide;
   const torch::Tensor more = torch::rand({64, PlannedNet::kFeatures}), batch = more.slice(0, 0, 32);
-  const LoopPlan plan = accrue::plan(wide, batch, PlannedNet::loss, {.budget = budget_beyond_now(20)});
+  const LoopPlan plan =
+      accrue::plan(wide, batch, PlannedNet::loss, {.budget = budget_beyond_now(20)});
   memory::release_cached();
   const auto held = static_cast<double>(memory::usage().reserved);
   const auto peak_of = [&](std::int64_t samples) {
@@ -136,7 +138,8 @@ TEST_F(LoopPlans, WhatIsReservedIsNotPlannedAway) {
 
 TEST_F(LoopPlans, ASampleThatDoesNotFitIsRefusedWithWhatIsMissing) {
   PlannedNet wide;
-  const torch::Tensor batch = torch::rand({32, PlannedNet::kFeatures}), before = wide.weight.clone();
+  const torch::Tensor batch = torch::rand({32, PlannedNet::kFeatures}),
+                      before = wide.weight.clone();
   memory::release_cached();
   memory::set_budget(memory::usage().reserved + 200 * 1024);
   const std::string message =
@@ -199,7 +202,8 @@ TEST_F(LoopPlans, ABatchOfAnotherTypeIsNotRepeated) {
 /// A single sample cannot run, and what two take says nothing of what one more costs.
 TEST_F(LoopPlans, BatchNormalisationIsTriedFromTwoSamplesAndWithinTheBudget) {
   constexpr std::int64_t kRows = 64, kBudget = 10;
-  torch::nn::Sequential normalised(torch::nn::BatchNorm1d(PlannedNet::kFeatures), torch::nn::Tanh());
+  torch::nn::Sequential normalised(torch::nn::BatchNorm1d(PlannedNet::kFeatures),
+                                   torch::nn::Tanh());
   const torch::Tensor batch = torch::rand({kRows, PlannedNet::kFeatures});
   std::int64_t least = kRows, most = 0;
   const auto loss_fn = [&](torch::nn::Sequential& model, const torch::Tensor& slice) {
@@ -211,7 +215,8 @@ TEST_F(LoopPlans, BatchNormalisationIsTriedFromTwoSamplesAndWithinTheBudget) {
       accrue::plan(normalised, batch, loss_fn, {.budget = budget_beyond_now(kBudget)});
   EXPECT_EQ(least, 2);
   EXPECT_GE(plan.micro_batch, 2);
-  const std::int64_t of_two_tensors = 2 * most * PlannedNet::kFeatures * std::int64_t{sizeof(float)};
+  const std::int64_t of_two_tensors =
+      2 * most * PlannedNet::kFeatures * std::int64_t{sizeof(float)};
   EXPECT_LE(of_two_tensors, kBudget * kMiB) << "both are held by the backward pass";
   for (const LoopPlanEntry& other : plan.alternatives) EXPECT_GE(other.micro_batch, 2);
 }

@@ -23,9 +23,7 @@ Key read_without_stages(Key key) {
 std::vector<Key> dist_keys() {
   return {
       resumable(choice_or_auto_key(
-          "dist.backend", backend_words,
-          {{"nccl", "not in this version: it trains on the CPU, where Gloo is the backend"}},
-          [](auto& c) -> auto& { return c.dist.backend; })),
+          "dist.backend", backend_words, {}, [](auto& c) -> auto& { return c.dist.backend; })),
       read_without_local_steps(read_without_stages(resumable(choice_key(
           "dist.reduce", reduce_words, {}, [](auto& c) -> auto& { return c.dist.reduce; })))),
       read_without_stages(resumable(choice_key(

@@ -24,7 +24,7 @@ const std::vector<Translation>& translations_of_ranks() {
         {kHuggingFace, "local_rank"},
         {kScripts, "num_gpus n_gpu gpus"}}},
       {{{"dist.backend", "\"gloo\"", carry::same}},
-       "of CPUs; \"auto\", the default, is the same",
+       "of CPUs; \"auto\", the default, is the same there, and takes NCCL for GPUs",
        {{kFairseq, "distributed_backend"},
         {kMegatron, "distributed_backend"},
         {kHuggingFace, "ddp_backend"}}},

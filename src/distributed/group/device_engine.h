@@ -1,0 +1,16 @@
+#pragma once
+
+#include <functional>
+
+#include "distributed/nccl/nccl_library.h"
+
+namespace accrue::distributed {
+
+/// Makes the engine that moves tensors of a device.
+using MakeDeviceEngine = std::function<NcclEngine(const NcclRequest& request)>;
+
+/// NCCL's, from libaccrue_nccl.so, which lies beside this program or in ../lib/accrue of its
+/// folder. Throws a usage Error where this build has none, or it does not load.
+NcclEngine make_nccl_engine(const NcclRequest& request);
+
+}  // namespace accrue::distributed

@@ -1,0 +1,74 @@
+#include "train/ranks/rank_conflicts.h"
+
+#include <string>
+
+#include "accrue/accum/compression.h"
+#include "core/words.h"
+#include "distributed/reduce/deferred_reduce.h"
+#include "train/plan/setup.h"
+
+namespace accrue::train {
+namespace {
+
+/// What no ranks can do, wherever the model lies.
+std::optional<Conflict> conflict_anywhere(const Config& config, std::int64_t world) {
+  if (folds_gradients(config)) {
+    const std::string expected = "gradients in a buffer, whose sums the ranks add";
+    if (config.optim.kind == OptimizerKind::adama)
+      return Conflict{"optim.kind", expected, "\"adama\", which folds them into its moments",
+                      "kind = \"adamw\""};
+    return Conflict{"memory.gradients", expected, "\"optimizer\"", "gradients = \"buffer\""};
+  }
+  const bool adds_sums = !config.dist.takes_outer_steps();
+  if (adds_sums && !distributed::adds_up(config.precision.accumulate))
+    return Conflict{
+        "precision.accumulate", "\"fp32\", \"fp64\" or \"fixed\"",
+        in_quotes(to_string(config.precision.accumulate)) + ", whose sums ranks would round again",
+        "accumulate = \"fp32\""};
+  if (config.precision.compute == models::Compute::fp16)
+    return Conflict{"precision.compute",
+                    "a precision whose gradients need no loss scale, on which ranks would have to "
+                    "agree in each window",
+                    "\"fp16\"", "compute = \"bf16\", or one process"};
+  if (config.memory.budget_is_auto())
+    return Conflict{"memory.budget", "a size, for each rank",
+                    "\"auto\", which is divided only where torchrun tells how many ranks share a "
+                    "machine (LOCAL_WORLD_SIZE)",
+                    "budget = \"" + budget_beside(world) +
+                        "\", which is the memory of this machine "
+                        "divided by the ranks"};
+  if (config.run.eval_every && config.run.eval_every->unit == Duration::Unit::seconds)
+    return Conflict{"run.eval_every", "steps or tokens, which come at once on all ranks",
+                    "a time, by each rank's own clock", "eval_every = \"100 steps\""};
+  return std::nullopt;
+}
+
+std::optional<Conflict> conflict_on_device(const Config& config) {
+  const std::string expected = "what ranks with GPUs can do: share windows, with whole sums";
+  const auto& dist = config.dist;
+  if (dist.stages > 1)
+    return Conflict{"dist.stages", expected, std::to_string(dist.stages), "stages = 1"};
+  if (dist.takes_outer_steps())
+    return Conflict{"dist.local_steps", expected, "ranks that step alone", "local_steps = 1"};
+  if (dist.shard != Shard::none)
+    return Conflict{"dist.shard", expected, in_quotes(to_string(dist.shard)), "shard = \"none\""};
+  if (dist.compress != distributed::Compression::none)
+    return Conflict{"dist.compress", expected, in_quotes(to_string(dist.compress)),
+                    "compress = \"none\""};
+  return std::nullopt;
+}
+
+std::optional<Conflict> conflict_on_cpu(const Config& config) {
+  if (config.dist.backend != Backend::nccl) return std::nullopt;
+  return Conflict{"dist.backend", "\"gloo\", which moves sums on the CPU", "\"nccl\"",
+                  "backend = \"auto\", or run.device = \"cuda\""};
+}
+
+}  // namespace
+
+std::optional<Conflict> conflict_of(const Config& config, std::int64_t world, c10::Device device) {
+  if (auto conflict = conflict_anywhere(config, world)) return conflict;
+  return device.is_cpu() ? conflict_on_cpu(config) : conflict_on_device(config);
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "accrue/train/config.h"
+#include "train/config/gradient_folding.h"
+
+namespace accrue::train {
+
+/// What `config` states that `world` ranks, 2 or more, with a model on `device` cannot do in this
+/// version, or cannot do alike.
+std::optional<Conflict> conflict_of(const Config& config, std::int64_t world, c10::Device device);
+
+}  // namespace accrue::train
