@@ -211,9 +211,10 @@ int run_train(const TrainArguments& arguments, const Arguments& typed, const Pro
   const train::RunResult result = trainer.run(options_of(arguments, task, typed));
   ignore_stop_signals();
   const train::RunDirectory run(config.run.out);
-  if (speaks) print_result(run, result, config.observe);
+  const bool is_first = !group || group->rank() == 0;  // another one than at first, perhaps
+  if (is_first) print_result(run, result, config.observe);
   if (!result.interrupted) return 0;
-  if (speaks)
+  if (is_first)
     std::cerr << "interrupted after step " << result.step
               << "; a checkpoint was written: " << result.checkpoint.string()
               << "; continue with: " << command_to_resume(arguments, run) << "\n";

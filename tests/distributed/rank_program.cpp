@@ -9,6 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "rank_scenarios.h"
+#include "renewal_scenarios.h"
 #include "stranger_scenarios.h"
 #include "support/run_program.h"
 
@@ -27,7 +28,9 @@ void line_up() {
 
 int run(const std::string& name, const Words& words) {
   at::set_num_threads(1);
-  const auto& table = stranger_scenarios().contains(name) ? stranger_scenarios() : scenarios();
+  const auto& table = stranger_scenarios().contains(name)  ? stranger_scenarios()
+                      : renewal_scenarios().contains(name) ? renewal_scenarios()
+                                                           : scenarios();
   const auto scenario = table.find(name);
   if (scenario == table.end()) return 127;
   line_up();

@@ -128,7 +128,8 @@ TEST_F(StoreTest, TheFirstOfTheRunDecidesWhateverStrangersWrote) {
 }
 
 TEST_F(StoreTest, ARankThatComesLateLearnsThatTheGroupHasEnded) {
-  const RankNotes first(texts(), 0, 2, false), late(texts(), 1, 2, false);
+  const RankNotes first(texts(), texts(), {.rank = 0, .members = {0, 1}}),
+      late(texts(), texts(), {.rank = 1, .members = {0, 1}});
   const auto in_time = [] { return from_now(std::chrono::minutes(1)); };
   EXPECT_EQ(first.exchange("here", "first", from_now({})).missing, std::vector<int>{1});
   first.end_for("nothing from rank 1");

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "accrue/accum/shared_sums.h"
+#include "accrue/core/error.h"
 #include "accrue/distributed/exchange.h"
 #include "accrue/distributed/launch.h"
 
@@ -20,12 +22,26 @@ enum class DeviceEngine {
   nccl,  ///< from GPU to GPU; each rank has one of its own
 };
 
+/// Thrown where ranks are gone, or do not come: what was under way is lost, and so is every later
+/// collective, until the ranks that are left make their group anew (Group::renew).
+class RanksGone : public Error {
+ public:
+  explicit RanksGone(const Error& error) : Error(error) {}
+};
+
 struct GroupOptions {
   /// How long a rank waits for the others: to connect, and in each collective. > 0. Whatever
   /// became of them or of the store's host, it has given up five seconds later at most.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   DeviceEngine device_engine = DeviceEngine::gloo;
+  /// The fewest ranks that go on when others are gone, by Group::renew(), which others may join; 0:
+  /// the group ends with the first that is lost.
+  std::int64_t least = 0;
 };
+
+/// A group that was made anew: for each of its ranks the one that it was in the group before; none
+/// for those that joined.
+using FormerRanks = std::vector<std::optional<std::int64_t>>;
 
 /// A collective under way. Its tensors must not be touched before wait() returned.
 class Work {
@@ -82,6 +98,24 @@ class Group : public Exchange, public accum::RankGroup, public std::enable_share
   /// in fails within a second, with this reason. Does nothing where an earlier error is known,
   /// which then is the reason of this one too.
   virtual void fail(const std::string& reason) noexcept = 0;
+
+  /// Whether renew() may be called (GroupOptions::least).
+  virtual bool may_be_renewed() const = 0;
+  /// Whether the ranks had met before this process came: it asks to join them by renew(), and
+  /// takes part in nothing before that.
+  virtual bool comes_late() const = 0;
+  /// Whether somebody asks to join; each rank may ask by itself. Looks once a second.
+  virtual bool has_applicants() = 0;
+  /// Asked from time to time while fewer ranks are there than the group needs, and told how many
+  /// there are; false ends the waiting.
+  using KeepWaiting = std::function<bool(std::int64_t ranks)>;
+  /// Makes the group anew, of the ranks that are left and those that ask to join: rank() and
+  /// world() become others. All ranks that live call it, where a call threw RanksGone, or where
+  /// they agreed to. Work that was under way is lost; no object may wait for it any more.
+  ///
+  /// Throws a runtime Error where the store's host is gone, the others went on without this rank,
+  /// or the waiting was ended.
+  virtual FormerRanks renew(const KeepWaiting& keep_waiting) = 0;
 
   /// Bytes that were sent from this rank. A sum sends 2 (world - 1) / world times its own bytes, as
   /// rings do.

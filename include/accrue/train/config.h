@@ -233,7 +233,8 @@ struct DistConfig {
   std::int64_t local_steps = 1;  ///< optimizer steps that a rank takes alone per outer step
   /// The outer step's rate and momentum; none: 1 and 0.
   std::optional<double> outer_lr, outer_momentum;
-  std::int64_t stages = 1;  ///< > 1: ranks are the stages of a pipeline
+  std::int64_t stages = 1;     ///< > 1: ranks are the stages of a pipeline
+  std::int64_t min_ranks = 1;  ///< the fewest that go on when others are gone
   Duration timeout{300, Duration::Unit::seconds};
 
   /// Whether ranks step alone and meet in outer steps; else gradients are summed for each step.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csignal>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
@@ -22,6 +23,8 @@ constexpr const char* kLoopback = "127.0.0.1";
 constexpr int kPassed = 1;
 /// How long the engine may take beyond its own timeout, and to end after a failure.
 constexpr std::chrono::milliseconds kSpare{500};
+/// How often a group is made anew, at most, before it is one that works.
+constexpr int kTries = 16;
 
 /// The device for a launch: where the store is on the loopback interface, all ranks are on this
 /// machine.
@@ -55,43 +58,23 @@ class WithoutSigpipe {
 class GlooGroup final : public Group {
  public:
   GlooGroup(const Launch& launch, const GroupOptions& options, MakeDeviceEngine make_device_engine)
-      : rank_(launch.rank),
-        world_(launch.world),
+      : launch_(launch),
         timeout_(options.timeout),
-        ranks_(launch, options.timeout),
+        least_(options.least),
+        ranks_(launch, options.timeout, options.least > 0),
         make_device_engine_(std::move(make_device_engine)) {
-    const Stopwatch watch;
-    try {
-      auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
-      gloo->devices.push_back(device_for(launch));
-      engine_ = run_until(from_now(options.timeout + kSpare), [gloo, launch,
-                                                               store = ranks_.take_connection()] {
-        return c10::make_intrusive<c10d::ProcessGroupGloo>(store, launch.rank, launch.world, gloo);
-      });
-    } catch (const std::exception& error) {
-      throw failed(0, "connect to the other ranks", cause_of(error), watch);
-    }
+    if (!ranks_.came_late()) connect_engine();
   }
 
-  /// Engines wait for whatever is under way, which may never end.
   ~GlooGroup() override {
-    try {
-      run_until(from_now(ended_ ? kSpare : timeout_),
-                [engine = std::move(engine_), device_engine = std::move(device_engine_),
-                 was_lost = ended_]() mutable {
-                  if (device_engine && was_lost) device_engine->abort();
-                  device_engine.reset();
-                  engine.reset();
-                });
-    } catch (const std::exception&) {
-      // The engine ends when its own timeouts do, or with the process.
-    }
+    if (ended_ && may_be_renewed()) ranks_.say_goodbye();
+    leave_engines();
   }
   GlooGroup(const GlooGroup&) = delete;
   GlooGroup& operator=(const GlooGroup&) = delete;
 
-  std::int64_t rank() const override { return rank_; }
-  std::int64_t world() const override { return world_; }
+  std::int64_t rank() const override { return ranks_.rank(); }
+  std::int64_t world() const override { return ranks_.world(); }
   std::int64_t wire_bytes() const override { return wire_bytes_; }
 
   std::unique_ptr<Work> start_sum(at::Tensor values, std::string_view what) override;
@@ -117,8 +100,14 @@ class GlooGroup final : public Group {
   void fail(const std::string& reason) noexcept override {
     if (std::exchange(ended_, true)) return;
     // This comes before the engine ends, because the others notice its end at once.
-    ranks_.end_for("rank " + std::to_string(rank_) + " failed: " + reason);
+    ranks_.end_for("rank " + std::to_string(rank()) + " failed: " + reason);
+    ranks_.say_goodbye();
   }
+
+  bool may_be_renewed() const override { return least_ > 0; }
+  bool comes_late() const override { return ranks_.came_late(); }
+  bool has_applicants() override { return ranks_.has_applicants(); }
+  FormerRanks renew(const KeepWaiting& keep_waiting) override;
 
  private:
   class GlooWork final : public Work {
@@ -145,7 +134,7 @@ class GlooGroup final : public Group {
       } catch (const std::exception& failure) {
         error = cause_of(failure);
       }
-      if (!is_done) throw group_.failed(number_, what_, error, watch);
+      if (!is_done) group_.lose(number_, what_, error, watch);
     }
 
     bool is_done() const override { return work_->isCompleted(); }
@@ -167,9 +156,9 @@ class GlooGroup final : public Group {
   c10d::Backend& engine_for(const at::Tensor& values) {
     if (!needs_device_engine(values)) return *engine_;
     if (!device_engine_)
-      device_engine_ = make_device_engine_({.store = ranks_.take_device_connection(),
-                                            .rank = static_cast<int>(rank_),
-                                            .world = static_cast<int>(world_),
+      device_engine_ = make_device_engine_({.store = ranks_.device_connection(),
+                                            .rank = ranks_.rank(),
+                                            .world = ranks_.world(),
                                             .timeout = timeout_});
     return *device_engine_;
   }
@@ -199,29 +188,45 @@ class GlooGroup final : public Group {
     try {
       return std::make_unique<GlooWork>(*this, begin(), collectives_, std::string(what), wait);
     } catch (const std::exception& error) {
-      throw failed(collectives_, std::string(what), cause_of(error), watch);
+      lose(collectives_, std::string(what), cause_of(error), watch);
     }
   }
 
   /// `watch` runs since the wait began.
-  Error failed(std::int64_t number, const std::string& what, const std::string& error,
-               const Stopwatch& watch) {
+  [[noreturn]] void lose(std::int64_t number, const std::string& what, const std::string& error,
+                         const Stopwatch& watch) {
     ended_ = true;
     const double timeout = std::chrono::duration<double>(timeout_).count();
     const bool ran_out = watch.seconds() >= timeout;
-    const std::string reason = ranks_.end_in(number, error);
+    const std::string reason = end_in(number, error);
     const bool was_late = ran_out && !tells_of_death(reason);
-    return runtime_error(what, "all " + std::to_string(world_) + " ranks",
-                         reason + ", after " + format_seconds(watch.seconds()) +
-                             (was_late ? " (dist.timeout is " + format_seconds(timeout) + ")" : ""),
-                         std::string("looking at the messages of the rank named") +
-                             (was_late ? ", or a longer dist.timeout" : ""));
+    const Error failed =
+        runtime_error(what, "all " + std::to_string(world()) + " ranks",
+                      reason + ", after " + format_seconds(watch.seconds()) +
+                          (was_late ? " (dist.timeout is " + format_seconds(timeout) + ")" : ""),
+                      std::string("looking at the messages of the rank named") +
+                          (was_late ? ", or a longer dist.timeout" : ""));
+    if (ranks_.has_lost_host()) throw failed;
+    throw RanksGone(failed);
   }
+
+  /// Why the group ended. Who is missing shows by itself where it is made anew; else it is found
+  /// out, and this process is to end.
+  std::string end_in(std::int64_t number, const std::string& error) {
+    if (may_be_renewed()) return ranks_.end_for(error);
+    std::string reason = ranks_.end_in(number, error);
+    ranks_.say_goodbye();
+    return reason;
+  }
+
+  void connect_engine();
+  void leave_engines() noexcept;
 
   at::Tensor rows_like(const at::Tensor& own) const;
 
-  std::int64_t rank_, world_;
+  Launch launch_;
   std::chrono::milliseconds timeout_;
+  std::int64_t least_;
   RankStore ranks_;
   c10::intrusive_ptr<c10d::Backend> engine_;
   MakeDeviceEngine make_device_engine_;  ///< null: the engine for host memory moves all
@@ -231,8 +236,62 @@ class GlooGroup final : public Group {
   bool ended_ = false;
 };
 
+void GlooGroup::connect_engine() {
+  const Stopwatch watch;
+  try {
+    auto gloo = c10d::ProcessGroupGloo::Options::create(timeout_);
+    gloo->devices.push_back(device_for(launch_));
+    engine_ = run_until(
+        from_now(timeout_ + kSpare),
+        [gloo, store = ranks_.engine_connection(), rank = ranks_.rank(), world = ranks_.world()] {
+          return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, world, gloo);
+        });
+  } catch (const std::exception& error) {
+    lose(0, kConnect, cause_of(error), watch);
+  }
+}
+
+/// Engines wait for whatever is under way, which may never end.
+void GlooGroup::leave_engines() noexcept {
+  try {
+    run_until(from_now(ended_ ? kSpare : timeout_),
+              [engine = std::move(engine_), device_engine = std::move(device_engine_),
+               was_lost = ended_]() mutable {
+                if (device_engine && was_lost) device_engine->abort();
+                device_engine.reset();
+                engine.reset();
+              });
+  } catch (const std::exception&) {
+    // They end when their own timeouts do, or with the process.
+  }
+}
+
+FormerRanks GlooGroup::renew(const KeepWaiting& keep_waiting) {
+  const WithoutSigpipe for_all_its_threads;
+  const std::vector<Member> before = engine_ || ended_ ? ranks_.members() : std::vector<Member>();
+  leave_engines();
+  for (int left = kTries; true; --left) {
+    try {
+      ranks_.meet_anew(least_, keep_waiting);
+      ended_ = false;
+      collectives_ = 0;
+      connect_engine();
+      break;
+    } catch (const RanksGone&) {
+      if (left == 0) throw;  // else: one that was lost meanwhile is left out of the next group
+    }
+  }
+  FormerRanks former;
+  for (const Member member : ranks_.members()) {
+    const auto at = std::ranges::find(before, member);
+    former.push_back(at == before.end() ? std::nullopt
+                                        : std::optional<std::int64_t>(at - before.begin()));
+  }
+  return former;
+}
+
 std::unique_ptr<Work> GlooGroup::start_sum(at::Tensor values, std::string_view what) {
-  wire_bytes_ += 2 * (world_ - 1) * static_cast<std::int64_t>(values.nbytes()) / world_;
+  wire_bytes_ += 2 * (world() - 1) * static_cast<std::int64_t>(values.nbytes()) / world();
   return start(what, values, [&](c10d::Backend& engine) {
     std::vector<at::Tensor> tensors{values};
     return engine.allreduce(tensors);
@@ -240,7 +299,7 @@ std::unique_ptr<Work> GlooGroup::start_sum(at::Tensor values, std::string_view w
 }
 
 void GlooGroup::broadcast(at::Tensor values, std::int64_t root, std::string_view what) {
-  if (rank_ == root) wire_bytes_ += (world_ - 1) * static_cast<std::int64_t>(values.nbytes());
+  if (rank() == root) wire_bytes_ += (world() - 1) * static_cast<std::int64_t>(values.nbytes());
   start(what, values, [&](c10d::Backend& engine) {
     std::vector<at::Tensor> tensors{values};
     c10d::BroadcastOptions options;
@@ -251,7 +310,7 @@ void GlooGroup::broadcast(at::Tensor values, std::int64_t root, std::string_view
 
 std::unique_ptr<Work> GlooGroup::start_all_to_all(at::Tensor rows, at::Tensor received,
                                                   std::string_view what) {
-  wire_bytes_ += (world_ - 1) * static_cast<std::int64_t>(rows.nbytes()) / world_;
+  wire_bytes_ += (world() - 1) * static_cast<std::int64_t>(rows.nbytes()) / world();
   std::vector<std::int64_t> equal;
   return start(what, rows, [&](c10d::Backend& engine) {
     return engine.alltoall_base(received, rows, equal, equal);
@@ -285,15 +344,15 @@ at::Tensor GlooGroup::all_to_all(const at::Tensor& rows) {
 
 at::Tensor GlooGroup::rows_like(const at::Tensor& own) const {
   std::vector<std::int64_t> shape = own.sizes().vec();
-  shape.insert(shape.begin(), world_);
+  shape.insert(shape.begin(), world());
   return at::empty(shape, own.options());
 }
 
 at::Tensor GlooGroup::gather(const at::Tensor& own, std::int64_t root, std::string_view what) {
-  if (rank_ != root) wire_bytes_ += static_cast<std::int64_t>(own.nbytes());
-  const at::Tensor rows = rank_ == root ? rows_like(own) : at::Tensor();
+  if (rank() != root) wire_bytes_ += static_cast<std::int64_t>(own.nbytes());
+  const at::Tensor rows = rank() == root ? rows_like(own) : at::Tensor();
   std::vector<std::vector<at::Tensor>> outputs;
-  if (rank_ == root) outputs.push_back(rows.unbind());
+  if (rank() == root) outputs.push_back(rows.unbind());
   std::vector<at::Tensor> inputs{own};
   c10d::GatherOptions options;
   options.rootRank = root;
@@ -304,7 +363,7 @@ at::Tensor GlooGroup::gather(const at::Tensor& own, std::int64_t root, std::stri
 }
 
 at::Tensor GlooGroup::all_gather(const at::Tensor& own) {
-  wire_bytes_ += (world_ - 1) * static_cast<std::int64_t>(own.nbytes());
+  wire_bytes_ += (world() - 1) * static_cast<std::int64_t>(own.nbytes());
   const at::Tensor rows = rows_like(own);
   std::vector<std::vector<at::Tensor>> outputs{rows.unbind()};
   std::vector<at::Tensor> inputs{own};

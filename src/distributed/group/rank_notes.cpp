@@ -24,18 +24,26 @@ std::string key(std::string_view topic, int rank) {
 }  // namespace
 
 void RankNotes::beat(std::int64_t count) const {
-  texts_.write(key("beat", rank_), std::to_string(count));
+  of_run_.write(beat_key(place_.members[static_cast<std::size_t>(place_.rank)]),
+                std::to_string(count));
 }
 
 void RankNotes::enter(std::int64_t collective, std::string_view what) const {
-  texts_.write(key("at", rank_), std::to_string(collective) + " " + std::string(what));
+  texts_.write(key("at", place_.rank), std::to_string(collective) + " " + std::string(what));
 }
 
 bool RankNotes::has_verdict() const { return texts_.read(kVerdict).text.has_value(); }
 
+std::vector<Reading> RankNotes::read_beats() const {
+  std::vector<Reading> readings;
+  for (const Member member : place_.members) readings.push_back(of_run_.read(beat_key(member)));
+  return readings;
+}
+
 std::vector<Reading> RankNotes::read_all(const std::string& topic) const {
   std::vector<Reading> readings;
-  for (int rank = 0; rank < world_; ++rank) readings.push_back(texts_.read(key(topic, rank)));
+  for (int rank = 0; rank < place_.world(); ++rank)
+    readings.push_back(texts_.read(key(topic, rank)));
   return readings;
 }
 
@@ -51,9 +59,9 @@ void RankNotes::look_for_missing(const std::string& topic, Texts& texts) const {
 
 RankNotes::Texts RankNotes::exchange(const std::string& topic, const std::string& mine,
                                      Deadline until) const {
-  texts_.write(key(topic, rank_), mine);
-  Texts texts{.by_rank = std::vector<std::string>(static_cast<std::size_t>(world_)),
-              .missing = std::vector<int>(static_cast<std::size_t>(world_)),
+  texts_.write(key(topic, place_.rank), mine);
+  Texts texts{.by_rank = std::vector<std::string>(static_cast<std::size_t>(place_.world())),
+              .missing = std::vector<int>(static_cast<std::size_t>(place_.world())),
               .foreign = {}};
   std::iota(texts.missing.begin(), texts.missing.end(), 0);
   while (true) {
@@ -67,9 +75,7 @@ RankNotes::Texts RankNotes::exchange(const std::string& topic, const std::string
 }
 
 std::string RankNotes::end_for(const std::string& reason) const {
-  std::string decided = texts_.decide(kVerdict, reason);
-  say_goodbye();
-  return decided;
+  return texts_.decide(kVerdict, reason);
 }
 
 std::string RankNotes::end_in(std::int64_t number, const std::string& error) const {
@@ -79,16 +85,16 @@ std::string RankNotes::end_in(std::int64_t number, const std::string& error) con
 }
 
 std::vector<RankState> RankNotes::examine() const {
-  const std::vector<Reading> before = read_all("beat");
+  const std::vector<Reading> before = read_beats();
   std::this_thread::sleep_for(kListen);
-  const std::vector<Reading> after = read_all("beat");
+  const std::vector<Reading> after = read_beats();
   const std::vector<Reading> places = read_all("at");
-  std::vector<RankState> ranks(static_cast<std::size_t>(world_));
+  std::vector<RankState> ranks(static_cast<std::size_t>(place_.world()));
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     RankState& state = ranks[rank];
     const bool beats_are_foreign = before[rank].is_foreign() || after[rank].is_foreign();
     state.is_foreign = beats_are_foreign || places[rank].is_foreign();
-    state.is_alive = rank == static_cast<std::size_t>(rank_) || beats_are_foreign ||
+    state.is_alive = rank == static_cast<std::size_t>(place_.rank) || beats_are_foreign ||
                      before[rank].text != after[rank].text;
     if (!places[rank].text) continue;
     const std::string& text = *places[rank].text;
@@ -101,15 +107,15 @@ std::vector<RankState> RankNotes::examine() const {
 /// How many ranks, or strangers in their place, wrote something.
 int RankNotes::count(const std::string& topic) const {
   int ranks = 0;
-  for (int rank = 0; rank < world_; ++rank) ranks += texts_.has(key(topic, rank)) ? 1 : 0;
+  for (int rank = 0; rank < place_.world(); ++rank) ranks += texts_.has(key(topic, rank)) ? 1 : 0;
   return ranks;
 }
 
 /// Where the store ends with this rank, the others are given time to read it first. Nobody's word
 /// is needed for that, so whoever wrote counts: also a rank with another token, which reads why.
 void RankNotes::say_goodbye() const {
-  texts_.write(key("left", rank_), "1");
-  if (!hosts_store_) return;
+  texts_.write(key("left", place_.rank), "1");
+  if (!place_.hosts_store) return;
   const Deadline until = from_now(kGoodbye);
   const int here = count("here");
   while (count("left") < here && std::chrono::steady_clock::now() < until)

@@ -3,13 +3,24 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "distributed/group/members.h"
 #include "distributed/group/post_mortem.h"
 #include "distributed/group/run_until.h"
 #include "distributed/group/sealed_texts.h"
 
 namespace accrue::distributed {
+
+/// A rank's place in a group.
+struct GroupPlace {
+  int rank = 0;
+  std::vector<Member> members;  ///< by rank
+  bool hosts_store = false;
+
+  int world() const { return static_cast<int>(members.size()); }
+};
 
 /// What ranks write into their store, and read there. Only what a rank of this run wrote counts:
 /// strangers may write as well. Every call may block for as long as the store's host does not
@@ -17,8 +28,10 @@ namespace accrue::distributed {
 /// connection.
 class RankNotes {
  public:
-  RankNotes(SealedTexts texts, int rank, int world, bool hosts_store)
-      : texts_(std::move(texts)), rank_(rank), world_(world), hosts_store_(hosts_store) {}
+  /// `texts` are the group's own. Signs of life are the run's, under the members' names, because a
+  /// process lives on while its group is made anew.
+  RankNotes(SealedTexts texts, SealedTexts of_run, GroupPlace place)
+      : texts_(std::move(texts)), of_run_(std::move(of_run)), place_(std::move(place)) {}
 
   void beat(std::int64_t count) const;
   /// Says where this rank is: the collective that it entered last.
@@ -36,22 +49,23 @@ class RankNotes {
   /// a text that is foreign.
   Texts exchange(const std::string& topic, const std::string& mine, Deadline until) const;
 
-  /// Returns why the group ended: the first rank to say so decides. The store's host waits a
-  /// moment, so that the others can read it.
+  /// Returns why the group ended: the first rank to say so decides.
   std::string end_for(const std::string& reason) const;
   /// Ends the group for an error in collective `number`, and finds out who is missing.
   std::string end_in(std::int64_t number, const std::string& error) const;
+  /// To be called after that, before this process ends: where the store ends with it, the others
+  /// are given a moment to read why.
+  void say_goodbye() const;
 
  private:
   void look_for_missing(const std::string& topic, Texts& texts) const;
   int count(const std::string& topic) const;
   std::vector<Reading> read_all(const std::string& topic) const;
+  std::vector<Reading> read_beats() const;
   std::vector<RankState> examine() const;
-  void say_goodbye() const;
 
-  SealedTexts texts_;
-  int rank_, world_;
-  bool hosts_store_;
+  SealedTexts texts_, of_run_;
+  GroupPlace place_;
 };
 
 }  // namespace accrue::distributed

@@ -1,32 +1,34 @@
 #include "distributed/group/rank_store.h"
 
+#include <algorithm>
+#include <numeric>
 #include <thread>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
+#include "accrue/distributed/group.h"
 #include "core/cause.h"
-#include "distributed/group/listening_socket.h"
-#include "distributed/group/run_token.h"
-#include "distributed/group/sealed_store.h"
-#include "distributed/group/sealed_texts.h"
+#include "distributed/group/text_seal.h"
 
 namespace accrue::distributed {
 namespace {
 
 using std::chrono::milliseconds;
 
-/// How long an answer of the store may be under way when the time for it is over, and how long a
-/// rank that lives may go without one.
-constexpr milliseconds kAnswer{1200};
+/// How long a rank that lives may go without an answer of the store.
+constexpr milliseconds kAnswer = RunConnections::kAnswer;
 /// An answer that is later than this is late: it is more than a heartbeat.
 constexpr milliseconds kLate{600};
-constexpr milliseconds kPollSilence{20};
+constexpr milliseconds kPollStore{20};
+/// How long those who agreed on a group may take to meet in it: they were all there just now.
+constexpr milliseconds kMeet{20'000};
+constexpr milliseconds kAskToWait{100};
+constexpr milliseconds kLookForApplicants{1000};
 
-constexpr const char* kConnect = "connect to the other ranks";
+constexpr const char* kGoOn = "go on with the ranks that are left";
+constexpr const char* kHere = "here";
 
 std::string listed(const std::vector<int>& ranks) {
   std::string text;
@@ -36,104 +38,96 @@ std::string listed(const std::vector<int>& ranks) {
 
 }  // namespace
 
-/// Connections to one store, each of which waits for its own answers alone.
-struct RankStore::Connections {
-  c10::intrusive_ptr<c10d::Store> host;
-  std::shared_ptr<StoreClient> notes, heart, engine, device;
-};
-
-RankStore::RankStore(const Launch& launch, milliseconds timeout)
-    : rank_(launch.rank),
-      world_(launch.world),
-      hosts_store_(launch.rank == 0 && !launch.agent_hosts_store),
-      agent_hosts_store_(launch.agent_hosts_store),
-      place_(launch.master_addr + ":" + std::to_string(launch.master_port)),
-      timeout_(timeout) {
-  check_strangers_stay_out(launch);
-  const Connections made = connect(launch);
-  host_ = made.host;
-  const std::string folder = "accrue/" + std::to_string(launch.restart);
-  const auto notes_of = [&](const std::shared_ptr<StoreClient>& client, const std::string& run) {
-    return notes_by(SealedTexts(client, folder, TextSeal(launch.run_token, run)));
-  };
-  notes_.emplace(notes_of(made.notes, ""));
-  // Rank 0 names the run: what was written in another one with the same token is of no use in this.
-  const std::string run = exchange("here", rank_ == 0 ? random_name() : "1", kConnect).front();
-  notes_.emplace(notes_of(made.notes, run));
-  const auto store_for = [&](const std::shared_ptr<StoreClient>& client, const std::string& where) {
-    return c10::make_intrusive<SealedStore>(
-        c10::make_intrusive<c10d::PrefixStore>(where, made.host),
-        SealedTexts(client, where, TextSeal(launch.run_token, run)));
-  };
-  for_engine_ = store_for(made.engine, folder);
-  for_device_ = store_for(made.device, folder + "/device");
-  heart_.emplace(notes_of(made.heart, run), timeout);
+RankStore::RankStore(const Launch& launch, milliseconds timeout, bool may_change)
+    : connections_(launch, timeout),
+      timeout_(timeout),
+      place_{.rank = launch.rank,
+             .members = std::vector<Member>(static_cast<std::size_t>(launch.world)),
+             .hosts_store = connections_.hosts_the_store()} {
+  std::iota(place_.members.begin(), place_.members.end(), 0);
+  meet_first(launch, may_change);
 }
 
-RankNotes RankStore::notes_by(SealedTexts texts) const {
-  return {std::move(texts), rank_, world_, hosts_store_};
-}
-
-RankStore::Connections RankStore::connect(const Launch& launch) const {
-  c10d::TCPStoreOptions options;
-  options.port = launch.master_port;
-  options.isServer = hosts_store_;
-  options.waitWorkers = false;
-  options.timeout = timeout_;
-  // The store would listen on all interfaces, and it asks nobody who he is.
-  if (hosts_store_)
-    options.masterListenFd = listening_socket(launch.master_addr, launch.master_port);
-  try {
-    return run_until(from_now(timeout_ + kAnswer), [options, host = launch.master_addr] {
-      const auto client = [&] { return std::make_shared<StoreClient>(host, options.port); };
-      // c10d's waits until the host is there; later a new connection would wait for it.
-      const auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
-      return Connections{store, client(), client(), client(), client()};
-    });
-  } catch (const std::exception& error) {
-    const std::string reason = cause_of(error);
-    if (hosts_store_)
-      throw runtime_error(kConnect, "to host their store at " + place_, reason,
-                          "another MASTER_PORT");
-    throw runtime_error(kConnect, "to reach their store at " + place_,
-                        host_is_gone() + ": " + reason,
-                        "starting rank 0, and MASTER_ADDR, MASTER_PORT and firewalls; the store "
-                        "listens on the interface of MASTER_ADDR alone");
+/// Rank 0 names the run in its first text, which alone is sealed without a name.
+void RankStore::meet_first(const Launch& launch, bool may_change) {
+  const SealedTexts nameless = connections_.notes();
+  const auto rank_0 = std::string(kHere) + "/0";
+  if (may_change && launch.rank != 0) {
+    const auto name = run_until(from_now(timeout_ + kAnswer),
+                                [nameless, rank_0] { return nameless.read(rank_0).text; });
+    if (name) connections_.set_run(*name);
+    const SealedTexts of_run = connections_.notes();
+    came_late_ = name && run_until(from_now(timeout_ + kAnswer),
+                                   [of_run] { return Membership::have_met(of_run); });
+    if (came_late_) return come_late();
+    connections_.set_run("");
   }
+  notes_.emplace(nameless, nameless, place_);
+  connections_.set_run(
+      exchange(kHere, place_.rank == 0 ? random_name() : "1", kConnect, timeout_).front());
+  const SealedTexts of_run = connections_.notes();
+  if (may_change) {
+    membership_ = std::make_shared<Membership>(of_run, place_.rank, place_.world());
+    if (place_.rank == 0) Membership::tell_that_all_met(of_run);
+  }
+  notes_.emplace(of_run, of_run, place_);
+  start_heart();
+}
+
+void RankStore::come_late() {
+  membership_ = std::make_shared<Membership>(connections_.notes());
+  place_.hosts_store = false;
+}
+
+std::string RankStore::part() const {
+  const std::int64_t generation = membership_ ? membership_->list().generation : 0;
+  return generation == 0 ? "" : "group/" + std::to_string(generation);
+}
+
+void RankStore::start_heart() {
+  heart_.reset();
+  heart_.emplace(RankNotes(connections_.heartbeats(part()), connections_.heartbeats(), place_),
+                 timeout_);
 }
 
 std::vector<std::string> RankStore::exchange(const std::string& topic, const std::string& mine,
-                                             std::string_view what) {
+                                             std::string_view what, milliseconds timeout) {
   const Stopwatch watch;
-  std::string failure;
+  const auto failed = [&](const std::string& failure) {
+    return runtime_error(what,
+                         "all " + std::to_string(world()) + " ranks at " + connections_.place(),
+                         failure + ", after " + format_seconds(watch.seconds()),
+                         "looking at the messages of the rank named, or a longer dist.timeout");
+  };
+  RankNotes::Texts texts;
   try {
-    const Deadline until = from_now(timeout_);
-    const RankNotes::Texts texts = run_until(
-        until + kAnswer,
-        [notes = *notes_, topic, mine, until] { return notes.exchange(topic, mine, until); });
-    // A verdict from before the ranks met is not heard afterwards, when the run has its name.
-    const bool counts = heart_ || !texts.had_verdict;
-    if (texts.is_complete() && counts) return texts.by_rank;
-    if (!texts.foreign.empty()) refuse(texts, topic, what);
-    failure = end_for("nothing from " + listed(texts.missing));
-  } catch (const Error&) {
-    throw;
+    const Deadline until = from_now(timeout);
+    texts = run_until(until + kAnswer, [notes = *notes_, topic, mine, until] {
+      return notes.exchange(topic, mine, until);
+    });
   } catch (const std::exception&) {
-    if (!decided_) decided_ = host_is_gone();
-    failure = *decided_;
+    throw failed(decided_ ? *decided_ : host_is_gone());
   }
-  throw runtime_error(what, "all " + std::to_string(world_) + " ranks at " + place_,
-                      failure + ", after " + format_seconds(watch.seconds()),
-                      "looking at the messages of the rank named, or a longer dist.timeout");
+  // A verdict from before the ranks met is not heard afterwards, when the run has its name.
+  const bool counts = heart_ || !texts.had_verdict;
+  if (texts.is_complete() && counts) return texts.by_rank;
+  if (!texts.foreign.empty()) refuse(texts, topic, what);
+  const RanksGone gone(failed(end_for("nothing from " + listed(texts.missing))));
+  if (!heart_) say_goodbye();
+  throw gone;
 }
 
 /// Before the ranks have met it is how they were launched that is wrong.
 void RankStore::refuse(const RankNotes::Texts& texts, const std::string& topic,
                        std::string_view what) {
   const std::string reason = "something else in the place of " + listed(texts.foreign);
+  const std::string decided = end_for(reason);
+  say_goodbye();
   throw(heart_ ? runtime_error : usage_error)(
-      what, "words signed with this run's ACCRUE_RUN_TOKEN under '" + topic + "' at " + place_,
-      end_for(reason),
+      what,
+      "words signed with this run's ACCRUE_RUN_TOKEN under '" + topic + "' at " +
+          connections_.place(),
+      decided,
       "the same ACCRUE_RUN_TOKEN on all ranks, or none on all; where it is the same, somebody else "
       "writes into the store");
 }
@@ -144,13 +138,13 @@ void RankStore::enter(std::int64_t collective, std::string_view what) {
 }
 
 std::vector<std::string> RankStore::gather(std::string_view topic, const std::string& mine) {
-  return exchange(std::string(topic) + " " + std::to_string(++gathers_), mine, topic);
+  return exchange(std::string(topic) + " " + std::to_string(++gathers_), mine, topic, timeout_);
 }
 
-std::string RankStore::host_is_gone() const {
-  if (hosts_store_) return "no answer from the store that this rank hosts at " + place_;
-  return std::string("no sign of life from the host of the store (") +
-         (agent_hosts_store_ ? "the launcher's agent" : "rank 0") + ", at " + place_ + ")";
+const std::string& RankStore::host_is_gone() {
+  has_lost_host_ = true;
+  decided_ = connections_.host_is_gone();
+  return *decided_;
 }
 
 /// The heartbeat asks the store all the time: what that does not hear nobody will. Where an answer
@@ -158,7 +152,7 @@ std::string RankStore::host_is_gone() const {
 bool RankStore::is_deaf() const {
   if (!heart_) return false;
   while (heart_->silence() > kLate && heart_->silence() <= kAnswer)
-    std::this_thread::sleep_for(kPollSilence);
+    std::this_thread::sleep_for(kPollStore);
   return heart_->silence() > kAnswer;
 }
 
@@ -166,19 +160,91 @@ template <class Decide>
 std::string RankStore::decide(Decide decide) noexcept {
   if (decided_) return *decided_;
   try {
-    decided_ = is_deaf() ? host_is_gone() : run_until(from_now(kEnd), std::move(decide));
+    if (is_deaf()) return host_is_gone();
+    decided_ = run_until(from_now(kEnd), std::move(decide));
   } catch (const std::exception&) {
-    decided_ = host_is_gone();
+    host_is_gone();
   }
   return *decided_;
 }
 
 std::string RankStore::end_for(const std::string& reason) noexcept {
+  if (!notes_) return reason;  // a process that came late is not one of them yet
   return decide([notes = *notes_, reason] { return notes.end_for(reason); });
 }
 
 std::string RankStore::end_in(std::int64_t number, const std::string& error) noexcept {
   return decide([notes = *notes_, number, error] { return notes.end_in(number, error); });
+}
+
+void RankStore::say_goodbye() noexcept {
+  if (!notes_ || has_lost_host_) return;
+  try {
+    run_until(from_now(kEnd), [notes = *notes_] { notes.say_goodbye(); });
+  } catch (const std::exception&) {
+    // Nobody is left to hear it.
+  }
+}
+
+bool RankStore::has_applicants() {
+  const Deadline now = std::chrono::steady_clock::now();
+  if (!membership_ || now < looked_for_applicants_ + kLookForApplicants) return false;
+  looked_for_applicants_ = now;
+  try {
+    return run_until(now + kAnswer,
+                     [membership = membership_] { return membership->has_applicants(); });
+  } catch (const std::exception&) {
+    return false;  // the next collective tells that the store's host is gone
+  }
+}
+
+Membership::Look RankStore::look(std::int64_t least) {
+  try {
+    return run_until(from_now(kEnd), [membership = membership_, least, patience = timeout_] {
+      return membership->look(least, patience);
+    });
+  } catch (const std::exception&) {
+    throw runtime_error(kGoOn, "the store of the run", host_is_gone(),
+                        "--resume from the last checkpoint");
+  }
+}
+
+void RankStore::agree(std::int64_t least, const KeepWaiting& keep_waiting) {
+  Deadline asked = std::chrono::steady_clock::now();
+  for (Membership::Look found = look(least); !found.is_decided; found = look(least)) {
+    const Deadline now = std::chrono::steady_clock::now();
+    const bool is_let_in = rank_of(membership_->own(), membership_->list()).has_value();
+    if ((found.present > 0 || !is_let_in) && now > asked + kAskToWait) {
+      asked = now;
+      if (!keep_waiting(found.present))
+        throw runtime_error(kGoOn, std::to_string(least) + " ranks or more",
+                            std::to_string(found.present) + ", until the waiting was ended",
+                            "--resume when there are enough, or a smaller dist.min_ranks");
+    }
+    std::this_thread::sleep_for(kPollStore);
+  }
+}
+
+void RankStore::meet_anew(std::int64_t least, const KeepWaiting& keep_waiting) {
+  if (came_late_ && membership_->own() == 0) {
+    membership_->apply();
+    heart_.emplace(RankNotes(connections_.heartbeats("late"), connections_.heartbeats(),
+                             {.members = {membership_->own()}}),
+                   timeout_);
+  }
+  agree(least, keep_waiting);
+  const auto rank = rank_of(membership_->own(), membership_->list());
+  if (!rank)
+    throw runtime_error(kGoOn, "to be among them",
+                        "the others went on without this rank, which gave no sign of life",
+                        "starting it again, to join them");
+  place_.rank = *rank;
+  place_.members = membership_->list().members;
+  decided_.reset();
+  gathers_ = 0;
+  notes_.emplace(connections_.notes(part()), connections_.notes(), place_);
+  exchange(kHere, "1", kGoOn, std::min(timeout_, kMeet));
+  start_heart();
 }
 
 }  // namespace accrue::distributed

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,69 +10,96 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
+#include "accrue/core/error.h"
 #include "accrue/distributed/launch.h"
 #include "distributed/group/heartbeat.h"
+#include "distributed/group/membership.h"
 #include "distributed/group/rank_notes.h"
+#include "distributed/group/run_connections.h"
 
 namespace accrue::distributed {
 
-/// What ranks tell each other beside their collectives: that they live, where they are, and why the
-/// group ended. A key-value store that rank 0 or the launcher's agent hosts, in which each rank
-/// signs what it writes with the run's token. No call waits longer for its host than it says,
-/// whatever became of that.
+/// What ranks tell each other beside their collectives: that they live, where they are, why the
+/// group ended, and who is in the next one. A key-value store that rank 0 or the launcher's agent
+/// hosts, in which each rank signs what it writes with the run's token. No call waits longer for
+/// its host than it says, whatever became of that.
 class RankStore {
  public:
   /// Connects, and waits until all ranks did. Throws a runtime Error naming those that did not come
   /// within `timeout`, and a usage Error naming those that have another token, or where other
-  /// machines could write into the store and there is no token.
-  RankStore(const Launch& launch, std::chrono::milliseconds timeout);
+  /// machines could write into the store and there is no token. Where `may_change` is set, a
+  /// process that comes when the ranks have met is no rank yet: meet_anew() lets it in.
+  RankStore(const Launch& launch, std::chrono::milliseconds timeout, bool may_change);
 
-  /// A connection for the engine alone, on which it may wait.
-  c10::intrusive_ptr<c10d::Store> take_connection() { return std::move(for_engine_); }
-  /// Another for a device's engine.
-  c10::intrusive_ptr<c10d::Store> take_device_connection() { return std::move(for_device_); }
+  int rank() const { return place_.rank; }
+  int world() const { return place_.world(); }
+  const std::vector<Member>& members() const { return place_.members; }
+  bool came_late() const { return came_late_; }
+  /// Whether the store's host is gone, and with it all that ranks could agree on.
+  bool has_lost_host() const { return has_lost_host_; }
+
+  /// Connections for engines alone, on which they may wait.
+  c10::intrusive_ptr<c10d::Store> engine_connection() const { return connections_.engine(part()); }
+  c10::intrusive_ptr<c10d::Store> device_connection() const {
+    return connections_.device_engine(part());
+  }
   Heartbeat& heart() { return *heart_; }
 
   /// Tells the others which collective this rank enters; does nothing where they could not hear it.
   void enter(std::int64_t collective, std::string_view what);
 
-  /// All ranks' texts, by rank. Throws a runtime Error naming those whose text did not come in
-  /// time, or is not theirs, or the store's host where that is gone.
+  /// All ranks' texts, by rank. Throws RanksGone naming those whose text did not come in time, and
+  /// a runtime Error where one is not theirs or the store's host is gone.
   std::vector<std::string> gather(std::string_view topic, const std::string& mine);
 
-  /// Ends the group for `reason`. The first rank to say so decides; returns what it said. Rank 0
-  /// waits a moment, so that the others can read it. Takes at most kEnd.
+  /// Ends the group for `reason`. The first rank to say so decides; returns what it said. Takes at
+  /// most kEnd.
   std::string end_for(const std::string& reason) noexcept;
   /// Ends the group for an error in collective `number`, and finds out who is missing.
   std::string end_in(std::int64_t number, const std::string& error) noexcept;
+  /// To be called before this process ends with a group that ended: rank 0, where it hosts the
+  /// store, waits a moment, so that the others can read why.
+  void say_goodbye() noexcept;
+
+  bool has_applicants();
+  using KeepWaiting = std::function<bool(std::int64_t ranks)>;
+  /// Waits until the ranks that are left and those that ask to join have agreed on the next group,
+  /// of `least` or more, and meets them. Throws RanksGone where one of them is lost meanwhile, and
+  /// a runtime Error where the store's host is gone, this rank was left out, or `keep_waiting` gave
+  /// up.
+  void meet_anew(std::int64_t least, const KeepWaiting& keep_waiting);
 
   /// How much later than the timeout a rank may end: it listens to the others' heartbeats, and
   /// rank 0 waits until they know.
   static constexpr std::chrono::milliseconds kEnd{4000};
 
  private:
-  struct Connections;
-  Connections connect(const Launch& launch) const;
-  RankNotes notes_by(SealedTexts texts) const;
+  std::string part() const;
+  void meet_first(const Launch& launch, bool may_change);
+  void come_late();
+  void start_heart();
+  void agree(std::int64_t least, const KeepWaiting& keep_waiting);
+  Membership::Look look(std::int64_t least);
   [[noreturn]] void refuse(const RankNotes::Texts& texts, const std::string& topic,
                            std::string_view what);
   std::vector<std::string> exchange(const std::string& topic, const std::string& mine,
-                                    std::string_view what);
+                                    std::string_view what, std::chrono::milliseconds timeout);
   template <class Decide>
   std::string decide(Decide decide) noexcept;
-  std::string host_is_gone() const;
+  const std::string& host_is_gone();
   bool is_deaf() const;
 
-  c10::intrusive_ptr<c10d::Store> host_;  ///< while it lives, what this rank hosts does
-  int rank_, world_;
-  bool hosts_store_, agent_hosts_store_;
-  std::string place_;         ///< where the store is, for messages
-  std::int64_t gathers_ = 0;  ///< how many there were; each has keys of its own
+  RunConnections connections_;
   std::chrono::milliseconds timeout_;
-  std::optional<std::string> decided_;  ///< why the group ended
+  GroupPlace place_;
+  bool came_late_ = false;
+  bool has_lost_host_ = false;
+  std::int64_t gathers_ = 0;                ///< how many there were; each has keys of its own
+  std::optional<std::string> decided_;      ///< why the group ended
+  std::shared_ptr<Membership> membership_;  ///< null where the group cannot change
   std::optional<RankNotes> notes_;
-  c10::intrusive_ptr<c10d::Store> for_engine_, for_device_;
   std::optional<Heartbeat> heart_;
+  Deadline looked_for_applicants_{};
 };
 
 }  // namespace accrue::distributed

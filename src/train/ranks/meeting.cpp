@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "accrue/core/error.h"
+#include "train/ranks/rank_conflicts.h"
 
 namespace accrue::train {
 namespace {
@@ -22,7 +23,8 @@ distributed::DeviceEngine device_engine_of(const Config& config) {
 distributed::GroupOptions group_options(const Config& config) {
   const std::chrono::duration<double> timeout(config.dist.timeout.value);
   return {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
-          .device_engine = device_engine_of(config)};
+          .device_engine = device_engine_of(config),
+          .least = can_lose_ranks(config) ? config.dist.min_ranks : 0};
 }
 
 }  // namespace accrue::train

@@ -40,6 +40,9 @@ class Parallelism {
   /// what the ranks told each other of it.
   virtual void window_done(std::int64_t index, const WindowRun& run);
 
+  /// Whether processes asked to join before the last window was closed, as all ranks know.
+  virtual bool others_ask_to_join() const { return false; }
+
   /// Whether ranks take steps of their own, each with the loss of its own share.
   virtual bool steps_alone() const { return false; }
   /// Whether the step that ends `windows` windows of the run is followed by an outer step of all
@@ -87,6 +90,7 @@ struct ParallelismContext {
   std::int64_t total_steps;
   RunLog& log;
   const RunControl& control;
+  bool may_change = false;  ///< Ranks::may_go_on()
 };
 
 /// Makes what the config asks for; all ranks call it.

@@ -71,4 +71,11 @@ std::optional<Conflict> conflict_of(const Config& config, std::int64_t world, c1
   return device.is_cpu() ? conflict_on_cpu(config) : conflict_on_device(config);
 }
 
+bool can_lose_ranks(const Config& config) {
+  const DistConfig& dist = config.dist;
+  return dist.stages == 1 && !dist.takes_outer_steps() && dist.shard == Shard::none &&
+         dist.compress == distributed::Compression::none &&
+         config.model.batchnorm != models::BatchNormPolicy::exact;
+}
+
 }  // namespace accrue::train

@@ -84,6 +84,13 @@ void Ranks::check_stages(const Config& config) const {
           " ranks");
 }
 
+void Ranks::check_least(const Config& config) const {
+  if (config.dist.min_ranks <= world() || !are_many()) return;
+  throw usage_error("dist.min_ranks with " + std::to_string(world()) + " ranks",
+                    "at most as many as there are", std::to_string(config.dist.min_ranks),
+                    "min_ranks = " + std::to_string(world()) + ", or more ranks");
+}
+
 void Ranks::check_divisible(const Workload& work) const {
   const auto refuse = [&](const std::string& key, const std::string& expected,
                           const std::string& received, const std::string& suggestion) {
@@ -110,6 +117,7 @@ void Ranks::check_divisible(const Workload& work) const {
 void Ranks::begin(const Workload& work, const std::string& data_fingerprint,
                   const distributed::Facts& start) const {
   check_stages(work.config);
+  check_least(work.config);
   if (!group_) return;
   distributed::Facts facts{{"version", version}, {"ranks", std::to_string(world())}};
   facts.insert(facts.end(), start.begin(), start.end());
@@ -240,8 +248,32 @@ std::vector<double> Ranks::add_up(const std::vector<double>& mine) const {
   return {first, first + values.numel()};
 }
 
+std::vector<std::int64_t> Ranks::each_says(std::int64_t mine) const {
+  if (!group_) return {mine};
+  const at::Tensor all = group_->all_gather(at::tensor({mine}, at::kLong)).contiguous();
+  const std::int64_t* first = all.const_data_ptr<std::int64_t>();
+  return {first, first + all.numel()};
+}
+
+void Ranks::send(const at::Tensor& values, std::int64_t to, std::string_view what) const {
+  group_->start_send(values, to, what)->wait();
+}
+
+void Ranks::receive(const at::Tensor& values, std::int64_t from, std::string_view what) const {
+  group_->start_receive(values, from, what)->wait();
+}
+
+bool Ranks::may_go_on(const Workload& work) const {
+  return group_ && group_->may_be_renewed() && device_of(*work.model).is_cpu();
+}
+
 void Ranks::finish() const {
-  if (group_) group_->barrier("the end of the run");
+  if (!group_) return;
+  try {
+    group_->barrier("the end of the run");
+  } catch (const distributed::RanksGone&) {
+    if (!group_->may_be_renewed()) throw;
+  }
 }
 
 void Ranks::fail(const std::string& reason) const noexcept {

@@ -77,12 +77,31 @@ class Ranks {
     return group_->gather_texts(topic, mine);
   }
 
-  void finish() const;  ///< returns when all ranks did
+  /// What each rank says, by rank.
+  std::vector<std::int64_t> each_says(std::int64_t mine) const;
+  /// distributed::Group::start_send() and start_receive(), waited for; not for a rank that is
+  /// alone.
+  void send(const at::Tensor& values, std::int64_t to, std::string_view what) const;
+  void receive(const at::Tensor& values, std::int64_t from, std::string_view what) const;
+
+  /// Whether a run of this workload goes on when some of its ranks are gone.
+  bool may_go_on(const Workload& work) const;
+  /// Whether a run was under way when this process came, which joins it by renew().
+  bool are_joined_late() const { return group_ && group_->comes_late(); }
+  bool have_applicants() const { return group_ && group_->has_applicants(); }
+  /// distributed::Group::renew(); not for a rank that is alone.
+  distributed::FormerRanks renew(const distributed::Group::KeepWaiting& keep_waiting) const {
+    return group_->renew(keep_waiting);
+  }
+
+  /// Returns when all ranks did, or where one that is gone has nothing left to do.
+  void finish() const;
   void fail(const std::string& reason) const noexcept;
 
  private:
   void check_divisible(const Workload& work) const;
   void check_stages(const Config& config) const;
+  void check_least(const Config& config) const;
 
   std::shared_ptr<distributed::Group> group_;
 };

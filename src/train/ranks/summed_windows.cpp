@@ -1,5 +1,7 @@
 #include "train/ranks/summed_windows.h"
 
+#include <iterator>
+
 #include "core/joint_state.h"
 #include "train/ranks/rank_events.h"
 #include "train/window/close_window.h"
@@ -11,16 +13,19 @@ SummedWindows::SummedWindows(const ParallelismContext& context)
       sharded_(context.sharded),
       log_(context.log),
       control_(context.control),
+      may_change_(context.may_change),
       compresses_(context.config.dist.compress != distributed::Compression::none),
       reduce_(context.ranks.make_reduce(context.config, context.buffer)) {}
 
 void SummedWindows::close(accum::Window& window, WindowRun& run) {
   std::vector<double> sums = rank_sums(run.own_seconds);
+  sums.push_back(may_change_ && ranks_.is_first() && ranks_.have_applicants() ? 1 : 0);
   sums.push_back(static_cast<double>(log_.noted().size()));
   close_shared_window(window, *reduce_, control_.asked_to_stop(), sums, run);
 }
 
 void SummedWindows::window_done(std::int64_t index, const WindowRun& run) {
+  others_ask_to_join_ = *std::prev(run.rank_sums.end(), 2) > 0;
   if (run.rank_sums.back() > 0) log_.tell(gather_events(ranks_, log_, index));
 }
 

@@ -17,6 +17,7 @@ class SummedWindows : public Parallelism {
   void close(accum::Window& window, WindowRun& run) override;
   void window_done(std::int64_t index, const WindowRun& run) override;
   void report(const WindowRun& run, StepReport& report) const override;
+  bool others_ask_to_join() const override { return others_ask_to_join_; }
   bool writes_together() const override;
   bool can_write_alone() const override { return sharded_ == nullptr; }
   StoredTensors gather_optimizer() const override;
@@ -37,6 +38,8 @@ class SummedWindows : public Parallelism {
   const ShardedOptimizer* sharded_;
   RunLog& log_;
   const RunControl& control_;
+  bool may_change_;
+  bool others_ask_to_join_ = false;
   bool compresses_;
   std::unique_ptr<distributed::DeferredReduce> reduce_;
   std::int64_t sent_before_ = 0;

@@ -48,10 +48,7 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
     written_step_ = state.step;
     return;
   }
-  progress_.keep_time();
-  state.units = buffer_.units();
-  state.micro_batches = recovery_.state();
-  state.ranks = parallelism_.records();
+  present_state();
   wait();
   const RunConfig& config = run_.work.config.run;
   CheckpointContent content =
@@ -73,6 +70,15 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
   // together from the ranks must not meet the next window's collectives.
   if (buffer_.folds() || is_gathered) wait();
   cadence_.done();
+}
+
+const TrainState& Checkpointer::present_state() {
+  TrainState& state = progress_.state;
+  progress_.keep_time();
+  state.units = buffer_.units();
+  state.micro_batches = recovery_.state();
+  state.ranks = parallelism_.records();
+  return state;
 }
 
 void Checkpointer::finish() {

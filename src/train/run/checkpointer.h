@@ -31,6 +31,8 @@ class Checkpointer {
   /// Writes the present state, unless it is the newest checkpoint already, and waits until all is
   /// on the disk.
   void write_last();
+  /// The run's state with all that is kept elsewhere while it trains.
+  const TrainState& present_state();
   /// Returns when what was begun is written. Throws what went wrong with it.
   void finish();
   /// Keeps what was done since the last checkpoint, after an error, where the parameters are those

@@ -18,6 +18,7 @@
 #include "train/ranks/rank_remarks.h"
 #include "train/ranks/ranks.h"
 #include "train/run/noise_record.h"
+#include "train/run/rank_changes.h"
 #include "train/run/run_folders.h"
 #include "train/run/run_notes.h"
 #include "train/run/settle_acceleration.h"
@@ -203,7 +204,8 @@ struct Trainer::Impl {
   }
 
   /// A checkpoint's plan is rank 0's; the others find theirs in its records.
-  void take_up_plan(TrainState& state) {
+  void take_up_plan(TrainState& state, const std::string& reason = "as the checkpoint says") {
+    work.ranks = ranks_that_share(given, ranks.world());
     memory::RecoveryState& sizes = state.micro_batches;
     if (state.ranks.empty())
       state.ranks = {{.micro_batch = sizes.planned, .recompute = state.recompute}};
@@ -217,7 +219,7 @@ struct Trainer::Impl {
     state.recompute = mine.recompute;
     resume_acceleration(work, state.accelerate);
     state.ranks = records;
-    plan_by_records("as the checkpoint says");
+    plan_by_records(reason);
     const std::int64_t total = windows_of_run(state);
     if (state.window <= total) return;
     throw usage_error("resume with " + length_in_words(given.run),
@@ -241,29 +243,52 @@ struct Trainer::Impl {
   }
 
   RunResult train(const RunOptions& options, memory::BudgetWatch& budget_watch,
-                  const StopSignalWatch& signals, const RunFolders& folders) {
+                  const StopSignalWatch& signals, RunFolders& folders) {
     const std::unique_ptr<optim::Optimizer> own =
         make_optimizer(work.config, work.model->parameters(), work.slice);
     const std::unique_ptr<ShardedOptimizer> sharded = ranks.make_sharded(work, *own);
     optim::Optimizer& optimizer = sharded ? *sharded : *own;
-    TrainState state = options.resume ? continue_run(optimizer, options)
-                                      : start_new(optimizer, options, folders.claim.get());
-    ranks.check_state(work, optimizer, state.step);
-    if (ranks.is_first()) {
-      ObserveConfig observed = given.observe;
-      if (options.quiet) observed.progress = observe::ProgressStyle::off;
-      for (std::shared_ptr<Observer>& sink :
-           make_sinks({given, observed, *plan, directory, state.step}))
-        observers.push_back(std::move(sink));
-    } else {
-      observers.clear();
-    }
-    TrainingLoop loop({work, *plan, optimizer, sharded.get(), directory, observers, gradient_hook,
-                       budget_watch, ranks, signals, folders.claim.get(), folders.replica.get()},
-                      std::move(state), resumed ? resumed->ranks : StoredTensors{});
+    const ChangingRun changing{
+        ranks, work, optimizer, data.fingerprint, directory, signals, [this](const Event& event) {
+          announce_all({event});
+        }};
+    TrainState state = ranks.are_joined_late() ? join_run(changing)
+                       : options.resume        ? continue_run(optimizer, options)
+                                               : start_new(optimizer, options, folders.claim.get());
+    if (ranks.are_joined_late())
+      take_up_plan(state, "as the ranks that were there have it");
+    else
+      ranks.check_state(work, optimizer, state.step);
+    listeners = std::exchange(observers, {});
+    if (ranks.is_first()) begin_to_tell(options, state.step);
+    const auto make_loop = [&](TrainState from, const StoredTensors& of_ranks) {
+      return std::make_unique<TrainingLoop>(
+          RunContext{work, *plan, optimizer, sharded.get(), directory, observers, gradient_hook,
+                     budget_watch, ranks, signals, folders.claim.get(), folders.replica.get()},
+          std::move(from), of_ranks);
+    };
+    auto loop = make_loop(std::move(state), resumed ? resumed->ranks : StoredTensors{});
     announce_all(start_events({work, *plan, records, length, resumed, repeated, ranks.world()}));
     if (ranks.is_first()) announce_all(folder_events(folders, copies, resumed));
-    const RunResult result = loop.run();
+    loop->tell_start();
+    std::optional<RunResult> ended = loop->run();
+    while (!ended) {
+      TrainState left = loop->state();
+      const std::string why = loop->why_ranks_change();
+      loop.reset();
+      ChangedRanks changed = go_on_with_other_ranks(changing, std::move(left), why);
+      take_up_plan(changed.state, "as before the ranks changed");
+      const bool takes_over = ranks.is_first() && folders.claim == nullptr;
+      if (takes_over) {
+        folders = claim_folders(copies, true);
+        begin_to_tell(options, changed.state.step);
+      }
+      announce_all({changed.event});
+      loop = make_loop(std::move(changed.state), {});
+      if (takes_over) loop->tell_start();
+      ended = loop->run();
+    }
+    const RunResult& result = *ended;
     if (ranks.is_first())
       if (std::string reason = note_end(directory, result); !reason.empty())
         announce_all({{.name = "run_directory", .reason = reason, .step = result.step}});
@@ -274,6 +299,15 @@ struct Trainer::Impl {
         announce_all({{.name = "replica", .reason = reason, .step = result.step}});
       });
     return result;
+  }
+
+  /// Makes this rank the one that tells of the run, and writes what it tells into its directory.
+  void begin_to_tell(const RunOptions& options, std::int64_t step) {
+    ObserveConfig observed = given.observe;
+    if (options.quiet) observed.progress = observe::ProgressStyle::off;
+    observers = listeners;
+    for (std::shared_ptr<Observer>& sink : make_sinks({given, observed, *plan, directory, step}))
+      observers.push_back(std::move(sink));
   }
 
   /// The state that a resumption goes on from; none where there is no checkpoint yet.
@@ -314,8 +348,8 @@ struct Trainer::Impl {
     if (gradient_hook && work.slice != RankSlice{})
       throw usage_error("gradient hook", "a gradient that each rank has all of",
                         "one that is divided among the ranks", "dist.shard = \"none\"");
-    const bool plans = needs_plan(options);
-    ranks.begin(work, data.fingerprint, start_of(options, plans));
+    const bool plans = needs_plan(options) && !ranks.are_joined_late();
+    if (!ranks.are_joined_late()) ranks.begin(work, data.fingerprint, start_of(options, plans));
     take_reference(work, options.tell_reference);
     memory::BudgetWatch budget_watch(given.memory.budget_file);
     // A budget file counts from the start: the plan is made for what it says.
@@ -327,9 +361,9 @@ struct Trainer::Impl {
 
   RunResult train_or_abandon(const RunOptions& options, memory::BudgetWatch& budget_watch) {
     const StopSignalWatch signals;  // it watches before a signal could leave anything half-made
-    const RunFolders folders =
-        ranks.is_first() ? claim_folders(copies, options.resume) : RunFolders{};
-    ranks.as_first_says(true);  // the others go on when the run directory is theirs to read
+    RunFolders folders = ranks.is_first() ? claim_folders(copies, options.resume) : RunFolders{};
+    // The others go on when the run directory is theirs to read.
+    if (!ranks.are_joined_late()) ranks.as_first_says(true);
     // A mistake that shows only in the first step must not block the corrected run.
     const auto abandon = [&] {
       if (!options.resume && folders.claim) folders.claim->abandon();
@@ -368,8 +402,9 @@ struct Trainer::Impl {
   std::optional<LengthDecision> length;  ///< set for a run that is resumed
   std::optional<Resumed> resumed;
   std::optional<Repeated> repeated;
-  std::optional<RunEnvironment> environment;  ///< set where it is noted or compared
-  std::vector<std::shared_ptr<Observer>> observers;
+  std::optional<RunEnvironment> environment;         ///< set where it is noted or compared
+  std::vector<std::shared_ptr<Observer>> listeners;  ///< those that the program added
+  std::vector<std::shared_ptr<Observer>> observers;  ///< all, on the rank that tells
   GradientHook gradient_hook;
 };
 

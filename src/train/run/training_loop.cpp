@@ -58,7 +58,8 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
                                      .micro_batch = run.plan.micro_batch,
                                      .total_steps = run.plan.total_steps,
                                      .log = log_,
-                                     .control = control_})),
+                                     .control = control_,
+                                     .may_change = run.ranks.may_go_on(run.work)})),
       retries_(make_retries()),
       window_(buffer_),
       noise_(make_noise_meter(run_, *buffer_)),
@@ -90,7 +91,7 @@ memory::Retries TrainingLoop::make_retries() {
       });
 }
 
-RunResult TrainingLoop::run() {
+void TrainingLoop::tell_start() const {
   log_.start({.first_step = progress_.state.step,
               .total_steps = run_.plan.total_steps,
               .parameters = run_.plan.parameters,
@@ -101,31 +102,47 @@ RunResult TrainingLoop::run() {
     log_.event_of_last_step("dist", remark);
   if (noise_ != nullptr && !noise_->remark().empty())
     log_.event_of_last_step("noise", noise_->remark());
+}
+
+std::optional<RunResult> TrainingLoop::run() {
   const memory::PeakScope peak;
-  bool stopped = false;
+  Ended ended = Ended::done;
   try {
-    stopped = train();
+    ended = train();
   } catch (const Error& error) {
+    const bool ranks_are_gone = dynamic_cast<const distributed::RanksGone*>(&error) != nullptr;
+    if (ranks_are_gone && run_.ranks.may_go_on(run_.work)) {
+      why_ranks_change_ = error.received();
+      return std::nullopt;
+    }
     save_what_was_done();
     if (!run_.ranks.are_many() || error.kind() != Error::Kind::runtime) throw;
-    throw Error(error.kind(), error.operation(), error.expected(), error.received(),
-                error.suggestion() + "; " + checkpointer_.what_is_saved());
+    throw with_what_is_saved(error);
   } catch (...) {
     save_what_was_done();
     throw;
   }
+  if (ended == Ended::before_others_join) {
+    why_ranks_change_ = "others asked to join";
+    return std::nullopt;
+  }
+  const bool stopped = ended == Ended::stopped;
   log_.end(stopped);
-  return {.step = progress_.state.step,
-          .interrupted = stopped,
-          .loss = progress_.last_loss,
-          .eval_loss = progress_.state.eval_loss,
-          .peak_bytes = peak.peak().live,
-          .peak_reserved_bytes = peak.peak().reserved,
-          .checkpoint = run_.directory.checkpoint(progress_.state.step)};
+  return RunResult{.step = progress_.state.step,
+                   .interrupted = stopped,
+                   .loss = progress_.last_loss,
+                   .eval_loss = progress_.state.eval_loss,
+                   .peak_bytes = peak.peak().live,
+                   .peak_reserved_bytes = peak.peak().reserved,
+                   .checkpoint = run_.directory.checkpoint(progress_.state.step)};
 }
 
-/// Returns whether a signal stopped it.
-bool TrainingLoop::train() {
+Error TrainingLoop::with_what_is_saved(const Error& error) const {
+  return {error.kind(), error.operation(), error.expected(), error.received(),
+          error.suggestion() + "; " + checkpointer_.what_is_saved()};
+}
+
+TrainingLoop::Ended TrainingLoop::train() {
   const TrainState& state = progress_.state;
   bool stopped = false;
   // A window that is torn goes back to a checkpoint, so there has to be one.
@@ -144,11 +161,15 @@ bool TrainingLoop::train() {
       continue;
     stopped = taken == OptimizerStep::Taken::stopped || !evaluator_.evaluate_if_due(last);
     if (!stopped) checkpointer_.write_if_due(last);
+    if (!stopped && !last && parallelism_->others_ask_to_join()) {
+      checkpointer_.finish();
+      return Ended::before_others_join;
+    }
   }
   stopped = stopped || !evaluator_.evaluate_if_due(true);
   checkpointer_.write_last();
   expect_folder();
-  return stopped;
+  return stopped ? Ended::stopped : Ended::done;
 }
 
 /// A window goes back to a checkpoint only where gradients are folded, which fp16's are not.

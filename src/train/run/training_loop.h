@@ -2,8 +2,10 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "accrue/accum/window.h"
+#include "accrue/core/error.h"
 #include "data/loader.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run/batch_control.h"
@@ -16,16 +18,28 @@
 
 namespace accrue::train {
 
-/// Steps, evaluations and checkpoints, until the end of the run or a signal.
+/// Steps, evaluations and checkpoints, until the end of the run or a signal, or until its ranks
+/// change.
 class TrainingLoop {
  public:
   /// `of_ranks` is what a checkpoint holds of several ranks; empty for a new run.
   TrainingLoop(const RunContext& run, TrainState state, const StoredTensors& of_ranks);
 
-  RunResult run();
+  /// Tells observers that a run begins, or goes on.
+  void tell_start() const;
+  /// Returns nothing where ranks are gone or others ask to join, and the run may go on with another
+  /// group: by another loop that begins with state(). Any window that was under way is lost.
+  std::optional<RunResult> run();
+
+  /// What the run has come to, as a checkpoint would have it.
+  const TrainState& state() { return checkpointer_.present_state(); }
+  /// Why run() returned nothing, for people.
+  const std::string& why_ranks_change() const { return why_ranks_change_; }
 
  private:
-  bool train();
+  enum class Ended { done, stopped, before_others_join };
+  Ended train();
+  Error with_what_is_saved(const Error& error) const;
   void keep_loss_scale();
   void expect_folder() const;
   void save_what_was_done() noexcept;
@@ -33,6 +47,7 @@ class TrainingLoop {
 
   RunContext run_;
   Progress progress_;
+  std::string why_ranks_change_;
   RunLog log_;
   RunControl control_;
   memory::Recovery recovery_;

@@ -138,7 +138,10 @@ class DistributedRun : public TinyRun {
     std::vector<nlohmann::json> found;
     std::ifstream lines(RunDirectory(c.run.out).metrics_file());
     for (std::string line; std::getline(lines, line);)
-      if (auto json = nlohmann::json::parse(line); json.contains(key)) found.push_back(json);
+      // The last line of a run under way may not be whole yet.
+      if (auto json = nlohmann::json::parse(line, nullptr, false);
+          !json.is_discarded() && json.contains(key))
+        found.push_back(json);
     return found;
   }
   static std::vector<nlohmann::json> steps_of(const Config& c) { return lines_with("lr", c); }

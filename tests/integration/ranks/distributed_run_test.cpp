@@ -238,6 +238,7 @@ TEST_F(DistributedRun, DividesAnAutomaticBudgetByTheRanksThatShareTheMachine) {
 TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsKilled) {
   Config c = small("run");
   c.run.steps = 100000;
+  c.dist.compress = distributed::Compression::bf16;  // of which each rank keeps something
   std::vector<Program> ranks = start(c, 3);
   wait_for_metrics(c);
   const std::string said = kill_rank_1(ranks);
@@ -254,6 +255,7 @@ TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsFrozen) {
     Config c = small("frozen" + std::to_string(frozen));
     c.run.steps = 100000;
     c.dist.timeout = {5, Duration::Unit::seconds};
+    c.dist.compress = distributed::Compression::bf16;
     std::vector<Program> ranks = start(c, world);
     wait_for_metrics(c);
     ::kill(ranks[static_cast<std::size_t>(frozen)].process(), SIGSTOP);

@@ -11,11 +11,10 @@
 #include "accrue/core/error.h"
 #include "accrue/distributed/group.h"
 #include "accrue/train/trainer.h"
+#include "train/ranks/meeting.h"
 
 namespace accrue::train {
 namespace {
-
-using namespace std::chrono_literals;
 
 std::chrono::milliseconds delay{0};  ///< of each micro-batch
 
@@ -30,9 +29,9 @@ int run(const std::vector<std::string>& words) {
       at::RecordFunctionCallback(&wait_in_micro_batch).scopes({at::RecordScope::USER_SCOPE}));
   const bool resume = words.size() > 2;
   try {
-    Trainer trainer(load_config(words[0], {}),
-                    distributed::connect(distributed::launch_of(distributed::this_environment()),
-                                         {.timeout = 120s}));
+    const Config config = load_config(words[0], {});
+    const auto launch = distributed::launch_of(distributed::this_environment());
+    Trainer trainer(config, distributed::connect(launch, group_options(config)));
     trainer.run({.resume = resume, .checkpoint = resume ? words[2] : ""});
     return 0;
   } catch (const Error& error) {

@@ -1,0 +1,132 @@
+#include "distributed/group/membership.h"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+
+#include "distributed/group/text_seal.h"
+
+namespace accrue::distributed {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr const char* kMet = "all met";
+/// Members that applied have numbers from here on, which no rank of a first group has.
+constexpr Member kFirstApplicant = Member{1} << 32;
+
+std::string folder_of(std::int64_t generation) { return "group/" + std::to_string(generation); }
+std::string list_key(std::int64_t generation) { return folder_of(generation) + "/members"; }
+std::string here_key(std::int64_t generation, Member member) {
+  return folder_of(generation) + "/here/" + std::to_string(member);
+}
+std::string application_key(std::int64_t number) { return "application/" + std::to_string(number); }
+
+MemberList first_group(int world) {
+  MemberList list{.members = std::vector<Member>(static_cast<std::size_t>(world))};
+  std::iota(list.members.begin(), list.members.end(), 0);
+  return list;
+}
+
+}  // namespace
+
+Membership::Membership(SealedTexts texts, Member own, int world)
+    : texts_(std::move(texts)), own_(own), list_(first_group(world)) {}
+
+Membership::Membership(SealedTexts texts) : texts_(std::move(texts)) {}
+
+bool Membership::have_met(const SealedTexts& texts) { return texts.read(kMet).text.has_value(); }
+
+void Membership::tell_that_all_met(const SealedTexts& texts) { texts.write(kMet, "1"); }
+
+void Membership::apply() {
+  const std::string name = random_name();
+  do ++application_;
+  while (texts_.decide(application_key(application_), name) != name);
+  own_ = kFirstApplicant + application_ - 1;
+}
+
+bool Membership::has_applicants() {
+  return std::ranges::any_of(applicants(), &Candidate::is_alive);
+}
+
+std::optional<MemberList> Membership::decided() const {
+  const Reading reading = texts_.read(list_key(list_.generation + 1));
+  if (!reading.text) return std::nullopt;
+  auto list = member_list(*reading.text);
+  if (!list || list->generation != list_.generation + 1)
+    throw std::runtime_error("a list of members that no rank of this version writes");
+  return list;
+}
+
+Membership::Look Membership::take(MemberList next) {
+  list_ = std::move(next);
+  began_.reset();
+  seen_.clear();
+  return {.is_decided = true};
+}
+
+Candidate Membership::observe(Member member) {
+  const auto now = std::chrono::steady_clock::now();
+  std::optional<std::string> beat = texts_.read(beat_key(member)).text;
+  const auto [at, is_new] = seen_.try_emplace(member, Seen{beat, now});
+  Seen& seen = at->second;
+  if (!is_new && beat != seen.beat) seen = {std::move(beat), now, true};
+  return {.member = member,
+          .silence = std::chrono::duration_cast<milliseconds>(now - seen.since),
+          .is_alive = seen.is_alive};
+}
+
+std::vector<Candidate> Membership::old_members() {
+  std::vector<Candidate> candidates;
+  for (const Member member : list_.members) {
+    candidates.push_back(observe(member));
+    candidates.back().is_here =
+        texts_.read(here_key(list_.generation + 1, member)).text.has_value();
+  }
+  return candidates;
+}
+
+std::vector<Candidate> Membership::applicants() {
+  std::vector<Candidate> candidates;
+  for (std::int64_t number = list_.applications + 1;
+       texts_.read(application_key(number)).text.has_value(); ++number)
+    candidates.push_back(observe(kFirstApplicant + number - 1));
+  return candidates;
+}
+
+/// Lists are decided on one after the other, and none is left out.
+Membership::Look Membership::look_whether_admitted() {
+  while (auto next = decided()) {
+    const bool is_in = rank_of(own_, *next).has_value();
+    const bool was_passed_over = !is_in && next->applications >= application_;
+    list_ = *std::move(next);
+    if (is_in) return {.is_decided = true};
+    if (was_passed_over) apply();
+  }
+  return {};
+}
+
+Membership::Look Membership::look(std::int64_t least, milliseconds patience) {
+  if (!rank_of(own_, list_)) return look_whether_admitted();
+  const std::int64_t generation = list_.generation + 1;
+  if (!began_) {
+    texts_.write(here_key(generation, own_), "1");
+    began_ = std::chrono::steady_clock::now();
+  }
+  if (auto next = decided()) return take(*std::move(next));
+  const auto waited =
+      std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - *began_);
+  const std::vector<Candidate> applying = applicants();
+  auto members = next_members(old_members(), applying, waited, patience);
+  if (!members) return {};
+  if (std::ssize(*members) < least) return {.present = std::ssize(*members)};
+  const MemberList proposed{.generation = generation,
+                            .members = *std::move(members),
+                            .applications = list_.applications + std::ssize(applying)};
+  texts_.decide(list_key(generation), to_text(proposed));
+  return take(decided().value());
+}
+
+}  // namespace accrue::distributed

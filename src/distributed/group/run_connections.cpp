@@ -1,0 +1,100 @@
+#include "distributed/group/run_connections.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "core/cause.h"
+#include "distributed/group/listening_socket.h"
+#include "distributed/group/run_token.h"
+#include "distributed/group/run_until.h"
+#include "distributed/group/sealed_store.h"
+
+namespace accrue::distributed {
+namespace {
+
+struct Made {
+  c10::intrusive_ptr<c10d::Store> host;
+  std::shared_ptr<StoreClient> notes, heart, engine, device;
+};
+
+Made make_connections(const std::string& host, const c10d::TCPStoreOptions& options) {
+  const auto client = [&] { return std::make_shared<StoreClient>(host, options.port); };
+  // c10d's waits until the host is there; later a new connection would wait for it.
+  const auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
+  return {store, client(), client(), client(), client()};
+}
+
+}  // namespace
+
+RunConnections::RunConnections(const Launch& launch, std::chrono::milliseconds timeout)
+    : hosts_the_store_(launch.rank == 0 && !launch.agent_hosts_store),
+      agent_hosts_(launch.agent_hosts_store),
+      token_(launch.run_token),
+      place_(launch.master_addr + ":" + std::to_string(launch.master_port)),
+      folder_("accrue/" + std::to_string(launch.restart)) {
+  check_strangers_stay_out(launch);
+  connect(launch, timeout);
+}
+
+void RunConnections::connect(const Launch& launch, std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = launch.master_port;
+  options.isServer = hosts_the_store_;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  // The store would listen on all interfaces, and it asks nobody who he is.
+  if (hosts_the_store_)
+    options.masterListenFd = listening_socket(launch.master_addr, launch.master_port);
+  try {
+    Made made = run_until(from_now(timeout + kAnswer), [options, address = launch.master_addr] {
+      return make_connections(address, options);
+    });
+    host_ = std::move(made.host);
+    notes_ = std::move(made.notes);
+    heart_ = std::move(made.heart);
+    engine_ = std::move(made.engine);
+    device_ = std::move(made.device);
+  } catch (const std::exception& error) {
+    const std::string reason = cause_of(error);
+    if (hosts_the_store_)
+      throw runtime_error(kConnect, "to host their store at " + place_, reason,
+                          "another MASTER_PORT");
+    throw runtime_error(kConnect, "to reach their store at " + place_,
+                        host_is_gone() + ": " + reason,
+                        "starting rank 0, and MASTER_ADDR, MASTER_PORT and firewalls; the store "
+                        "listens on the interface of MASTER_ADDR alone");
+  }
+}
+
+std::string RunConnections::folder(const std::string& part) const {
+  return part.empty() ? folder_ : folder_ + "/" + part;
+}
+
+SealedTexts RunConnections::texts(const std::shared_ptr<StoreClient>& client,
+                                  const std::string& part) const {
+  return {client, folder(part), TextSeal(token_, run_)};
+}
+
+c10::intrusive_ptr<c10d::Store> RunConnections::store(const std::shared_ptr<StoreClient>& client,
+                                                      const std::string& part) const {
+  return c10::make_intrusive<SealedStore>(
+      c10::make_intrusive<c10d::PrefixStore>(folder(part), host_), texts(client, part));
+}
+
+c10::intrusive_ptr<c10d::Store> RunConnections::engine(const std::string& part) const {
+  return store(engine_, part);
+}
+
+c10::intrusive_ptr<c10d::Store> RunConnections::device_engine(const std::string& part) const {
+  return store(device_, part.empty() ? "device" : part + "/device");
+}
+
+std::string RunConnections::host_is_gone() const {
+  if (hosts_the_store_) return "no answer from the store that this rank hosts at " + place_;
+  return std::string("no sign of life from the host of the store (") +
+         (agent_hosts_ ? "the launcher's agent" : "rank 0") + ", at " + place_ + ")";
+}
+
+}  // namespace accrue::distributed

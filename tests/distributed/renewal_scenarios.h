@@ -1,0 +1,10 @@
+#pragma once
+
+#include "rank_scenarios.h"
+
+namespace accrue::distributed {
+
+/// Scenarios of groups that are made anew.
+const std::map<std::string, Scenario>& renewal_scenarios();
+
+}  // namespace accrue::distributed
