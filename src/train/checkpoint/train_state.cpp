@@ -1,116 +1,13 @@
 #include "train/checkpoint/train_state.h"
 
-#include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 
-#include "accrue/core/error.h"
+#include "train/checkpoint/state_reader.h"
 
 namespace accrue::train {
 namespace {
 
 using nlohmann::json;
-
-/// Reads the values of an object whose author is not trusted.
-class StateReader {
- public:
-  StateReader(const json& object, std::string place, const std::string& operation)
-      : object_(object), place_(std::move(place)), operation_(operation) {
-    if (!object.is_object()) throw wrong("", "an object", object);
-  }
-
-  bool is_set(const char* name) const { return object_.value(name, json(false)) == true; }
-  bool has(const char* name) const { return object_.contains(name); }
-
-  std::int64_t integer(const char* name, std::int64_t least,
-                       std::int64_t most = std::numeric_limits<std::int64_t>::max()) const {
-    const json& value = at(name);
-    // An unsigned number beyond 2^63 would become a negative one.
-    const bool fits =
-        value.is_number_integer() &&
-        (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{1} << 62U);
-    if (fits && value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most)
-      return value.get<std::int64_t>();
-    const bool bounded = most != std::numeric_limits<std::int64_t>::max();
-    throw wrong(name,
-                "a whole number of at least " + std::to_string(least) +
-                    (bounded ? " and at most " + std::to_string(most) : ""),
-                value);
-  }
-
-  std::int64_t integer_or(const char* name, std::int64_t least, std::int64_t most,
-                          std::int64_t otherwise) const {
-    return has(name) ? integer(name, least, most) : otherwise;
-  }
-
-  double number(const char* name) const {
-    const json& value = at(name);
-    if (value.is_number() && std::isfinite(value.get<double>())) return value.get<double>();
-    throw wrong(name, "a finite number", value);
-  }
-
-  double number_of_at_least_0(const char* name) const {
-    const double value = number(name);
-    if (value >= 0) return value;
-    throw wrong(name, "a number of at least 0", at(name));
-  }
-
-  std::string text(const char* name) const {
-    const json& value = at(name);
-    if (value.is_string()) return value.get<std::string>();
-    throw wrong(name, "text", value);
-  }
-
-  std::vector<double> times(const char* name) const {
-    std::vector<double> times;
-    for (const json& value : array(name)) {
-      if (!value.is_number() || !(value.get<double>() >= 0) || !std::isfinite(value.get<double>()))
-        throw wrong(name, "times of at least 0", value);
-      times.push_back(value.get<double>());
-    }
-    return times;
-  }
-
-  std::vector<int> small_integers(const char* name) const {
-    constexpr std::int64_t kMost = 4096;
-    std::vector<int> numbers;
-    for (const json& value : array(name)) {
-      if (!value.is_number_integer() || value.get<std::int64_t>() < -kMost ||
-          value.get<std::int64_t>() > kMost)
-        throw wrong(name, "whole numbers of at most " + std::to_string(kMost), value);
-      numbers.push_back(value.get<int>());
-    }
-    return numbers;
-  }
-
-  const json& array(const char* name) const {
-    const json& value = at(name);
-    if (value.is_array()) return value;
-    throw wrong(name, "an array", value);
-  }
-
-  StateReader object(const char* name) const { return {at(name), place_ + name + ".", operation_}; }
-
- private:
-  const json& at(const char* name) const {
-    const auto found = object_.find(name);
-    if (found != object_.end()) return *found;
-    throw usage_error(operation_, place_ + name + " in state.json", "none",
-                      "an earlier checkpoint of the run");
-  }
-
-  Error wrong(const std::string& name, const std::string& expected, const json& received) const {
-    constexpr std::size_t kLongest = 60;
-    return usage_error(
-        operation_, place_ + name + " in state.json to be " + expected,
-        received.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, kLongest),
-        "an earlier checkpoint of the run");
-  }
-
-  const json& object_;
-  std::string place_;
-  const std::string& operation_;
-};
 
 json rank_to_json(const RankRecord& rank) {
   return {{"micro_batch", rank.micro_batch},
