@@ -31,6 +31,9 @@ ordered_json entry_of(const StoredCheckpoint& checkpoint) {
                    {"checksums", checkpoint.has_checksums}};
   if (!checkpoint.damage.empty()) out["damage"] = checkpoint.damage;
   if (checkpoint.best_eval) out["best_eval_loss"] = *checkpoint.best_eval;
+  if (checkpoint.middle)
+    out["middle"] = {{"done", checkpoint.middle->done.size()},
+                     {"micro_batches", checkpoint.middle->micro_batches.size()}};
   return out;
 }
 
@@ -46,11 +49,15 @@ std::string condition_of(const StoredCheckpoint& checkpoint, Thoroughness thorou
 
 void print_checkpoint(const StoredCheckpoint& checkpoint, Thoroughness thoroughness) {
   std::string notes = condition_of(checkpoint, thoroughness);
+  const auto note = [&](const std::string& text) { notes += (notes.empty() ? "" : "; ") + text; };
   if (checkpoint.best_eval) {
     char text[48];
     std::snprintf(text, sizeof text, "best, eval_loss %.6g", *checkpoint.best_eval);
-    notes += (notes.empty() ? "" : "; ") + std::string(text);
+    note(text);
   }
+  if (checkpoint.middle)
+    note("in the middle of step " + std::to_string(checkpoint.step + 1) + ": " +
+         checkpoint.middle->in_words());
   std::printf("step %-10lld%-12s%s\n", static_cast<long long>(checkpoint.step),
               format_bytes(checkpoint.bytes).c_str(), notes.c_str());
   if (!checkpoint.damage.empty()) std::printf("    %s\n", checkpoint.damage.c_str());

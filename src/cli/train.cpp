@@ -20,6 +20,7 @@
 #include "cli/row.h"
 #include "cli/stop_signals.h"
 #include "cli/tokenizing.h"
+#include "core/notice_signal.h"
 #include "memory/plan.h"
 #include "train/config/toml/toml_reader.h"
 #include "train/measure/trace.h"
@@ -181,6 +182,7 @@ void begin_trace(std::optional<train::Trace>& trace, const std::string& file,
 
 int run_train(const TrainArguments& arguments, const Arguments& typed, const Program& program) {
   const memory::BudgetWatch from_the_start("");  // opening data may take long
+  const NoticeWatch notice_from_the_start;
   const distributed::Launch launch = distributed::launch_of(distributed::this_environment());
   Task task = task_of(arguments, typed, launch.world, program);
   train::Config& config = task.config;

@@ -22,6 +22,7 @@ using nlohmann::json;
 constexpr const char* model_file = "model.safetensors";
 constexpr const char* optimizer_file = "optimizer.safetensors";
 constexpr const char* ranks_file = "ranks.safetensors";
+constexpr const char* window_file = "window.safetensors";
 constexpr const char* state_file = "state.json";
 
 json adapters_to_json(const models::AdapterOptions& adapters) {
@@ -103,6 +104,13 @@ struct Bookkeeping {
   ModelConfig shape;
 };
 
+/// A window's middle without its sums is none.
+void check_window(const fs::path& checkpoint, const Bookkeeping& found) {
+  const auto& middle = found.state.middle;
+  if (middle && !middle->contributions.empty() && !found.manifest.files.contains(window_file))
+    throw not_whole(checkpoint, std::string(window_file) + " beside a window's middle", "none");
+}
+
 void check_step(const fs::path& checkpoint, const Bookkeeping& found) {
   if (found.state.step != found.manifest.step)
     throw not_whole(checkpoint, "files of one step",
@@ -129,6 +137,7 @@ Bookkeeping read_bookkeeping(const fs::path& checkpoint) {
         .shape = shape_from_json(state.at("model"))};
     found.state.data.image = found.shape.image;
     check_step(checkpoint, found);
+    check_window(checkpoint, found);
     check_lengths(checkpoint, found.manifest);
     return found;
   } catch (const json::exception& error) {
@@ -167,6 +176,8 @@ void write_files(const fs::path& folder, const CheckpointContent& content) {
               : models::write_stored_safetensors(folder / optimizer_file, content.gathered));
   if (!content.ranks.empty())
     written(ranks_file, models::write_safetensors(folder / ranks_file, content.ranks));
+  if (!content.window.empty())
+    written(window_file, models::write_stored_safetensors(folder / window_file, content.window));
   json state = to_json(content.state);
   state["model"] = shape_to_json(content.shape);
   // The text has names of classes, which are names of folders and so may be any bytes.
@@ -234,6 +245,7 @@ VerifiedCheckpoint::VerifiedCheckpoint(fs::path folder, Files files) : folder_(s
       check_tensors(folder_, found.manifest, name);
   }
   has_ranks_ = found.manifest.files.contains(ranks_file);
+  has_window_ = found.manifest.files.contains(window_file);
   state_ = std::move(found.state);
   shape_ = std::move(found.shape);
 }
@@ -273,6 +285,11 @@ void VerifiedCheckpoint::load(models::Model& into, optim::Optimizer& optimizer) 
 StoredTensors VerifiedCheckpoint::ranks() const {
   if (!has_ranks_) return {};
   return models::open_safetensors(folder_ / ranks_file).tensors;
+}
+
+StoredTensors VerifiedCheckpoint::window() const {
+  if (!has_window_) return {};
+  return models::open_safetensors(folder_ / window_file).tensors;
 }
 
 }  // namespace accrue::train

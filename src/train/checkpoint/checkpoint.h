@@ -26,6 +26,9 @@ struct CheckpointContent {
   NamedParameters model, optimizer;
   /// What several ranks need besides, under prefixes and in memory of its own.
   NamedParameters ranks = {};
+  /// StartedWindow::tensors, where `state` is in the middle of a window; each is read once, as it
+  /// is written.
+  StoredTensors window = {};
   /// Stands for `optimizer` where no process has all of its state; each tensor is read once, as it
   /// is written.
   StoredTensors gathered = {};
@@ -78,13 +81,15 @@ class VerifiedCheckpoint {
   void load(models::Model& model, optim::Optimizer& optimizer) const;
   /// What several ranks need besides; nothing where there was none.
   StoredTensors ranks() const;
+  /// StartedWindow::tensors, not read yet; nothing where the checkpoint is between two windows.
+  StoredTensors window() const;
 
  private:
   std::filesystem::path folder_;
   TrainState state_;
   ModelConfig shape_;
   bool has_checksums_ = false;
-  bool has_ranks_ = false;
+  bool has_ranks_ = false, has_window_ = false;
 };
 
 }  // namespace accrue::train

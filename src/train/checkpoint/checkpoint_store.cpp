@@ -42,6 +42,7 @@ Examined examine(std::int64_t step, const fs::path& folder, Thoroughness thoroug
                                                     : VerifiedCheckpoint::Files::none);
     found.stored.has_checksums = checkpoint.has_checksums();
     found.state = checkpoint.state();
+    found.stored.middle = found.state->middle;
   } catch (const Error& damage) {
     found.stored.damage = damage.what();
   }

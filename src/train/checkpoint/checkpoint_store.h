@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "accrue/train/run_directory.h"
+#include "train/checkpoint/window_middle.h"
 
 namespace accrue::train {
 
@@ -18,6 +19,8 @@ struct StoredCheckpoint {
   std::string damage;      ///< what is not as it was written, with file and tensor; empty: nothing
   bool has_checksums = true;        ///< false: an earlier version's, only lengths can be compared
   std::optional<double> best_eval;  ///< set where it is the best evaluated one so far
+  /// Set where it is in the middle of the next step's window.
+  std::optional<WindowMiddle> middle;
 };
 
 enum class Thoroughness {

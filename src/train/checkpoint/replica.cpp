@@ -95,7 +95,9 @@ void Replica::work() {
     lock.lock();
     is_copying_ = false;
     if (!was_there && !waiting_) failure = "it was removed before it could be copied";
-    if (was_there || !waiting_) note(checkpoint_in_words(next.newest), failure);
+    // A checkpoint that was replaced while it was copied is copied anew.
+    const bool is_replaced = waiting_ && waiting_->newest == next.newest;
+    if (!is_replaced && (was_there || !waiting_)) note(checkpoint_in_words(next.newest), failure);
     changed_.notify_all();
   }
 }

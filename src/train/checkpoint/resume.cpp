@@ -118,6 +118,7 @@ Resumed load_checkpoint(const RunCopies& run, const std::string& requested,
   resumed.state = checkpoint->state();
   resumed.state.data = data;
   resumed.ranks = checkpoint->ranks();
+  resumed.window = checkpoint->window();
   resumed.checkpoint = checkpoint->folder();
   if (run.is_of_replica(resumed.checkpoint))
     resumed.replica_reason = reason_for_replica(run, resumed.checkpoint);

@@ -17,6 +17,9 @@ struct Resumed {
   std::filesystem::path checkpoint;  ///< empty where there was none
   bool has_checksums = true;         ///< VerifiedCheckpoint::has_checksums()
   StoredTensors ranks;               ///< VerifiedCheckpoint::ranks()
+  StoredTensors window;              ///< VerifiedCheckpoint::window()
+  /// Why a window that the checkpoint is in the middle of begins again; empty where it goes on.
+  std::string window_begins_again;
   /// What changed in the data, where that was accepted; empty: nothing.
   std::string data_change;
   std::vector<std::string> skipped;  ///< what is wrong with checkpoints that would come before it

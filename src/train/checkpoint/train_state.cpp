@@ -124,6 +124,7 @@ json to_json(const TrainState& state) {
   if (state.inner_optimizers) out["inner_optimizers"] = *state.inner_optimizers;
   if (state.evaluated_step) out["evaluated"] = {{"step", *state.evaluated_step}};
   if (state.eval_loss) out["evaluated"]["eval_loss"] = *state.eval_loss;
+  if (state.middle) out["middle"] = to_json(*state.middle);
   if (state.best_eval) out["best"] = {{"eval_loss", *state.best_eval}, {"step", *state.best_step}};
   return out;
 }
@@ -156,6 +157,8 @@ TrainState train_state_from_json(const json& in, const std::string& operation) {
   if (reader.has("units")) state.units = reader.small_integers("units");
   if (reader.has("inner_optimizers"))
     state.inner_optimizers = reader.integer("inner_optimizers", 1);
+  if (reader.has("middle"))
+    state.middle = window_middle_from_json(reader.object("middle"), state.window);
   if (reader.has("evaluated")) {
     const StateReader evaluated = reader.object("evaluated");
     state.evaluated_step = evaluated.integer("step", 0, state.step);

@@ -12,6 +12,7 @@
 #include "optim/loss_scale.h"
 #include "train/checkpoint/data_continuity.h"
 #include "train/checkpoint/rank_record.h"
+#include "train/checkpoint/window_middle.h"
 
 namespace accrue::train {
 
@@ -65,6 +66,9 @@ struct TrainState {
   AdaptState adapt = {};
   std::optional<optim::LossScaler::State> loss_scale = {};  ///< of fp16 alone
   std::vector<int> units;  ///< accum::GradientBuffer::units(); empty without fixed-point sums
+  /// Of a checkpoint alone: what is done of the window behind `window`, where it was written in the
+  /// middle of one. All else is as it was when that window began.
+  std::optional<WindowMiddle> middle = {};
 };
 
 nlohmann::json to_json(const TrainState& state);

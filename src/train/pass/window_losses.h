@@ -49,6 +49,8 @@ class WindowLosses {
   bool quarantine(std::int64_t index);
   /// Keeps what micro-batch `index` came to, once it is committed.
   void note(std::int64_t index, const HeadSums& heads);
+  /// What was noted, by micro-batch.
+  const std::map<std::int64_t, HeadSums>& by_micro_batch() const { return noted_; }
   /// Each loss's own mean over the micro-batches of this window that were noted and not
   /// quarantined since (means_of).
   std::map<std::string, double> means() const;

@@ -36,6 +36,11 @@ class Cadence {
   bool due(std::int64_t step, std::int64_t asked) const {
     return seconds_ ? since_.seconds() >= *seconds_ : times_until(step) > times_until(asked);
   }
+  /// Whether it is time by the clock within a step that has taken `seconds` so far, as many as lie
+  /// between two times: a shorter step is waited for.
+  bool due_within_step(double seconds) const {
+    return seconds_ && seconds >= *seconds_ && since_.seconds() >= *seconds_;
+  }
   void done() { since_.restart(); }
 
  private:

@@ -5,12 +5,31 @@
 #include <utility>
 #include <vector>
 
+#include "accrue/core/units.h"
 #include "core/timed_scope.h"
-#include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/resume.h"
 
 namespace accrue::train {
+namespace {
+
+std::int64_t bytes_of(const StoredTensors& tensors) {
+  std::int64_t bytes = 0;
+  for (const StoredTensor& tensor : tensors) {
+    if (tensor.dtype == at::ScalarType::Undefined) continue;
+    auto of_one = static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
+    for (const std::int64_t size : tensor.shape) of_one *= size;
+    bytes += of_one;
+  }
+  return bytes;
+}
+
+std::int64_t bytes_of(const CheckpointContent& content) {
+  return bytes_of(stored(content.model)) + bytes_of(stored(content.optimizer)) +
+         bytes_of(content.window);
+}
+
+}  // namespace
 
 Checkpointer::Checkpointer(const RunContext& run, Progress& progress,
                            const memory::Recovery& recovery, const accum::GradientBuffer& buffer,
@@ -27,8 +46,46 @@ void Checkpointer::write_if_due(bool last) {
   tell_of_replica();
   const std::int64_t step = progress_.state.step;
   if (written_step_ == step) return;
-  const bool due = last || cadence_.due(step, parallelism_.step_before(step));
+  const bool due =
+      last || run_.notice.is_given() || cadence_.due(step, parallelism_.step_before(step));
   if (parallelism_.writes_together() ? run_.ranks.as_first_says(due) : due) write();
+}
+
+bool Checkpointer::due_in_window(double seconds) const {
+  return run_.notice.is_given() || cadence_.due_within_step(seconds);
+}
+
+void Checkpointer::write_in_window(StartedWindow started) {
+  const TimedScope still(seconds_);
+  started.middle.micro_batch = recovery_.state().micro_batch;
+  const std::string done =
+      started.middle.in_words() + " of step " + std::to_string(progress_.state.step + 1);
+  CheckpointContent content = present_content(std::move(started));
+  if (const std::string lack = lack_of_room(content); !lack.empty()) {
+    answered();
+    return log_.event_of_last_step(
+        "checkpoint", done +
+                          " are done and not kept, so that a resumption begins the step again: " +
+                          "a checkpoint with their gradient sums takes " + lack);
+  }
+  write_beside(std::move(content));
+  wait();
+  log_.event_of_last_step("checkpoint", done + " are kept in the checkpoint of step " +
+                                            std::to_string(progress_.state.step) +
+                                            ": a resumption goes on with the others");
+}
+
+/// What the checkpoint takes and what the disk has, where that is less; else empty.
+std::string Checkpointer::lack_of_room(const CheckpointContent& content) const {
+  const std::int64_t needed = bytes_of(content), free = free_bytes_at(run_.directory.root());
+  if (free >= needed) return {};
+  return format_bytes(needed) + ", and the disk has " + format_bytes(free);
+}
+
+/// Whoever waits for a checkpoint, by the clock or by a notice, has been answered.
+void Checkpointer::answered() {
+  run_.notice.take();
+  cadence_.done();
 }
 
 void Checkpointer::write() {
@@ -48,14 +105,32 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
     written_step_ = state.step;
     return;
   }
-  present_state();
-  wait();
-  const RunConfig& config = run_.work.config.run;
-  CheckpointContent content =
-      checkpoint_content(state, run_.work.config.model, *run_.work.model, run_.optimizer);
+  CheckpointContent content = present_content(progress_.started);
   content.ranks = std::move(of_ranks);
   content.gathered = parallelism_.gather_optimizer();
   const bool is_gathered = !content.gathered.empty();
+  write_beside(std::move(content));
+  // What is folded into the optimizer's state changes it within the window; what is brought
+  // together from the ranks must not meet the next window's collectives.
+  if (buffer_.folds() || is_gathered) wait();
+}
+
+/// The run as it stands, with what is done of the window ahead.
+CheckpointContent Checkpointer::present_content(const std::optional<StartedWindow>& started) {
+  const TrainState& state = present_state();
+  CheckpointContent content =
+      checkpoint_content(state, run_.work.config.model, *run_.work.model, run_.optimizer);
+  if (!started) return content;
+  content.state.middle = started->middle;
+  content.window = started->tensors;
+  return content;
+}
+
+/// Writes on another thread, once it has written what was begun before.
+void Checkpointer::write_beside(CheckpointContent content) {
+  wait();
+  const RunConfig& config = run_.work.config.run;
+  const TrainState& state = progress_.state;
   writer_.start([directory = run_.directory, content = std::move(content), replica = run_.replica,
                  prune = PruneOptions{.newest = state.step,
                                       .keep = config.keep,
@@ -66,10 +141,7 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
     prune_checkpoints(directory, prune);
   });
   written_step_ = state.step;
-  // What is folded into the optimizer's state changes it within the window; what is brought
-  // together from the ranks must not meet the next window's collectives.
-  if (buffer_.folds() || is_gathered) wait();
-  cadence_.done();
+  answered();
 }
 
 const TrainState& Checkpointer::present_state() {

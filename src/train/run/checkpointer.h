@@ -6,6 +6,7 @@
 
 #include "accrue/accum/gradient_buffer.h"
 #include "memory/recovery.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_writer.h"
 #include "train/ranks/parallelism.h"
 #include "train/run/batch_control.h"
@@ -26,6 +27,13 @@ class Checkpointer {
 
   /// Writes a checkpoint where the config says so; `last` is set after the last step.
   void write_if_due(bool last);
+  /// Whether a checkpoint is due in the middle of a window that has taken so many seconds: at a
+  /// notice, or where the window takes longer than the time between two checkpoints.
+  bool due_in_window(double seconds) const;
+  /// Writes a checkpoint in the middle of a window, and returns when it is on the disk: the sums
+  /// are read in place, and the window goes on adding to them. Where the disk has no room for it an
+  /// event says so, and the last checkpoint stays as it is.
+  void write_in_window(StartedWindow started);
   /// Writes a checkpoint, with all ranks together; the next step waits for it (finish).
   void write();
   /// Writes the present state, unless it is the newest checkpoint already, and waits until all is
@@ -50,6 +58,10 @@ class Checkpointer {
 
  private:
   void begin_writing(NamedParameters of_ranks);
+  CheckpointContent present_content(const std::optional<StartedWindow>& started);
+  void write_beside(CheckpointContent content);
+  std::string lack_of_room(const CheckpointContent& content) const;
+  void answered();
   void wait();
   void tell_of_replica() const;
 

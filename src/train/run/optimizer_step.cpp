@@ -38,7 +38,7 @@ std::vector<optim::ParameterGroup> settings_of_groups(const Workload& work) {
 OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::Recovery& recovery,
                              const WindowFlow& flow, const data::Loader& loader,
                              Checkpointer& checkpointer, RunControl& control, BatchControl& batch,
-                             NoiseMeter* noise)
+                             NoiseMeter* noise, std::string why_windows_are_not_kept)
     : run_(run),
       progress_(progress),
       recovery_(recovery),
@@ -49,6 +49,7 @@ OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::
       watch_(make_sampler(run.work.config, *run.work.data.train), kind_of(*run.work.data.train)),
       batch_(batch),
       noise_(noise),
+      why_windows_are_not_kept_(std::move(why_windows_are_not_kept)),
       groups_(settings_of_groups(run.work)),
       histograms_(run, batch),
       rollback_history_(flow.retries),
@@ -68,7 +69,10 @@ OptimizerStep::Taken OptimizerStep::take() {
       batch_.micro_batch(draws.own.size(), recovery_.state().micro_batch);
   std::optional<WindowRun> window = run_unless_torn(draws.own, micro_batch);
   if (!window) return Taken::went_back;
-  if (window->interrupted) return Taken::stopped;
+  if (window->interrupted) {
+    tell_of_interruption();
+    return Taken::stopped;
+  }
   tell_of(*window);
   look_at_first(*window);
   require_a_finite_loss(*window);
@@ -76,7 +80,7 @@ OptimizerStep::Taken OptimizerStep::take() {
   const std::optional<NoiseReading> noise = read_noise(*window);
   const Update update = update_parameters(*window);
   advance(range, *window, noise);
-  StepReport report = report_of(*window, draws, update, watch.seconds());
+  StepReport report = report_of(*window, draws, update, watch.seconds() + window->earlier_seconds);
   report.micro_batch = std::min(micro_batch, range.size());
   meters_.report(*window, draws.own.size(), peak.peak(), flow_.window.buffer()->bytes(), report);
   tell_step(report, *window);
@@ -108,14 +112,20 @@ void OptimizerStep::settle_memory() {
     flow_.log.event_of_this_rank("plan", decision->reason);
 }
 
+WindowRequest OptimizerStep::request_of(batch::Range share, std::int64_t micro_batch) const {
+  const std::int64_t index = progress_.state.window;
+  WindowRequest request = WindowRequest::even(index, share, micro_batch);
+  request.to_quarantine = rollback_history_.to_quarantine(index);
+  if (progress_.started) request.go_on_from(*progress_.started, recovery_.state().micro_batch);
+  return request;
+}
+
 /// Runs the window; nothing where it was torn and the run went back to the last checkpoint.
 std::optional<WindowRun> OptimizerStep::run_unless_torn(batch::Range share,
                                                         std::int64_t micro_batch) {
   const std::int64_t index = progress_.state.window;
-  WindowRequest request = WindowRequest::even(index, share, micro_batch);
-  request.to_quarantine = rollback_history_.to_quarantine(index);
   try {
-    WindowRun window = run_window(flow_, std::move(request));
+    WindowRun window = run_window(flow_, request_of(share, micro_batch));
     if (!flow_.window.is_torn()) return window;
     rollback_history_.torn_by_gradient(flow_.window.ledger(), window.lost_reason);
     checkpointer_.go_back(window.lost_reason);
@@ -125,6 +135,13 @@ std::optional<WindowRun> OptimizerStep::run_unless_torn(batch::Range share,
     checkpointer_.go_back(cause_of(error));
   }
   return std::nullopt;
+}
+
+void OptimizerStep::tell_of_interruption() const {
+  if (!why_windows_are_not_kept_.empty())
+    flow_.log.event_of_last_step("checkpoint", "a resumption begins step " +
+                                                   std::to_string(progress_.state.step + 1) +
+                                                   " again: " + why_windows_are_not_kept_);
 }
 
 void OptimizerStep::tell_of(const WindowRun& window) {
@@ -193,6 +210,7 @@ void OptimizerStep::advance(batch::Range samples, WindowRun& window,
   TrainState& state = progress_.state;
   batch_.take_in(window, samples.size(), window.gradient.has_value(), noise, state);
   state.window += 1;
+  progress_.started.reset();
   state.samples += samples.size();
   state.tokens += window.tokens;
   flow_.parallelism.after_step(state, window);

@@ -21,14 +21,16 @@ namespace accrue::train {
 
 /// Takes one optimizer step of a run: this rank's share of a window is filled and closed, the
 /// optimizer consumes the mean gradient, and observers are told what it came to, with what looks
-/// wrong about it.
+/// wrong about it. A window that a checkpoint has in its middle (Progress::started) goes on there.
 class OptimizerStep {
  public:
   /// All arguments are kept by reference. `retries` deal with memory that runs out, and a copy of
-  /// them where a window is torn. `noise` is null where nobody measures it.
+  /// them where a window is torn. `noise` is null where nobody measures it. What is said where a
+  /// window is interrupted and begins again is `why_windows_are_not_kept`; empty: nothing.
   OptimizerStep(const RunContext& run, Progress& progress, memory::Recovery& recovery,
                 const WindowFlow& flow, const data::Loader& loader, Checkpointer& checkpointer,
-                RunControl& control, BatchControl& batch, NoiseMeter* noise);
+                RunControl& control, BatchControl& batch, NoiseMeter* noise,
+                std::string why_windows_are_not_kept);
 
   enum class Taken {
     whole,
@@ -53,7 +55,9 @@ class OptimizerStep {
 
   void settle_memory();
   void begin_noise(const Draws& draws);
+  WindowRequest request_of(batch::Range share, std::int64_t micro_batch) const;
   std::optional<WindowRun> run_unless_torn(batch::Range share, std::int64_t micro_batch);
+  void tell_of_interruption() const;
   void tell_of(const WindowRun& window);
   void look_at_first(const WindowRun& window);
   void require_a_finite_loss(const WindowRun& window) const;
@@ -79,6 +83,7 @@ class OptimizerStep {
   RunWatch watch_;
   BatchControl& batch_;
   NoiseMeter* noise_;
+  std::string why_windows_are_not_kept_;
   std::vector<optim::ParameterGroup> groups_;  ///< without their parameters
   HistogramTaker histograms_;
   RollbackHistory rollback_history_;

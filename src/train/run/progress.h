@@ -11,7 +11,12 @@ namespace accrue::train {
 /// How far a run has come.
 class Progress {
  public:
-  explicit Progress(TrainState from) : state(std::move(from)), elapsed_before_(state.elapsed) {}
+  /// `of_window` are the tensors of the window that `from` is in the middle of, if it is.
+  explicit Progress(TrainState from, StoredTensors of_window = {})
+      : state(std::move(from)), elapsed_before_(state.elapsed) {
+    if (state.middle) started = {std::move(*state.middle), std::move(of_window)};
+    state.middle.reset();
+  }
 
   /// Brings the state's time up to now.
   void keep_time() { state.elapsed = elapsed_before_ + watch_.seconds(); }
@@ -28,6 +33,9 @@ class Progress {
   }
 
   TrainState state;
+  /// What a checkpoint had done of the window ahead; none once a window was closed. It is part of
+  /// every checkpoint until then.
+  std::optional<StartedWindow> started;
   std::optional<double> last_loss;  ///< of the last window that this process ran
 
  private:

@@ -7,6 +7,7 @@
 #include "accrue/memory/budget.h"
 #include "accrue/train/run_directory.h"
 #include "accrue/train/trainer.h"
+#include "core/notice_signal.h"
 #include "core/stop_signals.h"
 #include "train/checkpoint/replica.h"
 #include "train/checkpoint/run_claim.h"
@@ -27,6 +28,7 @@ struct RunContext {
   memory::BudgetWatch& budget_watch;
   const Ranks& ranks;
   const StopSignalWatch& signals;
+  const NoticeWatch& notice;
   const RunClaim* claim;  ///< set on the first rank, null on others
   Replica* replica;       ///< set on the first rank of a run that has one, else null
 };

@@ -29,9 +29,17 @@ Filled close(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
   return flow.runner.closed(request, run);
 }
 
-Filled fill_and_close(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
+void open_window(const WindowFlow& flow, const WindowRequest& request) {
   const Runner::Opening opening = flow.runner.prepare(request);
-  flow.window.open(request.index, opening.loss_scale, opening.total_weight);
+  if (request.started) {
+    flow.window.load(state_of(*request.started));
+  } else {
+    flow.window.open(request.index, opening.loss_scale, opening.total_weight);
+  }
+}
+
+Filled fill_and_close(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
+  open_window(flow, request);
   try {
     const Filled filled = flow.runner.fill(request, run);
     if (filled == Filled::whole) return close(flow, request, run);
@@ -53,6 +61,7 @@ WindowRun attempt(const WindowFlow& flow, WindowRequest& request) {
     run.retries += request.fills;
     if (filled != Filled::again) return run;
     ++request.fills;
+    request.started.reset();
   }
 }
 
@@ -61,6 +70,7 @@ bool begins_anew(const WindowFlow& flow, WindowRequest& request, const std::exce
   std::vector<batch::Range>& micro_batches = request.micro_batches;
   const bool may_retry = flow.retries.enabled() && !micro_batches.empty() && !flow.window.is_torn();
   if (!may_retry || !memory::is_out_of_memory(error)) return false;
+  request.started.reset();
   const auto decision =
       flow.retries.window_failed(request.index, micro_batches.front().size(), error);
   if (decision.action == memory::Recovery::Action::split)

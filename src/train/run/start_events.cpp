@@ -35,8 +35,10 @@ std::string resumption_in_words(const Resumed& resumed, const StartFacts& start)
   const TrainState& state = resumed.state;
   if (resumed.checkpoint.empty())
     return "no whole checkpoint was found: starting again from step 0";
-  const std::string from = "continuing after step " + std::to_string(state.step) + " from " +
-                           resumed.checkpoint.string();
+  std::string from = "continuing after step " + std::to_string(state.step) + " from " +
+                     resumed.checkpoint.string();
+  if (state.middle)
+    from += ", in the middle of the next one: " + state.middle->in_words() + " are done";
   if (state.window < start.plan.total_steps) return from;
   return from + ": " + done_in_words(state.step, start.work.config.run);
 }
@@ -105,6 +107,10 @@ std::vector<Event> start_events(const StartFacts& start) {
     events.add("checkpoint_skipped", what + damage);
   events.add("replica", resumed->replica_reason);
   events.add("resume", resumption_in_words(*resumed, start));
+  if (!resumed->window_begins_again.empty())
+    events.add("resume", "the checkpoint was written in the middle of step " +
+                             std::to_string(step + 1) +
+                             ", which begins again: " + resumed->window_begins_again);
   return std::move(events).take();
 }
 

@@ -17,6 +17,7 @@
 #include "train/plan/setup.h"
 #include "train/ranks/rank_remarks.h"
 #include "train/ranks/ranks.h"
+#include "train/run/kept_windows.h"
 #include "train/run/noise_record.h"
 #include "train/run/rank_changes.h"
 #include "train/run/run_folders.h"
@@ -197,6 +198,7 @@ struct Trainer::Impl {
     } else {
       take_up_plan(found.state);
     }
+    settle_started_window(found, work, ranks.world());
     ranks.check_resumable(found.state.inner_optimizers);
     resumed = std::move(found);
     if (ranks.is_first()) write_resumption(options, started);
@@ -243,7 +245,7 @@ struct Trainer::Impl {
   }
 
   RunResult train(const RunOptions& options, memory::BudgetWatch& budget_watch,
-                  const StopSignalWatch& signals, RunFolders& folders) {
+                  const StopSignalWatch& signals, const NoticeWatch& notice, RunFolders& folders) {
     const std::unique_ptr<optim::Optimizer> own =
         make_optimizer(work.config, work.model->parameters(), work.slice);
     const std::unique_ptr<ShardedOptimizer> sharded = ranks.make_sharded(work, *own);
@@ -261,13 +263,16 @@ struct Trainer::Impl {
       ranks.check_state(work, optimizer, state.step);
     listeners = std::exchange(observers, {});
     if (ranks.is_first()) begin_to_tell(options, state.step);
-    const auto make_loop = [&](TrainState from, const StoredTensors& of_ranks) {
+    const auto make_loop = [&](TrainState from, const StoredTensors& of_ranks,
+                               StoredTensors of_window) {
       return std::make_unique<TrainingLoop>(
           RunContext{work, *plan, optimizer, sharded.get(), directory, observers, gradient_hook,
-                     budget_watch, ranks, signals, folders.claim.get(), folders.replica.get()},
-          std::move(from), of_ranks);
+                     budget_watch, ranks, signals, notice, folders.claim.get(),
+                     folders.replica.get()},
+          std::move(from), of_ranks, std::move(of_window));
     };
-    auto loop = make_loop(std::move(state), resumed ? resumed->ranks : StoredTensors{});
+    auto loop = make_loop(std::move(state), resumed ? resumed->ranks : StoredTensors{},
+                          resumed ? std::exchange(resumed->window, {}) : StoredTensors{});
     announce_all(start_events({work, *plan, records, length, resumed, repeated, ranks.world()}));
     if (ranks.is_first()) announce_all(folder_events(folders, copies, resumed));
     loop->tell_start();
@@ -284,7 +289,7 @@ struct Trainer::Impl {
         begin_to_tell(options, changed.state.step);
       }
       announce_all({changed.event});
-      loop = make_loop(std::move(changed.state), {});
+      loop = make_loop(std::move(changed.state), {}, {});
       if (takes_over) loop->tell_start();
       ended = loop->run();
     }
@@ -361,6 +366,7 @@ struct Trainer::Impl {
 
   RunResult train_or_abandon(const RunOptions& options, memory::BudgetWatch& budget_watch) {
     const StopSignalWatch signals;  // it watches before a signal could leave anything half-made
+    const NoticeWatch notice;
     RunFolders folders = ranks.is_first() ? claim_folders(copies, options.resume) : RunFolders{};
     // The others go on when the run directory is theirs to read.
     if (!ranks.are_joined_late()) ranks.as_first_says(true);
@@ -369,7 +375,7 @@ struct Trainer::Impl {
       if (!options.resume && folders.claim) folders.claim->abandon();
     };
     try {
-      return train(options, budget_watch, signals, folders);
+      return train(options, budget_watch, signals, notice, folders);
     } catch (const Error& error) {
       if (error.kind() != Error::Kind::runtime) abandon();
       throw;

@@ -7,6 +7,7 @@
 #include "train/plan/enough_memory.h"
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
+#include "train/run/kept_windows.h"
 #include "train/run/noise_record.h"
 
 namespace accrue::train {
@@ -39,9 +40,11 @@ bool stops_alone(const RunContext& run) {
 
 }  // namespace
 
-TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const StoredTensors& of_ranks)
+TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const StoredTensors& of_ranks,
+                           StoredTensors of_window)
     : run_(run),
-      progress_(std::move(state)),
+      why_windows_are_not_kept_(why_windows_are_not_kept(run.work, run.ranks.world())),
+      progress_(std::move(state), std::move(of_window)),
       log_(run.observers, progress_.state, run.ranks.is_first()),
       control_(run.budget_watch, run.signals, log_, stops_alone(run)),
       recovery_(progress_.state.micro_batches, fixed_micro_batch_reason(run.work.config)),
@@ -71,13 +74,14 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
            .cut_folder = run.plan.cuts_in_file ? run.directory.root() : "",
            .recompute = run.plan.recompute,
            .reduce = parallelism_->reduction(),
-           .noise = noise_.get()},
+           .noise = noise_.get(),
+           .keeper = make_keeper()},
           parallelism_->stage())),
       batch_(run_, progress_.state),
       checkpointer_(run_, progress_, recovery_, *buffer_, *parallelism_, log_, batch_),
       evaluator_(run_, progress_, recovery_, *parallelism_, checkpointer_, log_, control_, batch_),
       step_(run_, progress_, recovery_, {window_, *runner_, *parallelism_, retries_, log_}, loader_,
-            checkpointer_, control_, batch_, noise_.get()) {
+            checkpointer_, control_, batch_, noise_.get(), why_windows_are_not_kept_) {
   window_.set_reduction(parallelism_->reduction());
   if (!of_ranks.empty()) parallelism_->load_state(of_ranks, progress_.state);
 }
@@ -89,6 +93,14 @@ memory::Retries TrainingLoop::make_retries() {
       [this](std::int64_t samples) {
         return enough_budget(run_.work, samples, run_.plan.recompute);
       });
+}
+
+/// Asked once all members are there.
+WindowKeeper TrainingLoop::make_keeper() {
+  if (!why_windows_are_not_kept_.empty()) return {};
+  return {
+      .is_due = [this](double seconds) { return checkpointer_.due_in_window(seconds); },
+      .keep = [this](StartedWindow started) { checkpointer_.write_in_window(std::move(started)); }};
 }
 
 void TrainingLoop::tell_start() const {

@@ -22,8 +22,10 @@ namespace accrue::train {
 /// change.
 class TrainingLoop {
  public:
-  /// `of_ranks` is what a checkpoint holds of several ranks; empty for a new run.
-  TrainingLoop(const RunContext& run, TrainState state, const StoredTensors& of_ranks);
+  /// `of_ranks` is what a checkpoint holds of several ranks, `of_window` of the window that it is
+  /// in the middle of; both are empty for a new run.
+  TrainingLoop(const RunContext& run, TrainState state, const StoredTensors& of_ranks,
+               StoredTensors of_window);
 
   /// Tells observers that a run begins, or goes on.
   void tell_start() const;
@@ -44,8 +46,10 @@ class TrainingLoop {
   void expect_folder() const;
   void save_what_was_done() noexcept;
   memory::Retries make_retries();
+  WindowKeeper make_keeper();
 
   RunContext run_;
+  std::string why_windows_are_not_kept_;  ///< empty: they are
   Progress progress_;
   std::string why_ranks_change_;
   RunLog log_;

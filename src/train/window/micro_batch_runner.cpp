@@ -19,6 +19,23 @@
 
 namespace accrue::train {
 
+namespace {
+
+/// The first micro-batch of the request that is not done.
+std::ptrdiff_t first_left(const WindowRequest& request) {
+  return request.started ? std::ssize(request.started->middle.done) : 0;
+}
+
+HeadSums heads_of(const DoneMicroBatch& done) {
+  return {.sums = done.loss_sums, .weights = done.loss_weights, .measures = done.measures};
+}
+
+bool is_settled(const LedgerEntry& entry) {
+  return entry.status == MicroStatus::committed || entry.status == MicroStatus::quarantined;
+}
+
+}  // namespace
+
 MicroBatchRunner::MicroBatchRunner(const RunnerContext& context, RunnerOptions options)
     : context_(context),
       options_(std::move(options)),
@@ -48,6 +65,8 @@ WindowLosses::Fetch MicroBatchRunner::fetch() const {
 
 Runner::Opening MicroBatchRunner::prepare(const WindowRequest& request) {
   losses_.count(request.micro_batches, fetch());
+  if (request.started && options_.loss_scaler && request.started->middle.loss_scaler)
+    options_.loss_scaler->load(*request.started->middle.loss_scaler);
   if (options_.reduce != nullptr) share_losses();
   return {.loss_scale = options_.loss_scaler ? options_.loss_scaler->scale() : 1,
           .total_weight = losses_.total_weight()};
@@ -63,26 +82,30 @@ void MicroBatchRunner::share_losses() {
 
 Filled MicroBatchRunner::fill(WindowRequest& request, WindowRun& run) {
   at_open_.keep();
-  settled_.keep();
   const double reducing_before = reducing_seconds();
-  const Stopwatch watch;
-  context_.loader.prefetch(request.micro_batches);
+  filling_.restart();
+  if (request.started) take_up(request, run);
+  settled_.keep();
+  context_.loader.prefetch(
+      {request.micro_batches.begin() + first_left(request), request.micro_batches.end()});
   unread_.clear();
   const Filled filled = run_micro_batches(request, run);
   if (filled == Filled::whole && !context_.window.is_lost()) {
     settle_losses(run);
     require_few_bad(request, run);
   }
-  run.seconds = watch.seconds();
+  run.seconds = seconds_so_far(run);
   if (options_.noise != nullptr) run.noise_sums = options_.noise->sums();
   run.own_seconds = run.seconds - (reducing_seconds() - reducing_before);
   return filled;
 }
 
 Filled MicroBatchRunner::run_micro_batches(WindowRequest& request, WindowRun& run) {
-  for (std::size_t i = 0; i < request.micro_batches.size();) {
+  for (auto i = static_cast<std::size_t>(first_left(request)); i < request.micro_batches.size();) {
     run.micro_batches = std::ssize(request.micro_batches);
-    if (stops_here()) return Filled::interrupted;
+    const bool stops = stops_here();
+    if (i > 0 && is_to_be_kept(stops, run)) keep(request, run);
+    if (stops) return Filled::interrupted;
     if (!run_or_undo(i, request, run)) continue;
     if (context_.window.is_torn()) return Filled::whole;
     ++i;
@@ -90,6 +113,73 @@ Filled MicroBatchRunner::run_micro_batches(WindowRequest& request, WindowRun& ru
     context_.log.micro_batch(static_cast<std::int64_t>(i), run.micro_batches);
   }
   return Filled::whole;
+}
+
+/// Takes in what is done of the window. Quarantines are told once more: what was told of a step
+/// that was not finished is gone.
+void MicroBatchRunner::take_up(const WindowRequest& request, WindowRun& run) {
+  const WindowMiddle& middle = request.started->middle;
+  load_buffers(*request.started, context_.model);
+  for (const DoneMicroBatch& done : middle.done) {
+    if (done.entry.status == MicroStatus::quarantined)
+      quarantine(done.entry);
+    else
+      losses_.note(done.entry.micro.index, heads_of(done));
+  }
+  if (options_.noise != nullptr) options_.noise->take_up(middle.noise_sums);
+  run.tokens = middle.tokens;
+  run.unreadable = middle.unreadable;
+  run.earlier_seconds = middle.seconds;
+}
+
+double MicroBatchRunner::seconds_so_far(const WindowRun& run) const {
+  return run.earlier_seconds + filling_.seconds();
+}
+
+bool MicroBatchRunner::is_to_be_kept(bool stops, const WindowRun& run) const {
+  if (!options_.keeper.keep) return false;
+  return stops || options_.keeper.is_due(seconds_so_far(run));
+}
+
+/// Keeps the window as far as it is done. The checkpoint's model is that of the last step, so the
+/// buffers are for that long as the window found them.
+void MicroBatchRunner::keep(const WindowRequest& request, WindowRun& run) {
+  settle_losses(run);
+  settled_.keep();  // a loss that is not finite had the others run again
+  if (context_.window.is_lost()) return;
+  StartedWindow started{.middle = middle_of(request, run),
+                        .tensors = stored_sums(*context_.window.buffer())};
+  for (StoredTensor& buffer : stored_buffers(context_.model))
+    started.tensors.push_back(std::move(buffer));
+  at_open_.restore();
+  options_.keeper.keep(std::move(started));
+  settled_.restore();
+}
+
+/// What ran out of memory before it ran again, or was split, left nothing: it is not told.
+WindowMiddle MicroBatchRunner::middle_of(const WindowRequest& request, const WindowRun& run) const {
+  const accum::Window& window = context_.window;
+  WindowMiddle middle{.window = request.index,
+                      .loss_scale = window.loss_scale(),
+                      .micro_batches = request.micro_batches,
+                      .done = {},
+                      .contributions = contributions_of(*window.buffer()),
+                      .units = window.buffer()->units(),
+                      .tokens = run.tokens,
+                      .seconds = seconds_so_far(run),
+                      .unreadable = run.unreadable};
+  if (options_.loss_scaler) middle.loss_scaler = options_.loss_scaler->state();
+  if (options_.noise != nullptr) middle.noise_sums = options_.noise->sums();
+  for (const LedgerEntry& entry : window.ledger().entries) {
+    if (!is_settled(entry)) continue;
+    DoneMicroBatch& done = middle.done.emplace_back(DoneMicroBatch{.entry = entry});
+    const auto noted = losses_.by_micro_batch().find(entry.micro.index);
+    if (noted == losses_.by_micro_batch().end()) continue;
+    done.loss_sums = noted->second.sums;
+    done.loss_weights = noted->second.weights;
+    done.measures = noted->second.measures;
+  }
+  return middle;
 }
 
 /// Reads what is left of the losses, all at once: the one time that a window waits for its device.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "accrue/core/clock.h"
 #include "train/pass/buffer_snapshot.h"
 #include "train/pass/forward_backward.h"
 #include "train/pass/window_losses.h"
@@ -17,6 +18,9 @@ namespace accrue::train {
 /// A micro-batch that runs out of memory is undone by the ledger and run once more; where that
 /// fails too, it and those after it are split. The sums have the bits of a window that was split
 /// that way from the start. Where a replay runs out of memory the window is lost, and begins anew.
+///
+/// Between two micro-batches the window may be kept in its middle (WindowKeeper), where the run
+/// stops and where that is due. It goes on from there to the same bits.
 class MicroBatchRunner final : public Runner {
  public:
   explicit MicroBatchRunner(const RunnerContext& context, RunnerOptions options = {});
@@ -31,6 +35,11 @@ class MicroBatchRunner final : public Runner {
   Filled run_micro_batches(WindowRequest& request, WindowRun& run);
   void require_few_bad(const WindowRequest& request, const WindowRun& run) const;
   bool stops_here() const;
+  void take_up(const WindowRequest& request, WindowRun& run);
+  bool is_to_be_kept(bool stops, const WindowRun& run) const;
+  void keep(const WindowRequest& request, WindowRun& run);
+  WindowMiddle middle_of(const WindowRequest& request, const WindowRun& run) const;
+  double seconds_so_far(const WindowRun& run) const;
   bool run_or_undo(std::size_t position, WindowRequest& request, WindowRun& run);
   void undo_micro_batch();
   void settle_losses(WindowRun& run);
@@ -55,6 +64,7 @@ class MicroBatchRunner final : public Runner {
   BufferSnapshot at_open_;  ///< as the window was opened
   BufferSnapshot settled_;  ///< after the last micro-batch that counts
   bool replayed_ = false;   ///< since the last micro-batch began
+  Stopwatch filling_;
   /// Of the window's micro-batches whose losses are still on a device.
   struct Unread {
     std::int64_t index;

@@ -107,6 +107,11 @@ void NoiseMeter::see_part(double weight, double loss_scale) {
   for (std::size_t i = 0; i < blocks.size(); ++i) sums_[kBlocks + i] = blocks[i] * scale;
 }
 
+/// Sums of another detail than is asked for now tell nothing of what is.
+void NoiseMeter::take_up(const std::vector<double>& sums) {
+  if (sums.size() == sums_.size()) sums_ = sums;
+}
+
 std::optional<NoiseReading> NoiseMeter::read(const std::vector<double>& sums,
                                              accum::MeanGradient& gradient) const {
   if (sums.size() != sums_.size() || sums[kParts] < 1 || !gradient.has_values())

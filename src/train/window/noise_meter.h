@@ -49,6 +49,9 @@ class NoiseMeter {
   /// To be called behind the first micro-batch, with its weight, of a window that has more of them,
   /// over all ranks. Its losses were multiplied with `loss_scale`.
   void see_part(double weight, double loss_scale = 1);
+  /// To be called after begin() of a window that goes on in its middle: see_part() was called
+  /// before, and left these sums. Empty: nobody measured noise then.
+  void take_up(const std::vector<double>& sums);
   /// What the ranks add up; as many numbers on each, zeros where see_part() was not called since
   /// begin().
   const std::vector<double>& sums() const { return sums_; }

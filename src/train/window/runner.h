@@ -17,6 +17,7 @@
 #include "optim/loss_scale.h"
 #include "train/window/run_control.h"
 #include "train/window/run_log.h"
+#include "train/window/started_window.h"
 
 namespace accrue::train {
 
@@ -35,6 +36,12 @@ struct WindowRequest {
   /// them.
   std::set<std::int64_t> to_quarantine = {};
   std::int64_t fills = 0;  ///< fills of this window before this one (Filled::again)
+  /// Set where the window goes on behind what is done of it, which its first micro-batches are.
+  std::optional<StartedWindow> started = {};
+
+  /// Has the window go on behind what is done of it. What is left keeps its micro-batches, unless
+  /// memory now takes another size, `micro_batch` samples, than it did then.
+  void go_on_from(StartedWindow from, std::int64_t micro_batch);
 };
 
 /// What a window's micro-batches came to.
@@ -51,7 +58,8 @@ struct WindowRun {
   double loss_scale = 1;           ///< with which the window closed
   /// Most bytes in tensors while a micro-batch ran; none where nothing meters them.
   std::optional<std::int64_t> micro_batch_peak_bytes;
-  double seconds = 0;  ///< forward and backward
+  double seconds = 0;          ///< forward and backward
+  double earlier_seconds = 0;  ///< of them, those before the window was kept in its middle
   /// How long each committed micro-batch took, without reductions that overlapped; empty where
   /// micro-batches interleave (exact batch normalisation, a pipeline).
   std::vector<double> micro_batch_seconds = {};
@@ -135,6 +143,8 @@ struct RunnerOptions {
   distributed::DeferredReduce* reduce = nullptr;
   /// Told of the first micro-batch; null: nobody measures noise. Only MicroBatchRunner does it.
   NoiseMeter* noise = nullptr;
+  /// Keeps windows in their middle. Only MicroBatchRunner asks it.
+  WindowKeeper keeper = {};
 };
 
 }  // namespace accrue::train

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 namespace accrue::train {
 namespace {
 
@@ -15,6 +18,21 @@ TEST(Cadence, CountsStepsOrConvertsToThem) {
   EXPECT_FALSE(quarter.due(51));
   const Cadence hourly({3600, Duration::Unit::seconds}, horizon, "x");
   EXPECT_FALSE(hourly.due(10));
+}
+
+/// A clock of 0 seconds is always due.
+TEST(Cadence, IsDueWithinAStepThatTakesLongerThanItsTimes) {
+  const Horizon horizon{.total_steps = 200};
+  const Cadence hourly({3600, Duration::Unit::seconds}, horizon, "x");
+  EXPECT_FALSE(hourly.due_within_step(7200)) << "the last time was just now";
+  const Cadence always({0, Duration::Unit::seconds}, horizon, "x");
+  EXPECT_TRUE(always.due_within_step(0));
+  const Cadence soon({0.02, Duration::Unit::seconds}, horizon, "x");
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_TRUE(soon.due_within_step(0.03));
+  EXPECT_FALSE(soon.due_within_step(0.01)) << "a short step is waited for";
+  const Cadence each_step({1, Duration::Unit::steps}, horizon, "x");
+  EXPECT_FALSE(each_step.due_within_step(7200));
 }
 
 TEST(Cadence, GoesByHowFarStepsOfManySizesHaveCome) {

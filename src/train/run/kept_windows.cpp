@@ -1,0 +1,45 @@
+#include "train/run/kept_windows.h"
+
+#include "train/config/gradient_folding.h"
+#include "train/workload/batch_changes.h"
+
+namespace accrue::train {
+namespace {
+
+/// Empty where the window goes on.
+std::string why_window_begins_again(const Resumed& resumed, const Workload& work,
+                                    std::int64_t world) {
+  const TrainState& state = resumed.state;
+  if (std::string reason = why_windows_are_not_kept(work, world); !reason.empty()) return reason;
+  if (!resumed.data_change.empty()) return "what is done of it was done with other data";
+  const batch::Range now =
+      with_changes(work.config, work.schedule, state.adapt.changes).window(state.window);
+  const batch::Range then{state.middle->micro_batches.front().begin,
+                          state.middle->micro_batches.back().end};
+  return now == then ? "" : "its batch is another one now";
+}
+
+}  // namespace
+
+std::string why_windows_are_not_kept(const Workload& work, std::int64_t world) {
+  if (world > 1)
+    return "each of several ranks has sums of its own, and all of them stop together after a step";
+  if (work.config.dist.takes_outer_steps())
+    return "a run with outer steps (dist.local_steps, dist.outer) stops after a step";
+  if (folds_gradients(work.config))
+    return "gradients are folded into the optimizer's state, and such a window is finished";
+  if (is_exact(work.config, *work.model))
+    return "exact batch normalisation runs all micro-batches from cut to cut, so that none of them "
+           "is done before the others";
+  return {};
+}
+
+void settle_started_window(Resumed& resumed, const Workload& work, std::int64_t world) {
+  if (!resumed.state.middle) return;
+  resumed.window_begins_again = why_window_begins_again(resumed, work, world);
+  if (resumed.window_begins_again.empty()) return;
+  resumed.state.middle.reset();
+  resumed.window.clear();
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,88 @@
+#include "train/window/started_window.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "accrue/core/error.h"
+
+namespace accrue::train {
+namespace {
+
+using Entry = accum::GradientBuffer::Entry;
+
+/// What stands for a slot's sum in a file: with a compensation where there is one.
+at::Tensor content_of(const Entry& entry) {
+  return entry.staged ? accum::GradientBuffer::saved_sum(entry) : entry.slot->main;
+}
+
+StoredTensor stored_sum(const Entry& entry) {
+  const at::Tensor now = content_of(entry);
+  return {sum_prefix + entry.name, now.scalar_type(), now.sizes().vec(),
+          [entry](const at::Tensor& target) { target.copy_(content_of(entry)); }};
+}
+
+}  // namespace
+
+StoredTensors stored_sums(const accum::GradientBuffer& buffer) {
+  StoredTensors sums;
+  for (const Entry& entry : buffer.entries())
+    if (!entry.slot->fresh) sums.push_back(stored_sum(entry));
+  return sums;
+}
+
+std::map<std::string, std::int64_t> contributions_of(const accum::GradientBuffer& buffer) {
+  std::map<std::string, std::int64_t> counts;
+  for (const Entry& entry : buffer.entries())
+    if (!entry.slot->fresh) counts[entry.name] = entry.slot->contributions;
+  return counts;
+}
+
+StoredTensors stored_buffers(const models::Trainable& model) {
+  const at::NoGradGuard no_grad;
+  NamedParameters copies;
+  for (const NamedParameter& buffer : model.buffers())
+    if (buffer.tensor.defined())
+      copies.push_back({buffer_prefix + buffer.name, buffer.tensor.clone()});
+  return stored(copies);
+}
+
+accum::WindowState state_of(const StartedWindow& started) {
+  const WindowMiddle& middle = started.middle;
+  accum::WindowState state{.index = middle.window,
+                           .open = true,
+                           .lost = false,
+                           .loss_scale = middle.loss_scale,
+                           .entries = {},
+                           .sums = {},
+                           .contributions = {},
+                           .units = middle.units};
+  for (const DoneMicroBatch& done : middle.done) state.entries.push_back(done.entry);
+  for (const StoredTensor& sum : started.tensors) {
+    if (!sum.name.starts_with(sum_prefix)) continue;
+    const std::string name = sum.name.substr(std::string_view(sum_prefix).size());
+    const auto count = middle.contributions.find(name);
+    if (count == middle.contributions.end())
+      throw usage_error("go on in the middle of a window", "a count for each gradient sum",
+                        "none for '" + name + "'", "an earlier checkpoint of the run");
+    state.sums.push_back({name, sum.read()});
+    state.contributions.push_back(count->second);
+  }
+  return state;
+}
+
+void load_buffers(const StartedWindow& started, const models::Trainable& model) {
+  const at::NoGradGuard no_grad;
+  for (const NamedParameter& buffer : model.buffers()) {
+    if (!buffer.tensor.defined()) continue;
+    const auto kept =
+        std::ranges::find(started.tensors, buffer_prefix + buffer.name, &StoredTensor::name);
+    if (kept == started.tensors.end() || kept->shape != buffer.tensor.sizes().vec())
+      throw usage_error("go on in the middle of a window", "each of the model's buffers",
+                        "none that fits '" + buffer.name + "'", "an earlier checkpoint of the run");
+    kept->copy_to(buffer.tensor);
+  }
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "accrue/accum/window.h"
+#include "accrue/models/trainable.h"
+#include "train/checkpoint/window_middle.h"
+
+namespace accrue::train {
+
+/// Keeps a window between two of its micro-batches, in a checkpoint.
+struct WindowKeeper {
+  /// Whether a checkpoint is to be written now, in a window that has taken so many seconds.
+  std::function<bool(double seconds)> is_due;
+  /// Writes it; the window must not go on before this returns. Null: windows of this run are not
+  /// kept in their middle.
+  std::function<void(StartedWindow)> keep;
+};
+
+/// What makes the sums of an open window, read when they are copied: the window must not change
+/// until then. Slots that nothing was added to have none.
+StoredTensors stored_sums(const accum::GradientBuffer& buffer);
+/// How often each parameter of stored_sums() was added to.
+std::map<std::string, std::int64_t> contributions_of(const accum::GradientBuffer& buffer);
+/// Copies of a model's buffers.
+StoredTensors stored_buffers(const models::Trainable& model);
+
+/// What accum::Window::load() goes on from. Reads the sums.
+accum::WindowState state_of(const StartedWindow& started);
+/// Puts the buffers back as they were in the window's middle. Throws a usage Error that names the
+/// buffer which the window has none for.
+void load_buffers(const StartedWindow& started, const models::Trainable& model);
+
+}  // namespace accrue::train
