@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 #include "train/checkpoint/state_reader.h"
 
@@ -16,14 +17,13 @@ std::vector<std::int64_t> all_of(batch::Range range) {
   return ids;
 }
 
-/// Samples are told only where some of the micro-batch were left out: a window may have millions.
-json done_to_json(const DoneMicroBatch& done, batch::Range range) {
+json done_to_json(const DoneMicroBatch& done) {
   const LedgerEntry& entry = done.entry;
   json out{{"status", to_string(entry.status)},
            {"weight", entry.micro.weight},
            {"loss_sum", entry.loss_sum}};
   if (!entry.reason.empty()) out["reason"] = entry.reason;
-  if (entry.micro.sample_ids != all_of(range)) out["samples"] = entry.micro.sample_ids;
+  if (done.lists_samples) out["samples"] = entry.micro.sample_ids;
   if (!done.loss_sums.empty() || !done.measures.empty())
     out["losses"] = {
         {"sums", done.loss_sums}, {"weights", done.loss_weights}, {"measures", done.measures}};
@@ -37,15 +37,16 @@ MicroStatus settled_status(const StateReader& in) {
   throw in.wrong("status", "committed or quarantined", text);
 }
 
-DoneMicroBatch done_from_json(const StateReader& in, std::int64_t index, batch::Range range) {
+DoneMicroBatch done_from_json(const StateReader& in, std::int64_t index) {
   DoneMicroBatch done;
-  done.entry = {
-      .micro = {.index = index,
-                .sample_ids = in.has("samples") ? in.integers("samples", 0) : all_of(range),
-                .weight = in.number_of_at_least_0("weight")},
-      .status = settled_status(in),
-      .loss_sum = in.number("loss_sum"),
-      .reason = in.has("reason") ? in.text("reason") : ""};
+  done.lists_samples = in.has("samples");
+  done.entry.micro = {
+      .index = index,
+      .sample_ids = done.lists_samples ? in.integers("samples", 0) : std::vector<std::int64_t>{},
+      .weight = in.number_of_at_least_0("weight")};
+  done.entry.status = settled_status(in);
+  done.entry.loss_sum = in.number("loss_sum");
+  if (in.has("reason")) done.entry.reason = in.text("reason");
   if (in.has("losses")) {
     const StateReader losses = in.object("losses");
     done.loss_sums = losses.numbers("sums");
@@ -59,6 +60,14 @@ DoneMicroBatch done_from_json(const StateReader& in, std::int64_t index, batch::
 json sizes_of(const std::vector<batch::Range>& micro_batches) {
   json sizes = json::array();
   for (const batch::Range range : micro_batches) sizes.push_back(range.size());
+  return sizes;
+}
+
+std::vector<std::int64_t> sizes_from_json(const StateReader& in) {
+  constexpr std::int64_t most = 1'000'000'000;  // a batch has no more samples
+  const std::vector<std::int64_t> sizes = in.integers("sizes", 1);
+  for (const std::int64_t size : sizes)
+    if (size > most) throw in.wrong("sizes", "sizes of at most " + std::to_string(most), size);
   return sizes;
 }
 
@@ -78,6 +87,21 @@ std::string WindowMiddle::in_words() const {
          " micro-batches";
 }
 
+LedgerEntry WindowMiddle::entry_of(std::size_t place) const {
+  LedgerEntry entry = done.at(place).entry;
+  if (!done[place].lists_samples) entry.micro.sample_ids = all_of(micro_batches.at(place));
+  return entry;
+}
+
+/// A window may have millions of samples, so they are listed only where that tells something.
+DoneMicroBatch& WindowMiddle::append(LedgerEntry entry) {
+  DoneMicroBatch appended{.entry = std::move(entry)};
+  std::vector<std::int64_t>& samples = appended.entry.micro.sample_ids;
+  appended.lists_samples = samples != all_of(micro_batches.at(done.size()));
+  if (!appended.lists_samples) samples.clear();
+  return done.emplace_back(std::move(appended));
+}
+
 json to_json(const WindowMiddle& middle) {
   json out{{"window", middle.window},
            {"loss_scale", middle.loss_scale},
@@ -88,8 +112,7 @@ json to_json(const WindowMiddle& middle) {
            {"contributions", json::object()},
            {"tokens", middle.tokens},
            {"seconds", middle.seconds}};
-  for (std::size_t i = 0; i < middle.done.size(); ++i)
-    out["done"].push_back(done_to_json(middle.done[i], middle.micro_batches[i]));
+  for (const DoneMicroBatch& done : middle.done) out["done"].push_back(done_to_json(done));
   for (const auto& [name, count] : middle.contributions) out["contributions"][name] = count;
   if (!middle.units.empty()) out["units"] = middle.units;
   if (!middle.noise_sums.empty()) out["noise_sums"] = middle.noise_sums;
@@ -106,21 +129,18 @@ WindowMiddle window_middle_from_json(const StateReader& in, std::int64_t window)
       .window = in.integer("window", window, window),
       .loss_scale = in.number_of_at_least_0("loss_scale"),
       .micro_batch = in.integer("micro_batch", 1),
-      .micro_batches = consecutive(in.integer("first_sample", 0), in.integers("sizes", 1)),
+      .micro_batches = consecutive(in.integer("first_sample", 0), sizes_from_json(in)),
       .done = {},
       .contributions = in.counts("contributions"),
       .tokens = in.integer("tokens", 0),
       .seconds = in.number_of_at_least_0("seconds")};
-  for (const StateReader& done : in.objects("done")) {
-    const std::size_t place = middle.done.size();
-    if (place + 1 >= middle.micro_batches.size())
-      throw in.wrong("done",
-                     "fewer than the window's " + std::to_string(middle.micro_batches.size()) +
-                         " micro-batches",
-                     "more");
-    middle.done.push_back(
-        done_from_json(done, static_cast<std::int64_t>(place), middle.micro_batches[place]));
-  }
+  for (const StateReader& done : in.objects("done"))
+    middle.done.push_back(done_from_json(done, std::ssize(middle.done)));
+  if (middle.done.size() >= middle.micro_batches.size())
+    throw in.wrong(
+        "done",
+        "fewer than the window's " + std::to_string(middle.micro_batches.size()) + " micro-batches",
+        middle.done.size());
   if (in.has("units")) middle.units = in.small_integers("units");
   if (in.has("noise_sums")) middle.noise_sums = in.numbers("noise_sums");
   if (in.has("loss_scaler")) {

@@ -19,7 +19,10 @@ class StateReader;
 
 /// A micro-batch of a window that is in the middle, and what it came to.
 struct DoneMicroBatch {
-  LedgerEntry entry;  ///< committed or quarantined; its index is its place among all
+  /// Committed or quarantined; its index is its place among all. Its samples are listed where some
+  /// of the micro-batch's were left out; else they are all of its range (WindowMiddle::entry_of).
+  LedgerEntry entry;
+  bool lists_samples = false;
   /// HeadSums of a committed one whose losses are told one by one; empty otherwise.
   std::vector<double> loss_sums = {}, loss_weights = {}, measures = {};
 };
@@ -44,6 +47,10 @@ struct WindowMiddle {
 
   /// "3 of 8 micro-batches"
   std::string in_words() const;
+  /// The ledger's entry of the micro-batch at `place` of those that are done, with its samples.
+  LedgerEntry entry_of(std::size_t place) const;
+  /// Appends the next micro-batch that is done; `entry` has its samples.
+  DoneMicroBatch& append(LedgerEntry entry);
 };
 
 /// A window's middle with its tensors: gradient sums under "sum." and the model's buffers under

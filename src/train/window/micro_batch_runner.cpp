@@ -120,11 +120,11 @@ Filled MicroBatchRunner::run_micro_batches(WindowRequest& request, WindowRun& ru
 void MicroBatchRunner::take_up(const WindowRequest& request, WindowRun& run) {
   const WindowMiddle& middle = request.started->middle;
   load_buffers(*request.started, context_.model);
-  for (const DoneMicroBatch& done : middle.done) {
-    if (done.entry.status == MicroStatus::quarantined)
-      quarantine(done.entry);
+  for (std::size_t i = 0; i < middle.done.size(); ++i) {
+    if (middle.done[i].entry.status == MicroStatus::quarantined)
+      quarantine(middle.entry_of(i));
     else
-      losses_.note(done.entry.micro.index, heads_of(done));
+      losses_.note(static_cast<std::int64_t>(i), heads_of(middle.done[i]));
   }
   if (options_.noise != nullptr) options_.noise->take_up(middle.noise_sums);
   run.tokens = middle.tokens;
@@ -172,7 +172,7 @@ WindowMiddle MicroBatchRunner::middle_of(const WindowRequest& request, const Win
   if (options_.noise != nullptr) middle.noise_sums = options_.noise->sums();
   for (const LedgerEntry& entry : window.ledger().entries) {
     if (!is_settled(entry)) continue;
-    DoneMicroBatch& done = middle.done.emplace_back(DoneMicroBatch{.entry = entry});
+    DoneMicroBatch& done = middle.append(entry);
     const auto noted = losses_.by_micro_batch().find(entry.micro.index);
     if (noted == losses_.by_micro_batch().end()) continue;
     done.loss_sums = noted->second.sums;

@@ -58,7 +58,7 @@ accum::WindowState state_of(const StartedWindow& started) {
                            .sums = {},
                            .contributions = {},
                            .units = middle.units};
-  for (const DoneMicroBatch& done : middle.done) state.entries.push_back(done.entry);
+  for (std::size_t i = 0; i < middle.done.size(); ++i) state.entries.push_back(middle.entry_of(i));
   for (const StoredTensor& sum : started.tensors) {
     if (!sum.name.starts_with(sum_prefix)) continue;
     const std::string name = sum.name.substr(std::string_view(sum_prefix).size());

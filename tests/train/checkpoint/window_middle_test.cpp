@@ -33,15 +33,18 @@ WindowMiddle middle_of_seven() {
                       .tokens = 77,
                       .seconds = 1.5,
                       .unreadable = {{.sample_id = 21, .reason = "cut short"}}};
-  middle.done.push_back({.entry = {.micro = {.index = 0, .sample_ids = {20, 22}, .weight = 0.1},
-                                   .status = MicroStatus::committed,
-                                   .loss_sum = 1.0 / 3},
-                         .loss_sums = {0.1, 0.2},
-                         .loss_weights = {3, 4},
-                         .measures = {5}});
-  middle.done.push_back({.entry = {.micro = {.index = 1, .sample_ids = {23, 24, 25}},
-                                   .status = MicroStatus::quarantined,
-                                   .reason = "its loss is not finite"}});
+  DoneMicroBatch& first =
+      middle.append({.micro = {.index = 0, .sample_ids = {20, 22}, .weight = 0.1},
+                     .status = MicroStatus::committed,
+                     .loss_sum = 1.0 / 3,
+                     .reason = ""});
+  first.loss_sums = {0.1, 0.2};
+  first.loss_weights = {3, 4};
+  first.measures = {5};
+  middle.append({.micro = {.index = 1, .sample_ids = {23, 24, 25}},
+                 .status = MicroStatus::quarantined,
+                 .loss_sum = 0,
+                 .reason = "its loss is not finite"});
   return middle;
 }
 
@@ -68,7 +71,7 @@ TEST(WindowMiddleFile, GivesBackEveryBit) {
   for (std::size_t i = 0; i < 2; ++i) {
     const DoneMicroBatch &is = after.done[i], &was = before.done[i];
     EXPECT_EQ(is.entry.micro.index, was.entry.micro.index);
-    EXPECT_EQ(is.entry.micro.sample_ids, was.entry.micro.sample_ids);
+    EXPECT_EQ(after.entry_of(i).micro.sample_ids, before.entry_of(i).micro.sample_ids);
     EXPECT_EQ(is.entry.micro.weight, was.entry.micro.weight);
     EXPECT_EQ(is.entry.status, was.entry.status);
     EXPECT_EQ(is.entry.loss_sum, was.entry.loss_sum);
@@ -84,6 +87,8 @@ TEST(WindowMiddleFile, NamesSamplesOnlyWhereSomeWereLeftOut) {
   const json out = to_json(middle_of_seven());
   EXPECT_EQ(out["done"][0]["samples"], (std::vector<int>{20, 22}));
   EXPECT_FALSE(out["done"][1].contains("samples"));
+  EXPECT_THAT(read(out).entry_of(0).micro.sample_ids, ElementsAre(20, 22));
+  EXPECT_THAT(read(out).entry_of(1).micro.sample_ids, ElementsAre(23, 24, 25));
 }
 
 TEST(WindowMiddleFile, IsRefusedWhereNoWindowCanHaveIt) {
@@ -101,6 +106,8 @@ TEST(WindowMiddleFile, IsRefusedWhereNoWindowCanHaveIt) {
   refused("/done/1", 3, "middle.done");
   refused("/sizes", {7, 0}, "middle.sizes");
   refused("/sizes", {6, 1}, "fewer than the window's 2 micro-batches");
+  refused("/sizes", json::array(), "fewer than the window's 0 micro-batches");
+  refused("/sizes", {std::int64_t{1} << 60U, std::int64_t{1} << 60U, 1}, "middle.sizes");
   refused("/contributions/b", "two", "middle.contributions.b");
   refused("/micro_batch", 0, "middle.micro_batch");
 }
