@@ -16,6 +16,7 @@
 
 #include "accrue_program.h"
 #include "core/atomic_file.h"
+#include "core/checksum.h"
 #include "support/skip.h"
 
 namespace accrue::testing {
@@ -140,6 +141,109 @@ TEST_F(Signals, MoreOfThemAtOnceChangeNothing) {
     for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::kill(program.process(), signal);
   const auto result = program.wait();
   EXPECT_EQ(result.status, kInterrupted) << result.errors;
+}
+
+/// Windows of a thousand micro-batches, which take the better part of a second.
+class SignalsInAWindow : public Signals {
+ protected:
+  static inline const Words long_windows{"--batch.tokens=16384", "--batch.micro=1",
+                                         "--batch.last=drop", "--run.steps=3",
+                                         "--run.keep_best=false"};
+
+  Words training(const std::string& run, Words more = {}) const {
+    Words words{"train", "run.toml", "--run.out=" + run};
+    words.insert(words.end(), long_windows.begin(), long_windows.end());
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  /// Sends `signal` when the first step is done: in the middle of the second, but for bad luck.
+  Program::Result signalled_in_a_window(const std::string& run, int signal,
+                                        const Words& more = {}) const {
+    Program program = start(training(run, more));
+    wait_until([&] { return has_steps(run); });
+    std::this_thread::sleep_for(100ms);
+    ::kill(program.process(), signal);
+    return program.wait();
+  }
+
+  /// What metrics.jsonl has of a step.
+  nlohmann::json step_of(const std::string& run, int step) const {
+    std::ifstream lines(folder_ / run / "metrics.jsonl");
+    for (std::string text; std::getline(lines, text);) {
+      auto line = nlohmann::json::parse(text);
+      if (line.contains("lr") && line["step"] == step) return line;
+    }
+    return {};
+  }
+
+  std::string model_of(const std::string& run) const {
+    return read_file(folder_ / run / "checkpoints/step-00000003/model.safetensors");
+  }
+};
+
+TEST_F(SignalsInAWindow, KeepWhatIsDoneOfItToTheBit) {
+  ASSERT_EQ(accrue(training("straight")).status, 0);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const std::string run = "run" + std::to_string(signal);
+    const auto stopped = signalled_in_a_window(run, signal);
+    EXPECT_EQ(stopped.status, kInterrupted) << stopped.errors;
+    EXPECT_THAT(stopped.errors, HasSubstr("of 1024 micro-batches of step 2 are kept"));
+    const auto list = accrue({"checkpoint", "list", run});
+    EXPECT_THAT(list.output, HasSubstr("in the middle of step 2: "));
+    const auto listed = nlohmann::json::parse(accrue({"checkpoint", "list", run, "--json"}).output);
+    EXPECT_EQ(listed["checkpoints"][0]["middle"]["micro_batches"], 1024);
+    EXPECT_EQ(accrue({"checkpoint", "verify", run}).status, 0);
+    const auto resumed = accrue(training(run, {"--resume"}));
+    EXPECT_EQ(resumed.status, 0) << resumed.errors;
+    EXPECT_THAT(resumed.errors, HasSubstr("of 1024 micro-batches are done"));
+    EXPECT_TRUE(model_of(run) == model_of("straight"));
+  }
+}
+
+/// As where memory had run out since: what is left runs in smaller micro-batches.
+TEST_F(SignalsInAWindow, LetWhatIsLeftBeSplitAnew) {
+  const Words pairs{"--batch.micro=2"};
+  ASSERT_EQ(accrue(training("straight", pairs)).status, 0);
+  signalled_in_a_window("out", SIGTERM, pairs);
+  const auto checkpoint = folder_ / "out/checkpoints/step-00000001";
+  auto state = nlohmann::json::parse(read_file(checkpoint / "state.json"));
+  const auto done = state.at("middle").at("done").size();
+  state.at("plan").at("micro_batch_now") = 1;
+  auto manifest = nlohmann::json::parse(read_file(checkpoint / "manifest.json"));
+  manifest["files"]["state.json"] = {{"bytes", state.dump().size()},
+                                     {"xxh3", checksum_of(state.dump())}};
+  write("out/checkpoints/step-00000001/state.json", state.dump());
+  write("out/checkpoints/step-00000001/manifest.json", manifest.dump());
+  Words again = pairs;
+  again.push_back("--resume");
+  const auto resumed = accrue(training("out", again));
+  EXPECT_EQ(resumed.status, 0) << resumed.errors;
+  const auto is = step_of("out", 2), was = step_of("straight", 2);
+  EXPECT_EQ(is.at("micro_batches"), done + 1024 - 2 * done);
+  EXPECT_EQ(is.at("weight"), was.at("weight"));
+  EXPECT_NEAR(is.at("loss").get<double>(), was.at("loss").get<double>(), 1e-5);
+  EXPECT_NEAR(is.at("grad_norm").get<double>(), was.at("grad_norm").get<double>(), 1e-4);
+}
+
+TEST_F(SignalsInAWindow, LeaveAFileWhoseDamageIsSeen) {
+  signalled_in_a_window("out", SIGTERM);
+  const auto file = folder_ / "out/checkpoints/step-00000001/window.safetensors";
+  std::string content = read_file(file);
+  content.back() = static_cast<char>(content.back() ^ 1);
+  std::ofstream(file, std::ios::binary) << content;
+  EXPECT_EQ(accrue({"checkpoint", "verify", "out"}).status, 1);
+  const auto refused = accrue(training("out", {"--resume"}));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("window.safetensors"));
+}
+
+TEST_F(SignalsInAWindow, OfNoticeChangeNothingButTheCheckpoint) {
+  ASSERT_EQ(accrue(training("straight")).status, 0);
+  const auto noticed = signalled_in_a_window("out", SIGUSR2);
+  EXPECT_EQ(noticed.status, 0) << noticed.errors;
+  EXPECT_THAT(noticed.errors, HasSubstr("micro-batches of step 2 are kept"));
+  EXPECT_TRUE(model_of("out") == model_of("straight"));
 }
 
 TEST_F(Signals, BeforeTheRunNothingIsLeftBehind) {
