@@ -7,9 +7,12 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/optim/adamw.h>
 
+#include <algorithm>
+#include <csignal>
 #include <numeric>
 
 #include "accrue/core/error.h"
+#include "train/recorder.h"
 
 namespace accrue::train::custom_run {
 namespace {
@@ -176,6 +179,48 @@ TEST_F(CustomRun, TakesAChainThatIsCutAtItsBatchNorms) {
     trained.push_back(net->parameters());
   }
   EXPECT_LT(largest_difference(trained[0], trained[1]), 1e-12);
+}
+
+/// Statistics of micro-batches are kept with a window's middle; in an exact window none of them is
+/// done before the others.
+TEST_F(CustomRun, WithBatchNormsIsKeptInItsWindowOrBeginsThatAgain) {
+  const auto loss = [](const at::Tensor& output, const batch::MicroBatch& micro) {
+    return Loss{.sum = torch::nn::functional::cross_entropy(output, micro.targets,
+                                                            Summed().reduction(torch::kSum)),
+                .weight = static_cast<double>(micro.targets.size(0))};
+  };
+  const auto train = [&](const Config& c, bool resume, std::shared_ptr<Observer> stops) {
+    torch::manual_seed(3);
+    torch::nn::Sequential net(torch::nn::Linear(inputs, 8), torch::nn::BatchNorm1d(8),
+                              torch::nn::Tanh(), torch::nn::Linear(8, classes));
+    Trainer trainer(c, models::from_sequential(net, loss, "network"), all_samples());
+    const auto recorder = std::make_shared<testing::Recorder>();
+    trainer.add_observer(recorder);
+    if (stops) trainer.add_observer(std::move(stops));
+    trainer.run({.resume = resume});
+    std::vector<at::Tensor> values = net->parameters();
+    for (const at::Tensor& buffer : net->buffers()) values.push_back(buffer);
+    return std::pair(values, recorder);
+  };
+  for (const auto policy : {models::BatchNormPolicy::micro, models::BatchNormPolicy::exact}) {
+    Config c = config_of_steps(4, 4);  // no micro-batch is of one sample, which has no variance
+    c.model.batchnorm = policy;
+    const auto straight = train(c, false, nullptr).first;
+    std::filesystem::remove_all(c.run.out);
+    const auto stopped =
+        train(c, false, std::make_shared<testing::SignalAfter>(4, SIGTERM)).second->events;
+    const bool kept = policy == models::BatchNormPolicy::micro;
+    const std::string told = kept ? "1 of 3 micro-batches of step 2 are kept"
+                                  : "begins step 2 again: exact batch normalisation";
+    EXPECT_TRUE(std::ranges::any_of(stopped, [&](const Event& event) {
+      return event.name == "checkpoint" && event.reason.find(told) != std::string::npos;
+    })) << told;
+    const auto resumed = train(c, true, nullptr).first;
+    ASSERT_EQ(resumed.size(), straight.size());
+    for (std::size_t i = 0; i < straight.size(); ++i)
+      EXPECT_TRUE(at::equal(resumed[i], straight[i])) << i << (kept ? " micro" : " exact");
+    std::filesystem::remove_all(c.run.out);
+  }
 }
 
 /// The same steps under libtorch's autocasting, whose gradients are added up in fp32.
