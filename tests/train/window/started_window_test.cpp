@@ -196,6 +196,43 @@ TEST(StartedWindow, KnowsSamplesThatCouldNotBeRead) {
   EXPECT_EQ(rest.run.unreadable.at(1).reason, "file 5 is damaged");
 }
 
+/// An overflow that was found at a commit lowered the scale, and the sums are by the lower one; one
+/// that is found at the close lowers it then, and the micro-batches that were done run again, too.
+TEST(StartedWindow, HasTheLossScaleThatAnOverflowLeft) {
+  struct Scaled {
+    Tensors gradient;
+    WindowRun run;
+    double scale_afterwards;
+  };
+  const auto scaled = [](Accumulation accumulation, WindowKeeper keeper,
+                         const std::optional<StartedWindow>& started) {
+    optim::LossScaler scaler({.initial_scale = 1024});
+    Fixture f({.loss_scaler = &scaler, .keeper = std::move(keeper)}, accumulation);
+    f.model.overflow_above = 300;
+    WindowRequest request = WindowRequest::even(3, {0, kWindowSamples}, kMicro);
+    if (started) request.go_on_from(*started, kMicro);
+    WindowRun run = f.runner.run(std::move(request));
+    auto gradient = std::move(run.gradient);
+    run.gradient.reset();
+    return Scaled{f.gradients(std::move(gradient)), std::move(run), scaler.scale()};
+  };
+  for (const Accumulation accumulation : {Accumulation::fp32, Accumulation::bf16}) {
+    const bool at_commit = accumulation == Accumulation::bf16;
+    const Scaled whole = scaled(accumulation, {}, {});
+    EXPECT_GT(whole.run.retries, 0);
+    EXPECT_LT(whole.run.loss_scale, 1024);
+    Keeping keeping(3);
+    scaled(accumulation, keeping.keeper(), {});
+    ASSERT_TRUE(keeping.kept);
+    EXPECT_EQ(keeping.kept->middle.loss_scale < 1024, at_commit);
+    const Scaled rest = scaled(accumulation, {}, keeping.kept);
+    EXPECT_EQ(rest.run.retries > 0, !at_commit);
+    EXPECT_EQ(rest.run.loss_scale, whole.run.loss_scale);
+    EXPECT_EQ(rest.scale_afterwards, whole.scale_afterwards);
+    expect_same_bits(rest.gradient, whole.gradient);
+  }
+}
+
 /// A checkpoint's model is that of the last step, whatever the window's middle moved.
 TEST(StartedWindow, IsKeptBesideTheBuffersThatItFound) {
   Keeping keeping(4);
