@@ -107,6 +107,16 @@ std::vector<Range> split(Range window, std::int64_t micro) {
   return parts;
 }
 
+std::vector<Range> split_anew(std::span<const Range> ranges, std::int64_t micro) {
+  std::vector<Range> parts;
+  for (std::size_t i = 0; i < ranges.size();) {
+    Range whole = ranges[i];
+    for (++i; i < ranges.size() && ranges[i].begin == whole.end; ++i) whole.end = ranges[i].end;
+    for (const Range& part : split(whole, micro)) parts.push_back(part);
+  }
+  return parts;
+}
+
 std::int64_t samples_of_tokens(std::int64_t tokens, std::int64_t context) {
   require(context >= 1, "model.context", "at least one token", context, "a positive context");
   require(tokens >= 1 && tokens % context == 0, "batch.tokens",

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "accrue/batch/order.h"
@@ -55,6 +56,9 @@ struct WindowSchedule {
 
 /// Splits a window into micro-batches of `micro` samples, the last one short. `micro` >= 1.
 std::vector<Range> split(Range window, std::int64_t micro);
+
+/// Splits the samples of `ranges` anew: those that follow each other as one, and none across a gap.
+std::vector<Range> split_anew(std::span<const Range> ranges, std::int64_t micro);
 
 /// Samples in a batch of `tokens` input tokens with a fixed context. Throws a usage Error that
 /// names both neighbouring multiples where `tokens` is not a positive multiple of `context`.

@@ -1,10 +1,6 @@
-"""kill -9 at any moment of a run, again and again until it ends: it has the bits of one that nobody disturbed.
-
-Half of them come a moment after a notice (SIGUSR2), at which a run keeps its window in the middle.
-"""
+"""kill -9 at any moment of a run, again and again until it ends: it has the bits of one that nobody disturbed."""
 import pathlib
 import random
-import signal
 import subprocess
 import time
 
@@ -13,22 +9,15 @@ import tinyrun
 from tinyrun import Campaign, Options, expect
 
 
-def killed_once(process: subprocess.Popen, moment: float, notice: float | None) -> tinyrun.Ended | None:
-    """None where it was killed, `notice` seconds after it was given notice if at all; else it had ended before."""
+def killed_once(process: subprocess.Popen, moment: float) -> tinyrun.Ended | None:
+    """None where it was killed; else it had ended before."""
     try:
         process.wait(timeout=moment)
         return tinyrun.wait(process)
     except subprocess.TimeoutExpired:
-        if notice is not None:
-            process.send_signal(signal.SIGUSR2)
-            time.sleep(notice)
         process.kill()
         process.communicate()
         return None
-
-
-def keeps_a_window(out: pathlib.Path) -> bool:
-    return any((checkpoint / "window.safetensors").exists() for checkpoint in tinyrun.checkpoints(out))
 
 
 def one_process(options: Options, kills: int) -> int:
@@ -43,11 +32,8 @@ def one_process(options: Options, kills: int) -> int:
             while ended is None:
                 words = ["--resume"] if (out / "config.toml").exists() else []
                 # Towards the end of the trials every process would end before it is killed.
-                notice = draw.uniform(0, duration / 20) if draw.random() < 0.5 else None
-                ended = killed_once(tiny.start(out, *words), draw.uniform(0.02, duration), notice)
+                ended = killed_once(tiny.start(out, *words), draw.uniform(0.02, duration))
                 killed += ended is None
-                if ended is None and (out / "checkpoints").exists():
-                    campaign.note("in the middle of a window", keeps_a_window(out))
             campaign.note("kills", killed)
             expect(ended.status == 0, f"exit status {ended.status} after {killed} kills: {ended.errors}")
             tinyrun.expect_same(out, wanted, f"after {killed} kills")

@@ -305,6 +305,10 @@ void DeferredReduce::begin_micro_batch(bool is_last) {
 
 double DeferredReduce::seconds_in_backward() const { return impl_->seconds_in_backward; }
 
+bool DeferredReduce::left_sums_alone() const {
+  return impl_->begun.empty() && !impl_->is_void && !impl_->compressed;
+}
+
 const accum::SumShard* DeferredReduce::shard() const { return impl_->options.sharding.get(); }
 
 void DeferredReduce::add_up(const at::Tensor& values) {

@@ -50,7 +50,7 @@ using accum::WindowTotals;
 /// are then reduced after the rows agree. No rank steps on its own judgement, and none gets the
 /// sums of another window: where windows differ, reduce() throws a runtime Error on all ranks.
 ///
-/// It is for CPU buffers whose sums add up; in Accumulation::fixed they have the same bits for any
+/// It is for buffers whose sums add up; in Accumulation::fixed they have the same bits for any
 /// number of ranks.
 class DeferredReduce final : public accum::Reduction {
  public:
@@ -89,6 +89,9 @@ class DeferredReduce final : public accum::Reduction {
 
   Outcome reduce(accum::GradientBuffer& buffer, const Share& share) override;
   const accum::SumShard* shard() const override;
+  /// Whether the buffer's sums are still this rank's own: nothing of the window under way was begun
+  /// to be reduced, or a reduce() that failed did so before.
+  bool left_sums_alone() const;
   void withdraw() noexcept override;
 
  private:

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "core/joint_state.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/ranks/rank_events.h"
 #include "train/window/close_window.h"
 

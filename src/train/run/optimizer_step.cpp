@@ -116,7 +116,8 @@ WindowRequest OptimizerStep::request_of(batch::Range share, std::int64_t micro_b
   const std::int64_t index = progress_.state.window;
   WindowRequest request = WindowRequest::even(index, share, micro_batch);
   request.to_quarantine = rollback_history_.to_quarantine(index);
-  if (progress_.started) request.go_on_from(*progress_.started, recovery_.state().micro_batch);
+  const std::optional<StartedWindow>& middle = progress_.part ? progress_.part : progress_.started;
+  if (middle) request.go_on_from(*middle, recovery_.state().micro_batch);
   return request;
 }
 
@@ -211,6 +212,7 @@ void OptimizerStep::advance(batch::Range samples, WindowRun& window,
   batch_.take_in(window, samples.size(), window.gradient.has_value(), noise, state);
   state.window += 1;
   progress_.started.reset();
+  progress_.part.reset();
   state.samples += samples.size();
   state.tokens += window.tokens;
   flow_.parallelism.after_step(state, window);

@@ -36,6 +36,9 @@ class Progress {
   /// What a checkpoint had done of the window ahead; none once a window was closed. It is part of
   /// every checkpoint until then.
   std::optional<StartedWindow> started;
+  /// This rank's part of the window ahead, and what is done of that, where the ranks changed in the
+  /// window's middle; none once it was closed.
+  std::optional<StartedWindow> part;
   std::optional<double> last_loss;  ///< of the last window that this process ran
 
  private:

@@ -2,18 +2,23 @@
 
 #include <algorithm>
 #include <exception>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "accrue/core/error.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/ranks/left_of_window.h"
 #include "train/ranks/shared_state.h"
+#include "train/workload/batch_changes.h"
 
 namespace accrue::train {
 namespace {
 
 using distributed::FormerRanks;
 using distributed::RanksGone;
+using nlohmann::json;
 
 /// The records of a group that was made anew; who joined runs what the most frugal of the others
 /// does, and has no known speed.
@@ -55,11 +60,64 @@ void meet(const ChangingRun& run, bool comes_late) {
   }
 }
 
-TrainState take_part(const ChangingRun& run, const std::optional<TrainState>& mine) {
+std::vector<batch::Range> ranges_done(const std::optional<StartedWindow>& done) {
+  if (!done) return {};
+  const WindowMiddle& middle = done->middle;
+  return {middle.micro_batches.begin(), middle.micro_batches.begin() + std::ssize(middle.done)};
+}
+
+/// What each rank has done of a window.
+RangesOfRanks tell_what_is_done(const Ranks& ranks, std::int64_t window,
+                                const std::vector<batch::Range>& mine) {
+  json own = json::array();
+  for (const batch::Range& range : mine) own.push_back({range.begin, range.end});
+  RangesOfRanks of_ranks;
+  for (const std::string& text :
+       ranks.gather_texts("what is done of window " + std::to_string(window), own.dump())) {
+    std::vector<batch::Range>& ranges = of_ranks.emplace_back();
+    for (const json& range : json::parse(text))
+      ranges.push_back({range.at(0).get<std::int64_t>(), range.at(1).get<std::int64_t>()});
+  }
+  return of_ranks;
+}
+
+/// The middle of a window of which this rank has done nothing.
+StartedWindow nothing_done(const ChangingRun& run, const TrainState& state) {
+  return {.middle = {.window = state.window, .micro_batches = {}, .done = {}, .units = state.units},
+          .tensors = stored_buffers(*run.work.model)};
+}
+
+/// This rank's part of the window ahead; none where nobody has done any of it.
+std::optional<StartedWindow> part_of_window(const ChangingRun& run, const TrainState& state,
+                                            std::optional<StartedWindow> mine) {
+  if (mine && mine->middle.window != state.window) mine.reset();  // others have closed it
+  const RangesOfRanks done = tell_what_is_done(run.ranks, state.window, ranges_done(mine));
+  if (std::ranges::all_of(done, &std::vector<batch::Range>::empty)) return std::nullopt;
+  const batch::Range window =
+      with_changes(run.work.config, run.work.schedule, state.adapt.changes).window(state.window);
+  const auto rank = static_cast<std::size_t>(run.ranks.rank());
+  const RankRecord& smallest = *std::ranges::min_element(state.ranks, {}, &RankRecord::micro_batch);
+  const RangesOfRanks left = divide_what_is_left(window, done, smallest.micro_batch);
+  StartedWindow part = mine ? *std::move(mine) : nothing_done(run, state);
+  part.middle.micro_batch = state.ranks[rank].micro_batch;
+  part.middle.micro_batches = done[rank];
+  for (const batch::Range& range : batch::split_anew(left[rank], part.middle.micro_batch))
+    part.middle.micro_batches.push_back(range);
+  return part;
+}
+
+ChangedRanks take_part(const ChangingRun& run, const std::optional<TrainState>& mine,
+                       const std::optional<StartedWindow>& done) {
   meet(run, !mine);
   SharedState shared = share_state(run.ranks, mine, *run.work.model, run.optimizer);
   if (shared.was_sent) run.ranks.check_state(run.work, run.optimizer, shared.state.step);
-  return std::move(shared.state);
+  std::optional<StartedWindow> part = part_of_window(run, shared.state, done);
+  return {std::move(shared.state), std::move(part), {}};
+}
+
+std::string in_words(const std::optional<StartedWindow>& part) {
+  if (!part) return "";
+  return "; of the window under way this rank keeps " + part->middle.in_words();
 }
 
 /// Tells once that the run waits, and keeps what was done.
@@ -92,30 +150,31 @@ class Waiting {
 
 }  // namespace
 
-ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state, std::string why) {
+ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state,
+                                    std::optional<StartedWindow> done, std::string why) {
   while (true) {
     try {
       const std::int64_t before = run.ranks.world();
       const FormerRanks former = run.ranks.renew(Waiting(run, &state));
       state.ranks = records_after(former, state.ranks);
-      TrainState shared = take_part(run, state);
-      const std::int64_t step = shared.step;
-      return {std::move(shared),
-              {.name = "dist",
-               .reason = why + "; " + what_changed(former, before) + how_many(run.ranks.world()) +
-                         " after step " + std::to_string(step),
-               .step = step}};
+      ChangedRanks changed = take_part(run, state, done);
+      changed.event = {.name = "dist",
+                       .reason = why + "; " + what_changed(former, before) +
+                                 how_many(run.ranks.world()) + " after step " +
+                                 std::to_string(changed.state.step) + in_words(changed.part),
+                       .step = changed.state.step};
+      return changed;
     } catch (const RanksGone& gone) {
       why = gone.received();
     }
   }
 }
 
-TrainState join_run(const ChangingRun& run) {
+ChangedRanks join_run(const ChangingRun& run) {
   while (true) {
     try {
       run.ranks.renew(Waiting(run, nullptr));
-      return take_part(run, std::nullopt);
+      return take_part(run, std::nullopt, std::nullopt);
     } catch (const RanksGone&) {
       // Those that are left make their group anew, with this process.
     }

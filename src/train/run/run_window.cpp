@@ -45,6 +45,10 @@ Filled fill_and_close(const WindowFlow& flow, WindowRequest& request, WindowRun&
     if (filled == Filled::whole) return close(flow, request, run);
     drop(flow);
     return filled;
+  } catch (const distributed::RanksGone&) {
+    if (flow.kept != nullptr) *flow.kept = flow.runner.what_is_done(request, run);
+    drop(flow);
+    throw;
   } catch (...) {
     drop(flow);
     throw;
@@ -74,8 +78,7 @@ bool begins_anew(const WindowFlow& flow, WindowRequest& request, const std::exce
   const auto decision =
       flow.retries.window_failed(request.index, micro_batches.front().size(), error);
   if (decision.action == memory::Recovery::Action::split)
-    micro_batches =
-        batch::split({micro_batches.front().begin, micro_batches.back().end}, decision.micro_batch);
+    micro_batches = batch::split_anew(micro_batches, decision.micro_batch);
   return true;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "memory/retries.h"
 #include "train/ranks/parallelism.h"
 #include "train/window/runner.h"
@@ -13,6 +15,8 @@ struct WindowFlow {
   Parallelism& parallelism;
   memory::Retries& retries;
   RunLog& log;
+  /// Gets what this rank had done of a window that ranks which are gone ended; null: nobody asks.
+  std::optional<StartedWindow>* kept = nullptr;
 };
 
 /// Opens a window, has it filled and closes it, until it goes through, whichever runner fills it,

@@ -6,7 +6,6 @@
 #include "accrue/models/normalisation.h"
 #include "core/atomic_file.h"
 #include "data/text/tokenizer_files.h"
-#include "kernels/gemm/gemm.h"
 #include "memory/out_of_memory.h"
 #include "memory/plan.h"
 #include "train/checkpoint/resume.h"
@@ -15,14 +14,13 @@
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
 #include "train/plan/setup.h"
-#include "train/ranks/rank_remarks.h"
 #include "train/ranks/ranks.h"
 #include "train/run/kept_windows.h"
 #include "train/run/noise_record.h"
 #include "train/run/rank_changes.h"
 #include "train/run/run_folders.h"
 #include "train/run/run_notes.h"
-#include "train/run/settle_acceleration.h"
+#include "train/run/run_planner.h"
 #include "train/run/sinks.h"
 #include "train/run/start_events.h"
 #include "train/run/training_loop.h"
@@ -33,6 +31,12 @@
 #include "train/workload/workload.h"
 
 namespace accrue::train {
+namespace {
+
+/// Where the plan of a run that is resumed comes from.
+constexpr const char* kAsBefore = "as the checkpoint says";
+
+}  // namespace
 
 struct Trainer::Impl {
   Impl(Config as_given, std::shared_ptr<distributed::Group> group, const data::TellProgress& tell)
@@ -84,36 +88,6 @@ struct Trainer::Impl {
     repeated = repeat(options.repeats, notes(options), options.accept_data);
   }
 
-  const RunPlan& decide_plan() {
-    if (plan) return *plan;
-    settle_acceleration(work, ranks, repeated);
-    const bool alike = !fixed_micro_batch_reason(work.config).empty();
-    if (repeated && repeated->repetition.keeps_plan) {
-      records = records_for(ranks.world(), repeated->record->ranks, alike);
-      return plan_by_records("as in " + repeated->record->folder + ": " +
-                             repeated->record->plan_reason);
-    }
-    MicroDecision mine = choose_micro_batch(work);
-    const auto trials = mine.trials;
-    const auto decisions = ranks.agree(std::move(mine), alike);
-    for (const MicroDecision& decision : decisions)
-      records.push_back(
-          {.micro_batch = std::min(decision.samples, work.schedule.samples_per_window),
-           .recompute = decision.recompute});
-    plan = make_plan(work, decisions[static_cast<std::size_t>(ranks.rank())], records);
-    plan->trials = trials;
-    return *plan;
-  }
-
-  /// The plan of ranks that go by `records`.
-  const RunPlan& plan_by_records(const std::string& reason) {
-    const RankRecord& mine = records[static_cast<std::size_t>(ranks.rank())];
-    plan = make_plan(work,
-                     {.samples = mine.micro_batch, .recompute = mine.recompute, .reason = reason},
-                     records);
-    return *plan;
-  }
-
   void announce_all(const std::vector<Event>& events) const {
     if (!ranks.is_first()) return;
     for (const Event& event : events)
@@ -123,8 +97,7 @@ struct Trainer::Impl {
   TrainState start_new(const optim::Optimizer& optimizer, const RunOptions& options,
                        RunClaim* claim) {
     expect_noise_that_decides(work);
-    decide_plan();
-    make_learning_rate(work.config, make_horizon(*plan))
+    make_learning_rate(work.config, make_horizon(planner.decide()))
         .at(0);  // throws before anything is written
     if (claim != nullptr) create_directory(optimizer, options, *claim);
     return first_state();
@@ -135,21 +108,22 @@ struct Trainer::Impl {
     std::int64_t model_bytes = 0;
     for (const NamedParameter& p : work.model->file_tensors())
       model_bytes += static_cast<std::int64_t>(p.tensor.nbytes());
-    check_room(
-        checkpoint_room(given.run, plan->total_steps, model_bytes, whole_state_bytes(optimizer)),
-        free_bytes_at(directory.root()), directory.root().string());
+    check_room(checkpoint_room(given.run, planner.plan()->total_steps, model_bytes,
+                               whole_state_bytes(optimizer)),
+               free_bytes_at(directory.root()), directory.root().string());
     const auto tokenizer = work.data.train->tokenizer();
-    claim.create(given, note_start(notes(options), *plan, records, repeated),
+    claim.create(given, note_start(notes(options), *planner.plan(), planner.records(), repeated),
                  tokenizer ? data::files_of_tokenizer(tokenizer->file())
                            : std::vector<data::TokenizerPart>{});
   }
 
   TrainState first_state() {
-    const std::int64_t micro = decide_plan().micro_batch;
+    const RunPlan& plan = planner.decide();
+    const std::int64_t micro = plan.micro_batch;
     return {.micro_batches = {.planned = micro, .micro_batch = micro},
-            .recompute = plan->recompute,
-            .accelerate = plan->accelerate,
-            .ranks = records,
+            .recompute = plan.recompute,
+            .accelerate = plan.accelerate,
+            .ranks = planner.records(),
             .data = data};
   }
 
@@ -196,45 +170,13 @@ struct Trainer::Impl {
     if (found.checkpoint.empty()) {
       found.state = first_state();
     } else {
-      take_up_plan(found.state);
+      planner.take_up(found.state, kAsBefore);
     }
     settle_started_window(found, work, ranks.world());
     ranks.check_resumable(found.state.inner_optimizers);
     resumed = std::move(found);
     if (ranks.is_first()) write_resumption(options, started);
     return resumed->state;
-  }
-
-  /// A checkpoint's plan is rank 0's; the others find theirs in its records.
-  void take_up_plan(TrainState& state, const std::string& reason = "as the checkpoint says") {
-    work.ranks = ranks_that_share(given, ranks.world());
-    memory::RecoveryState& sizes = state.micro_batches;
-    if (state.ranks.empty())
-      state.ranks = {{.micro_batch = sizes.planned, .recompute = state.recompute}};
-    records =
-        records_for(ranks.world(), state.ranks, !fixed_micro_batch_reason(work.config).empty());
-    if (given.memory.recompute)
-      for (RankRecord& record : records) record.recompute = *given.memory.recompute;
-    const RankRecord& mine = records[static_cast<std::size_t>(ranks.rank())];
-    if (sizes.planned != mine.micro_batch)
-      sizes = {.planned = mine.micro_batch, .micro_batch = mine.micro_batch};
-    state.recompute = mine.recompute;
-    resume_acceleration(work, state.accelerate);
-    state.ranks = records;
-    plan_by_records(reason);
-    const std::int64_t total = windows_of_run(state);
-    if (state.window <= total) return;
-    throw usage_error("resume with " + length_in_words(given.run),
-                      "a run of at least the " + std::to_string(state.window) +
-                          " steps that the checkpoint has done",
-                      std::to_string(total),
-                      "a longer run, or --resume with an earlier checkpoint");
-  }
-
-  /// Of a run that goes on from `state`, with what it has decided about its batch.
-  std::int64_t windows_of_run(const TrainState& state) const {
-    return total_windows(work.config,
-                         with_changes(work.config, work.schedule, state.adapt.changes));
   }
 
   /// Writes the length first: a process that is killed in between leaves a run of either length.
@@ -254,35 +196,44 @@ struct Trainer::Impl {
         ranks, work, optimizer, data.fingerprint, directory, signals, [this](const Event& event) {
           announce_all({event});
         }};
-    TrainState state = ranks.are_joined_late() ? join_run(changing)
-                       : options.resume        ? continue_run(optimizer, options)
-                                               : start_new(optimizer, options, folders.claim.get());
-    if (ranks.are_joined_late())
-      take_up_plan(state, "as the ranks that were there have it");
-    else
+    std::optional<StartedWindow> part;
+    TrainState state;
+    if (ranks.are_joined_late()) {
+      ChangedRanks changed = join_run(changing);
+      state = std::move(changed.state);
+      part = std::move(changed.part);
+      planner.take_up(state, "as the ranks that were there have it");
+    } else {
+      state = options.resume ? continue_run(optimizer, options)
+                             : start_new(optimizer, options, folders.claim.get());
       ranks.check_state(work, optimizer, state.step);
+    }
     listeners = std::exchange(observers, {});
     if (ranks.is_first()) begin_to_tell(options, state.step);
     const auto make_loop = [&](TrainState from, const StoredTensors& of_ranks,
                                StoredTensors of_window) {
       return std::make_unique<TrainingLoop>(
-          RunContext{work, *plan, optimizer, sharded.get(), directory, observers, gradient_hook,
-                     budget_watch, ranks, signals, notice, folders.claim.get(),
+          RunContext{work, *planner.plan(), optimizer, sharded.get(), directory, observers,
+                     gradient_hook, budget_watch, ranks, signals, notice, folders.claim.get(),
                      folders.replica.get()},
           std::move(from), of_ranks, std::move(of_window));
     };
     auto loop = make_loop(std::move(state), resumed ? resumed->ranks : StoredTensors{},
                           resumed ? std::exchange(resumed->window, {}) : StoredTensors{});
-    announce_all(start_events({work, *plan, records, length, resumed, repeated, ranks.world()}));
+    announce_all(start_events(
+        {work, *planner.plan(), planner.records(), length, resumed, repeated, ranks.world()}));
     if (ranks.is_first()) announce_all(folder_events(folders, copies, resumed));
     loop->tell_start();
+    if (part) loop->go_on_in(*std::move(part));
     std::optional<RunResult> ended = loop->run();
     while (!ended) {
       TrainState left = loop->state();
+      std::optional<StartedWindow> done = std::move(loop->done_of_window());
       const std::string why = loop->why_ranks_change();
       loop.reset();
-      ChangedRanks changed = go_on_with_other_ranks(changing, std::move(left), why);
-      take_up_plan(changed.state, "as before the ranks changed");
+      ChangedRanks changed =
+          go_on_with_other_ranks(changing, std::move(left), std::move(done), why);
+      planner.take_up(changed.state, "as before the ranks changed");
       const bool takes_over = ranks.is_first() && folders.claim == nullptr;
       if (takes_over) {
         folders = claim_folders(copies, true);
@@ -291,6 +242,7 @@ struct Trainer::Impl {
       announce_all({changed.event});
       loop = make_loop(std::move(changed.state), {}, {});
       if (takes_over) loop->tell_start();
+      if (changed.part) loop->go_on_in(*std::move(changed.part));
       ended = loop->run();
     }
     const RunResult& result = *ended;
@@ -311,7 +263,8 @@ struct Trainer::Impl {
     ObserveConfig observed = given.observe;
     if (options.quiet) observed.progress = observe::ProgressStyle::off;
     observers = listeners;
-    for (std::shared_ptr<Observer>& sink : make_sinks({given, observed, *plan, directory, step}))
+    for (std::shared_ptr<Observer>& sink :
+         make_sinks({given, observed, *planner.plan(), directory, step}))
       observers.push_back(std::move(sink));
   }
 
@@ -322,7 +275,7 @@ struct Trainer::Impl {
     if (!state) return std::nullopt;
     check_continuity(state->data, data, options.accept_data);
     ranks.check_resumable(state->inner_optimizers);
-    take_up_plan(*state);
+    planner.take_up(*state, kAsBefore);
     return state;
   }
 
@@ -333,10 +286,10 @@ struct Trainer::Impl {
     settle_repetition(options);
     ranks.begin(work, data.fingerprint, start_of(options, needs_plan(options)));
     const auto state = options.resume ? look_up_checkpoint(options) : std::nullopt;
-    Preview found{.plan = decide_plan(), .step = state ? state->step : 0};
+    Preview found{.plan = planner.decide(), .step = state ? state->step : 0};
     if (repeated) found.repetition = in_words(*repeated);
     found.length = length_change_in_words(work.config, found.plan, length, found.step);
-    if (state && state->window >= windows_of_run(*state))
+    if (state && state->window >= planner.windows_of_run(*state))
       found.done = done_in_words(state->step, given.run);
     return found;
   }
@@ -360,7 +313,7 @@ struct Trainer::Impl {
     // A budget file counts from the start: the plan is made for what it says.
     if (const auto reason = memory::follow_budget(budget_watch))
       announce_all({{.name = "budget", .reason = *reason}});
-    if (plans) decide_plan();
+    if (plans) planner.decide();
     return train_or_abandon(options, budget_watch);
   }
 
@@ -382,7 +335,7 @@ struct Trainer::Impl {
     } catch (const std::exception& error) {
       if (!memory::is_out_of_memory(error)) throw;
       abandon();
-      throw no_memory_for("train", error, memory_advice(work, plan.value_or(RunPlan{})));
+      throw no_memory_for("train", error, memory_advice(work, planner.plan().value_or(RunPlan{})));
     }
   }
 
@@ -401,13 +354,12 @@ struct Trainer::Impl {
   Ranks ranks;
   Workload work;
   RunCopies copies;
-  RunDirectory directory;  ///< copies.own()
-  DataIdentity data;       ///< set once the data are checked
-  std::optional<RunPlan> plan;
-  std::vector<RankRecord> records;       ///< by rank, as the plan or a checkpoint has them
+  RunDirectory directory;                ///< copies.own()
+  DataIdentity data;                     ///< set once the data are checked
   std::optional<LengthDecision> length;  ///< set for a run that is resumed
   std::optional<Resumed> resumed;
   std::optional<Repeated> repeated;
+  RunPlanner planner{given, ranks, work, repeated};
   std::optional<RunEnvironment> environment;         ///< set where it is noted or compared
   std::vector<std::shared_ptr<Observer>> listeners;  ///< those that the program added
   std::vector<std::shared_ptr<Observer>> observers;  ///< all, on the rank that tells
@@ -432,7 +384,7 @@ void Trainer::add_observer(std::shared_ptr<Observer> observer) {
 }
 
 const RunPlan& Trainer::plan() {
-  return *impl_->telling_ranks([&] { return &impl_->decide_plan(); });
+  return *impl_->telling_ranks([&] { return &impl_->planner.decide(); });
 }
 
 Preview Trainer::preview(const RunOptions& options) {

@@ -80,7 +80,8 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
       batch_(run_, progress_.state),
       checkpointer_(run_, progress_, recovery_, *buffer_, *parallelism_, log_, batch_),
       evaluator_(run_, progress_, recovery_, *parallelism_, checkpointer_, log_, control_, batch_),
-      step_(run_, progress_, recovery_, {window_, *runner_, *parallelism_, retries_, log_}, loader_,
+      step_(run_, progress_, recovery_,
+            {window_, *runner_, *parallelism_, retries_, log_, &done_of_window_}, loader_,
             checkpointer_, control_, batch_, noise_.get(), why_windows_are_not_kept_) {
   window_.set_reduction(parallelism_->reduction());
   if (!of_ranks.empty()) parallelism_->load_state(of_ranks, progress_.state);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "accrue/accum/window.h"
 #include "accrue/core/error.h"
@@ -30,13 +31,19 @@ class TrainingLoop {
   /// Tells observers that a run begins, or goes on.
   void tell_start() const;
   /// Returns nothing where ranks are gone or others ask to join, and the run may go on with another
-  /// group: by another loop that begins with state(). Any window that was under way is lost.
+  /// group: by another loop that begins with state().
   std::optional<RunResult> run();
+
+  /// To be called before run(): this rank goes on with its part of a window that the ranks before
+  /// had begun.
+  void go_on_in(StartedWindow part) { progress_.part = std::move(part); }
 
   /// What the run has come to, as a checkpoint would have it.
   const TrainState& state() { return checkpointer_.present_state(); }
   /// Why run() returned nothing, for people.
   const std::string& why_ranks_change() const { return why_ranks_change_; }
+  /// What this rank had done then of a window; none where that does not count any more.
+  std::optional<StartedWindow>& done_of_window() { return done_of_window_; }
 
  private:
   enum class Ended { done, stopped, before_others_join };
@@ -52,6 +59,7 @@ class TrainingLoop {
   std::string why_windows_are_not_kept_;  ///< empty: they are
   Progress progress_;
   std::string why_ranks_change_;
+  std::optional<StartedWindow> done_of_window_;
   RunLog log_;
   RunControl control_;
   memory::Recovery recovery_;

@@ -156,6 +156,21 @@ void MicroBatchRunner::keep(const WindowRequest& request, WindowRun& run) {
   settled_.restore();
 }
 
+std::optional<StartedWindow> MicroBatchRunner::what_is_done(const WindowRequest& request,
+                                                            const WindowRun& run) const {
+  const accum::Window& window = context_.window;
+  const bool are_own = options_.reduce != nullptr && options_.reduce->left_sums_alone();
+  if (!are_own || window.in_micro_batch() || window.is_lost() || !unread_.empty())
+    return std::nullopt;
+  StartedWindow started{.middle = middle_of(request, run),
+                        .tensors = stored_buffers(context_.model)};
+  NamedParameters sums;
+  for (const StoredTensor& sum : stored_sums(*window.buffer()))
+    sums.push_back({sum.name, sum.read()});
+  for (StoredTensor& sum : stored(sums)) started.tensors.push_back(std::move(sum));
+  return started;
+}
+
 /// What ran out of memory before it ran again, or was split, left nothing: it is not told.
 WindowMiddle MicroBatchRunner::middle_of(const WindowRequest& request, const WindowRun& run) const {
   const accum::Window& window = context_.window;
@@ -262,7 +277,7 @@ void MicroBatchRunner::undo_micro_batch() {
 void MicroBatchRunner::split_from(std::size_t position, std::vector<batch::Range>& micro_batches,
                                   std::int64_t micro) {
   const std::vector<batch::Range> rest =
-      batch::split({micro_batches[position].begin, micro_batches.back().end}, micro);
+      batch::split_anew(std::span(micro_batches).subspan(position), micro);
   micro_batches.resize(position);
   micro_batches.insert(micro_batches.end(), rest.begin(), rest.end());
   losses_.split_from(position, rest, fetch());

@@ -30,6 +30,8 @@ class MicroBatchRunner final : public Runner {
   Filled fill(WindowRequest& request, WindowRun& run) override;
   Filled closed(WindowRequest& request, WindowRun& run) override;
   void undo() override;
+  std::optional<StartedWindow> what_is_done(const WindowRequest& request,
+                                            const WindowRun& run) const override;
 
  private:
   Filled run_micro_batches(WindowRequest& request, WindowRun& run);

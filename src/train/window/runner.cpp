@@ -1,5 +1,6 @@
 #include "train/window/runner.h"
 
+#include <span>
 #include <utility>
 
 namespace accrue::train {
@@ -8,9 +9,10 @@ void WindowRequest::go_on_from(StartedWindow from, std::int64_t micro_batch) {
   const WindowMiddle& middle = from.middle;
   micro_batches = middle.micro_batches;
   if (middle.micro_batch != micro_batch) {
-    const batch::Range left{micro_batches[middle.done.size()].begin, micro_batches.back().end};
+    const std::vector<batch::Range> left =
+        batch::split_anew(std::span(micro_batches).subspan(middle.done.size()), micro_batch);
     micro_batches.resize(middle.done.size());
-    for (const batch::Range range : batch::split(left, micro_batch)) micro_batches.push_back(range);
+    micro_batches.insert(micro_batches.end(), left.begin(), left.end());
   }
   started = std::move(from);
 }

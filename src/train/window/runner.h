@@ -36,7 +36,8 @@ struct WindowRequest {
   /// them.
   std::set<std::int64_t> to_quarantine = {};
   std::int64_t fills = 0;  ///< fills of this window before this one (Filled::again)
-  /// Set where the window goes on behind what is done of it, which its first micro-batches are.
+  /// Set where the window goes on behind what is done of it, which its first micro-batches are. The
+  /// others need not follow them, nor each other.
   std::optional<StartedWindow> started = {};
 
   /// Has the window go on behind what is done of it. What is left keeps its micro-batches, unless
@@ -114,6 +115,12 @@ class Runner {
   /// Takes back what fill() did outside the window: to the model's buffers and to the loader's
   /// queue.
   virtual void undo() = 0;
+  /// What is done of a window that was filled and could not be closed, with copies of its sums;
+  /// none where they are not this rank's own any more, or where it cannot go on from there.
+  virtual std::optional<StartedWindow> what_is_done(const WindowRequest& /*request*/,
+                                                    const WindowRun& /*run*/) const {
+    return std::nullopt;
+  }
 };
 
 /// What every runner works with; all of it outlives the runner.

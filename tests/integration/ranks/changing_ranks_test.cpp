@@ -136,6 +136,29 @@ TEST_F(ChangingRanks, GoOnWhereOneIsLostToTheBit) {
   }
 }
 
+/// With a reduction that begins when all micro-batches are done, none of them is lost with another.
+TEST_F(ChangingRanks, KeepTheirOwnMicroBatchesOfAWindow) {
+  Config alone = fixed("alone", 30);
+  alone.batch.tokens = 32 * *alone.model.context;
+  alone.dist.reduce = Reduce::end;
+  expect_runs(alone, 1);
+  for (const int victim : {0, 1}) {
+    Config c = alone;
+    c.run.out = (folder_ / ("lost" + std::to_string(victim))).string();
+    std::vector<Program> ranks = start_all(c, 3);
+    wait_for_step(c, 5);
+    kill_it(ranks[static_cast<std::size_t>(victim)]);
+    for (int rank = 0; rank < 3; ++rank)
+      if (rank != victim) expect_ends_well(ranks[static_cast<std::size_t>(rank)]);
+    expect_same_run(c, alone);
+    EXPECT_THAT(reasons_of(c), ::testing::ContainsRegex("2 ranks go on after step [0-9]+; of the "
+                                                        "window under way this rank keeps [56] of "
+                                                        "[0-9]+ micro-batches"));
+    end_host();
+    start_host();
+  }
+}
+
 TEST_F(ChangingRanks, TakeInOneThatComesBack) {
   const Config alone = fixed("alone", 160);
   expect_runs(alone, 1);

@@ -1,0 +1,50 @@
+#include "train/ranks/left_of_window.h"
+
+#include <algorithm>
+#include <string>
+
+#include "accrue/core/error.h"
+
+namespace accrue::train {
+namespace {
+
+std::string in_words(batch::Range range) {
+  return "samples " + std::to_string(range.begin) + " to " + std::to_string(range.end);
+}
+
+/// The gaps between `done`, in order.
+std::vector<batch::Range> gaps_in(batch::Range window, const RangesOfRanks& done) {
+  std::vector<batch::Range> all;
+  for (const std::vector<batch::Range>& of_rank : done)
+    all.insert(all.end(), of_rank.begin(), of_rank.end());
+  std::ranges::sort(all, {}, &batch::Range::begin);
+  std::vector<batch::Range> gaps;
+  std::int64_t reached = window.begin;
+  for (const batch::Range& range : all) {
+    if (range.begin < reached || range.end > window.end || range.size() < 1)
+      throw runtime_error("go on in the middle of a window",
+                          "parts of " + in_words(window) + " without overlap", in_words(range),
+                          "the same build of accrue on all ranks");
+    if (range.begin > reached) gaps.push_back({reached, range.begin});
+    reached = range.end;
+  }
+  if (reached < window.end) gaps.push_back({reached, window.end});
+  return gaps;
+}
+
+}  // namespace
+
+RangesOfRanks divide_what_is_left(batch::Range window, const RangesOfRanks& done,
+                                  std::int64_t micro_batch) {
+  const std::vector<batch::Range> left = batch::split_anew(gaps_in(window, done), micro_batch);
+  const auto world = std::ssize(done);
+  RangesOfRanks shares;
+  auto next = left.begin();
+  for (const std::int64_t count : batch::micro_batches_per_rank(std::ssize(left), 1, world)) {
+    shares.emplace_back(next, next + count);
+    next += count;
+  }
+  return shares;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/train/config.h"
+#include "accrue/train/run_plan.h"
+#include "train/checkpoint/rank_record.h"
+#include "train/checkpoint/repetition.h"
+#include "train/checkpoint/train_state.h"
+#include "train/ranks/ranks.h"
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+
+/// Decides what each rank of a run runs: by trials, by the run that it repeats, or by the records
+/// of what the ranks ran before.
+class RunPlanner {
+ public:
+  /// All of it is kept by reference. `given` is what the run directory keeps; a plan settles in
+  /// `work` what it decides of that.
+  RunPlanner(const Config& given, const Ranks& ranks, Workload& work,
+             const std::optional<Repeated>& repeated)
+      : given_(given), ranks_(ranks), work_(work), repeated_(repeated) {}
+
+  /// The plan, which is decided once; all ranks call it.
+  const RunPlan& decide();
+  /// Plans as `state` has it, which may be of another rank or another number of ranks, and makes
+  /// it this rank's; `reason` says for people where it comes from. Throws a usage Error where the
+  /// run is shorter now than what is done of it.
+  void take_up(TrainState& state, const std::string& reason);
+
+  /// Set once it is decided or taken up.
+  const std::optional<RunPlan>& plan() const { return plan_; }
+  /// By rank, as the plan or a checkpoint has them.
+  const std::vector<RankRecord>& records() const { return records_; }
+  /// The windows of a run that goes on from `state`, with what it has decided about its batch.
+  std::int64_t windows_of_run(const TrainState& state) const;
+
+ private:
+  const RunPlan& plan_by_records(const std::string& reason);
+
+  const Config& given_;
+  const Ranks& ranks_;
+  Workload& work_;
+  const std::optional<Repeated>& repeated_;
+  std::optional<RunPlan> plan_;
+  std::vector<RankRecord> records_;
+};
+
+}  // namespace accrue::train

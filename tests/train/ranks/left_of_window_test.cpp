@@ -1,0 +1,75 @@
+#include "train/ranks/left_of_window.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "support/errors.h"
+
+namespace accrue::train {
+namespace {
+
+using accrue::testing::error_of;
+using batch::Range;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(LeftOfWindow, IsTheShareOfOneThatIsGone) {
+  EXPECT_THAT(divide_what_is_left({10, 22}, {{{10, 12}, {12, 14}}, {{18, 20}, {20, 22}}}, 2),
+              ElementsAre(ElementsAre(Range{14, 16}), ElementsAre(Range{16, 18})));
+}
+
+TEST(LeftOfWindow, CanBeInSeveralPlacesAndLessThanThereAreRanks) {
+  EXPECT_THAT(
+      divide_what_is_left({0, 9}, {{{2, 4}}, {{6, 8}}, {}}, 2),
+      ElementsAre(ElementsAre(Range{0, 2}), ElementsAre(Range{4, 6}), ElementsAre(Range{8, 9})));
+  EXPECT_THAT(divide_what_is_left({0, 4}, {{{0, 2}}, {}, {}}, 2),
+              ElementsAre(ElementsAre(Range{2, 4}), IsEmpty(), IsEmpty()));
+  EXPECT_THAT(divide_what_is_left({0, 4}, {{{0, 4}}, {}}, 2), ElementsAre(IsEmpty(), IsEmpty()));
+}
+
+TEST(LeftOfWindow, IsRefusedWhereSamplesWouldCountTwice) {
+  for (const RangesOfRanks& done :
+       {RangesOfRanks{{{0, 4}}, {{2, 6}}}, RangesOfRanks{{{0, 4}}, {{0, 4}}},
+        RangesOfRanks{{{6, 12}}, {}}, RangesOfRanks{{{-2, 2}}, {}}, RangesOfRanks{{{3, 3}}, {}}})
+    EXPECT_THAT(error_of(
+                    [&] {
+                      divide_what_is_left({0, 10}, done, 2);
+                    },
+                    Error::Kind::runtime),
+                HasSubstr("without overlap"));
+}
+
+/// Ranks that did any micro-batches of a window and are any number afterwards: each micro-batch of
+/// the undivided window is in one place.
+TEST(LeftOfWindow, TogetherWithWhatIsDoneIsTheWindow) {
+  std::mt19937 random(11);
+  const auto draw = [&](int from, int to) {
+    return std::uniform_int_distribution(from, to)(random);
+  };
+  for (int trial = 0; trial < 2000; ++trial) {
+    const std::int64_t begin = draw(0, 50), micro = draw(1, 5);
+    const Range window{begin, begin + draw(1, 60)};
+    RangesOfRanks done(static_cast<std::size_t>(draw(1, 6)));
+    const std::vector<Range> undivided = batch::split(window, micro);
+    for (const Range& range : undivided)
+      if (draw(0, 1) == 1)
+        done[static_cast<std::size_t>(draw(0, std::ssize(done) - 1))].push_back(range);
+    std::vector<Range> all;
+    for (const auto& of_rank : done) all.insert(all.end(), of_rank.begin(), of_rank.end());
+    const RangesOfRanks left = divide_what_is_left(window, done, micro);
+    ASSERT_EQ(left.size(), done.size());
+    for (const auto& of_rank : left) {
+      EXPECT_LE(of_rank.size(), left.front().size());
+      EXPECT_GE(of_rank.size() + 1, left.front().size());
+      all.insert(all.end(), of_rank.begin(), of_rank.end());
+    }
+    std::ranges::sort(all, {}, &Range::begin);
+    ASSERT_EQ(all, undivided);
+  }
+}
+
+}  // namespace
+}  // namespace accrue::train
