@@ -181,6 +181,7 @@ void begin_trace(std::optional<train::Trace>& trace, const std::string& file,
 }
 
 int run_train(const TrainArguments& arguments, const Arguments& typed, const Program& program) {
+  const NoticeWatch notice;  // one that comes before the run begins is answered by the run
   const memory::BudgetWatch from_the_start("");  // opening data may take long
   const NoticeWatch notice_from_the_start;
   const distributed::Launch launch = distributed::launch_of(distributed::this_environment());

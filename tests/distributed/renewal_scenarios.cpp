@@ -18,10 +18,12 @@ namespace {
 using namespace std::chrono_literals;
 
 std::shared_ptr<Group> group_of(const Launch& launch, std::int64_t least = 1) {
-  return connect(launch, {.timeout = 20s, .least = least});
+  std::shared_ptr<Group> group = connect(launch, {.timeout = 20s, .least = least});
+  if (!group->comes_late()) group->settle();
+  return group;
 }
 
-bool wait_on(std::int64_t) { return true; }
+bool wait_on(std::int64_t, bool) { return true; }
 
 /// Adds up who is there until some rank is gone; prints each sum, and the ranks that the members of
 /// a group had before it.
@@ -57,6 +59,7 @@ void dying(const Launch& launch, const Words& words) {
 /// Rank 1 hangs for longer than the others wait, and then finds that they went on.
 void hanging(const Launch& launch, const Words&) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 3s, .least = 1});
+  group->settle();
   tell("first", *group);
   if (launch.rank == 1)
     accrue::testing::wait_until([] { return std::filesystem::exists("../rank0/went_on"); });
@@ -95,8 +98,8 @@ void waiting(const Launch& launch, const Words&) {
     group->barrier("where all die");
   } catch (const RanksGone&) {
     int asked = 0;
-    group->renew([&](std::int64_t ranks) {
-      std::cout << "asked " << ranks << '\n';
+    group->renew([&](std::int64_t ranks, bool is_first) {
+      std::cout << "asked " << ranks << ' ' << is_first << '\n';
       return ++asked < 3;
     });
   }

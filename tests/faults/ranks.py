@@ -20,6 +20,8 @@ TIMEOUT = 3  # dist.timeout, in seconds
 MARGIN = 10
 # Of torchrun's agent, which gives frozen ranks 30 s after it told them to stop.
 AGENT = 40
+# With compression each rank keeps something of its own, so that no run goes on without one of them.
+ALL_NEEDED = ("--dist.compress=bf16", "--precision.accumulate=fp32")
 
 
 def wait_all(processes: list[subprocess.Popen], seconds: float) -> list[tinyrun.Ended]:
@@ -46,7 +48,7 @@ def lost_ranks(options: Options) -> int:
         def trial(draw: random.Random, number: int) -> None:
             kind, victim, what = cases[number % len(cases)]
             out = tiny.out(f"trial{number}")
-            ranks = launchers.Ranks(tiny, out, kind)
+            ranks = launchers.Ranks(tiny, out, kind, ALL_NEEDED)
             launchers.wait_for_steps(out, 5)
             time.sleep(draw.uniform(0, 0.2))
             pid = ranks.pid(victim)
@@ -79,7 +81,7 @@ def cut_links(options: Options) -> int:
             victim = number % launchers.RANKS
             out = tiny.out(f"trial{number}")
             with netns.cable(netns.Shape(rate_mbit=1000), launchers.RANKS) as cable:
-                processes = [tiny.start(out, environment=cable.environment(rank), prefix=end.enter())
+                processes = [tiny.start(out, *ALL_NEEDED, environment=cable.environment(rank), prefix=end.enter())
                              for rank, end in enumerate(cable.ends)]
                 try:
                     launchers.wait_for_steps(out, 5)

@@ -9,9 +9,11 @@
 #include <string>
 
 #include "distributed/compress/block_codec.h"
+#include "distributed/group/members.h"
 #include "distributed/group/text_seal.h"
 #include "distributed/reduce/parcels.h"
 #include "fuzz_targets.h"
+#include "train/ranks/left_of_window.h"
 
 namespace accrue::fuzz {
 namespace {
@@ -125,6 +127,28 @@ void fuzz_sealed_text(Input input) {
   expect(!seal.opened(key + "/", sealed), "it opens under its key alone");
   sealed[input[0] % sealed.size()] ^= 1;
   expect(!seal.opened(key, sealed), "it does not open when a bit was changed");
+}
+
+/// A list of members, as it stands in the store.
+void fuzz_members(Input input) {
+  const auto list = distributed::member_list(std::string(input.begin(), input.end()));
+  if (!list) return;
+  expect(distributed::member_list(distributed::to_text(*list)) == list, "a list comes back");
+  for (std::size_t rank = 0; rank < list->members.size(); ++rank)
+    expect(distributed::rank_of(list->members[rank], *list) == static_cast<int>(rank),
+           "a member has one rank");
+}
+
+/// What a rank says that it has done of a window of 64 samples.
+void fuzz_ranges(Input input) {
+  const std::vector<batch::Range> done =
+      train::ranges_from_text(std::string(input.begin(), input.end()));
+  expect(train::ranges_from_text(train::to_text(done)) == done, "ranges come back");
+  std::int64_t samples = 0;
+  for (const auto& of_rank : train::divide_what_is_left({0, 64}, {done, {}}, 4))
+    for (const batch::Range& range : of_rank) samples += range.size();
+  for (const batch::Range& range : done) samples += range.size();
+  expect(samples == 64, "each sample is in one place");
 }
 
 }  // namespace accrue::fuzz

@@ -40,7 +40,9 @@ constexpr std::array targets{Target{"config", fuzz_config},
                              Target{"run_json", fuzz_run_json},
                              Target{"block_codec", fuzz_block_codec},
                              Target{"parcels", fuzz_parcels},
-                             Target{"sealed_text", fuzz_sealed_text}};
+                             Target{"sealed_text", fuzz_sealed_text},
+                             Target{"members", fuzz_members},
+                             Target{"ranges", fuzz_ranges}};
 
 /// libFuzzer gives its entry point the input and nothing else.
 const Target* chosen = nullptr;

@@ -35,6 +35,8 @@ void fuzz_run_json(Input input);
 void fuzz_block_codec(Input input);
 void fuzz_parcels(Input input);
 void fuzz_sealed_text(Input input);
+void fuzz_members(Input input);
+void fuzz_ranges(Input input);
 
 /// Ends the program, with what did not hold on stderr.
 void expect(bool holds, const char* what);

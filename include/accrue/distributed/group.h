@@ -99,16 +99,19 @@ class Group : public Exchange, public accum::RankGroup, public std::enable_share
   /// which then is the reason of this one too.
   virtual void fail(const std::string& reason) noexcept = 0;
 
-  /// Whether renew() may be called (GroupOptions::least).
+  /// Whether renew() may be called: where GroupOptions::least says so, from settle() on.
   virtual bool may_be_renewed() const = 0;
   /// Whether the ranks had met before this process came: it asks to join them by renew(), and
   /// takes part in nothing before that.
   virtual bool comes_late() const = 0;
   /// Whether somebody asks to join; each rank may ask by itself. Looks once a second.
   virtual bool has_applicants() = 0;
+  /// To be called once the group does what it is for. From then on ranks that are lost end it with
+  /// RanksGone alone; and who joined a group that is lost before is left out of the next.
+  virtual void settle() = 0;
   /// Asked from time to time while fewer ranks are there than the group needs, and told how many
-  /// there are; false ends the waiting.
-  using KeepWaiting = std::function<bool(std::int64_t ranks)>;
+  /// there are and whether this one would be the first of them; false ends the waiting.
+  using KeepWaiting = std::function<bool(std::int64_t ranks, bool is_first)>;
   /// Makes the group anew, of the ranks that are left and those that ask to join: rank() and
   /// world() become others. All ranks that live call it, where a call threw RanksGone, or where
   /// they agreed to. Work that was under way is lost; no object may wait for it any more.

@@ -104,7 +104,11 @@ class GlooGroup final : public Group {
     ranks_.say_goodbye();
   }
 
-  bool may_be_renewed() const override { return least_ > 0; }
+  bool may_be_renewed() const override { return least_ > 0 && (is_settled_ || comes_late()); }
+  void settle() override {
+    is_settled_ = true;
+    ranks_.settle();
+  }
   bool comes_late() const override { return ranks_.came_late(); }
   bool has_applicants() override { return ranks_.has_applicants(); }
   FormerRanks renew(const KeepWaiting& keep_waiting) override;
@@ -234,6 +238,7 @@ class GlooGroup final : public Group {
   std::int64_t collectives_ = 0;
   std::int64_t wire_bytes_ = 0;
   bool ended_ = false;
+  bool is_settled_ = false;
 };
 
 void GlooGroup::connect_engine() {
@@ -277,8 +282,9 @@ FormerRanks GlooGroup::renew(const KeepWaiting& keep_waiting) {
       collectives_ = 0;
       connect_engine();
       break;
-    } catch (const RanksGone&) {
-      if (left == 0) throw;  // else: one that was lost meanwhile is left out of the next group
+    } catch (const RanksGone& gone) {
+      // One that was lost meanwhile is left out of the next group.
+      if (left == 0) throw static_cast<const Error&>(gone);
     }
   }
   FormerRanks former;

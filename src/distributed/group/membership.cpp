@@ -16,6 +16,10 @@ constexpr const char* kMet = "all met";
 /// Members that applied have numbers from here on, which no rank of a first group has.
 constexpr Member kFirstApplicant = Member{1} << 32;
 
+/// Whom a process that asks to join has not heard for so long is not there: a group that is made
+/// anew is silent for less.
+constexpr milliseconds kNobodyAfter{10'000};
+
 std::string folder_of(std::int64_t generation) { return "group/" + std::to_string(generation); }
 std::string list_key(std::int64_t generation) { return folder_of(generation) + "/members"; }
 std::string here_key(std::int64_t generation, Member member) {
@@ -32,9 +36,10 @@ MemberList first_group(int world) {
 }  // namespace
 
 Membership::Membership(SealedTexts texts, Member own, int world)
-    : texts_(std::move(texts)), own_(own), list_(first_group(world)) {}
+    : texts_(std::move(texts)), own_(own), list_(first_group(world)), settled_(list_.members) {}
 
-Membership::Membership(SealedTexts texts) : texts_(std::move(texts)) {}
+Membership::Membership(SealedTexts texts, int world)
+    : texts_(std::move(texts)), list_(first_group(world)), settled_(list_.members) {}
 
 bool Membership::have_met(const SealedTexts& texts) { return texts.read(kMet).text.has_value(); }
 
@@ -47,8 +52,10 @@ void Membership::apply() {
   own_ = kFirstApplicant + application_ - 1;
 }
 
+/// A look that is still under way, as the store does not answer, is not waited for.
 bool Membership::has_applicants() {
-  return std::ranges::any_of(applicants(), &Candidate::is_alive);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock.owns_lock() && std::ranges::any_of(applicants(), &Candidate::is_alive);
 }
 
 std::optional<MemberList> Membership::decided() const {
@@ -60,11 +67,15 @@ std::optional<MemberList> Membership::decided() const {
   return list;
 }
 
-Membership::Look Membership::take(MemberList next) {
+void Membership::take(MemberList next) {
   list_ = std::move(next);
   began_.reset();
   seen_.clear();
-  return {.is_decided = true};
+}
+
+void Membership::settle() {
+  const std::scoped_lock lock(mutex_);
+  settled_ = list_.members;
 }
 
 Candidate Membership::observe(Member member) {
@@ -81,6 +92,7 @@ Candidate Membership::observe(Member member) {
 std::vector<Candidate> Membership::old_members() {
   std::vector<Candidate> candidates;
   for (const Member member : list_.members) {
+    if (std::ranges::find(settled_, member) == settled_.end()) continue;
     candidates.push_back(observe(member));
     candidates.back().is_here =
         texts_.read(here_key(list_.generation + 1, member)).text.has_value();
@@ -101,32 +113,47 @@ Membership::Look Membership::look_whether_admitted() {
   while (auto next = decided()) {
     const bool is_in = rank_of(own_, *next).has_value();
     const bool was_passed_over = !is_in && next->applications >= application_;
-    list_ = *std::move(next);
+    settled_ = list_.members;
+    take(*std::move(next));
     if (is_in) return {.is_decided = true};
-    if (was_passed_over) apply();
+    if (!was_passed_over) continue;
+    apply();
+    return {.has_reapplied = true};
   }
-  return {};
+  const std::vector<Candidate> others = old_members();
+  return {.is_left_alone = std::ranges::all_of(
+              others, [](const Candidate& other) { return other.silence >= kNobodyAfter; })};
 }
 
-Membership::Look Membership::look(std::int64_t least, milliseconds patience) {
-  if (!rank_of(own_, list_)) return look_whether_admitted();
+Membership::Look Membership::look_with_others(std::int64_t least, milliseconds patience) {
   const std::int64_t generation = list_.generation + 1;
   if (!began_) {
     texts_.write(here_key(generation, own_), "1");
     began_ = std::chrono::steady_clock::now();
   }
-  if (auto next = decided()) return take(*std::move(next));
+  if (auto next = decided()) {
+    take(*std::move(next));
+    return {.is_decided = true};
+  }
   const auto waited =
       std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - *began_);
   const std::vector<Candidate> applying = applicants();
   auto members = next_members(old_members(), applying, waited, patience);
   if (!members) return {};
-  if (std::ssize(*members) < least) return {.present = std::ssize(*members)};
+  if (members->empty()) return {.is_left_alone = true};
+  if (std::ssize(*members) < least)
+    return {.present = std::ssize(*members), .is_first = members->front() == own_};
   const MemberList proposed{.generation = generation,
                             .members = *std::move(members),
                             .applications = list_.applications + std::ssize(applying)};
   texts_.decide(list_key(generation), to_text(proposed));
-  return take(decided().value());
+  take(decided().value());
+  return {.is_decided = true};
+}
+
+Membership::Look Membership::look(std::int64_t least, milliseconds patience) {
+  const std::scoped_lock lock(mutex_);
+  return rank_of(own_, list_) ? look_with_others(least, patience) : look_whether_admitted();
 }
 
 }  // namespace accrue::distributed

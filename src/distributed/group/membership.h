@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,13 +18,14 @@ namespace accrue::distributed {
 /// that it is here, and the first to know for whom not to wait (next_members) decides for all. No
 /// process leads, so that any of them may be lost meanwhile.
 ///
-/// Calls block, and throw, as SealedTexts do.
+/// Calls block, and throw, as SealedTexts do. Any thread may make them: one that blocks is left to
+/// itself.
 class Membership {
  public:
   /// A member of the run's first group, which has `world` ranks.
   Membership(SealedTexts texts, Member own, int world);
-  /// A process that comes when the ranks have met.
-  explicit Membership(SealedTexts texts);
+  /// A process that comes when the `world` ranks of the first group have met.
+  Membership(SealedTexts texts, int world);
 
   /// Whether the ranks of a run have met; a rank of the first group says so.
   static bool have_met(const SealedTexts& texts);
@@ -33,17 +35,24 @@ class Membership {
   void apply();
 
   struct Look {
-    bool is_decided = false;  ///< list() is the next group's
-    std::int64_t present =
-        0;  ///< of a group that would have too few ranks; 0: nothing is known yet
+    bool is_decided = false;     ///< list() is the next group's
+    std::int64_t present = 0;    ///< of a group that would have too few ranks; 0: not known yet
+    bool is_first = false;       ///< this process would be that group's first
+    bool has_reapplied = false;  ///< own() is another than before: it was taken for gone
+    bool is_left_alone = false;  ///< nobody lives who could let this process in
   };
   /// Looks once who is there, and decides where that can be; to be called until it is decided. A
   /// group has `least` ranks or more. A member that lives is waited for as long as `patience`.
   Look look(std::int64_t least, std::chrono::milliseconds patience);
 
-  /// The last group that was decided on; of generation 0 without members for one that came late.
+  /// To be called once the group that was decided on works. Who joined a group that never did is
+  /// left out of the next one.
+  void settle();
+
+  /// The last group that was decided on.
   const MemberList& list() const { return list_; }
   Member own() const { return own_; }
+  static constexpr Member kNobody = -1;  ///< own() of a process that has not applied yet
   /// Whether somebody asked to join since then, and gave a sign of life while this was asked again.
   bool has_applicants();
 
@@ -55,15 +64,18 @@ class Membership {
   };
 
   std::optional<MemberList> decided() const;
-  Look take(MemberList next);
+  void take(MemberList next);
   Look look_whether_admitted();
+  Look look_with_others(std::int64_t least, std::chrono::milliseconds patience);
   Candidate observe(Member member);
   std::vector<Candidate> old_members();
   std::vector<Candidate> applicants();
 
+  std::mutex mutex_;
   SealedTexts texts_;
-  Member own_ = 0;
+  Member own_ = kNobody;
   MemberList list_;
+  std::vector<Member> settled_;    ///< of the last group that worked
   std::int64_t application_ = 0;   ///< the number of this process's; 0: it needed none
   std::optional<Deadline> began_;  ///< when this process asked for the next group
   std::map<Member, Seen> seen_;

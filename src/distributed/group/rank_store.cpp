@@ -52,19 +52,19 @@ RankStore::RankStore(const Launch& launch, milliseconds timeout, bool may_change
 void RankStore::meet_first(const Launch& launch, bool may_change) {
   const SealedTexts nameless = connections_.notes();
   const auto rank_0 = std::string(kHere) + "/0";
-  if (may_change && launch.rank != 0) {
-    const auto name = run_until(from_now(timeout_ + kAnswer),
-                                [nameless, rank_0] { return nameless.read(rank_0).text; });
+  if (may_change && !connections_.hosts_the_store()) {
+    const auto name = ask(kConnect, [nameless, rank_0] { return nameless.read(rank_0).text; });
     if (name) connections_.set_run(*name);
     const SealedTexts of_run = connections_.notes();
-    came_late_ = name && run_until(from_now(timeout_ + kAnswer),
-                                   [of_run] { return Membership::have_met(of_run); });
-    if (came_late_) return come_late();
+    came_late_ = name && ask(kConnect, [of_run] { return Membership::have_met(of_run); });
+    if (came_late_) return come_late(launch.world);
     connections_.set_run("");
   }
   notes_.emplace(nameless, nameless, place_);
-  connections_.set_run(
-      exchange(kHere, place_.rank == 0 ? random_name() : "1", kConnect, timeout_).front());
+  const std::string mine = place_.rank == 0 ? random_name() : "1";
+  const std::string name = exchange(kHere, mine, kConnect, timeout_).front();
+  // Rank 0 goes by what it said: whoever read another name there is none of its run.
+  connections_.set_run(place_.rank == 0 ? mine : name);
   const SealedTexts of_run = connections_.notes();
   if (may_change) {
     membership_ = std::make_shared<Membership>(of_run, place_.rank, place_.world());
@@ -74,9 +74,38 @@ void RankStore::meet_first(const Launch& launch, bool may_change) {
   start_heart();
 }
 
-void RankStore::come_late() {
-  membership_ = std::make_shared<Membership>(connections_.notes());
-  place_.hosts_store = false;
+/// It has no place yet: none of the numbers that ranks have.
+void RankStore::come_late(int world) {
+  membership_ = std::make_shared<Membership>(connections_.notes(), world);
+  place_.rank = world;
+}
+
+/// What `question` gives, which asks the store. Throws a runtime Error where its host is gone.
+template <class Ask>
+std::invoke_result_t<Ask&> RankStore::ask(std::string_view what, Ask question) {
+  try {
+    return run_until(from_now(kEnd), std::move(question));
+  } catch (const std::exception&) {
+    throw runtime_error(what, "the store of the run", host_is_gone(),
+                        "--resume from the last checkpoint");
+  }
+}
+
+void RankStore::apply() {
+  ask(kGoOn, [membership = membership_] { membership->apply(); });
+  start_waiting_heart();
+}
+
+/// The signs of life of a process that waits to be let in.
+void RankStore::start_waiting_heart() {
+  heart_.reset();
+  heart_.emplace(RankNotes(connections_.heartbeats("late"), connections_.heartbeats(),
+                           {.members = {membership_->own()}}),
+                 timeout_);
+}
+
+void RankStore::settle() {
+  if (membership_) membership_->settle();
 }
 
 std::string RankStore::part() const {
@@ -199,24 +228,23 @@ bool RankStore::has_applicants() {
 }
 
 Membership::Look RankStore::look(std::int64_t least) {
-  try {
-    return run_until(from_now(kEnd), [membership = membership_, least, patience = timeout_] {
-      return membership->look(least, patience);
-    });
-  } catch (const std::exception&) {
-    throw runtime_error(kGoOn, "the store of the run", host_is_gone(),
-                        "--resume from the last checkpoint");
-  }
+  return ask(kGoOn, [membership = membership_, least, patience = timeout_] {
+    return membership->look(least, patience);
+  });
 }
 
 void RankStore::agree(std::int64_t least, const KeepWaiting& keep_waiting) {
   Deadline asked = std::chrono::steady_clock::now();
   for (Membership::Look found = look(least); !found.is_decided; found = look(least)) {
+    if (found.is_left_alone)
+      throw runtime_error(kGoOn, "one that lives and has the run's state", "none",
+                          "--resume from the last checkpoint");
+    if (found.has_reapplied) start_waiting_heart();
     const Deadline now = std::chrono::steady_clock::now();
     const bool is_let_in = rank_of(membership_->own(), membership_->list()).has_value();
     if ((found.present > 0 || !is_let_in) && now > asked + kAskToWait) {
       asked = now;
-      if (!keep_waiting(found.present))
+      if (!keep_waiting(found.present, found.is_first))
         throw runtime_error(kGoOn, std::to_string(least) + " ranks or more",
                             std::to_string(found.present) + ", until the waiting was ended",
                             "--resume when there are enough, or a smaller dist.min_ranks");
@@ -226,12 +254,7 @@ void RankStore::agree(std::int64_t least, const KeepWaiting& keep_waiting) {
 }
 
 void RankStore::meet_anew(std::int64_t least, const KeepWaiting& keep_waiting) {
-  if (came_late_ && membership_->own() == 0) {
-    membership_->apply();
-    heart_.emplace(RankNotes(connections_.heartbeats("late"), connections_.heartbeats(),
-                             {.members = {membership_->own()}}),
-                   timeout_);
-  }
+  if (membership_->own() == Membership::kNobody) apply();
   agree(least, keep_waiting);
   const auto rank = rank_of(membership_->own(), membership_->list());
   if (!rank)

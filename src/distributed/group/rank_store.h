@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <type_traits>
 #include <vector>
 
 #include "accrue/core/error.h"
@@ -62,7 +63,9 @@ class RankStore {
   void say_goodbye() noexcept;
 
   bool has_applicants();
-  using KeepWaiting = std::function<bool(std::int64_t ranks)>;
+  /// To be called once the group works: who joined one that never did is left out of the next.
+  void settle();
+  using KeepWaiting = std::function<bool(std::int64_t ranks, bool is_first)>;
   /// Waits until the ranks that are left and those that ask to join have agreed on the next group,
   /// of `least` or more, and meets them. Throws RanksGone where one of them is lost meanwhile, and
   /// a runtime Error where the store's host is gone, this rank was left out, or `keep_waiting` gave
@@ -76,8 +79,12 @@ class RankStore {
  private:
   std::string part() const;
   void meet_first(const Launch& launch, bool may_change);
-  void come_late();
+  void come_late(int world);
+  void apply();
+  template <class Ask>
+  std::invoke_result_t<Ask&> ask(std::string_view what, Ask ask);
   void start_heart();
+  void start_waiting_heart();
   void agree(std::int64_t least, const KeepWaiting& keep_waiting);
   Membership::Look look(std::int64_t least);
   [[noreturn]] void refuse(const RankNotes::Texts& texts, const std::string& topic,

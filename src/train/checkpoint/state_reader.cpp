@@ -52,8 +52,7 @@ std::vector<int> StateReader::small_integers(const char* name) const {
   constexpr std::int64_t kMost = 4096;
   std::vector<int> numbers;
   for (const json& value : array(name)) {
-    if (!value.is_number_integer() || value.get<std::int64_t>() < -kMost ||
-        value.get<std::int64_t>() > kMost)
+    if (!fits(value, -kMost, kMost))
       throw wrong(name, "whole numbers of at most " + std::to_string(kMost), value);
     numbers.push_back(value.get<int>());
   }

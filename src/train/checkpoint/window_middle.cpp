@@ -1,5 +1,6 @@
 #include "train/checkpoint/window_middle.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
@@ -56,7 +57,19 @@ DoneMicroBatch done_from_json(const StateReader& in, std::int64_t index) {
   return done;
 }
 
-/// Micro-batches follow one another, so their sizes tell where each begins.
+/// Where micro-batches follow one another, their sizes tell where each begins.
+bool are_consecutive(const std::vector<batch::Range>& micro_batches) {
+  return std::ranges::adjacent_find(micro_batches, [](const auto& one, const auto& next) {
+           return next.begin != one.end;
+         }) == micro_batches.end();
+}
+
+json begins_of(const std::vector<batch::Range>& micro_batches) {
+  json begins = json::array();
+  for (const batch::Range range : micro_batches) begins.push_back(range.begin);
+  return begins;
+}
+
 json sizes_of(const std::vector<batch::Range>& micro_batches) {
   json sizes = json::array();
   for (const batch::Range range : micro_batches) sizes.push_back(range.size());
@@ -78,6 +91,28 @@ std::vector<batch::Range> consecutive(std::int64_t begin, const std::vector<std:
     begin += size;
   }
   return ranges;
+}
+
+std::vector<batch::Range> scattered(const StateReader& in, const std::vector<std::int64_t>& sizes) {
+  const std::vector<std::int64_t> begins = in.integers("begins", 0);
+  if (begins.size() != sizes.size())
+    throw in.wrong("begins", "as many as there are sizes", begins.size());
+  std::vector<batch::Range> ranges;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    ranges.push_back({begins[i], begins[i] + sizes[i]});
+  std::vector<batch::Range> sorted = ranges;
+  std::ranges::sort(sorted, {}, &batch::Range::begin);
+  const auto overlap = std::ranges::adjacent_find(
+      sorted, [](const auto& one, const auto& next) { return next.begin < one.end; });
+  if (overlap != sorted.end())
+    throw in.wrong("begins", "micro-batches without a sample in two of them", overlap->end);
+  return ranges;
+}
+
+std::vector<batch::Range> ranges_from_json(const StateReader& in) {
+  const std::vector<std::int64_t> sizes = sizes_from_json(in);
+  if (in.has("begins")) return scattered(in, sizes);
+  return consecutive(in.integer("first_sample", 0), sizes);
 }
 
 }  // namespace
@@ -112,6 +147,8 @@ json to_json(const WindowMiddle& middle) {
            {"contributions", json::object()},
            {"tokens", middle.tokens},
            {"seconds", middle.seconds}};
+  if (!are_consecutive(middle.micro_batches)) out["begins"] = begins_of(middle.micro_batches);
+  if (!middle.exclude.empty()) out["exclude"] = middle.exclude;
   for (const DoneMicroBatch& done : middle.done) out["done"].push_back(done_to_json(done));
   for (const auto& [name, count] : middle.contributions) out["contributions"][name] = count;
   if (!middle.units.empty()) out["units"] = middle.units;
@@ -125,15 +162,14 @@ json to_json(const WindowMiddle& middle) {
 }
 
 WindowMiddle window_middle_from_json(const StateReader& in, std::int64_t window) {
-  WindowMiddle middle{
-      .window = in.integer("window", window, window),
-      .loss_scale = in.number_of_at_least_0("loss_scale"),
-      .micro_batch = in.integer("micro_batch", 1),
-      .micro_batches = consecutive(in.integer("first_sample", 0), sizes_from_json(in)),
-      .done = {},
-      .contributions = in.counts("contributions"),
-      .tokens = in.integer("tokens", 0),
-      .seconds = in.number_of_at_least_0("seconds")};
+  WindowMiddle middle{.window = in.integer("window", window, window),
+                      .loss_scale = in.number_of_at_least_0("loss_scale"),
+                      .micro_batch = in.integer("micro_batch", 1),
+                      .micro_batches = ranges_from_json(in),
+                      .done = {},
+                      .contributions = in.counts("contributions"),
+                      .tokens = in.integer("tokens", 0),
+                      .seconds = in.number_of_at_least_0("seconds")};
   for (const StateReader& done : in.objects("done"))
     middle.done.push_back(done_from_json(done, std::ssize(middle.done)));
   if (middle.done.size() >= middle.micro_batches.size())
@@ -141,6 +177,11 @@ WindowMiddle window_middle_from_json(const StateReader& in, std::int64_t window)
         "done",
         "fewer than the window's " + std::to_string(middle.micro_batches.size()) + " micro-batches",
         middle.done.size());
+  if (in.has("exclude"))
+    for (const json& file : in.array("exclude")) {
+      if (!file.is_string()) throw in.wrong("exclude", "names of files", file);
+      middle.exclude.push_back(file.get<std::string>());
+    }
   if (in.has("units")) middle.units = in.small_integers("units");
   if (in.has("noise_sums")) middle.noise_sums = in.numbers("noise_sums");
   if (in.has("loss_scaler")) {

@@ -34,12 +34,15 @@ struct WindowMiddle {
   std::int64_t window = 0;                                   ///< its index, TrainState::window
   double loss_scale = 1;                                     ///< of this window's losses
   std::optional<optim::LossScaler::State> loss_scaler = {};  ///< of fp16 alone
-  std::int64_t micro_batch = 1;             ///< RecoveryState::micro_batch, when it was kept
-  std::vector<batch::Range> micro_batches;  ///< done and to be done: consecutive, none is empty
-  std::vector<DoneMicroBatch> done;         ///< the first of them, in order
+  std::int64_t micro_batch = 1;  ///< RecoveryState::micro_batch, when it was kept
+  /// Done and to be done, of the whole window or of a rank's part: none is empty, and no sample is
+  /// in two of them.
+  std::vector<batch::Range> micro_batches;
+  std::vector<DoneMicroBatch> done;  ///< the first of them, in order
   /// How often each parameter with a gradient sum was added to, by its name.
   std::map<std::string, std::int64_t> contributions = {};
-  std::vector<int> units = {};  ///< accum::GradientBuffer::units()
+  std::vector<std::string> exclude = {};  ///< data.exclude, with which it was done
+  std::vector<int> units = {};            ///< accum::GradientBuffer::units()
   std::vector<double> noise_sums = {};
   std::int64_t tokens = 0;
   double seconds = 0;  ///< that the window took until then

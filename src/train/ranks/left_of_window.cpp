@@ -1,7 +1,8 @@
 #include "train/ranks/left_of_window.h"
 
 #include <algorithm>
-#include <string>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "accrue/core/error.h"
 
@@ -45,6 +46,27 @@ RangesOfRanks divide_what_is_left(batch::Range window, const RangesOfRanks& done
     next += count;
   }
   return shares;
+}
+
+std::string to_text(std::span<const batch::Range> ranges) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const batch::Range& range : ranges) list.push_back({range.begin, range.end});
+  return list.dump();
+}
+
+std::vector<batch::Range> ranges_from_text(const std::string& text) {
+  try {
+    std::vector<batch::Range> ranges;
+    for (const nlohmann::json& range : nlohmann::json::parse(text)) {
+      const auto ends = range.get<std::vector<std::int64_t>>();
+      ranges.push_back({ends.at(0), ends.at(1)});
+      if (ends.size() != 2) throw std::out_of_range("two ends");
+    }
+    return ranges;
+  } catch (const std::exception&) {
+    throw runtime_error("go on in the middle of a window", "the ranges that a rank has done",
+                        "something else", "the same build of accrue on all ranks");
+  }
 }
 
 }  // namespace accrue::train

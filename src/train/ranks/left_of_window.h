@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+#include <string>
 #include <vector>
 
 #include "batch/schedule.h"
@@ -17,5 +19,10 @@ using RangesOfRanks = std::vector<std::vector<batch::Range>>;
 /// window's: they would count twice, or not at all.
 RangesOfRanks divide_what_is_left(batch::Range window, const RangesOfRanks& done,
                                   std::int64_t micro_batch);
+
+/// Ranges as ranks tell them each other.
+std::string to_text(std::span<const batch::Range> ranges);
+/// Reads back what to_text() wrote. Throws a runtime Error where that is something else.
+std::vector<batch::Range> ranges_from_text(const std::string& text);
 
 }  // namespace accrue::train

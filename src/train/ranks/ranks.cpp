@@ -263,6 +263,10 @@ void Ranks::receive(const at::Tensor& values, std::int64_t from, std::string_vie
   group_->start_receive(values, from, what)->wait();
 }
 
+void Ranks::broadcast(const at::Tensor& values, std::int64_t from, std::string_view what) const {
+  group_->broadcast(values, from, what);
+}
+
 bool Ranks::may_go_on(const Workload& work) const {
   return group_ && group_->may_be_renewed() && device_of(*work.model).is_cpu();
 }

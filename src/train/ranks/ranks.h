@@ -83,12 +83,18 @@ class Ranks {
   /// alone.
   void send(const at::Tensor& values, std::int64_t to, std::string_view what) const;
   void receive(const at::Tensor& values, std::int64_t from, std::string_view what) const;
+  /// Replaces `values` by those of rank `from`.
+  void broadcast(const at::Tensor& values, std::int64_t from, std::string_view what) const;
 
   /// Whether a run of this workload goes on when some of its ranks are gone.
   bool may_go_on(const Workload& work) const;
   /// Whether a run was under way when this process came, which joins it by renew().
   bool are_joined_late() const { return group_ && group_->comes_late(); }
   bool have_applicants() const { return group_ && group_->has_applicants(); }
+  /// distributed::Group::settle().
+  void settle() const {
+    if (group_) group_->settle();
+  }
   /// distributed::Group::renew(); not for a rank that is alone.
   distributed::FormerRanks renew(const distributed::Group::KeepWaiting& keep_waiting) const {
     return group_->renew(keep_waiting);

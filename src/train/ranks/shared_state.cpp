@@ -31,60 +31,67 @@ json shapes_of(const NamedParameters& tensors) {
   return list;
 }
 
-NamedParameters tensors_like(const json& list) {
-  NamedParameters tensors;
-  for (const json& each : list)
-    tensors.push_back({each.at("name").get<std::string>(),
-                       at::empty(each.at("shape").get<std::vector<std::int64_t>>(),
-                                 static_cast<at::ScalarType>(each.at("dtype").get<int>()))});
-  return tensors;
-}
-
 at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.view({-1}).view(at::kByte); }
 
-/// How far each rank is: the windows it has done and one, or 0 where it has nothing.
+/// The windows that each rank has done, and one; 0 where it has nothing.
 std::vector<std::int64_t> ways_of(const Ranks& ranks, const std::optional<TrainState>& mine) {
-  const std::int64_t own = mine ? mine->window + 1 : 0;
-  return ranks.each_says(own);
+  return ranks.each_says(mine ? mine->window + 1 : 0);
 }
 
-void send(const Ranks& ranks, std::int64_t to, const TrainState& state, const Content& content) {
-  const std::string text = json{{"state", to_json(state)},
-                                {"model", shapes_of(content.model)},
-                                {"optimizer", shapes_of(content.optimizer)}}
-                               .dump();
-  ranks.send(at::tensor({static_cast<std::int64_t>(text.size())}, at::kLong), to, kTheState);
-  ranks.send(at::from_blob(const_cast<char*>(text.data()), {static_cast<std::int64_t>(text.size())},
-                           at::kByte),
-             to, kTheState);
+/// The first of the ranks that have done the most, and of these of one that has evaluated it.
+std::int64_t farthest(const Ranks& ranks, const std::vector<std::int64_t>& ways,
+                      const std::optional<TrainState>& mine) {
+  const bool has_evaluated = mine && mine->evaluated_step == mine->step;
+  const std::vector<std::int64_t> evaluated = ranks.each_says(has_evaluated ? 1 : 0);
+  std::vector<std::pair<std::int64_t, std::int64_t>> places;
+  for (std::size_t rank = 0; rank < ways.size(); ++rank)
+    places.emplace_back(ways[rank], evaluated[rank]);
+  return std::ranges::max_element(places) - places.begin();
+}
+
+Error foreign_state(std::int64_t from, const std::string& expected, const std::string& received) {
+  return runtime_error("take the run's state from rank " + std::to_string(from), expected, received,
+                       "the same build of accrue and one config on all ranks");
+}
+
+/// The most that a state's text takes.
+constexpr std::int64_t kLongestText = std::int64_t{64} << 20;
+
+/// What rank `from` says, on all ranks.
+std::string said_by(const Ranks& ranks, std::int64_t from, std::string text) {
+  const at::Tensor length = at::tensor({static_cast<std::int64_t>(text.size())}, at::kLong);
+  ranks.broadcast(length, from, kTheState);
+  const auto bytes = length.item<std::int64_t>();
+  if (bytes < 1 || bytes > kLongestText)
+    throw foreign_state(from, "a state", std::to_string(bytes) + " bytes");
+  text.resize(static_cast<std::size_t>(bytes));
+  ranks.broadcast(at::from_blob(text.data(), {bytes}, at::kByte), from, kTheState);
+  return text;
+}
+
+void send(const Ranks& ranks, std::int64_t to, const Content& content) {
   for (const NamedParameters& tensors : {content.model, content.optimizer})
     for (const auto& [name, tensor] : tensors)
       if (tensor.numel() > 0)
         ranks.send(bytes_of(tensor.detach().cpu().contiguous()), to, kTheState);
 }
 
-json receive_header(const Ranks& ranks, std::int64_t from) {
-  at::Tensor length = at::zeros({1}, at::kLong);
-  ranks.receive(length, from, kTheState);
-  std::string text(static_cast<std::size_t>(length.item<std::int64_t>()), ' ');
-  ranks.receive(at::from_blob(text.data(), {length.item<std::int64_t>()}, at::kByte), from,
-                kTheState);
-  return json::parse(text);
+NamedParameters receive_tensors(const Ranks& ranks, std::int64_t from, const NamedParameters& own) {
+  NamedParameters received;
+  for (const auto& [name, tensor] : own) {
+    received.push_back({name, at::empty(tensor.sizes(), tensor.scalar_type())});
+    if (tensor.numel() > 0) ranks.receive(bytes_of(received.back().tensor), from, kTheState);
+  }
+  return received;
 }
 
 /// Nothing is taken in before all of it is here.
-TrainState receive(const Ranks& ranks, std::int64_t from, models::Model& model,
-                   optim::Optimizer& optimizer) {
-  const json header = receive_header(ranks, from);
-  const Content content{tensors_like(header.at("model")), tensors_like(header.at("optimizer"))};
-  for (const NamedParameters& tensors : {content.model, content.optimizer})
-    for (const auto& [name, tensor] : tensors)
-      if (tensor.numel() > 0) ranks.receive(bytes_of(tensor), from, kTheState);
-  TrainState state = train_state_from_json(header.at("state"), kTheState);
-  const std::string origin = "rank " + std::to_string(from);
-  model.load_file_tensors(content.model, origin);
-  optimizer.load_state(content.optimizer);
-  return state;
+void receive(const Ranks& ranks, std::int64_t from, const Content& own, models::Model& model,
+             optim::Optimizer& optimizer) {
+  const NamedParameters of_model = receive_tensors(ranks, from, own.model),
+                        of_optimizer = receive_tensors(ranks, from, own.optimizer);
+  model.load_file_tensors(of_model, "rank " + std::to_string(from));
+  optimizer.load_state(of_optimizer);
 }
 
 }  // namespace
@@ -92,19 +99,27 @@ TrainState receive(const Ranks& ranks, std::int64_t from, models::Model& model,
 SharedState share_state(const Ranks& ranks, std::optional<TrainState> mine, models::Model& model,
                         optim::Optimizer& optimizer) {
   const std::vector<std::int64_t> ways = ways_of(ranks, mine);
-  const auto farthest = std::ranges::max_element(ways);  // the lowest of several ranks
-  if (*farthest == 0)
+  const std::int64_t source = farthest(ranks, ways, mine);
+  const std::int64_t most = ways[static_cast<std::size_t>(source)];
+  if (most == 0)
     throw runtime_error("go on with other ranks", "one that has the run's state", "none",
                         "--resume from the last checkpoint");
-  const std::int64_t source = farthest - ways.begin();
+  const Content own{model.file_tensors(), optimizer.state()};
+  const json shapes{shapes_of(own.model), shapes_of(own.optimizer)};
+  const bool is_source = ranks.rank() == source;
+  const std::string text = said_by(
+      ranks, source, is_source ? json{{"state", to_json(*mine)}, {"shapes", shapes}}.dump() : "");
+  const json said = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!said.is_object() || !said.contains("state") || said.value("shapes", json()) != shapes)
+    throw foreign_state(source, "the tensors of this rank's run", "others");
   const auto is_behind = [&](std::int64_t rank) {
-    return ways[static_cast<std::size_t>(rank)] < *farthest;
+    return ways[static_cast<std::size_t>(rank)] < most;
   };
-  if (is_behind(ranks.rank())) return {receive(ranks, source, model, optimizer), true};
-  if (ranks.rank() == source)
-    for (std::int64_t rank = 0; rank < ranks.world(); ++rank)
-      if (is_behind(rank)) send(ranks, rank, *mine, {model.file_tensors(), optimizer.state()});
-  return {*std::move(mine), std::ranges::min(ways) < *farthest};
+  if (is_behind(ranks.rank())) receive(ranks, source, own, model, optimizer);
+  for (std::int64_t rank = 0; is_source && rank < ranks.world(); ++rank)
+    if (is_behind(rank)) send(ranks, rank, own);
+  return {is_source ? *std::move(mine) : train_state_from_json(said.at("state"), kTheState),
+          std::ranges::min(ways) < most};
 }
 
 }  // namespace accrue::train

@@ -12,16 +12,16 @@ namespace accrue::train {
 /// Where all ranks are.
 struct SharedState {
   TrainState state;
-  bool was_sent = false;  ///< to this rank or another
+  bool was_sent = false;  ///< parameters, to this rank or another
 };
 
-/// Brings all ranks to where the farthest of them is: those behind it, and those that have nothing
-/// yet (`mine` empty), get the parameters, the optimizer's state and state from it,
-/// one tensor at a time; they need room for them twice meanwhile. A rank that lost another within a
-/// collective may have taken a step that others could not. Ranks that are there send nothing.
+/// Brings all ranks to where the farthest of them is, whose state all take: ranks that lost another
+/// within a collective differ in what it told them. Those that have done fewer windows, and those
+/// that have nothing yet (`mine` empty), get the parameters and the optimizer's state from it, one
+/// tensor at a time; they need room for them twice meanwhile.
 ///
 /// All ranks call it. Where it throws, what this rank had is unchanged. Throws a runtime Error
-/// where no rank has anything.
+/// where no rank has anything, and where what comes is not of a run like this rank's.
 SharedState share_state(const Ranks& ranks, std::optional<TrainState> mine, models::Model& model,
                         optim::Optimizer& optimizer);
 

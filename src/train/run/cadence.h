@@ -42,6 +42,9 @@ class Cadence {
     return seconds_ && seconds >= *seconds_ && since_.seconds() >= *seconds_;
   }
   void done() { since_.restart(); }
+  /// The clock since it was done.
+  const Stopwatch& since() const { return since_; }
+  void count_from(const Stopwatch& since) { since_ = since; }
 
  private:
   double times_until(std::int64_t step) const {

@@ -57,7 +57,9 @@ bool Checkpointer::due_in_window(double seconds) const {
 
 void Checkpointer::write_in_window(StartedWindow started) {
   const TimedScope still(seconds_);
+  wait();  // what is being written takes room, too
   started.middle.micro_batch = recovery_.state().micro_batch;
+  started.middle.exclude = run_.work.config.data.exclude;
   const std::string done =
       started.middle.in_words() + " of step " + std::to_string(progress_.state.step + 1);
   CheckpointContent content = present_content(std::move(started));

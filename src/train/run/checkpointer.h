@@ -39,6 +39,8 @@ class Checkpointer {
   /// Writes the present state, unless it is the newest checkpoint already, and waits until all is
   /// on the disk.
   void write_last();
+  const Stopwatch& since_checkpoint() const { return cadence_.since(); }
+  void count_from(const Stopwatch& since_checkpoint) { cadence_.count_from(since_checkpoint); }
   /// The run's state with all that is kept elsewhere while it trains.
   const TrainState& present_state();
   /// Returns when what was begun is written. Throws what went wrong with it.

@@ -6,17 +6,27 @@
 namespace accrue::train {
 namespace {
 
+/// Whether `parts`, no two of which share a sample, are all of `window`.
+bool is_made_of(batch::Range window, const std::vector<batch::Range>& parts) {
+  std::int64_t samples = 0;
+  for (const batch::Range& part : parts) {
+    if (part.begin < window.begin || part.end > window.end) return false;
+    samples += part.size();
+  }
+  return samples == window.size();
+}
+
 /// Empty where the window goes on.
 std::string why_window_begins_again(const Resumed& resumed, const Workload& work,
                                     std::int64_t world) {
   const TrainState& state = resumed.state;
   if (std::string reason = why_windows_are_not_kept(work, world); !reason.empty()) return reason;
   if (!resumed.data_change.empty()) return "what is done of it was done with other data";
+  if (state.middle->exclude != work.config.data.exclude)
+    return "other samples are left out (data.exclude) than when a part of it was done";
   const batch::Range now =
       with_changes(work.config, work.schedule, state.adapt.changes).window(state.window);
-  const batch::Range then{state.middle->micro_batches.front().begin,
-                          state.middle->micro_batches.back().end};
-  return now == then ? "" : "its batch is another one now";
+  return is_made_of(now, state.middle->micro_batches) ? "" : "its batch is another one now";
 }
 
 }  // namespace

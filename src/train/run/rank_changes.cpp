@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,7 +17,6 @@ namespace {
 
 using distributed::FormerRanks;
 using distributed::RanksGone;
-using nlohmann::json;
 
 /// The records of a group that was made anew; who joined runs what the most frugal of the others
 /// does, and has no known speed.
@@ -69,15 +67,10 @@ std::vector<batch::Range> ranges_done(const std::optional<StartedWindow>& done) 
 /// What each rank has done of a window.
 RangesOfRanks tell_what_is_done(const Ranks& ranks, std::int64_t window,
                                 const std::vector<batch::Range>& mine) {
-  json own = json::array();
-  for (const batch::Range& range : mine) own.push_back({range.begin, range.end});
   RangesOfRanks of_ranks;
   for (const std::string& text :
-       ranks.gather_texts("what is done of window " + std::to_string(window), own.dump())) {
-    std::vector<batch::Range>& ranges = of_ranks.emplace_back();
-    for (const json& range : json::parse(text))
-      ranges.push_back({range.at(0).get<std::int64_t>(), range.at(1).get<std::int64_t>()});
-  }
+       ranks.gather_texts("what is done of window " + std::to_string(window), to_text(mine)))
+    of_ranks.push_back(ranges_from_text(text));
   return of_ranks;
 }
 
@@ -125,8 +118,8 @@ class Waiting {
  public:
   Waiting(const ChangingRun& run, const TrainState* state) : run_(run), state_(state) {}
 
-  bool operator()(std::int64_t ranks) {
-    if (state_ != nullptr && run_.ranks.is_first() && !std::exchange(is_told_, true)) begin(ranks);
+  bool operator()(std::int64_t ranks, bool is_first) {
+    if (state_ != nullptr && is_first && !std::exchange(is_told_, true)) begin(ranks);
     return !run_.signals.interrupted();
   }
 
@@ -158,6 +151,7 @@ ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state,
       const FormerRanks former = run.ranks.renew(Waiting(run, &state));
       state.ranks = records_after(former, state.ranks);
       ChangedRanks changed = take_part(run, state, done);
+      run.ranks.settle();
       changed.event = {.name = "dist",
                        .reason = why + "; " + what_changed(former, before) +
                                  how_many(run.ranks.world()) + " after step " +
@@ -174,7 +168,9 @@ ChangedRanks join_run(const ChangingRun& run) {
   while (true) {
     try {
       run.ranks.renew(Waiting(run, nullptr));
-      return take_part(run, std::nullopt, std::nullopt);
+      ChangedRanks changed = take_part(run, std::nullopt, std::nullopt);
+      run.ranks.settle();
+      return changed;
     } catch (const RanksGone&) {
       // Those that are left make their group anew, with this process.
     }

@@ -30,7 +30,7 @@ class RunPlanner {
   /// Plans as `state` has it, which may be of another rank or another number of ranks, and makes
   /// it this rank's; `reason` says for people where it comes from. Throws a usage Error where the
   /// run is shorter now than what is done of it.
-  void take_up(TrainState& state, const std::string& reason);
+  void take_up(TrainState& state, const std::string& reason = "as the checkpoint says");
 
   /// Set once it is decided or taken up.
   const std::optional<RunPlan>& plan() const { return plan_; }

@@ -40,6 +40,7 @@ void open_window(const WindowFlow& flow, const WindowRequest& request) {
 
 Filled fill_and_close(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
   open_window(flow, request);
+  if (flow.kept != nullptr) flow.kept->reset();  // what is done is in the window now
   try {
     const Filled filled = flow.runner.fill(request, run);
     if (filled == Filled::whole) return close(flow, request, run);
@@ -85,6 +86,7 @@ bool begins_anew(const WindowFlow& flow, WindowRequest& request, const std::exce
 }  // namespace
 
 WindowRun run_window(const WindowFlow& flow, WindowRequest request) {
+  if (flow.kept != nullptr) *flow.kept = request.started;
   flow.retries.start();
   while (true) {
     try {

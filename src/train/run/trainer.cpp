@@ -31,12 +31,6 @@
 #include "train/workload/workload.h"
 
 namespace accrue::train {
-namespace {
-
-/// Where the plan of a run that is resumed comes from.
-constexpr const char* kAsBefore = "as the checkpoint says";
-
-}  // namespace
 
 struct Trainer::Impl {
   Impl(Config as_given, std::shared_ptr<distributed::Group> group, const data::TellProgress& tell)
@@ -147,19 +141,10 @@ struct Trainer::Impl {
     if (!options.resume || !copies.hold_run()) return;
     length = decide_length(copies.record().config(), given, work.schedule, options.may_shorten);
     given = length->config;
-    expect_batch_to_take(*length);
+    expect_batch_to_take(*length, work.config);
     work.config = with_length_of(std::move(work.config), given);
     if (batch_changes(work.config))
       work.schedule = make_window_schedule(work.config, work.data.train);
-  }
-
-  /// A batch that goes by parts of the run would be another one in windows that were trained.
-  void expect_batch_to_take(const LengthDecision& decision) const {
-    if (!decision.changes || !goes_by_length(work.config)) return;
-    throw usage_error("resume with another length",
-                      "a batch that changes at steps, tokens or epochs",
-                      "one that changes by parts of the run (percent, or adapt.batch = \"seesaw\")",
-                      "the length that the run began with, or a new run");
   }
 
   TrainState continue_run(optim::Optimizer& optimizer, const RunOptions& options) {
@@ -170,7 +155,7 @@ struct Trainer::Impl {
     if (found.checkpoint.empty()) {
       found.state = first_state();
     } else {
-      planner.take_up(found.state, kAsBefore);
+      planner.take_up(found.state);
     }
     settle_started_window(found, work, ranks.world());
     ranks.check_resumable(found.state.inner_optimizers);
@@ -208,6 +193,7 @@ struct Trainer::Impl {
                              : start_new(optimizer, options, folders.claim.get());
       ranks.check_state(work, optimizer, state.step);
     }
+    ranks.settle();
     listeners = std::exchange(observers, {});
     if (ranks.is_first()) begin_to_tell(options, state.step);
     const auto make_loop = [&](TrainState from, const StoredTensors& of_ranks,
@@ -230,6 +216,7 @@ struct Trainer::Impl {
       TrainState left = loop->state();
       std::optional<StartedWindow> done = std::move(loop->done_of_window());
       const std::string why = loop->why_ranks_change();
+      const Stopwatch since_checkpoint = loop->since_checkpoint();
       loop.reset();
       ChangedRanks changed =
           go_on_with_other_ranks(changing, std::move(left), std::move(done), why);
@@ -242,6 +229,7 @@ struct Trainer::Impl {
       announce_all({changed.event});
       loop = make_loop(std::move(changed.state), {}, {});
       if (takes_over) loop->tell_start();
+      loop->count_from(since_checkpoint);
       if (changed.part) loop->go_on_in(*std::move(changed.part));
       ended = loop->run();
     }
@@ -275,11 +263,18 @@ struct Trainer::Impl {
     if (!state) return std::nullopt;
     check_continuity(state->data, data, options.accept_data);
     ranks.check_resumable(state->inner_optimizers);
-    planner.take_up(*state, kAsBefore);
+    planner.take_up(*state);
     return state;
   }
 
+  void expect_in_time(const char* operation) const {
+    if (ranks.are_joined_late())
+      throw usage_error(operation, "ranks that have not begun a run", "one that is under way",
+                        "train, to join it, or without the launcher's variables");
+  }
+
   Preview preview(const RunOptions& options) {
+    expect_in_time("plan a run (--dry-run)");
     if (ranks.is_first()) check_folders(copies, options.resume);
     settle_length(options);
     data = data_identity(work);
@@ -384,7 +379,10 @@ void Trainer::add_observer(std::shared_ptr<Observer> observer) {
 }
 
 const RunPlan& Trainer::plan() {
-  return *impl_->telling_ranks([&] { return &impl_->planner.decide(); });
+  return *impl_->telling_ranks([&] {
+    impl_->expect_in_time("plan a run");
+    return &impl_->planner.decide();
+  });
 }
 
 Preview Trainer::preview(const RunOptions& options) {

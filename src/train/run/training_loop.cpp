@@ -81,7 +81,7 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
       checkpointer_(run_, progress_, recovery_, *buffer_, *parallelism_, log_, batch_),
       evaluator_(run_, progress_, recovery_, *parallelism_, checkpointer_, log_, control_, batch_),
       step_(run_, progress_, recovery_,
-            {window_, *runner_, *parallelism_, retries_, log_, &done_of_window_}, loader_,
+            {window_, *runner_, *parallelism_, retries_, log_, kept_of_windows()}, loader_,
             checkpointer_, control_, batch_, noise_.get(), why_windows_are_not_kept_) {
   window_.set_reduction(parallelism_->reduction());
   if (!of_ranks.empty()) parallelism_->load_state(of_ranks, progress_.state);
@@ -102,6 +102,12 @@ WindowKeeper TrainingLoop::make_keeper() {
   return {
       .is_due = [this](double seconds) { return checkpointer_.due_in_window(seconds); },
       .keep = [this](StartedWindow started) { checkpointer_.write_in_window(std::move(started)); }};
+}
+
+/// What is measured of a window depends on who runs its first micro-batch, and with a batch that
+/// follows it, the run does.
+std::optional<StartedWindow>* TrainingLoop::kept_of_windows() {
+  return run_.work.config.adapt.is_on() ? nullptr : &done_of_window_;
 }
 
 void TrainingLoop::tell_start() const {
@@ -126,6 +132,7 @@ std::optional<RunResult> TrainingLoop::run() {
     const bool ranks_are_gone = dynamic_cast<const distributed::RanksGone*>(&error) != nullptr;
     if (ranks_are_gone && run_.ranks.may_go_on(run_.work)) {
       why_ranks_change_ = error.received();
+      log_.rollback();  // what was told of a step that others take anew
       return std::nullopt;
     }
     save_what_was_done();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "accrue/accum/window.h"
+#include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "data/loader.h"
 #include "train/checkpoint/checkpoint.h"
@@ -36,10 +37,14 @@ class TrainingLoop {
 
   /// To be called before run(): this rank goes on with its part of a window that the ranks before
   /// had begun.
-  void go_on_in(StartedWindow part) { progress_.part = std::move(part); }
+  void go_on_in(StartedWindow part) { progress_.part = done_of_window_ = std::move(part); }
 
   /// What the run has come to, as a checkpoint would have it.
   const TrainState& state() { return checkpointer_.present_state(); }
+  /// The time since the last checkpoint, which another loop goes on from.
+  const Stopwatch& since_checkpoint() const { return checkpointer_.since_checkpoint(); }
+  void count_from(const Stopwatch& since_checkpoint) { checkpointer_.count_from(since_checkpoint); }
+
   /// Why run() returned nothing, for people.
   const std::string& why_ranks_change() const { return why_ranks_change_; }
   /// What this rank had done then of a window; none where that does not count any more.
@@ -54,6 +59,7 @@ class TrainingLoop {
   void save_what_was_done() noexcept;
   memory::Retries make_retries();
   WindowKeeper make_keeper();
+  std::optional<StartedWindow>* kept_of_windows();
 
   RunContext run_;
   std::string why_windows_are_not_kept_;  ///< empty: they are

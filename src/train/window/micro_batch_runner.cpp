@@ -84,6 +84,7 @@ Filled MicroBatchRunner::fill(WindowRequest& request, WindowRun& run) {
   at_open_.keep();
   const double reducing_before = reducing_seconds();
   filling_.restart();
+  keeping_seconds_ = 0;
   if (request.started) take_up(request, run);
   settled_.keep();
   context_.loader.prefetch(
@@ -124,7 +125,7 @@ void MicroBatchRunner::take_up(const WindowRequest& request, WindowRun& run) {
     if (middle.done[i].entry.status == MicroStatus::quarantined)
       quarantine(middle.entry_of(i));
     else
-      losses_.note(static_cast<std::int64_t>(i), heads_of(middle.done[i]));
+      losses_.note(static_cast<std::int64_t>(i), losses_of(middle.done[i]));
   }
   if (options_.noise != nullptr) options_.noise->take_up(middle.noise_sums);
   run.tokens = middle.tokens;
@@ -132,8 +133,23 @@ void MicroBatchRunner::take_up(const WindowRequest& request, WindowRun& run) {
   run.earlier_seconds = middle.seconds;
 }
 
+/// What a checkpoint says that a micro-batch's losses came to, which is of any lengths.
+HeadSums MicroBatchRunner::losses_of(const DoneMicroBatch& done) const {
+  HeadSums heads = heads_of(done);
+  if (heads.sums.empty() && heads.measures.empty()) return heads;
+  const std::vector<models::LossHead> losses = context_.model.losses();
+  std::size_t measures = 0;
+  for (const models::LossHead& loss : losses) measures += loss.measures.size();
+  if (heads.sums.size() != losses.size() || heads.weights.size() != losses.size() ||
+      (!heads.measures.empty() && heads.measures.size() != measures))
+    throw usage_error("go on in the middle of a window",
+                      "sums and weights of " + std::to_string(losses.size()) + " losses",
+                      "others in the checkpoint", "an earlier checkpoint of the run");
+  return heads;
+}
+
 double MicroBatchRunner::seconds_so_far(const WindowRun& run) const {
-  return run.earlier_seconds + filling_.seconds();
+  return run.earlier_seconds + filling_.seconds() - keeping_seconds_;
 }
 
 bool MicroBatchRunner::is_to_be_kept(bool stops, const WindowRun& run) const {
@@ -144,8 +160,11 @@ bool MicroBatchRunner::is_to_be_kept(bool stops, const WindowRun& run) const {
 /// Keeps the window as far as it is done. The checkpoint's model is that of the last step, so the
 /// buffers are for that long as the window found them.
 void MicroBatchRunner::keep(const WindowRequest& request, WindowRun& run) {
+  const Stopwatch keeping;
   settle_losses(run);
-  settled_.keep();  // a loss that is not finite had the others run again
+  // A loss that is not finite had the others run again; without others nothing did.
+  if (context_.window.ledger().count(MicroStatus::committed) == 0) at_open_.restore();
+  settled_.keep();
   if (context_.window.is_lost()) return;
   StartedWindow started{.middle = middle_of(request, run),
                         .tensors = stored_sums(*context_.window.buffer())};
@@ -154,6 +173,7 @@ void MicroBatchRunner::keep(const WindowRequest& request, WindowRun& run) {
   at_open_.restore();
   options_.keeper.keep(std::move(started));
   settled_.restore();
+  keeping_seconds_ += keeping.seconds();
 }
 
 std::optional<StartedWindow> MicroBatchRunner::what_is_done(const WindowRequest& request,

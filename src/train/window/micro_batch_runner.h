@@ -38,6 +38,7 @@ class MicroBatchRunner final : public Runner {
   void require_few_bad(const WindowRequest& request, const WindowRun& run) const;
   bool stops_here() const;
   void take_up(const WindowRequest& request, WindowRun& run);
+  HeadSums losses_of(const DoneMicroBatch& done) const;
   bool is_to_be_kept(bool stops, const WindowRun& run) const;
   void keep(const WindowRequest& request, WindowRun& run);
   WindowMiddle middle_of(const WindowRequest& request, const WindowRun& run) const;
@@ -67,6 +68,7 @@ class MicroBatchRunner final : public Runner {
   BufferSnapshot settled_;  ///< after the last micro-batch that counts
   bool replayed_ = false;   ///< since the last micro-batch began
   Stopwatch filling_;
+  double keeping_seconds_ = 0;  ///< of them, for windows that were kept in their middle
   /// Of the window's micro-batches whose losses are still on a device.
   struct Unread {
     std::int64_t index;

@@ -69,6 +69,10 @@ accum::WindowState state_of(const StartedWindow& started) {
     state.sums.push_back({name, sum.read()});
     state.contributions.push_back(count->second);
   }
+  if (state.sums.size() != middle.contributions.size())
+    throw usage_error("go on in the middle of a window",
+                      std::to_string(middle.contributions.size()) + " gradient sums",
+                      std::to_string(state.sums.size()), "an earlier checkpoint of the run");
   return state;
 }
 

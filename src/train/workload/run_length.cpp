@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "accrue/core/error.h"
+#include "train/workload/batch_changes.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -50,6 +52,13 @@ std::string rate_in_words(const Config& config, const Horizon& horizon, std::int
     std::snprintf(change, sizeof change, "goes from %.4g to %.4g", before, after);
   }
   return "the learning rate of step " + std::to_string(step + 1) + " " + change;
+}
+
+void expect_batch_to_take(const LengthDecision& decision, const Config& config) {
+  if (!decision.changes || !goes_by_length(config)) return;
+  throw usage_error("resume with another length", "a batch that changes at steps, tokens or epochs",
+                    "one that changes by parts of the run (percent, or adapt.batch = \"seesaw\")",
+                    "the length that the run began with, or a new run");
 }
 
 Config with_length_of(Config config, const Config& other) {

@@ -21,6 +21,10 @@ struct LengthDecision {
 LengthDecision decide_length(const Config& started, const Config& stated,
                              const batch::WindowSchedule& schedule, bool may_shorten);
 
+/// Throws a usage Error where the batch of `config` goes by parts of the run, and so would be
+/// another one in windows that were trained.
+void expect_batch_to_take(const LengthDecision& decision, const Config& config);
+
 /// `config` with the length that `other` has.
 Config with_length_of(Config config, const Config& other);
 

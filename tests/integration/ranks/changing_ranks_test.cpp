@@ -109,6 +109,20 @@ class ChangingRanks : public DistributedRun {
       for (const char* key : {"step", "samples", "tokens", "weight", "grad_norm", "batch_samples"})
         EXPECT_EQ(steps[i][key], expected[i][key]) << key << " of step " << i + 1;
   }
+  /// The run of three ranks of which `victim` is killed, with a store of its own.
+  Config run_without(int victim, const Config& alone) {
+    Config c = alone;
+    c.run.out = (folder_ / ("lost" + std::to_string(victim))).string();
+    end_host();
+    start_host();
+    std::vector<Program> ranks = start_all(c, 3);
+    wait_for_step(c, 5);
+    kill_it(ranks[static_cast<std::size_t>(victim)]);
+    for (int rank = 0; rank < 3; ++rank)
+      if (rank != victim) expect_ends_well(ranks[static_cast<std::size_t>(rank)]);
+    expect_same_run(c, alone);
+    return c;
+  }
 
  private:
   std::string port_;
@@ -120,19 +134,10 @@ TEST_F(ChangingRanks, GoOnWhereOneIsLostToTheBit) {
   const Config alone = fixed("alone", 60);
   expect_runs(alone, 1);
   for (const int victim : {0, 1, 2}) {
-    Config c = alone;
-    c.run.out = (folder_ / ("lost" + std::to_string(victim))).string();
-    std::vector<Program> ranks = start_all(c, 3);
-    wait_for_step(c, 5);
-    kill_it(ranks[static_cast<std::size_t>(victim)]);
-    for (int rank = 0; rank < 3; ++rank)
-      if (rank != victim) expect_ends_well(ranks[static_cast<std::size_t>(rank)]);
-    expect_same_run(c, alone);
+    const Config c = run_without(victim, alone);
     EXPECT_THAT(worlds_of(c), ElementsAre(3, 2));
     EXPECT_THAT(reasons_of(c), HasSubstr("rank " + std::to_string(victim) +
                                          " of 3 is gone; 2 ranks go on after step "));
-    end_host();
-    start_host();
   }
 }
 
@@ -143,19 +148,10 @@ TEST_F(ChangingRanks, KeepTheirOwnMicroBatchesOfAWindow) {
   alone.dist.reduce = Reduce::end;
   expect_runs(alone, 1);
   for (const int victim : {0, 1}) {
-    Config c = alone;
-    c.run.out = (folder_ / ("lost" + std::to_string(victim))).string();
-    std::vector<Program> ranks = start_all(c, 3);
-    wait_for_step(c, 5);
-    kill_it(ranks[static_cast<std::size_t>(victim)]);
-    for (int rank = 0; rank < 3; ++rank)
-      if (rank != victim) expect_ends_well(ranks[static_cast<std::size_t>(rank)]);
-    expect_same_run(c, alone);
+    const Config c = run_without(victim, alone);
     EXPECT_THAT(reasons_of(c), ::testing::ContainsRegex("2 ranks go on after step [0-9]+; of the "
                                                         "window under way this rank keeps [56] of "
                                                         "[0-9]+ micro-batches"));
-    end_host();
-    start_host();
   }
 }
 

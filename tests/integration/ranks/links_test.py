@@ -109,7 +109,9 @@ class Links(unittest.TestCase):
                         cable.cut(lost)
                         cut.append(lost)
 
-                command = self.command(name, "--run.steps=1000000", "--dist.timeout=3 s")
+                # With compression each rank keeps something of its own, so all are needed.
+                command = self.command(name, "--run.steps=1000000", "--dist.timeout=3 s", "--dist.compress=bf16",
+                                       "--precision.accumulate=fp32")
                 with self.assertRaises(netns.RankFailed) as ended:
                     netns.run_ranks(cable, lambda rank: command, SECONDS, cut_after_a_step)
                 self.assertTrue(cut, ended.exception)

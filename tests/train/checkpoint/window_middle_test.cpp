@@ -91,6 +91,22 @@ TEST(WindowMiddleFile, NamesSamplesOnlyWhereSomeWereLeftOut) {
   EXPECT_THAT(read(out).entry_of(1).micro.sample_ids, ElementsAre(23, 24, 25));
 }
 
+/// As of a rank whose part of the window changed with the ranks.
+TEST(WindowMiddleFile, HasMicroBatchesThatDoNotFollowEachOther) {
+  WindowMiddle before = middle_of_seven();
+  before.micro_batches = {{20, 23}, {30, 33}, {23, 25}};
+  before.exclude = {"a.png"};
+  const json out = to_json(before);
+  EXPECT_EQ(read(out).micro_batches, before.micro_batches);
+  EXPECT_EQ(read(out).exclude, before.exclude);
+  EXPECT_FALSE(to_json(middle_of_seven()).contains("begins")) << "sizes tell it there";
+  for (const json& begins : {json{20, 22, 33}, json{20, 30}, json{20, -1, 23}, json("20")}) {
+    json bad = out;
+    bad["begins"] = begins;
+    EXPECT_THAT(usage_message([&] { read(bad); }), HasSubstr("middle.begins")) << begins;
+  }
+}
+
 TEST(WindowMiddleFile, IsRefusedWhereNoWindowCanHaveIt) {
   const json good = to_json(middle_of_seven());
   EXPECT_THAT(usage_message([&] { read(good, 8); }), HasSubstr("middle.window in state.json"));
