@@ -158,17 +158,21 @@ TEST_F(ChangingRanks, KeepTheirOwnMicroBatchesOfAWindow) {
 TEST_F(ChangingRanks, TakeInOneThatComesBack) {
   const Config alone = fixed("alone", 160);
   expect_runs(alone, 1);
-  Config c = alone;
-  c.run.out = (folder_ / "run").string();
-  std::vector<Program> ranks = start_all(c, 2);
-  wait_for_step(c, 5);
-  kill_it(ranks[1]);
-  wait_until([&] { return worlds_of(c).size() > 1; });
-  Program again = start_rank(1, 2, slow(c));
-  expect_ends_well(ranks[0]);
-  expect_ends_well(again);
-  EXPECT_THAT(worlds_of(c), ElementsAre(2, 1, 2));
-  expect_same_run(c, alone);
+  for (const int victim : {0, 1}) {
+    Config c = alone;
+    c.run.out = (folder_ / ("back" + std::to_string(victim))).string();
+    end_host();
+    start_host();
+    std::vector<Program> ranks = start_all(c, 2);
+    wait_for_step(c, 5);
+    kill_it(ranks[static_cast<std::size_t>(victim)]);
+    wait_until([&] { return worlds_of(c).size() > 1; });
+    Program again = start_rank(victim, 2, slow(c));
+    expect_ends_well(ranks[static_cast<std::size_t>(1 - victim)]);
+    expect_ends_well(again);
+    EXPECT_THAT(worlds_of(c), ElementsAre(2, 1, 2));
+    expect_same_run(c, alone);
+  }
 }
 
 TEST_F(ChangingRanks, WaitForOthersWhereTooFewAreLeft) {

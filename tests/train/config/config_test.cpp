@@ -99,6 +99,7 @@ shares = "equal"
 shard = "optimizer"
 stages = 1
 local_steps = 1
+min_ranks = 2
 timeout = "90 s"
 [adapt]
 batch = "fixed"
@@ -194,6 +195,7 @@ TEST(ParseConfig, ReadsEveryKeyOfThisVersion) {
   EXPECT_EQ(config.dist.compress, distributed::Compression::none);
   EXPECT_EQ(config.dist.shares, Shares::equal);
   EXPECT_EQ(config.dist.shard, Shard::optimizer);
+  EXPECT_EQ(config.dist.min_ranks, 2);
   EXPECT_EQ(config.dist.timeout, (Duration{90, Duration::Unit::seconds}));
   EXPECT_FALSE(config.observe.jsonl);
   EXPECT_FALSE(config.observe.tensorboard);

@@ -180,6 +180,7 @@ const std::map<std::string, Expectation> expectations{
     {"dist.shares", {"equal", {"stages"}}},
     {"dist.shard", {"none"}},
     {"dist.compress", {"none"}},
+    {"dist.min_ranks", {"2", {"local steps", "stages"}}},
     {"dist.timeout", {"9 s"}},
     {"adapt.min", {.value = "1", .only_with = {"adapted"}}},
     {"adapt.max", {.value = "64", .only_with = {"adapted"}}},

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "accrue/kernels/kernel_choice.h"
 #include "accrue/models/safetensors.h"
 #include "support/errors.h"
 #include "train/checkpoint/state_reader.h"
@@ -183,6 +184,18 @@ TEST(StartedWindow, KeepsWhatIsQuarantinedAndReplaysWhatWasDone) {
       ASSERT_TRUE(keeping.kept);
       expect_same(outcome_of(accumulation, {}, keeping.kept, plant), whole);
     }
+}
+
+/// Losses that stay on a device until the window is kept are found to be bad only then.
+TEST(StartedWindow, HasNoMarksOfAFirstMicroBatchThatIsLeftOut) {
+  const kernels::KernelScope generic(kernels::Kernels::generic);
+  const auto bad_first = [](Fixture& f) { f.model.bad_losses = {1}; };
+  const Outcome whole = outcome_of(Accumulation::fp32, {}, {}, bad_first);
+  EXPECT_EQ(whole.run.quarantined, 1);
+  Keeping keeping(1);
+  expect_same(outcome_of(Accumulation::fp32, keeping.keeper(), {}, bad_first), whole);
+  ASSERT_TRUE(keeping.kept);
+  expect_same(outcome_of(Accumulation::fp32, {}, keeping.kept, bad_first), whole);
 }
 
 TEST(StartedWindow, KnowsSamplesThatCouldNotBeRead) {

@@ -44,8 +44,8 @@ std::vector<Key> dist_keys() {
           [](auto& c) -> auto& { return c.dist.outer_momentum; }),
       resumable(integer_key(
           "dist.stages", {1, most::count}, [](auto& c) -> auto& { return c.dist.stages; })),
-      resumable(integer_key(
-          "dist.min_ranks", {1, most::count}, [](auto& c) -> auto& { return c.dist.min_ranks; })),
+      read_without_local_steps(read_without_stages(resumable(integer_key(
+          "dist.min_ranks", {1, most::count}, [](auto& c) -> auto& { return c.dist.min_ranks; })))),
       resumable(duration_key(
           "dist.timeout", {}, [](auto& c) -> auto& { return c.dist.timeout; })),
   };
