@@ -48,12 +48,13 @@ std::string what_changed(const FormerRanks& former, std::int64_t before) {
   return text;
 }
 
-/// One that joined and differs ends by itself; the others make their group anew without it.
-void meet(const ChangingRun& run, bool comes_late) {
+/// Of a group whose members were not all in the one before. One that joined and differs ends by
+/// itself; the others make their group anew without it.
+void meet_newcomers(const ChangingRun& run) {
   try {
     run.ranks.begin(run.work, run.data_fingerprint, {});
   } catch (const Error& error) {
-    if (comes_late || error.kind() != Error::Kind::usage) throw;
+    if (error.kind() != Error::Kind::usage) throw;
     throw RanksGone(error);
   }
 }
@@ -101,7 +102,6 @@ std::optional<StartedWindow> part_of_window(const ChangingRun& run, const TrainS
 
 ChangedRanks take_part(const ChangingRun& run, const std::optional<TrainState>& mine,
                        const std::optional<StartedWindow>& done) {
-  meet(run, !mine);
   SharedState shared = share_state(run.ranks, mine, *run.work.model, run.optimizer);
   if (shared.was_sent) run.ranks.check_state(run.work, run.optimizer, shared.state.step);
   std::optional<StartedWindow> part = part_of_window(run, shared.state, done);
@@ -150,6 +150,10 @@ ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state,
       const std::int64_t before = run.ranks.world();
       const FormerRanks former = run.ranks.renew(Waiting(run, &state));
       state.ranks = records_after(former, state.ranks);
+      if (std::ranges::find(former, std::optional<std::int64_t>()) == former.end())
+        run.ranks.begin(run.work, run.data_fingerprint, {});
+      else
+        meet_newcomers(run);
       ChangedRanks changed = take_part(run, state, done);
       run.ranks.settle();
       changed.event = {.name = "dist",
@@ -168,6 +172,7 @@ ChangedRanks join_run(const ChangingRun& run) {
   while (true) {
     try {
       run.ranks.renew(Waiting(run, nullptr));
+      run.ranks.begin(run.work, run.data_fingerprint, {});
       ChangedRanks changed = take_part(run, std::nullopt, std::nullopt);
       run.ranks.settle();
       return changed;

@@ -145,7 +145,14 @@ TEST(StartedWindow, WithoutItsSumsOrItsLedgerIsAnotherWindow) {
   StartedWindow without_sums = *keeping.kept;
   std::erase_if(without_sums.tensors,
                 [](const StoredTensor& t) { return t.name.starts_with(sum_prefix); });
-  const Outcome wrong = outcome_of(Accumulation::fp32, {}, without_sums, untouched);
+  EXPECT_THAT(accrue::testing::usage_message(
+                  [&] { outcome_of(Accumulation::fp32, {}, without_sums, untouched); }),
+              HasSubstr("4 gradient sums, received 0"));
+  StartedWindow with_zeros = *keeping.kept;
+  for (StoredTensor& tensor : with_zeros.tensors)
+    if (tensor.name.starts_with(sum_prefix))
+      tensor.copy_to = [](const at::Tensor& target) { target.zero_(); };
+  const Outcome wrong = outcome_of(Accumulation::fp32, {}, with_zeros, untouched);
   EXPECT_GT(accrue::testing::relative_error(wrong.gradient[1], whole.gradient[1]), 1e-2);
   StartedWindow without_weights = *keeping.kept;
   for (DoneMicroBatch& done : without_weights.middle.done) done.entry.micro.weight = 0;
