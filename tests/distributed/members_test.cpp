@@ -58,7 +58,10 @@ TEST(MemberList, IsNothingElse) {
         R"({"generation":1,"members":[0,0],"applications":0})",
         R"({"generation":1,"members":[-2],"applications":0})",
         R"({"generation":1,"members":["0"],"applications":0})",
-        R"({"generation":1,"members":[0],"applications":-1})", R"({"generation":1,"members":[0]})"})
+        R"({"generation":1,"members":[0],"applications":-1})", R"({"generation":1,"members":[0]})",
+        R"({"generation":1,"members":[1e77],"applications":0})",
+        R"({"generation":1,"members":[0.5],"applications":0})",
+        R"({"generation":1,"members":[18446744073709551615],"applications":0})"})
     EXPECT_EQ(member_list(text), std::nullopt) << text;
 }
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
+
+#include "core/whole_number.h"
 
 namespace accrue::distributed {
 namespace {
@@ -21,18 +24,20 @@ std::string to_text(const MemberList& list) {
 }
 
 std::optional<MemberList> member_list(const std::string& text) {
-  try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    MemberList list{.generation = json.at("generation").get<std::int64_t>(),
-                    .members = json.at("members").get<std::vector<Member>>(),
-                    .applications = json.at("applications").get<std::int64_t>()};
-    const std::set<Member> once(list.members.begin(), list.members.end());
-    const bool is_sound = list.generation >= 0 && list.applications >= 0 && !once.empty() &&
-                          *once.begin() >= 0 && once.size() == list.members.size();
-    return is_sound ? std::optional(list) : std::nullopt;
-  } catch (const nlohmann::json::exception&) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("members") || !json["members"].is_array())
     return std::nullopt;
+  const auto generation = whole_number(json.value("generation", nlohmann::json())),
+             applications = whole_number(json.value("applications", nlohmann::json()));
+  if (!generation || *generation < 0 || !applications || *applications < 0) return std::nullopt;
+  MemberList list{.generation = *generation, .members = {}, .applications = *applications};
+  std::set<Member> once;
+  for (const nlohmann::json& value : json["members"]) {
+    const auto member = whole_number(value);
+    if (!member || *member < 0 || !once.insert(*member).second) return std::nullopt;
+    list.members.push_back(*member);
   }
+  return list.members.empty() ? std::nullopt : std::optional(std::move(list));
 }
 
 std::optional<int> rank_of(Member member, const MemberList& list) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
 #include "accrue/core/error.h"
+#include "core/whole_number.h"
 
 namespace accrue::train {
 namespace {
@@ -55,18 +55,21 @@ std::string to_text(std::span<const batch::Range> ranges) {
 }
 
 std::vector<batch::Range> ranges_from_text(const std::string& text) {
-  try {
-    std::vector<batch::Range> ranges;
-    for (const nlohmann::json& range : nlohmann::json::parse(text)) {
-      const auto ends = range.get<std::vector<std::int64_t>>();
-      ranges.push_back({ends.at(0), ends.at(1)});
-      if (ends.size() != 2) throw std::out_of_range("two ends");
-    }
-    return ranges;
-  } catch (const std::exception&) {
-    throw runtime_error("go on in the middle of a window", "the ranges that a rank has done",
-                        "something else", "the same build of accrue on all ranks");
+  const auto expect = [](bool holds) {
+    if (!holds)
+      throw runtime_error("go on in the middle of a window", "the ranges that a rank has done",
+                          "something else", "the same build of accrue on all ranks");
+  };
+  const nlohmann::json list = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  expect(list.is_array());
+  std::vector<batch::Range> ranges;
+  for (const nlohmann::json& range : list) {
+    expect(range.is_array() && range.size() == 2);
+    const auto begin = whole_number(range[0]), end = whole_number(range[1]);
+    expect(begin.has_value() && end.has_value());
+    ranges.push_back({*begin, *end});
   }
+  return ranges;
 }
 
 }  // namespace accrue::train

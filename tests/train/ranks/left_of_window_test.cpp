@@ -42,6 +42,17 @@ TEST(LeftOfWindow, IsRefusedWhereSamplesWouldCountTwice) {
                 HasSubstr("without overlap"));
 }
 
+TEST(LeftOfWindow, IsToldInTexts) {
+  const std::vector<Range> ranges{{0, 4}, {8, 12}};
+  EXPECT_EQ(ranges_from_text(to_text(ranges)), ranges);
+  EXPECT_THAT(ranges_from_text("[]"), IsEmpty());
+  for (const char* text : {"", "{}", "7", "[4]", "[[4]]", "[[0,4,8]]", "[[0,4.5]]", "[[0,1e20]]",
+                           "[[0,18446744073709551615]]", "[[0,\"4\"]]"})
+    EXPECT_THAT(error_of([&] { ranges_from_text(text); }, Error::Kind::runtime),
+                HasSubstr("ranges that a rank has done"))
+        << text;
+}
+
 /// Ranks that did any micro-batches of a window and are any number afterwards: each micro-batch of
 /// the undivided window is in one place.
 TEST(LeftOfWindow, TogetherWithWhatIsDoneIsTheWindow) {
