@@ -53,7 +53,7 @@ void forged_verdict(const Launch& launch, const Words& words) {
   after_verdict(launch, [&](c10d::Store&) { return words.at(0); });
 }
 
-/// As a rank itself would write it.
+/// Writes it as a rank itself would.
 void sealed_verdict(const Launch& launch, const Words& words) {
   after_verdict(launch, [&](c10d::Store& store) {
     const std::string key = "here/0", folder = std::string(kFolder) + "/";

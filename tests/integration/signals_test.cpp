@@ -201,7 +201,7 @@ TEST_F(SignalsInAWindow, KeepWhatIsDoneOfItToTheBit) {
   }
 }
 
-/// As where memory had run out since: what is left runs in smaller micro-batches.
+/// Memory is taken to have run out since: what is left runs in smaller micro-batches.
 TEST_F(SignalsInAWindow, LetWhatIsLeftBeSplitAnew) {
   const Words pairs{"--batch.micro=2"};
   ASSERT_EQ(accrue(training("straight", pairs)).status, 0);

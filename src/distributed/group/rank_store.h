@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,8 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "accrue/core/error.h"
-#include "accrue/distributed/launch.h"
+#include "accrue/distributed/group.h"
 #include "distributed/group/heartbeat.h"
 #include "distributed/group/membership.h"
 #include "distributed/group/rank_notes.h"
@@ -65,7 +63,7 @@ class RankStore {
   bool has_applicants();
   /// To be called once the group works: who joined one that never did is left out of the next.
   void settle();
-  using KeepWaiting = std::function<bool(std::int64_t ranks, bool is_first)>;
+  using KeepWaiting = Group::KeepWaiting;
   /// Waits until the ranks that are left and those that ask to join have agreed on the next group,
   /// of `least` or more, and meets them. Throws RanksGone where one of them is lost meanwhile, and
   /// a runtime Error where the store's host is gone, this rank was left out, or `keep_waiting` gave

@@ -139,7 +139,7 @@ at::Tensor image_gradient(const at::Tensor& grad, const at::Tensor& x, const at:
   const at::Tensor kernel = rounded_weight(weight, of.operands);
   const onednn::Convolution sizes = sizes_of(x, weight, of.steps);
   RECORD_FUNCTION("accrue::rounded_convolution", span_of({grad, weight, x}, flops_of(sizes)));
-  // Of x only the sizes count.
+  // ATen reads only the sizes of x here.
   if (by_aten(x)) return gradient_widened(grad, x, kernel, of.steps, false);
   const at::Tensor result = image_like(x, x.sizes());
   if (onednn::convolution_data_gradient(sizes, grad.const_data_ptr(), kernel.const_data_ptr(),
@@ -153,7 +153,7 @@ at::Tensor kernel_gradient(const at::Tensor& grad, const at::Tensor& x, const at
   const at::Tensor image = rounded_image(x, of.operands);
   const onednn::Convolution sizes = sizes_of(x, weight, of.steps);
   RECORD_FUNCTION("accrue::rounded_convolution", span_of({grad, x, weight}, flops_of(sizes)));
-  // Of the weight only the sizes count.
+  // ATen reads only the sizes of the weight here.
   if (by_aten(x)) return gradient_widened(grad, image, weight.detach(), of.steps, true);
   const at::Tensor result = at::empty(weight.sizes(), weight.options());
   if (onednn::convolution_weight_gradient(sizes, image.const_data_ptr(), grad.const_data_ptr(),

@@ -13,7 +13,7 @@ namespace accrue::train {
 void copy_atomically(std::ifstream& from, const std::filesystem::path& to,
                      std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
-/// The same of a file by its name. Throws a runtime Error where it cannot be opened.
+/// Does the same with a file by its name. Throws a runtime Error where it cannot be opened.
 void copy_atomically(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace accrue::train

@@ -1,7 +1,11 @@
 #include "train/checkpoint/state_reader.h"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
+
+#include "core/whole_number.h"
 
 namespace accrue::train {
 
@@ -9,11 +13,10 @@ using nlohmann::json;
 
 namespace {
 
-/// An unsigned number beyond 2^63 would become a negative one.
+/// No state has a number beyond 2^62.
 bool fits(const json& value, std::int64_t least, std::int64_t most) {
-  return value.is_number_integer() &&
-         (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{1} << 62U) &&
-         value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most;
+  const std::optional<std::int64_t> number = whole_number(value);
+  return number && *number >= least && *number <= std::min(most, std::int64_t{1} << 62U);
 }
 
 }  // namespace

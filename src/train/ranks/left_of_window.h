@@ -13,7 +13,7 @@ using RangesOfRanks = std::vector<std::vector<batch::Range>>;
 
 /// What of `window` is in none of what ranks have `done`: their shares of it, by rank, in
 /// micro-batches of `micro_batch` samples that lie as in the undivided window where those done do.
-/// As many micro-batches each, contiguous, the first ranks take the remainder.
+/// Each rank gets as many, one behind the other; the first ranks take the remainder.
 ///
 /// It is pure. Throws a runtime Error where ranks have done the same samples, or others than the
 /// window's: they would count twice, or not at all.

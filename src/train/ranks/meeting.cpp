@@ -3,8 +3,8 @@
 #include <chrono>
 
 #include "accrue/core/error.h"
-#include "accrue/device/device.h"
 #include "train/ranks/rank_conflicts.h"
+#include "train/workload/placement.h"
 
 namespace accrue::train {
 namespace {
@@ -19,18 +19,13 @@ distributed::DeviceEngine device_engine_of(const Config& config) {
                     "backend = \"auto\"");
 }
 
-bool is_on_cpu(const Config& config) {
-  if (config.run.device) return *config.run.device == Device::cpu;
-  return config.run.kernels == kernels::Kernels::native || device::best().is_cpu();
-}
-
 }  // namespace
 
 distributed::GroupOptions group_options(const Config& config) {
   const std::chrono::duration<double> timeout(config.dist.timeout.value);
   return {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
           .device_engine = device_engine_of(config),
-          .least = can_lose_ranks(config) && is_on_cpu(config) ? config.dist.min_ranks : 0};
+          .least = can_lose_ranks(config) && is_for_cpu(config) ? config.dist.min_ranks : 0};
 }
 
 }  // namespace accrue::train

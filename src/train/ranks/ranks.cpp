@@ -58,15 +58,19 @@ const MicroDecision& most_frugal(const std::vector<MicroDecision>& decisions) {
   });
 }
 
+RankRecord most_frugal_record(const std::vector<RankRecord>& ranks) {
+  std::vector<MicroDecision> decisions;
+  for (const RankRecord& record : ranks)
+    decisions.push_back({.samples = record.micro_batch, .recompute = record.recompute});
+  const MicroDecision& common = most_frugal(decisions);
+  return {.micro_batch = common.samples, .recompute = common.recompute};
+}
+
 std::vector<RankRecord> records_for(std::int64_t world, const std::vector<RankRecord>& kept,
                                     bool alike) {
   const auto ranks = static_cast<std::size_t>(world);
   if (kept.size() == ranks && (!alike || have_one_size(kept))) return kept;
-  std::vector<MicroDecision> decisions;
-  for (const RankRecord& record : kept)
-    decisions.push_back({.samples = record.micro_batch, .recompute = record.recompute});
-  const MicroDecision& common = most_frugal(decisions);
-  return {ranks, {.micro_batch = common.samples, .recompute = common.recompute}};
+  return {ranks, most_frugal_record(kept)};
 }
 
 batch::Range equal_share_of(batch::Range samples, std::int64_t rank, std::int64_t world) {

@@ -116,6 +116,10 @@ class Ranks {
 /// ones the most recomputation.
 const MicroDecision& most_frugal(const std::vector<MicroDecision>& decisions);
 
+/// The record of a rank without a known speed that runs what the most frugal of `ranks`, at least
+/// one, does.
+RankRecord most_frugal_record(const std::vector<RankRecord>& ranks);
+
 /// The records that `world` ranks go on with. As many ranks as were `kept` (at least one) have
 /// their own records. Another number has no known speeds, and the micro-batch and recomputation
 /// that fitted on all that were kept; so has the same number where all must be `alike` and were

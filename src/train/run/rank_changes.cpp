@@ -22,13 +22,10 @@ using distributed::RanksGone;
 /// does, and has no known speed.
 std::vector<RankRecord> records_after(const FormerRanks& former,
                                       const std::vector<RankRecord>& before) {
-  const RankRecord& frugal = *std::ranges::min_element(before, {}, [](const RankRecord& record) {
-    return std::pair(record.micro_batch, -static_cast<int>(record.recompute));
-  });
+  const RankRecord frugal = most_frugal_record(before);
   std::vector<RankRecord> records;
   for (const std::optional<std::int64_t>& rank : former)
-    records.push_back(rank ? before[static_cast<std::size_t>(*rank)]
-                           : RankRecord{frugal.micro_batch, frugal.recompute});
+    records.push_back(rank ? before[static_cast<std::size_t>(*rank)] : frugal);
   return records;
 }
 
@@ -48,8 +45,8 @@ std::string what_changed(const FormerRanks& former, std::int64_t before) {
   return text;
 }
 
-/// Of a group whose members were not all in the one before. One that joined and differs ends by
-/// itself; the others make their group anew without it.
+/// Meets ranks of which some joined. One that joined and differs ends by itself; the others make
+/// their group anew without it.
 void meet_newcomers(const ChangingRun& run) {
   try {
     run.ranks.begin(run.work, run.data_fingerprint, {});

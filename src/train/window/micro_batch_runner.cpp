@@ -26,10 +26,6 @@ std::ptrdiff_t first_left(const WindowRequest& request) {
   return request.started ? std::ssize(request.started->middle.done) : 0;
 }
 
-HeadSums heads_of(const DoneMicroBatch& done) {
-  return {.sums = done.loss_sums, .weights = done.loss_weights, .measures = done.measures};
-}
-
 bool is_settled(const LedgerEntry& entry) {
   return entry.status == MicroStatus::committed || entry.status == MicroStatus::quarantined;
 }
@@ -125,27 +121,13 @@ void MicroBatchRunner::take_up(const WindowRequest& request, WindowRun& run) {
     if (middle.done[i].entry.status == MicroStatus::quarantined)
       quarantine(middle.entry_of(i));
     else
-      losses_.note(static_cast<std::int64_t>(i), losses_of(middle.done[i]));
+      losses_.note(static_cast<std::int64_t>(i),
+                   losses_of(middle.done[i], context_.model.losses()));
   }
   if (options_.noise != nullptr) options_.noise->take_up(middle.noise_sums);
   run.tokens = middle.tokens;
   run.unreadable = middle.unreadable;
   run.earlier_seconds = middle.seconds;
-}
-
-/// What a checkpoint says that a micro-batch's losses came to, which is of any lengths.
-HeadSums MicroBatchRunner::losses_of(const DoneMicroBatch& done) const {
-  HeadSums heads = heads_of(done);
-  if (heads.sums.empty() && heads.measures.empty()) return heads;
-  const std::vector<models::LossHead> losses = context_.model.losses();
-  std::size_t measures = 0;
-  for (const models::LossHead& loss : losses) measures += loss.measures.size();
-  if (heads.sums.size() != losses.size() || heads.weights.size() != losses.size() ||
-      (!heads.measures.empty() && heads.measures.size() != measures))
-    throw usage_error("go on in the middle of a window",
-                      "sums and weights of " + std::to_string(losses.size()) + " losses",
-                      "others in the checkpoint", "an earlier checkpoint of the run");
-  return heads;
 }
 
 double MicroBatchRunner::seconds_so_far(const WindowRun& run) const {
@@ -166,10 +148,7 @@ void MicroBatchRunner::keep(const WindowRequest& request, WindowRun& run) {
   if (context_.window.ledger().count(MicroStatus::committed) == 0) at_open_.restore();
   settled_.keep();
   if (context_.window.is_lost()) return;
-  StartedWindow started{.middle = middle_of(request, run),
-                        .tensors = stored_sums(*context_.window.buffer())};
-  for (StoredTensor& buffer : stored_buffers(context_.model))
-    started.tensors.push_back(std::move(buffer));
+  StartedWindow started = started_window(request, run);
   at_open_.restore();
   options_.keeper.keep(std::move(started));
   settled_.restore();
@@ -182,12 +161,16 @@ std::optional<StartedWindow> MicroBatchRunner::what_is_done(const WindowRequest&
   const bool are_own = options_.reduce != nullptr && options_.reduce->left_sums_alone();
   if (!are_own || window.in_micro_batch() || window.is_lost() || !unread_.empty())
     return std::nullopt;
+  return with_copies(started_window(request, run));
+}
+
+/// Its sums are read when they are copied.
+StartedWindow MicroBatchRunner::started_window(const WindowRequest& request,
+                                               const WindowRun& run) const {
   StartedWindow started{.middle = middle_of(request, run),
-                        .tensors = stored_buffers(context_.model)};
-  NamedParameters sums;
-  for (const StoredTensor& sum : stored_sums(*window.buffer()))
-    sums.push_back({sum.name, sum.read()});
-  for (StoredTensor& sum : stored(sums)) started.tensors.push_back(std::move(sum));
+                        .tensors = stored_sums(*context_.window.buffer())};
+  for (StoredTensor& buffer : stored_buffers(context_.model))
+    started.tensors.push_back(std::move(buffer));
   return started;
 }
 

@@ -38,7 +38,7 @@ class MicroBatchRunner final : public Runner {
   void require_few_bad(const WindowRequest& request, const WindowRun& run) const;
   bool stops_here() const;
   void take_up(const WindowRequest& request, WindowRun& run);
-  HeadSums losses_of(const DoneMicroBatch& done) const;
+  StartedWindow started_window(const WindowRequest& request, const WindowRun& run) const;
   bool is_to_be_kept(bool stops, const WindowRun& run) const;
   void keep(const WindowRequest& request, WindowRun& run);
   WindowMiddle middle_of(const WindowRequest& request, const WindowRun& run) const;

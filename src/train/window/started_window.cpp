@@ -48,6 +48,26 @@ StoredTensors stored_buffers(const models::Trainable& model) {
   return stored(copies);
 }
 
+StartedWindow with_copies(StartedWindow started) {
+  NamedParameters copies;
+  for (const StoredTensor& tensor : started.tensors) copies.push_back({tensor.name, tensor.read()});
+  started.tensors = stored(copies);
+  return started;
+}
+
+HeadSums losses_of(const DoneMicroBatch& done, const std::vector<models::LossHead>& heads) {
+  HeadSums sums{.sums = done.loss_sums, .weights = done.loss_weights, .measures = done.measures};
+  if (sums.sums.empty() && sums.measures.empty()) return sums;
+  std::size_t measures = 0;
+  for (const models::LossHead& head : heads) measures += head.measures.size();
+  if (sums.sums.size() != heads.size() || sums.weights.size() != heads.size() ||
+      (!sums.measures.empty() && sums.measures.size() != measures))
+    throw usage_error("go on in the middle of a window",
+                      "sums and weights of " + std::to_string(heads.size()) + " losses",
+                      "others in the checkpoint", "an earlier checkpoint of the run");
+  return sums;
+}
+
 accum::WindowState state_of(const StartedWindow& started) {
   const WindowMiddle& middle = started.middle;
   accum::WindowState state{.index = middle.window,

@@ -8,6 +8,7 @@
 #include "accrue/accum/window.h"
 #include "accrue/models/trainable.h"
 #include "train/checkpoint/window_middle.h"
+#include "train/pass/head_sums.h"
 
 namespace accrue::train {
 
@@ -27,6 +28,13 @@ StoredTensors stored_sums(const accum::GradientBuffer& buffer);
 std::map<std::string, std::int64_t> contributions_of(const accum::GradientBuffer& buffer);
 /// Copies of a model's buffers.
 StoredTensors stored_buffers(const models::Trainable& model);
+
+/// A window's middle with copies of its tensors, in place of what is read when it is copied.
+StartedWindow with_copies(StartedWindow started);
+
+/// What a micro-batch that is done came to, loss by loss. Throws a usage Error where a checkpoint
+/// says it of other losses than `heads`.
+HeadSums losses_of(const DoneMicroBatch& done, const std::vector<models::LossHead>& heads);
 
 /// What accum::Window::load() goes on from. Reads the sums.
 accum::WindowState state_of(const StartedWindow& started);

@@ -19,11 +19,14 @@ std::string local_rank() {
   return "0";
 }
 
+bool asks_for_cpu(const Config& config) {
+  if (config.run.device) return *config.run.device == Device::cpu;
+  return config.run.kernels == kernels::Kernels::native;
+}
+
 c10::Device stated_device(const Config& config) {
   if (config.run.device == Device::cuda) return device::open("cuda:" + local_rank());
-  const bool native = config.run.kernels == kernels::Kernels::native;
-  if (config.run.device == Device::cpu || native) return device::open("cpu");
-  return device::best();
+  return asks_for_cpu(config) ? device::open("cpu") : device::best();
 }
 
 /// Products of fp16 are slow on CPUs. ATen's operators make them all the same, for whoever wants to
@@ -39,6 +42,10 @@ void expect_fp16_there(const Config& config, c10::Device device) {
 }
 
 }  // namespace
+
+bool is_for_cpu(const Config& config) {
+  return asks_for_cpu(config) || (!config.run.device && device::best().is_cpu());
+}
 
 c10::Device device_of(const Config& config) {
   const c10::Device device = stated_device(config);

@@ -15,6 +15,9 @@ namespace accrue::train {
 /// and the CPU's own kernels would compute it.
 c10::Device device_of(const Config& config);
 
+/// Whether that is the CPU. Throws nothing where a device that is stated is not there.
+bool is_for_cpu(const Config& config);
+
 /// Moves parameters and buffers, which keep their identity.
 void place(models::Model& model, c10::Device device);
 /// Where place() has put them.

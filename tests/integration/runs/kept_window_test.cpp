@@ -193,7 +193,7 @@ TEST_F(KeptWindow, WithoutItsSumsIsAnotherRun) {
   EXPECT_FALSE(at::equal(parameters_of(broken)[0].tensor, parameters_of(straight)[0].tensor));
 }
 
-/// As where memory had run out since: what is left is split anew.
+/// Memory is taken to have run out since: what is left is split anew.
 TEST_F(KeptWindow, GoesOnInSmallerMicroBatchesWithinRounding) {
   const Config straight = config("straight"), broken = broken_as(straight);
   const auto whole = trained(straight);
