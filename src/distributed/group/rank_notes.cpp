@@ -111,14 +111,14 @@ int RankNotes::count(const std::string& topic) const {
   return ranks;
 }
 
-/// Where the store ends with this rank, the others are given time to read it first. Nobody's word
-/// is needed for that, so whoever wrote counts: also a rank with another token, which reads why.
+/// Where the store ends with this rank, the others are given time to read it first, those that are
+/// still on their way to it too. Nobody's word is needed for that, so whoever wrote counts: also a
+/// rank with another token, which reads why.
 void RankNotes::say_goodbye() const {
   texts_.write(key("left", place_.rank), "1");
   if (!place_.hosts_store) return;
   const Deadline until = from_now(kGoodbye);
-  const int here = count("here");
-  while (count("left") < here && std::chrono::steady_clock::now() < until)
+  while (count("left") < place_.world() && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(kPoll);
 }
 
