@@ -4,9 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <cstdio>
-
-#include "distributed/schedule/leases.h"
 
 namespace accrue::train {
 namespace {
@@ -328,80 +325,6 @@ TEST_F(DistributedRun, TellsOfEventsOfOtherRanks) {
   ::kill(ranks[0].process(), SIGTERM);
   for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, kInterrupted);
   EXPECT_THAT(events_of("budget", c)[0]["reason"].get<std::string>(), StartsWith("rank 1: "));
-}
-
-/// Two ranks whose micro-batches wait, so that the second one's take about four times as long.
-class UnequalRun : public DistributedRun {
- protected:
-  static constexpr std::int64_t kMicroBatches = 64;
-
-  Config unequal(const std::string& out) const {
-    Config c = small(out);
-    c.precision.accumulate = accum::Accumulation::fixed;
-    c.run.steps = 10;
-    c.batch.tokens = kMicroBatches * *c.model.context;
-    c.batch.micro = 1;
-    return c;
-  }
-
-  void expect_runs_unequally(const Config& c, const Words& checkpoint = {}) const {
-    const std::string file = command(c)[2];
-    const auto waiting = [&](int rank) {
-      Words words{ACCRUE_SLOW_RANK, file, rank == 0 ? "12" : "48"};
-      words.insert(words.end(), checkpoint.begin(), checkpoint.end());
-      return words;
-    };
-    for (const Program::Result& result : accrue::testing::run_ranks(folder_, 2, 2, waiting))
-      EXPECT_EQ(result.status, 0) << result.errors;
-  }
-
-  /// Micro-batches of both ranks, of a window with all.
-  struct Shares {
-    std::int64_t step = 0, fast = 0, slow = 0;
-  };
-  /// As told last.
-  static Shares last_shares(const Config& c) {
-    Shares shares;
-    for (const nlohmann::json& line : events_of("leases", c)) {
-      long all = 0, fast = 0, slow = 0;
-      const std::string reason = line["reason"];
-      EXPECT_EQ(
-          std::sscanf(reason.c_str(), "%ld micro-batches by rank %ld + %ld", &all, &fast, &slow),
-          3);
-      EXPECT_EQ(fast + slow, all);
-      if (all == kMicroBatches) shares = {line["step"], fast, slow};
-    }
-    return shares;
-  }
-
-  static double pace(const nlohmann::json& rank) {
-    return distributed::PaceEstimate(rank["seconds_per_sample"].get<std::vector<double>>())
-        .pace()
-        .seconds;
-  }
-  /// The share that the measured speeds imply, up to half of it, as speeds change with what else
-  /// runs; fewer than equal shares.
-  static void expect_share_of_its_speed(const Config& c, std::int64_t step) {
-    const nlohmann::json ranks = ranks_in_checkpoint(c, step);
-    ASSERT_EQ(ranks.size(), 2U);
-    const double fast = pace(ranks[0]), slow = pace(ranks[1]);
-    const double implied = static_cast<double>(kMicroBatches) * fast / (fast + slow);
-    EXPECT_NEAR(static_cast<double>(last_shares(c).slow), implied, 1 + implied / 2);
-    EXPECT_LT(last_shares(c).slow, kMicroBatches / 2);
-  }
-};
-
-TEST_F(UnequalRun, ASlowRankHasTheShareOfItsSpeedAndTheBitsAreThoseOfOneProcess) {
-  const Config alone = unequal("alone"), c = unequal("run");
-  expect_runs(alone, 1);
-  expect_runs_unequally(c);
-  expect_same_bits(parameters_of(c), parameters_of(alone));
-  expect_share_of_its_speed(c, 10);
-
-  expect_runs_unequally(c, {"9"});
-  expect_same_bits(parameters_of(c), parameters_of(alone));
-  expect_share_of_its_speed(c, 10);
-  EXPECT_EQ(last_shares(c).step, 10) << "a resumed run begins with the speeds of the checkpoint";
 }
 
 }  // namespace

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace accrue::proof {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// Where and in which precision an operation is run.
+struct Place {
+  c10::Device device;
+  at::ScalarType dtype;   ///< of activations
+  at::ScalarType master;  ///< of parameters and the residual stream
+};
+
+/// The same values at every place: drawn in fp64, rounded to bf16, which all have.
+class Values {
+ public:
+  explicit Values(const Place& place) : place_(place) {}
+
+  at::Tensor draw(at::IntArrayRef sizes, at::ScalarType dtype, double scale = 1) {
+    const at::Tensor values =
+        at::randn(sizes, generator_, at::TensorOptions(at::kDouble)).mul_(scale).to(at::kBFloat16);
+    return values.to(dtype).to(place_.device);
+  }
+  at::Tensor activation(at::IntArrayRef sizes, double scale = 1) {
+    return draw(sizes, place_.dtype, scale).requires_grad_();
+  }
+  at::Tensor stream(at::IntArrayRef sizes) { return draw(sizes, place_.master).requires_grad_(); }
+  at::Tensor parameter(at::IntArrayRef sizes, double scale = 0.1) {
+    return draw(sizes, place_.master, scale).requires_grad_();
+  }
+
+ private:
+  Place place_;
+  at::Generator generator_ = at::detail::createCPUGenerator(/*seed_val=*/7);
+};
+
+/// Something to run at two places.
+struct Case {
+  const char* name;
+  std::int64_t terms;  ///< of the longest sums in it
+  std::function<Tensors(const Place& place)> run;
+};
+
+/// Each operation that training is made of, with small tensors: its results and gradients.
+std::vector<Case> device_operations();
+
+/// Dropout by sample: what is left of drawn values, and their gradient.
+Tensors run_dropout(const Place& place);
+
+}  // namespace accrue::proof
