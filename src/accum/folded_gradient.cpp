@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/kernel_choice.h"
+#include "accum/tensor_folds.h"
 
 namespace accrue::accum {
 namespace {
 
-/// The largest magnitude of a contribution; infinity where an element is not finite.
 template <class T>
-double largest_magnitude(const at::Tensor& values) {
+double largest_in_memory(const at::Tensor& values) {
   const T* data = values.const_data_ptr<T>();
   const std::int64_t total = values.numel();
   std::vector<double> largest(
@@ -28,6 +29,14 @@ double largest_magnitude(const at::Tensor& values) {
         }
       });
   return largest.empty() ? 0 : *std::ranges::max_element(largest);
+}
+
+/// The largest magnitude of a contribution; not finite where an element is not. What is folded
+/// cannot be taken out again, so the host waits for a device here.
+double largest_magnitude(const at::Tensor& values) {
+  if (kernels::by_aten(values)) return tensor_folds::largest_of(values).item<double>();
+  return values.scalar_type() == at::kDouble ? largest_in_memory<double>(values)
+                                             : largest_in_memory<float>(values);
 }
 
 class AtOnce final : public FoldedGradient {
@@ -77,7 +86,7 @@ class AtCommit final : public FoldedGradient {
  public:
   AtCommit(std::shared_ptr<Folding> folding, std::string name, const at::Tensor& parameter)
       : FoldedGradient(std::move(folding), std::move(name), parameter),
-        sum_(at::empty(parameter.sizes(), at::dtype(contribution_dtype()))) {}
+        sum_(at::empty(parameter.sizes(), parameter.options().dtype(contribution_dtype()))) {}
 
   kernels::Contribution stage() override { return {sum_, any_}; }
   void take_staged(kernels::GradSlot& /*slot*/) override { any_ = true; }
@@ -110,9 +119,7 @@ void FoldedGradient::take(kernels::GradSlot& slot, const at::Tensor& contributio
 }
 
 double FoldedGradient::examine(kernels::GradSlot& slot, const at::Tensor& contribution) {
-  const double largest = contribution_dtype() == at::kDouble
-                             ? largest_magnitude<double>(contribution)
-                             : largest_magnitude<float>(contribution);
+  const double largest = largest_magnitude(contribution);
   if (!std::isfinite(largest)) folding_->found_non_finite = slot.found_non_finite = true;
   return largest;
 }

@@ -120,9 +120,6 @@ void check_folding(const std::vector<GradientBuffer::Entry>& entries, const Fold
     throw usage_error("fold gradients into the optimizer", expected, received, suggestion);
   };
   for (const GradientBuffer::Entry& entry : entries) {
-    if (!entry.parameter.is_cpu())
-      refuse("parameters on the CPU", "'" + entry.name + "' on " + entry.parameter.device().str(),
-             "a gradient buffer");
     if (into.target && !into.target->takes(entry.parameter))
       refuse("an optimizer of all these parameters", "one without '" + entry.name + "'",
              "one list of parameters for both");
@@ -175,8 +172,8 @@ void GradientBuffer::make_folding_slots(const FoldInto& into) {
     const bool is_shared = std::ranges::find(into.shared, entry.name) != into.shared.end();
     const auto make = is_shared && !takes_parts ? make_folded_at_commit : make_folded_at_once;
     entry.folded = make(folding_, entry.name, entry.parameter);
-    const at::Tensor nothing =
-        at::zeros({}, at::dtype(slot_dtype(entry.parameter, Accumulation::fp32)));
+    const at::Tensor nothing = at::zeros(
+        {}, entry.parameter.options().dtype(slot_dtype(entry.parameter, Accumulation::fp32)));
     entry.slot = std::make_shared<kernels::GradSlot>(nothing.expand(entry.parameter.sizes()));
     entry.slot->fold = entry.folded;
   }

@@ -1,3 +1,5 @@
+#include <ATen/ATen.h>
+
 #include <cmath>
 
 #include "accrue/core/error.h"
@@ -45,8 +47,34 @@ class AdamA final : public FoldingPasses<AdamA> {
         count);
   }
 
+ protected:
+  void fold_whole(const FoldUpdate& update, const WholeFold& whole) const override {
+    const double scale = update.gradient_scale;
+    const at::Tensor& gradient = whole.contribution;
+    decay(update, whole);
+    whole.state[exp_avg].add_(gradient, (1 - options_.beta1) * scale);
+    whole.state[exp_avg_sq].addcmul_(gradient, gradient, (1 - options_.beta2) * scale * scale);
+  }
+
+  void step_whole(const FoldUpdate& update, const WholeFold& whole) const override {
+    const auto step = static_cast<double>(update.step);
+    if (update.first) decay(update, whole);
+    const at::Tensor denominator = whole.state[exp_avg_sq]
+                                       .sqrt()
+                                       .mul_(1 / std::sqrt(1 - std::pow(options_.beta2, step)))
+                                       .add_(options_.eps);
+    whole.parameter.mul_(1 - update.lr * update.weight_decay)
+        .addcdiv_(whole.state[exp_avg], denominator,
+                  -update.lr / (1 - std::pow(options_.beta1, step)));
+  }
+
  private:
   enum State : std::size_t { exp_avg, exp_avg_sq };
+
+  void decay(const FoldUpdate& update, const WholeFold& whole) const {
+    whole.state[exp_avg].mul_(kept<double>(update, options_.beta1));
+    whole.state[exp_avg_sq].mul_(kept<double>(update, options_.beta2));
+  }
 
   /// Folds a contribution in; a moment decays once a window.
   template <class T>

@@ -1,3 +1,5 @@
+#include <ATen/ATen.h>
+
 #include <limits>
 
 #include "accrue/core/error.h"
@@ -30,6 +32,18 @@ class FoldedSgd final : public FoldingPasses<FoldedSgd> {
                         .momentum = 0,
                         .lr = static_cast<T>(update.lr)},
              count);
+  }
+
+ protected:
+  void fold_whole(const FoldUpdate& update, const WholeFold& whole) const override {
+    const at::Tensor& buffer = whole.state[momentum_buffer];
+    if (update.first) buffer.mul_(options_.momentum).add_(whole.parameter, update.weight_decay);
+    if (whole.contribution.defined()) buffer.add_(whole.contribution, update.gradient_scale);
+  }
+
+  void step_whole(const FoldUpdate& update, const WholeFold& whole) const override {
+    if (update.first) fold_whole(update, whole);
+    whole.parameter.sub_(whole.state[momentum_buffer], update.lr);
   }
 
  private:

@@ -7,16 +7,29 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/kernel_choice.h"
 #include "optim/parallel_ranges.h"
 
 namespace accrue::optim {
 namespace {
 
 void require_flat(const char* name, const NamedParameter& parameter) {
-  if (parameter.tensor.is_cpu() && parameter.tensor.is_contiguous()) return;
-  throw usage_error(std::string("make ") + name, "contiguous parameters on the CPU",
+  if (parameter.tensor.is_contiguous()) return;
+  throw usage_error(std::string("make ") + name, "contiguous parameters",
                     "'" + parameter.name + "', which is not one",
                     "an optimizer with a gradient buffer");
+}
+
+WholeFold whole_of(const at::Tensor& parameter, const at::Tensor& contribution,
+                   const std::vector<WrittenState>& states) {
+  WholeFold whole{.parameter = parameter, .contribution = contribution, .state = {}};
+  for (const WrittenState& written : states) whole.state.push_back(written.kept->whole());
+  return whole;
+}
+
+void keep(const WholeFold& whole, const std::vector<WrittenState>& states) {
+  for (std::size_t i = 0; i < states.size(); ++i)
+    states[i].kept->assign(whole.state[i], states[i].rounding);
 }
 
 }  // namespace
@@ -42,6 +55,13 @@ class FoldingOptimizer::Target final : public accum::FoldTarget {
  private:
   FoldingOptimizer* owner_;
   bool takes_parts_;
+};
+
+/// A parameter's step.
+struct FoldingOptimizer::Task {
+  at::Tensor parameter;
+  FoldUpdate update;
+  std::vector<WrittenState> states;
 };
 
 FoldingOptimizer::FoldingOptimizer(const char* name, std::vector<Trained> trained,
@@ -94,11 +114,19 @@ void FoldingOptimizer::fold(const at::Tensor& parameter, const at::Tensor& contr
                           .gradient_scale = scale,
                           .first = folded_[place] == 0,
                           .step = state_.steps() + 1};
+  const at::Tensor& tensor = trained.parameter.tensor;
   const std::vector<WrittenState> states = written_states(place);
-  for_ranges({static_cast<std::size_t>(contribution.numel())},
-             [&](std::size_t, std::size_t begin, std::size_t end) {
-               fold_range(update, trained.parameter.tensor, contribution, states, begin, end);
-             });
+  if (kernels::by_aten(tensor)) {
+    const at::NoGradGuard no_grad;
+    const WholeFold whole = whole_of(tensor, contribution, states);
+    fold_whole(update, whole);
+    keep(whole, states);
+  } else {
+    for_ranges({static_cast<std::size_t>(contribution.numel())},
+               [&](std::size_t, std::size_t begin, std::size_t end) {
+                 fold_range(update, tensor, contribution, states, begin, end);
+               });
+  }
   ++folded_[place];
 }
 
@@ -117,34 +145,46 @@ void FoldingOptimizer::step(accum::MeanGradient&& gradient, double lr) {
                       std::to_string(lr), "checking the schedule");
   const accum::MeanGradient consumed = std::move(gradient);
   require_own(consumed);
-  struct Task {
-    const Trained* trained;
-    FoldUpdate update;
-    std::vector<WrittenState> states;
-  };
+  const at::NoGradGuard no_grad;
+  std::vector<Task> in_memory;
+  for (Task& task : tasks_for(lr)) {
+    if (!kernels::by_aten(task.parameter)) {
+      in_memory.push_back(std::move(task));
+      continue;
+    }
+    const WholeFold whole = whole_of(task.parameter, {}, task.states);
+    step_whole(task.update, whole);
+    // What was folded stays as it was rounded then.
+    if (task.update.first) keep(whole, task.states);
+  }
+  run_in_memory(in_memory);
+  state_.count_step();
+  forget_window();
+}
+
+std::vector<FoldingOptimizer::Task> FoldingOptimizer::tasks_for(double lr) const {
   std::vector<Task> tasks;
-  std::vector<std::size_t> sizes;
   for (std::size_t i = 0; i < trained_.size(); ++i) {
     const Trained& trained = trained_[i];
     if (!trained.parameter.tensor.requires_grad()) continue;  // frozen since
-    tasks.push_back({&trained,
+    tasks.push_back({trained.parameter.tensor,
                      {.weight_decay = trained.weight_decay,
                       .lr = lr * trained.lr_factor,
                       .first = folded_[i] == 0,
                       .step = state_.steps() + 1},
                      written_states(i)});
-    sizes.push_back(static_cast<std::size_t>(trained.parameter.tensor.numel()));
   }
-  const at::NoGradGuard no_grad;
+  return tasks;
+}
+
+void FoldingOptimizer::run_in_memory(const std::vector<Task>& tasks) const {
+  std::vector<std::size_t> sizes;
+  for (const Task& task : tasks) sizes.push_back(static_cast<std::size_t>(task.parameter.numel()));
   for_ranges(sizes, [&](std::size_t task, std::size_t begin, std::size_t end) {
-    step_range(tasks[task].update, tasks[task].trained->parameter.tensor, tasks[task].states, begin,
-               end);
+    step_range(tasks[task].update, tasks[task].parameter, tasks[task].states, begin, end);
   });
   // Low-precision copies and autograd's checks learn by the version that raw pointers wrote.
-  for (const Task& task : tasks)
-    torch::autograd::impl::bump_version(task.trained->parameter.tensor);
-  state_.count_step();
-  forget_window();
+  for (const Task& task : tasks) torch::autograd::impl::bump_version(task.parameter);
 }
 
 NamedParameters FoldingOptimizer::state() const {

@@ -23,9 +23,17 @@ struct FoldUpdate {
   std::int64_t step = 1;  ///< number of the step, from 1
 };
 
+/// A parameter, its states' values in its dtype, and the contribution that is folded; none where a
+/// step is taken.
+struct WholeFold {
+  at::Tensor parameter, contribution;
+  std::vector<at::Tensor> state;
+};
+
 /// An optimizer whose state takes each micro-batch's gradient as it is made. It has all that such
-/// optimizers share but the formula. Moments decay when the first contribution of a window comes,
-/// or at the step where none came; so a window that folds nothing changes nothing.
+/// optimizers share but the formula, which subclasses give twice: vectorised over ranges of host
+/// memory (FoldingPasses), and in ATen. Moments decay when the first contribution of a window
+/// comes, or at the step where none came; so a window that folds nothing changes nothing.
 class FoldingOptimizer : public Optimizer {
  public:
   void step(accum::MeanGradient&& gradient, double lr) final;
@@ -47,14 +55,20 @@ class FoldingOptimizer : public Optimizer {
   virtual void step_range(const FoldUpdate& update, const at::Tensor& parameter,
                           std::span<const WrittenState> states, std::size_t begin,
                           std::size_t end) const = 0;
+  /// The same for whole tensors by ATen's operators, where these are to be used.
+  virtual void fold_whole(const FoldUpdate& update, const WholeFold& whole) const = 0;
+  virtual void step_whole(const FoldUpdate& update, const WholeFold& whole) const = 0;
 
  private:
   class Target;
+  struct Task;
   bool takes(const at::Tensor& parameter) const;
   void fold(const at::Tensor& parameter, const at::Tensor& contribution, double scale);
   bool is_between_steps() const;
   void forget_window();
   std::vector<WrittenState> written_states(std::size_t parameter) const;
+  std::vector<Task> tasks_for(double lr) const;
+  void run_in_memory(const std::vector<Task>& tasks) const;
   void require_own(const accum::MeanGradient& gradient) const;
 
   const char* name_;
