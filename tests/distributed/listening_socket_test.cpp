@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 std::string refusal(const std::string& host, std::uint16_t port, Error::Kind kind) {
   try {
-    ::close(listening_socket(host, port));
+    listening_socket(host, port);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), kind);
     return error.what();
@@ -27,14 +27,13 @@ std::string refusal(const std::string& host, std::uint16_t port, Error::Kind kin
 TEST(ListeningSocket, IsBoundToTheAddressOfTheName) {
   for (const char* host : {"127.0.0.1", "127.0.0.3"}) {
     const std::uint16_t port = accrue::testing::free_port();
-    const int descriptor = listening_socket(host, port);
+    const Socket socket = listening_socket(host, port);
     sockaddr_in address{};
     socklen_t size = sizeof address;
-    ASSERT_EQ(::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    ASSERT_EQ(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
     char text[INET_ADDRSTRLEN];
     EXPECT_STREQ(::inet_ntop(AF_INET, &address.sin_addr, text, sizeof text), host);
     EXPECT_EQ(ntohs(address.sin_port), port);
-    ::close(descriptor);
   }
 }
 
@@ -48,11 +47,10 @@ TEST(ListeningSocket, RefusesWhatIsNotThisMachine) {
 
 TEST(ListeningSocket, NamesAPortThatIsTaken) {
   const std::uint16_t port = accrue::testing::free_port();
-  const int first = listening_socket("127.0.0.1", port);
-  ASSERT_EQ(::listen(first, 1), 0);
+  const Socket first = listening_socket("127.0.0.1", port);
+  ASSERT_EQ(::listen(first.get(), 1), 0);
   EXPECT_THAT(refusal("127.0.0.1", port, Error::Kind::runtime),
               AllOf(HasSubstr("127.0.0.1:" + std::to_string(port)), HasSubstr("MASTER_PORT")));
-  ::close(first);
 }
 
 }  // namespace

@@ -31,10 +31,19 @@ TEST(NextMembers, WaitForOneThatIsBusyAsLongAsTheirPatience) {
   EXPECT_THAT(next_members({here(0), busy(1)}, {}, kPatience, kPatience), Optional(ElementsAre(0)));
 }
 
+TEST(NextMembers, WaitForNobodyWhoseProcessEnded) {
+  Candidate ended = busy(1);
+  ended.has_ended = true;
+  EXPECT_THAT(next_members({here(0), ended}, {}, 0s, kPatience), Optional(ElementsAre(0)));
+}
+
 TEST(NextMembers, LeaveOutOneThatDiedWhileTheyWaited) {
   Candidate died = here(1);
   died.silence = kGoneAfter;
   EXPECT_THAT(next_members({here(0), died}, {}, 0s, kPatience), Optional(ElementsAre(0)));
+  Candidate ended = here(1);
+  ended.has_ended = true;
+  EXPECT_THAT(next_members({here(0), ended}, {}, 0s, kPatience), Optional(ElementsAre(0)));
   Candidate applied = here(7);
   applied.silence = kGoneAfter;
   EXPECT_THAT(next_members({here(0)}, {applied}, 0s, kPatience), Optional(ElementsAre(0)));

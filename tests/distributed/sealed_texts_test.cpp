@@ -4,12 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "distributed/group/listening_socket.h"
 #include "distributed/group/rank_notes.h"
 #include "distributed/group/sealed_store.h"
-#include "distributed/ranks.h"
+#include "distributed/store_fixture.h"
 #include "support/errors.h"
 
 namespace accrue::distributed {
@@ -18,43 +16,6 @@ namespace {
 using accrue::testing::usage_message;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr const char* kHost = "127.0.0.1";
-const std::string kFolder = "accrue/0";
-const std::string kTokenOfStore = "a token of some length";
-
-/// A store as rank 0 hosts it. `plain` is c10d's own client, whose words carry no seal: a
-/// stranger's.
-class StoreTest : public ::testing::Test {
- protected:
-  StoreTest() {
-    c10d::TCPStoreOptions options;
-    options.port = port_;
-    options.isServer = true;
-    options.waitWorkers = false;
-    options.masterListenFd = listening_socket(kHost, port_);
-    plain = c10::make_intrusive<c10d::PrefixStore>(
-        kFolder, c10::make_intrusive<c10d::TCPStore>(kHost, options));
-  }
-
-  std::shared_ptr<StoreClient> client() const {
-    return std::make_shared<StoreClient>(kHost, port_);
-  }
-  SealedTexts texts(const std::string& token = kTokenOfStore,
-                    const std::string& run = "run") const {
-    return {client(), kFolder, TextSeal(token, run)};
-  }
-  void write_what_is_too_long(const std::string& key) const {
-    const std::vector<std::uint8_t> part(StoreClient::kLongest);
-    plain->set(key, part);
-    plain->append(key, part);
-  }
-
-  c10::intrusive_ptr<c10d::Store> plain;
-
- private:
-  std::uint16_t port_ = accrue::testing::free_port();
-};
 
 TEST_F(StoreTest, AClientReadsAndWritesWhatThatOfC10dDoes) {
   const auto own = client();

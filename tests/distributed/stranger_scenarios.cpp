@@ -58,7 +58,8 @@ void sealed_verdict(const Launch& launch, const Words& words) {
   after_verdict(launch, [&](c10d::Store& store) {
     const std::string key = "here/0", folder = std::string(kFolder) + "/";
     const auto run = TextSeal(launch.run_token, "").opened(folder + key, store.get_to_str(key));
-    return TextSeal(launch.run_token, run.value()).sealed(folder + "verdict", words.at(0));
+    const std::string name = run.value().substr(0, run->find('\n'));
+    return TextSeal(launch.run_token, name).sealed(folder + "verdict", words.at(0));
   });
 }
 

@@ -4,7 +4,11 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <array>
+#include <cerrno>
 #include <stdexcept>
+#include <system_error>
+#include <utility>
 
 namespace accrue::distributed {
 namespace {
@@ -19,16 +23,44 @@ bool is_on_loopback(const sockaddr& address) {
          IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
-}  // namespace
-
-Addresses addresses_of(const std::string& host, std::uint16_t port) {
+Addresses resolved(const std::string& host, std::uint16_t port, int flags) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
+  hints.ai_flags = flags;
   addrinfo* found = nullptr;
   const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (error != 0) throw std::runtime_error("'" + host + "': " + ::gai_strerror(error));
   return {found, &::freeaddrinfo};
+}
+
+}  // namespace
+
+Addresses addresses_of(const std::string& host, std::uint16_t port) {
+  return resolved(host, port, AI_NUMERICSERV);
+}
+
+Place place_of(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    throw std::system_error(errno, std::generic_category());
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  const int error =
+      ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host.data(), host.size(),
+                    port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV);
+  if (error != 0) throw std::runtime_error(::gai_strerror(error));
+  return {host.data(), static_cast<std::uint16_t>(std::stoul(port.data()))};
+}
+
+/// A name is not looked up, which could take long.
+Socket connecting_to(const Place& place) {
+  const Addresses addresses = resolved(place.host, place.port, AI_NUMERICSERV | AI_NUMERICHOST);
+  Socket socket(*addresses, SOCK_NONBLOCK);
+  const bool connects =
+      socket && (::connect(socket.get(), addresses->ai_addr, addresses->ai_addrlen) == 0 ||
+                 errno == EINPROGRESS);
+  return connects ? std::move(socket) : Socket();
 }
 
 bool is_loopback(const std::string& host) {

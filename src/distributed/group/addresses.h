@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "distributed/group/socket.h"
+
 namespace accrue::distributed {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
@@ -13,6 +15,17 @@ using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 /// The addresses for streams that a name or an address stands for, best first; at least one. Throws
 /// a std::runtime_error with the resolver's words where it stands for none.
 Addresses addresses_of(const std::string& host, std::uint16_t port);
+
+/// An end of a connection: an address in figures, and a port.
+struct Place {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+/// This machine's end of a socket. Throws a std::system_error where it has none.
+Place place_of(const Socket& socket);
+/// A socket that is connecting to `place`, which nobody waits for; none where that is no place.
+Socket connecting_to(const Place& place);
 
 /// Whether all that `host` stands for is the loopback interface, which no other machine reaches.
 /// False for what stands for nothing.

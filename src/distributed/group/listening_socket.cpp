@@ -1,11 +1,11 @@
 #include "distributed/group/listening_socket.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "distributed/group/addresses.h"
@@ -25,29 +25,24 @@ Addresses places_of(const std::string& host, std::uint16_t port) {
   }
 }
 
-/// A socket bound to `address`; -1, with errno, where it cannot be bound.
-int bound_to(const addrinfo& address) {
-  const int descriptor =
-      ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol);
-  if (descriptor < 0) return -1;
+/// A socket bound to `address`; none, with errno, where it cannot be bound.
+Socket bound_to(const addrinfo& address) {
+  Socket socket(address);
+  if (!socket) return socket;
   // A port that an earlier run left a moment ago is free.
   const int yes = 1;
-  ::setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (::bind(descriptor, address.ai_addr, address.ai_addrlen) == 0) return descriptor;
-  const int reason = errno;
-  ::close(descriptor);
-  errno = reason;
-  return -1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  return ::bind(socket.get(), address.ai_addr, address.ai_addrlen) == 0 ? std::move(socket)
+                                                                        : Socket();
 }
 
 }  // namespace
 
-int listening_socket(const std::string& host, std::uint16_t port) {
+Socket listening_socket(const std::string& host, std::uint16_t port) {
   const Addresses addresses = places_of(host, port);
   int reason = 0;
   for (const addrinfo* next = addresses.get(); next != nullptr; next = next->ai_next) {
-    const int descriptor = bound_to(*next);
-    if (descriptor >= 0) return descriptor;
+    if (Socket socket = bound_to(*next)) return socket;
     // An address that is taken says more than one that is elsewhere.
     if (reason == 0 || errno == EADDRINUSE) reason = errno;
   }

@@ -10,11 +10,14 @@
 namespace accrue::distributed {
 namespace {
 
-bool is_gone(const Candidate& candidate) { return candidate.silence >= kGoneAfter; }
+bool is_gone(const Candidate& candidate) {
+  return candidate.has_ended || candidate.silence >= kGoneAfter;
+}
 
 }  // namespace
 
 std::string beat_key(Member member) { return "beat/" + std::to_string(member); }
+std::string death_key(Member member) { return "ended/" + std::to_string(member); }
 
 std::string to_text(const MemberList& list) {
   return nlohmann::json{{"generation", list.generation},

@@ -15,6 +15,8 @@ using Member = std::int64_t;
 
 /// The key of a member's signs of life among the texts of a run.
 std::string beat_key(Member member);
+/// The key of the word that a member's lifeline ended.
+std::string death_key(Member member);
 
 /// The group of a generation: the first is 0, and each change makes another.
 struct MemberList {
@@ -38,6 +40,7 @@ struct Candidate {
   bool is_here = false;                 ///< it asks for the next group
   std::chrono::milliseconds silence{};  ///< since its last sign of life, or since it is watched
   bool is_alive = false;                ///< it gave a sign of life since it is watched
+  bool has_ended = false;               ///< its process did, as the one told that watched it
 };
 
 /// A process that is silent for this long is gone: two signs of life and the time for them to
@@ -45,9 +48,9 @@ struct Candidate {
 inline constexpr std::chrono::milliseconds kGoneAfter{1200};
 
 /// Who is in the next group: those of `old` that are here, by rank, and then the applicants, all as
-/// far as they live. None as long as there is somebody to wait for: a member lives until it is
-/// silent for kGoneAfter, and is waited for until `waited` is `patience`, since it may be busy with
-/// a micro-batch; an applicant shows within kGoneAfter whether it lives.
+/// far as they live. None as long as there is somebody to wait for: a member lives until it has
+/// ended or is silent for kGoneAfter, and is waited for until `waited` is `patience`, since it may
+/// be busy with a micro-batch; an applicant shows within kGoneAfter whether it lives.
 ///
 /// It is pure: all who see the same decide alike.
 std::optional<std::vector<Member>> next_members(const std::vector<Candidate>& old,

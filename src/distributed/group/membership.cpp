@@ -86,7 +86,8 @@ Candidate Membership::observe(Member member) {
   if (!is_new && beat != seen.beat) seen = {std::move(beat), now, true};
   return {.member = member,
           .silence = std::chrono::duration_cast<milliseconds>(now - seen.since),
-          .is_alive = seen.is_alive};
+          .is_alive = seen.is_alive,
+          .has_ended = texts_.read(death_key(member)).text.has_value()};
 }
 
 std::vector<Candidate> Membership::old_members() {

@@ -1,5 +1,6 @@
 #include "distributed/group/rank_notes.h"
 
+#include <algorithm>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -11,6 +12,8 @@ using std::chrono::milliseconds;
 
 /// Two heartbeats and the time for them to arrive.
 constexpr milliseconds kListen{1200};
+/// Within which processes that die together do, and it is told.
+constexpr milliseconds kTogether{100};
 /// How long the store's host waits for others to read why it ended.
 constexpr milliseconds kGoodbye{2000};
 constexpr milliseconds kPoll{20};
@@ -19,6 +22,10 @@ constexpr const char* kVerdict = "verdict";
 
 std::string key(std::string_view topic, int rank) {
   return std::string(topic) + "/" + std::to_string(rank);
+}
+
+bool is_told(const std::vector<Reading>& deaths) {
+  return std::ranges::any_of(deaths, [](const Reading& death) { return death.text.has_value(); });
 }
 
 }  // namespace
@@ -34,9 +41,9 @@ void RankNotes::enter(std::int64_t collective, std::string_view what) const {
 
 bool RankNotes::has_verdict() const { return texts_.read(kVerdict).text.has_value(); }
 
-std::vector<Reading> RankNotes::read_beats() const {
+std::vector<Reading> RankNotes::read_of_members(std::string (*key_of)(Member)) const {
   std::vector<Reading> readings;
-  for (const Member member : place_.members) readings.push_back(of_run_.read(beat_key(member)));
+  for (const Member member : place_.members) readings.push_back(of_run_.read(key_of(member)));
   return readings;
 }
 
@@ -84,18 +91,33 @@ std::string RankNotes::end_in(std::int64_t number, const std::string& error) con
   return end_for(missing.empty() ? error : missing);
 }
 
+/// Listens until a lifeline told of a death, and whatever died with that one; else for kListen, in
+/// which all that live give a sign.
+std::vector<Reading> RankNotes::listen_for_deaths() const {
+  const Deadline until = from_now(kListen);
+  std::vector<Reading> deaths;
+  do {
+    std::this_thread::sleep_for(kPoll);
+    deaths = read_of_members(death_key);
+  } while (!is_told(deaths) && std::chrono::steady_clock::now() < until);
+  if (!is_told(deaths)) return deaths;
+  std::this_thread::sleep_for(kTogether);
+  return read_of_members(death_key);
+}
+
 std::vector<RankState> RankNotes::examine() const {
-  const std::vector<Reading> before = read_beats();
-  std::this_thread::sleep_for(kListen);
-  const std::vector<Reading> after = read_beats();
+  const std::vector<Reading> before = read_of_members(beat_key);
+  const std::vector<Reading> deaths = listen_for_deaths();
+  const std::vector<Reading> after = read_of_members(beat_key);
   const std::vector<Reading> places = read_all("at");
   std::vector<RankState> ranks(static_cast<std::size_t>(place_.world()));
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     RankState& state = ranks[rank];
     const bool beats_are_foreign = before[rank].is_foreign() || after[rank].is_foreign();
     state.is_foreign = beats_are_foreign || places[rank].is_foreign();
-    state.is_alive = rank == static_cast<std::size_t>(place_.rank) || beats_are_foreign ||
-                     before[rank].text != after[rank].text;
+    const bool has_beaten = rank == static_cast<std::size_t>(place_.rank) || beats_are_foreign ||
+                            before[rank].text != after[rank].text;
+    state.is_alive = is_told(deaths) ? !deaths[rank].text : has_beaten;
     if (!places[rank].text) continue;
     const std::string& text = *places[rank].text;
     state.collective = std::stoll(text);

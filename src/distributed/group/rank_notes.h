@@ -61,7 +61,8 @@ class RankNotes {
   void look_for_missing(const std::string& topic, Texts& texts) const;
   int count(const std::string& topic) const;
   std::vector<Reading> read_all(const std::string& topic) const;
-  std::vector<Reading> read_beats() const;
+  std::vector<Reading> read_of_members(std::string (*key_of)(Member)) const;
+  std::vector<Reading> listen_for_deaths() const;
   std::vector<RankState> examine() const;
 
   SealedTexts texts_, of_run_;

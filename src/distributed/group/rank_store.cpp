@@ -29,6 +29,15 @@ constexpr milliseconds kLookForApplicants{1000};
 
 constexpr const char* kGoOn = "go on with the ranks that are left";
 constexpr const char* kHere = "here";
+/// Parts the run's name from the lifeline's place.
+constexpr char kThen = '\n';
+
+std::string run_in(const std::string& here) { return here.substr(0, here.find(kThen)); }
+
+std::string lifeline_in(const std::string& here) {
+  const std::size_t at = here.find(kThen);
+  return at == std::string::npos ? "" : here.substr(at + 1);
+}
 
 std::string listed(const std::vector<int>& ranks) {
   std::string text;
@@ -45,7 +54,23 @@ RankStore::RankStore(const Launch& launch, milliseconds timeout, bool may_change
              .members = std::vector<Member>(static_cast<std::size_t>(launch.world)),
              .hosts_store = connections_.hosts_the_store()} {
   std::iota(place_.members.begin(), place_.members.end(), 0);
+  begin_lifeline();
   meet_first(launch, may_change);
+}
+
+/// Deaths are noticed later without it: by the signs of life that do not come.
+void RankStore::begin_lifeline() noexcept {
+  try {
+    lifeline_.emplace(connections_.own_address());
+  } catch (const std::exception&) {
+    lifeline_.reset();
+  }
+}
+
+/// What a rank says when it meets the others: the run's name, which rank 0 alone says, and where
+/// its lifeline is.
+std::string RankStore::here_text(const std::string& run) const {
+  return run + kThen + (lifeline_ ? lifeline_->place() : "");
 }
 
 /// Rank 0 names the run in its first text, which alone is sealed without a name.
@@ -54,24 +79,24 @@ void RankStore::meet_first(const Launch& launch, bool may_change) {
   const auto rank_0 = std::string(kHere) + "/0";
   if (may_change && !connections_.hosts_the_store()) {
     const auto name = ask(kConnect, [nameless, rank_0] { return nameless.read(rank_0).text; });
-    if (name) connections_.set_run(*name);
+    if (name) connections_.set_run(run_in(*name));
     const SealedTexts of_run = connections_.notes();
     came_late_ = name && ask(kConnect, [of_run] { return Membership::have_met(of_run); });
     if (came_late_) return come_late(launch.world);
     connections_.set_run("");
   }
   notes_.emplace(nameless, nameless, place_);
-  const std::string mine = place_.rank == 0 ? random_name() : "1";
-  const std::string name = exchange(kHere, mine, kConnect, timeout_).front();
+  const std::string mine = place_.rank == 0 ? random_name() : "";
+  const std::vector<std::string> here = exchange(kHere, here_text(mine), kConnect, timeout_);
   // Rank 0 goes by what it said: whoever read another name there is none of its run.
-  connections_.set_run(place_.rank == 0 ? mine : name);
+  connections_.set_run(place_.rank == 0 ? mine : run_in(here.front()));
   const SealedTexts of_run = connections_.notes();
   if (may_change) {
     membership_ = std::make_shared<Membership>(of_run, place_.rank, place_.world());
     if (place_.rank == 0) Membership::tell_that_all_met(of_run);
   }
   notes_.emplace(of_run, of_run, place_);
-  start_heart();
+  start_heart(here);
 }
 
 /// It has no place yet: none of the numbers that ranks have.
@@ -113,10 +138,15 @@ std::string RankStore::part() const {
   return generation == 0 ? "" : "group/" + std::to_string(generation);
 }
 
-void RankStore::start_heart() {
+/// `here` is what ranks said when they met. Each watches the one behind it.
+void RankStore::start_heart(const std::vector<std::string>& here) {
   heart_.reset();
   heart_.emplace(RankNotes(connections_.heartbeats(part()), connections_.heartbeats(), place_),
                  timeout_);
+  const auto next = static_cast<std::size_t>((place_.rank + 1) % place_.world());
+  if (lifeline_)
+    lifeline_->watch(lifeline_in(here[next]), connections_.deaths(),
+                     death_key(place_.members[next]));
 }
 
 std::vector<std::string> RankStore::exchange(const std::string& topic, const std::string& mine,
@@ -266,8 +296,7 @@ void RankStore::meet_anew(std::int64_t least, const KeepWaiting& keep_waiting) {
   decided_.reset();
   gathers_ = 0;
   notes_.emplace(connections_.notes(part()), connections_.notes(), place_);
-  exchange(kHere, "1", kGoOn, std::min(timeout_, kMeet));
-  start_heart();
+  start_heart(exchange(kHere, here_text(""), kGoOn, std::min(timeout_, kMeet)));
 }
 
 }  // namespace accrue::distributed

@@ -12,6 +12,7 @@
 
 #include "accrue/distributed/group.h"
 #include "distributed/group/heartbeat.h"
+#include "distributed/group/lifeline.h"
 #include "distributed/group/membership.h"
 #include "distributed/group/rank_notes.h"
 #include "distributed/group/run_connections.h"
@@ -76,12 +77,14 @@ class RankStore {
 
  private:
   std::string part() const;
+  void begin_lifeline() noexcept;
+  std::string here_text(const std::string& run) const;
   void meet_first(const Launch& launch, bool may_change);
   void come_late(int world);
   void apply();
   template <class Ask>
   std::invoke_result_t<Ask&> ask(std::string_view what, Ask ask);
-  void start_heart();
+  void start_heart(const std::vector<std::string>& here);
   void start_waiting_heart();
   void agree(std::int64_t least, const KeepWaiting& keep_waiting);
   Membership::Look look(std::int64_t least);
@@ -104,6 +107,7 @@ class RankStore {
   std::shared_ptr<Membership> membership_;  ///< null where the group cannot change
   std::optional<RankNotes> notes_;
   std::optional<Heartbeat> heart_;
+  std::optional<Lifeline> lifeline_;  ///< none where this machine gives no sockets
   Deadline looked_for_applicants_{};
 };
 

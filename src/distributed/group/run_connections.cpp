@@ -16,14 +16,14 @@ namespace {
 
 struct Made {
   c10::intrusive_ptr<c10d::Store> host;
-  std::shared_ptr<StoreClient> notes, heart, engine, device;
+  std::shared_ptr<StoreClient> notes, heart, life, engine, device;
 };
 
 Made make_connections(const std::string& host, const c10d::TCPStoreOptions& options) {
   const auto client = [&] { return std::make_shared<StoreClient>(host, options.port); };
   // c10d's waits until the host is there; later a new connection would wait for it.
   const auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
-  return {store, client(), client(), client(), client()};
+  return {store, client(), client(), client(), client(), client()};
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ void RunConnections::connect(const Launch& launch, std::chrono::milliseconds tim
   options.timeout = timeout;
   // The store would listen on all interfaces, and it asks nobody who he is.
   if (hosts_the_store_)
-    options.masterListenFd = listening_socket(launch.master_addr, launch.master_port);
+    options.masterListenFd = listening_socket(launch.master_addr, launch.master_port).release();
   try {
     Made made = run_until(from_now(timeout + kAnswer), [options, address = launch.master_addr] {
       return make_connections(address, options);
@@ -54,6 +54,7 @@ void RunConnections::connect(const Launch& launch, std::chrono::milliseconds tim
     host_ = std::move(made.host);
     notes_ = std::move(made.notes);
     heart_ = std::move(made.heart);
+    life_ = std::move(made.life);
     engine_ = std::move(made.engine);
     device_ = std::move(made.device);
   } catch (const std::exception& error) {

@@ -2,7 +2,6 @@
 
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
@@ -21,16 +20,12 @@ namespace tcp = c10d::tcputil;
 using c10d::detail::CheckResponseType;
 using c10d::detail::QueryType;
 
-/// A socket connected to `address`; -1, with errno, where nobody listens there.
-int connected_to(const addrinfo& address) {
-  const int descriptor =
-      ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol);
-  if (descriptor < 0) return -1;
-  if (::connect(descriptor, address.ai_addr, address.ai_addrlen) == 0) return descriptor;
-  const int reason = errno;
-  ::close(descriptor);
-  errno = reason;
-  return -1;
+/// A socket connected to `address`; none, with errno, where nobody listens there.
+Socket connected_to(const addrinfo& address) {
+  Socket socket(address);
+  if (!socket) return socket;
+  return ::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0 ? std::move(socket)
+                                                                           : Socket();
 }
 
 }  // namespace
@@ -65,45 +60,40 @@ class StoreClient::Question {
 
 StoreClient::StoreClient(std::string host, std::uint16_t port)
     : host_(std::move(host)), port_(port) {
-  try {
-    connect();
-  } catch (...) {
-    close();
-    throw;
-  }
+  connect();
 }
-
-StoreClient::~StoreClient() { close(); }
 
 void StoreClient::connect() {
   const Addresses addresses = addresses_of(host_, port_);
-  for (const addrinfo* next = addresses.get(); next != nullptr && socket_ < 0; next = next->ai_next)
+  for (const addrinfo* next = addresses.get(); next != nullptr && !socket_; next = next->ai_next)
     socket_ = connected_to(*next);
-  if (socket_ < 0) throw std::system_error(errno, std::generic_category());
+  if (!socket_) throw std::system_error(errno, std::generic_category());
   // Questions are short, and wait for an answer.
   const int yes = 1;
-  ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  tcp::sendValue(socket_, QueryType::VALIDATE, true);
-  tcp::sendValue(socket_, c10d::detail::validationMagicNumber);
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  tcp::sendValue(socket_.get(), QueryType::VALIDATE, true);
+  tcp::sendValue(socket_.get(), c10d::detail::validationMagicNumber);
 }
 
-void StoreClient::close() noexcept {
-  if (socket_ >= 0) ::close(std::exchange(socket_, -1));
+std::string StoreClient::own_address() {
+  const std::scoped_lock lock(one_at_a_time_);
+  if (!socket_) connect();
+  return place_of(socket_).host;
 }
 
 void StoreClient::ask(const Question& question) {
-  if (socket_ < 0) connect();
-  tcp::sendBytes(socket_, question.bytes().data(), question.bytes().size());
+  if (!socket_) connect();
+  tcp::sendBytes(socket_.get(), question.bytes().data(), question.bytes().size());
 }
 
 std::optional<std::string> StoreClient::answer() {
-  const auto size = tcp::recvValue<std::uint64_t>(socket_);
+  const auto size = tcp::recvValue<std::uint64_t>(socket_.get());
   if (size > kLongest) {
-    close();
+    socket_ = Socket();
     return std::nullopt;
   }
   std::string text(size, '\0');
-  tcp::recvBytes(socket_, text.data(), text.size());
+  tcp::recvBytes(socket_.get(), text.data(), text.size());
   return text;
 }
 
@@ -119,7 +109,7 @@ void StoreClient::set(const std::string& key, const std::string& value) {
 bool StoreClient::has(const std::string& key) {
   const std::scoped_lock lock(one_at_a_time_);
   ask(Question(QueryType::CHECK).number(1).key(key));
-  return tcp::recvValue<CheckResponseType>(socket_) == CheckResponseType::READY;
+  return tcp::recvValue<CheckResponseType>(socket_.get()) == CheckResponseType::READY;
 }
 
 std::optional<std::string> StoreClient::get(const std::string& key) {

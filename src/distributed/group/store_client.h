@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "distributed/group/socket.h"
+
 namespace accrue::distributed {
 
 /// A connection to a c10d::TCPStore that takes in no more than it says: c10d's own client takes in
@@ -20,10 +22,9 @@ class StoreClient {
 
   /// Connects to a store that is known to be there.
   StoreClient(std::string host, std::uint16_t port);
-  ~StoreClient();
-  StoreClient(const StoreClient&) = delete;
-  StoreClient& operator=(const StoreClient&) = delete;
 
+  /// The address of this machine by which it reaches the store.
+  std::string own_address();
   /// Is sent and not answered. Throws a usage Error for a value longer than kLongest.
   void set(const std::string& key, const std::string& value);
   /// Whether somebody wrote under `key`.
@@ -38,7 +39,6 @@ class StoreClient {
  private:
   class Question;
   void connect();
-  void close() noexcept;
   /// Connects anew where an answer was too long before.
   void ask(const Question& question);
   std::optional<std::string> answer();
@@ -46,7 +46,7 @@ class StoreClient {
   std::string host_;
   std::uint16_t port_;
   std::mutex one_at_a_time_;
-  int socket_ = -1;  ///< -1: the last answer was too long, and left where it was
+  Socket socket_;  ///< none: the last answer was too long, and left where it was
 };
 
 }  // namespace accrue::distributed

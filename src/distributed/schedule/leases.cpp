@@ -11,7 +11,6 @@ namespace accrue::distributed {
 namespace {
 
 constexpr double kIdleGain = 0.9;
-constexpr double kErrors = 2;  ///< how many standard errors make a difference
 /// The relative error that a pace of fewer than three windows is taken to have, and the least of
 /// any.
 constexpr double kErrorOfFew = 0.1, kLeastError = 0.005;

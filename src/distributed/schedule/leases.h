@@ -16,6 +16,9 @@ struct Pace {
   double error = 0;    ///< standard error of `seconds`, relative to it
 };
 
+/// How many standard errors make a difference between paces.
+inline constexpr double kErrors = 2;
+
 /// A rank's pace from what it did in the last windows: the lower median of their seconds per unit,
 /// so that neither a cold start nor a disturbance moves it, and a lasting change has moved it after
 /// five windows. The error comes from the median absolute deviation (scaled to a standard

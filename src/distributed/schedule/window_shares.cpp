@@ -10,7 +10,6 @@ namespace {
 
 /// What ranks exchange of a window: the samples of all, then the seconds of each.
 constexpr std::size_t kSamples = 0, kSeconds = 1;
-constexpr double kErrors = 2;
 
 /// Seconds until the last rank of known speed is done.
 double seconds_of(const Division& division, const std::vector<Worker>& workers) {

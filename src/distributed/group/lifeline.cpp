@@ -1,0 +1,124 @@
+#include "distributed/group/lifeline.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <system_error>
+#include <utility>
+
+#include "distributed/group/addresses.h"
+#include "distributed/group/listening_socket.h"
+
+namespace accrue::distributed {
+namespace {
+
+/// Strangers may connect as well; a rank that finds no room is not watched.
+constexpr std::size_t kMostGuests = 64;
+constexpr char kGreeting = '!';
+
+/// The order in which they are polled; guests follow.
+enum Polled { kWaking, kListening, kWatched, kGuests };
+
+std::string in_words(const Place& place) { return place.host + " " + std::to_string(place.port); }
+
+std::optional<Place> place_in(const std::string& words) {
+  const std::size_t at = words.find(' ');
+  if (at == std::string::npos) return std::nullopt;
+  Place place{.host = words.substr(0, at)};
+  const char* const end = words.data() + words.size();
+  const auto [read, error] = std::from_chars(words.data() + at + 1, end, place.port);
+  return error == std::errc() && read == end ? std::optional(std::move(place)) : std::nullopt;
+}
+
+Socket begin_connection(const std::string& words) {
+  try {
+    const std::optional<Place> place = place_in(words);
+    return place ? connecting_to(*place) : Socket();
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+Lifeline::Lifeline(const std::string& address)
+    : listening_(listening_socket(address, 0)), waking_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!waking_ || ::listen(listening_.get(), SOMAXCONN) != 0)
+    throw std::system_error(errno, std::generic_category());
+  place_ = in_words(place_of(listening_));
+  thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
+}
+
+Lifeline::~Lifeline() {
+  thread_.request_stop();
+  wake();
+}
+
+void Lifeline::watch(const std::string& place, SealedTexts texts, std::string key) {
+  {
+    const std::scoped_lock lock(mutex_);
+    next_.emplace(Watched{.place = place, .texts = std::move(texts), .key = std::move(key)});
+  }
+  wake();
+}
+
+void Lifeline::wake() { ::eventfd_write(waking_.get(), 1); }
+
+void Lifeline::serve(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    std::vector<pollfd> polled{{waking_.get(), POLLIN, 0},
+                               {listening_.get(), POLLIN, 0},
+                               {watched_ ? watched_->socket.get() : -1, POLLIN, 0}};
+    for (const Socket& guest : guests_) polled.push_back({guest.get(), POLLIN, 0});
+    if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
+    if (polled[kWatched].revents != 0) listen_to_watched();
+    // A guest has nothing to say: it is gone, or none of the run's.
+    auto guest = polled.begin() + kGuests;
+    std::erase_if(guests_, [&](const Socket&) { return (guest++)->revents != 0; });
+    if (polled[kListening].revents != 0) let_guest_in();
+    if (polled[kWaking].revents != 0) take_next();
+  }
+}
+
+void Lifeline::take_next() {
+  eventfd_t times = 0;
+  ::eventfd_read(waking_.get(), &times);
+  const std::scoped_lock lock(mutex_);
+  if (!next_) return;
+  watched_ = std::exchange(next_, std::nullopt);
+  watched_->socket = begin_connection(watched_->place);
+}
+
+void Lifeline::let_guest_in() {
+  Socket guest(::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!guest) {
+    // Where descriptors run out this process is watched no more, but by those that are there.
+    if (errno == EMFILE || errno == ENFILE) listening_ = Socket();
+    return;
+  }
+  if (guests_.size() >= kMostGuests) return;
+  const bool is_greeted = ::send(guest.get(), &kGreeting, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+  if (is_greeted) guests_.push_back(std::move(guest));
+}
+
+/// Only a connection that was greeted tells of a death when it ends.
+void Lifeline::listen_to_watched() {
+  std::array<char, 64> bytes{};
+  const auto count = ::recv(watched_->socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (count > 0) watched_->is_connected = true;
+  if (count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR))) return;
+  const std::optional<Watched> ended = std::exchange(watched_, std::nullopt);
+  if (!ended->is_connected) return;
+  try {
+    ended->texts.write(ended->key, "1");
+  } catch (const std::exception&) {
+    // The store's host is gone, and with it all that could be told.
+  }
+}
+
+}  // namespace accrue::distributed

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "distributed/group/sealed_texts.h"
+#include "distributed/group/socket.h"
+
+namespace accrue::distributed {
+
+/// A connection that ends with the process at its other end, whatever that died of: by it a death
+/// is known at once. Nothing is said on it but a greeting, and nobody answers. A machine that is
+/// gone, or a cable that is cut, ends no connection; signs of life tell of those.
+///
+/// Each process lets others connect to it and watches one other, as long as this lives, on a
+/// thread of its own that never waits for a peer.
+class Lifeline {
+ public:
+  /// Listens at `address`, one of this machine's, at a port of the system's choice. Throws where it
+  /// cannot.
+  explicit Lifeline(const std::string& address);
+  ~Lifeline();
+  Lifeline(const Lifeline&) = delete;
+  Lifeline& operator=(const Lifeline&) = delete;
+
+  /// What others watch this process by.
+  const std::string& place() const { return place_; }
+
+  /// Watches the process whose place() is `place` from now on, instead of another: writes `key`
+  /// into `texts` once its connection ends. Where none comes about, as behind a firewall, it never
+  /// does. `texts` have a connection of their own.
+  void watch(const std::string& place, SealedTexts texts, std::string key);
+
+ private:
+  struct Watched {
+    std::string place;
+    SealedTexts texts;
+    std::string key;
+    Socket socket = {};
+    bool is_connected = false;
+  };
+
+  void serve(const std::stop_token& stop);
+  void wake();
+  void take_next();
+  void let_guest_in();
+  void listen_to_watched();
+
+  Socket listening_;
+  Socket waking_;  ///< an eventfd: there is a next_, or the thread is to end
+  std::string place_;
+  std::mutex mutex_;
+  std::optional<Watched> next_;     ///< whom to watch instead; guarded by the mutex
+  std::optional<Watched> watched_;  ///< the thread's own, as guests are
+  std::vector<Socket> guests_;      ///< who watches this process
+  std::jthread thread_;
+};
+
+}  // namespace accrue::distributed
