@@ -184,7 +184,22 @@ TEST(Divide, AFasterRankNeverGetsLess) {
   }
 }
 
+TEST(Divide, LeavesOutARankThatTakesNoPart) {
+  for (const double known : {0.0, 1.0}) {
+    std::vector<Worker> workers = workers_of({known, known, known});
+    workers[1].takes_part = false;
+    EXPECT_THAT(counts(divide(11, workers)), ElementsAre(6, 0, 5));
+    expect_a_partition(divide(11, workers), 11);
+  }
+  std::vector<Worker> workers = workers_of({1, 3, 0.001});
+  workers[2].takes_part = false;
+  EXPECT_THAT(counts(divide(64, workers)), ElementsAre(48, 16, 0));
+  EXPECT_EQ(divide(64, workers).equal_seconds, 96) << "as many each of those that take part";
+}
+
 TEST(Divide, RefusesWhatIsNoWork) {
+  EXPECT_THAT(usage_message([] { divide(1, {{.rank = 0, .takes_part = false}}); }),
+              HasSubstr("at least one rank that works"));
   EXPECT_THAT(usage_message([] { divide(1, {}); }), HasSubstr("at least one rank"));
   EXPECT_THAT(usage_message([] {
                 divide(1, {{.rank = 2}, {.rank = 2}});

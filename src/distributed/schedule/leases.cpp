@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <set>
 
 #include "accrue/core/error.h"
@@ -29,6 +30,7 @@ struct Share {
   double seconds = 0;  ///< for a unit
   double start = 0;    ///< when it is free, from now
   std::int64_t count = 0;
+  bool takes_part = true;
 
   double end(std::int64_t units) const { return start + static_cast<double>(units) * seconds; }
 };
@@ -39,7 +41,8 @@ void refuse_worker(const std::string& expected, const std::string& received) {
 }
 
 void require_valid(const std::vector<Worker>& workers) {
-  if (workers.empty()) refuse_worker("at least one rank", "none");
+  if (std::ranges::none_of(workers, &Worker::takes_part))
+    refuse_worker("at least one rank that works", "none");
   std::set<std::int64_t> ranks;
   for (const Worker& worker : workers) {
     const std::string name = "rank " + std::to_string(worker.rank);
@@ -81,15 +84,22 @@ Paces paces_of(const std::vector<Worker>& workers) {
 std::vector<Share> shares_of(const std::vector<Worker>& workers, const Paces& paces) {
   std::vector<Share> shares;
   for (std::size_t i = 0; i < workers.size(); ++i)
-    shares.push_back({workers[i].rank, workers[i].grain, paces.seconds[i]});
+    shares.push_back({.rank = workers[i].rank,
+                      .grain = workers[i].grain,
+                      .seconds = paces.seconds[i],
+                      .takes_part = workers[i].takes_part});
   std::ranges::sort(shares, {}, &Share::rank);
   return shares;
 }
 
 void give_equally(std::vector<Share>& shares, std::int64_t units) {
-  const auto ranks = static_cast<std::int64_t>(shares.size());
-  for (std::int64_t i = 0; i < ranks; ++i)
-    shares[static_cast<std::size_t>(i)].count = units / ranks + (i < units % ranks ? 1 : 0);
+  const std::int64_t ranks = std::ranges::count(shares, true, &Share::takes_part);
+  std::int64_t place = 0;
+  for (Share& share : shares) {
+    if (!share.takes_part) continue;
+    share.count = units / ranks + (place < units % ranks ? 1 : 0);
+    ++place;
+  }
 }
 
 /// Gives units grain by grain to the rank that is done with it first, the lowest of several.
@@ -97,7 +107,8 @@ void give_by_speed(std::vector<Share>& shares, std::int64_t units) {
   for (Share& share : shares) share.count = 0;
   while (units > 0) {
     Share& next = *std::ranges::min_element(shares, {}, [&](const Share& share) {
-      return share.end(share.count + std::min(share.grain, units));
+      return share.takes_part ? share.end(share.count + std::min(share.grain, units))
+                              : std::numeric_limits<double>::infinity();
     });
     const std::int64_t given = std::min(next.grain, units);
     next.count += given;

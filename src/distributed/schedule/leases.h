@@ -45,6 +45,7 @@ struct Worker {
   std::int64_t rank = 0;
   Pace pace;
   std::int64_t grain = 1;  ///< units it runs at once: samples of its micro-batch
+  bool takes_part = true;  ///< else it gets no unit
 };
 
 /// One rank's units [begin, begin + count) of those that are divided.
@@ -72,8 +73,8 @@ struct Division {
 /// the ranks get equal shares.
 ///
 /// It is pure: the same for the same workers in any order. A rank that gets faster, with grains of
-/// 1, never gets fewer units. Throws a usage Error where there is no worker, a rank is given twice,
-/// or a pace or grain is out of range.
+/// 1, never gets fewer units. Throws a usage Error where no worker takes part, a rank is given
+/// twice, or a pace or grain is out of range.
 Division divide(std::int64_t units, const std::vector<Worker>& workers);
 
 /// A micro-batch that a rank works on.

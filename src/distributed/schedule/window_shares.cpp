@@ -1,6 +1,7 @@
 #include "distributed/schedule/window_shares.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "accrue/core/error.h"
@@ -31,10 +32,23 @@ bool are_equal(const std::vector<std::int64_t>& sizes) {
   return std::ranges::all_of(sizes, [&](std::int64_t size) { return size == sizes.front(); });
 }
 
+/// ", rank 1 works 50% of the time, rank 2 pauses"; empty where no rank is limited.
+std::string limits_in_words(const std::vector<double>& allowed) {
+  std::string text;
+  for (std::size_t rank = 0; rank < allowed.size(); ++rank) {
+    if (allowed[rank] == 1) continue;
+    text += ", rank " + std::to_string(rank);
+    text += allowed[rank] == 0
+                ? " pauses"
+                : " works " + std::to_string(std::lround(100 * allowed[rank])) + "% of the time";
+  }
+  return text;
+}
+
 }  // namespace
 
 WindowShares::WindowShares(std::int64_t rank, std::vector<Sharer> ranks, bool by_speed)
-    : rank_(rank), by_speed_(by_speed), paces_(ranks.size()) {
+    : rank_(rank), by_speed_(by_speed), paces_(ranks.size()), allowed_(ranks.size(), 1) {
   for (const Sharer& sharer : ranks) micro_batches_.push_back(sharer.micro_batch);
   if (are_equal(micro_batches_)) unit_ = micro_batches_.front();
   followed_ = workers();  // no speed is known yet
@@ -47,17 +61,24 @@ std::vector<Worker> WindowShares::workers() const {
   for (std::size_t rank = 0; rank < paces_.size(); ++rank) {
     Pace pace;
     if (by_speed_ && paces_[rank].observed().size() >= kFewestWindows) pace = paces_[rank].pace();
-    pace.seconds *= static_cast<double>(unit_);
+    const double allowed = allowed_[rank];
+    pace.seconds *= static_cast<double>(unit_) / (allowed > 0 ? allowed : 1);
     workers.push_back({.rank = static_cast<std::int64_t>(rank),
                        .pace = pace,
-                       .grain = micro_batches_[rank] / unit_});
+                       .grain = micro_batches_[rank] / unit_,
+                       .takes_part = allowed > 0});
   }
   return workers;
 }
 
+/// Whether other ranks are to work than those that windows are divided among now.
+bool WindowShares::others_take_part(const std::vector<Worker>& now) const {
+  return !std::ranges::equal(now, followed_, {}, &Worker::takes_part, &Worker::takes_part);
+}
+
 std::string WindowShares::describe(std::int64_t units, const Division& division) const {
   return std::to_string(units) + (are_equal(micro_batches_) ? " micro-batches" : " samples") +
-         " by rank " + division.reason;
+         " by rank " + division.reason + limits_in_words(allowed_);
 }
 
 Lease WindowShares::share(std::int64_t samples) {
@@ -66,7 +87,7 @@ Lease WindowShares::share(std::int64_t samples) {
   const Division fresh = divide(units, now);
   Division division = divide(units, followed_);
   change_.reset();
-  if (is_worthwhile(fresh, division, now)) {
+  if (others_take_part(now) || is_worthwhile(fresh, division, now)) {
     division = fresh;
     followed_ = now;
     change_ = describe(units, fresh);
@@ -100,7 +121,8 @@ void WindowShares::observe(const std::vector<double>& rank_sums) {
                         "the same build of accrue on all ranks, and one run.out for them");
   if (std::exchange(is_first_window_, false)) return;
   for (std::size_t rank = 0; rank < paces_.size(); ++rank)
-    paces_[rank].observe(shares_[rank].count, rank_sums.at(kSeconds + rank));
+    if (followed_[rank].takes_part)
+      paces_[rank].observe(shares_[rank].count, rank_sums.at(kSeconds + rank));
 }
 
 }  // namespace accrue::distributed

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "distributed/schedule/leases.h"
@@ -37,6 +38,10 @@ class WindowShares {
   /// `ranks` by rank, of which `rank` is this one.
   WindowShares(std::int64_t rank, std::vector<Sharer> ranks, bool by_speed);
 
+  /// From the next share() on each rank works so much of the time, by rank: 1, all of it, before
+  /// this is called; 0: it gets no share, and its speed stays as it was measured. One has to work.
+  void limit(std::vector<double> speeds) { allowed_ = std::move(speeds); }
+
   /// This rank's share, in samples from the window's first, which the next observe() is to be
   /// about. It may be empty.
   Lease share(std::int64_t samples);
@@ -59,6 +64,7 @@ class WindowShares {
 
  private:
   std::vector<Worker> workers() const;
+  bool others_take_part(const std::vector<Worker>& now) const;
   std::string describe(std::int64_t units, const Division& division) const;
 
   std::int64_t rank_;
@@ -67,6 +73,7 @@ class WindowShares {
   std::int64_t unit_ = 1;
   bool by_speed_;
   std::vector<PaceEstimate> paces_;  ///< by rank, for a sample
+  std::vector<double> allowed_;      ///< by rank, the part of the time that it works
   std::vector<Worker> followed_;     ///< the ranks with the speeds that divide windows now
   std::int64_t samples_ = 0;         ///< of the last window
   std::vector<Lease> shares_;        ///< the last window's, by rank

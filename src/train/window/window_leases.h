@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "batch/schedule.h"
@@ -19,6 +20,9 @@ class WindowLeases {
   /// `records` by rank, of which `rank` is this one's.
   WindowLeases(std::int64_t rank, std::vector<RankRecord> records, bool by_speed);
 
+  /// From the next window on each rank works so much of the time, by rank
+  /// (distributed::WindowShares::limit).
+  void limit(std::vector<double> speeds) { shares_.limit(std::move(speeds)); }
   /// This rank's share of `window`, which the next observe() is to be about. It may be empty.
   batch::Range share(batch::Range window);
   /// All ranks' shares of that window, by rank.

@@ -55,6 +55,11 @@ class Machines {
     return last;
   }
 
+  /// How much of the time each rank may work from now on, which it also does.
+  void limit(const std::vector<double>& speeds) {
+    for (WindowLeases& rank : ranks_) rank.limit(speeds);
+  }
+
   double run_several(int windows, batch::Range window = kWindow) {
     for (; windows > 1; --windows) run(window);
     return run(window);
@@ -128,6 +133,40 @@ TEST(WindowLeases, FollowAMachineWhoseSpeedChanges) {
   machines.seconds[1] = 1;
   EXPECT_DOUBLE_EQ(machines.run_several(6), 64);
   EXPECT_EQ(machines.changes.size(), 2U);
+}
+
+TEST(WindowLeases, ARankThatPausesHasNoShareAtOnceAndIsTakenInAgain) {
+  Machines machines({1, 3, 1}, records_of({2, 2, 2}));
+  machines.limit({1, 0, 1});
+  EXPECT_DOUBLE_EQ(machines.run(), 64) << "also before speeds are known";
+  EXPECT_EQ(machines.parts[1].size(), 0);
+  machines.limit({1, 1, 1});
+  machines.run_several(20);
+  const std::int64_t slow = machines.parts[1].size();
+  EXPECT_EQ(slow, 18) << "a seventh of 64 micro-batches";
+  machines.limit({1, 0, 1});
+  EXPECT_DOUBLE_EQ(machines.run_several(20), 64);
+  EXPECT_EQ(machines.changes.back(),
+            "64 micro-batches by rank 32 + 0 + 32: equal speeds as far as measured, done in 64 s "
+            "(as many each: 64 s), rank 1 pauses");
+  machines.limit({1, 1, 1});
+  machines.run();
+  EXPECT_EQ(machines.parts[1].size(), slow) << "its speed is not forgotten, nor thought better";
+}
+
+TEST(WindowLeases, ARankThatIsToBeSlowHasAsMuchLessAtOnce) {
+  Machines machines({1, 1}, records_of({2, 2}));
+  machines.run_several(10);
+  machines.limit({1, 0.5});
+  machines.run();
+  EXPECT_THAT(machines.changes, ElementsAre(HasSubstr("by rank 43 + 21: by measured speed")));
+  EXPECT_THAT(machines.changes.back(), ::testing::EndsWith(", rank 1 works 50% of the time"));
+  machines.run_several(10);
+  EXPECT_EQ(machines.parts[1].size(), 42) << "what is measured is its work without its rest";
+  machines.limit({1, 1});
+  EXPECT_DOUBLE_EQ(machines.run(), 64);
+  machines.limit({0.5, 0.5});
+  EXPECT_DOUBLE_EQ(machines.run_several(3), 64) << "all alike change nothing";
 }
 
 TEST(WindowLeases, MicroBatchesAreThoseOfTheUndividedWindow) {
