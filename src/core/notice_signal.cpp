@@ -27,6 +27,8 @@ NoticeWatch::~NoticeWatch() { ::sigaction(kNoticeSignal, &previous_action_, null
 
 bool NoticeWatch::is_given() const { return notice_given; }
 
+void NoticeWatch::give() const { notice_given = true; }
+
 bool NoticeWatch::take() const { return notice_given.exchange(false); }
 
 }  // namespace accrue

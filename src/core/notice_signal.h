@@ -19,6 +19,8 @@ class NoticeWatch {
 
   /// Whether notice was given that was not taken yet.
   bool is_given() const;
+  /// Gives notice, as the signal does.
+  void give() const;
   /// Takes the notice, so that it is answered once. Returns whether it was given.
   bool take() const;
 

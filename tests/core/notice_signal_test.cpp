@@ -18,6 +18,14 @@ TEST(NoticeWatch, NotesTheSignalUntilItIsTaken) {
   EXPECT_FALSE(watch.is_given());
 }
 
+TEST(NoticeWatch, IsGivenWithoutASignalToo) {
+  const NoticeWatch watch;
+  watch.give();
+  EXPECT_TRUE(watch.is_given());
+  EXPECT_TRUE(watch.take());
+  EXPECT_FALSE(watch.is_given());
+}
+
 TEST(NoticeWatch, KeepsWhatCameBeforeIt) {
   const NoticeWatch from_the_start;
   std::raise(kNoticeSignal);

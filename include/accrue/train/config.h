@@ -26,6 +26,7 @@
 #include "accrue/optim/schedule.h"
 #include "accrue/optim/state_precision.h"
 #include "accrue/train/choices.h"
+#include "accrue/train/limit.h"
 
 namespace accrue::train {
 
@@ -47,6 +48,7 @@ struct RunConfig {
   std::string replica;  ///< a second folder that checkpoints are copied to; empty: none
   std::optional<Duration> eval_every;
   std::optional<std::int64_t> eval_batches;  ///< none: all of the validation data
+  std::vector<Limit> limits;                 ///< what the machine asks of the run
 };
 
 /// Section lora.
@@ -334,10 +336,10 @@ std::vector<ConfigDifference> differences(const Config& before, const Config& af
 /// Whether a key may change when a run is resumed. The run's length (run.steps, run.tokens,
 /// run.epochs) may, which is the horizon of the schedule: the steps to come go by the new one. The
 /// others do not change the mathematics of the steps: run.out, run.threads, run.checkpoint_every,
-/// run.keep, run.keep_best, run.replica, run.eval_every, run.eval_batches, memory.budget,
-/// memory.budget_file, memory.recompute, dist.backend, dist.reduce, dist.shares, dist.shard,
-/// dist.stages, dist.timeout, batch.max_quarantined, data.exclude, data.image (which has to come to
-/// the same size: load_checkpoint) and observe.*.
+/// run.keep, run.keep_best, run.replica, run.eval_every, run.eval_batches, run.limits,
+/// memory.budget, memory.budget_file, memory.recompute, dist.backend, dist.reduce, dist.shares,
+/// dist.shard, dist.stages, dist.timeout, batch.max_quarantined, data.exclude, data.image (which
+/// has to come to the same size: load_checkpoint) and observe.*.
 bool may_change_on_resume(const std::string& key);
 /// The keys among these that `config` reads, for people: "run.out, run.threads, ... and
 /// observe.progress".

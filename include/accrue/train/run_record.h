@@ -17,8 +17,8 @@ struct RunRecord;
 std::shared_ptr<const RunRecord> read_run_record(const RunDirectory& run);
 
 /// The run's config, with `overrides` on top (parse_config). Where it left the number of threads to
-/// the machine, it has as many as the run had. The replica is the run's alone: only an override
-/// states one.
+/// the machine, it has as many as the run had. The replica and limits are the run's
+/// alone: only an override states one.
 Config config_to_repeat(const RunRecord& record, const std::vector<std::string>& overrides = {});
 
 }  // namespace accrue::train

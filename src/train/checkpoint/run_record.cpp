@@ -110,6 +110,8 @@ std::shared_ptr<const RunRecord> read_run_record(const RunDirectory& run) {
 Config config_to_repeat(const RunRecord& record, const std::vector<std::string>& overrides) {
   Config config = config_from_json(record.config, record.folder + "/run.json", overrides);
   if (!overrides_state(overrides, "run.replica")) config.run.replica.clear();
+  // They are those of another machine, and may be commands that nobody here has chosen.
+  if (!overrides_state(overrides, "run.limits")) config.run.limits.clear();
   const bool states_threads = overrides_state(overrides, "run.threads");
   if (config.run.threads == 0 && !states_threads) config.run.threads = record.environment.threads;
   return config;

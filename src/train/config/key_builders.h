@@ -224,6 +224,9 @@ Key sources_key(std::string name);
 /// loss.heads, a table for each loss of a TorchScript module.
 Key heads_key(std::string name);
 
+/// run.limits, a table for each limit.
+Key limits_key(std::string name);
+
 /// batch.schedule, a table for each stage.
 Key batch_schedule_key(std::string name);
 

@@ -1,5 +1,7 @@
 #include "train/ranks/parallelism.h"
 
+#include <algorithm>
+
 #include "train/ranks/alone.h"
 #include "train/ranks/local_steps.h"
 #include "train/ranks/pipeline_stages.h"
@@ -7,6 +9,9 @@
 
 namespace accrue::train {
 
+bool Parallelism::follow_limits(const std::vector<double>& speeds) {
+  return std::ranges::all_of(speeds, [](double speed) { return speed > 0; });
+}
 void Parallelism::window_done(std::int64_t, const WindowRun&) {}
 bool Parallelism::ends_round(std::int64_t) const { return false; }
 bool Parallelism::is_within_round(std::int64_t) const { return false; }

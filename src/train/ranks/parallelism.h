@@ -40,6 +40,10 @@ class Parallelism {
   /// what the ranks told each other of it.
   virtual void window_done(std::int64_t index, const WindowRun& run);
 
+  /// Takes in, by rank, which part of the time each may work, where the ranks meet between windows.
+  /// Returns whether the run can go on; here all ranks are needed.
+  virtual bool follow_limits(const std::vector<double>& speeds);
+
   /// Whether processes asked to join before the last window was closed, as all ranks know.
   virtual bool others_ask_to_join() const { return false; }
 

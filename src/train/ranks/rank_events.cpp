@@ -7,12 +7,11 @@ namespace accrue::train {
 
 using nlohmann::json;
 
-std::vector<Event> gather_events(const Ranks& ranks, RunLog& log, std::int64_t window) {
+std::vector<Event> gather_events(const Ranks& ranks, RunLog& log, std::string_view topic) {
   json mine = json::array();
   for (const Event& event : log.take_noted())
     mine.push_back({{"name", event.name}, {"reason", event.reason}, {"step", event.step}});
-  const std::vector<std::string> texts =
-      ranks.gather_texts("events of window " + std::to_string(window), mine.dump());
+  const std::vector<std::string> texts = ranks.gather_texts(topic, mine.dump());
   std::vector<Event> events;
   for (std::size_t rank = 0; rank < texts.size(); ++rank)
     for (const json& event : json::parse(texts[rank]))

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "accrue/core/observer.h"
@@ -10,7 +10,7 @@
 namespace accrue::train {
 
 /// Takes all events that ranks noted (RunLog::noted), each reason with its rank's number. To be
-/// called by all ranks after a window where one of them noted something.
-std::vector<Event> gather_events(const Ranks& ranks, RunLog& log, std::int64_t window);
+/// called by all ranks where one of them noted something. `topic` says in errors what they are of.
+std::vector<Event> gather_events(const Ranks& ranks, RunLog& log, std::string_view topic);
 
 }  // namespace accrue::train

@@ -22,7 +22,8 @@ namespace {
 bool is_of_the_machine(const std::string& key) {
   // What is measured of noise is part of the row that ranks exchange.
   if (key == "observe.noise") return false;
-  return key == "run.threads" || key.starts_with("memory.budget") || key.starts_with("observe.");
+  return key == "run.threads" || key == "run.limits" || key.starts_with("memory.budget") ||
+         key.starts_with("observe.");
 }
 
 distributed::Facts facts_of(const Config& config) {
@@ -244,10 +245,10 @@ std::vector<NamedParameters> Ranks::states_of_others(const NamedParameters& mine
   return states;
 }
 
-std::vector<double> Ranks::add_up(const std::vector<double>& mine) const {
+std::vector<double> Ranks::add_up(const std::vector<double>& mine, std::string_view what) const {
   if (!group_) return mine;
   at::Tensor values = at::tensor(mine, at::kDouble);
-  group_->start_sum(values, "the evaluation")->wait();
+  group_->start_sum(values, what)->wait();
   const double* first = values.const_data_ptr<double>();
   return {first, first + values.numel()};
 }

@@ -70,8 +70,8 @@ class Ranks {
   /// The states of the other ranks on the first, by rank from the second on; nothing on the others.
   /// All have the same names, shapes and dtypes. Throws a runtime Error as collectives do.
   std::vector<NamedParameters> states_of_others(const NamedParameters& mine) const;
-  /// Adds up element by element over all ranks.
-  std::vector<double> add_up(const std::vector<double>& mine) const;
+  /// Adds up element by element over all ranks. `what` says in errors what it was for.
+  std::vector<double> add_up(const std::vector<double>& mine, std::string_view what) const;
   /// distributed::Group::gather_texts(); not for a rank that is alone.
   std::vector<std::string> gather_texts(std::string_view topic, const std::string& mine) const {
     return group_->gather_texts(topic, mine);

@@ -1,5 +1,7 @@
 #include "train/ranks/shared_windows.h"
 
+#include <algorithm>
+
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -8,7 +10,14 @@ SharedWindows::SharedWindows(const ParallelismContext& context)
     : SummedWindows(context),
       leases_(context.ranks.rank(), context.state.ranks,
               context.config.dist.shares == Shares::speed),
-      is_exact_(is_exact(context.config, context.model)) {}
+      is_exact_(is_exact(context.config, context.model)),
+      follows_speed_(context.config.dist.shares == Shares::speed) {}
+
+bool SharedWindows::follow_limits(const std::vector<double>& speeds) {
+  if (is_exact_ || !follows_speed_) return SummedWindows::follow_limits(speeds);
+  leases_.limit(speeds);
+  return std::ranges::any_of(speeds, [](double speed) { return speed > 0; });
+}
 
 batch::Range SharedWindows::share(batch::Range window) {
   begin_window();

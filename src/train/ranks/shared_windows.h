@@ -11,6 +11,9 @@ class SharedWindows final : public SummedWindows {
   explicit SharedWindows(const ParallelismContext& context);
 
   batch::Range share(batch::Range window) override;
+  /// A rank that may not work leaves its share to the others, where shares follow speeds and the
+  /// ranks do not run their passes together.
+  bool follow_limits(const std::vector<double>& speeds) override;
   /// Ranks whose batch normalisation is the whole window's run its passes together.
   bool retries_alone() const override { return !is_exact_; }
   void window_done(std::int64_t index, const WindowRun& run) override;
@@ -22,6 +25,7 @@ class SharedWindows final : public SummedWindows {
 
   WindowLeases leases_;
   bool is_exact_;
+  bool follows_speed_;
 };
 
 }  // namespace accrue::train

@@ -27,7 +27,8 @@ void SummedWindows::close(accum::Window& window, WindowRun& run) {
 
 void SummedWindows::window_done(std::int64_t index, const WindowRun& run) {
   others_ask_to_join_ = *std::prev(run.rank_sums.end(), 2) > 0;
-  if (run.rank_sums.back() > 0) log_.tell(gather_events(ranks_, log_, index));
+  if (run.rank_sums.back() > 0)
+    log_.tell(gather_events(ranks_, log_, "events of window " + std::to_string(index)));
 }
 
 void SummedWindows::report(const WindowRun& run, StepReport& report) const {

@@ -39,7 +39,7 @@ class Totals {
     std::vector<double> all{correct_, classifies_ ? 1.0 : 0.0};
     for (const auto* part : {&sums_.sums, &sums_.weights, &sums_.measures})
       all.insert(all.end(), part->begin(), part->end());
-    all = ranks.add_up(all);
+    all = ranks.add_up(all, "the evaluation");
     correct_ = all[0];
     classifies_ = all[1] > 0;
     auto next = all.begin() + 2;

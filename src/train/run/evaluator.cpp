@@ -30,7 +30,7 @@ std::optional<Evaluation> Evaluator::evaluate() {
   EvaluationOptions options{.micro_batch = recovery_.state().micro_batch,
                             .cancelled =
                                 [this] {
-                                  control_.follow_budget();
+                                  control_.wait_out();
                                   return !run_.ranks.are_many() && control_.asked_to_stop();
                                 },
                             .ranks = &run_.ranks};

@@ -105,7 +105,7 @@ void OptimizerStep::begin_noise(const Draws& draws) {
 /// checkpoints. A window's micro-batches have one size, so what is given back during it counts from
 /// the next.
 void OptimizerStep::settle_memory() {
-  control_.follow_budget();
+  control_.follow();
   if (const auto reason = memory::follow_outside()) flow_.log.event_of_this_rank("budget", *reason);
   if (!control_.take_raised_budget()) return;
   if (const auto decision = recovery_.limit_raised(memory::tensor_budget()))

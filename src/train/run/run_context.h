@@ -11,10 +11,20 @@
 #include "core/stop_signals.h"
 #include "train/checkpoint/replica.h"
 #include "train/checkpoint/run_claim.h"
+#include "train/limits/limit_watch.h"
 #include "train/ranks/ranks.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
+
+/// What the machine asks of a run while it trains.
+struct Surroundings {
+  explicit Surroundings(const Config& config)
+      : budget(config.memory.budget_file), limits(config.run.limits) {}
+
+  memory::BudgetWatch budget;
+  LimitWatch limits;
+};
 
 /// What a run works on; all of it outlives the loop.
 struct RunContext {
@@ -25,7 +35,7 @@ struct RunContext {
   const RunDirectory& directory;
   const std::vector<std::shared_ptr<Observer>>& observers;
   const Trainer::GradientHook& gradient_hook;
-  memory::BudgetWatch& budget_watch;
+  Surroundings& surroundings;
   const Ranks& ranks;
   const StopSignalWatch& signals;
   const NoticeWatch& notice;

@@ -171,7 +171,7 @@ struct Trainer::Impl {
     note_resumption(directory, notes(options), *resumed, started);
   }
 
-  RunResult train(const RunOptions& options, memory::BudgetWatch& budget_watch,
+  RunResult train(const RunOptions& options, Surroundings& surroundings,
                   const StopSignalWatch& signals, const NoticeWatch& notice, RunFolders& folders) {
     const std::unique_ptr<optim::Optimizer> own =
         make_optimizer(work.config, work.model->parameters(), work.slice);
@@ -200,7 +200,7 @@ struct Trainer::Impl {
                                StoredTensors of_window) {
       return std::make_unique<TrainingLoop>(
           RunContext{work, *planner.plan(), optimizer, sharded.get(), directory, observers,
-                     gradient_hook, budget_watch, ranks, signals, notice, folders.claim.get(),
+                     gradient_hook, surroundings, ranks, signals, notice, folders.claim.get(),
                      folders.replica.get()},
           std::move(from), of_ranks, std::move(of_window));
     };
@@ -304,15 +304,15 @@ struct Trainer::Impl {
     const bool plans = needs_plan(options) && !ranks.are_joined_late();
     if (!ranks.are_joined_late()) ranks.begin(work, data.fingerprint, start_of(options, plans));
     take_reference(work, options.tell_reference);
-    memory::BudgetWatch budget_watch(given.memory.budget_file);
+    Surroundings surroundings(given);
     // A budget file counts from the start: the plan is made for what it says.
-    if (const auto reason = memory::follow_budget(budget_watch))
+    if (const auto reason = memory::follow_budget(surroundings.budget))
       announce_all({{.name = "budget", .reason = *reason}});
     if (plans) planner.decide();
-    return train_or_abandon(options, budget_watch);
+    return train_or_abandon(options, surroundings);
   }
 
-  RunResult train_or_abandon(const RunOptions& options, memory::BudgetWatch& budget_watch) {
+  RunResult train_or_abandon(const RunOptions& options, Surroundings& surroundings) {
     const StopSignalWatch signals;  // it watches before a signal could leave anything half-made
     const NoticeWatch notice;
     RunFolders folders = ranks.is_first() ? claim_folders(copies, options.resume) : RunFolders{};
@@ -323,7 +323,7 @@ struct Trainer::Impl {
       if (!options.resume && folders.claim) folders.claim->abandon();
     };
     try {
-      return train(options, budget_watch, signals, notice, folders);
+      return train(options, surroundings, signals, notice, folders);
     } catch (const Error& error) {
       if (error.kind() != Error::Kind::runtime) abandon();
       throw;

@@ -1,5 +1,7 @@
 #include "train/run/training_loop.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "accrue/core/error.h"
@@ -7,6 +9,7 @@
 #include "train/plan/enough_memory.h"
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
+#include "train/ranks/limit_meeting.h"
 #include "train/run/kept_windows.h"
 #include "train/run/noise_record.h"
 
@@ -34,6 +37,12 @@ std::unique_ptr<optim::LossScaler> make_loss_scaler(const PrecisionConfig& preci
   return scaler;
 }
 
+/// How long the other ranks wait for one whose limits have it rest: well within their timeout.
+std::optional<double> patience_of_others(const RunContext& run) {
+  if (!run.ranks.are_many()) return std::nullopt;
+  return run.work.config.dist.timeout.value / 2;
+}
+
 bool stops_alone(const RunContext& run) {
   return !run.ranks.are_many() && !run.work.config.dist.takes_outer_steps();
 }
@@ -46,7 +55,7 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
       why_windows_are_not_kept_(why_windows_are_not_kept(run.work, run.ranks.world())),
       progress_(std::move(state), std::move(of_window)),
       log_(run.observers, progress_.state, run.ranks.is_first()),
-      control_(run.budget_watch, run.signals, log_, stops_alone(run)),
+      control_(run.surroundings.budget, run.signals, log_, stops_alone(run)),
       recovery_(progress_.state.micro_batches, fixed_micro_batch_reason(run.work.config)),
       buffer_(make_buffer(run, progress_.state)),
       loader_(run.work.data.train, make_sampler(run.work.config, *run.work.data.train)),
@@ -84,6 +93,9 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
             {window_, *runner_, *parallelism_, retries_, log_, kept_of_windows()}, loader_,
             checkpointer_, control_, batch_, noise_.get(), why_windows_are_not_kept_) {
   window_.set_reduction(parallelism_->reduction());
+  if (!run_.surroundings.limits.is_empty())
+    control_.heed(run_.surroundings.limits, run_.ranks.is_first() ? &run_.notice : nullptr,
+                  patience_of_others(run_));
   if (!of_ranks.empty()) parallelism_->load_state(of_ranks, progress_.state);
 }
 
@@ -164,11 +176,12 @@ Error TrainingLoop::with_what_is_saved(const Error& error) const {
 
 TrainingLoop::Ended TrainingLoop::train() {
   const TrainState& state = progress_.state;
-  bool stopped = false;
+  has_limits_ = !run_.ranks.all_say(run_.surroundings.limits.is_empty());
+  bool stopped = !wait_for_limits();
   // A window that is torn goes back to a checkpoint, so there has to be one.
   if (buffer_->folds()) checkpointer_.write();
   // A run that was stopped in an evaluation, or before it, is still owed it.
-  if (state.window > 0 && state.window < batch_.total_windows() &&
+  if (!stopped && state.window > 0 && state.window < batch_.total_windows() &&
       !parallelism_->is_within_round(state.window))
     stopped = !evaluator_.evaluate_if_due(false);
   while (!stopped && state.window < batch_.total_windows()) {
@@ -180,6 +193,7 @@ TrainingLoop::Ended TrainingLoop::train() {
     if (taken == OptimizerStep::Taken::went_back || parallelism_->is_within_round(state.window))
       continue;
     stopped = taken == OptimizerStep::Taken::stopped || !evaluator_.evaluate_if_due(last);
+    if (!stopped && !last) stopped = !wait_for_limits();
     if (!stopped) checkpointer_.write_if_due(last);
     if (!stopped && !last && parallelism_->others_ask_to_join()) {
       checkpointer_.finish();
@@ -190,6 +204,31 @@ TrainingLoop::Ended TrainingLoop::train() {
   checkpointer_.write_last();
   expect_folder();
   return stopped ? Ended::stopped : Ended::done;
+}
+
+/// Waits, with all other ranks, while limits let none of them work, or one that is needed. Returns
+/// false where the run is to stop.
+bool TrainingLoop::wait_for_limits() {
+  if (!has_limits_) return true;
+  control_.follow();
+  while (control_.waits()) {
+    if (!run_.ranks.are_many()) keep_while_waiting();
+    control_.follow();
+  }
+  while (true) {
+    const LimitMeeting met = meet_about_limits(run_.ranks, control_, log_);
+    control_.met_others();
+    if (met.has_notice && run_.ranks.is_first()) run_.notice.give();
+    if (met.stops || parallelism_->follow_limits(met.speeds)) return !met.stops;
+    keep_while_waiting();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    control_.follow();
+  }
+}
+
+/// Before the first step there is nothing to keep.
+void TrainingLoop::keep_while_waiting() {
+  if (progress_.state.step > 0) checkpointer_.write_if_due(false);
 }
 
 /// A window goes back to a checkpoint only where gradients are folded, which fp16's are not.

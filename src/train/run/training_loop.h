@@ -53,6 +53,8 @@ class TrainingLoop {
  private:
   enum class Ended { done, stopped, before_others_join };
   Ended train();
+  bool wait_for_limits();
+  void keep_while_waiting();
   Error with_what_is_saved(const Error& error) const;
   void keep_loss_scale();
   void expect_folder() const;
@@ -66,6 +68,7 @@ class TrainingLoop {
   Progress progress_;
   std::string why_ranks_change_;
   std::optional<StartedWindow> done_of_window_;
+  bool has_limits_ = false;  ///< on any rank
   RunLog log_;
   RunControl control_;
   memory::Recovery recovery_;

@@ -18,7 +18,6 @@
 #include "train/window/rank_losses.h"
 
 namespace accrue::train {
-
 namespace {
 
 /// The first micro-batch of the request that is not done.
@@ -81,6 +80,7 @@ Filled MicroBatchRunner::fill(WindowRequest& request, WindowRun& run) {
   const double reducing_before = reducing_seconds();
   filling_.restart();
   keeping_seconds_ = 0;
+  waited_before_ = context_.control.waited_seconds();
   if (request.started) take_up(request, run);
   settled_.keep();
   context_.loader.prefetch(
@@ -98,11 +98,16 @@ Filled MicroBatchRunner::fill(WindowRequest& request, WindowRun& run) {
 }
 
 Filled MicroBatchRunner::run_micro_batches(WindowRequest& request, WindowRun& run) {
+  std::size_t kept = 0;  // what a run that pauses has kept, it does not keep again
   for (auto i = static_cast<std::size_t>(first_left(request)); i < request.micro_batches.size();) {
     run.micro_batches = std::ssize(request.micro_batches);
     const bool stops = stops_here();
-    if (i > 0 && is_to_be_kept(stops, run)) keep(request, run);
+    if (i > kept && is_to_be_kept(stops, run)) {
+      keep(request, run);
+      kept = i;
+    }
     if (stops) return Filled::interrupted;
+    if (context_.control.waits()) continue;
     if (!run_or_undo(i, request, run)) continue;
     if (context_.window.is_torn()) return Filled::whole;
     ++i;
@@ -131,12 +136,12 @@ void MicroBatchRunner::take_up(const WindowRequest& request, WindowRun& run) {
 }
 
 double MicroBatchRunner::seconds_so_far(const WindowRun& run) const {
-  return run.earlier_seconds + filling_.seconds() - keeping_seconds_;
+  return run.earlier_seconds + filling_.seconds() - keeping_seconds_ - waited_seconds();
 }
 
 bool MicroBatchRunner::is_to_be_kept(bool stops, const WindowRun& run) const {
   if (!options_.keeper.keep) return false;
-  return stops || options_.keeper.is_due(seconds_so_far(run));
+  return stops || options_.keeper.is_due(seconds_so_far(run) + waited_seconds());
 }
 
 /// Keeps the window as far as it is done. The checkpoint's model is that of the last step, so the
@@ -230,7 +235,7 @@ void MicroBatchRunner::require_few_bad(const WindowRequest& request, const Windo
 }
 
 bool MicroBatchRunner::stops_here() const {
-  context_.control.follow_budget();
+  context_.control.follow();
   // What is folded into the optimizer cannot be undone: such a window is finished first.
   return context_.control.stops_here() && !context_.window.buffer()->is_between_steps();
 }
@@ -286,11 +291,6 @@ void MicroBatchRunner::split_from(std::size_t position, std::vector<batch::Range
   losses_.split_from(position, rest, fetch());
 }
 
-/// Seconds of the backward passes that reductions took, which began in them.
-double MicroBatchRunner::reducing_seconds() const {
-  return options_.reduce == nullptr ? 0 : options_.reduce->seconds_in_backward();
-}
-
 Filled MicroBatchRunner::closed(WindowRequest& request, WindowRun& run) {
   const LedgerView ledger = context_.window.ledger();
   require_few_quarantined(ledger, options_.max_quarantined, std::ssize(request.micro_batches));
@@ -320,13 +320,16 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
     return;
   }
   PassOptions options = pass_options();
-  // Ranks tell each other what they lost before their sums are added: there it is read at once.
-  options.leave_losses_on_device = options_.reduce == nullptr;
+  // Ranks tell each other what they lost before their sums are added, and who is to be slow has to
+  // know how long it worked: there losses are read at once.
+  const bool is_slow = context_.control.allowed_speed() < 1;
+  options.leave_losses_on_device = options_.reduce == nullptr && !is_slow;
   const double reducing_before = reducing_seconds();
   const Stopwatch watch;
   const MicroBatchRun ran = train::run_micro_batch(context_.window, context_.model, ref, micro,
                                                    context_of(micro), options, &losses_);
   const double seconds = watch.seconds() - (reducing_seconds() - reducing_before);
+  context_.control.worked(seconds);
   if (ran.status == MicroStatus::committed) {
     if (is_part) options_.noise->see_part(ran.pass.weight, context_.window.loss_scale());
     if (ran.pass.unread.defined()) {

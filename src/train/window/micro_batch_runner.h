@@ -43,6 +43,7 @@ class MicroBatchRunner final : public Runner {
   void keep(const WindowRequest& request, WindowRun& run);
   WindowMiddle middle_of(const WindowRequest& request, const WindowRun& run) const;
   double seconds_so_far(const WindowRun& run) const;
+  double waited_seconds() const { return context_.control.waited_seconds() - waited_before_; }
   bool run_or_undo(std::size_t position, WindowRequest& request, WindowRun& run);
   void undo_micro_batch();
   void settle_losses(WindowRun& run);
@@ -50,7 +51,10 @@ class MicroBatchRunner final : public Runner {
                        const WindowRequest& request, WindowRun& run);
   void split_from(std::size_t position, std::vector<batch::Range>& micro_batches,
                   std::int64_t micro);
-  double reducing_seconds() const;
+  /// Seconds of the backward passes that reductions took, which began in them.
+  double reducing_seconds() const {
+    return options_.reduce == nullptr ? 0 : options_.reduce->seconds_in_backward();
+  }
   void share_losses();
   bool shows_noise(const MicroRef& ref, bool is_last) const;
   Loss replay(const MicroRef& ref);
@@ -69,6 +73,7 @@ class MicroBatchRunner final : public Runner {
   bool replayed_ = false;   ///< since the last micro-batch began
   Stopwatch filling_;
   double keeping_seconds_ = 0;  ///< of them, for windows that were kept in their middle
+  double waited_before_ = 0;    ///< RunControl::waited_seconds() as the filling began
   /// Of the window's micro-batches whose losses are still on a device.
   struct Unread {
     std::int64_t index;

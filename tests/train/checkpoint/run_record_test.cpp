@@ -146,10 +146,14 @@ TEST_F(RunRecordTest, TellsWhichStepARunWentBackToSince) {
 
 TEST_F(RunRecordTest, ARepetitionDoesNotCopyIntoTheReplicaOfTheRun) {
   config_.run.replica = "copies";
+  config_.run.limits = {{.command = "touch was-here", .action = LimitAction::stop}};
   write(describe_run(info()));
   const auto record = read_run_record(run());
   EXPECT_EQ(config_to_repeat(*record).run.replica, "");
   EXPECT_EQ(config_to_repeat(*record, {"run.replica=others"}).run.replica, "others");
+  EXPECT_THAT(config_to_repeat(*record).run.limits, ::testing::IsEmpty());
+  const std::string limits = R"(run.limits=[{file = "heat", above = 9, do = "slow"}])";
+  EXPECT_EQ(config_to_repeat(*record, {limits}).run.limits.size(), 1U);
 }
 
 }  // namespace

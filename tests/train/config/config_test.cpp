@@ -37,6 +37,7 @@ keep_best = false
 replica = "copies"
 eval_every = "2 epochs"
 eval_batches = 3
+limits = [{file = "temp", above = 1, do = "slow"}]
 [model]
 kind = "gpt2"
 layers = 2

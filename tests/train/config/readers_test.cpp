@@ -82,6 +82,7 @@ const std::map<std::string, Expectation> expectations{
     {"run.keep", {"1"}},
     {"run.keep_best", {.value = "true", .only_with = {"validation"}}},
     {"run.replica", {"copies"}},
+    {"run.limits", {"[{file = \"temp\", above = 1, do = \"slow\"}]"}},
     {"run.eval_every", {.value = "5", .only_with = {"validation"}}},
     {"run.eval_batches", {.value = "5", .only_with = {"validation"}}},
     {"model.layers",

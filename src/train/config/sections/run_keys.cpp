@@ -46,6 +46,7 @@ std::vector<Key> run_keys() {
       read_with_validation(resumable(integer_or_word_key(
           "run.eval_batches", {1, most::count}, "all",
           [](auto& c) -> auto& { return c.run.eval_batches; }))),
+      resumable(limits_key("run.limits")),
   };
 }
 

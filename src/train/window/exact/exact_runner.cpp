@@ -56,7 +56,7 @@ PassOptions ExactRunner::losses_of_attempt() {
 }
 
 bool ExactRunner::stops_here() const {
-  context_.control.follow_budget();
+  context_.control.wait_out();
   return context_.control.stops_here();
 }
 
@@ -87,14 +87,16 @@ Filled ExactRunner::fill(WindowRequest& request, WindowRun& run) {
   told_ = 0;
   reducing_seconds_ = 0;
   at_open_.keep();
+  const double waited_before = context_.control.waited_seconds();
   const Stopwatch watch;
   const ExactRun filled = exact_.run(request.index, request.micro_batches);
   run.tokens = filled.tokens;
   run.micro_batches = micro_batches_;
   losses_.note(0, filled.heads);
   run.unreadable = filled.unreadable;
-  run.seconds = watch.seconds();
+  run.seconds = watch.seconds() - (context_.control.waited_seconds() - waited_before);
   run.own_seconds = run.seconds - reducing_seconds_;
+  context_.control.worked(run.own_seconds);
   require_few_unreadable(run.unreadable, options_.max_quarantined, request.micro_batches,
                          request.index);
   return filled.interrupted ? Filled::interrupted : Filled::whole;

@@ -125,6 +125,7 @@ void PipelineRunner::run_passes(WindowRun& run) {
   waiting_seconds_ += sending.seconds();
   run.seconds = watch.seconds();
   run.own_seconds = run.seconds - waiting_seconds_;
+  context_.control.worked(run.own_seconds);
   if (stage_.is_last()) {
     run.micro_batches = std::ssize(micro_batches_);
     run.tokens = std::reduce(tokens_.begin(), tokens_.end());
@@ -135,8 +136,9 @@ void PipelineRunner::run_passes(WindowRun& run) {
 
 void PipelineRunner::run_forward(std::int64_t position) {
   RECORD_USER_SCOPE("pipeline: forward");
-  // Between micro-batches the budget is looked at; several ranks are stopped together, at the end.
-  context_.control.follow_budget();
+  // Between micro-batches it is looked at what comes from outside; several ranks are stopped
+  // together, at the end.
+  context_.control.follow();
   batch::MicroBatch micro = context_.loader.next();
   const std::int64_t index = kept_[static_cast<std::size_t>(position)];
   tokens_[static_cast<std::size_t>(index)] = micro.tokens;

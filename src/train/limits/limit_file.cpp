@@ -1,0 +1,89 @@
+#include "train/limits/limit_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+namespace accrue::train {
+namespace {
+
+constexpr std::string_view kSpaces = " \t\r\n\v\f";
+
+/// A file that is open for reading; it closes with the object.
+class OpenFile {
+ public:
+  explicit OpenFile(const std::string& path)
+      : descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)) {}
+  ~OpenFile() {
+    if (is_open()) ::close(descriptor_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  bool is_open() const { return descriptor_ >= 0; }
+  bool is_regular() const {
+    struct stat status {};
+    return ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
+  }
+  /// Its beginning; none where it cannot be read, which errno tells.
+  std::optional<std::string> beginning() const {
+    std::array<char, 4096> bytes{};
+    std::size_t size = 0;
+    while (size < bytes.size()) {
+      const ssize_t count = ::read(descriptor_, bytes.data() + size, bytes.size() - size);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return std::nullopt;
+      if (count == 0) break;
+      size += static_cast<std::size_t>(count);
+    }
+    return std::string(bytes.data(), size);
+  }
+
+ private:
+  int descriptor_;
+};
+
+LimitReading trouble(std::string why) { return {.value = std::nullopt, .trouble = std::move(why)}; }
+
+bool is_there(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+LimitReading read_number(const std::string& path) {
+  const OpenFile file(path);
+  if (!file.is_open()) return trouble(std::strerror(errno));
+  if (!file.is_regular()) return trouble("it is no regular file");
+  const std::optional<std::string> text = file.beginning();
+  if (!text) return trouble(std::strerror(errno));
+  const std::optional<double> number = number_at_start(*text);
+  return number ? LimitReading{.value = number, .trouble = {}}
+                : trouble("it does not begin with a number");
+}
+
+}  // namespace
+
+std::optional<double> number_at_start(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(kSpaces), text.size()));
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || !std::isfinite(number)) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  const bool ends = text.empty() || text.front() == '%' ||
+                    kSpaces.find(text.front()) != std::string_view::npos;
+  return ends ? std::optional(number) : std::nullopt;
+}
+
+LimitReading read_limit_file(const Limit& limit) {
+  if (limit.above || limit.below) return read_number(limit.file);
+  return {.value = is_there(limit.file) ? 1 : 0, .trouble = {}};
+}
+
+}  // namespace accrue::train

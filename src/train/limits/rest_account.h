@@ -1,0 +1,35 @@
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+namespace accrue::train {
+
+/// The rest that a process owes for its work while it is to be slow. Plain arithmetic, without a
+/// clock.
+class RestAccount {
+ public:
+  /// At most so many seconds are rested until it is settled: how long others wait for this process.
+  void bound(double seconds) { most_ = seconds; }
+  /// Others do not wait at this moment: from here on the bound holds anew.
+  void settle() { rested_ = 0; }
+
+  /// Takes in work of `seconds`, where a process may work `speed` of the time, above 0.
+  void work(double seconds, double speed) {
+    owed_ = std::min(owed_ + seconds * (1 / speed - 1), most_ - rested_);
+  }
+  void rest(double seconds) {
+    owed_ = std::max(0.0, owed_ - seconds);
+    rested_ += seconds;
+  }
+  /// What is owed for work that a limit made slow that is over now.
+  void forgive() { owed_ = 0; }
+  /// Seconds that are to be rested now.
+  double owed() const { return std::max(0.0, owed_); }
+
+ private:
+  double most_ = std::numeric_limits<double>::infinity();
+  double owed_ = 0, rested_ = 0;
+};
+
+}  // namespace accrue::train

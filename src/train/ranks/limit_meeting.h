@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include "train/ranks/ranks.h"
+#include "train/window/run_control.h"
+#include "train/window/run_log.h"
+
+namespace accrue::train {
+
+/// What the limits of all ranks come to.
+struct LimitMeeting {
+  std::vector<double> speeds;  ///< by rank (RunControl::allowed_speed)
+  bool stops = false;          ///< something asked a rank to stop
+  bool has_notice = false;     ///< a limit of another rank than the first asked for a checkpoint
+};
+
+/// Has the ranks tell each other what their limits ask, and the events that they noted, which the
+/// first then tells. All ranks call it, between windows; a rank that is alone asks nobody.
+LimitMeeting meet_about_limits(const Ranks& ranks, RunControl& control, RunLog& log);
+
+}  // namespace accrue::train
