@@ -47,6 +47,31 @@ const Finding* find(const std::vector<Finding>& findings, const std::string& id)
 
 TEST(Findings, AHealthyRunHasNone) { EXPECT_THAT(ids(healthy()), ::testing::IsEmpty()); }
 
+TEST(Findings, LimitsWithWhatTheyAreNow) {
+  RunFacts facts = healthy();
+  const train::Limit heat{.file = "/temp", .above = 85, .action = train::LimitAction::slow};
+  facts.limits = {{heat, train::LimitReading{.value = 45, .trouble = {}}}};
+  std::vector<Finding> findings = examine(facts);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].id, "limit");
+  EXPECT_EQ(findings[0].severity, Severity::note);
+  EXPECT_EQ(findings[0].message, "/temp above 85: slow until it is 80.75 or less; now /temp is 45");
+  EXPECT_EQ(findings[0].evidence.front().second, 45);
+
+  facts.limits[0].reading->value = 90;
+  EXPECT_THAT(examine(facts)[0].message, ::testing::EndsWith("/temp is 90, so that it is met"));
+
+  facts.limits[0].reading = train::LimitReading{.value = {}, .trouble = "it is no regular file"};
+  findings = examine(facts);
+  EXPECT_EQ(findings[0].id, "limit-unreadable");
+  EXPECT_EQ(findings[0].severity, Severity::error);
+
+  facts.limits = {
+      {.limit = {.command = "true", .action = train::LimitAction::stop}, .reading = {}}};
+  EXPECT_EQ(examine(facts)[0].message,
+            "the command \"true\" ends with status 0: stop; the command is not run here");
+}
+
 TEST(Findings, BatchNormBySayingWhatThePolicyMakesOfIt) {
   RunFacts facts = healthy();
   facts.cut_batch_norms = {"bn1"};

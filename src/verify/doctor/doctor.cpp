@@ -12,6 +12,7 @@
 #include "data/loader.h"
 #include "kernels/gemm/gemm.h"
 #include "memory/thread_meter.h"
+#include "train/limits/limit_file.h"
 #include "train/pass/forward_backward.h"
 #include "train/pass/run_micro_batch.h"
 #include "train/plan/acceleration.h"
@@ -56,6 +57,15 @@ void take_shape(const train::Workload& work, RunFacts& facts) {
   facts.batch_tokens = static_cast<double>(schedule.tokens(0));
   facts.micro_batch = std::min(train::choose_micro_batch(work).samples, window);
   facts.micro_batches = (window + facts.micro_batch - 1) / facts.micro_batch;
+}
+
+/// Reads what files tell. A config that is only looked at starts no commands.
+void take_limits(const std::vector<train::Limit>& limits, RunFacts& facts) {
+  for (const train::Limit& limit : limits) {
+    LimitFact fact{.limit = limit, .reading = {}};
+    if (limit.command.empty()) fact.reading = train::read_limit_file(limit);
+    facts.limits.push_back(std::move(fact));
+  }
 }
 
 /// Targets of a batch and the weight of those that count, from the labels alone.
@@ -197,6 +207,7 @@ Examination doctor(const train::Config& config, const DoctorOptions& options) {
   train::decide_acceleration(work);
   Examination result;
   result.facts.config = work.config;
+  take_limits(config.run.limits, result.facts);
   take_model(work, result.facts);
   take_shape(work, result.facts);
   Measurements(work, options, result.facts).take();

@@ -19,6 +19,9 @@ std::vector<Rule> batch_rules();     ///< the batch and the rate beside the nois
 std::vector<Rule> speed_rules();     ///< micro-batch and precision, as measured
 std::vector<Rule> run_rules();       ///< evaluation and checkpoints
 
+/// What there is to say of a limit as it stands now.
+Finding finding_of(const LimitFact& fact);
+
 bool is_adam(const RunFacts& facts);  ///< whether updates are those of Adam
 std::string percent(double share);
 std::string listed(const std::vector<std::string>& names);

@@ -15,6 +15,7 @@ std::vector<Finding> examine(const RunFacts& facts) {
       if (std::optional<Finding> found = rule(facts)) findings.push_back(std::move(*found));
   for (const std::string& remark : facts.data_remarks)
     findings.push_back({"data-remark", Severity::note, remark, "", {}});
+  for (const LimitFact& limit : facts.limits) findings.push_back(finding_of(limit));
   std::ranges::stable_sort(findings, {}, &Finding::severity);
   return findings;
 }

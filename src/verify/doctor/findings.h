@@ -10,6 +10,7 @@
 #include "accrue/adapt/noise_scale.h"
 #include "accrue/core/enum_words.h"
 #include "accrue/train/config.h"
+#include "train/limits/limit_state.h"
 
 namespace accrue::proof {
 
@@ -40,6 +41,12 @@ struct Speed {
   double samples_per_second = 0;
 };
 
+/// A limit that the run is to keep to.
+struct LimitFact {
+  train::Limit limit;
+  std::optional<train::LimitReading> reading;  ///< none of a command, which is not run
+};
+
 /// What is known of a run before it starts. What was not measured is absent.
 struct RunFacts {
   train::Config config;  ///< with the shape filled in
@@ -56,6 +63,7 @@ struct RunFacts {
   std::vector<std::string> uncut_batch_norms;  ///< inside a module that cannot be cut
   std::vector<std::string> foreign_dropouts;
   std::vector<std::string> data_remarks;
+  std::vector<LimitFact> limits;
   double first_weight = 0;                        ///< of the first window's loss
   double first_terms = 0;                         ///< targets in it, padding and ignored ones too
   std::optional<Speed> speed;                     ///< at the run's micro-batch and precision

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "accrue/core/units.h"
+#include "train/limits/limit_words.h"
 #include "verify/doctor/finding_rules.h"
 #include "verify/text.h"
 
@@ -114,6 +115,25 @@ Found checkpoints(const RunFacts& facts) {
 }
 
 }  // namespace
+
+Finding finding_of(const LimitFact& fact) {
+  const std::string limit = in_words(fact.limit);
+  if (!fact.reading)
+    return {"limit", Severity::note, limit + "; the command is not run here", "", {}};
+  const std::optional<double>& value = fact.reading->value;
+  if (!value)
+    return {"limit-unreadable",
+            Severity::error,
+            limit + ", which cannot be read: " + fact.reading->trouble,
+            "a file that begins with a number, or the limit left out of run.limits",
+            {}};
+  return {"limit",
+          Severity::note,
+          limit + "; now " + in_words(fact.limit, *value) +
+              (is_beyond(fact.limit, *value) ? ", so that it is met" : ""),
+          "",
+          {{"value", *value}}};
+}
 
 std::vector<Rule> speed_rules() { return {larger_micro_batch, slow_precision}; }
 std::vector<Rule> run_rules() { return {evaluation, checkpoints}; }
