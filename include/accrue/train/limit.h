@@ -25,8 +25,8 @@ inline constexpr auto limit_action_words =
 /// does then. One with a bound is met by a number beyond it; one without is met where the file is
 /// there, or the command ends with status 0.
 struct Limit {
-  std::string file = {};               ///< begins with the number; empty: `command` tells it
-  std::string command = {};            ///< for /bin/sh; its output begins with the number
+  std::string file = {};     ///< begins with the number; empty: `command` tells it
+  std::string command = {};  ///< for /bin/sh; its output begins with the number
   /// The bound, one of the two or none.
   std::optional<double> above = {}, below = {};
   /// The number at which a limit that was met is over; none: a twentieth of the bound behind it.

@@ -75,8 +75,9 @@ class LimitsReader {
     if (!limit.above && !limit.below) throw refusal(value, "until beside above or below");
     if ((limit.above && *limit.until > *limit.above) ||
         (limit.below && *limit.until < *limit.below))
-      throw refusal(value, "an until at the bound or behind it: not above `above`, nor below "
-                           "`below`");
+      throw refusal(value,
+                    "an until at the bound or behind it: not above `above`, nor below "
+                    "`below`");
   }
 
   std::string text_of(const Value::Field& field, const Value& value) const {

@@ -140,7 +140,8 @@ LimitReading LimitCommand::reading() const {
     return LimitReading{.value = std::nullopt, .trouble = std::move(why)};
   };
   if (status_ == -1) return trouble("its exit status is not known");
-  if (WIFSIGNALED(status_)) return trouble("it ends by signal " + std::to_string(WTERMSIG(status_)));
+  if (WIFSIGNALED(status_))
+    return trouble("it ends by signal " + std::to_string(WTERMSIG(status_)));
   const int code = WEXITSTATUS(status_);
   if (code == kNotExecutable || code == kNotFound)
     return trouble("it cannot be run (exit status " + std::to_string(code) + ")");

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -76,8 +77,8 @@ std::optional<double> number_at_start(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || !std::isfinite(number)) return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  const bool ends = text.empty() || text.front() == '%' ||
-                    kSpaces.find(text.front()) != std::string_view::npos;
+  const bool ends =
+      text.empty() || text.front() == '%' || kSpaces.find(text.front()) != std::string_view::npos;
   return ends ? std::optional(number) : std::nullopt;
 }
 

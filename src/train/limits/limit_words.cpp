@@ -28,7 +28,8 @@ std::string bound_in_words(const Limit& limit) {
 
 std::string end_in_words(const Limit& limit) {
   if (has_bound(limit))
-    return "until it is " + number_in_words(end_of(limit)) + (limit.below ? " or more" : " or less");
+    return "until it is " + number_in_words(end_of(limit)) +
+           (limit.below ? " or more" : " or less");
   return limit.command.empty() ? "until it is gone" : "until it ends with another status";
 }
 

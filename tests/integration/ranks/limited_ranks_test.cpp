@@ -1,7 +1,9 @@
 // Ranks whose machines ask them to be slow, to pause, to write a checkpoint, or to stop.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <thread>
+#include <utility>
 
 #include "integration/ranks/distributed_run.h"
 
@@ -10,8 +12,8 @@ namespace {
 
 using accrue::testing::Program;
 using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::DistributedRun;
+using ::testing::HasSubstr;
 using testing::kInterrupted;
 using testing::Words;
 
@@ -127,6 +129,23 @@ TEST_F(LimitedRanks, WaitTogetherWhereNobodyMayWorkOrOneIsNeeded) {
     EXPECT_EQ(steps_of(c).size(), before) << "no further step is taken";
     EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), steps_of(c).back()["step"]);
   }
+}
+
+/// It waits alone then, and still for its own limit.
+TEST_F(LimitedRanks, ARankThatIsLostWhileAllWaitTakesNobodyWithIt) {
+  const Config c = endless("run");
+  write("temp", "90");
+  const Words words{limit("temp", kPause)};
+  std::vector<Program> ranks = start_limited(c, words, words);
+  wait_for_event("limits", "rank 1: " + path("temp") + " is 90", c);
+  ::kill(ranks[1].process(), SIGKILL);
+  wait_for_event("dist", "rank 1 of 2 is gone; 1 rank goes on", c);
+  EXPECT_TRUE(steps_of(c).empty());
+  write("temp", "40");
+  wait_for_metrics(c);
+  ::kill(ranks[0].process(), SIGTERM);
+  EXPECT_EQ(ranks[0].wait().status, kInterrupted);
+  expect_bits_of_one_process(c);
 }
 
 TEST_F(LimitedRanks, AnyOfThemAsksForACheckpointAndToStop) {

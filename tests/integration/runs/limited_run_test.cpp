@@ -202,8 +202,7 @@ TEST_F(LimitedRun, ThatPausesBeforeItsFirstStepWaitsForIt) {
   Config c = limited(LimitAction::pause);
   c.run.checkpoint_every = {3, Duration::Unit::steps};
   write("temp", 90);
-  const auto cooling =
-      std::make_shared<AfterLimit>("paused", [this] { write("temp", 40); });
+  const auto cooling = std::make_shared<AfterLimit>("paused", [this] { write("temp", 40); });
   const Ran ran = train(c, {cooling});
   EXPECT_GT(ran.seconds, 0.5) << "a limit that is met stays so for five readings";
   EXPECT_THAT(RunDirectory(c.run.out).checkpoint_steps(), ::testing::ElementsAre(3, 6))

@@ -96,8 +96,8 @@ TEST(LimitCommand, ThatWritesWithoutEndIsKilled) {
 }
 
 TEST_F(WrittenProcesses, OfACommandThatHangsAreKilled) {
-  const Limit limit = above("echo $$ >>" + file_ + "; sh -c 'echo $$ >>" + file_ +
-                            "; sleep 1000'; echo 5");
+  const Limit limit =
+      above("echo $$ >>" + file_ + "; sh -c 'echo $$ >>" + file_ + "; sleep 1000'; echo 5");
   LimitCommand command(limit);
   command.start(0);
   const std::vector<pid_t> processes = wait_for(2);

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 
-
 namespace accrue::train {
 namespace {
 

@@ -58,8 +58,7 @@ TEST_F(LimitWatching, SlowsARunDownAndLetsItGo) {
   EXPECT_THAT(later(watch, 1), IsEmpty()) << "it is told once";
   write("temp", 80);
   EXPECT_THAT(later(watch, 3), IsEmpty()) << "it is not over so soon";
-  EXPECT_THAT(later(watch, 1),
-              ElementsAre(path("temp") + " is 80: this limit is over after 5 s"));
+  EXPECT_THAT(later(watch, 1), ElementsAre(path("temp") + " is 80: this limit is over after 5 s"));
   EXPECT_EQ(watch.allowed_speed(), 1);
 }
 
@@ -75,11 +74,10 @@ TEST_F(LimitWatching, TakesTheLeastOfWhatLimitsAllow) {
   write("temp", 90);
   write("power", 300);
   write("charge", 50);
-  LimitWatch watch = this->watch({{.file = path("temp"), .above = 85, .speed = 0.75},
-                                  {.file = path("power"), .above = 250, .speed = 0.25},
-                                  {.file = path("charge"),
-                                   .below = 20,
-                                   .action = LimitAction::pause}});
+  LimitWatch watch =
+      this->watch({{.file = path("temp"), .above = 85, .speed = 0.75},
+                   {.file = path("power"), .above = 250, .speed = 0.25},
+                   {.file = path("charge"), .below = 20, .action = LimitAction::pause}});
   EXPECT_EQ(watch.allowed_speed(), 0.25);
   write("charge", 19);
   later(watch, 1);
@@ -87,8 +85,7 @@ TEST_F(LimitWatching, TakesTheLeastOfWhatLimitsAllow) {
 }
 
 TEST_F(LimitWatching, AsksForACheckpointEachTimeThatItIsMet) {
-  LimitWatch watch =
-      this->watch({{.file = path("notice"), .action = LimitAction::checkpoint}});
+  LimitWatch watch = this->watch({{.file = path("notice"), .action = LimitAction::checkpoint}});
   EXPECT_FALSE(watch.take_notice());
   for (int i = 0; i < 2; ++i) {
     write("notice", 0);
