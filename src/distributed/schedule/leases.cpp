@@ -64,7 +64,7 @@ struct Paces {
 Paces paces_of(const std::vector<Worker>& workers) {
   std::vector<double> known;
   for (const Worker& worker : workers)
-    if (worker.pace.seconds > 0) known.push_back(worker.pace.seconds);
+    if (worker.takes_part && worker.pace.seconds > 0) known.push_back(worker.pace.seconds);
   if (known.empty())
     return {std::vector<double>(workers.size(), 0), "equal shares, as no speed is known yet"};
 
@@ -72,8 +72,8 @@ Paces paces_of(const std::vector<Worker>& workers) {
   Paces result{{}, "equal speeds as far as measured"};
   for (const Worker& worker : workers) {
     const auto [seconds, error] = worker.pace;
-    const bool differs =
-        seconds > 0 && std::max(seconds / middle, middle / seconds) > 1 + kErrors * error;
+    const bool differs = worker.takes_part && seconds > 0 &&
+                         std::max(seconds / middle, middle / seconds) > 1 + kErrors * error;
     if (differs) result.origin = "by measured speed";
     result.seconds.push_back(differs ? seconds : middle);
   }

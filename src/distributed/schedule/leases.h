@@ -68,9 +68,9 @@ struct Division {
 /// ones it is done within one grain's time of the soonest. Ranges are multiples of the rank's
 /// grain, up to the last grain given.
 ///
-/// A pace that differs from the ranks' lower median by no more than twice its error is taken for
-/// the median's, so that ranks of one kind get one share; so is one not known. Where none is known
-/// the ranks get equal shares.
+/// A pace that differs from the lower median of those that take part by no more than twice its
+/// error is taken for the median's, so that ranks of one kind get one share; so is one not known.
+/// Where none is known the ranks get equal shares.
 ///
 /// It is pure: the same for the same workers in any order. A rank that gets faster, with grains of
 /// 1, never gets fewer units. Throws a usage Error where no worker takes part, a rank is given
