@@ -82,7 +82,7 @@ DeviceCheck compare(const Case& one, c10::Device device, at::ScalarType dtype) {
 
 DeviceCheck repeats(const Case& one, c10::Device device) {
   return attempt(std::string(one.name) + ", twice, to the bit", [&](DeviceCheck& result) {
-    const Place place{device, at::kBFloat16, at::kFloat};
+    const OperationPlace place{device, at::kBFloat16, at::kFloat};
     const Tensors first = one.run(place), second = one.run(place);
     result.passed = true;
     for (std::size_t i = 0; i < first.size(); ++i)

@@ -32,7 +32,7 @@ ForwardContext context() {
   return {.training = true, .seed = 5, .window = 2, .sample_ids = {11, 12, 40}};
 }
 
-Tensors run_linear(const Place& place) {
+Tensors run_linear(const OperationPlace& place) {
   Values values(place);
   const at::Tensor x = values.activation({rows, length, width});
   const at::Tensor weight = values.parameter({3 * width, width}),
@@ -42,7 +42,7 @@ Tensors run_linear(const Place& place) {
 }
 
 /// Two micro-batches into one window's sums: what the second one adds in the product.
-Tensors run_accumulation(const Place& place) {
+Tensors run_accumulation(const OperationPlace& place) {
   Values values(place);
   const at::Tensor weight = values.parameter({width, width}), bias = values.parameter({width});
   accum::Window window(
@@ -63,7 +63,7 @@ Tensors run_accumulation(const Place& place) {
 }
 
 /// In fp32 ATen's own.
-Tensors run_convolution(const Place& place) {
+Tensors run_convolution(const OperationPlace& place) {
   Values values(place);
   const at::Tensor x = values.stream({rows, 8, length, length}),
                    weight = values.parameter({16, 8, 3, 3});
@@ -73,7 +73,7 @@ Tensors run_convolution(const Place& place) {
   return with_gradients(values, y, {x, weight});
 }
 
-Tensors run_mlp(const Place& place) {
+Tensors run_mlp(const OperationPlace& place) {
   Values values(place);
   const at::Tensor x = values.activation({rows, length, width});
   const at::Tensor w1 = values.parameter({4 * width, width}), b1 = values.parameter({4 * width}),
@@ -83,7 +83,7 @@ Tensors run_mlp(const Place& place) {
                         {x, w1, b1, w2, b2});
 }
 
-Tensors run_gated(const Place& place) {
+Tensors run_gated(const OperationPlace& place) {
   Values values(place);
   const at::Tensor x = values.activation({rows, length, width});
   const at::Tensor gate = values.parameter({2 * width, width}),
@@ -94,7 +94,7 @@ Tensors run_gated(const Place& place) {
                         {x, gate, up, down});
 }
 
-Tensors run_layer_norm(const Place& place) {
+Tensors run_layer_norm(const OperationPlace& place) {
   Values values(place);
   const at::Tensor x = values.stream({rows, length, width}),
                    y = values.activation({rows, length, width});
@@ -104,13 +104,13 @@ Tensors run_layer_norm(const Place& place) {
   return with_gradients(values, joined, {x, y, weight, bias});
 }
 
-Tensors run_rms_norm(const Place& place) {
+Tensors run_rms_norm(const OperationPlace& place) {
   Values values(place);
   const at::Tensor x = values.stream({rows, length, width}), weight = values.parameter({width});
   return with_gradients(values, kernels::rms_norm(x, weight, {}, place.dtype), {x, weight});
 }
 
-Tensors run_rotation(const Place& place) {
+Tensors run_rotation(const OperationPlace& place) {
   Values values(place);
   const at::Tensor x = values.activation({rows, length, width});
   const at::Tensor cosines = values.draw({length, width / heads / 2}, place.master),
@@ -118,14 +118,14 @@ Tensors run_rotation(const Place& place) {
   return with_gradients(values, kernels::rotate(x, heads, cosines, sines), {x});
 }
 
-Tensors run_attention(const Place& place, const kernels::AttentionOptions& options,
+Tensors run_attention(const OperationPlace& place, const kernels::AttentionOptions& options,
                       const ForwardContext& given) {
   Values values(place);
   const at::Tensor qkv = values.activation({rows, length, 3 * width});
   return with_gradients(values, kernels::attention(qkv, heads, options, given), {qkv});
 }
 
-Tensors run_grouped_attention(const Place& place) {
+Tensors run_grouped_attention(const OperationPlace& place) {
   Values values(place);
   const at::Tensor q = values.activation({rows, length, width}),
                    k = values.activation({rows, length, width / 2}),
@@ -137,7 +137,7 @@ Tensors run_grouped_attention(const Place& place) {
       {q, k, v});
 }
 
-Tensors run_embedding(const Place& place) {
+Tensors run_embedding(const OperationPlace& place) {
   Values values(place);
   const at::Tensor tokens = values.parameter({vocabulary, width}),
                    positions = values.parameter({length, width});
@@ -145,7 +145,8 @@ Tensors run_embedding(const Place& place) {
   return with_gradients(values, kernels::embed_tokens(ids, tokens, positions), {tokens, positions});
 }
 
-Tensors run_vocabulary_loss(const Place& place, const kernels::CrossEntropyOptions& options) {
+Tensors run_vocabulary_loss(const OperationPlace& place,
+                            const kernels::CrossEntropyOptions& options) {
   Values values(place);
   const at::Tensor hidden = values.activation({rows, length, width}),
                    weight = values.parameter({vocabulary, width});
@@ -165,7 +166,7 @@ NamedParameters one_weight(Values& values) {
 }
 
 /// Three steps of an optimizer, each after a window of two micro-batches.
-Tensors run_steps(const Place& place, Values& values, const NamedParameters& parameters,
+Tensors run_steps(const OperationPlace& place, Values& values, const NamedParameters& parameters,
                   optim::Optimizer& optimizer, std::shared_ptr<accum::GradientBuffer> buffer,
                   double largest_norm) {
   const at::Tensor& weight = parameters.front().tensor;
@@ -184,7 +185,7 @@ Tensors run_steps(const Place& place, Values& values, const NamedParameters& par
   return {weight.detach()};
 }
 
-Tensors run_adam(const Place& place) {
+Tensors run_adam(const OperationPlace& place) {
   Values values(place);
   const NamedParameters parameters = one_weight(values);
   const auto optimizer =
@@ -194,7 +195,7 @@ Tensors run_adam(const Place& place) {
 }
 
 /// The optimizer takes each micro-batch's gradient as it is made.
-Tensors run_folding(const Place& place, bool in_adam) {
+Tensors run_folding(const OperationPlace& place, bool in_adam) {
   Values values(place);
   const NamedParameters parameters = one_weight(values);
   const auto groups = optim::default_groups(parameters, 0.1, false);
@@ -207,7 +208,7 @@ Tensors run_folding(const Place& place, bool in_adam) {
 
 }  // namespace
 
-Tensors run_dropout(const Place& place) {
+Tensors run_dropout(const OperationPlace& place) {
   Values values(place);
   const at::Tensor x = values.activation({rows, length, width});
   return with_gradients(values, kernels::dropout(x, 0.3, context(), 1), {x});
@@ -215,11 +216,11 @@ Tensors run_dropout(const Place& place) {
 
 std::vector<Case> device_operations() {
   const auto of_samples = [](bool drops) {
-    return [drops](const Place& place) {
+    return [drops](const OperationPlace& place) {
       return run_attention(place, {.dropout = drops ? 0.2 : 0.0}, context());
     };
   };
-  const auto packed = [](const Place& place) {
+  const auto packed = [](const OperationPlace& place) {
     ForwardContext two;
     two.spans = {{0, 0, 0, 15}, {1, 0, 15, length}, {2, 1, 0, length}, {3, 2, 0, 9}};
     return run_attention(place, {}, two);
@@ -239,18 +240,18 @@ std::vector<Case> device_operations() {
       {"grouped attention with a window and a soft cap", length * rows, run_grouped_attention},
       {"embedding", length * rows, run_embedding},
       {"vocabulary loss", length * rows,
-       [](const Place& place) { return run_vocabulary_loss(place, {}); }},
+       [](const OperationPlace& place) { return run_vocabulary_loss(place, {}); }},
       {"vocabulary loss, smoothed and capped", length * rows,
-       [](const Place& place) {
+       [](const OperationPlace& place) {
          return run_vocabulary_loss(place,
                                     {.label_smoothing = 0.1, .z_loss = 1e-3, .soft_cap = 20});
        }},
       {"dropout by sample", 4, run_dropout},
       {"Adam with clipping", width, run_adam},
       {"AdamA, which gradients are folded into", width,
-       [](const Place& place) { return run_folding(place, true); }},
+       [](const OperationPlace& place) { return run_folding(place, true); }},
       {"SGD, which gradients are folded into", width,
-       [](const Place& place) { return run_folding(place, false); }},
+       [](const OperationPlace& place) { return run_folding(place, false); }},
   };
 }
 

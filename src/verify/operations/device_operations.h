@@ -12,7 +12,7 @@ namespace accrue::proof {
 using Tensors = std::vector<at::Tensor>;
 
 /// Where and in which precision an operation is run.
-struct Place {
+struct OperationPlace {
   c10::Device device;
   at::ScalarType dtype;   ///< of activations
   at::ScalarType master;  ///< of parameters and the residual stream
@@ -21,7 +21,7 @@ struct Place {
 /// The same values at every place: drawn in fp64, rounded to bf16, which all have.
 class Values {
  public:
-  explicit Values(const Place& place) : place_(place) {}
+  explicit Values(const OperationPlace& place) : place_(place) {}
 
   at::Tensor draw(at::IntArrayRef sizes, at::ScalarType dtype, double scale = 1) {
     const at::Tensor values =
@@ -37,7 +37,7 @@ class Values {
   }
 
  private:
-  Place place_;
+  OperationPlace place_;
   at::Generator generator_ = at::detail::createCPUGenerator(/*seed_val=*/7);
 };
 
@@ -45,13 +45,13 @@ class Values {
 struct Case {
   const char* name;
   std::int64_t terms;  ///< of the longest sums in it
-  std::function<Tensors(const Place& place)> run;
+  std::function<Tensors(const OperationPlace& place)> run;
 };
 
 /// Each operation that training is made of, with small tensors: its results and gradients.
 std::vector<Case> device_operations();
 
 /// Dropout by sample: what is left of drawn values, and their gradient.
-Tensors run_dropout(const Place& place);
+Tensors run_dropout(const OperationPlace& place);
 
 }  // namespace accrue::proof
