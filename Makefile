@@ -115,10 +115,13 @@ test: setup-test setup-wheel
 matrix: setup-test
 	@scripts/matrix.sh $(ARGS)
 
-# The fault campaigns in full, about an hour; FAULTS='--only kill9 --count 50': some of them.
-faults: build
+# The fault campaigns in full, about three hours; FAULTS='--only kill9 --count 50': some of them.
+faults: setup setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON $(if $(PARQUET),$(PARQUET_OPTIONS)))
+	@cmake --build build/release -j $(JOBS) --target accrue slow_rank store_host failing_calls
 	@python3 tests/faults/campaigns.py build/release/accrue $(FAULTS)
-	@[ -n "$(FAULTS)" ] || python3 tests/faults/campaigns.py build/release/accrue --only soak
+	@[ -n "$(FAULTS)" ] || python3 tests/faults/campaigns.py build/release/accrue --only soak --only soak-ranks
 	@[ -n "$(FAULTS)" ] || python3 tests/faults/large_files.py build/release/accrue $(if $(PARQUET),--pyarrow .venv-parquet/bin/python)
 
 # Faults planted in the sources, and who sees them; an hour. ARGS="'attention*' --no-verify": some of them, by the tests alone.

@@ -10,16 +10,18 @@ as a share of the undisturbed run's. That the parameters are the same is tested 
 with tests. Only the standard library.
 """
 import argparse
-import json
-import os
 import pathlib
 import random
-import subprocess
+import sys
 import tempfile
 import time
 
 import ranks
-from runs import BUILD, save
+from runs import BUILD, ROOT, save
+
+sys.path.append(str(ROOT / "tests" / "faults"))
+
+from lasting import LastingRun  # noqa: E402
 
 WORLD = 4
 MICRO_BATCH_MS = 20
@@ -35,69 +37,29 @@ observe = {{progress = "off", tensorboard = false}}
 """
 
 
-class Run:
-    """Four ranks, of which each can be started again."""
-
-    def __init__(self, folder: pathlib.Path, name: str):
-        self._folder, self._out = folder, folder / name
-        self._config = folder / f"{name}.toml"
-        self._config.write_text(CONFIG.format(out=self._out, text=folder / "text.txt", tokens=MICRO_BATCHES * 16))
-        self._port = ranks.free_port()
-        self._host = subprocess.Popen([PROGRAMS / "store_host", str(self._port)])
-        self._lived = 0.0
-        self._processes: list[tuple[subprocess.Popen, float]] = []
-        for rank in range(WORLD):
-            self._processes.append(self._start(rank))
-
-    def _start(self, rank: int) -> tuple[subprocess.Popen, float]:
-        launcher = {"RANK": str(rank), "WORLD_SIZE": str(WORLD), "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
-                    "MASTER_PORT": str(self._port), "TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1"}
-        process = subprocess.Popen([PROGRAMS / "slow_rank", self._config, str(MICRO_BATCH_MS)],
-                                   env=os.environ | launcher, stderr=(self._folder / f"errors{rank}").open("a"))
-        return process, time.monotonic()
-
-    def replace(self, rank: int) -> None:
-        process, began = self._processes[rank]
-        process.kill()
-        process.wait()
-        self._lived += time.monotonic() - began
-        self._processes[rank] = self._start(rank)
-
-    def lived(self) -> float:
-        """Seconds that ranks lived so far, together."""
-        return self._lived + sum(time.monotonic() - began for _, began in self._processes)
-
-    def lines(self) -> list[dict]:
-        metrics = self._out / "metrics.jsonl"
-        text = metrics.read_text() if metrics.exists() else ""
-        return [json.loads(line) for line in text.splitlines()[:-1]]
-
-    def steps(self) -> int:
-        return max((line["step"] for line in self.lines() if "lr" in line), default=0)
-
-    def end(self) -> None:
-        for process, _ in self._processes:
-            process.kill()
-            process.wait()
-        self._host.kill()
-        self._host.wait()
+def start(folder: pathlib.Path, name: str) -> LastingRun:
+    out, config = folder / name, folder / f"{name}.toml"
+    config.write_text(CONFIG.format(out=out, text=folder / "text.txt", tokens=MICRO_BATCHES * 16))
+    return LastingRun(PROGRAMS / "store_host", [str(PROGRAMS / "slow_rank"), str(config), str(MICRO_BATCH_MS)], out, folder, WORLD,
+                      ranks.free_port())
 
 
 def measure(folder: pathlib.Path, name: str, seconds: float, every: float | None) -> dict:
     """Steps for each second of a rank, from when all of them train."""
-    run = Run(folder, name)
+    run = start(folder, name)
     try:
         while run.steps() < 3:
             time.sleep(0.1)
-        steps, lived, begin, kills = run.steps(), run.lived(), time.monotonic(), 0
+        steps, lived, begin, kills = run.steps(), run.rank_seconds(), time.monotonic(), 0
         draw = random.Random(7)
         while time.monotonic() < begin + seconds:
             time.sleep(min(every or seconds, begin + seconds - time.monotonic()))
             if every and time.monotonic() < begin + seconds - every / 2:
-                run.replace(draw.randrange(WORLD))
-                kills += 1
+                victim = draw.randrange(WORLD)
+                kills += run.kill(victim)
+                run.start_again(victim)
         return {"kills": kills, "seconds": time.monotonic() - begin, "steps": run.steps() - steps,
-                "steps_per_rank_second": (run.steps() - steps) / (run.lived() - lived)}
+                "steps_per_rank_second": (run.steps() - steps) / (run.rank_seconds() - lived)}
     finally:
         run.end()
 

@@ -69,9 +69,37 @@ class Cable:
     far: tuple[tuple[End, str], ...]  # where the other side of each rank's cable is, and its interface
 
     def cut(self, rank: int) -> None:
-        """Pulls the rank's plug: its interface stays, and nothing comes or goes any more. For good."""
+        """Pulls the rank's plug: its interface stays, and nothing comes or goes any more."""
         end, interface = self.far[rank]
         _do(end, "ip", "link", "set", interface, "down")
+
+    def mend(self, rank: int) -> None:
+        """Puts the plug back."""
+        end, interface = self.far[rank]
+        _do(end, "ip", "link", "set", interface, "up")
+
+    def is_cut(self, rank: int) -> bool:
+        end, interface = self.far[rank]
+        return "state DOWN" in _do(end, "ip", "link", "show", "dev", interface)
+
+    def narrow(self, rank: int, rate_mbit: float, queue_bytes: int) -> None:
+        """What the rank is sent comes at this rate; what finds the queue full is dropped. A rate without queue drops, a long
+        queue delays."""
+        end, interface = self.far[rank]
+        _do(end, "tc", "qdisc", "replace", "dev", interface, "root", "handle", "1:", "tbf", "rate", f"{rate_mbit}mbit", "burst",
+            "3000", "limit", str(queue_bytes))
+
+    def widen(self, rank: int) -> None:
+        """Gives the cable its shape again."""
+        end, interface = self.far[rank]
+        _do(end, "tc", "qdisc", "del", "dev", interface, "root")
+        _shape(end, interface, self.shape)
+
+    def held_up(self, rank: int) -> tuple[int, int]:
+        """Packets for the rank that were dropped, and that had to wait, since its cable was given its shape."""
+        end, interface = self.far[rank]
+        said = _do(end, "tc", "-s", "qdisc", "show", "dev", interface)
+        return tuple(int(said.split(name, 1)[1].split()[0].rstrip(",")) for name in ("dropped ", "overlimits "))
 
     def environment(self, rank: int) -> dict[str, str]:
         return WITH_TOOLS | {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(len(self.ends)),
@@ -167,9 +195,10 @@ def _join_by_switch(ranks: list[End], switch: End) -> list[tuple[End, str]]:
     return sockets
 
 
-def _do(end: End, *words: str) -> None:
+def _do(end: End, *words: str) -> str:
+    """What it printed."""
     try:
-        subprocess.run(end.enter(*words), env=WITH_TOOLS, check=True, capture_output=True, text=True)
+        return subprocess.run(end.enter(*words), env=WITH_TOOLS, check=True, capture_output=True, text=True).stdout
     except FileNotFoundError as missing:
         raise Unavailable(f"{missing.filename}: no such program") from missing
     except subprocess.CalledProcessError as failed:

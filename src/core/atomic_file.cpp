@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "core/write_out.h"
 
 namespace accrue {
 namespace {
@@ -39,14 +40,7 @@ class Descriptor {
 };
 
 void write_all(int fd, std::string_view content, const std::filesystem::path& path) {
-  while (!content.empty()) {
-    const ssize_t written = ::write(fd, content.data(), content.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      throw system_failure("write", path, errno);
-    }
-    content.remove_prefix(static_cast<std::size_t>(written));
-  }
+  if (write_out(fd, content) < content.size()) throw system_failure("write", path, errno);
 }
 
 /// What `path` points to where it is a link (it need not be there), and `path` otherwise.

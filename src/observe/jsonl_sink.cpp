@@ -16,6 +16,7 @@
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
+#include "core/write_out.h"
 
 namespace accrue::observe {
 namespace {
@@ -243,19 +244,16 @@ void JsonlSink::on_rollback(std::int64_t step) {
 }
 
 void JsonlSink::append(const std::string& line) {
-  ssize_t written = -1;
-  do {
-    written = ::write(descriptor_, line.data(), line.size());
-  } while (written < 0 && errno == EINTR);
-  const int error = written < 0 ? errno : ENOSPC;
+  const std::size_t written = write_out(descriptor_, line);
+  const int error = errno;
   struct stat status {};
   const bool is_known = ::fstat(descriptor_, &status) == 0;
-  if (written == static_cast<ssize_t>(line.size())) {
+  if (written == line.size()) {
     if (is_known && status.st_nlink == 0) go_on_in_new_file(line);
     return;
   }
   const bool torn = written > 0 && is_known;
-  if (torn && ::ftruncate(descriptor_, status.st_size - written) != 0)
+  if (torn && ::ftruncate(descriptor_, status.st_size - static_cast<off_t>(written)) != 0)
     warn_once("a line was cut short");
   warn_once(std::strerror(error));
 }
@@ -265,7 +263,7 @@ void JsonlSink::go_on_in_new_file(const std::string& line) {
   warn_once("the file was removed, lines from here on are in a new one");
   ::close(descriptor_);
   open();
-  if (descriptor_ >= 0) (void)!::write(descriptor_, line.data(), line.size());
+  if (descriptor_ >= 0) write_out(descriptor_, line);
 }
 
 void JsonlSink::warn_once(const char* reason) {

@@ -87,3 +87,63 @@ def three_ranks(options: Options, kills: int) -> int:
             campaign.trials(1, options.seed + number, 1, trial)
             number += 1
     return campaign.end()
+
+
+# A window takes a second of one process, and is kept in its middle twice.
+WINDOWS = """
+run = {{steps = {steps}, checkpoint_every = "0.3 s", keep = 3, threads = 1}}
+model = {{layers = 1, heads = 1, width = 16, context = 16}}
+data = {{train = ["{text}"]}}
+batch = {{tokens = 1600, micro = 1}}
+precision = {{accumulate = "fixed"}}
+observe = {{progress = "off", tensorboard = false, noise = "none"}}
+"""
+MICRO_BATCH_MS = 10
+# Of how many ranks a process, or a resumption, may be. Windows are kept of one process; others begin theirs anew.
+WORLDS = (1, 1, 2, 3)
+
+
+def in_windows(options: Options) -> int:
+    """In the middle of windows, of a run that is resumed each time with as many ranks as are drawn."""
+    campaign = Campaign("kill -9 in the middle of windows")
+    if options.programs is None:
+        campaign.note("kills left out, since the tests' programs are not built", options.count)
+        return campaign.end()
+    with tinyrun.scratch() as folder:
+        tiny = tinyrun.TinyRun(options.program, pathlib.Path(folder), steps=8, config=WINDOWS)
+        wanted, _ = tiny.undisturbed(tiny.out("reference"))
+
+        def start(out: pathlib.Path, world: int) -> list[subprocess.Popen]:
+            config = out.with_suffix(".toml")
+            config.write_text(tiny.config.read_text().replace("run = {", f'run = {{out = "{out}", ', 1))
+            resumes = [""] if (out / "config.toml").exists() else []
+            command = [str(options.programs.slow_rank), str(config), str(MICRO_BATCH_MS), *resumes]
+            port = tinyrun.free_port()
+            return [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=tinyrun.alone() |
+                                     (launchers.environment("by hand", rank, port, world) if world > 1 else {}))
+                    for rank in range(world)]
+
+        def trial(draw: random.Random, number: int) -> None:
+            out = tiny.out(f"trial{number}")
+            while True:
+                processes = start(out, draw.choice(WORLDS))
+                time.sleep(draw.uniform(0.3, 5))
+                if processes[0].poll() is not None:
+                    break
+                for process in processes:
+                    process.kill()
+                ended = [tinyrun.wait(process) for process in processes]
+                expect(all(end.status in (-9, 0) for end in ended), f"{[(end.status, end.errors) for end in ended]}")
+                campaign.note("kills")
+                campaign.note("of them with a window kept in its middle", bool(list(out.glob("checkpoints/*/window.safetensors"))))
+            ended = [tinyrun.wait(process) for process in processes]
+            expect(all(end.status == 0 for end in ended), f"{[(end.status, end.errors) for end in ended]}")
+            tinyrun.expect_same(out, wanted)
+            expect(not tinyrun.leftovers(out), f"left behind: {tinyrun.leftovers(out)}")
+
+        number = 0
+        while campaign.counts.get("kills", 0) < options.count and not campaign.broken:
+            campaign.trials(options.jobs, options.seed + number, options.jobs, trial)
+            number += 1
+        campaign.control(campaign.counts["of them with a window kept in its middle"] > 0, "no kill met a window that was kept")
+    return campaign.end()

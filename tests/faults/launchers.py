@@ -11,15 +11,15 @@ KINDS = ("by hand", "mpirun", "srun", "torchrun")
 RANKS = 3
 
 
-def environment(kind: str, rank: int, port: int) -> dict[str, str]:
+def environment(kind: str, rank: int, port: int, world: int = RANKS) -> dict[str, str]:
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     if kind == "mpirun":
-        return meeting | {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(RANKS),
-                          "OMPI_COMM_WORLD_LOCAL_RANK": str(rank), "OMPI_COMM_WORLD_LOCAL_SIZE": str(RANKS)}
+        return meeting | {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(world),
+                          "OMPI_COMM_WORLD_LOCAL_RANK": str(rank), "OMPI_COMM_WORLD_LOCAL_SIZE": str(world)}
     if kind == "srun":
-        return meeting | {"SLURM_STEP_ID": "0", "SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": str(RANKS),
+        return meeting | {"SLURM_STEP_ID": "0", "SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": str(world),
                           "SLURM_LOCALID": str(rank)}
-    return meeting | {"RANK": str(rank), "WORLD_SIZE": str(RANKS), "LOCAL_RANK": str(rank)}
+    return meeting | {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank)}
 
 
 class Ranks:

@@ -63,14 +63,15 @@ class Outcome:
 class TinyRun:
     """A config and its text in a folder of their own; runs beside each other there."""
 
-    def __init__(self, program: str, folder: pathlib.Path, steps: int = 100, every: int = 4, timeout: int = 20):
+    def __init__(self, program: str, folder: pathlib.Path, steps: int = 100, every: int = 4, timeout: int = 20,
+                 config: str = CONFIG):
         self.program = str(pathlib.Path(program).resolve())
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         text = folder / "text.txt"
         text.write_text("".join(f"line {i * 7919 % 1000} of a small text\n" for i in range(600)))
         self.config = folder / "run.toml"
-        self.config.write_text(CONFIG.format(steps=steps, every=every, text=text, timeout=timeout))
+        self.config.write_text(config.format(steps=steps, every=every, text=text, timeout=timeout))
 
     def out(self, name: str) -> pathlib.Path:
         return self.folder / name
@@ -133,6 +134,14 @@ def status_of(process: int) -> dict[str, str]:
     return dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines())
 
 
+def wait_until(is_so: Callable[[], bool], otherwise: str, seconds: float = SECONDS) -> None:
+    """Broken where it does not come to that."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        expect(time.monotonic() < deadline, f"{otherwise} in {seconds:.0f} s")
+        time.sleep(0.02)
+
+
 def metrics(out: pathlib.Path) -> list[dict]:
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
@@ -172,11 +181,13 @@ def expect(condition: bool, message: str) -> None:
         raise Broken(message)
 
 
-def expect_same(out: pathlib.Path, wanted: Outcome, when: str = "") -> None:
+def expect_same(out: pathlib.Path, wanted: Outcome, when: str = "", with_metrics: bool = True) -> None:
     """The bits of parameters, optimizer and metrics; says which differ first."""
     found = outcome(out)
     expect(found.parameters == wanted.parameters, f"{when}: other parameters")
     expect(found.optimizer == wanted.optimizer, f"{when}: another optimizer's state")
+    if not with_metrics:
+        return
     for ours, theirs in zip(found.metrics, wanted.metrics):
         expect(ours == theirs, f"{when}: metrics {ours} instead of {theirs}")
     expect(len(found.metrics) == len(wanted.metrics),
@@ -217,11 +228,20 @@ class Campaign:
 
 
 @dataclasses.dataclass(frozen=True)
+class Programs:
+    """What the tests build beside accrue."""
+    store_host: pathlib.Path
+    slow_rank: pathlib.Path
+    failing_calls: pathlib.Path  # a library
+
+
+@dataclasses.dataclass(frozen=True)
 class Options:
     program: str
     count: int
     seed: int
     jobs: int
+    programs: Programs | None  # None: they are not built
 
 
 def scratch() -> tempfile.TemporaryDirectory:

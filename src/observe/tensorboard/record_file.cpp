@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/write_out.h"
 #include "observe/tensorboard/crc32c.h"
 
 namespace accrue::observe {
@@ -19,14 +20,6 @@ std::string little_endian(Integer value) {
   for (std::size_t i = 0; i < sizeof value; ++i)
     bytes.push_back(static_cast<char>(value >> (8 * i) & 0xff));
   return bytes;
-}
-
-ssize_t write_once(int descriptor, std::string_view bytes) {
-  ssize_t written = -1;
-  do {
-    written = ::write(descriptor, bytes.data(), bytes.size());
-  } while (written < 0 && errno == EINTR);
-  return written;
 }
 
 }  // namespace
@@ -50,15 +43,16 @@ std::string RecordFile::create(const std::filesystem::path& file) {
 std::string RecordFile::append(std::string_view data) {
   if (descriptor_ < 0) return "the file is not open";
   const std::string record = framed(data);
-  const ssize_t written = write_once(descriptor_, record);
-  const int error = written < 0 ? errno : ENOSPC;
+  const std::size_t written = write_out(descriptor_, record);
+  const int error = errno;
   struct stat status {};
   const bool is_known = ::fstat(descriptor_, &status) == 0;
-  if (written == static_cast<ssize_t>(record.size()))
+  if (written == record.size())
     return is_known && status.st_nlink == 0 ? "the file was removed" : "";
   const bool is_torn = written > 0;
   // What follows half a record cannot be read.
-  if (is_torn && (!is_known || ::ftruncate(descriptor_, status.st_size - written) != 0))
+  if (is_torn &&
+      (!is_known || ::ftruncate(descriptor_, status.st_size - static_cast<off_t>(written)) != 0))
     ::close(std::exchange(descriptor_, -1));
   return std::strerror(error);
 }

@@ -1,5 +1,5 @@
 // One rank of a run, on a machine on which micro-batches take longer: `slow_rank CONFIG.toml
-// MILLISECONDS [CHECKPOINT to resume]`, with a launcher's variables.
+// MILLISECONDS [CHECKPOINT to resume, '' for the newest]`, with a launcher's variables, or alone.
 
 #include <ATen/record_function.h>
 
@@ -30,8 +30,7 @@ int run(const std::vector<std::string>& words) {
   const bool resume = words.size() > 2;
   try {
     const Config config = load_config(words[0], {});
-    const auto launch = distributed::launch_of(distributed::this_environment());
-    Trainer trainer(config, distributed::connect(launch, group_options(config)));
+    Trainer trainer(config, distributed::join(group_options(config)));
     trainer.run({.resume = resume, .checkpoint = resume ? words[2] : ""});
     return 0;
   } catch (const Error& error) {
