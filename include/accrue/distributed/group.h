@@ -119,6 +119,8 @@ class Group : public Exchange, public accum::RankGroup, public std::enable_share
   /// Throws a runtime Error where the store's host is gone, the others went on without this rank,
   /// or the waiting was ended.
   virtual FormerRanks renew(const KeepWaiting& keep_waiting) = 0;
+  /// How many groups there were before this one, the same on all ranks.
+  virtual std::int64_t generation() const = 0;
 
   /// Bytes that were sent from this rank. A sum sends 2 (world - 1) / world times its own bytes, as
   /// rings do.

@@ -112,6 +112,7 @@ class GlooGroup final : public Group {
   bool comes_late() const override { return ranks_.came_late(); }
   bool has_applicants() override { return ranks_.has_applicants(); }
   FormerRanks renew(const KeepWaiting& keep_waiting) override;
+  std::int64_t generation() const override { return ranks_.generation(); }
 
  private:
   class GlooWork final : public Work {

@@ -134,8 +134,7 @@ void RankStore::settle() {
 }
 
 std::string RankStore::part() const {
-  const std::int64_t generation = membership_ ? membership_->list().generation : 0;
-  return generation == 0 ? "" : "group/" + std::to_string(generation);
+  return generation() == 0 ? "" : "group/" + std::to_string(generation());
 }
 
 /// `here` is what ranks said when they met. Each watches the one behind it.

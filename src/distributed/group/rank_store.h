@@ -34,6 +34,8 @@ class RankStore {
   int rank() const { return place_.rank; }
   int world() const { return place_.world(); }
   const std::vector<Member>& members() const { return place_.members; }
+  /// How many groups there were before this one.
+  std::int64_t generation() const { return membership_ ? membership_->list().generation : 0; }
   bool came_late() const { return came_late_; }
   /// Whether the store's host is gone, and with it all that ranks could agree on.
   bool has_lost_host() const { return has_lost_host_; }

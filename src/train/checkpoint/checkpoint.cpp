@@ -201,7 +201,9 @@ CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig&
           .optimizer = optimizer.state()};
 }
 
-fs::path write_checkpoint(const RunDirectory& run, const CheckpointContent& content) {
+fs::path write_checkpoint(const RunDirectory& run, const CheckpointContent& content,
+                          const std::function<void()>& expect_held) {
+  if (expect_held) expect_held();
   const fs::path final_path = run.checkpoint(content.state.step);
   const fs::path partial = partial_of(final_path);
   try {
@@ -209,15 +211,18 @@ fs::path write_checkpoint(const RunDirectory& run, const CheckpointContent& cont
     // Its parent is not made: a run directory that is gone must not come back with one checkpoint.
     fs::create_directory(partial);
     write_files(partial, content);
+    if (expect_held) expect_held();
     put_in_place(partial, final_path);
   } catch (const fs::filesystem_error& error) {
     std::error_code ignored;
     fs::remove_all(partial, ignored);
+    if (expect_held) expect_held();  // who took the run over has removed what was half-written
     throw runtime_error("write checkpoint " + final_path.string(), "a writable run directory",
                         error.code().message(), "another run.out");
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(partial, ignored);
+    if (expect_held) expect_held();
     throw;
   }
   return final_path;
@@ -279,7 +284,11 @@ void VerifiedCheckpoint::load(models::Model& into) const {
 
 void VerifiedCheckpoint::load(models::Model& into, optim::Optimizer& optimizer) const {
   load(into);
-  optimizer.load_state(models::open_safetensors(folder_ / optimizer_file).tensors);
+  optimizer.load_state(this->optimizer());
+}
+
+StoredTensors VerifiedCheckpoint::optimizer() const {
+  return models::open_safetensors(folder_ / optimizer_file).tensors;
 }
 
 StoredTensors VerifiedCheckpoint::ranks() const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "accrue/models/model.h"
@@ -38,8 +39,10 @@ CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig&
 
 /// Writes checkpoints/step-N whole or not at all: a hidden folder, its manifest last, fsync,
 /// rename. Throws a runtime Error where the disk is full or not writable, or the run directory is
-/// gone; earlier checkpoints are untouched then. Any thread may call it.
-std::filesystem::path write_checkpoint(const RunDirectory& run, const CheckpointContent& content);
+/// gone; earlier checkpoints are untouched then. So they are where `expect_held`, which is called
+/// before anything is written and before the rename, throws. Any thread may call it.
+std::filesystem::path write_checkpoint(const RunDirectory& run, const CheckpointContent& content,
+                                       const std::function<void()>& expect_held = {});
 
 /// Reads only the bookkeeping of a checkpoint. Throws a usage Error where that is not what was
 /// written or no run can have it, or where a file is missing or of another length; tensors are not
@@ -79,6 +82,8 @@ class VerifiedCheckpoint {
   /// Loads model and optimizer. Throws a usage Error where a tensor does not fit; nothing is
   /// changed in the one that does not.
   void load(models::Model& model, optim::Optimizer& optimizer) const;
+  /// The optimizer's tensors, not read yet.
+  StoredTensors optimizer() const;
   /// What several ranks need besides; nothing where there was none.
   StoredTensors ranks() const;
   /// StartedWindow::tensors, not read yet; nothing where the checkpoint is between two windows.

@@ -1,6 +1,7 @@
 #include "train/checkpoint/checkpoint_folders.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -40,6 +41,16 @@ std::optional<fs::path> checkpoint_of(const fs::path& folder, std::string_view s
   if (!name.starts_with('.') || !name.ends_with(suffix)) return std::nullopt;
   const std::string inner = name.substr(1, name.size() - 1 - suffix.size());
   return step_in(inner) ? std::optional(folder.parent_path() / inner) : std::nullopt;
+}
+
+/// Whether it is being written; earlier versions did not name the process.
+bool is_partial(const fs::path& folder) {
+  std::string name = folder.filename().string();
+  if (!name.starts_with('.') || !name.ends_with(partial_suffix)) return false;
+  name = name.substr(1, name.size() - 1 - partial_suffix.size());
+  const std::size_t process = name.rfind('-');
+  if (process != std::string::npos && process > prefix.size()) name.resize(process);
+  return step_in(name).has_value();
 }
 
 std::vector<fs::path> entries_of(const fs::path& folder) {
@@ -98,7 +109,9 @@ std::vector<fs::path> checkpoint_folders(const RunDirectory& run) {
   return folders;
 }
 
-fs::path partial_of(const fs::path& checkpoint) { return hidden(checkpoint, partial_suffix); }
+fs::path partial_of(const fs::path& checkpoint) {
+  return hidden(checkpoint, "-" + std::to_string(::getpid()) + std::string(partial_suffix));
+}
 
 void put_in_place(const fs::path& partial, const fs::path& checkpoint) {
   if (!fs::exists(checkpoint)) {
@@ -134,22 +147,27 @@ void sweep(const RunDirectory& run) {
     const auto replaced = checkpoint_of(entry, replaced_suffix);
     if (replaced && !fs::exists(*replaced, ignored)) {
       fs::rename(entry, *replaced, ignored);
-    } else if (replaced || checkpoint_of(entry, partial_suffix) ||
-               checkpoint_of(entry, removed_suffix)) {
+    } else if (replaced || is_partial(entry) || checkpoint_of(entry, removed_suffix)) {
       fs::remove_all(entry, ignored);
     }
   }
 }
 
-void prune_checkpoints(const RunDirectory& run, const PruneOptions& options) {
+void prune_checkpoints(const RunDirectory& run, const PruneOptions& options,
+                       const std::function<void()>& expect_held) {
+  const auto remove = [&](const fs::path& folder) {
+    if (expect_held) expect_held();
+    remove_checkpoint(folder);
+  };
   for (const fs::path& folder : checkpoint_folders(run))
-    if (*step_of_folder(folder) > options.newest) remove_checkpoint(folder);
+    if (*step_of_folder(folder) > options.newest) remove(folder);
   const std::vector<std::int64_t> steps = run.checkpoint_steps();
   const auto surplus = static_cast<std::int64_t>(steps.size()) - options.keep;
   for (std::int64_t i = 0; i < surplus; ++i) {
     const std::int64_t step = steps[static_cast<std::size_t>(i)];
-    if (step != options.best) remove_checkpoint(run.checkpoint(step));
+    if (step != options.best) remove(run.checkpoint(step));
   }
+  if (expect_held) expect_held();
   sweep(run);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,9 +11,9 @@
 
 namespace accrue::train {
 
-/// The folders under checkpoints/: step-00000010 is a checkpoint, .step-00000010.partial is being
-/// written, .replaced gives its place to the next of its name, .removed is being removed. Whatever
-/// changes them holds the run (RunClaim).
+/// The folders under checkpoints/: step-00000010 is a checkpoint, .step-00000010-77.partial is
+/// being written by process 77, .replaced gives its place to the next of its name, .removed is
+/// being removed. Whatever changes them holds the run (RunClaim).
 
 /// The step that a folder's name says; none where it is no checkpoint's.
 std::optional<std::int64_t> step_of_folder(const std::filesystem::path& folder);
@@ -21,7 +22,8 @@ std::optional<std::int64_t> step_of_folder(const std::filesystem::path& folder);
 /// cannot be listed.
 std::vector<std::filesystem::path> checkpoint_folders(const RunDirectory& run);
 
-/// Where the checkpoint of this name is written before it takes its place.
+/// Where this process writes the checkpoint of this name before it takes its place. Another that
+/// was left behind and writes one of the same step (RunClaim) has a place of its own.
 std::filesystem::path partial_of(const std::filesystem::path& checkpoint);
 
 /// Puts `partial` in the place of `checkpoint`. What was there is kept until the new one is there.
@@ -41,8 +43,9 @@ struct PruneOptions {
   std::optional<std::int64_t> best;  ///< stays besides
 };
 /// Removes the other checkpoints, and what a killed process left. Damaged ones stay, unless they
-/// are later.
-void prune_checkpoints(const RunDirectory& run, const PruneOptions& options);
+/// are later. `expect_held` is called before each removal, and ends it where it throws.
+void prune_checkpoints(const RunDirectory& run, const PruneOptions& options,
+                       const std::function<void()>& expect_held = {});
 
 /// What resuming from `step` gives up: the later checkpoints. The best evaluated one among them, as
 /// the newest of them says, is set aside as checkpoints/best-00000050, where nothing removes it;

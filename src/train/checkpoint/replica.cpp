@@ -28,7 +28,7 @@ std::string checkpoint_in_words(std::int64_t step) {
 
 }  // namespace
 
-Replica::Replica(const RunCopies& run) : folder_(run) {
+Replica::Replica(const RunCopies& run, RunTenure tenure) : folder_(run, std::move(tenure)) {
   const auto failure = failure_of([&] { folder_.claim(); });
   if (failure && observe::is_claimed(path()))
     throw usage_error("run.replica " + path().string(), "a folder that no other run is copied to",

@@ -22,7 +22,7 @@ class Replica {
  public:
   /// Claims the folder. Throws a usage Error where another process holds it; a folder that cannot
   /// be written is a remark.
-  explicit Replica(const RunCopies& run);
+  explicit Replica(const RunCopies& run, RunTenure tenure = {});
   /// Waits until all that was asked for is copied, or failed.
   ~Replica();
   Replica(const Replica&) = delete;

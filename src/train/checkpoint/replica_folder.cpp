@@ -95,7 +95,7 @@ void ReplicaFolder::claim() {
     }
   }
   expect_no_other_disk();
-  claim_ = std::make_unique<RunClaim>(*run_.replica());
+  claim_ = std::make_unique<RunClaim>(*run_.replica(), tenure_);
   disk_ = disk_of(path());
   try {
     run_.check_replica(true);

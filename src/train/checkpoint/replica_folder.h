@@ -19,7 +19,8 @@ namespace accrue::train {
 /// is killed leaves one from which the run can be resumed.
 class ReplicaFolder {
  public:
-  explicit ReplicaFolder(RunCopies run) : run_(std::move(run)) {}
+  explicit ReplicaFolder(RunCopies run, RunTenure tenure = {})
+      : run_(std::move(run)), tenure_(std::move(tenure)) {}
 
   const std::filesystem::path& path() const { return run_.replica()->root(); }
 
@@ -44,6 +45,7 @@ class ReplicaFolder {
   void copy_metrics(std::int64_t step);
 
   RunCopies run_;
+  RunTenure tenure_;
   std::unique_ptr<RunClaim> claim_;
   std::optional<dev_t> disk_;  ///< that the folder was on; none: it was never there
 };

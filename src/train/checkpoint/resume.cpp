@@ -102,6 +102,11 @@ std::optional<TrainState> state_to_resume(const RunCopies& run, const std::strin
   return found ? std::optional(found->state()) : std::nullopt;
 }
 
+std::optional<VerifiedCheckpoint> newest_checkpoint(const RunCopies& run) {
+  std::vector<std::string> skipped;
+  return newest_whole(run, skipped);
+}
+
 Resumed load_checkpoint(const RunCopies& run, const std::string& requested,
                         const DataIdentity& data, bool accept_data, models::Model& model,
                         optim::Optimizer& optimizer) {

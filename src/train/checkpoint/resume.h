@@ -44,6 +44,10 @@ void check_config_unchanged(const Config& started, const Config& now);
 /// not whole, or none of the run is.
 std::optional<TrainState> state_to_resume(const RunCopies& run, const std::string& requested);
 
+/// The newest checkpoint of the run and its replica that is as it was written; none where there is
+/// none yet. Throws a usage Error where all are damaged.
+std::optional<VerifiedCheckpoint> newest_checkpoint(const RunCopies& run);
+
 /// Loads the newest checkpoint of the run and its replica that is as it was written, or the
 /// `requested` one (a folder or a step), into model and optimizer. Throws a usage Error that names
 /// the file and the tensor where the requested one is damaged, or all are, and where the data

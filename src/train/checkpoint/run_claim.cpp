@@ -10,8 +10,11 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <ios>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -36,13 +39,22 @@ Error cannot_write(const RunDirectory& run, const std::string& reason) {
   return usage_error(name_of(run), "a place that can be written", reason, "another run.out");
 }
 
+/// What the lock file says.
+json text_of(int descriptor) {
+  std::string text(512, '\0');
+  const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  return json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+bool is_of_run(const json& who, const std::string& run) {
+  return who.is_object() && who.value("run", json()) == json(run);
+}
+
 /// Who holds the lock, as the file says; nothing where it says nothing yet, or still names a
 /// process that was killed.
 std::optional<std::string> named_holder(int descriptor) {
-  std::string text(512, '\0');
-  const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
-  const json who = json::parse(text.substr(0, static_cast<std::size_t>(std::max<ssize_t>(got, 0))),
-                               nullptr, false);
+  const json who = text_of(descriptor);
   try {
     const auto process = who.at("process").get<std::int64_t>();
     const auto host = who.at("host").get<std::string>();
@@ -83,7 +95,15 @@ bool is_lockless(int error) {
 
 }  // namespace
 
-RunClaim::RunClaim(const RunDirectory& run) : run_(run) {
+std::string RunTenure::new_name() {
+  std::random_device random;
+  std::ostringstream name;
+  for (int word = 0; word < 4; ++word) name << std::hex << random();
+  return name.str();
+}
+
+RunClaim::RunClaim(const RunDirectory& run, RunTenure tenure)
+    : run_(run), tenure_(std::move(tenure)) {
   // Another process may remove the folder or the file between two calls, as it lets go.
   constexpr int kAttempts = 100;
   try {
@@ -131,6 +151,10 @@ bool RunClaim::open_lock() {
     throw cannot_write(run_, std::strerror(errno));
   }
   if (const int error = take_lock(descriptor_)) {
+    if (follows_holder()) {
+      replace_lock();
+      return true;
+    }
     if (!is_lockless(error)) {
       const std::string who = error == EWOULDBLOCK ? holder(descriptor_) : "";
       ::close(std::exchange(descriptor_, -1));
@@ -141,19 +165,46 @@ bool RunClaim::open_lock() {
     remark_ = "the run directory cannot be locked (" + std::string(std::strerror(error)) +
               "): nothing keeps a second process from the same run.out";
   }
-  if (is_there()) return true;
+  if (is_held()) return true;
   ::close(std::exchange(descriptor_, -1));
   return false;
 }
 
+/// Whether who holds the lock did so for an earlier group of this run. One that is first in a group
+/// stays so for as long as it is in it: so it is gone from this one.
+bool RunClaim::follows_holder() const {
+  const json who = text_of(descriptor_);
+  return is_of_run(who, tenure_.run) && who.value("generation", json()).is_number_integer() &&
+         who["generation"].get<std::int64_t>() < tenure_.generation;
+}
+
+/// The lock that the other holds is then on a file without a name.
+void RunClaim::replace_lock() {
+  const fs::path own = lock_file(run_).string() + "." + std::to_string(::getpid());
+  ::unlink(own.c_str());
+  ::close(std::exchange(
+      descriptor_, ::open(own.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644)));
+  if (descriptor_ < 0) throw cannot_write(run_, std::strerror(errno));
+  const int error = take_lock(descriptor_);
+  if (error != 0 && !is_lockless(error)) throw cannot_write(run_, std::strerror(error));
+  say_who();
+  if (::rename(own.c_str(), lock_file(run_).c_str()) != 0)
+    throw cannot_write(run_, std::strerror(errno));
+}
+
 void RunClaim::say_who() const {
-  const std::string text =
-      json{{"host", host_name()}, {"process", ::getpid()}, {"since", now_iso()}}.dump() + "\n";
+  const std::string text = json{{"host", host_name()},
+                                {"process", ::getpid()},
+                                {"since", now_iso()},
+                                {"run", tenure_.run},
+                                {"generation", tenure_.generation}}
+                               .dump() +
+                           "\n";
   // The name is for people: a disk without room for it does not matter here.
   if (::ftruncate(descriptor_, 0) == 0) (void)!::pwrite(descriptor_, text.data(), text.size(), 0);
 }
 
-bool RunClaim::is_there() const {
+bool RunClaim::is_held() const {
   struct stat held {
   }, found{};
   return ::fstat(descriptor_, &held) == 0 && ::stat(lock_file(run_).c_str(), &found) == 0 &&
@@ -161,8 +212,18 @@ bool RunClaim::is_there() const {
 }
 
 void RunClaim::check_there() const {
-  if (is_there()) return;
+  if (is_held()) return;
   std::error_code error;
+  if (const int now = ::open(lock_file(run_).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+      now >= 0) {
+    const bool is_taken_over = is_of_run(text_of(now), tenure_.run);
+    const std::string who = holder(now);
+    ::close(now);
+    if (is_taken_over)
+      throw runtime_error(name_of(run_), "to be held by this process",
+                          "one that the other ranks, which went on without it, took over: " + who,
+                          "starting this rank again, to join them");
+  }
   throw runtime_error(
       name_of(run_), "the folder that the run began in",
       fs::exists(run_.root(), error) ? "another one in its place" : "none: it was deleted or moved",
@@ -196,7 +257,7 @@ void RunClaim::copy_tokenizer(const std::vector<data::TokenizerPart>& parts) {
 }
 
 void RunClaim::abandon() {
-  if (made_files_.empty() || !run_.checkpoint_steps().empty()) return;
+  if (made_files_.empty() || !is_held() || !run_.checkpoint_steps().empty()) return;
   std::error_code ignored;
   for (const fs::path& path : made_files_) fs::remove(path, ignored);
   observe::remove_event_files(run_.tensorboard_folder());
@@ -208,7 +269,7 @@ void RunClaim::abandon() {
 
 void RunClaim::release() {
   if (descriptor_ >= 0) {
-    const bool is_ours = is_there();
+    const bool is_ours = is_held();
     // This comes before the lock goes: who opened the file meanwhile sees that it is no longer the
     // folder's.
     if (is_ours) ::unlink(lock_file(run_).c_str());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -9,15 +10,28 @@
 
 namespace accrue::train {
 
+/// As what a process claims a run directory: as the first rank of one of a run's groups.
+struct RunTenure {
+  std::string run = new_name();  ///< the same on all ranks of a run that is under way
+  std::int64_t generation = 0;   ///< of the group
+
+  static std::string new_name();
+};
+
 /// States that this process alone works on a run directory, by a lock (flock) on its file
 /// .accrue-lock, which dies with the process; the file says who holds it. It also keeps account of
 /// what this process made there, since nothing else is ever removed.
+///
+/// The first rank of a later group of the same run takes it over from one that lives and was left
+/// behind (frozen, or cut off): it puts a lock file of its own in the place of the other. Whoever
+/// holds the run asks is_held() before each write, so that the other, if it wakes up, writes
+/// nothing.
 class RunClaim {
  public:
   /// Makes the folder where there is none. Throws a usage Error where it is no folder or cannot be
   /// written, and where another process holds it: the message names that process, its host and its
-  /// start.
-  explicit RunClaim(const RunDirectory& run);
+  /// start. A process that held it for an earlier group of the same run is no such: it is followed.
+  explicit RunClaim(const RunDirectory& run, RunTenure tenure = {});
   /// Throws a usage Error where something that is no folder is in its place.
   static void expect_folder(const RunDirectory& run);
   /// Lets go, and removes folders that it made where nothing is in them.
@@ -36,18 +50,24 @@ class RunClaim {
   /// Takes back a run that never got anywhere: removes what `create` and the sinks wrote, unless
   /// there is a whole checkpoint.
   void abandon();
-  /// Throws a runtime Error where the folder was deleted, moved or replaced since.
+  /// Whether the folder is where it was, and nobody took it over.
+  bool is_held() const;
+  /// Throws a runtime Error where the folder was deleted, moved, replaced or taken over since.
   void check_there() const;
+
+  const RunTenure& tenure() const { return tenure_; }
 
  private:
   void make_folder();
   bool open_lock();  ///< false: the file was removed meanwhile
+  bool follows_holder() const;
+  void replace_lock();
   void copy_tokenizer(const std::vector<data::TokenizerPart>& parts);
   void say_who() const;
-  bool is_there() const;
   void release();
 
   RunDirectory run_;
+  RunTenure tenure_;
   int descriptor_ = -1;
   std::string remark_;
   std::vector<std::filesystem::path> made_folders_;  ///< the outermost first

@@ -51,7 +51,8 @@ TEST_F(CheckpointFolders, PruningKeepsTheNewestAndTheBest) {
 
 TEST_F(CheckpointFolders, ASweepEndsWhatAKilledProcessBegan) {
   const fs::path folder = run().checkpoints();
-  for (const char* name : {".step-00000007.partial", ".step-00000002.removed"})
+  for (const char* name :
+       {".step-00000007.partial", ".step-00000008-77.partial", ".step-00000002.removed"})
     fs::create_directories(folder / name / "half");
   fs::copy(folder / "step-00000003", folder / ".step-00000003.replaced");
   // The process died between setting the old one aside and putting the new one in its place.

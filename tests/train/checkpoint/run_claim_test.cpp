@@ -14,6 +14,7 @@
 #include "support/errors.h"
 #include "train/checkpoint/run_info.h"
 #include "train/recorder.h"
+#include "train/run/while_held.h"
 #include "train/tiny_run.h"
 
 namespace accrue::train {
@@ -165,6 +166,52 @@ TEST_F(RunClaimTest, NoticesThatTheFolderIsGone) {
   fs::remove(run().root());
   fs::rename(folder_ / "elsewhere", run().root());
   EXPECT_NO_THROW(claim.check_there()) << "the control: it came back";
+}
+
+/// Counts what it is told of steps.
+struct CountsSteps final : Observer {
+  explicit CountsSteps(int& told) : told_(told) {}
+  void on_step(const StepReport&) override { ++told_; }
+  void on_rollback(std::int64_t) override { ++told_; }
+  int& told_;
+};
+
+TEST_F(RunClaimTest, IsTakenOverByALaterGroupOfTheSameRun) {
+  RunClaim first(run());
+  first.create(config(), "{}\n");
+  const RunTenure later{first.tenure().run, 1};
+  EXPECT_THAT(usage_message([&] { RunClaim{run()}; }), HasSubstr("held by process"))
+      << "the control: another run";
+  EXPECT_THAT(usage_message([&] { RunClaim(run(), first.tenure()); }), HasSubstr("held by process"))
+      << "the control: the same group";
+  int told = 0;
+  WhileHeld tells(first, std::make_unique<CountsSteps>(told));
+  tells.on_step({});
+  EXPECT_TRUE(first.is_held());
+  EXPECT_EQ(told, 1);
+
+  const RunClaim second(run(), later);
+  EXPECT_TRUE(second.is_held());
+  EXPECT_FALSE(first.is_held());
+  EXPECT_THAT(error_of([&] { first.check_there(); }, Error::Kind::runtime),
+              AllOf(HasSubstr("took over: process " + std::to_string(getpid())),
+                    HasSubstr("starting this rank again")));
+  const std::size_t before = entries();
+  tells.on_step({});
+  tells.on_rollback(0);
+  first.abandon();
+  EXPECT_EQ(told, 1) << "who was left behind tells nothing";
+  EXPECT_EQ(entries(), before) << "and removes nothing";
+  EXPECT_THAT(usage_message([&] { RunClaim{run()}; }), HasSubstr("held by process"));
+  EXPECT_THAT(usage_message([&] { RunClaim(run(), later); }), HasSubstr("held by process"))
+      << "one that was left behind before it took over";
+}
+
+TEST_F(RunClaimTest, LeavesTheLockOfWhoTookItOver) {
+  std::optional<RunClaim> first(run());
+  const RunClaim second(run(), {first->tenure().run, 3});
+  first.reset();
+  EXPECT_NO_THROW(second.check_there());
 }
 
 TEST_F(RunClaimTest, ARunWhoseFolderGoesEndsWithAnError) {
