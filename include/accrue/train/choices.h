@@ -128,4 +128,12 @@ inline constexpr auto shard_words =
     enum_words<Shard>({{Shard::none, "none"}, {Shard::optimizer, "optimizer"}});
 constexpr std::string_view to_string(Shard shard) { return shard_words.of(shard); }
 
+/// Who besides a rank keeps what is divided.
+enum class ShardReplica {
+  none,  ///< nobody: where the rank is lost, the run goes back to its last checkpoint
+  next   ///< the next rank
+};
+inline constexpr auto shard_replica_words =
+    enum_words<ShardReplica>({{ShardReplica::none, "none"}, {ShardReplica::next, "next"}});
+
 }  // namespace accrue::train

@@ -231,6 +231,7 @@ struct DistConfig {
   Reduce reduce = Reduce::overlap;
   Shares shares = Shares::speed;
   Shard shard = Shard::none;
+  ShardReplica shard_replica = ShardReplica::none;
   distributed::Compression compress = distributed::Compression::none;
   std::int64_t local_steps = 1;  ///< optimizer steps that a rank takes alone per outer step
   /// The outer step's rate and momentum; none: 1 and 0.

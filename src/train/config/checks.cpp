@@ -255,7 +255,13 @@ void check_local_steps(const Config& config, const StatedKeys& stated) {
 }
 
 void check_sharding(const Config& config, const StatedKeys& stated) {
-  if (config.dist.shard == Shard::none) return;
+  if (config.dist.shard == Shard::none) {
+    if (config.dist.shard_replica == ShardReplica::none) return;
+    throw usage_error(where(stated, "dist.shard_replica"),
+                      "\"none\" with dist.shard = \"none\", where each rank has all of the "
+                      "optimizer's state",
+                      "\"next\"", "shard = \"optimizer\"");
+  }
   const auto refuse = [&](const std::string& expected, const std::string& suggestion) {
     throw usage_error(where(stated, "dist.shard"), "\"none\" with " + expected,
                       in_quotes(to_string(config.dist.shard)), suggestion);

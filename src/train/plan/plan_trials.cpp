@@ -43,6 +43,15 @@ at::Tensor hold_cuts(const Workload& work) {
   return place.in_file ? at::Tensor() : at::empty({place.bytes}, at::kByte);
 }
 
+/// Memory of the size of the slice of another rank that this one keeps, where it does.
+at::Tensor hold_replica(const Workload& work, const optim::Optimizer& optimizer) {
+  const bool keeps_one =
+      work.slice != RankSlice{} && work.config.dist.shard_replica == ShardReplica::next;
+  return keeps_one ? at::empty({optimizer.state_bytes()}, at::kByte) : at::Tensor();
+}
+
+std::int64_t bytes_held(const at::Tensor& bytes) { return bytes.defined() ? bytes.numel() : 0; }
+
 }  // namespace
 
 PlanTrials::PlanTrials(const Workload& work)
@@ -51,11 +60,12 @@ PlanTrials::PlanTrials(const Workload& work)
       buffers_(*work.model),
       cuts_(hold_cuts(work)),
       optimizer_(make_optimizer(work.config, work.model->parameters(), work.slice)),
+      replica_(hold_replica(work, *optimizer_)),
       window_(make_gradient_buffer(work.config, *work.model)),
       resident_{.parameters = bytes_of(*work.model),
                 .gradients = window_.buffer()->bytes(),
-                .optimizer = optimizer_->state_bytes(),
-                .cuts = cuts_.defined() ? cuts_.numel() : 0},
+                .optimizer = optimizer_->state_bytes() + bytes_held(replica_),
+                .cuts = bytes_held(cuts_)},
       runs_(resident_, [this] { undo(); }),
       longest_(longest_samples(*work.data.train, work.schedule.samples_per_window)) {}
 

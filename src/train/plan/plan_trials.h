@@ -55,6 +55,7 @@ class PlanTrials {
   BufferSnapshot buffers_;
   at::Tensor cuts_;  ///< stands for what a window keeps in memory, or undefined
   std::unique_ptr<optim::Optimizer> optimizer_;
+  at::Tensor replica_;  ///< stands for SliceReplica's, or undefined
   accum::Window window_;
   memory::Resident resident_;
   TrialRuns runs_;

@@ -73,7 +73,7 @@ std::optional<Conflict> conflict_of(const Config& config, std::int64_t world, c1
 
 bool can_lose_ranks(const Config& config) {
   const DistConfig& dist = config.dist;
-  return dist.stages == 1 && !dist.takes_outer_steps() && dist.shard == Shard::none &&
+  return dist.stages == 1 && !dist.takes_outer_steps() &&
          dist.compress == distributed::Compression::none &&
          config.model.batchnorm != models::BatchNormPolicy::exact;
 }

@@ -15,7 +15,8 @@ namespace accrue::train {
 std::optional<Conflict> conflict_of(const Config& config, std::int64_t world, c10::Device device);
 
 /// Whether ranks that run `config` on CPUs can go on when some of them are gone: where all of them
-/// have the whole state of the run between two windows, and none of a window that others need.
+/// have the whole state of the run between two windows, or can have it again, and none of a window
+/// that others need.
 bool can_lose_ranks(const Config& config);
 
 }  // namespace accrue::train

@@ -141,7 +141,7 @@ void Ranks::check_state(const Workload& work, const optim::Optimizer& optimizer,
   distributed::Facts facts{
       {"step", std::to_string(step)},
       {"values of the parameters", distributed::value_digest(work.model->parameters())}};
-  if (work.slice == RankSlice{})
+  if (slice(work.config) == RankSlice{})
     facts.emplace_back("the optimizer's state", distributed::value_digest(optimizer.state()));
   distributed::shake_hands(*group_, "where the run begins", facts);
 }
@@ -210,10 +210,12 @@ RankSlice Ranks::slice(const Config& config) const {
 
 std::unique_ptr<ShardedOptimizer> Ranks::make_sharded(const Workload& work,
                                                       optim::Optimizer& own) const {
-  if (work.slice == RankSlice{}) return nullptr;
+  if (slice(work.config) == RankSlice{}) return nullptr;
+  const bool is_copied = work.config.dist.shard_replica == ShardReplica::next;
   return std::make_unique<ShardedOptimizer>(
       own,
-      std::make_unique<distributed::Sharding>(group_, optim::trained_of(work.model->parameters())));
+      std::make_unique<distributed::Sharding>(group_, optim::trained_of(work.model->parameters())),
+      is_copied ? std::make_unique<SliceReplica>(group_, own) : nullptr);
 }
 
 bool Ranks::as_first_says(bool mine) const {
@@ -254,10 +256,21 @@ std::vector<double> Ranks::add_up(const std::vector<double>& mine, std::string_v
 }
 
 std::vector<std::int64_t> Ranks::each_says(std::int64_t mine) const {
+  std::vector<std::int64_t> all;
+  for (const std::vector<std::int64_t>& numbers : each_says(std::vector{mine}))
+    all.push_back(numbers.front());
+  return all;
+}
+
+std::vector<std::vector<std::int64_t>> Ranks::each_says(
+    const std::vector<std::int64_t>& mine) const {
   if (!group_) return {mine};
-  const at::Tensor all = group_->all_gather(at::tensor({mine}, at::kLong)).contiguous();
-  const std::int64_t* first = all.const_data_ptr<std::int64_t>();
-  return {first, first + all.numel()};
+  const at::Tensor all = group_->all_gather(at::tensor(mine, at::kLong)).contiguous();
+  const std::int64_t* next = all.const_data_ptr<std::int64_t>();
+  std::vector<std::vector<std::int64_t>> by_rank;
+  for (std::int64_t rank = 0; rank < world(); ++rank, next += mine.size())
+    by_rank.emplace_back(next, next + mine.size());
+  return by_rank;
 }
 
 void Ranks::send(const at::Tensor& values, std::int64_t to, std::string_view what) const {

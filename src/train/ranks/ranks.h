@@ -65,6 +65,9 @@ class Ranks {
   std::unique_ptr<ShardedOptimizer> make_sharded(const Workload& work, optim::Optimizer& own) const;
   /// Returns what the first rank says, on all ranks.
   bool as_first_says(bool mine) const;
+  std::string as_first_says(std::string_view topic, const std::string& mine) const {
+    return group_ ? group_->gather_texts(topic, mine).front() : mine;
+  }
   /// Whether all ranks say so, on all ranks.
   bool all_say(bool mine) const;
   /// The states of the other ranks on the first, by rank from the second on; nothing on the others.
@@ -77,8 +80,9 @@ class Ranks {
     return group_->gather_texts(topic, mine);
   }
 
-  /// What each rank says, by rank.
+  /// What each rank says, by rank; all say as many numbers.
   std::vector<std::int64_t> each_says(std::int64_t mine) const;
+  std::vector<std::vector<std::int64_t>> each_says(const std::vector<std::int64_t>& mine) const;
   /// distributed::Group::start_send() and start_receive(), waited for; not for a rank that is
   /// alone.
   void send(const at::Tensor& values, std::int64_t to, std::string_view what) const;
@@ -99,6 +103,9 @@ class Ranks {
   distributed::FormerRanks renew(const distributed::Group::KeepWaiting& keep_waiting) const {
     return group_->renew(keep_waiting);
   }
+
+  /// distributed::Group::generation().
+  std::int64_t generation() const { return group_ ? group_->generation() : 0; }
 
   /// Returns when all ranks did, or where one that is gone has nothing left to do.
   void finish() const;

@@ -14,7 +14,27 @@ constexpr const char* kWhat = "the optimizer's state for a checkpoint";
 
 void ShardedOptimizer::step(accum::MeanGradient&& gradient, double lr) {
   own_.step(std::move(gradient), lr);
+  has_whole_parameters_ = false;
+  if (replica_) replica_->begin_update();
   sharding_->gather_parameters();
+  has_whole_parameters_ = true;
+  if (replica_) finish_replica();
+}
+
+/// The step is done, whatever became of its copies: a rank that is lost now ends the next
+/// collective.
+void ShardedOptimizer::finish_replica() {
+  try {
+    replica_->finish_update();
+  } catch (const distributed::RanksGone&) {
+    // The replica has no step.
+  }
+}
+
+void ShardedOptimizer::bring_replica_up_to_date() const {
+  if (!replica_) return;
+  replica_->begin_update();
+  replica_->finish_update();
 }
 
 void ShardedOptimizer::gather(const optim::StateRange& range, const at::Tensor& whole) const {

@@ -4,16 +4,21 @@
 
 #include "accrue/optim/optimizer.h"
 #include "distributed/reduce/sharding.h"
+#include "train/ranks/slice_replica.h"
 
 namespace accrue::train {
 
 /// The optimizer of a run in which each rank keeps a slice of the state: after a rank's own step
 /// all ranks have all parameters. Steps and what brings the state together are collectives.
+///
+/// With a replica a step sends each rank's state to the next one besides, beside the parameters.
 class ShardedOptimizer final : public optim::Optimizer {
  public:
-  /// `own`, an optimizer of the slice that `sharding` has, is kept by reference.
-  ShardedOptimizer(optim::Optimizer& own, std::unique_ptr<distributed::Sharding> sharding)
-      : own_(own), sharding_(std::move(sharding)) {}
+  /// `own`, an optimizer of the slice that `sharding` has, is kept by reference. `replica` is null
+  /// where nobody keeps one.
+  ShardedOptimizer(optim::Optimizer& own, std::unique_ptr<distributed::Sharding> sharding,
+                   std::unique_ptr<SliceReplica> replica)
+      : own_(own), sharding_(std::move(sharding)), replica_(std::move(replica)) {}
 
   void step(accum::MeanGradient&& gradient, double lr) override;
   void set_second_moment(double beta2, double log_decay) override {
@@ -22,7 +27,17 @@ class ShardedOptimizer final : public optim::Optimizer {
   NamedParameters state() const override { return own_.state(); }
   std::vector<optim::StateRange> ranges() const override { return own_.ranges(); }
   void load_state(const StoredTensors& state) override { own_.load_state(state); }
-  std::int64_t state_bytes() const override { return own_.state_bytes(); }
+  std::int64_t state_bytes() const override {
+    return own_.state_bytes() + (replica_ ? replica_->bytes() : 0);
+  }
+
+  /// Whether the parameters are those after the optimizer's last step: not so where ranks were lost
+  /// while they were brought together.
+  bool has_whole_parameters() const { return has_whole_parameters_; }
+  /// Null where nobody keeps one.
+  const SliceReplica* replica() const { return replica_.get(); }
+  /// Is for a state that changed by other means than a step.
+  void bring_replica_up_to_date() const;
 
   /// The whole state, as an optimizer that owns everything has it, for rank 0. A tensor is brought
   /// together when it is copied, each once, while the other ranks are in hand_over().
@@ -31,10 +46,13 @@ class ShardedOptimizer final : public optim::Optimizer {
   void hand_over() const;
 
  private:
+  void finish_replica();
   void gather(const optim::StateRange& range, const at::Tensor& whole) const;
 
   optim::Optimizer& own_;
   std::unique_ptr<distributed::Sharding> sharding_;
+  std::unique_ptr<SliceReplica> replica_;
+  bool has_whole_parameters_ = true;
 };
 
 /// Bytes of the whole state in a checkpoint, also where the optimizer keeps a slice of it.

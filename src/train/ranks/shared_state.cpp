@@ -87,24 +87,25 @@ NamedParameters receive_tensors(const Ranks& ranks, std::int64_t from, const Nam
 
 /// Nothing is taken in before all of it is here.
 void receive(const Ranks& ranks, std::int64_t from, const Content& own, models::Model& model,
-             optim::Optimizer& optimizer) {
+             optim::Optimizer* optimizer) {
   const NamedParameters of_model = receive_tensors(ranks, from, own.model),
                         of_optimizer = receive_tensors(ranks, from, own.optimizer);
   model.load_file_tensors(of_model, "rank " + std::to_string(from));
-  optimizer.load_state(of_optimizer);
+  if (optimizer != nullptr) optimizer->load_state(of_optimizer);
 }
 
 }  // namespace
 
 SharedState share_state(const Ranks& ranks, std::optional<TrainState> mine, models::Model& model,
-                        optim::Optimizer& optimizer) {
+                        optim::Optimizer* optimizer) {
   const std::vector<std::int64_t> ways = ways_of(ranks, mine);
   const std::int64_t source = farthest(ranks, ways, mine);
   const std::int64_t most = ways[static_cast<std::size_t>(source)];
   if (most == 0)
     throw runtime_error("go on with other ranks", "one that has the run's state", "none",
                         "--resume from the last checkpoint");
-  const Content own{model.file_tensors(), optimizer.state()};
+  const Content own{model.file_tensors(),
+                    optimizer == nullptr ? NamedParameters() : optimizer->state()};
   const json shapes{shapes_of(own.model), shapes_of(own.optimizer)};
   const bool is_source = ranks.rank() == source;
   const std::string text = said_by(

@@ -133,14 +133,19 @@ void Checkpointer::write_beside(CheckpointContent content) {
   wait();
   const RunConfig& config = run_.work.config.run;
   const TrainState& state = progress_.state;
-  writer_.start([directory = run_.directory, content = std::move(content), replica = run_.replica,
+  writer_.start([directory = run_.directory, content = std::move(content), claim = run_.claim,
+                 replica = run_.replica,
                  prune = PruneOptions{.newest = state.step,
                                       .keep = config.keep,
                                       .best = config.keep_best ? state.best_step : std::nullopt}] {
     RECORD_USER_SCOPE("checkpoint: write");
-    write_checkpoint(directory, content);
+    const auto expect_held = [claim] {
+      if (claim != nullptr) claim->check_there();
+    };
+    write_checkpoint(directory, content, expect_held);
+    expect_held();
     if (replica != nullptr) replica->copy(prune);
-    prune_checkpoints(directory, prune);
+    prune_checkpoints(directory, prune, expect_held);
   });
   written_step_ = state.step;
   answered();

@@ -9,7 +9,7 @@
 #include "accrue/core/error.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/ranks/left_of_window.h"
-#include "train/ranks/shared_state.h"
+#include "train/run/one_state.h"
 #include "train/workload/batch_changes.h"
 
 namespace accrue::train {
@@ -49,7 +49,7 @@ std::string what_changed(const FormerRanks& former, std::int64_t before) {
 /// their group anew without it.
 void meet_newcomers(const ChangingRun& run) {
   try {
-    run.ranks.begin(run.work, run.data_fingerprint, {});
+    run.ranks.begin(run.work, run.data.fingerprint, {});
   } catch (const Error& error) {
     if (error.kind() != Error::Kind::usage) throw;
     throw RanksGone(error);
@@ -97,12 +97,19 @@ std::optional<StartedWindow> part_of_window(const ChangingRun& run, const TrainS
   return part;
 }
 
-ChangedRanks take_part(const ChangingRun& run, const std::optional<TrainState>& mine,
+/// The run's name, which those that were there know.
+void learn_name(const ChangingRun& run) {
+  for (const std::string& name : run.ranks.gather_texts("the name of the run", run.name))
+    if (!name.empty()) run.name = name;
+}
+
+/// `mine` becomes what all have.
+ChangedRanks take_part(const ChangingRun& run, std::optional<TrainState>& mine,
                        const std::optional<StartedWindow>& done) {
-  SharedState shared = share_state(run.ranks, mine, *run.work.model, run.optimizer);
-  if (shared.was_sent) run.ranks.check_state(run.work, run.optimizer, shared.state.step);
-  std::optional<StartedWindow> part = part_of_window(run, shared.state, done);
-  return {std::move(shared.state), std::move(part), {}};
+  learn_name(run);
+  OneState one = bring_to_one_state(run, mine);
+  std::optional<StartedWindow> part = part_of_window(run, one.state, done);
+  return {std::move(one.state), std::move(part), {.reason = std::move(one.remark)}};
 }
 
 std::string in_words(const std::optional<StartedWindow>& part) {
@@ -121,16 +128,23 @@ class Waiting {
   }
 
  private:
+  /// A part of the optimizer's state makes no checkpoint.
   void begin(std::int64_t ranks) const {
-    if (state_->step > 0)
-      write_checkpoint(run_.directory, checkpoint_content(*state_, run_.work.config.model,
-                                                          *run_.work.model, run_.optimizer));
-    run_.tell(
-        {.name = "dist",
-         .reason = "the run waits for others to join, with a checkpoint: " + std::to_string(ranks) +
-                   " of the " + std::to_string(run_.work.config.dist.min_ranks) +
-                   " ranks are there that dist.min_ranks asks for",
-         .step = state_->step});
+    const bool has_all = run_.optimizer->sharded() == nullptr;
+    if (has_all && state_->step > 0)
+      write_checkpoint(run_.copies.own(),
+                       checkpoint_content(*state_, run_.work.config.model, *run_.work.model,
+                                          run_.optimizer->whole()),
+                       [this] {
+                         if (run_.folders.claim) run_.folders.claim->check_there();
+                       });
+    run_.tell({.name = "dist",
+               .reason = "the run waits for others to join" +
+                         std::string(has_all ? ", with a checkpoint" : "") + ": " +
+                         std::to_string(ranks) + " of the " +
+                         std::to_string(run_.work.config.dist.min_ranks) +
+                         " ranks are there that dist.min_ranks asks for",
+               .step = state_->step});
   }
 
   const ChangingRun& run_;
@@ -142,25 +156,29 @@ class Waiting {
 
 ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state,
                                     std::optional<StartedWindow> done, std::string why) {
+  std::optional<TrainState> mine;
+  if (run.optimizer->has_whole_parameters()) mine = state;
   while (true) {
     try {
       const std::int64_t before = run.ranks.world();
       const FormerRanks former = run.ranks.renew(Waiting(run, &state));
       state.ranks = records_after(former, state.ranks);
+      if (mine) mine->ranks = state.ranks;
       if (std::ranges::find(former, std::optional<std::int64_t>()) == former.end())
-        run.ranks.begin(run.work, run.data_fingerprint, {});
+        run.ranks.begin(run.work, run.data.fingerprint, {});
       else
         meet_newcomers(run);
-      ChangedRanks changed = take_part(run, state, done);
+      ChangedRanks changed = take_part(run, mine, done);
       run.ranks.settle();
       changed.event = {.name = "dist",
-                       .reason = why + "; " + what_changed(former, before) +
+                       .reason = why + "; " + what_changed(former, before) + changed.event.reason +
                                  how_many(run.ranks.world()) + " after step " +
                                  std::to_string(changed.state.step) + in_words(changed.part),
                        .step = changed.state.step};
       return changed;
     } catch (const RanksGone& gone) {
       why = gone.received();
+      if (mine) state = *mine;
     }
   }
 }
@@ -169,8 +187,9 @@ ChangedRanks join_run(const ChangingRun& run) {
   while (true) {
     try {
       run.ranks.renew(Waiting(run, nullptr));
-      run.ranks.begin(run.work, run.data_fingerprint, {});
-      ChangedRanks changed = take_part(run, std::nullopt, std::nullopt);
+      run.ranks.begin(run.work, run.data.fingerprint, {});
+      std::optional<TrainState> nothing;
+      ChangedRanks changed = take_part(run, nothing, std::nullopt);
       run.ranks.settle();
       return changed;
     } catch (const RanksGone&) {

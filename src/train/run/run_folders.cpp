@@ -14,11 +14,11 @@ void check_folders(const RunCopies& copies, bool resume) {
   copies.check_replica(resume);
 }
 
-RunFolders claim_folders(const RunCopies& copies, bool resume) {
+RunFolders claim_folders(const RunCopies& copies, bool resume, const RunTenure& tenure) {
   RunFolders folders;
-  folders.claim = std::make_unique<RunClaim>(copies.own());
+  folders.claim = std::make_unique<RunClaim>(copies.own(), tenure);
   copies.check_own(resume);
-  if (copies.replica()) folders.replica = std::make_unique<Replica>(copies);
+  if (copies.replica()) folders.replica = std::make_unique<Replica>(copies, tenure);
   if (resume) {
     folders.restored = copies.restore_record();
     std::error_code shows_when_one_is_written;

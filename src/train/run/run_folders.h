@@ -25,7 +25,7 @@ void check_folders(const RunCopies& copies, bool resume);
 
 /// Claims the folders, brings back what the run directory lost beside its checkpoints, and sweeps.
 /// Throws a usage Error where they cannot be used, or another process holds one.
-RunFolders claim_folders(const RunCopies& copies, bool resume);
+RunFolders claim_folders(const RunCopies& copies, bool resume, const RunTenure& tenure);
 
 /// Waits for the copies of a run that has ended after `step`, and tells what there is to tell.
 void finish_copies(Replica& replica, std::int64_t step,

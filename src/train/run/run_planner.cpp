@@ -45,6 +45,7 @@ const RunPlan& RunPlanner::plan_by_records(const std::string& reason) {
 
 void RunPlanner::take_up(TrainState& state, const std::string& reason) {
   work_.ranks = ranks_that_share(given_, ranks_.world());
+  work_.slice = ranks_.slice(given_);
   memory::RecoveryState& sizes = state.micro_batches;
   if (state.ranks.empty())
     state.ranks = {{.micro_batch = sizes.planned, .recompute = state.recompute}};

@@ -4,6 +4,7 @@
 #include "observe/progress_sink.h"
 #include "observe/tensorboard/tensorboard_sink.h"
 #include "train/run/tensorboard_run.h"
+#include "train/run/while_held.h"
 
 namespace accrue::train {
 
@@ -11,10 +12,12 @@ std::vector<std::shared_ptr<Observer>> make_sinks(const SinkContext& run) {
   const ObserveConfig& observe = run.observed;
   std::vector<std::shared_ptr<Observer>> sinks;
   if (observe.jsonl)
-    sinks.push_back(
-        std::make_shared<observe::JsonlSink>(run.directory.metrics_file(), run.first_step));
+    sinks.push_back(std::make_shared<WhileHeld>(
+        run.claim,
+        std::make_unique<observe::JsonlSink>(run.directory.metrics_file(), run.first_step)));
   if (observe.tensorboard)
-    sinks.push_back(std::make_shared<observe::TensorboardSink>(tensorboard_run(run)));
+    sinks.push_back(std::make_shared<WhileHeld>(
+        run.claim, std::make_unique<observe::TensorboardSink>(tensorboard_run(run))));
   sinks.push_back(std::make_shared<observe::ProgressSink>(observe.progress));
   return sinks;
 }

@@ -8,6 +8,7 @@
 #include "accrue/train/config.h"
 #include "accrue/train/run_directory.h"
 #include "accrue/train/run_plan.h"
+#include "train/checkpoint/run_claim.h"
 
 namespace accrue::train {
 
@@ -17,11 +18,12 @@ struct SinkContext {
   const ObserveConfig& observed;  ///< what is observed, where it is not all that the config says
   const RunPlan& plan;
   const RunDirectory& directory;
+  const RunClaim& claim;        ///< that this process has on it; outlives what is told
   std::int64_t first_step = 0;  ///< steps done already
 };
 
 /// The observers that [observe] asks for. What an earlier attempt told of steps after `first_step`
-/// no longer counts.
+/// no longer counts. Those that write into the run directory do so while this process holds it.
 std::vector<std::shared_ptr<Observer>> make_sinks(const SinkContext& run);
 
 }  // namespace accrue::train

@@ -20,6 +20,7 @@
 #include "train/run/rank_changes.h"
 #include "train/run/run_folders.h"
 #include "train/run/run_notes.h"
+#include "train/run/run_observers.h"
 #include "train/run/run_planner.h"
 #include "train/run/sinks.h"
 #include "train/run/start_events.h"
@@ -83,9 +84,7 @@ struct Trainer::Impl {
   }
 
   void announce_all(const std::vector<Event>& events) const {
-    if (!ranks.is_first()) return;
-    for (const Event& event : events)
-      for (const std::shared_ptr<Observer>& observer : observers) observer->on_event(event);
+    if (ranks.is_first()) observers.tell(events);
   }
 
   TrainState start_new(const optim::Optimizer& optimizer, const RunOptions& options,
@@ -173,14 +172,10 @@ struct Trainer::Impl {
 
   RunResult train(const RunOptions& options, Surroundings& surroundings,
                   const StopSignalWatch& signals, const NoticeWatch& notice, RunFolders& folders) {
-    const std::unique_ptr<optim::Optimizer> own =
-        make_optimizer(work.config, work.model->parameters(), work.slice);
-    const std::unique_ptr<ShardedOptimizer> sharded = ranks.make_sharded(work, *own);
-    optim::Optimizer& optimizer = sharded ? *sharded : *own;
-    const ChangingRun changing{
-        ranks, work, optimizer, data.fingerprint, directory, signals, [this](const Event& event) {
-          announce_all({event});
-        }};
+    std::optional<RunOptimizer> optimizer;
+    const auto tell = [this](const Event& event) { announce_all({event}); };
+    const ChangingRun changing{ranks,   work,     optimizer, data, copies,
+                               folders, run_name, signals,   tell};
     std::optional<StartedWindow> part;
     TrainState state;
     if (ranks.are_joined_late()) {
@@ -189,19 +184,20 @@ struct Trainer::Impl {
       part = std::move(changed.part);
       planner.take_up(state, "as the ranks that were there have it");
     } else {
-      state = options.resume ? continue_run(optimizer, options)
-                             : start_new(optimizer, options, folders.claim.get());
-      ranks.check_state(work, optimizer, state.step);
+      optimizer.emplace(ranks, work);
+      state = options.resume ? continue_run(optimizer->whole(), options)
+                             : start_new(optimizer->whole(), options, folders.claim.get());
+      ranks.check_state(work, optimizer->whole(), state.step);
+      optimizer->bring_replica_up_to_date();
     }
     ranks.settle();
-    listeners = std::exchange(observers, {});
-    if (ranks.is_first()) begin_to_tell(options, state.step);
+    if (ranks.is_first()) begin_to_tell(options, folders, state.step);
     const auto make_loop = [&](TrainState from, const StoredTensors& of_ranks,
                                StoredTensors of_window) {
       return std::make_unique<TrainingLoop>(
-          RunContext{work, *planner.plan(), optimizer, sharded.get(), directory, observers,
-                     gradient_hook, surroundings, ranks, signals, notice, folders.claim.get(),
-                     folders.replica.get()},
+          RunContext{work, *planner.plan(), optimizer->whole(), optimizer->sharded(), directory,
+                     observers.of_steps(), gradient_hook, surroundings, ranks, signals, notice,
+                     folders.claim.get(), folders.replica.get()},
           std::move(from), of_ranks, std::move(of_window));
     };
     auto loop = make_loop(std::move(state), resumed ? resumed->ranks : StoredTensors{},
@@ -214,6 +210,7 @@ struct Trainer::Impl {
     std::optional<RunResult> ended = loop->run();
     while (!ended) {
       TrainState left = loop->state();
+      const std::int64_t steps = left.step;
       std::optional<StartedWindow> done = std::move(loop->done_of_window());
       const std::string why = loop->why_ranks_change();
       const Stopwatch since_checkpoint = loop->since_checkpoint();
@@ -223,8 +220,10 @@ struct Trainer::Impl {
       planner.take_up(changed.state, "as before the ranks changed");
       const bool takes_over = ranks.is_first() && folders.claim == nullptr;
       if (takes_over) {
-        folders = claim_folders(copies, true);
-        begin_to_tell(options, changed.state.step);
+        folders = claim_folders(copies, true, {run_name, ranks.generation()});
+        begin_to_tell(options, folders, changed.state.step);
+      } else if (changed.state.step < steps) {
+        observers.roll_back(changed.state.step);
       }
       announce_all({changed.event});
       loop = make_loop(std::move(changed.state), {}, {});
@@ -247,13 +246,11 @@ struct Trainer::Impl {
   }
 
   /// Makes this rank the one that tells of the run, and writes what it tells into its directory.
-  void begin_to_tell(const RunOptions& options, std::int64_t step) {
+  void begin_to_tell(const RunOptions& options, const RunFolders& folders, std::int64_t step) {
     ObserveConfig observed = given.observe;
     if (options.quiet) observed.progress = observe::ProgressStyle::off;
-    observers = listeners;
-    for (std::shared_ptr<Observer>& sink :
-         make_sinks({given, observed, *planner.plan(), directory, step}))
-      observers.push_back(std::move(sink));
+    observers.begin_to_tell(
+        make_sinks({given, observed, *planner.plan(), directory, *folders.claim, step}));
   }
 
   /// The state that a resumption goes on from; none where there is no checkpoint yet.
@@ -315,9 +312,12 @@ struct Trainer::Impl {
   RunResult train_or_abandon(const RunOptions& options, Surroundings& surroundings) {
     const StopSignalWatch signals;  // it watches before a signal could leave anything half-made
     const NoticeWatch notice;
-    RunFolders folders = ranks.is_first() ? claim_folders(copies, options.resume) : RunFolders{};
+    RunFolders folders =
+        ranks.is_first() ? claim_folders(copies, options.resume, {}) : RunFolders{};
     // The others go on when the run directory is theirs to read.
-    if (!ranks.are_joined_late()) ranks.as_first_says(true);
+    if (!ranks.are_joined_late())
+      run_name = ranks.as_first_says("the name of the run",
+                                     folders.claim ? folders.claim->tenure().run : "");
     // A mistake that shows only in the first step must not block the corrected run.
     const auto abandon = [&] {
       if (!options.resume && folders.claim) folders.claim->abandon();
@@ -355,9 +355,9 @@ struct Trainer::Impl {
   std::optional<Resumed> resumed;
   std::optional<Repeated> repeated;
   RunPlanner planner{given, ranks, work, repeated};
-  std::optional<RunEnvironment> environment;         ///< set where it is noted or compared
-  std::vector<std::shared_ptr<Observer>> listeners;  ///< those that the program added
-  std::vector<std::shared_ptr<Observer>> observers;  ///< all, on the rank that tells
+  std::optional<RunEnvironment> environment;  ///< set where it is noted or compared
+  RunObservers observers;
+  std::string run_name;  ///< RunTenure::run
   GradientHook gradient_hook;
 };
 
@@ -375,7 +375,7 @@ Trainer::~Trainer() = default;
 void Trainer::set_gradient_hook(GradientHook hook) { impl_->gradient_hook = std::move(hook); }
 
 void Trainer::add_observer(std::shared_ptr<Observer> observer) {
-  impl_->observers.push_back(std::move(observer));
+  impl_->observers.add(std::move(observer));
 }
 
 const RunPlan& Trainer::plan() {

@@ -179,7 +179,7 @@ TrainingLoop::Ended TrainingLoop::train() {
   has_limits_ = !run_.ranks.all_say(run_.surroundings.limits.is_empty());
   bool stopped = !wait_for_limits();
   // A window that is torn goes back to a checkpoint, so there has to be one.
-  if (buffer_->folds()) checkpointer_.write();
+  if (buffer_->folds() || lacks_checkpoint_to_go_back_to()) checkpointer_.write();
   // A run that was stopped in an evaluation, or before it, is still owed it.
   if (!stopped && state.window > 0 && state.window < batch_.total_windows() &&
       !parallelism_->is_within_round(state.window))
@@ -229,6 +229,12 @@ bool TrainingLoop::wait_for_limits() {
 /// Before the first step there is nothing to keep.
 void TrainingLoop::keep_while_waiting() {
   if (progress_.state.step > 0) checkpointer_.write_if_due(false);
+}
+
+/// Ranks that lost a part of the optimizer's state go back to a checkpoint, too.
+bool TrainingLoop::lacks_checkpoint_to_go_back_to() const {
+  return run_.sharded != nullptr && run_.ranks.may_go_on(run_.work) &&
+         run_.ranks.as_first_says(run_.directory.checkpoint_steps().empty());
 }
 
 /// A window goes back to a checkpoint only where gradients are folded, which fp16's are not.

@@ -56,6 +56,7 @@ class TrainingLoop {
   bool wait_for_limits();
   void keep_while_waiting();
   Error with_what_is_saved(const Error& error) const;
+  bool lacks_checkpoint_to_go_back_to() const;
   void keep_loss_scale();
   void expect_folder() const;
   void save_what_was_done() noexcept;

@@ -156,6 +156,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"dist", "stages = 2\nlocal_steps = 4", {"dist.stages", "local_steps = 1"}},
         Case{"dist", "stages = 0", {"dist.stages", "1"}},
         Case{"dist", "shard = \"optimizer\"\ncompress = \"bf16\"", {"dist.shard", "dist.compress"}},
+        Case{"dist", "shard_replica = \"next\"", {"dist.shard_replica", "shard = \"optimizer\""}},
         Case{"dist", "local_steps = 0", {"from 1 to"}},
         Case{"dist", "outer.momentum = 1", {"[0.0, 1.0)"}},
         Case{"dist",

@@ -98,6 +98,7 @@ reduce = "end"
 compress = "none"
 shares = "equal"
 shard = "optimizer"
+shard_replica = "next"
 stages = 1
 local_steps = 1
 min_ranks = 2
@@ -196,6 +197,7 @@ TEST(ParseConfig, ReadsEveryKeyOfThisVersion) {
   EXPECT_EQ(config.dist.compress, distributed::Compression::none);
   EXPECT_EQ(config.dist.shares, Shares::equal);
   EXPECT_EQ(config.dist.shard, Shard::optimizer);
+  EXPECT_EQ(config.dist.shard_replica, ShardReplica::next);
   EXPECT_EQ(config.dist.min_ranks, 2);
   EXPECT_EQ(config.dist.timeout, (Duration{90, Duration::Unit::seconds}));
   EXPECT_FALSE(config.observe.jsonl);

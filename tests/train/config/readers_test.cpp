@@ -60,6 +60,7 @@ const std::map<std::string, std::vector<std::string>> variants{
     {"ramped", {"batch.ramp={from = 1, over = 9}"}},
     {"adapted", {"adapt.batch=noise-scale"}},
     {"fp16", {"precision.compute=fp16"}},
+    {"divided", {"dist.shard=optimizer"}},
     {"no tensorboard", {"observe.tensorboard=false"}}};
 
 /// Where a key is refused although its value is a usual one; all others are read everywhere.
@@ -179,7 +180,7 @@ const std::map<std::string, Expectation> expectations{
     {"dist.backend", {"gloo"}},
     {"dist.reduce", {"end", {"local steps", "stages"}}},
     {"dist.shares", {"equal", {"stages"}}},
-    {"dist.shard", {"none"}},
+    {"dist.shard_replica", {.value = "next", .only_with = {"divided"}}},
     {"dist.compress", {"none"}},
     {"dist.min_ranks", {"2", {"local steps", "stages"}}},
     {"dist.timeout", {"9 s"}},
@@ -194,12 +195,13 @@ const std::map<std::string, Expectation> expectations{
 
 /// Those that decide who reads others, or that exclude each other, are stated by `variants`.
 const std::vector<std::string> deciders{
-    "run.steps",           "run.tokens",     "run.epochs",          "batch.tokens",
-    "batch.micro_batches", "model.kind",     "model.from",          "data.format",
-    "optim.kind",          "optim.scale_lr", "optim.schedule.kind", "dist.stages",
-    "dist.local_steps",    "dist.outer.lr",  "dist.outer.momentum", "memory.gradients",
-    "observe.tensorboard", "loss.kind",      "lora.rank",           "lora.from",
-    "data.augment.crop",   "adapt.batch",    "batch.ramp.from",     "precision.compute"};
+    "run.steps",           "run.tokens",          "run.epochs",          "batch.tokens",
+    "batch.micro_batches", "model.kind",          "model.from",          "data.format",
+    "optim.kind",          "optim.scale_lr",      "optim.schedule.kind", "dist.stages",
+    "dist.local_steps",    "dist.outer.lr",       "dist.outer.momentum", "memory.gradients",
+    "dist.shard",          "observe.tensorboard", "loss.kind",           "lora.rank",
+    "lora.from",           "data.augment.crop",   "adapt.batch",         "batch.ramp.from",
+    "precision.compute"};
 
 std::string answer(std::vector<std::string> overrides, const std::string& toml = base) {
   try {

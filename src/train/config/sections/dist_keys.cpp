@@ -30,6 +30,9 @@ std::vector<Key> dist_keys() {
           "dist.shares", shares_words, {}, [](auto& c) -> auto& { return c.dist.shares; }))),
       resumable(choice_key(
           "dist.shard", shard_words, {}, [](auto& c) -> auto& { return c.dist.shard; })),
+      resumable(choice_key(
+          "dist.shard_replica", shard_replica_words, {},
+          [](auto& c) -> auto& { return c.dist.shard_replica; })),
       choice_key(
           "dist.compress", distributed::compression_words, {},
           [](auto& c) -> auto& { return c.dist.compress; }),

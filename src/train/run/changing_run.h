@@ -1,0 +1,30 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "accrue/core/observer.h"
+#include "core/stop_signals.h"
+#include "train/checkpoint/data_continuity.h"
+#include "train/checkpoint/run_copies.h"
+#include "train/ranks/run_optimizer.h"
+#include "train/run/run_folders.h"
+
+namespace accrue::train {
+
+/// A run whose ranks change; all of it outlives what it is handed to.
+struct ChangingRun {
+  const Ranks& ranks;
+  const Workload& work;
+  /// Another takes its place where the state is divided; none in a process that has not joined yet.
+  std::optional<RunOptimizer>& optimizer;
+  const DataIdentity& data;
+  const RunCopies& copies;
+  const RunFolders& folders;  ///< as the first rank holds them
+  std::string& name;          ///< RunTenure::run; a process that joins learns it
+  const StopSignalWatch& signals;
+  std::function<void(const Event&)> tell;  ///< tells observers, where this rank has any
+};
+
+}  // namespace accrue::train

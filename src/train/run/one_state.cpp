@@ -1,0 +1,101 @@
+#include "train/run/one_state.h"
+
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "core/words.h"
+#include "train/checkpoint/resume.h"
+#include "train/ranks/divided_state.h"
+#include "train/ranks/shared_state.h"
+
+namespace accrue::train {
+namespace {
+
+std::int64_t step_of(const std::optional<TrainState>& mine) {
+  return mine ? mine->step : StateParts::kNone;
+}
+
+/// A run's state as its last checkpoint has it, for the first rank; none of it on the others.
+struct LastCheckpoint {
+  std::optional<TrainState> state = {};  ///< of the model's parameters, which are loaded
+  StateSources optimizer = {};
+  std::string why_not = {};  ///< where there is none
+};
+
+/// The state as `checkpoint` has it, of the run as it is now.
+TrainState state_in(const VerifiedCheckpoint& checkpoint, const ChangingRun& run) {
+  TrainState state = checkpoint.state();
+  state.data = run.data;
+  state.middle.reset();
+  if (!state.ranks.empty()) state.ranks = records_for(run.ranks.world(), state.ranks);
+  return state;
+}
+
+LastCheckpoint load_last(const ChangingRun& run, const optim::Optimizer& like) {
+  if (!run.ranks.is_first()) return {};
+  try {
+    const std::optional<VerifiedCheckpoint> newest = newest_checkpoint(run.copies);
+    if (!newest) return {.why_not = "no checkpoint was written yet"};
+    StateSources optimizer = sources_of(newest->optimizer(), newest->state().step, like);
+    newest->load(*run.work.model);
+    return {.state = state_in(*newest, run), .optimizer = std::move(optimizer)};
+  } catch (const Error& error) {
+    return {.why_not = error.what()};
+  }
+}
+
+Error nowhere_to_go(const std::string& why_not) {
+  return runtime_error("go on with other ranks",
+                       "all of the optimizer's state, or a checkpoint to go back to",
+                       "a part that is lost" + (why_not.empty() ? "" : ", and " + why_not),
+                       "--resume, or starting the run again");
+}
+
+std::string why_back(const Config& config) {
+  const std::string lost = "a part of the optimizer's state is lost";
+  if (config.dist.shard_replica == ShardReplica::next) return lost + " with its replica";
+  return lost + " (dist.shard_replica = \"none\")";
+}
+
+OneState share_whole_state(const ChangingRun& run, std::optional<TrainState>& mine) {
+  if (!run.optimizer) run.optimizer.emplace(run.ranks, run.work);
+  SharedState shared = share_state(run.ranks, mine, *run.work.model, &run.optimizer->whole());
+  mine = shared.state;
+  if (shared.was_sent) run.ranks.check_state(run.work, run.optimizer->whole(), shared.state.step);
+  return {std::move(shared.state), {}};
+}
+
+OneState share_divided_state(const ChangingRun& run, std::optional<TrainState>& mine) {
+  RunOptimizer next(run.ranks, run.work);
+  StateSources sources = run.optimizer ? sources_of(*run.optimizer) : StateSources{};
+  auto division = agree_on_division(run.ranks, step_of(mine), sources, next.whole());
+  std::string remark;
+  if (division && division->needs_replicas)
+    remark = "what it had of the optimizer's state comes from its replica; ";
+  if (!division) {
+    LastCheckpoint last = load_last(run, next.whole());
+    mine = std::move(last.state);
+    sources = std::move(last.optimizer);
+    division = agree_on_division(run.ranks, step_of(mine), sources, next.whole());
+    if (!division) throw nowhere_to_go(last.why_not);
+    remark = why_back(run.work.config) + ", so the run goes back to the checkpoint of step " +
+             std::to_string(division->step) + "; ";
+  }
+  if (step_of(mine) != division->step) mine.reset();
+  SharedState shared = share_state(run.ranks, mine, *run.work.model, nullptr);
+  mine = shared.state;
+  if (shared.was_sent) run.ranks.check_state(run.work, next.whole(), shared.state.step);
+  take_in(run.ranks, *division, sources, next.whole());
+  next.bring_replica_up_to_date();
+  run.optimizer = std::move(next);
+  return {std::move(shared.state), std::move(remark)};
+}
+
+}  // namespace
+
+OneState bring_to_one_state(const ChangingRun& run, std::optional<TrainState>& mine) {
+  return run.work.config.dist.shard == Shard::none ? share_whole_state(run, mine)
+                                                   : share_divided_state(run, mine);
+}
+
+}  // namespace accrue::train

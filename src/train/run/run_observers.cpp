@@ -1,0 +1,20 @@
+#include "train/run/run_observers.h"
+
+namespace accrue::train {
+
+void RunObservers::begin_to_tell(const std::vector<std::shared_ptr<Observer>>& sinks) {
+  of_steps_ = added_;
+  of_steps_.insert(of_steps_.end(), sinks.begin(), sinks.end());
+}
+
+void RunObservers::tell(std::span<const Event> events) const {
+  for (const Event& event : events)
+    for (const std::shared_ptr<Observer>& observer : of_steps_.empty() ? added_ : of_steps_)
+      observer->on_event(event);
+}
+
+void RunObservers::roll_back(std::int64_t step) const {
+  for (const std::shared_ptr<Observer>& observer : of_steps_) observer->on_rollback(step);
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "integration/ranks/distributed_run.h"
+
+namespace accrue::train::testing {
+
+using accrue::testing::Program;
+
+/// Runs whose store lives on whichever rank dies, as a launcher's agent lets it.
+class ChangingRanks : public DistributedRun {
+ protected:
+  void SetUp() override {
+    DistributedRun::SetUp();
+    start_host();
+  }
+  void TearDown() override {
+    end_host();
+    DistributedRun::TearDown();
+  }
+
+  void start_host() {
+    port_ = std::to_string(accrue::testing::free_port());
+    std::filesystem::create_directories(folder_ / "host");
+    host_.emplace(folder_ / "host", Words{ACCRUE_STORE_HOST, port_});
+  }
+  void end_host() {
+    ::kill(host_->process(), SIGKILL);
+    host_->wait();
+  }
+
+  /// Sums of integers, so that the bits of the result depend on nothing but the samples.
+  Config fixed(const std::string& out, std::int64_t steps) const {
+    Config c = small(out);
+    c.precision.accumulate = accum::Accumulation::fixed;
+    c.run.steps = steps;
+    c.run.eval_every = Duration{static_cast<double>(steps) / 2, Duration::Unit::steps};
+    c.dist.timeout = {30, Duration::Unit::seconds};
+    return c;
+  }
+
+  /// Rank `rank` of `world`, in a folder of its own.
+  Program start_rank(int rank, int world, const Words& words) {
+    const std::filesystem::path own = folder_ / ("process" + std::to_string(++started_));
+    std::filesystem::create_directories(own);
+    Words command{"/usr/bin/env",
+                  "RANK=" + std::to_string(rank),
+                  "WORLD_SIZE=" + std::to_string(world),
+                  "LOCAL_RANK=0",
+                  "MASTER_ADDR=127.0.0.1",
+                  "MASTER_PORT=" + port_,
+                  "TORCHELASTIC_USE_AGENT_STORE=True",
+                  "OMP_NUM_THREADS=1"};
+    command.insert(command.end(), words.begin(), words.end());
+    return {own, std::move(command)};
+  }
+  /// Ranks whose micro-batches take a moment, so that there is time to kill some of them.
+  Words slow(const Config& c) const { return {ACCRUE_SLOW_RANK, command(c)[2], "20"}; }
+  std::vector<Program> start_all(const Config& c, int world) {
+    const Words words = slow(c);
+    std::vector<Program> ranks;
+    for (int rank = 0; rank < world; ++rank) ranks.push_back(start_rank(rank, world, words));
+    return ranks;
+  }
+
+  static void kill_it(Program& rank) {
+    ::kill(rank.process(), SIGKILL);
+    EXPECT_NE(rank.wait().status, 0) << "it was not killed in time";
+  }
+  static void expect_ends_well(Program& rank) {
+    const Program::Result result = rank.wait();
+    EXPECT_EQ(result.status, 0) << result.errors;
+  }
+  static std::int64_t steps_done(const Config& c) {
+    const auto steps = steps_of(c);
+    return steps.empty() ? 0 : steps.back()["step"].get<std::int64_t>();
+  }
+  static void wait_for_step(const Config& c, std::int64_t step) {
+    wait_until([&] { return steps_done(c) >= step; });
+  }
+  static std::vector<std::int64_t> worlds_of(const Config& c) {
+    std::vector<std::int64_t> worlds;
+    for (const nlohmann::json& step : steps_of(c))
+      if (worlds.empty() || worlds.back() != step["world"]) worlds.push_back(step["world"]);
+    return worlds;
+  }
+  static std::string reasons_of(const Config& c) {
+    std::string all;
+    for (const nlohmann::json& event : events_of("dist", c))
+      all += event["reason"].get<std::string>() + "\n";
+    return all;
+  }
+  /// Each step is there once, with the samples and the loss of the run that nobody disturbed.
+  static void expect_same_run(const Config& c, const Config& undisturbed) {
+    expect_same_bits(parameters_of(c), parameters_of(undisturbed));
+    const auto steps = steps_of(c), expected = steps_of(undisturbed);
+    ASSERT_EQ(steps.size(), expected.size());
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      for (const char* key : {"step", "samples", "tokens", "weight", "grad_norm", "batch_samples"})
+        EXPECT_EQ(steps[i][key], expected[i][key]) << key << " of step " << i + 1;
+  }
+  /// The run of three ranks of which `victim` is killed, with a store of its own.
+  Config run_without(int victim, const Config& alone) {
+    Config c = alone;
+    c.run.out = (folder_ / ("lost" + std::to_string(victim))).string();
+    end_host();
+    start_host();
+    std::vector<Program> ranks = start_all(c, 3);
+    wait_for_step(c, 5);
+    kill_it(ranks[static_cast<std::size_t>(victim)]);
+    for (int rank = 0; rank < 3; ++rank)
+      if (rank != victim) expect_ends_well(ranks[static_cast<std::size_t>(rank)]);
+    expect_same_run(c, alone);
+    return c;
+  }
+
+ private:
+  std::string port_;
+  std::optional<Program> host_;
+  int started_ = 0;
+};
+
+}  // namespace accrue::train::testing

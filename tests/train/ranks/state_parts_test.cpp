@@ -1,0 +1,104 @@
+#include "train/ranks/state_parts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace accrue::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+/// A tensor of 12 elements among three ranks after step 7, each with a replica of the one before.
+std::vector<RankHoldings> three_ranks() {
+  return {{7, {7, {{0, 4}}}, {7, {{8, 4}}}, {}},
+          {7, {7, {{4, 4}}}, {7, {{0, 4}}}, {}},
+          {7, {7, {{8, 4}}}, {7, {{4, 4}}}, {}}};
+}
+
+/// The group without rank `lost`, whose two ranks are to have a half each.
+std::vector<RankHoldings> without(std::size_t lost, std::vector<RankHoldings> ranks) {
+  ranks.erase(ranks.begin() + static_cast<std::ptrdiff_t>(lost));
+  ranks[0].wanted = {{0, 6}};
+  ranks[1].wanted = {{6, 6}};
+  return ranks;
+}
+
+void forget_replicas(std::vector<RankHoldings>& ranks) {
+  for (RankHoldings& rank : ranks) rank.replica = {};
+}
+
+TEST(StateParts, ComeFromTheReplicaOfARankThatIsLost) {
+  const auto division = divide_anew(without(1, three_ranks()));
+  ASSERT_TRUE(division);
+  EXPECT_EQ(division->step, 7);
+  EXPECT_TRUE(division->needs_replicas);
+  EXPECT_THAT(division->passages, ElementsAre(Passage{0, 0, 0, {0, 4}}, Passage{0, 1, 0, {4, 2}},
+                                              Passage{0, 1, 1, {6, 2}}, Passage{0, 1, 1, {8, 4}}));
+}
+
+TEST(StateParts, AreLostWhereNobodyHasAReplica) {
+  for (const std::size_t lost : {0U, 1U, 2U}) {
+    std::vector<RankHoldings> ranks = without(lost, three_ranks());
+    EXPECT_TRUE(divide_anew(ranks)) << lost;
+    forget_replicas(ranks);
+    EXPECT_FALSE(divide_anew(ranks)) << lost;
+  }
+}
+
+TEST(StateParts, AreLostWhereTheReplicaIsOfAnotherStep) {
+  std::vector<RankHoldings> ranks = without(1, three_ranks());
+  ranks[1].replica.step = 6;
+  EXPECT_FALSE(divide_anew(ranks));
+}
+
+TEST(StateParts, NeedNoReplicaWhereNobodyIsLost) {
+  std::vector<RankHoldings> ranks = three_ranks();
+  forget_replicas(ranks);
+  ranks.push_back({});  // it joins
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    ranks[rank].wanted = {{static_cast<std::int64_t>(rank) * 3, 3}};
+  const auto division = divide_anew(ranks);
+  ASSERT_TRUE(division);
+  EXPECT_FALSE(division->needs_replicas);
+  EXPECT_THAT(division->passages, ElementsAre(Passage{0, 0, 0, {0, 3}}, Passage{0, 0, 1, {3, 1}},
+                                              Passage{0, 1, 1, {4, 2}}, Passage{0, 1, 2, {6, 2}},
+                                              Passage{0, 2, 2, {8, 1}}, Passage{0, 2, 3, {9, 3}}));
+}
+
+/// One that was lost while others took a step: those that did not have all of the step before.
+TEST(StateParts, AreOfTheLatestStepThatIsWhole) {
+  std::vector<RankHoldings> ranks = without(2, three_ranks());
+  ranks[0] = {StateParts::kNone, {8, {{0, 4}}}, {7, {{8, 4}}}, ranks[0].wanted};
+  const auto before = divide_anew(ranks);
+  ASSERT_TRUE(before);
+  EXPECT_EQ(before->step, 7);
+  ranks[1] = {8, {8, {{4, 4}}}, {8, {{0, 4}}}, ranks[1].wanted};
+  EXPECT_FALSE(divide_anew(ranks)) << "of step 8 a part is lost, and of step 7 the parameters";
+  ranks[0].replica.step = 8;
+  const auto after = divide_anew(ranks);
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->step, 8);
+}
+
+TEST(StateParts, OfARankThatKeepsNothingAreNoGap) {
+  std::vector<RankHoldings> ranks = without(1, three_ranks());
+  ranks[0].wanted = {{0, 12}};
+  ranks[1].wanted = {{12, 0}};
+  EXPECT_TRUE(divide_anew(ranks));
+  EXPECT_FALSE(divide_anew({RankHoldings{}, RankHoldings{}}));
+}
+
+TEST(StateParts, AreToldInNumbers) {
+  std::vector<RankHoldings> ranks = without(1, three_ranks());
+  ranks[1].replica = {};
+  ranks.push_back({StateParts::kNone, {}, {}, {{0, 1}}});
+  for (const RankHoldings& rank : ranks) {
+    const std::vector<std::int64_t> numbers = to_numbers(rank);
+    EXPECT_EQ(std::ssize(numbers), 9);
+    EXPECT_EQ(holdings_from_numbers(numbers), rank);
+  }
+}
+
+}  // namespace
+}  // namespace accrue::train
