@@ -253,6 +253,7 @@ struct DeferredReduce::Impl {
     const bool overlaps = options.overlap && order && is_first_round;
     Agreed agreed = overlaps ? overlapped(share) : at_the_end(share);
     is_first_round = agreed.verdict != Agreed::Verdict::again;
+    is_whole = agreed.verdict == Agreed::Verdict::whole;
     spent.exposed_seconds += exposed.seconds();
     spent.wire_bytes += group->wire_bytes() - std::exchange(wire_bytes_before, group->wire_bytes());
     totals = agreed.totals;
@@ -288,6 +289,7 @@ struct DeferredReduce::Impl {
   bool is_first_round = true;  ///< no round since sums were last whole or dropped
   bool is_last = false;        ///< whether the window's last micro-batch runs
   bool is_void = false;
+  bool is_whole = false;  ///< the sums are those of all ranks, until the next micro-batch begins
 };
 
 DeferredReduce::DeferredReduce(std::shared_ptr<Group> group, std::shared_ptr<GradientBuffer> buffer,
@@ -300,13 +302,14 @@ DeferredReduce::~DeferredReduce() = default;
 
 void DeferredReduce::begin_micro_batch(bool is_last) {
   impl_->is_last = is_last;
+  impl_->is_whole = false;
   impl_->watch.begin_micro_batch();
 }
 
 double DeferredReduce::seconds_in_backward() const { return impl_->seconds_in_backward; }
 
 bool DeferredReduce::left_sums_alone() const {
-  return impl_->begun.empty() && !impl_->is_void && !impl_->compressed;
+  return impl_->begun.empty() && !impl_->is_void && !impl_->is_whole && !impl_->compressed;
 }
 
 const accum::SumShard* DeferredReduce::shard() const { return impl_->options.sharding.get(); }
