@@ -20,7 +20,7 @@
 namespace accrue::proof {
 namespace {
 
-constexpr std::int64_t width = 128;
+constexpr std::int64_t columns = 128;
 
 /// 16 units of roundoff times the root of the terms, 4 in bf16 and fp16 (docs/numerics.md), of the
 /// largest element.
@@ -104,13 +104,13 @@ DeviceCheck check_masks(c10::Device device) {
 /// What three micro-batches of the same gradients add up to.
 at::Tensor summed(c10::Device device, accum::Accumulation accumulation) {
   Values values({device, at::kFloat, at::kFloat});
-  const at::Tensor weight = values.parameter({width, 3});
+  const at::Tensor weight = values.parameter({columns, 3});
   accum::Window window(std::make_shared<accum::GradientBuffer>(NamedParameters{{"weight", weight}},
                                                                accumulation, /*rounding_seed=*/3));
   window.open(4);
   for (std::int64_t micro = 0; micro < 3; ++micro) {
     window.begin({.index = micro});
-    torch::autograd::backward({(weight * values.draw({width, 3}, at::kFloat, 0.3)).sum()});
+    torch::autograd::backward({(weight * values.draw({columns, 3}, at::kFloat, 0.3)).sum()});
     window.commit(0, 1);
   }
   return accum::source_of(window.buffer()->entries().front()).scaled_copy(1, weight).cpu();
@@ -127,7 +127,7 @@ DeviceCheck check_sums(c10::Device device, accum::Accumulation accumulation) {
 DeviceCheck check_states(c10::Device device, optim::StatePrecision precision) {
   const auto kept = [&](c10::Device place) {
     Values values({place, at::kFloat, at::kFloat});
-    const at::Tensor parameter = values.parameter({width, width});
+    const at::Tensor parameter = values.parameter({columns, columns});
     const optim::KeptState state(parameter, optim::StateSign::any, precision);
     state.assign(parameter.detach(), rounding_stream(3, 1, {5, 6, 7, 8}));
     return state.whole().cpu();
