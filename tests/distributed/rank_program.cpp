@@ -3,28 +3,15 @@
 
 #include <ATen/Parallel.h>
 
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 
 #include "accrue/core/error.h"
 #include "rank_scenarios.h"
 #include "renewal_scenarios.h"
 #include "stranger_scenarios.h"
-#include "support/run_program.h"
 
 namespace accrue::distributed {
 namespace {
-
-/// Returns when all ranks that were started run: how long that takes is none of the timeouts that
-/// are tested.
-void line_up() {
-  std::ofstream("here").put('1');
-  const int started = std::stoi(this_environment().at("RANKS_STARTED"));
-  for (int rank = 0; rank < started; ++rank)
-    accrue::testing::wait_until(
-        [&] { return std::filesystem::exists("../rank" + std::to_string(rank) + "/here"); });
-}
 
 int run(const std::string& name, const Words& words) {
   at::set_num_threads(1);
@@ -33,7 +20,7 @@ int run(const std::string& name, const Words& words) {
                                                            : scenarios();
   const auto scenario = table.find(name);
   if (scenario == table.end()) return 127;
-  line_up();
+  line_up("here");  // how long they take to start is none of the timeouts that are tested
   try {
     scenario->second(launch_of(this_environment()), words);
     return 0;

@@ -16,6 +16,7 @@
 #include "accrue/core/error.h"
 #include "distributed/schedule/stage_link.h"
 #include "reduce_scenario.h"
+#include "support/run_program.h"
 
 namespace accrue::distributed {
 namespace {
@@ -220,6 +221,14 @@ void broken_pipes(const Launch& launch, const Words&) {
 void connecting(const Launch& launch, const Words&) { connect(launch, {.timeout = 3s}); }
 
 }  // namespace
+
+void line_up(const std::string& mark) {
+  std::ofstream(mark).put('1');
+  const int started = std::stoi(this_environment().at("RANKS_STARTED"));
+  for (int rank = 0; rank < started; ++rank)
+    accrue::testing::wait_until(
+        [&] { return std::filesystem::exists("../rank" + std::to_string(rank) + "/" + mark); });
+}
 
 void print(std::string_view name, const at::Tensor& values) {
   std::cout << name;

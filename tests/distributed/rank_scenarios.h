@@ -18,6 +18,9 @@ using Scenario = std::function<void(const Launch&, const Words& words)>;
 /// What the ranks of a test do, by name.
 const std::map<std::string, Scenario>& scenarios();
 
+/// Returns when all ranks that were started have called it with this `mark`, a file's name.
+void line_up(const std::string& mark);
+
 /// The name and the values on a line of stdout.
 void print(std::string_view name, const at::Tensor& values);
 

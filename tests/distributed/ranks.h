@@ -57,7 +57,7 @@ inline std::vector<Program> start_ranks(const std::filesystem::path& folder, int
   for (int rank = 0; rank < started; ++rank) {
     const std::filesystem::path own = folder / ("rank" + std::to_string(rank));
     std::filesystem::create_directories(own);
-    std::filesystem::remove(own / "here");
+    for (const char* mark : {"here", "connected"}) std::filesystem::remove(own / mark);
     std::vector<std::string> command{"/usr/bin/env",
                                      "RANK=" + std::to_string(rank),
                                      "WORLD_SIZE=" + std::to_string(world),

@@ -51,6 +51,7 @@ class Rank {
     });
     if (launch.world == 1) return;
     group_ = connect(launch, {.timeout = 120s});
+    line_up("connected");  // none that is refused leaves before the others are there
     if (words.at(4) == "sharded")
       sharding_ = std::make_shared<Sharding>(group_, problem_.parameters, kBytesAtOnce);
     reduce_.emplace(group_, buffer_,

@@ -63,6 +63,7 @@ OptimizerStep::Taken OptimizerStep::take() {
   settle_memory();
   if (const auto change = batch_.change_ahead()) flow_.log.event_of_last_step("batch", *change);
   const batch::Range range = batch_.window(progress_.state.window);
+  units_at_begin_ = flow_.window.buffer()->units();
   const Draws draws{.all = range, .own = flow_.parallelism.share(range)};
   begin_noise(draws);
   const std::int64_t micro_batch =
@@ -145,10 +146,21 @@ void OptimizerStep::tell_of_interruption() const {
                                                    " again: " + why_windows_are_not_kept_);
 }
 
+/// Where ranks are lost behind the close, the window is taken anew in the units that it began with:
+/// those of the next one are planned by then.
+void OptimizerStep::hear_of_others(std::int64_t index, const WindowRun& window) {
+  try {
+    flow_.parallelism.window_done(index, window);
+  } catch (const distributed::RanksGone&) {
+    flow_.window.buffer()->set_units(units_at_begin_);
+    throw;
+  }
+}
+
 void OptimizerStep::tell_of(const WindowRun& window) {
   const std::int64_t index = progress_.state.window;
   if (const auto story = rollback_history_.closed(index)) flow_.log.event("out_of_memory", *story);
-  flow_.parallelism.window_done(index, window);
+  hear_of_others(index, window);
   if (!window.lost_reason.empty()) flow_.log.event("dropped", window.lost_reason);
   const auto& scale = progress_.state.loss_scale;  // that the window began with
   if (scale && window.loss_scale < scale->scale)
