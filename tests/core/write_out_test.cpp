@@ -39,8 +39,8 @@ TEST(WriteOut, WritesAllThatIsTakenInParts) {
   std::thread reader([&] {
     std::array<char, 1000> part{};
     while (read.size() < bytes.size())
-      read.append(part.data(), static_cast<std::size_t>(
-                                   ::read(pipe.read_end(), part.data(), part.size())));
+      read.append(part.data(),
+                  static_cast<std::size_t>(::read(pipe.read_end(), part.data(), part.size())));
   });
   EXPECT_EQ(write_out(pipe.write_end(), bytes), bytes.size());
   reader.join();

@@ -1,6 +1,7 @@
-// Faults inside a process, to be preloaded (LD_PRELOAD): calls of libc that fail, do less than they were asked to, or take
-// longer. A test orders them, at any time, in a file that both map (ACCRUE_FAILING_CALLS; inside.py), and reads there how
-// often each happened. Writes are meant that go to regular files, and memory that is asked of the system in blocks.
+// Faults inside a process, to be preloaded (LD_PRELOAD): calls of libc that fail, do less than they
+// were asked to, or take longer. A test orders them, at any time, in a file that both map
+// (ACCRUE_FAILING_CALLS; inside.py), and reads there how often each happened. Writes are meant that
+// go to regular files, and memory that is asked of the system in blocks.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -33,7 +34,8 @@ Order* map_orders() {
   const char* file = std::getenv("ACCRUE_FAILING_CALLS");
   const int descriptor = file == nullptr ? -1 : ::open(file, O_RDWR | O_CLOEXEC);
   if (descriptor < 0) return nullptr;
-  void* page = ::mmap(nullptr, kFaults * sizeof(Order), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  void* page =
+      ::mmap(nullptr, kFaults * sizeof(Order), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   ::close(descriptor);
   return page == MAP_FAILED ? nullptr : static_cast<Order*>(page);
 }
@@ -102,8 +104,11 @@ extern "C" {
 
 ssize_t write(int descriptor, const void* data, size_t bytes) {
   static const auto real = next(&::write, "write");
-  const auto write_it = [descriptor](const void* from, size_t count) { return real(descriptor, from, count); };
-  return orders != nullptr && is_regular_file(descriptor) ? write_badly(data, bytes, write_it) : write_it(data, bytes);
+  const auto write_it = [descriptor](const void* from, size_t count) {
+    return real(descriptor, from, count);
+  };
+  return orders != nullptr && is_regular_file(descriptor) ? write_badly(data, bytes, write_it)
+                                                          : write_it(data, bytes);
 }
 
 int posix_memalign(void** block, size_t alignment, size_t bytes) {
@@ -112,7 +117,8 @@ int posix_memalign(void** block, size_t alignment, size_t bytes) {
   return real(block, alignment, bytes);
 }
 
-void* mmap(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) noexcept {
+void* mmap(void* address, size_t bytes, int protection, int flags, int descriptor,
+           off_t offset) noexcept {
   static const auto real = next(&::mmap, "mmap");
   if ((flags & MAP_ANONYMOUS) != 0 && is_large(bytes) && strikes(kNoMemory)) {
     errno = ENOMEM;
