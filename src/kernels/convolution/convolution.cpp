@@ -110,8 +110,22 @@ at::Tensor convolve_widened(const at::Tensor& x, const at::Tensor& weight,
       .contiguous(at::MemoryFormat::ChannelsLast);
 }
 
+/// Of a kernel of one pixel without padding, as the matrix product that it is: libtorch 2.13's own
+/// on CPUs without AVX-512 writes beyond its memory for images in the order of channels last.
+at::Tensor pixel_kernel_gradient(const at::Tensor& grad, const at::Tensor& x,
+                                 const at::Tensor& weight, std::int64_t stride) {
+  const at::Tensor read = x.slice(2, 0, std::nullopt, stride).slice(3, 0, std::nullopt, stride);
+  const auto by_channel = [](const at::Tensor& image) {
+    return image.to(at::kFloat).transpose(0, 1).flatten(1);
+  };
+  return by_channel(grad).mm(by_channel(read).t()).view(weight.sizes());
+}
+
 at::Tensor gradient_widened(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
                             const ConvolutionSteps& steps, bool of_weight) {
+  const bool is_pixel = weight.size(2) == 1 && weight.size(3) == 1 && steps.padding == 0;
+  if (of_weight && is_pixel && x.is_cpu())
+    return pixel_kernel_gradient(grad, x, weight, steps.stride);
   const Tf32Convolutions exact_in_tf32;
   const auto [of_x, of_its_weight, of_bias] = at::convolution_backward(
       grad.to(at::kFloat), x.to(at::kFloat), weight.to(at::kFloat), /*bias_sizes=*/std::nullopt,
