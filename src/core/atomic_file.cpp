@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "core/descriptor.h"
 #include "core/write_out.h"
 
 namespace accrue {
@@ -23,21 +24,6 @@ Error system_failure(std::string_view operation, const std::filesystem::path& pa
   return runtime_error(std::string(operation) + " " + path.string(), "a writable place with room",
                        std::strerror(error), "another folder, or free some space");
 }
-
-class Descriptor {
- public:
-  Descriptor(const std::filesystem::path& path, int flags)
-      : fd_(::open(path.c_str(), flags, 0644)) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 void write_all(int fd, std::string_view content, const std::filesystem::path& path) {
   if (write_out(fd, content) < content.size()) throw system_failure("write", path, errno);
@@ -120,8 +106,8 @@ std::filesystem::path give_name(int descriptor, const std::filesystem::path& pat
 }  // namespace
 
 void sync_to_disk(const std::filesystem::path& path) {
-  const Descriptor file(path, O_RDONLY | O_CLOEXEC);
-  if (file.get() < 0 || (::fsync(file.get()) != 0 && errno != EINVAL))
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file || (::fsync(file.get()) != 0 && errno != EINVAL))
     throw system_failure("sync", path, errno);
 }
 

@@ -1,9 +1,7 @@
 #include "core/working_copy.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/spawn.h"
+
 namespace accrue {
 namespace {
 
@@ -23,30 +23,23 @@ using Clock = std::chrono::steady_clock;
 /// A program that was started with its output going here and everything else to nowhere.
 class Child {
  public:
-  explicit Child(std::vector<std::string> command) {
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) return;
-    output_ = ends[0];
-    if (!spawn(std::move(command), ends[1])) process_ = -1;
-    ::close(ends[1]);
-  }
+  explicit Child(std::vector<std::string> command)
+      : spawned_(spawn(std::move(command), ProcessGroup::ours)) {}
   ~Child() {
-    if (process_ > 0) {
-      ::kill(process_, SIGKILL);
-      wait();
-    }
-    if (output_ >= 0) ::close(output_);
+    if (spawned_.process <= 0) return;
+    ::kill(spawned_.process, SIGKILL);
+    wait();
   }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
   /// All that it writes, where it ends well and in time.
   std::optional<std::string> output(Clock::time_point deadline) {
-    if (process_ <= 0) return std::nullopt;
+    if (spawned_.process <= 0) return std::nullopt;
     std::string text;
     std::array<char, 256> part{};
     while (is_ready(deadline)) {
-      const ssize_t count = ::read(output_, part.data(), part.size());
+      const ssize_t count = ::read(spawned_.output.get(), part.data(), part.size());
       if (count < 0 && errno == EINTR) continue;
       if (count > 0) {
         text.append(part.data(), static_cast<std::size_t>(count));
@@ -58,26 +51,11 @@ class Child {
   }
 
  private:
-  bool spawn(std::vector<std::string> command, int output) {
-    std::vector<char*> words;
-    for (std::string& word : command) words.push_back(word.data());
-    words.push_back(nullptr);
-    posix_spawn_file_actions_t files;
-    ::posix_spawn_file_actions_init(&files);
-    ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    ::posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    ::posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-    const bool started =
-        ::posix_spawnp(&process_, words.front(), &files, nullptr, words.data(), environ) == 0;
-    ::posix_spawn_file_actions_destroy(&files);
-    return started;
-  }
-
   bool is_ready(Clock::time_point deadline) const {
     for (;;) {
       const auto left =
           std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-      pollfd output{.fd = output_, .events = POLLIN, .revents = 0};
+      pollfd output{.fd = spawned_.output.get(), .events = POLLIN, .revents = 0};
       const int count = left > 0 ? ::poll(&output, 1, static_cast<int>(left)) : 0;
       if (count < 0 && errno == EINTR) continue;
       return count > 0;
@@ -87,14 +65,13 @@ class Child {
   /// Its exit status; -1 where it has none.
   int wait() {
     int status = 0;
-    while (::waitpid(process_, &status, 0) < 0)
+    while (::waitpid(spawned_.process, &status, 0) < 0)
       if (errno != EINTR) break;
-    process_ = -1;
+    spawned_.process = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
-  pid_t process_ = -1;
-  int output_ = -1;
+  Spawned spawned_;
 };
 
 /// The commit and its suffix in what `git status --porcelain=v2 --branch` prints: "# branch.oid

@@ -19,29 +19,29 @@ class Peer {
   std::string place() const {
     return std::string(kHost) + " " + std::to_string(place_of(listening_).port);
   }
-  void let_in() { connection_ = Socket(::accept(listening_.get(), nullptr, nullptr)); }
+  void let_in() { connection_ = Descriptor(::accept(listening_.get(), nullptr, nullptr)); }
   void say(char greeting) { ASSERT_EQ(::send(connection_.get(), &greeting, 1, MSG_NOSIGNAL), 1); }
-  void die() { connection_ = Socket(); }
+  void die() { connection_ = Descriptor(); }
 
  private:
-  Socket listening_;
-  Socket connection_;
+  Descriptor listening_;
+  Descriptor connection_;
 };
 
-Socket connected(const std::string& place) {
+Descriptor connected(const std::string& place) {
   const std::size_t at = place.find(' ');
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(place.substr(at + 1))));
   ::inet_pton(AF_INET, place.substr(0, at).c_str(), &address.sin_addr);
-  Socket socket(::socket(AF_INET, SOCK_STREAM, 0));
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
   EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
             0);
   return socket;
 }
 
 /// What comes on a connection until it ends.
-std::string all_of(const Socket& socket) {
+std::string all_of(const Descriptor& socket) {
   std::string text;
   std::array<char, 16> bytes{};
   for (ssize_t count = 1; count > 0; text.append(bytes.data(), static_cast<std::size_t>(count)))
@@ -49,7 +49,7 @@ std::string all_of(const Socket& socket) {
   return text;
 }
 
-char first_of(const Socket& socket) {
+char first_of(const Descriptor& socket) {
   char first = 0;
   EXPECT_EQ(::recv(socket.get(), &first, 1, 0), 1);
   return first;
@@ -75,7 +75,7 @@ class LifelineTest : public StoreTest {
 
 TEST_F(LifelineTest, EndsWithItsProcess) {
   std::optional<Lifeline> lifeline(kHost);
-  const Socket watching = connected(lifeline->place());
+  const Descriptor watching = connected(lifeline->place());
   EXPECT_EQ(first_of(watching), '!');
   lifeline.reset();
   EXPECT_EQ(all_of(watching), "");
@@ -121,9 +121,9 @@ TEST_F(LifelineTest, APlaceThatIsNoneIsNotWatched) {
 
 TEST_F(LifelineTest, StrangersThatConnectAreHeldInBounds) {
   const Lifeline lifeline(kHost);
-  const Socket watching = connected(lifeline.place());
+  const Descriptor watching = connected(lifeline.place());
   EXPECT_EQ(first_of(watching), '!');
-  std::vector<Socket> strangers;
+  std::vector<Descriptor> strangers;
   int let_in = 0;
   for (int i = 0; i < 100; ++i) {
     strangers.push_back(connected(lifeline.place()));

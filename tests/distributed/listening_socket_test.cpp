@@ -27,7 +27,7 @@ std::string refusal(const std::string& host, std::uint16_t port, Error::Kind kin
 TEST(ListeningSocket, IsBoundToTheAddressOfTheName) {
   for (const char* host : {"127.0.0.1", "127.0.0.3"}) {
     const std::uint16_t port = accrue::testing::free_port();
-    const Socket socket = listening_socket(host, port);
+    const Descriptor socket = listening_socket(host, port);
     sockaddr_in address{};
     socklen_t size = sizeof address;
     ASSERT_EQ(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
@@ -47,7 +47,7 @@ TEST(ListeningSocket, RefusesWhatIsNotThisMachine) {
 
 TEST(ListeningSocket, NamesAPortThatIsTaken) {
   const std::uint16_t port = accrue::testing::free_port();
-  const Socket first = listening_socket("127.0.0.1", port);
+  const Descriptor first = listening_socket("127.0.0.1", port);
   ASSERT_EQ(::listen(first.get(), 1), 0);
   EXPECT_THAT(refusal("127.0.0.1", port, Error::Kind::runtime),
               AllOf(HasSubstr("127.0.0.1:" + std::to_string(port)), HasSubstr("MASTER_PORT")));

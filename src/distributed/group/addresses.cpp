@@ -39,7 +39,12 @@ Addresses addresses_of(const std::string& host, std::uint16_t port) {
   return resolved(host, port, AI_NUMERICSERV);
 }
 
-Place place_of(const Socket& socket) {
+Descriptor socket_for(const addrinfo& address, int flags) {
+  return Descriptor(
+      ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | flags, address.ai_protocol));
+}
+
+Place place_of(const Descriptor& socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
@@ -54,13 +59,13 @@ Place place_of(const Socket& socket) {
 }
 
 /// A name is not looked up, which could take long.
-Socket connecting_to(const Place& place) {
+Descriptor connecting_to(const Place& place) {
   const Addresses addresses = resolved(place.host, place.port, AI_NUMERICSERV | AI_NUMERICHOST);
-  Socket socket(*addresses, SOCK_NONBLOCK);
+  Descriptor socket = socket_for(*addresses, SOCK_NONBLOCK);
   const bool connects =
       socket && (::connect(socket.get(), addresses->ai_addr, addresses->ai_addrlen) == 0 ||
                  errno == EINPROGRESS);
-  return connects ? std::move(socket) : Socket();
+  return connects ? std::move(socket) : Descriptor();
 }
 
 bool is_loopback(const std::string& host) {

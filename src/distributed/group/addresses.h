@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "distributed/group/socket.h"
+#include "core/descriptor.h"
 
 namespace accrue::distributed {
 
@@ -16,6 +16,10 @@ using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 /// a std::runtime_error with the resolver's words where it stands for none.
 Addresses addresses_of(const std::string& host, std::uint16_t port);
 
+/// A socket for streams to or from `address`, with `flags` of ::socket() beside; none, with errno,
+/// where the system gives none.
+Descriptor socket_for(const addrinfo& address, int flags = 0);
+
 /// An end of a connection: an address in figures, and a port.
 struct Place {
   std::string host;
@@ -23,9 +27,9 @@ struct Place {
 };
 
 /// This machine's end of a socket. Throws a std::system_error where it has none.
-Place place_of(const Socket& socket);
+Place place_of(const Descriptor& socket);
 /// A socket that is connecting to `place`, which nobody waits for; none where that is no place.
-Socket connecting_to(const Place& place);
+Descriptor connecting_to(const Place& place);
 
 /// Whether all that `host` stands for is the loopback interface, which no other machine reaches.
 /// False for what stands for nothing.

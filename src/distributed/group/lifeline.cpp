@@ -35,10 +35,10 @@ std::optional<Place> place_in(const std::string& words) {
   return error == std::errc() && read == end ? std::optional(std::move(place)) : std::nullopt;
 }
 
-Socket begin_connection(const std::string& words) {
+Descriptor begin_connection(const std::string& words) {
   try {
     const std::optional<Place> place = place_in(words);
-    return place ? connecting_to(*place) : Socket();
+    return place ? connecting_to(*place) : Descriptor();
   } catch (const std::exception&) {
     return {};
   }
@@ -74,12 +74,12 @@ void Lifeline::serve(const std::stop_token& stop) {
     std::vector<pollfd> polled{{waking_.get(), POLLIN, 0},
                                {listening_.get(), POLLIN, 0},
                                {watched_ ? watched_->socket.get() : -1, POLLIN, 0}};
-    for (const Socket& guest : guests_) polled.push_back({guest.get(), POLLIN, 0});
+    for (const Descriptor& guest : guests_) polled.push_back({guest.get(), POLLIN, 0});
     if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
     if (polled[kWatched].revents != 0) listen_to_watched();
     // A guest has nothing to say: it is gone, or none of the run's.
     auto guest = polled.begin() + kGuests;
-    std::erase_if(guests_, [&](const Socket&) { return (guest++)->revents != 0; });
+    std::erase_if(guests_, [&](const Descriptor&) { return (guest++)->revents != 0; });
     if (polled[kListening].revents != 0) let_guest_in();
     if (polled[kWaking].revents != 0) take_next();
   }
@@ -95,10 +95,10 @@ void Lifeline::take_next() {
 }
 
 void Lifeline::let_guest_in() {
-  Socket guest(::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  Descriptor guest(::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!guest) {
     // Where descriptors run out this process is watched no more, but by those that are there.
-    if (errno == EMFILE || errno == ENFILE) listening_ = Socket();
+    if (errno == EMFILE || errno == ENFILE) listening_ = Descriptor();
     return;
   }
   if (guests_.size() >= kMostGuests) return;

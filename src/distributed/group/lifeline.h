@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/descriptor.h"
 #include "distributed/group/sealed_texts.h"
-#include "distributed/group/socket.h"
 
 namespace accrue::distributed {
 
@@ -40,7 +40,7 @@ class Lifeline {
     std::string place;
     SealedTexts texts;
     std::string key;
-    Socket socket = {};
+    Descriptor socket = {};
     bool is_connected = false;
   };
 
@@ -50,13 +50,13 @@ class Lifeline {
   void let_guest_in();
   void listen_to_watched();
 
-  Socket listening_;
-  Socket waking_;  ///< an eventfd: there is a next_, or the thread is to end
+  Descriptor listening_;
+  Descriptor waking_;  ///< an eventfd: there is a next_, or the thread is to end
   std::string place_;
   std::mutex mutex_;
   std::optional<Watched> next_;     ///< whom to watch instead; guarded by the mutex
   std::optional<Watched> watched_;  ///< the thread's own, as guests are
-  std::vector<Socket> guests_;      ///< who watches this process
+  std::vector<Descriptor> guests_;  ///< who watches this process
   std::jthread thread_;
 };
 

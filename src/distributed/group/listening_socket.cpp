@@ -26,23 +26,23 @@ Addresses places_of(const std::string& host, std::uint16_t port) {
 }
 
 /// A socket bound to `address`; none, with errno, where it cannot be bound.
-Socket bound_to(const addrinfo& address) {
-  Socket socket(address);
+Descriptor bound_to(const addrinfo& address) {
+  Descriptor socket = socket_for(address);
   if (!socket) return socket;
   // A port that an earlier run left a moment ago is free.
   const int yes = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   return ::bind(socket.get(), address.ai_addr, address.ai_addrlen) == 0 ? std::move(socket)
-                                                                        : Socket();
+                                                                        : Descriptor();
 }
 
 }  // namespace
 
-Socket listening_socket(const std::string& host, std::uint16_t port) {
+Descriptor listening_socket(const std::string& host, std::uint16_t port) {
   const Addresses addresses = places_of(host, port);
   int reason = 0;
   for (const addrinfo* next = addresses.get(); next != nullptr; next = next->ai_next) {
-    if (Socket socket = bound_to(*next)) return socket;
+    if (Descriptor socket = bound_to(*next)) return socket;
     // An address that is taken says more than one that is elsewhere.
     if (reason == 0 || errno == EADDRINUSE) reason = errno;
   }

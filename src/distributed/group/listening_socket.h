@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <string>
 
-#include "distributed/group/socket.h"
+#include "core/descriptor.h"
 
 namespace accrue::distributed {
 
 /// A TCP socket that is bound to the interface that `host` names, and to no other. Throws a usage
 /// Error where `host` is not an address of this machine, and a runtime Error where the port is
 /// taken.
-Socket listening_socket(const std::string& host, std::uint16_t port);
+Descriptor listening_socket(const std::string& host, std::uint16_t port);
 
 }  // namespace accrue::distributed

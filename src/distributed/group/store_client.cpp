@@ -21,11 +21,11 @@ using c10d::detail::CheckResponseType;
 using c10d::detail::QueryType;
 
 /// A socket connected to `address`; none, with errno, where nobody listens there.
-Socket connected_to(const addrinfo& address) {
-  Socket socket(address);
+Descriptor connected_to(const addrinfo& address) {
+  Descriptor socket = socket_for(address);
   if (!socket) return socket;
   return ::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0 ? std::move(socket)
-                                                                           : Socket();
+                                                                           : Descriptor();
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ void StoreClient::ask(const Question& question) {
 std::optional<std::string> StoreClient::answer() {
   const auto size = tcp::recvValue<std::uint64_t>(socket_.get());
   if (size > kLongest) {
-    socket_ = Socket();
+    socket_ = Descriptor();
     return std::nullopt;
   }
   std::string text(size, '\0');

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "distributed/group/socket.h"
+#include "core/descriptor.h"
 
 namespace accrue::distributed {
 
@@ -46,7 +46,7 @@ class StoreClient {
   std::string host_;
   std::uint16_t port_;
   std::mutex one_at_a_time_;
-  Socket socket_;  ///< none: the last answer was too long, and left where it was
+  Descriptor socket_;  ///< none: the last answer was too long, and left where it was
 };
 
 }  // namespace accrue::distributed

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "core/descriptor.h"
 #include "train/limits/limit_state.h"
 
 namespace accrue::train {
@@ -32,7 +33,6 @@ class LimitCommand {
   std::optional<LimitReading> poll(double now);
 
  private:
-  void spawn();
   void read_output();
   bool reap();
   void kill_all() const;
@@ -41,8 +41,8 @@ class LimitCommand {
 
   const Limit& limit_;
   pid_t process_ = -1;
-  int output_ = -1;  ///< set while an answer is awaited
-  int status_ = 0;   ///< as waitpid() has it
+  Descriptor output_;  ///< there while an answer is awaited
+  int status_ = 0;     ///< as waitpid() has it
   double started_ = 0;
   std::string text_;
   std::string failure_;  ///< why it could not be started

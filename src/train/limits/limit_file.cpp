@@ -12,44 +12,31 @@
 #include <cstring>
 #include <string>
 
+#include "core/descriptor.h"
+
 namespace accrue::train {
 namespace {
 
 constexpr std::string_view kSpaces = " \t\r\n\v\f";
 
-/// A file that is open for reading; it closes with the object.
-class OpenFile {
- public:
-  explicit OpenFile(const std::string& path)
-      : descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)) {}
-  ~OpenFile() {
-    if (is_open()) ::close(descriptor_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
+bool is_regular(const Descriptor& file) {
+  struct stat status {};
+  return ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
+}
 
-  bool is_open() const { return descriptor_ >= 0; }
-  bool is_regular() const {
-    struct stat status {};
-    return ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
+/// A file's beginning; none where it cannot be read, which errno tells.
+std::optional<std::string> beginning_of(const Descriptor& file) {
+  std::array<char, 4096> bytes{};
+  std::size_t size = 0;
+  while (size < bytes.size()) {
+    const ssize_t count = ::read(file.get(), bytes.data() + size, bytes.size() - size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return std::nullopt;
+    if (count == 0) break;
+    size += static_cast<std::size_t>(count);
   }
-  /// Its beginning; none where it cannot be read, which errno tells.
-  std::optional<std::string> beginning() const {
-    std::array<char, 4096> bytes{};
-    std::size_t size = 0;
-    while (size < bytes.size()) {
-      const ssize_t count = ::read(descriptor_, bytes.data() + size, bytes.size() - size);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) return std::nullopt;
-      if (count == 0) break;
-      size += static_cast<std::size_t>(count);
-    }
-    return std::string(bytes.data(), size);
-  }
-
- private:
-  int descriptor_;
-};
+  return std::string(bytes.data(), size);
+}
 
 LimitReading trouble(std::string why) { return {.value = std::nullopt, .trouble = std::move(why)}; }
 
@@ -59,10 +46,10 @@ bool is_there(const std::string& path) {
 }
 
 LimitReading read_number(const std::string& path) {
-  const OpenFile file(path);
-  if (!file.is_open()) return trouble(std::strerror(errno));
-  if (!file.is_regular()) return trouble("it is no regular file");
-  const std::optional<std::string> text = file.beginning();
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  if (!file) return trouble(std::strerror(errno));
+  if (!is_regular(file)) return trouble("it is no regular file");
+  const std::optional<std::string> text = beginning_of(file);
   if (!text) return trouble(std::strerror(errno));
   const std::optional<double> number = number_at_start(*text);
   return number ? LimitReading{.value = number, .trouble = {}}
