@@ -86,17 +86,17 @@ Candidate Membership::observe(Member member) {
   if (!is_new && beat != seen.beat) seen = {std::move(beat), now, true};
   return {.member = member,
           .silence = std::chrono::duration_cast<milliseconds>(now - seen.since),
-          .is_alive = seen.is_alive,
-          .has_ended = texts_.read(death_key(member)).text.has_value()};
+          .is_alive = seen.is_alive};
 }
 
 std::vector<Candidate> Membership::old_members() {
   std::vector<Candidate> candidates;
   for (const Member member : list_.members) {
     if (std::ranges::find(settled_, member) == settled_.end()) continue;
-    candidates.push_back(observe(member));
-    candidates.back().is_here =
-        texts_.read(here_key(list_.generation + 1, member)).text.has_value();
+    Candidate& candidate = candidates.emplace_back(observe(member));
+    candidate.is_here = texts_.read(here_key(list_.generation + 1, member)).text.has_value();
+    // Only members are watched; an applicant's end shows by its silence.
+    candidate.has_ended = texts_.read(death_key(member)).text.has_value();
   }
   return candidates;
 }

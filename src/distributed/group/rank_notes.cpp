@@ -19,6 +19,7 @@ constexpr milliseconds kGoodbye{2000};
 constexpr milliseconds kPoll{20};
 
 constexpr const char* kVerdict = "verdict";
+constexpr const char* kLeft = "left";
 
 std::string key(std::string_view topic, int rank) {
   return std::string(topic) + "/" + std::to_string(rank);
@@ -126,21 +127,21 @@ std::vector<RankState> RankNotes::examine() const {
   return ranks;
 }
 
-/// How many ranks, or strangers in their place, wrote something.
-int RankNotes::count(const std::string& topic) const {
-  int ranks = 0;
-  for (int rank = 0; rank < place_.world(); ++rank) ranks += texts_.has(key(topic, rank)) ? 1 : 0;
-  return ranks;
+/// Whether all ranks, or strangers in their place, said goodbye.
+bool RankNotes::all_left() const {
+  for (int rank = 0; rank < place_.world(); ++rank)
+    if (!texts_.has(key(kLeft, rank))) return false;
+  return true;
 }
 
 /// Where the store ends with this rank, the others are given time to read it first, those that are
 /// still on their way to it too. Nobody's word is needed for that, so whoever wrote counts: also a
 /// rank with another token, which reads why.
 void RankNotes::say_goodbye() const {
-  texts_.write(key("left", place_.rank), "1");
+  texts_.write(key(kLeft, place_.rank), "1");
   if (!place_.hosts_store) return;
   const Deadline until = from_now(kGoodbye);
-  while (count("left") < place_.world() && std::chrono::steady_clock::now() < until)
+  while (!all_left() && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(kPoll);
 }
 

@@ -59,7 +59,7 @@ class RankNotes {
 
  private:
   void look_for_missing(const std::string& topic, Texts& texts) const;
-  int count(const std::string& topic) const;
+  bool all_left() const;
   std::vector<Reading> read_all(const std::string& topic) const;
   std::vector<Reading> read_of_members(std::string (*key_of)(Member)) const;
   std::vector<Reading> listen_for_deaths() const;
