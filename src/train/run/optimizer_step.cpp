@@ -56,14 +56,26 @@ OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::
       takes_micro_statistics_(run.work.config.model.batchnorm == models::BatchNormPolicy::micro &&
                               !models::find_batch_norms(*run.work.model).none()) {}
 
+/// Where ranks are lost before the step is taken, the window is taken anew in the units that it
+/// began with: a close has planned those of the next one.
 OptimizerStep::Taken OptimizerStep::take() {
+  const std::int64_t window = progress_.state.window;
+  const std::vector<int> units = flow_.window.buffer()->units();
+  try {
+    return take_in_these_units();
+  } catch (const distributed::RanksGone&) {
+    if (progress_.state.window == window) flow_.window.buffer()->set_units(units);
+    throw;
+  }
+}
+
+OptimizerStep::Taken OptimizerStep::take_in_these_units() {
   const Stopwatch watch;
   const memory::PeakScope peak;
   meters_.begin();
   settle_memory();
   if (const auto change = batch_.change_ahead()) flow_.log.event_of_last_step("batch", *change);
   const batch::Range range = batch_.window(progress_.state.window);
-  units_at_begin_ = flow_.window.buffer()->units();
   const Draws draws{.all = range, .own = flow_.parallelism.share(range)};
   begin_noise(draws);
   const std::int64_t micro_batch =
@@ -146,21 +158,10 @@ void OptimizerStep::tell_of_interruption() const {
                                                    " again: " + why_windows_are_not_kept_);
 }
 
-/// Where ranks are lost behind the close, the window is taken anew in the units that it began with:
-/// those of the next one are planned by then.
-void OptimizerStep::hear_of_others(std::int64_t index, const WindowRun& window) {
-  try {
-    flow_.parallelism.window_done(index, window);
-  } catch (const distributed::RanksGone&) {
-    flow_.window.buffer()->set_units(units_at_begin_);
-    throw;
-  }
-}
-
 void OptimizerStep::tell_of(const WindowRun& window) {
   const std::int64_t index = progress_.state.window;
   if (const auto story = rollback_history_.closed(index)) flow_.log.event("out_of_memory", *story);
-  hear_of_others(index, window);
+  flow_.parallelism.window_done(index, window);
   if (!window.lost_reason.empty()) flow_.log.event("dropped", window.lost_reason);
   const auto& scale = progress_.state.loss_scale;  // that the window began with
   if (scale && window.loss_scale < scale->scale)

@@ -59,7 +59,7 @@ class OptimizerStep {
   std::optional<WindowRun> run_unless_torn(batch::Range share, std::int64_t micro_batch);
   void tell_of_interruption() const;
   void tell_of(const WindowRun& window);
-  void hear_of_others(std::int64_t index, const WindowRun& window);
+  Taken take_in_these_units();
   void look_at_first(const WindowRun& window);
   void require_a_finite_loss(const WindowRun& window) const;
   Update update_parameters(WindowRun& window);
@@ -88,8 +88,7 @@ class OptimizerStep {
   std::vector<optim::ParameterGroup> groups_;  ///< without their parameters
   HistogramTaker histograms_;
   RollbackHistory rollback_history_;
-  std::vector<int> units_at_begin_;  ///< of fixed-point sums, of the window under way
-  bool takes_micro_statistics_;      ///< model.batchnorm = "micro", and the model has one
+  bool takes_micro_statistics_;  ///< model.batchnorm = "micro", and the model has one
   bool is_half_done_ = false;
   bool looked_at_window_ = false;  ///< a window that gave a gradient was remarked on
 };
