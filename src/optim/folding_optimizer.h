@@ -55,7 +55,7 @@ class FoldingOptimizer : public Optimizer {
   virtual void step_range(const FoldUpdate& update, const at::Tensor& parameter,
                           std::span<const WrittenState> states, std::size_t begin,
                           std::size_t end) const = 0;
-  /// The same for whole tensors by ATen's operators, where these are to be used.
+  /// These do the same for whole tensors, by ATen's operators.
   virtual void fold_whole(const FoldUpdate& update, const WholeFold& whole) const = 0;
   virtual void step_whole(const FoldUpdate& update, const WholeFold& whole) const = 0;
 

@@ -110,8 +110,9 @@ at::Tensor convolve_widened(const at::Tensor& x, const at::Tensor& weight,
       .contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-/// Of a kernel of one pixel without padding, as the matrix product that it is: libtorch 2.13's own
-/// on CPUs without AVX-512 writes beyond its memory for images in the order of channels last.
+/// Computes it for a kernel of one pixel without padding, where it is a matrix product: libtorch
+/// 2.13's own operator writes beyond its memory on CPUs without AVX-512, for images in the order of
+/// channels last.
 at::Tensor pixel_kernel_gradient(const at::Tensor& grad, const at::Tensor& x,
                                  const at::Tensor& weight, std::int64_t stride) {
   const at::Tensor read = x.slice(2, 0, std::nullopt, stride).slice(3, 0, std::nullopt, stride);

@@ -10,7 +10,7 @@
 
 namespace accrue::train {
 
-/// As what a process claims a run directory: as the first rank of one of a run's groups.
+/// This tells as what a process claims a run directory: as the first rank of one of a run's groups.
 struct RunTenure {
   std::string run = new_name();  ///< the same on all ranks of a run that is under way
   std::int64_t generation = 0;   ///< of the group

@@ -18,7 +18,7 @@ struct OperationPlace {
   at::ScalarType master;  ///< of parameters and the residual stream
 };
 
-/// The same values at every place: drawn in fp64, rounded to bf16, which all have.
+/// Draws the same values at every place: in fp64, rounded to bf16, which all have.
 class Values {
  public:
   explicit Values(const OperationPlace& place) : place_(place) {}

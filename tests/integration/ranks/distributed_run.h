@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
 #include "distributed/ranks.h"
 #include "support/tolerance.h"
@@ -74,6 +75,14 @@ class DistributedRun : public TinyRun {
   }
   static ::testing::AssertionResult are_close(const Config& c, const Config& expected) {
     return are_close(c, parameters_of(expected));
+  }
+
+  /// The optimizer's state in the last checkpoint.
+  static NamedParameters state_of(const Config& c) {
+    const RunDirectory run(c.run.out);
+    return models::read_safetensors(run.checkpoint(run.checkpoint_steps().back()) /
+                                    "optimizer.safetensors")
+        .tensors;
   }
 
   Words command(const Config& c, const Words& more = {}) const {

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "accrue/models/safetensors.h"
 #include "integration/ranks/changing_ranks.h"
 
 namespace accrue::train {
@@ -29,12 +28,6 @@ class DividedRanks : public ChangingRanks {
     return c;
   }
 
-  static NamedParameters state_of(const Config& c) {
-    const RunDirectory run(c.run.out);
-    return models::read_safetensors(run.checkpoint(run.checkpoint_steps().back()) /
-                                    "optimizer.safetensors")
-        .tensors;
-  }
   static void expect_same_end(const Config& c, const Config& alone) {
     expect_same_run(c, alone);
     expect_same_bits(state_of(c), state_of(alone));

@@ -58,7 +58,7 @@ class LimitedRanks : public DistributedRun {
       EXPECT_EQ(result.status, kInterrupted) << result.errors;
     }
   }
-  /// Of a run of one process, without limits, that ends where `c` did.
+  /// Compares with a run of one process, without limits, that ends where `c` did.
   void expect_bits_of_one_process(const Config& c) const {
     Config alone = c;
     alone.run.out = path("alone");

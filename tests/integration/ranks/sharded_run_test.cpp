@@ -29,13 +29,6 @@ class ShardedRun : public DistributedRun {
     return c;
   }
 
-  static NamedParameters state_of(const Config& c) {
-    const RunDirectory run(c.run.out);
-    return models::read_safetensors(run.checkpoint(run.checkpoint_steps().back()) /
-                                    "optimizer.safetensors")
-        .tensors;
-  }
-
   static void expect_same_run(const Config& c, const Config& expected) {
     expect_same_bits(parameters_of(c), parameters_of(expected));
     const NamedParameters state = state_of(c), other = state_of(expected);

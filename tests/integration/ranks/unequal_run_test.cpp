@@ -41,7 +41,7 @@ class UnequalRun : public DistributedRun {
   struct Shares {
     std::int64_t step = 0, fast = 0, slow = 0;
   };
-  /// As told last.
+  /// Reads the shares that were told last.
   static Shares last_shares(const Config& c) {
     Shares shares;
     for (const nlohmann::json& line : events_of("leases", c)) {
