@@ -9,6 +9,7 @@ namespace {
 
 using accrue::testing::numbers_of;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -69,7 +70,9 @@ TEST_F(StrangersTest, ARankWithAnotherTokenOrNoneIsNamed) {
     for (const int rank : {0, 2})
       EXPECT_THAT(results[rank].errors,
                   AllOf(HasSubstr("in the place of rank 1"), Not(HasSubstr("rank 2"))));
-    EXPECT_THAT(results[1].errors, HasSubstr("in the place of rank 0"));
+    // To that rank all others are strangers, and it names the first of them that it reads.
+    EXPECT_THAT(results[1].errors, AnyOf(HasSubstr("in the place of rank 0"),
+                                         HasSubstr("in the place of rank 2")));
   }
 }
 
