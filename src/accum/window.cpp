@@ -30,6 +30,13 @@ void Window::require_between(const char* call) const {
                       "calling commit() or abort() before it");
 }
 
+void Window::require_own_sums(const char* call) const {
+  if (unfinished_)
+    throw usage_error(call, "a window with this rank's own sums",
+                      where() + ", which has those of all ranks",
+                      "calling take_over() or discard() before it");
+}
+
 void Window::require_foldable(double loss_scale, std::optional<double> total_weight) const {
   const auto require = [](bool holds, const char* expected, const std::string& received,
                           const char* suggestion) {
@@ -59,7 +66,7 @@ void Window::open(std::int64_t index, double loss_scale, std::optional<double> t
   total_weight_ = total_weight.value_or(0);
   entries_.clear();
   retries_ = 0;
-  lost_ = recount_ = closed_ = false;
+  lost_ = recount_ = closed_ = unfinished_ = false;
   lost_reason_.clear();
   take_slots();
   buffer_->begin_window(index);
@@ -103,6 +110,7 @@ void Window::close_slots() {
 void Window::begin(MicroRef micro) {
   require_open("begin");
   require_between("begin");
+  require_own_sums("begin");
   check_undisturbed("begin");
   entries_.push_back({std::move(micro), MicroStatus::pending, 0, {}});
   contributions_at_begin_ = contributions();
@@ -166,10 +174,12 @@ std::int64_t Window::contributions() const {
 std::optional<MeanGradient> Window::close(bool check_finite) {
   require_open("close");
   require_between("close");
+  require_own_sums("close");
   check_undisturbed("close");
   if (buffer_->needs_total_weight()) check_total_weight();
   std::optional<MeanGradient> gradient =
       reduction_ != nullptr ? reduced_mean(check_finite) : audited_mean(check_finite);
+  if (unfinished_) return std::nullopt;
   if (!gradient) {
     discard();
     return std::nullopt;
@@ -218,6 +228,7 @@ MeanGradient Window::mean_over(double weight) {
 
 void Window::discard() {
   if (!open_) return;
+  unfinished_ = false;
   if (reduction_ != nullptr) reduction_->withdraw();
   release_slots();
   for (const Entry& entry : buffer_->entries()) {
@@ -232,6 +243,7 @@ double Window::weight() const { return ledger().committed_weight(); }
 
 WindowState Window::state() const {
   require_between("state");
+  require_own_sums("state");
   if (open_ && buffer_->folds())
     throw usage_error("state (" + where() + ")", "a window with sums of its own",
                       "one that folds its gradients into an optimizer", "saving between windows");

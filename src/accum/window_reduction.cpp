@@ -1,4 +1,5 @@
 #include <cmath>
+#include <utility>
 
 #include "accrue/accum/window.h"
 #include "accrue/core/error.h"
@@ -25,6 +26,11 @@ std::optional<MeanGradient> Window::reduced_mean(bool check_finite) {
       undo(outcome.reason);
       continue;
     }
+    if (outcome.verdict == Verdict::unfinished) {
+      unfinished_ = true;
+      close_slots();
+      return std::nullopt;
+    }
     if (outcome.verdict == Verdict::dropped && !lost_) lose(outcome.reason);
     if (lost_ || outcome.weight == 0) return std::nullopt;
     close_slots();
@@ -37,6 +43,15 @@ std::optional<MeanGradient> Window::reduced_mean(bool check_finite) {
     audited = true;
     undo("the gradient of all ranks is not finite", Look::sums);
   }
+}
+
+void Window::take_over(std::vector<LedgerEntry> entries) {
+  require_open("take_over");
+  if (!unfinished_)
+    throw usage_error("take_over", "a window that ranks closed before it was whole", where(),
+                      "calling it where is_unfinished()");
+  entries_ = std::move(entries);
+  unfinished_ = false;
 }
 
 }  // namespace accrue::accum

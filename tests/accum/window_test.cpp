@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
+#include <utility>
 
 #include "accum/window_fixture.h"
 
@@ -64,6 +66,66 @@ TEST(Window, NamesTheCallExpectedWhenOutOfOrder) {
   EXPECT_THAT(error_of([&] { f.window.begin({}); }), HasSubstr("commit()"));
   EXPECT_THAT(error_of([&] { f.window.close(); }), HasSubstr("commit()"));
   EXPECT_THAT(error_of([&] { f.window.state(); }), HasSubstr("commit()"));
+}
+
+/// Of a rank whose others have done nothing yet, and say so once.
+class OneOfIdleRanks : public Reduction {
+ public:
+  Outcome reduce(GradientBuffer&, const Share& share) override {
+    const bool is_first = std::exchange(is_first_, false);
+    return {.verdict = is_first ? Outcome::Verdict::unfinished : Outcome::Verdict::whole,
+            .weight = share.ledger.committed_weight()};
+  }
+  void withdraw() noexcept override {}
+
+ private:
+  bool is_first_ = true;
+};
+
+TEST(Window, GoesOnWithTheSumsOfAllRanksWhereItWasClosedBeforeItWasWhole) {
+  Fixture f;
+  OneOfIdleRanks others;
+  f.window.set_reduction(&others);
+  f.window.open(5);
+  EXPECT_THAT(error_of([&] { f.window.take_over({}); }), HasSubstr("is_unfinished()"));
+  f.add(kFirst);
+  f.add(kSecond);
+  const auto sums = f.sums();
+  EXPECT_FALSE(f.window.close());
+  ASSERT_TRUE(f.window.is_unfinished());
+  EXPECT_TRUE(f.window.is_open());
+  EXPECT_TRUE(testing::same_bits(sums, f.sums())) << "no step was made of them";
+  for (const char* call : {"begin", "close", "state"})
+    EXPECT_THAT(error_of([&] {
+                  if (call == std::string("begin")) f.window.begin({});
+                  if (call == std::string("close")) f.window.close();
+                  if (call == std::string("state")) f.window.state();
+                }),
+                HasSubstr("take_over() or discard()"))
+        << call;
+  const auto entries = f.window.ledger().entries;
+  f.window.take_over({entries.begin(), entries.end()});
+  EXPECT_FALSE(f.window.is_unfinished());
+  f.add(kThird);
+  f.expect_mean_gradient_of_everything();
+  f.window.set_reduction(nullptr);
+}
+
+TEST(Window, LeavesNothingOfSumsThatAnotherRankGoesOnWith) {
+  Fixture f;
+  OneOfIdleRanks others;
+  f.window.set_reduction(&others);
+  f.window.open(5);
+  f.add(kFirst);
+  EXPECT_FALSE(f.window.close());
+  f.window.discard();
+  EXPECT_FALSE(f.window.is_unfinished());
+  f.window.open(5);
+  f.add(kFirst);
+  f.add(kSecond);
+  f.add(kThird);
+  f.expect_mean_gradient_of_everything();
+  f.window.set_reduction(nullptr);
 }
 
 TEST(Window, RecordsAnAbortBeforeBackwardAndNothingElse) {

@@ -52,6 +52,13 @@ class GroupTest : public ::testing::Test {
   Results run(const std::string& scenario, int world) { return run(scenario, world, world); }
 };
 
+TEST_F(GroupTest, RanksHearTheLargestNumberThatOneAnnounced) {
+  for (const auto& result : run("announced", 3)) {
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_EQ(result.output, "before 0\nheard 3\nheard 9\nheard 9\n");
+  }
+}
+
 TEST_F(GroupTest, CollectivesGiveWhatTheirNamesSay) {
   constexpr int world = 3;
   const Results results = run("collectives", world);

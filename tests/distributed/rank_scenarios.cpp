@@ -198,6 +198,26 @@ void passing(const Launch& launch, const Words&) {
   group->barrier("the end");
 }
 
+/// Ranks announce numbers of their own, one after the other and at once, and hear the largest.
+void announced(const Launch& launch, const Words&) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 120s});
+  const auto hear = [&](std::int64_t number) {
+    while (group->announced() < number) std::this_thread::sleep_for(10ms);
+    std::cout << "heard " << group->announced() << '\n';
+    group->barrier("what was heard");
+  };
+  group->barrier("the beginning");
+  std::cout << "before " << group->announced() << '\n';
+  group->barrier("nothing was announced");
+  if (group->rank() == 1) group->announce(3);
+  hear(3);
+  group->announce(group->rank() == 2 ? 9 : 5 + group->rank());
+  hear(9);
+  group->announce(4);
+  std::this_thread::sleep_for(1s);
+  hear(9);
+}
+
 void unanswered(const Launch& launch, const Words&) {
   without_rank_1(
       launch, [](Group&) { std::raise(SIGKILL); },
@@ -256,6 +276,7 @@ const std::map<std::string, Scenario>& scenarios() {
       {"connecting", connecting},
       {"broken_pipes", broken_pipes},
       {"passing", passing},
+      {"announced", announced},
       {"unanswered", unanswered},
       {"reduce", reduce_windows},
   };

@@ -28,6 +28,7 @@ TEST(StatusRow, AddsUpWhatRanksSayOfOneWindow) {
   const Agreed agreed = agree({from_row(to_row(status), status), status});
   EXPECT_EQ(agreed.verdict, Agreed::Verdict::whole);
   EXPECT_EQ(agreed.totals.weight, 5);
+  EXPECT_THAT(agreed.totals.weights, ElementsAre(2.5, 2.5));
   EXPECT_EQ(agreed.totals.loss_sum, 14);
   EXPECT_EQ(agreed.totals.micro_batches, 6);
   EXPECT_EQ(agreed.totals.quarantined, 2);
@@ -46,6 +47,21 @@ TEST(StatusRow, TakesTheLargestUnitsAndNamesWhoseWereSmaller) {
   EXPECT_EQ(agreed.verdict, Agreed::Verdict::again);
   EXPECT_THAT(agreed.units, ElementsAre(-19, -21));
   EXPECT_EQ(agreed.reason, "the fixed-point units of rank 0, rank 1 were too small");
+}
+
+TEST(StatusRow, TellsThatARankHasSomethingLeftWhereNothingElseIsWrong) {
+  const RankStatus done = status_in(7);
+  RankStatus before = done;
+  before.left = 4;
+  const auto verdict_of = [&](const RankStatus& first) {
+    return agree({first, from_row(to_row(before), before)}).verdict;
+  };
+  EXPECT_EQ(verdict_of(done), Agreed::Verdict::unfinished);
+  RankStatus changed = done, lost = done;
+  changed.is_void = true;
+  lost.is_lost = true;
+  EXPECT_EQ(verdict_of(changed), Agreed::Verdict::again);
+  EXPECT_EQ(verdict_of(lost), Agreed::Verdict::dropped);
 }
 
 TEST(StatusRow, RefusesRanksThatAreInDifferentWindows) {

@@ -14,6 +14,7 @@ class SumShard;
 /// What the ranks' shares of a window came to together.
 struct WindowTotals {
   double weight = 0;
+  std::vector<double> weights;  ///< by rank
   double loss_sum = 0;
   std::int64_t micro_batches = 0;  ///< those committed
   std::int64_t quarantined = 0;
@@ -35,9 +36,10 @@ class Reduction {
   /// What all ranks come to: the same on each.
   struct Outcome {
     enum class Verdict {
-      whole,    ///< the buffer holds the sums of all ranks, or this rank's shard() of them
-      again,    ///< each rank is to make its sums anew, and to come back
-      dropped,  ///< no rank is to step
+      whole,       ///< the buffer holds the sums of all ranks, or this rank's shard() of them
+      again,       ///< each rank is to make its sums anew, and to come back
+      dropped,     ///< no rank is to step
+      unfinished,  ///< as `whole`, but a rank has not done its share: no rank is to step yet
     };
     Verdict verdict = Verdict::whole;
     double weight = 0;        ///< added up over all ranks

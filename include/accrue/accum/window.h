@@ -154,6 +154,13 @@ class Window {
   /// is that of all ranks, and a replay is one on every rank.
   std::optional<MeanGradient> close(bool check_finite = true);
 
+  /// Whether close() found that ranks have not done all of their shares (Reduction's `unfinished`).
+  /// The window is then still open, with the sums of all ranks on each of them, so that one alone
+  /// is to go on with them: that one calls take_over(), the others discard().
+  bool is_unfinished() const { return unfinished_; }
+  /// Goes on with the sums of all ranks; `entries` are what all ranks have put into them.
+  void take_over(std::vector<LedgerEntry> entries);
+
   /// Drops the open window and everything in it; nothing where none is open.
   void discard();
 
@@ -176,6 +183,7 @@ class Window {
   void drop_folded(const std::string& reason);
   void require_open(const char* call) const;
   void require_between(const char* call) const;
+  void require_own_sums(const char* call) const;
   void take_slots();
   void release_slots();
   void open_slots();
@@ -223,6 +231,7 @@ class Window {
   bool closed_ = false;  ///< close() gave a gradient, which a step is to consume
   bool in_micro_batch_ = false;
   bool lost_ = false;
+  bool unfinished_ = false;
   bool recount_ = false;  ///< replays may give other loss sums and weights than the first time
 };
 

@@ -94,6 +94,13 @@ class Group : public Exchange, public accum::RankGroup, public std::enable_share
   /// what they are.
   virtual std::vector<std::string> gather_texts(std::string_view topic,
                                                 const std::string& mine) = 0;
+  /// Lets all ranks hear `number` within a second, beside collectives, whatever they do meanwhile;
+  /// returns at once. Any rank may; of several numbers the largest counts. For what ranks are to
+  /// know of each other between two collectives.
+  virtual void announce(std::int64_t number) = 0;
+  /// The largest number that a rank of this group announced, as far as this rank has heard; 0: none
+  /// did.
+  virtual std::int64_t announced() = 0;
   /// Tells the others why this rank ends; to be called before its process does. Whatever they wait
   /// in fails within a second, with this reason. Does nothing where an earlier error is known,
   /// which then is the reason of this one too.

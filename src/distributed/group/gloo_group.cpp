@@ -97,6 +97,9 @@ class GlooGroup final : public Group {
     return ranks_.gather(topic, mine);
   }
 
+  void announce(std::int64_t number) override { ranks_.heart().announce(number); }
+  std::int64_t announced() override { return ranks_.heart().announced(); }
+
   void fail(const std::string& reason) noexcept override {
     if (std::exchange(ended_, true)) return;
     // This comes before the engine ends, because the others notice its end at once.

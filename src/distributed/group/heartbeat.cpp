@@ -27,6 +27,7 @@ struct Heartbeat::Shared {
   bool ended = false;  ///< whether the thread has ended
   bool is_lost = false;
   bool has_verdict = false;
+  std::int64_t announced = 0;  ///< by this rank or another
   Deadline answered = Clock::now();
 };
 
@@ -53,10 +54,12 @@ void Heartbeat::talk(const RankNotes& notes, Shared& shared) {
       lock.unlock();
       notes.beat(count);
       const bool has_verdict = notes.has_verdict();
+      const std::int64_t announced = exchange_announced(notes, shared);
       lock.lock();
       shared.answered = Clock::now();
       shared.has_verdict = has_verdict;
-      shared.changed.wait_for(lock, kBeat, [&] { return shared.stop; });
+      shared.changed.wait_for(lock, kBeat,
+                              [&] { return shared.stop || shared.announced > announced; });
     }
   } catch (const std::exception&) {
     lock.lock();
@@ -64,6 +67,28 @@ void Heartbeat::talk(const RankNotes& notes, Shared& shared) {
   }
   shared.ended = true;
   shared.changed.notify_all();
+}
+
+/// Ranks that announce something at once write over each other: whoever finds less than it knows of
+/// writes again.
+std::int64_t Heartbeat::exchange_announced(const RankNotes& notes, Shared& shared) {
+  const std::int64_t read = notes.announced();
+  std::unique_lock lock(shared.mutex);
+  const std::int64_t known = shared.announced = std::max(shared.announced, read);
+  lock.unlock();
+  if (known > read) notes.announce(known);
+  return known;
+}
+
+void Heartbeat::announce(std::int64_t number) {
+  const std::scoped_lock lock(shared_->mutex);
+  shared_->announced = std::max(shared_->announced, number);
+  shared_->changed.notify_all();
+}
+
+std::int64_t Heartbeat::announced() const {
+  const std::scoped_lock lock(shared_->mutex);
+  return shared_->announced;
 }
 
 milliseconds Heartbeat::silence() const {

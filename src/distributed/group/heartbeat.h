@@ -23,6 +23,11 @@ class Heartbeat {
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
+  /// Has all ranks hear `number` with their next beat; what is smaller than the last is not heard.
+  void announce(std::int64_t number);
+  /// The largest number that a rank announced, as far as it was heard here; 0: none did.
+  std::int64_t announced() const;
+
   /// The time since the store last answered.
   std::chrono::milliseconds silence() const;
 
@@ -45,6 +50,7 @@ class Heartbeat {
  private:
   struct Shared;
   static void talk(const RankNotes& notes, Shared& shared);
+  static std::int64_t exchange_announced(const RankNotes& notes, Shared& shared);
   bool is_over() const;
   void watch(const std::stop_token& stop);
 

@@ -20,6 +20,7 @@ constexpr milliseconds kPoll{20};
 
 constexpr const char* kVerdict = "verdict";
 constexpr const char* kLeft = "left";
+constexpr const char* kAnnounced = "announced";
 
 std::string key(std::string_view topic, int rank) {
   return std::string(topic) + "/" + std::to_string(rank);
@@ -41,6 +42,15 @@ void RankNotes::enter(std::int64_t collective, std::string_view what) const {
 }
 
 bool RankNotes::has_verdict() const { return texts_.read(kVerdict).text.has_value(); }
+
+void RankNotes::announce(std::int64_t number) const {
+  texts_.write(kAnnounced, std::to_string(number));
+}
+
+std::int64_t RankNotes::announced() const {
+  const std::optional<std::string> text = texts_.read(kAnnounced).text;
+  return text ? std::stoll(*text) : 0;
+}
 
 std::vector<Reading> RankNotes::read_of_members(std::string (*key_of)(Member)) const {
   std::vector<Reading> readings;

@@ -37,6 +37,10 @@ class RankNotes {
   /// Says where this rank is: the collective that it entered last.
   void enter(std::int64_t collective, std::string_view what) const;
   bool has_verdict() const;
+  /// Writes down the number that a rank announces, over what another did.
+  void announce(std::int64_t number) const;
+  /// What stands there; 0: nothing.
+  std::int64_t announced() const;
 
   struct Texts {
     std::vector<std::string> by_rank;  ///< empty for those that are not there

@@ -183,6 +183,7 @@ struct DeferredReduce::Impl {
                       .quarantined = share.ledger.count(MicroStatus::quarantined),
                       .is_lost = !share.lost_reason.empty(),
                       .is_void = is_void,
+                      .left = left,
                       .rank_sums = rank_sums,
                       .loss_sums = tell_loss_sums ? tell_loss_sums() : std::vector<double>(),
                       .units = buffer->units()};
@@ -208,7 +209,7 @@ struct DeferredReduce::Impl {
 
   Agreed at_the_end(const Share& share) {
     const Agreed agreed = exchange_status(share);
-    if (agreed.verdict != Agreed::Verdict::whole) return agreed;
+    if (!are_added(agreed)) return agreed;
     if (compressed) {
       sum_compressed(agreed.totals.weight);
       return agreed;
@@ -216,6 +217,17 @@ struct DeferredReduce::Impl {
     agree_on_order();
     reduce_all();
     return agreed;
+  }
+
+  static bool are_added(const Agreed& agreed) {
+    return agreed.verdict == Agreed::Verdict::whole ||
+           agreed.verdict == Agreed::Verdict::unfinished;
+  }
+
+  static Outcome::Verdict verdict_of(const Agreed& agreed) {
+    using enum Agreed::Verdict;
+    if (agreed.verdict == unfinished) return Outcome::Verdict::unfinished;
+    return agreed.verdict == whole ? Outcome::Verdict::whole : Outcome::Verdict::dropped;
   }
 
   void check_fixed(const Agreed& agreed) const {
@@ -264,6 +276,8 @@ struct DeferredReduce::Impl {
     is_void = false;
     is_last = false;
     watch.end();
+    // Rank 0 may have seen nothing yet of what becomes final when.
+    if (agreed.verdict == Agreed::Verdict::unfinished && !overlaps) order.reset();
     return agreed;
   }
 
@@ -277,6 +291,7 @@ struct DeferredReduce::Impl {
   std::optional<std::vector<std::int64_t>> order;
   std::vector<Begun> begun;  ///< in the order agreed
   std::vector<double> rank_sums;
+  std::int64_t left = 0;
   TellLossSums tell_loss_sums;
   OnLossSums on_loss_sums;
   WindowTotals totals;
@@ -322,6 +337,8 @@ void DeferredReduce::set_rank_sums(std::vector<double> rank_sums) {
   impl_->rank_sums = std::move(rank_sums);
 }
 
+void DeferredReduce::set_left(std::int64_t samples) { impl_->left = samples; }
+
 void DeferredReduce::set_loss_sums(TellLossSums mine, OnLossSums told) {
   impl_->tell_loss_sums = std::move(mine);
   impl_->on_loss_sums = std::move(told);
@@ -349,15 +366,14 @@ accum::Reduction::Outcome DeferredReduce::reduce(GradientBuffer& buffer, const S
     buffer.raise_units(agreed.units);
     return {.verdict = Outcome::Verdict::again, .reason = agreed.reason};
   }
-  const bool whole = agreed.verdict == Agreed::Verdict::whole;
-  if (whole && self.on_loss_sums && self.on_loss_sums(agreed.loss_sums))
+  const bool added = Impl::are_added(agreed);
+  if (added && self.on_loss_sums && self.on_loss_sums(agreed.loss_sums))
     return {.verdict = Outcome::Verdict::again,
             .reason = "the losses' total weights changed with a micro-batch that was left out",
             .rescaled = true};
-  if (whole) self.take_whole(agreed);
-  return {.verdict = whole ? Outcome::Verdict::whole : Outcome::Verdict::dropped,
-          .weight = agreed.totals.weight,
-          .reason = agreed.reason};
+  if (added) self.take_whole(agreed);
+  return {
+      .verdict = Impl::verdict_of(agreed), .weight = agreed.totals.weight, .reason = agreed.reason};
 }
 
 /// The other ranks wait for the buckets that were begun, or will: so all are reduced, and do not

@@ -71,6 +71,11 @@ class DeferredReduce final : public accum::Reduction {
   void add_up(const at::Tensor& values);
   /// Sets numbers that the ranks add up at the window's close: always as many on each rank.
   void set_rank_sums(std::vector<double> rank_sums);
+  /// Says how many samples of its share this rank has not done when it next closes the window.
+  /// Where any rank has some, the sums are added up as ever and no rank is to step yet
+  /// (Outcome::Verdict::unfinished): so a rank may stop anywhere between two micro-batches, however
+  /// far the others are. Not with compression or sharding, whose sums are for a step alone.
+  void set_left(std::int64_t samples);
   /// Of windows with several losses: asked for this rank's sums by loss at each attempt to close,
   /// as many on each rank.
   using TellLossSums = std::function<std::vector<double>()>;

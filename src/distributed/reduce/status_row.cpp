@@ -10,7 +10,7 @@
 namespace accrue::distributed {
 namespace {
 
-constexpr std::size_t kHead = 7;
+constexpr std::size_t kHead = 8;
 
 std::string listed(const std::vector<RankStatus>& ranks,
                    const std::function<bool(const RankStatus&)>& belongs) {
@@ -42,7 +42,11 @@ void decide(const std::vector<RankStatus>& ranks, Agreed& agreed) {
   }
   const auto changed = listed(ranks, [](const RankStatus& r) { return r.is_void; });
   const auto smaller = listed(ranks, [&](const RankStatus& r) { return r.units != agreed.units; });
-  if (changed.empty() && smaller.empty()) return;
+  if (changed.empty() && smaller.empty()) {
+    if (std::ranges::any_of(ranks, [](const RankStatus& r) { return r.left > 0; }))
+      agreed.verdict = Verdict::unfinished;
+    return;
+  }
   agreed.verdict = Verdict::again;
   agreed.reason = changed.empty() ? "the fixed-point units of " + smaller + " were too small"
                                   : "the sums of " + changed + " changed in their reduction";
@@ -57,7 +61,8 @@ at::Tensor to_row(const RankStatus& status) {
                           static_cast<double>(status.micro_batches),
                           static_cast<double>(status.quarantined),
                           status.is_lost ? 1.0 : 0.0,
-                          status.is_void ? 1.0 : 0.0};
+                          status.is_void ? 1.0 : 0.0,
+                          static_cast<double>(status.left)};
   row.insert(row.end(), status.rank_sums.begin(), status.rank_sums.end());
   row.insert(row.end(), status.loss_sums.begin(), status.loss_sums.end());
   row.insert(row.end(), status.contributions.begin(), status.contributions.end());
@@ -73,7 +78,8 @@ RankStatus from_row(const at::Tensor& row, const RankStatus& like) {
                     .micro_batches = static_cast<std::int64_t>(value[3]),
                     .quarantined = static_cast<std::int64_t>(value[4]),
                     .is_lost = value[5] != 0,
-                    .is_void = value[6] != 0};
+                    .is_void = value[6] != 0,
+                    .left = static_cast<std::int64_t>(value[7])};
   value += kHead;
   const auto take = [&value](auto& numbers, std::size_t count) {
     numbers.assign(value, value + count);
@@ -95,6 +101,7 @@ Agreed agree(const std::vector<RankStatus>& ranks) {
   totals.rank_sums.assign(ranks.front().rank_sums.size(), 0);
   for (const RankStatus& rank : ranks) {
     totals.weight += rank.weight;
+    totals.weights.push_back(rank.weight);
     totals.loss_sum += rank.loss_sum;
     totals.micro_batches += rank.micro_batches;
     totals.quarantined += rank.quarantined;

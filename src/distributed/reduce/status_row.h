@@ -18,7 +18,8 @@ struct RankStatus {
   std::int64_t micro_batches = 0;
   std::int64_t quarantined = 0;
   bool is_lost = false;
-  bool is_void = false;  ///< its sums changed after their reduction began
+  bool is_void = false;   ///< its sums changed after their reduction began
+  std::int64_t left = 0;  ///< DeferredReduce::set_left()
   std::vector<double> rank_sums = {};
   std::vector<double> loss_sums = {};
   std::vector<std::int64_t> contributions = {};  ///< by slot
@@ -32,7 +33,7 @@ RankStatus from_row(const at::Tensor& row, const RankStatus& like);
 
 /// What all ranks' rows come to.
 struct Agreed {
-  enum class Verdict { whole, again, dropped } verdict = Verdict::whole;
+  enum class Verdict { whole, again, dropped, unfinished } verdict = Verdict::whole;
   std::string reason = {};
   WindowTotals totals = {};                      ///< weights and losses, added in order of rank
   std::vector<double> loss_sums = {};            ///< added up over all ranks
