@@ -37,7 +37,7 @@ class SumOfRanks : public Parallelism {
   explicit SumOfRanks(distributed::DeferredReduce& reduce) : reduce_(reduce) {}
   batch::Range share(batch::Range window) override { return window; }
   void close(accum::Window& window, WindowRun& run) override {
-    close_shared_window(window, reduce_, false, {}, run);
+    close_shared_window(window, reduce_, {}, {}, run);
   }
   std::vector<RankRecord> records() const override { return {}; }
 

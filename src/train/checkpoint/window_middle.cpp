@@ -137,11 +137,20 @@ DoneMicroBatch& WindowMiddle::append(LedgerEntry entry) {
   return done.emplace_back(std::move(appended));
 }
 
+WindowMiddle nothing_done_of(const WindowMiddle& all) {
+  return {.window = all.window,
+          .loss_scale = all.loss_scale,
+          .micro_batches = {},
+          .done = {},
+          .units = all.units,
+          .noise_sums = std::vector<double>(all.noise_sums.size(), 0)};
+}
+
 json to_json(const WindowMiddle& middle) {
   json out{{"window", middle.window},
            {"loss_scale", middle.loss_scale},
            {"micro_batch", middle.micro_batch},
-           {"first_sample", middle.micro_batches.front().begin},
+           {"first_sample", middle.micro_batches.empty() ? 0 : middle.micro_batches.front().begin},
            {"sizes", sizes_of(middle.micro_batches)},
            {"done", json::array()},
            {"contributions", json::object()},
@@ -162,6 +171,15 @@ json to_json(const WindowMiddle& middle) {
 }
 
 WindowMiddle window_middle_from_json(const StateReader& in, std::int64_t window) {
+  WindowMiddle middle = share_middle_from_json(in, window);
+  if (middle.done.size() < middle.micro_batches.size()) return middle;
+  throw in.wrong(
+      "done",
+      "fewer than the window's " + std::to_string(middle.micro_batches.size()) + " micro-batches",
+      middle.done.size());
+}
+
+WindowMiddle share_middle_from_json(const StateReader& in, std::int64_t window) {
   WindowMiddle middle{.window = in.integer("window", window, window),
                       .loss_scale = in.number_of_at_least_0("loss_scale"),
                       .micro_batch = in.integer("micro_batch", 1),
@@ -172,11 +190,6 @@ WindowMiddle window_middle_from_json(const StateReader& in, std::int64_t window)
                       .seconds = in.number_of_at_least_0("seconds")};
   for (const StateReader& done : in.objects("done"))
     middle.done.push_back(done_from_json(done, std::ssize(middle.done)));
-  if (middle.done.size() >= middle.micro_batches.size())
-    throw in.wrong(
-        "done",
-        "fewer than the window's " + std::to_string(middle.micro_batches.size()) + " micro-batches",
-        middle.done.size());
   if (in.has("exclude"))
     for (const json& file : in.array("exclude")) {
       if (!file.is_string()) throw in.wrong("exclude", "names of files", file);

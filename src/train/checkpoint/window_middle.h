@@ -56,6 +56,10 @@ struct WindowMiddle {
   DoneMicroBatch& append(LedgerEntry entry);
 };
 
+/// What a rank goes on with that has done nothing of the window that `all` tells of, but for its
+/// micro-batches.
+WindowMiddle nothing_done_of(const WindowMiddle& all);
+
 /// A window's middle with its tensors: gradient sums under "sum." and the model's buffers under
 /// "buffer.", where it has any.
 struct StartedWindow {
@@ -71,5 +75,8 @@ nlohmann::json to_json(const WindowMiddle& middle);
 /// Reads back what to_json() wrote, of window `window`. Throws a usage Error that names the value
 /// which is missing, of another type, or none that a window can have.
 WindowMiddle window_middle_from_json(const StateReader& in, std::int64_t window);
+/// The same of a rank's share of a window, which may be empty; any number of micro-batches may be
+/// done.
+WindowMiddle share_middle_from_json(const StateReader& in, std::int64_t window);
 
 }  // namespace accrue::train

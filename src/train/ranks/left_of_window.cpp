@@ -48,6 +48,17 @@ RangesOfRanks divide_what_is_left(batch::Range window, const RangesOfRanks& done
   return shares;
 }
 
+std::vector<batch::Range> part_of_rank(std::size_t rank, batch::Range window,
+                                       const RangesOfRanks& done,
+                                       const std::vector<RankRecord>& records) {
+  const RankRecord& smallest = *std::ranges::min_element(records, {}, &RankRecord::micro_batch);
+  const RangesOfRanks left = divide_what_is_left(window, done, smallest.micro_batch);
+  std::vector<batch::Range> part = done[rank];
+  for (const batch::Range& range : batch::split_anew(left[rank], records[rank].micro_batch))
+    part.push_back(range);
+  return part;
+}
+
 std::string to_text(std::span<const batch::Range> ranges) {
   nlohmann::json list = nlohmann::json::array();
   for (const batch::Range& range : ranges) list.push_back({range.begin, range.end});

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "batch/schedule.h"
+#include "train/checkpoint/rank_record.h"
 
 namespace accrue::train {
 
@@ -19,6 +20,12 @@ using RangesOfRanks = std::vector<std::vector<batch::Range>>;
 /// window's: they would count twice, or not at all.
 RangesOfRanks divide_what_is_left(batch::Range window, const RangesOfRanks& done,
                                   std::int64_t micro_batch);
+
+/// What rank `rank` goes on with: what it has done, then its share of what is left in micro-batches
+/// of its own size. All ranks divide alike, in the smallest size of all `records`.
+std::vector<batch::Range> part_of_rank(std::size_t rank, batch::Range window,
+                                       const RangesOfRanks& done,
+                                       const std::vector<RankRecord>& records);
 
 /// Ranges as ranks tell them each other.
 std::string to_text(std::span<const batch::Range> ranges);

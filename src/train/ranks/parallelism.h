@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "accrue/core/step_report.h"
+#include "core/notice_signal.h"
 #include "train/checkpoint/train_state.h"
 #include "train/ranks/ranks.h"
 #include "train/window/run_control.h"
@@ -31,6 +32,8 @@ class Parallelism {
   virtual distributed::DeferredReduce* reduction() { return nullptr; }
   /// This rank's stage, where the ranks are a pipeline.
   virtual std::optional<PipelineStage> stage() const { return std::nullopt; }
+  /// The ranks that close a window early to keep it in its middle; null where none do.
+  virtual WindowRanks* window_ranks() { return nullptr; }
   /// Whether a rank may fill its share of a window again without the others.
   virtual bool retries_alone() const { return true; }
   /// Closes the window that was filled, with the sums of all ranks that share it; `run` becomes
@@ -94,7 +97,8 @@ struct ParallelismContext {
   std::int64_t total_steps;
   RunLog& log;
   const RunControl& control;
-  bool may_change = false;  ///< Ranks::may_go_on()
+  bool may_change = false;              ///< Ranks::may_go_on()
+  const NoticeWatch* notice = nullptr;  ///< null: this rank is given none
 };
 
 /// Makes what the config asks for; all ranks call it.

@@ -255,6 +255,21 @@ std::vector<double> Ranks::add_up(const std::vector<double>& mine, std::string_v
   return {first, first + values.numel()};
 }
 
+std::vector<std::string> Ranks::gather_long_texts(const std::string& mine) const {
+  const std::vector<std::int64_t> sizes = each_says(std::ssize(mine));
+  if (!group_) return {mine};
+  const at::Tensor own = at::zeros({std::ranges::max(sizes)}, at::kByte);
+  std::ranges::copy(mine, own.mutable_data_ptr<std::uint8_t>());
+  const at::Tensor rows = group_->all_gather(own);
+  std::vector<std::string> texts;
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    const at::Tensor row = rows[static_cast<std::int64_t>(rank)].contiguous();
+    const std::uint8_t* first = row.const_data_ptr<std::uint8_t>();
+    texts.emplace_back(first, first + sizes[rank]);
+  }
+  return texts;
+}
+
 std::vector<std::int64_t> Ranks::each_says(std::int64_t mine) const {
   std::vector<std::int64_t> all;
   for (const std::vector<std::int64_t>& numbers : each_says(std::vector{mine}))

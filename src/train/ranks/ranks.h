@@ -80,6 +80,12 @@ class Ranks {
     return group_->gather_texts(topic, mine);
   }
 
+  /// What gather_texts() returns, of texts of any length, by a collective.
+  std::vector<std::string> gather_long_texts(const std::string& mine) const;
+  /// distributed::Group::announce() and announced(); not for a rank that is alone.
+  void announce(std::int64_t number) const { group_->announce(number); }
+  std::int64_t announced() const { return group_->announced(); }
+
   /// What each rank says, by rank; all say as many numbers.
   std::vector<std::int64_t> each_says(std::int64_t mine) const;
   std::vector<std::vector<std::int64_t>> each_says(const std::vector<std::int64_t>& mine) const;

@@ -1,6 +1,7 @@
 #include "train/ranks/shared_windows.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "train/workload/workload.h"
 
@@ -10,6 +11,7 @@ SharedWindows::SharedWindows(const ParallelismContext& context)
     : SummedWindows(context),
       leases_(context.ranks.rank(), context.state.ranks,
               context.config.dist.shares == Shares::speed),
+      middles_(context.ranks, context.state.ranks),
       is_exact_(is_exact(context.config, context.model)),
       follows_speed_(context.config.dist.shares == Shares::speed) {}
 
@@ -23,11 +25,19 @@ batch::Range SharedWindows::share(batch::Range window) {
   begin_window();
   const batch::Range mine = leases_.share(window);
   if (leases_.change()) log().event("leases", *leases_.change());
+  middles_.begin(window);
   return mine;
 }
 
+void SharedWindows::close(accum::Window& window, WindowRun& run) {
+  SummedWindows::close(window, run);
+  middles_.closed(totals().weights);
+  was_closed_early_ |= window.is_unfinished();
+}
+
 void SharedWindows::window_done(std::int64_t index, const WindowRun& run) {
-  leases_.observe(run.rank_sums);
+  // What ranks ran of a window that they divided twice tells nothing of their speeds.
+  if (!std::exchange(was_closed_early_, false)) leases_.observe(run.rank_sums);
   SummedWindows::window_done(index, run);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "train/ranks/shared_middles.h"
 #include "train/ranks/summed_windows.h"
 #include "train/window/window_leases.h"
 
@@ -11,6 +12,8 @@ class SharedWindows final : public SummedWindows {
   explicit SharedWindows(const ParallelismContext& context);
 
   batch::Range share(batch::Range window) override;
+  WindowRanks* window_ranks() override { return &middles_; }
+  void close(accum::Window& window, WindowRun& run) override;
   /// A rank that may not work leaves its share to the others, where shares follow speeds and the
   /// ranks do not run their passes together.
   bool follow_limits(const std::vector<double>& speeds) override;
@@ -24,6 +27,8 @@ class SharedWindows final : public SummedWindows {
   std::vector<double> rank_sums(double own_seconds) const override;
 
   WindowLeases leases_;
+  SharedMiddles middles_;
+  bool was_closed_early_ = false;  ///< the window under way
   bool is_exact_;
   bool follows_speed_;
 };

@@ -14,6 +14,7 @@ SummedWindows::SummedWindows(const ParallelismContext& context)
       sharded_(context.sharded),
       log_(context.log),
       control_(context.control),
+      notice_(context.notice),
       may_change_(context.may_change),
       compresses_(context.config.dist.compress != distributed::Compression::none),
       reduce_(context.ranks.make_reduce(context.config, context.buffer)) {}
@@ -22,13 +23,21 @@ void SummedWindows::close(accum::Window& window, WindowRun& run) {
   std::vector<double> sums = rank_sums(run.own_seconds);
   sums.push_back(may_change_ && ranks_.is_first() && ranks_.have_applicants() ? 1 : 0);
   sums.push_back(static_cast<double>(log_.noted().size()));
-  close_shared_window(window, *reduce_, control_.asked_to_stop(), sums, run);
+  const Asked asked{.to_stop = control_.asked_to_stop(),
+                    .for_checkpoint = notice_ != nullptr && notice_->is_given()};
+  close_shared_window(window, *reduce_, asked, sums, run);
+  // The first rank takes its own when the checkpoint is written.
+  if (asked.for_checkpoint && !ranks_.is_first()) notice_->take();
+  if (window.is_unfinished()) tell_events(window.ledger().window, run);
 }
 
 void SummedWindows::window_done(std::int64_t index, const WindowRun& run) {
   others_ask_to_join_ = *std::prev(run.rank_sums.end(), 2) > 0;
-  if (run.rank_sums.back() > 0)
-    log_.tell(gather_events(ranks_, log_, "events of window " + std::to_string(index)));
+  tell_events(index, run);
+}
+
+void SummedWindows::tell_events(std::int64_t window, const WindowRun& run) {
+  if (run.rank_sums.back() > 0) log_.tell(gather_events(ranks_, log_, "events of window " + std::to_string(window)));
 }
 
 void SummedWindows::report(const WindowRun& run, StepReport& report) const {

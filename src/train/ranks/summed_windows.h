@@ -28,16 +28,19 @@ class SummedWindows : public Parallelism {
   /// To be called as a window begins: what is sent from now on is the window's.
   void begin_window() { sent_before_ = ranks_.wire_bytes(); }
   RunLog& log() { return log_; }
+  const distributed::WindowTotals& totals() const { return reduce_->totals(); }
   const Ranks& ranks() const { return ranks_; }
 
  private:
   /// What ranks add up of a window besides its totals; `own_seconds` is WindowRun::own_seconds.
   virtual std::vector<double> rank_sums(double own_seconds) const = 0;
+  void tell_events(std::int64_t window, const WindowRun& run);
 
   const Ranks& ranks_;
   const ShardedOptimizer* sharded_;
   RunLog& log_;
   const RunControl& control_;
+  const NoticeWatch* notice_;
   bool may_change_;
   bool others_ask_to_join_ = false;
   bool compresses_;

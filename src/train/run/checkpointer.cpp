@@ -46,16 +46,17 @@ void Checkpointer::write_if_due(bool last) {
   tell_of_replica();
   const std::int64_t step = progress_.state.step;
   if (written_step_ == step) return;
-  const bool due =
-      last || run_.notice.is_given() || cadence_.due(step, parallelism_.step_before(step));
+  const bool due = last || is_asked_ || run_.notice.is_given() ||
+                   cadence_.due(step, parallelism_.step_before(step));
   if (parallelism_.writes_together() ? run_.ranks.as_first_says(due) : due) write();
 }
 
 bool Checkpointer::due_in_window(double seconds) const {
-  return run_.notice.is_given() || cadence_.due_within_step(seconds);
+  return run_.notice.is_given() || (run_.ranks.is_first() && cadence_.due_within_step(seconds));
 }
 
 void Checkpointer::write_in_window(StartedWindow started) {
+  if (started.middle.done.empty()) return write_last_step();
   const TimedScope still(seconds_);
   wait();  // what is being written takes room, too
   started.middle.micro_batch = recovery_.state().micro_batch;
@@ -77,6 +78,11 @@ void Checkpointer::write_in_window(StartedWindow started) {
                                             ": a resumption goes on with the others");
 }
 
+void Checkpointer::write_last_step() {
+  if (written_step_ != progress_.state.step) write();
+  answered();
+}
+
 /// What the checkpoint takes and what the disk has, where that is less; else empty.
 std::string Checkpointer::lack_of_room(const CheckpointContent& content) const {
   const std::int64_t needed = bytes_of(content), free = free_bytes_at(run_.directory.root());
@@ -87,6 +93,7 @@ std::string Checkpointer::lack_of_room(const CheckpointContent& content) const {
 /// Whoever waits for a checkpoint, by the clock or by a notice, has been answered.
 void Checkpointer::answered() {
   run_.notice.take();
+  is_asked_ = false;
   cadence_.done();
 }
 
@@ -104,6 +111,7 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
   TrainState& state = progress_.state;
   if (!run_.ranks.is_first()) {
     parallelism_.gather_optimizer();
+    is_asked_ = false;
     written_step_ = state.step;
     return;
   }

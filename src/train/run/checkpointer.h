@@ -27,12 +27,16 @@ class Checkpointer {
 
   /// Writes a checkpoint where the config says so; `last` is set after the last step.
   void write_if_due(bool last);
+  /// Has the next write_if_due() write one, since another rank was given notice.
+  void ask() { is_asked_ = true; }
   /// Whether a checkpoint is due in the middle of a window that has taken so many seconds: at a
-  /// notice, or where the window takes longer than the time between two checkpoints.
+  /// notice, or where the window takes longer than the time between two checkpoints, by the first
+  /// rank's clock.
   bool due_in_window(double seconds) const;
   /// Writes a checkpoint in the middle of a window, and returns when it is on the disk: the sums
   /// are read in place, and the window goes on adding to them. Where the disk has no room for it an
-  /// event says so, and the last checkpoint stays as it is.
+  /// event says so, and the last checkpoint stays as it is. Where nothing of the window is done it
+  /// is the one of the last step.
   void write_in_window(StartedWindow started);
   /// Writes a checkpoint, with all ranks together; the next step waits for it (finish).
   void write();
@@ -63,6 +67,7 @@ class Checkpointer {
   CheckpointContent present_content(const std::optional<StartedWindow>& started);
   void write_beside(CheckpointContent content);
   std::string lack_of_room(const CheckpointContent& content) const;
+  void write_last_step();
   void answered();
   void wait();
   void tell_of_replica() const;
@@ -75,6 +80,7 @@ class Checkpointer {
   RunLog& log_;
   Cadence cadence_;
   CheckpointWriter writer_;
+  bool is_asked_ = false;
   double seconds_ = 0;              ///< what take_seconds() gives
   std::int64_t written_step_ = -1;  ///< step of the newest checkpoint that this run wrote or began
 };

@@ -1,6 +1,9 @@
 #include "train/run/kept_windows.h"
 
+#include <utility>
+
 #include "train/config/gradient_folding.h"
+#include "train/run/noise_record.h"
 #include "train/workload/batch_changes.h"
 
 namespace accrue::train {
@@ -29,11 +32,25 @@ std::string why_window_begins_again(const Resumed& resumed, const Workload& work
   return is_made_of(now, state.middle->micro_batches) ? "" : "its batch is another one now";
 }
 
+/// Why ranks cannot keep what they share; empty where they can.
+std::string why_ranks_do_not_keep(const Config& config) {
+  if (config.dist.stages > 1)
+    return "each stage of a pipeline runs all micro-batches, and none of them is done before it is "
+           "through all stages";
+  if (config.dist.shard != Shard::none)
+    return "each rank adds up its slice of the sums alone (dist.shard)";
+  if (config.dist.compress != distributed::Compression::none)
+    return "compressed sums are made for a step, and what they leave out is kept for the next one "
+           "(dist.compress)";
+  if (uses_noise(config))
+    return "the batch or its learning rate follows the gradient's noise, which is measured on the "
+           "first micro-batches of ranks that run a whole window (adapt)";
+  return {};
+}
+
 }  // namespace
 
 std::string why_windows_are_not_kept(const Workload& work, std::int64_t world) {
-  if (world > 1)
-    return "each of several ranks has sums of its own, and all of them stop together after a step";
   if (work.config.dist.takes_outer_steps())
     return "a run with outer steps (dist.local_steps, dist.outer) stops after a step";
   if (folds_gradients(work.config))
@@ -41,7 +58,7 @@ std::string why_windows_are_not_kept(const Workload& work, std::int64_t world) {
   if (is_exact(work.config, *work.model))
     return "exact batch normalisation runs all micro-batches from cut to cut, so that none of them "
            "is done before the others";
-  return {};
+  return world > 1 ? why_ranks_do_not_keep(work.config) : "";
 }
 
 void settle_started_window(Resumed& resumed, const Workload& work, std::int64_t world) {
@@ -50,6 +67,17 @@ void settle_started_window(Resumed& resumed, const Workload& work, std::int64_t 
   if (resumed.window_begins_again.empty()) return;
   resumed.state.middle.reset();
   resumed.window.clear();
+}
+
+std::optional<StartedWindow> part_of_started_window(const ChangingRun& run, TrainState& state,
+                                                    StoredTensors& of_window) {
+  std::optional<StartedWindow> mine;
+  if (run.ranks.is_first() && state.middle) mine = {*state.middle, of_window};
+  if (!run.ranks.is_first()) {
+    state.middle.reset();
+    of_window.clear();
+  }
+  return part_of_window(run, state, std::move(mine));
 }
 
 }  // namespace accrue::train

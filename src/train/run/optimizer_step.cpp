@@ -162,6 +162,7 @@ void OptimizerStep::tell_of(const WindowRun& window) {
   const std::int64_t index = progress_.state.window;
   if (const auto story = rollback_history_.closed(index)) flow_.log.event("out_of_memory", *story);
   flow_.parallelism.window_done(index, window);
+  if (window.checkpoint_requested) checkpointer_.ask();
   if (!window.lost_reason.empty()) flow_.log.event("dropped", window.lost_reason);
   const auto& scale = progress_.state.loss_scale;  // that the window began with
   if (scale && window.loss_scale < scale->scale)

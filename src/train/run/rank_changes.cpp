@@ -78,7 +78,8 @@ StartedWindow nothing_done(const ChangingRun& run, const TrainState& state) {
           .tensors = stored_buffers(*run.work.model)};
 }
 
-/// This rank's part of the window ahead; none where nobody has done any of it.
+}  // namespace
+
 std::optional<StartedWindow> part_of_window(const ChangingRun& run, const TrainState& state,
                                             std::optional<StartedWindow> mine) {
   if (mine && mine->middle.window != state.window) mine.reset();  // others have closed it
@@ -87,15 +88,13 @@ std::optional<StartedWindow> part_of_window(const ChangingRun& run, const TrainS
   const batch::Range window =
       with_changes(run.work.config, run.work.schedule, state.adapt.changes).window(state.window);
   const auto rank = static_cast<std::size_t>(run.ranks.rank());
-  const RankRecord& smallest = *std::ranges::min_element(state.ranks, {}, &RankRecord::micro_batch);
-  const RangesOfRanks left = divide_what_is_left(window, done, smallest.micro_batch);
   StartedWindow part = mine ? *std::move(mine) : nothing_done(run, state);
   part.middle.micro_batch = state.ranks[rank].micro_batch;
-  part.middle.micro_batches = done[rank];
-  for (const batch::Range& range : batch::split_anew(left[rank], part.middle.micro_batch))
-    part.middle.micro_batches.push_back(range);
+  part.middle.micro_batches = part_of_rank(rank, window, done, state.ranks);
   return part;
 }
+
+namespace {
 
 /// The run's name, which those that were there know.
 void learn_name(const ChangingRun& run) {

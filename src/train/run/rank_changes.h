@@ -18,6 +18,11 @@ struct ChangedRanks {
   Event event;  ///< what changed and why; for the first rank to tell
 };
 
+/// This rank's part of the window ahead, of which it has done `mine`; none where nobody has done
+/// any of it. All ranks call it.
+std::optional<StartedWindow> part_of_window(const ChangingRun& run, const TrainState& state,
+                                            std::optional<StartedWindow> mine);
+
 /// Makes the group of a run anew, of the ranks that are left and those that ask to join, and brings
 /// all of them to one state (bring_to_one_state): with a divided optimizer they may go back to the
 /// last checkpoint. `state` is this rank's, `done` what it did of the window behind that, and `why`

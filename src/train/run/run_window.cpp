@@ -3,6 +3,7 @@
 #include <ATen/record_function.h>
 
 #include <optional>
+#include <utility>
 
 #include "accrue/core/clock.h"
 #include "memory/out_of_memory.h"
@@ -31,6 +32,7 @@ Filled close(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
 
 void open_window(const WindowFlow& flow, const WindowRequest& request) {
   const Runner::Opening opening = flow.runner.prepare(request);
+  if (flow.window.is_open()) return;  // it goes on with the sums of all ranks
   if (request.started) {
     flow.window.load(state_of(*request.started));
   } else {
@@ -42,9 +44,10 @@ Filled fill_and_close(const WindowFlow& flow, WindowRequest& request, WindowRun&
   open_window(flow, request);
   if (flow.kept != nullptr) flow.kept->reset();  // what is done is in the window now
   try {
-    const Filled filled = flow.runner.fill(request, run);
-    if (filled == Filled::whole) return close(flow, request, run);
-    drop(flow);
+    Filled filled = flow.runner.fill(request, run);
+    const bool is_to_be_closed = filled == Filled::whole;
+    if (is_to_be_closed) filled = close(flow, request, run);
+    if (!is_to_be_closed || filled == Filled::interrupted) drop(flow);
     return filled;
   } catch (const distributed::RanksGone&) {
     if (flow.kept != nullptr) *flow.kept = flow.runner.what_is_done(request, run);
@@ -56,17 +59,28 @@ Filled fill_and_close(const WindowFlow& flow, WindowRequest& request, WindowRun&
   }
 }
 
+/// What of `run` is the window's as a whole, where ranks closed it early and go on.
+WindowRun begun_by(WindowRun run) {
+  return {.micro_batch_peak_bytes = run.micro_batch_peak_bytes,
+          .micro_batch_seconds = std::move(run.micro_batch_seconds)};
+}
+
 /// Fills the window until no runner asks to fill it again.
 WindowRun attempt(const WindowFlow& flow, WindowRequest& request) {
   request.fills = 0;
-  while (true) {
-    WindowRun run;
+  flow.window.discard();  // one that was to go on, and could not be prepared for it, is still open
+  for (WindowRun run;;) {
     const Filled filled = fill_and_close(flow, request, run);
+    if (filled == Filled::goes_on) {
+      run = begun_by(std::move(run));
+      continue;
+    }
     run.interrupted = filled == Filled::interrupted;
     run.retries += request.fills;
     if (filled != Filled::again) return run;
     ++request.fills;
     request.started.reset();
+    run = {};
   }
 }
 

@@ -189,6 +189,8 @@ struct Trainer::Impl {
                              : start_new(optimizer->whole(), options, folders.claim.get());
       ranks.check_state(work, optimizer->whole(), state.step);
       optimizer->bring_replica_up_to_date();
+      if (resumed && ranks.are_many())
+        part = part_of_started_window(changing, state, resumed->window);
     }
     ranks.settle();
     if (ranks.is_first()) begin_to_tell(options, folders, state.step);

@@ -71,7 +71,8 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
                                      .total_steps = run.plan.total_steps,
                                      .log = log_,
                                      .control = control_,
-                                     .may_change = run.ranks.may_go_on(run.work)})),
+                                     .may_change = run.ranks.may_go_on(run.work),
+                                     .notice = &run.notice})),
       retries_(make_retries()),
       window_(buffer_),
       noise_(make_noise_meter(run_, *buffer_)),
@@ -94,7 +95,7 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
             checkpointer_, control_, batch_, noise_.get(), why_windows_are_not_kept_) {
   window_.set_reduction(parallelism_->reduction());
   if (!run_.surroundings.limits.is_empty())
-    control_.heed(run_.surroundings.limits, run_.ranks.is_first() ? &run_.notice : nullptr,
+    control_.heed(run_.surroundings.limits, answers_notices() ? &run_.notice : nullptr,
                   patience_of_others(run_));
   if (!of_ranks.empty()) parallelism_->load_state(of_ranks, progress_.state);
 }
@@ -108,12 +109,19 @@ memory::Retries TrainingLoop::make_retries() {
       });
 }
 
+/// Whether a notice to this rank is answered, or has to be told the first one.
+bool TrainingLoop::answers_notices() const {
+  return run_.ranks.is_first() || parallelism_->window_ranks() != nullptr;
+}
+
 /// Asked once all members are there.
 WindowKeeper TrainingLoop::make_keeper() {
   if (!why_windows_are_not_kept_.empty()) return {};
   return {
       .is_due = [this](double seconds) { return checkpointer_.due_in_window(seconds); },
-      .keep = [this](StartedWindow started) { checkpointer_.write_in_window(std::move(started)); }};
+      .keep = [this](StartedWindow started) { checkpointer_.write_in_window(std::move(started)); },
+      .ranks = parallelism_->window_ranks(),
+      .micro_batch = [this] { return recovery_.state().micro_batch; }};
 }
 
 /// What is measured of a window depends on who runs its first micro-batch, and with a batch that

@@ -61,6 +61,7 @@ class TrainingLoop {
   void expect_folder() const;
   void save_what_was_done() noexcept;
   memory::Retries make_retries();
+  bool answers_notices() const;
   WindowKeeper make_keeper();
   std::optional<StartedWindow>* kept_of_windows();
 

@@ -6,24 +6,31 @@ namespace accrue::train {
 namespace {
 
 /// What ranks add up first, in this order; the sums of noise and the caller's follow.
-enum Figure { kTokens, kMicroBatches, kStops, kRankSums };
+enum Figure { kTokens, kMicroBatches, kStops, kCheckpoints, kRankSums };
 
-void take_totals(const distributed::DeferredReduce& reduce, WindowRun& run) {
-  const distributed::WindowTotals& totals = reduce.totals();
-  const auto whole = [&](Figure figure) {
-    return static_cast<std::int64_t>(totals.rank_sums.at(figure));
-  };
+std::int64_t total_of(Figure figure, const WindowRun& run) {
+  return static_cast<std::int64_t>(run.together->rank_sums.at(figure));
+}
+
+/// What ranks tell each other of themselves.
+void take_requests(const distributed::DeferredReduce& reduce, WindowRun& run) {
+  run.together = reduce.totals();
+  run.stop_requested = total_of(kStops, run) > 0;
+  run.checkpoint_requested = total_of(kCheckpoints, run) > 0;
+  const std::vector<double>& sums = run.together->rank_sums;
+  run.rank_sums.assign(sums.begin() + kRankSums + std::ssize(run.noise_sums), sums.end());
+}
+
+/// What the window came to.
+void take_totals(WindowRun& run) {
+  const distributed::WindowTotals& totals = *run.together;
   const auto noise = totals.rank_sums.begin() + kRankSums;
-  const auto others = noise + std::ssize(run.noise_sums);
-  run.together = totals;
-  run.noise_sums.assign(noise, others);
-  run.rank_sums.assign(others, totals.rank_sums.end());
+  run.noise_sums.assign(noise, noise + std::ssize(run.noise_sums));
   run.loss_sum = totals.loss_sum;
   run.weight = totals.weight;
   run.quarantined = totals.quarantined;
-  run.tokens = whole(kTokens);
-  run.micro_batches = whole(kMicroBatches);
-  run.stop_requested = whole(kStops) > 0;
+  run.tokens = total_of(kTokens, run);
+  run.micro_batches = total_of(kMicroBatches, run);
 }
 
 }  // namespace
@@ -40,16 +47,19 @@ void close_window(accum::Window& window, WindowRun& run) {
 }
 
 void close_shared_window(accum::Window& window, distributed::DeferredReduce& reduce,
-                         bool asked_to_stop, const std::vector<double>& rank_sums, WindowRun& run) {
+                         const Asked& asked, const std::vector<double>& rank_sums, WindowRun& run) {
   std::vector<double> figures(kRankSums);
   figures[kTokens] = static_cast<double>(run.tokens);
   figures[kMicroBatches] = static_cast<double>(run.micro_batches);
-  figures[kStops] = asked_to_stop ? 1 : 0;
+  figures[kStops] = asked.to_stop ? 1 : 0;
+  figures[kCheckpoints] = asked.for_checkpoint ? 1 : 0;
   figures.insert(figures.end(), run.noise_sums.begin(), run.noise_sums.end());
   figures.insert(figures.end(), rank_sums.begin(), rank_sums.end());
   reduce.set_rank_sums(std::move(figures));
+  reduce.set_left(run.left);
   close_window(window, run);
-  take_totals(reduce, run);
+  take_requests(reduce, run);
+  if (!window.is_unfinished()) take_totals(run);
 }
 
 }  // namespace accrue::train

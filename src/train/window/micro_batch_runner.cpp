@@ -25,10 +25,6 @@ std::ptrdiff_t first_left(const WindowRequest& request) {
   return request.started ? std::ssize(request.started->middle.done) : 0;
 }
 
-bool is_settled(const LedgerEntry& entry) {
-  return entry.status == MicroStatus::committed || entry.status == MicroStatus::quarantined;
-}
-
 }  // namespace
 
 MicroBatchRunner::MicroBatchRunner(const RunnerContext& context, RunnerOptions options)
@@ -81,6 +77,7 @@ Filled MicroBatchRunner::fill(WindowRequest& request, WindowRun& run) {
   filling_.restart();
   keeping_seconds_ = 0;
   waited_before_ = context_.control.waited_seconds();
+  if (!request.was_told) filled_before_ = 0;
   if (request.started) take_up(request, run);
   settled_.keep();
   context_.loader.prefetch(
@@ -107,6 +104,10 @@ Filled MicroBatchRunner::run_micro_batches(WindowRequest& request, WindowRun& ru
       kept = i;
     }
     if (stops) return Filled::interrupted;
+    if (closes_early(run)) {
+      leave(i, request, run);
+      return Filled::whole;
+    }
     if (context_.control.waits()) continue;
     if (!run_or_undo(i, request, run)) continue;
     if (context_.window.is_torn()) return Filled::whole;
@@ -115,94 +116,6 @@ Filled MicroBatchRunner::run_micro_batches(WindowRequest& request, WindowRun& ru
     context_.log.micro_batch(static_cast<std::int64_t>(i), run.micro_batches);
   }
   return Filled::whole;
-}
-
-/// Takes in what is done of the window. Quarantines are told once more: what was told of a step
-/// that was not finished is gone.
-void MicroBatchRunner::take_up(const WindowRequest& request, WindowRun& run) {
-  const WindowMiddle& middle = request.started->middle;
-  load_buffers(*request.started, context_.model);
-  for (std::size_t i = 0; i < middle.done.size(); ++i) {
-    if (middle.done[i].entry.status == MicroStatus::quarantined)
-      quarantine(middle.entry_of(i));
-    else
-      losses_.note(static_cast<std::int64_t>(i),
-                   losses_of(middle.done[i], context_.model.losses()));
-  }
-  if (options_.noise != nullptr) options_.noise->take_up(middle.noise_sums);
-  run.tokens = middle.tokens;
-  run.unreadable = middle.unreadable;
-  run.earlier_seconds = middle.seconds;
-}
-
-double MicroBatchRunner::seconds_so_far(const WindowRun& run) const {
-  return run.earlier_seconds + filling_.seconds() - keeping_seconds_ - waited_seconds();
-}
-
-bool MicroBatchRunner::is_to_be_kept(bool stops, const WindowRun& run) const {
-  if (!options_.keeper.keep) return false;
-  return stops || options_.keeper.is_due(seconds_so_far(run) + waited_seconds());
-}
-
-/// Keeps the window as far as it is done. The checkpoint's model is that of the last step, so the
-/// buffers are for that long as the window found them.
-void MicroBatchRunner::keep(const WindowRequest& request, WindowRun& run) {
-  const Stopwatch keeping;
-  settle_losses(run);
-  // A loss that is not finite had the others run again; without others nothing did.
-  if (context_.window.ledger().count(MicroStatus::committed) == 0) at_open_.restore();
-  settled_.keep();
-  if (context_.window.is_lost()) return;
-  StartedWindow started = started_window(request, run);
-  at_open_.restore();
-  options_.keeper.keep(std::move(started));
-  settled_.restore();
-  keeping_seconds_ += keeping.seconds();
-}
-
-std::optional<StartedWindow> MicroBatchRunner::what_is_done(const WindowRequest& request,
-                                                            const WindowRun& run) const {
-  const accum::Window& window = context_.window;
-  const bool are_own = options_.reduce != nullptr && options_.reduce->left_sums_alone();
-  if (!are_own || window.in_micro_batch() || window.is_lost() || !unread_.empty())
-    return std::nullopt;
-  return with_copies(started_window(request, run));
-}
-
-/// Its sums are read when they are copied.
-StartedWindow MicroBatchRunner::started_window(const WindowRequest& request,
-                                               const WindowRun& run) const {
-  StartedWindow started{.middle = middle_of(request, run),
-                        .tensors = stored_sums(*context_.window.buffer())};
-  for (StoredTensor& buffer : stored_buffers(context_.model))
-    started.tensors.push_back(std::move(buffer));
-  return started;
-}
-
-/// What ran out of memory before it ran again, or was split, left nothing: it is not told.
-WindowMiddle MicroBatchRunner::middle_of(const WindowRequest& request, const WindowRun& run) const {
-  const accum::Window& window = context_.window;
-  WindowMiddle middle{.window = request.index,
-                      .loss_scale = window.loss_scale(),
-                      .micro_batches = request.micro_batches,
-                      .done = {},
-                      .contributions = contributions_of(*window.buffer()),
-                      .units = window.buffer()->units(),
-                      .tokens = run.tokens,
-                      .seconds = seconds_so_far(run),
-                      .unreadable = run.unreadable};
-  if (options_.loss_scaler) middle.loss_scaler = options_.loss_scaler->state();
-  if (options_.noise != nullptr) middle.noise_sums = options_.noise->sums();
-  for (const LedgerEntry& entry : window.ledger().entries) {
-    if (!is_settled(entry)) continue;
-    DoneMicroBatch& done = middle.append(entry);
-    const auto noted = losses_.by_micro_batch().find(entry.micro.index);
-    if (noted == losses_.by_micro_batch().end()) continue;
-    done.loss_sums = noted->second.sums;
-    done.loss_weights = noted->second.weights;
-    done.measures = noted->second.measures;
-  }
-  return middle;
 }
 
 /// Reads what is left of the losses, all at once: the one time that a window waits for its device.
@@ -292,6 +205,7 @@ void MicroBatchRunner::split_from(std::size_t position, std::vector<batch::Range
 }
 
 Filled MicroBatchRunner::closed(WindowRequest& request, WindowRun& run) {
+  if (context_.window.is_unfinished()) return keep_with_others(request, run);
   const LedgerView ledger = context_.window.ledger();
   require_few_quarantined(ledger, options_.max_quarantined, std::ssize(request.micro_batches));
   if (ledger.count(MicroStatus::committed) == 0) at_open_.restore();
@@ -390,9 +304,13 @@ std::optional<double> MicroBatchRunner::next_loss_scale() {
   return scaler.scale();
 }
 
+void MicroBatchRunner::tell_of(const LedgerEntry& quarantined) const {
+  context_.log.quarantine(quarantined.micro, quarantined.reason,
+                          context_.loader.samples_of(quarantined.micro.sample_ids));
+}
+
 bool MicroBatchRunner::quarantine(const LedgerEntry& entry) {
-  context_.log.quarantine(entry.micro, entry.reason,
-                          context_.loader.samples_of(entry.micro.sample_ids));
+  tell_of(entry);
   return losses_.quarantine(entry.micro.index);
 }
 

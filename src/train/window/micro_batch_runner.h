@@ -20,7 +20,8 @@ namespace accrue::train {
 /// that way from the start. Where a replay runs out of memory the window is lost, and begins anew.
 ///
 /// Between two micro-batches the window may be kept in its middle (WindowKeeper), where the run
-/// stops and where that is due. It goes on from there to the same bits.
+/// stops and where that is due. It goes on from there to the same bits. Ranks that share it close
+/// it early for that (WindowRanks).
 class MicroBatchRunner final : public Runner {
  public:
   explicit MicroBatchRunner(const RunnerContext& context, RunnerOptions options = {});
@@ -40,6 +41,10 @@ class MicroBatchRunner final : public Runner {
   void take_up(const WindowRequest& request, WindowRun& run);
   StartedWindow started_window(const WindowRequest& request, const WindowRun& run) const;
   bool is_to_be_kept(bool stops, const WindowRun& run) const;
+  bool closes_early(const WindowRun& run) const;
+  void leave(std::size_t position, const WindowRequest& request, WindowRun& run);
+  Filled keep_with_others(WindowRequest& request, WindowRun& run);
+  void settle_buffers();
   void keep(const WindowRequest& request, WindowRun& run);
   WindowMiddle middle_of(const WindowRequest& request, const WindowRun& run) const;
   double seconds_so_far(const WindowRun& run) const;
@@ -61,6 +66,7 @@ class MicroBatchRunner final : public Runner {
   ForwardContext context_of(const batch::MicroBatch& micro) const;
   PassOptions pass_options() const;
   bool quarantine(const LedgerEntry& entry);
+  void tell_of(const LedgerEntry& quarantined) const;
   std::optional<double> next_loss_scale();
   bool is_first_committed(const MicroRef& ref) const;
   WindowLosses::Fetch fetch() const;
@@ -72,7 +78,8 @@ class MicroBatchRunner final : public Runner {
   BufferSnapshot settled_;  ///< after the last micro-batch that counts
   bool replayed_ = false;   ///< since the last micro-batch began
   Stopwatch filling_;
-  double keeping_seconds_ = 0;  ///< of them, for windows that were kept in their middle
+  double filled_before_ = 0;    ///< seconds that the window took before ranks closed it early
+  double keeping_seconds_ = 0;  ///< of `filling_`, for windows that were kept in their middle
   double waited_before_ = 0;    ///< RunControl::waited_seconds() as the filling began
   /// Of the window's micro-batches whose losses are still on a device.
   struct Unread {

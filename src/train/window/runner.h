@@ -39,6 +39,8 @@ struct WindowRequest {
   /// Set where the window goes on behind what is done of it, which its first micro-batches are. The
   /// others need not follow them, nor each other.
   std::optional<StartedWindow> started = {};
+  /// Whether this process did what is done, so that its observers know what was quarantined.
+  bool was_told = false;
 
   /// Has the window go on behind what is done of it. What is left keeps its micro-batches, unless
   /// memory now takes another size, `micro_batch` samples, than it did then.
@@ -48,6 +50,8 @@ struct WindowRequest {
 /// What a window's micro-batches came to.
 struct WindowRun {
   bool interrupted = false;  ///< stopped between micro-batches; the window was discarded
+  /// Samples of this rank's share that it has not run, since the ranks close the window early.
+  std::int64_t left = 0;
   double loss_sum = 0;
   double weight = 0;
   std::map<std::string, double> losses = {};  ///< each loss's own mean, where there are several
@@ -72,7 +76,8 @@ struct WindowRun {
   std::vector<double> rank_sums = {};  ///< added up over ranks, besides their totals
   /// NoiseMeter::sums(), added up over ranks; empty where noise is not measured.
   std::vector<double> noise_sums = {};
-  bool stop_requested = false;  ///< on any rank
+  bool stop_requested = false;        ///< on any rank
+  bool checkpoint_requested = false;  ///< on any of several ranks, by a notice
   std::vector<batch::UnreadableSample> unreadable =
       {};  ///< samples that could not be read, on this rank
   std::optional<accum::MeanGradient>
@@ -86,6 +91,7 @@ enum class Filled {
   whole,        ///< it is to be closed
   interrupted,  ///< stopped between micro-batches: it is to be dropped
   again,        ///< it is to be opened and filled once more, with what the request now knows
+  goes_on,  ///< ranks closed it early: it is to be filled with what is left, as the request says
 };
 
 /// Runs a window's micro-batches through a model. It neither opens nor closes the window:
@@ -95,6 +101,9 @@ enum class Filled {
 ///   runner.fill(request, run);    // else: window.discard(), runner.undo()
 ///   run.gradient = window.close();
 ///   runner.closed(request, run);
+///
+/// After Filled::goes_on the window is filled with the rest in the same way, but for open(): it is
+/// open on the rank that goes on with the sums of all, and loaded on the others.
 class Runner {
  public:
   struct Opening {
@@ -110,7 +119,8 @@ class Runner {
   /// After anything but Filled::whole, and after an exception, the window is not to be closed.
   virtual Filled fill(WindowRequest& request, WindowRun& run) = 0;
   /// To be called after the window was closed, which may have quarantined more: throws as fill()
-  /// does. Says whether the window has to be filled again.
+  /// does. Says whether the window has to be filled again. One that ranks closed early goes on, or
+  /// is interrupted and to be dropped.
   virtual Filled closed(WindowRequest& request, WindowRun& run) = 0;
   /// Takes back what fill() did outside the window: to the model's buffers and to the loader's
   /// queue.

@@ -9,6 +9,7 @@
 #include "accrue/models/trainable.h"
 #include "train/checkpoint/window_middle.h"
 #include "train/pass/head_sums.h"
+#include "train/window/window_ranks.h"
 
 namespace accrue::train {
 
@@ -19,6 +20,11 @@ struct WindowKeeper {
   /// Writes it; the window must not go on before this returns. Null: windows of this run are not
   /// kept in their middle.
   std::function<void(StartedWindow)> keep;
+  /// Of ranks that share windows: these close a window early, and the first one keeps it. Null: the
+  /// process is alone.
+  WindowRanks* ranks = nullptr;
+  /// The samples of a micro-batch that memory allows now; asked of ranks alone.
+  std::function<std::int64_t()> micro_batch = {};
 };
 
 /// What makes the sums of an open window, read when they are copied: the window must not change

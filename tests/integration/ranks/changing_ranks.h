@@ -79,13 +79,6 @@ class ChangingRanks : public DistributedRun {
     const Program::Result result = rank.wait();
     EXPECT_EQ(result.status, 0) << result.errors;
   }
-  static std::int64_t steps_done(const Config& c) {
-    const auto steps = steps_of(c);
-    return steps.empty() ? 0 : steps.back()["step"].get<std::int64_t>();
-  }
-  static void wait_for_step(const Config& c, std::int64_t step) {
-    wait_until([&] { return steps_done(c) >= step; });
-  }
   static std::vector<std::int64_t> worlds_of(const Config& c) {
     std::vector<std::int64_t> worlds;
     for (const nlohmann::json& step : steps_of(c))
@@ -97,15 +90,6 @@ class ChangingRanks : public DistributedRun {
     for (const nlohmann::json& event : events_of("dist", c))
       all += event["reason"].get<std::string>() + "\n";
     return all;
-  }
-  /// Each step is there once, with the samples and the loss of the run that nobody disturbed.
-  static void expect_same_run(const Config& c, const Config& undisturbed) {
-    expect_same_bits(parameters_of(c), parameters_of(undisturbed));
-    const auto steps = steps_of(c), expected = steps_of(undisturbed);
-    ASSERT_EQ(steps.size(), expected.size());
-    for (std::size_t i = 0; i < steps.size(); ++i)
-      for (const char* key : {"step", "samples", "tokens", "weight", "grad_norm", "batch_samples"})
-        EXPECT_EQ(steps[i][key], expected[i][key]) << key << " of step " << i + 1;
   }
   /// The run of three ranks of which `victim` is killed, with a store of its own.
   Config run_without(int victim, const Config& alone) {

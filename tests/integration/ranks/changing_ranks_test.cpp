@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <map>
+#include <thread>
 
 namespace accrue::train {
 namespace {
@@ -40,6 +42,32 @@ TEST_F(ChangingRanks, KeepTheirOwnMicroBatchesOfAWindow) {
     EXPECT_THAT(reasons_of(c), ::testing::ContainsRegex("2 ranks go on after step [0-9]+; of the "
                                                         "window under way this rank keeps [56] of "
                                                         "[0-9]+ micro-batches"));
+  }
+}
+
+/// Windows are closed early all the time, when one of those who share them is gone.
+TEST_F(ChangingRanks, KeepWindowsWhileOneIsLostToTheBit) {
+  Config alone = fixed("alone", 6);
+  alone.batch.tokens = 64 * *alone.model.context;
+  expect_runs(alone, 1);
+  for (const int victim : {0, 2}) {
+    Config c = alone;
+    c.run.out = (folder_ / ("kept" + std::to_string(victim))).string();
+    end_host();
+    start_host();
+    std::vector<Program> ranks = start_all(c, 3);
+    wait_for_step(c, 1);
+    constexpr int notices = 20;
+    for (int notice = 0; notice < notices; ++notice) {
+      if (notice == notices / 2) kill_it(ranks[static_cast<std::size_t>(victim)]);
+      ::kill(ranks[1].process(), SIGUSR2);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    for (int rank = 0; rank < 3; ++rank)
+      if (rank != victim) expect_ends_well(ranks[static_cast<std::size_t>(rank)]);
+    EXPECT_FALSE(events_of("checkpoint", c).empty()) << "no window was kept";
+    EXPECT_THAT(worlds_of(c), ElementsAre(3, 2));
+    expect_same_run(c, alone);
   }
 }
 

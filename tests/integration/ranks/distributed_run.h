@@ -155,6 +155,30 @@ class DistributedRun : public TinyRun {
   }
   static std::vector<nlohmann::json> steps_of(const Config& c) { return lines_with("lr", c); }
 
+  static std::int64_t steps_done(const Config& c) {
+    const auto steps = steps_of(c);
+    return steps.empty() ? 0 : steps.back()["step"].get<std::int64_t>();
+  }
+  static void wait_for_step(const Config& c, std::int64_t step) {
+    wait_until([&] { return steps_done(c) >= step; });
+  }
+
+  static void expect_same_steps(const Config& c, const Config& undisturbed) {
+    const auto steps = steps_of(c), expected = steps_of(undisturbed);
+    ASSERT_EQ(steps.size(), expected.size());
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      for (const char* key : {"step", "samples", "tokens", "weight", "batch_samples"})
+        EXPECT_EQ(steps[i][key], expected[i][key]) << key << " of step " << i + 1;
+  }
+  /// Each step is there once, with the samples and the gradient of the run that nobody disturbed.
+  static void expect_same_run(const Config& c, const Config& undisturbed) {
+    expect_same_bits(parameters_of(c), parameters_of(undisturbed));
+    expect_same_steps(c, undisturbed);
+    const auto steps = steps_of(c), expected = steps_of(undisturbed);
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      EXPECT_EQ(steps[i]["grad_norm"], expected[i]["grad_norm"]) << "of step " << i + 1;
+  }
+
   /// Of the evaluations, in their order.
   static at::Tensor eval_losses_of(const Config& c) {
     std::vector<double> losses;

@@ -16,6 +16,8 @@
 namespace accrue::train {
 namespace {
 
+constexpr int kInterrupted = 130;  ///< the command's exit code after a signal
+
 std::chrono::milliseconds delay{0};  ///< of each micro-batch
 
 std::unique_ptr<at::ObserverContext> wait_in_micro_batch(const at::RecordFunction& scope) {
@@ -31,8 +33,8 @@ int run(const std::vector<std::string>& words) {
   try {
     const Config config = load_config(words[0], {});
     Trainer trainer(config, distributed::join(group_options(config)));
-    trainer.run({.resume = resume, .checkpoint = resume ? words[2] : ""});
-    return 0;
+    const RunResult result = trainer.run({.resume = resume, .checkpoint = resume ? words[2] : ""});
+    return result.interrupted ? kInterrupted : 0;
   } catch (const Error& error) {
     std::cerr << "error: " << error.what() << "\n";
     return error.exit_code();

@@ -1,0 +1,40 @@
+#include "train/ranks/shared_middles.h"
+
+#include <utility>
+
+#include "train/ranks/left_of_window.h"
+#include "train/ranks/merged_middle.h"
+
+namespace accrue::train {
+
+void SharedMiddles::closed(std::vector<double> weights) {
+  ++closes_;
+  weights_ = std::move(weights);
+}
+
+bool SharedMiddles::close_early(bool wishes) {
+  const std::int64_t next = closes_ + 1;
+  if (wishes) ranks_.announce(next);
+  return ranks_.announced() >= next;
+}
+
+WindowMiddle SharedMiddles::bring_together(const WindowMiddle& mine) {
+  const std::vector<std::string> texts = ranks_.gather_long_texts(to_text(mine));
+  std::vector<WindowMiddle> of_ranks;
+  for (std::size_t rank = 0; rank < texts.size(); ++rank)
+    of_ranks.push_back(middle_from_text(texts[rank], mine.window, rank));
+  return merge_middles(window_, of_ranks, weights_);
+}
+
+WindowMiddle SharedMiddles::part_of(const WindowMiddle& all) const {
+  RangesOfRanks done(records_.size());
+  done.front().assign(all.micro_batches.begin(),
+                      all.micro_batches.begin() + std::ssize(all.done));
+  const auto rank = static_cast<std::size_t>(ranks_.rank());
+  WindowMiddle part = is_first() ? all : nothing_done_of(all);
+  part.micro_batch = records_[rank].micro_batch;
+  part.micro_batches = part_of_rank(rank, window_, done, records_);
+  return part;
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "train/ranks/ranks.h"
+#include "train/window/window_ranks.h"
+
+namespace accrue::train {
+
+/// How the ranks of a run keep the windows that they share. Windows are closed by all of them, so
+/// all count alike how often that was: who wishes that the next time be early announces its number,
+/// and a wish that comes too late is for a close that is over.
+class SharedMiddles final : public WindowRanks {
+ public:
+  /// `records` by rank; `ranks` is kept by reference.
+  SharedMiddles(const Ranks& ranks, std::vector<RankRecord> records)
+      : ranks_(ranks), records_(std::move(records)) {}
+
+  /// To be called as a window begins, of which `window` are all samples.
+  void begin(batch::Range window) { window_ = window; }
+  /// To be called when ranks have closed a window, early or not; `weights` are those of their sums,
+  /// by rank.
+  void closed(std::vector<double> weights);
+
+  bool close_early(bool wishes) override;
+  WindowMiddle bring_together(const WindowMiddle& mine) override;
+  bool is_first() const override { return ranks_.is_first(); }
+  WindowMiddle part_of(const WindowMiddle& all) const override;
+
+ private:
+  const Ranks& ranks_;
+  std::vector<RankRecord> records_;
+  batch::Range window_;
+  std::int64_t closes_ = 0;
+  std::vector<double> weights_;  ///< of the last close, by rank
+};
+
+}  // namespace accrue::train

@@ -1,0 +1,194 @@
+// Windows that ranks share, and that end in their middle: real processes, signals and kills.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "accrue/models/safetensors.h"
+#include "integration/ranks/distributed_run.h"
+#include "train/checkpoint/manifest.h"
+#include "train/recorder.h"
+
+namespace accrue::train {
+namespace {
+
+namespace fs = std::filesystem;
+using accrue::testing::Program;
+using nlohmann::json;
+using testing::DistributedRun;
+using testing::kInterrupted;
+using testing::Words;
+using ::testing::HasSubstr;
+
+/// Windows of 48 micro-batches, each of which takes a moment.
+class KeptWindowOfRanks : public DistributedRun {
+ protected:
+  static constexpr int kOfAWindow = 48;
+
+  Config long_windows(const std::string& out, accum::Accumulation accumulate,
+                      Reduce reduce = Reduce::overlap) const {
+    Config c = small(out);
+    c.precision.accumulate = accumulate;
+    c.dist.reduce = reduce;
+    c.batch.tokens = 2 * kOfAWindow * *c.model.context;
+    c.run.steps = 4;
+    return c;
+  }
+  Config fixed(const std::string& out, Reduce reduce = Reduce::overlap) const {
+    return long_windows(out, accum::Accumulation::fixed, reduce);
+  }
+  Config broken_as(const Config& straight, const std::string& out = "broken") const {
+    Config broken = straight;
+    broken.run.out = (folder_ / out).string();
+    return broken;
+  }
+  /// A copy of a run that ended.
+  Config copy_of(const Config& c, const std::string& out) const {
+    const Config copy = broken_as(c, out);
+    fs::copy(c.run.out, copy.run.out, fs::copy_options::recursive);
+    return copy;
+  }
+
+  std::vector<Program> start_slow(const Config& c, int world, bool resumes = false) const {
+    Words words{ACCRUE_SLOW_RANK, command(c)[2], "50"};
+    if (resumes) words.emplace_back();
+    return accrue::testing::start_ranks(folder_, world, world, [&](int) { return words; });
+  }
+  static void expect_all_end(std::vector<Program>& ranks, int status) {
+    for (Program& rank : ranks) {
+      const Program::Result result = rank.wait();
+      EXPECT_EQ(result.status, status) << result.errors;
+    }
+  }
+  /// Ranks of which one gets a signal in the middle of a window behind `step` steps, where all stop.
+  void stop(std::vector<Program>& ranks, const Config& c, int rank, int signal,
+            std::int64_t step = 1) const {
+    wait_for_step(c, step);
+    ::kill(ranks[static_cast<std::size_t>(rank)].process(), signal);
+    expect_all_end(ranks, kInterrupted);
+  }
+
+  static fs::path newest(const Config& c) {
+    const RunDirectory directory(c.run.out);
+    return directory.checkpoint(directory.checkpoint_steps().back());
+  }
+  /// How many micro-batches of a window are done in the newest checkpoint.
+  static std::size_t done_in(const Config& c) {
+    const json state = json::parse(read_file(newest(c) / "state.json"));
+    return state.contains("middle") ? state["middle"]["done"].size() : 0;
+  }
+  static void expect_in_the_middle(const Config& c) {
+    EXPECT_GT(done_in(c), 0U);
+    EXPECT_LT(done_in(c), static_cast<std::size_t>(kOfAWindow));
+  }
+  static bool is_told(const Config& c, const std::string& event, const std::string& part) {
+    for (const json& line : events_of(event, c))
+      if (line["reason"].get<std::string>().find(part) != std::string::npos) return true;
+    return false;
+  }
+  void expect_goes_on(const Config& c, int world, const Config& straight) const {
+    const std::string done = std::to_string(done_in(c)) + " of 48 micro-batches are done";
+    expect_runs(c, world, {"--resume"});
+    EXPECT_TRUE(is_told(c, "resume", done)) << done;
+    expect_same_run(c, straight);
+  }
+};
+
+TEST_F(KeptWindowOfRanks, GoesOnWithAnyNumberOfRanksToTheBit) {
+  const Config straight = fixed("straight"), broken = broken_as(straight);
+  expect_runs(straight, 1);
+  std::vector<Program> ranks = start_slow(broken, 3);
+  stop(ranks, broken, 2, SIGTERM);
+  expect_in_the_middle(broken);
+  EXPECT_TRUE(is_told(broken, "checkpoint", "of 48 micro-batches of step "));
+  for (const int world : {1, 2, 4})
+    expect_goes_on(copy_of(broken, "on" + std::to_string(world)), world, straight);
+}
+
+/// Stopped by its first rank, gone on with by others, and stopped again in the same window.
+TEST_F(KeptWindowOfRanks, IsKeptAgainByOtherRanks) {
+  const Config straight = fixed("straight", Reduce::end), broken = broken_as(straight);
+  expect_runs(straight, 1);
+  std::vector<Program> ranks = start_slow(broken, 3);
+  stop(ranks, broken, 0, SIGINT);
+  expect_in_the_middle(broken);
+  const std::size_t before = done_in(broken);
+  std::vector<Program> others = start_slow(broken, 2, /*resumes=*/true);
+  wait_until([&] { return is_told(broken, "resume", "micro-batches are done"); });
+  stop(others, broken, 1, SIGTERM, 0);
+  expect_in_the_middle(broken);
+  EXPECT_GE(done_in(broken), before);
+  expect_goes_on(broken, 3, straight);
+}
+
+TEST_F(KeptWindowOfRanks, IsKeptAtANoticeToAnyRankAndOutlivesThemAll) {
+  const Config straight = fixed("straight"), broken = broken_as(straight);
+  expect_runs(straight, 1);
+  std::vector<Program> ranks = start_slow(broken, 3);
+  wait_for_step(broken, 1);
+  wait_until([&] {
+    ::kill(ranks[1].process(), SIGUSR2);  // again where it came behind the rank's last micro-batch
+    return is_told(broken, "checkpoint", "are kept");
+  });
+  for (Program& rank : ranks) ::kill(rank.process(), SIGKILL);
+  for (Program& rank : ranks) rank.wait();
+  expect_in_the_middle(broken);
+  expect_goes_on(broken, 2, straight);
+}
+
+TEST_F(KeptWindowOfRanks, IsKeptByTheClockAndTheRunGoesOn) {
+  Config straight = fixed("straight");
+  straight.run.steps = 2;
+  expect_runs(straight, 1);
+  Config often = broken_as(straight);
+  often.run.checkpoint_every = {0.2, Duration::Unit::seconds};
+  std::vector<Program> ranks = start_slow(often, 2);
+  expect_all_end(ranks, 0);
+  EXPECT_TRUE(is_told(often, "checkpoint", "are kept"));
+  expect_same_run(often, straight);
+}
+
+TEST_F(KeptWindowOfRanks, OfOneProcessGoesOnWithMany) {
+  const Config straight = fixed("straight"), broken = broken_as(straight);
+  expect_runs(straight, 1);
+  Trainer trainer(broken);
+  trainer.add_observer(std::make_shared<testing::SignalAfter>(kOfAWindow + 20, SIGTERM));
+  EXPECT_TRUE(trainer.run().interrupted);
+  EXPECT_EQ(done_in(broken), 20U);
+  expect_goes_on(broken, 3, straight);
+}
+
+TEST_F(KeptWindowOfRanks, InFp32IsTheSameWithinRounding) {
+  const Config straight = long_windows("straight", accum::Accumulation::fp32),
+               broken = broken_as(straight);
+  expect_runs(straight, 1);
+  std::vector<Program> ranks = start_slow(broken, 3);
+  stop(ranks, broken, 1, SIGTERM);
+  expect_in_the_middle(broken);
+  const Config wrong = copy_of(broken, "wrong");
+  expect_runs(broken, 2, {"--resume"});
+  expect_same_steps(broken, straight);
+  EXPECT_TRUE(are_close(broken, straight));
+  // The control: a window of which what is done has other sums.
+  const fs::path file = newest(wrong) / "window.safetensors";
+  models::TensorFile window = models::read_safetensors(file);
+  for (NamedParameter& sum : window.tensors) sum.tensor.mul_(0.5);
+  Manifest manifest = *read_manifest(newest(wrong));
+  manifest.files["window.safetensors"].tensors = models::write_safetensors(file, window.tensors);
+  write_manifest(newest(wrong), manifest);
+  expect_runs(wrong, 2, {"--resume"});
+  EXPECT_FALSE(are_close(wrong, straight));
+}
+
+/// What cannot be kept is finished, as before.
+TEST_F(KeptWindowOfRanks, IsFinishedWhereSumsAreCompressed) {
+  Config c = long_windows("run", accum::Accumulation::fp32);
+  c.dist.compress = distributed::Compression::bf16;
+  std::vector<Program> ranks = start_slow(c, 2);
+  stop(ranks, c, 1, SIGTERM);
+  EXPECT_EQ(done_in(c), 0U);
+  EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), steps_done(c));
+}
+
+}  // namespace
+}  // namespace accrue::train
