@@ -219,6 +219,27 @@ TEST(DeferredReduce, AGradientThatIsNotFiniteIsLeftOutOfCompressedSums) {
   for (const Figures& rank : ranks) EXPECT_EQ(rank.at("norm").size(), kWindows);
 }
 
+TEST(DeferredReduce, SumsThatAreDamagedOnceAreMadeAnew) {
+  for (const char* mode : {"overlap", "end"}) {
+    const std::vector<Figures> ranks = train({.mode = mode, .fault = "damaged-once", .world = 3});
+    expect_ranks_agree(ranks);
+    EXPECT_TRUE(is_close(ranks.front(), reference(), at::kFloat)) << mode;
+  }
+}
+
+TEST(DeferredReduce, ARankWhoseSumsAreDamagedAgainIsNamedAndNobodySteps) {
+  for (const char* mode : {"overlap", "end"}) {
+    const auto results = run({.mode = mode, .fault = "damaged", .world = 3});
+    for (const auto& result : results) {
+      EXPECT_EQ(result.status, 1);
+      EXPECT_THAT(result.errors, HasSubstr("window 1: expected finite sums of this rank"));
+      EXPECT_THAT(result.errors, HasSubstr("one of 'second.weight' that is not"));
+      EXPECT_EQ(numbers_of(result.output).at("norm").size(), kBadWindow);
+    }
+    EXPECT_THAT(results[0].errors, HasSubstr("rank 1 failed: "));
+  }
+}
+
 TEST(DeferredReduce, AWindowThatOneRankLosesIsDroppedByAll) {
   const std::vector<Figures> ranks = train({.fault = "lost", .world = 3});
   expect_ranks_agree(ranks);

@@ -125,6 +125,14 @@ TEST_F(GroupTest, ARankThatFailsSaysWhyToAll) {
   }
 }
 
+TEST_F(GroupTest, ARankWithParametersOfOtherShapesIsNamedByAll) {
+  for (const auto& result : run("other_shapes", 3)) {
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.errors, ContainsRegex("shapes of the parameters: '[0-9a-f]+' on rank 0, "
+                                             "'[0-9a-f]+' on rank 1; try"));
+  }
+}
+
 TEST_F(GroupTest, ListsOfTensorsArriveInOrderAsTheyWere) {
   using ::testing::ElementsAre;
   const Results results = run("passing", 3);

@@ -279,6 +279,7 @@ const std::map<std::string, Scenario>& scenarios() {
       {"announced", announced},
       {"unanswered", unanswered},
       {"reduce", reduce_windows},
+      {"other_shapes", other_shapes},
   };
   return table;
 }

@@ -36,6 +36,25 @@ Compression compression_of(const std::string& mode) {
   return mode == "overlap" || mode == "end" ? Compression::none : *compression_words.find(mode);
 }
 
+/// A reduction of a rank whose sums are damaged on their way to it, in the bad window: `times`
+/// times.
+class DamagedSums final : public accum::Reduction {
+ public:
+  DamagedSums(DeferredReduce& reduce, int times) : reduce_(reduce), left_(times) {}
+
+  Outcome reduce(accum::GradientBuffer& buffer, const Share& share) override {
+    if (share.ledger.window == kBadWindow && left_-- > 0)
+      buffer.entries()[2].slot->main.view({-1})[0] = std::numeric_limits<double>::quiet_NaN();
+    return reduce_.reduce(buffer, share);
+  }
+  const accum::SumShard* shard() const override { return reduce_.shard(); }
+  void withdraw() noexcept override { reduce_.withdraw(); }
+
+ private:
+  DeferredReduce& reduce_;
+  int left_;
+};
+
 class Rank {
  public:
   Rank(const Launch& launch, const std::vector<std::string>& words)
@@ -60,6 +79,9 @@ class Rank {
                                   .compress = compression_of(words.at(1)),
                                   .sharding = sharding_});
     window_.set_reduction(&*reduce_);
+    if (!fault_.starts_with("damaged") || rank() != 1) return;
+    damaged_.emplace(*reduce_, fault_ == "damaged-once" ? 1 : kWindows);
+    window_.set_reduction(&*damaged_);
   }
   ~Rank() {
     window_.discard();
@@ -67,10 +89,11 @@ class Rank {
   }
 
   void train() {
-    for (index_ = 0; index_ < kWindows; ++index_) train_window();
-    for (const NamedParameter& parameter : problem_.parameters)
-      print(parameter.name, parameter.tensor);
-    if (group_) group_->barrier("the end");
+    run_together(group_.get(), [this] {
+      for (index_ = 0; index_ < kWindows; ++index_) train_window();
+      for (const NamedParameter& parameter : problem_.parameters)
+        print(parameter.name, parameter.tensor);
+    });
   }
 
  private:
@@ -167,6 +190,7 @@ class Rank {
   std::shared_ptr<Group> group_;
   std::shared_ptr<Sharding> sharding_;
   std::optional<DeferredReduce> reduce_;
+  std::optional<DamagedSums> damaged_;
   int index_ = 0;
   bool is_last_ = false;  ///< the micro-batch that runs
 };
@@ -176,6 +200,15 @@ class Rank {
 void reduce_windows(const Launch& launch, const std::vector<std::string>& words) {
   std::cout.precision(std::numeric_limits<double>::max_digits10);
   Rank(launch, words).train();
+}
+
+void other_shapes(const Launch& launch, const std::vector<std::string>&) {
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 120s});
+  const StagedProblem problem =
+      accrue::testing::make_staged_problem(at::kFloat, group->rank() == 1 ? 9 : 7);
+  const auto buffer =
+      std::make_shared<accum::GradientBuffer>(problem.parameters, accum::Accumulation::fp32);
+  run_together(group.get(), [&] { group->share_sums(buffer, {}); });
 }
 
 }  // namespace accrue::distributed

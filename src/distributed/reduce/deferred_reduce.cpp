@@ -9,6 +9,7 @@
 
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
+#include "accum/finite_sums.h"
 #include "distributed/compress/compressed_sums.h"
 #include "distributed/reduce/buckets.h"
 #include "distributed/reduce/scatter_reduce.h"
@@ -196,9 +197,23 @@ struct DeferredReduce::Impl {
     const RankStatus mine = status_of(share);
     const at::Tensor rows = group->all_gather(to_row(mine));
     std::vector<RankStatus> ranks;
-    for (std::int64_t rank = 0; rank < group->world(); ++rank)
+    claims.clear();
+    for (std::int64_t rank = 0; rank < group->world(); ++rank) {
       ranks.push_back(from_row(rows[rank], mine));
+      claims.push_back({.weight = ranks.back().weight, .quarantined = ranks.back().quarantined});
+    }
     return agree(ranks);
+  }
+
+  /// A window that comes back after its sums were whole was audited.
+  void expect_finite_sums(std::int64_t index) const {
+    if (index != audited) return;
+    for (const GradientBuffer::Entry& entry : buffer->entries())
+      if (!accum::sum_is_finite(entry))
+        throw runtime_error("reduce the gradients of window " + std::to_string(index),
+                            "finite sums of this rank, whose micro-batches were all looked at",
+                            "one of '" + entry.name + "' that is not",
+                            "another machine for this rank: no sample is the cause");
   }
 
   Agreed overlapped(const Share& share) {
@@ -243,6 +258,7 @@ struct DeferredReduce::Impl {
 
   void take_whole(const Agreed& agreed) {
     check_fixed(agreed);
+    audited = agreed.verdict == Agreed::Verdict::whole ? window : -1;
     for (std::size_t slot = 0; slot < buffer->entries().size(); ++slot) {
       const auto& entry = buffer->entries()[slot];
       entry.slot->contributions = agreed.contributions[slot];
@@ -292,6 +308,7 @@ struct DeferredReduce::Impl {
   std::vector<Begun> begun;  ///< in the order agreed
   std::vector<double> rank_sums;
   std::int64_t left = 0;
+  std::vector<RankClaim> claims;  ///< by rank
   TellLossSums tell_loss_sums;
   OnLossSums on_loss_sums;
   WindowTotals totals;
@@ -301,6 +318,7 @@ struct DeferredReduce::Impl {
   WindowTotals spent;  ///< times and bytes of this window, over all its rounds
   std::int64_t wire_bytes_before = 0;
   std::int64_t window = -1;
+  std::int64_t audited = -1;   ///< the window that is audited if it comes back
   bool is_first_round = true;  ///< no round since sums were last whole or dropped
   bool is_last = false;        ///< whether the window's last micro-batch runs
   bool is_void = false;
@@ -318,6 +336,7 @@ DeferredReduce::~DeferredReduce() = default;
 void DeferredReduce::begin_micro_batch(bool is_last) {
   impl_->is_last = is_last;
   impl_->is_whole = false;
+  impl_->audited = -1;
   impl_->watch.begin_micro_batch();
 }
 
@@ -345,6 +364,7 @@ void DeferredReduce::set_loss_sums(TellLossSums mine, OnLossSums told) {
 }
 
 const WindowTotals& DeferredReduce::totals() const { return impl_->totals; }
+const std::vector<RankClaim>& DeferredReduce::claims() const { return impl_->claims; }
 
 NamedParameters DeferredReduce::state() {
   if (!impl_->compressed) return {};
@@ -360,6 +380,7 @@ void DeferredReduce::load_state(const StoredTensors& state) {
 accum::Reduction::Outcome DeferredReduce::reduce(GradientBuffer& buffer, const Share& share) {
   Impl& self = *impl_;
   if (self.error) std::rethrow_exception(std::exchange(self.error, nullptr));
+  self.expect_finite_sums(share.ledger.window);
   self.enter_window(share.ledger.window);
   const Agreed agreed = self.run_round(share);
   if (agreed.verdict == Agreed::Verdict::again) {

@@ -33,6 +33,12 @@ bool adds_up(accum::Accumulation accumulation);
 
 using accum::WindowTotals;
 
+/// What one rank states of its share of a window, before anybody steps.
+struct RankClaim {
+  double weight = 0;
+  std::int64_t quarantined = 0;
+};
+
 /// One reduction of the gradient sums per window, whatever the number of micro-batches: local ones
 /// only add, and buckets of the flat buffer are summed over the ranks once (Li et al., "PyTorch
 /// Distributed", arXiv:2006.15704, without its division by the number of ranks).
@@ -49,6 +55,10 @@ using accum::WindowTotals;
 /// not finite), or fixed-point units that differ, send all ranks back to make their sums anew; they
 /// are then reduced after the rows agree. No rank steps on its own judgement, and none gets the
 /// sums of another window: where windows differ, reduce() throws a runtime Error on all ranks.
+///
+/// A window whose sums are not finite comes back once more, with sums that were made anew and
+/// looked at. Where those of a rank still are not, reduce() throws a runtime Error there that names
+/// the parameter: no sample is the cause.
 ///
 /// It is for buffers whose sums add up; in Accumulation::fixed they have the same bits for any
 /// number of ranks.
@@ -85,6 +95,8 @@ class DeferredReduce final : public accum::Reduction {
   void set_loss_sums(TellLossSums mine, OnLossSums told);
   /// The totals of the last window that was reduced.
   const WindowTotals& totals() const;
+  /// What each rank stated of that window, by rank.
+  const std::vector<RankClaim>& claims() const;
 
   /// What compression keeps of all ranks together (Compressor::state); nothing without it. All
   /// ranks call it, between windows. What it sends is in no window's wire_bytes.

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -109,7 +110,9 @@ accum::Reduction::Outcome GroupSums::reduce(accum::GradientBuffer& buffer, const
 /// Does nothing where no rank asked for its share.
 void GroupSums::observe() {
   const std::vector<double>& sums = totals().rank_sums;
-  if (timed_ || sums.front() > 0) shares_.observe(sums);
+  const auto samples = std::span(sums).first(static_cast<std::size_t>(group_->world()));
+  if (timed_ || std::ranges::any_of(samples, [](double of_rank) { return of_rank > 0; }))
+    shares_.observe(sums);
   timed_.reset();
 }
 

@@ -9,9 +9,6 @@
 namespace accrue::distributed {
 namespace {
 
-/// What ranks exchange of a window: the samples of all, then the seconds of each.
-constexpr std::size_t kSamples = 0, kSeconds = 1;
-
 /// Seconds until the last rank of known speed is done.
 double seconds_of(const Division& division, const std::vector<Worker>& workers) {
   double last = 0;
@@ -105,24 +102,38 @@ Lease WindowShares::share(std::int64_t samples) {
 }
 
 std::vector<double> WindowShares::rank_sums(double seconds) const {
-  std::vector<double> rank_sums(kSeconds + paces_.size(), 0);
+  const std::size_t world = paces_.size();
+  std::vector<double> rank_sums(2 * world, 0);
   const auto rank = static_cast<std::size_t>(rank_);
-  if (!shares_.empty()) rank_sums[kSamples] = static_cast<double>(shares_[rank].count);
-  rank_sums[kSeconds + rank] = seconds;
+  if (!shares_.empty()) rank_sums[rank] = static_cast<double>(shares_[rank].count);
+  rank_sums[world + rank] = seconds;
   return rank_sums;
 }
 
+/// Which ranks took another share than theirs, with both; empty where none did.
+std::string WindowShares::other_shares(const std::vector<double>& rank_sums) const {
+  std::string text;
+  for (std::size_t rank = 0; rank < paces_.size(); ++rank) {
+    const auto samples = static_cast<std::int64_t>(rank_sums.at(rank));
+    const std::int64_t expected = shares_.empty() ? 0 : shares_[rank].count;
+    if (samples != expected)
+      text += (text.empty() ? "" : ", ") + std::to_string(samples) + " in place of " +
+              std::to_string(expected) + " on rank " + std::to_string(rank);
+  }
+  return text;
+}
+
 void WindowShares::observe(const std::vector<double>& rank_sums) {
-  const auto samples = static_cast<std::int64_t>(rank_sums.at(kSamples));
-  if (samples != samples_)
+  if (const std::string others = other_shares(rank_sums); !others.empty())
     throw runtime_error("divide a window among ranks",
                         "parts that make up its " + std::to_string(samples_) + " samples",
-                        std::to_string(samples) + ", as ranks divided it differently",
+                        others + ", as ranks divided it differently",
                         "the same build of accrue on all ranks, and one run.out for them");
   if (std::exchange(is_first_window_, false)) return;
-  for (std::size_t rank = 0; rank < paces_.size(); ++rank)
+  const std::size_t world = paces_.size();
+  for (std::size_t rank = 0; rank < world; ++rank)
     if (followed_[rank].takes_part)
-      paces_[rank].observe(shares_[rank].count, rank_sums.at(kSeconds + rank));
+      paces_[rank].observe(shares_[rank].count, rank_sums.at(world + rank));
 }
 
 }  // namespace accrue::distributed

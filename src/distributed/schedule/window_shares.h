@@ -50,11 +50,12 @@ class WindowShares {
   /// Why the last share() follows other speeds than the one before it; nothing where it does not.
   const std::optional<std::string>& change() const { return change_; }
 
-  /// What this rank adds to the window's rank_sums (DeferredReduce::set_rank_sums): `seconds` of
-  /// its work, without waiting for others.
+  /// What this rank adds to the window's rank_sums (DeferredReduce::set_rank_sums), each in a place
+  /// of its rank's: the samples of its share, and behind those of all ranks `seconds` of its work,
+  /// without waiting for others.
   std::vector<double> rank_sums(double seconds) const;
-  /// Takes the rank_sums that all ranks added up. Throws a runtime Error, on all ranks alike, where
-  /// their shares do not make up the window.
+  /// Takes the rank_sums that all ranks added up. Throws a runtime Error, on all ranks alike, that
+  /// names those who took another share than theirs.
   void observe(const std::vector<double>& rank_sums);
 
   /// Sharer::seconds_per_sample as it is now.
@@ -65,6 +66,7 @@ class WindowShares {
  private:
   std::vector<Worker> workers() const;
   bool others_take_part(const std::vector<Worker>& now) const;
+  std::string other_shares(const std::vector<double>& rank_sums) const;
   std::string describe(std::int64_t units, const Division& division) const;
 
   std::int64_t rank_;

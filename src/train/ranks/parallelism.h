@@ -8,6 +8,7 @@
 #include "accrue/core/step_report.h"
 #include "core/notice_signal.h"
 #include "train/checkpoint/train_state.h"
+#include "train/ranks/rank_claims.h"
 #include "train/ranks/ranks.h"
 #include "train/window/run_control.h"
 #include "train/window/run_log.h"
@@ -99,6 +100,7 @@ struct ParallelismContext {
   const RunControl& control;
   bool may_change = false;              ///< Ranks::may_go_on()
   const NoticeWatch* notice = nullptr;  ///< null: this rank is given none
+  WeighSamples weigh = {};  ///< null: what ranks state of their weight is not looked at
 };
 
 /// Makes what the config asks for; all ranks call it.

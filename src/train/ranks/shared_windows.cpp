@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "accrue/core/error.h"
+#include "accrue/distributed/group.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -11,6 +13,7 @@ SharedWindows::SharedWindows(const ParallelismContext& context)
     : SummedWindows(context),
       leases_(context.ranks.rank(), context.state.ranks,
               context.config.dist.shares == Shares::speed),
+      claims_(context.ranks.rank(), context.ranks.world(), context.weigh),
       middles_(context.ranks, context.state.ranks),
       is_exact_(is_exact(context.config, context.model)),
       follows_speed_(context.config.dist.shares == Shares::speed) {}
@@ -38,7 +41,20 @@ void SharedWindows::close(accum::Window& window, WindowRun& run) {
 void SharedWindows::window_done(std::int64_t index, const WindowRun& run) {
   // What ranks ran of a window that they divided twice tells nothing of their speeds.
   if (!std::exchange(was_closed_early_, false)) leases_.observe(run.rank_sums);
+  check_claims(index, run);
   SummedWindows::window_done(index, run);
+}
+
+/// A rank whose words do not hold ends, and the others go on without it where they can.
+void SharedWindows::check_claims(std::int64_t index, const WindowRun& run) const {
+  const auto figures = std::span(run.rank_sums).subspan(leases_.figures(), claims_.figures());
+  const auto found = claims_.find_false(claims(), figures);
+  if (!found) return;
+  const Error refused = runtime_error(
+      "divide by the weight of window " + std::to_string(index), "weights of the ranks' samples",
+      found->in_words, "another machine, or the others' build of the program, for this rank");
+  if (may_change() && found->rank != ranks().rank()) throw distributed::RanksGone(refused);
+  throw refused;
 }
 
 void SharedWindows::report(const WindowRun& run, StepReport& report) const {
@@ -46,8 +62,11 @@ void SharedWindows::report(const WindowRun& run, StepReport& report) const {
   for (const batch::Range& share : leases_.shares()) report.rank_samples.push_back(share.size());
 }
 
-std::vector<double> SharedWindows::rank_sums(double own_seconds) const {
-  return leases_.rank_sums(own_seconds);
+std::vector<double> SharedWindows::rank_sums(const WindowRun& run) const {
+  std::vector<double> sums = leases_.rank_sums(run.own_seconds);
+  const std::vector<double> words = claims_.rank_sums(leases_.shares(), run);
+  sums.insert(sums.end(), words.begin(), words.end());
+  return sums;
 }
 
 }  // namespace accrue::train

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "train/ranks/rank_claims.h"
 #include "train/ranks/shared_middles.h"
 #include "train/ranks/summed_windows.h"
 #include "train/window/window_leases.h"
@@ -24,9 +25,11 @@ class SharedWindows final : public SummedWindows {
   std::vector<RankRecord> records() const override { return leases_.records(); }
 
  private:
-  std::vector<double> rank_sums(double own_seconds) const override;
+  std::vector<double> rank_sums(const WindowRun& run) const override;
+  void check_claims(std::int64_t index, const WindowRun& run) const;
 
   WindowLeases leases_;
+  RankClaims claims_;
   SharedMiddles middles_;
   bool was_closed_early_ = false;  ///< the window under way
   bool is_exact_;

@@ -20,7 +20,7 @@ SummedWindows::SummedWindows(const ParallelismContext& context)
       reduce_(context.ranks.make_reduce(context.config, context.buffer)) {}
 
 void SummedWindows::close(accum::Window& window, WindowRun& run) {
-  std::vector<double> sums = rank_sums(run.own_seconds);
+  std::vector<double> sums = rank_sums(run);
   sums.push_back(may_change_ && ranks_.is_first() && ranks_.have_applicants() ? 1 : 0);
   sums.push_back(static_cast<double>(log_.noted().size()));
   const Asked asked{.to_stop = control_.asked_to_stop(),

@@ -30,10 +30,13 @@ class SummedWindows : public Parallelism {
   RunLog& log() { return log_; }
   const distributed::WindowTotals& totals() const { return reduce_->totals(); }
   const Ranks& ranks() const { return ranks_; }
+  /// Whether the others go on where a rank is left out.
+  bool may_change() const { return may_change_; }
+  const std::vector<distributed::RankClaim>& claims() const { return reduce_->claims(); }
 
  private:
-  /// What ranks add up of a window besides its totals; `own_seconds` is WindowRun::own_seconds.
-  virtual std::vector<double> rank_sums(double own_seconds) const = 0;
+  /// What ranks add up of a window besides its totals; `run` is what this rank did of it.
+  virtual std::vector<double> rank_sums(const WindowRun& run) const = 0;
   void tell_events(std::int64_t window, const WindowRun& run);
 
   const Ranks& ranks_;

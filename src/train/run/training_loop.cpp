@@ -43,6 +43,20 @@ std::optional<double> patience_of_others(const RunContext& run) {
   return run.work.config.dist.timeout.value / 2;
 }
 
+/// By labels alone, which cost next to nothing beside training on the samples; images would have to
+/// be decoded.
+WeighSamples weigher_of(const RunContext& run, const data::Loader& loader) {
+  const std::vector<models::LossHead> heads = run.work.model->losses();
+  if (heads.size() != 1 || !heads.front().weight || run.work.data.train->image_shape()) return {};
+  return [weight = heads.front().weight, &loader,
+          micro_batch = run.plan.micro_batch](batch::Range samples) {
+    double sum = 0;
+    for (const batch::Range& range : batch::split(samples, micro_batch))
+      sum += weight(loader.fetch(range));
+    return sum;
+  };
+}
+
 bool stops_alone(const RunContext& run) {
   return !run.ranks.are_many() && !run.work.config.dist.takes_outer_steps();
 }
@@ -72,7 +86,8 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
                                      .log = log_,
                                      .control = control_,
                                      .may_change = run.ranks.may_go_on(run.work),
-                                     .notice = &run.notice})),
+                                     .notice = &run.notice,
+                                     .weigh = weigher_of(run, loader_)})),
       retries_(make_retries()),
       window_(buffer_),
       noise_(make_noise_meter(run_, *buffer_)),

@@ -78,6 +78,7 @@ Filled MicroBatchRunner::fill(WindowRequest& request, WindowRun& run) {
   keeping_seconds_ = 0;
   waited_before_ = context_.control.waited_seconds();
   if (!request.was_told) filled_before_ = 0;
+  run.went_on = request.went_on;
   if (request.started) take_up(request, run);
   settled_.keep();
   context_.loader.prefetch(

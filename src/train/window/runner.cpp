@@ -15,6 +15,7 @@ void WindowRequest::go_on_from(StartedWindow from, std::int64_t micro_batch) {
     micro_batches.insert(micro_batches.end(), left.begin(), left.end());
   }
   started = std::move(from);
+  went_on = true;
 }
 
 }  // namespace accrue::train

@@ -39,6 +39,7 @@ struct WindowRequest {
   /// Set where the window goes on behind what is done of it, which its first micro-batches are. The
   /// others need not follow them, nor each other.
   std::optional<StartedWindow> started = {};
+  bool went_on = false;  ///< whether go_on_from() gave it its micro-batches
   /// Whether this process did what is done, so that its observers know what was quarantined.
   bool was_told = false;
 
@@ -65,6 +66,7 @@ struct WindowRun {
   std::optional<std::int64_t> micro_batch_peak_bytes;
   double seconds = 0;          ///< forward and backward
   double earlier_seconds = 0;  ///< of them, those before the window was kept in its middle
+  bool went_on = false;        ///< WindowRequest::went_on: its samples may be any of the window
   /// How long each committed micro-batch took, without reductions that overlapped; empty where
   /// micro-batches interleave (exact batch normalisation, a pipeline).
   std::vector<double> micro_batch_seconds = {};

@@ -33,8 +33,10 @@ class WindowLeases {
   /// What this rank adds to the window's rank_sums: `seconds` of its work, without waiting for
   /// others.
   std::vector<double> rank_sums(double seconds) const { return shares_.rank_sums(seconds); }
-  /// Takes the rank_sums that all ranks added up. Throws a runtime Error, on all ranks alike, where
-  /// their shares do not make up the window.
+  /// How many these are.
+  std::size_t figures() const { return 2 * records_.size(); }
+  /// Takes the rank_sums that all ranks added up. Throws a runtime Error, on all ranks alike, that
+  /// names those who took another share than theirs.
   void observe(const std::vector<double>& rank_sums) { shares_.observe(rank_sums); }
 
   /// What a checkpoint keeps of each rank now.

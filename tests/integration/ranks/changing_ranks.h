@@ -47,10 +47,11 @@ class ChangingRanks : public DistributedRun {
     return c;
   }
 
-  /// Rank `rank` of `world`, in a folder of its own.
+  /// Rank `rank` of `world`, in a folder of its own with a copy of the text.
   Program start_rank(int rank, int world, const Words& words) {
     const std::filesystem::path own = folder_ / ("process" + std::to_string(++started_));
     std::filesystem::create_directories(own);
+    std::filesystem::copy(folder_ / "text.txt", own);
     Words command{"/usr/bin/env",
                   "RANK=" + std::to_string(rank),
                   "WORLD_SIZE=" + std::to_string(world),
@@ -84,6 +85,11 @@ class ChangingRanks : public DistributedRun {
     for (const nlohmann::json& step : steps_of(c))
       if (worlds.empty() || worlds.back() != step["world"]) worlds.push_back(step["world"]);
     return worlds;
+  }
+  /// The file of the parameters that a run ended with.
+  static std::string last_model(const Config& c) {
+    const RunDirectory run(c.run.out);
+    return read_file(run.checkpoint(run.checkpoint_steps().back()) / "model.safetensors");
   }
   static std::string reasons_of(const Config& c) {
     std::string all;

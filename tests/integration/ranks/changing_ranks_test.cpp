@@ -174,6 +174,88 @@ TEST_F(ChangingRanks, RefuseOneWithAnotherConfigAndGoOn) {
   EXPECT_EQ(steps_done(c), 200);
 }
 
+/// Each process has a file of its own under one name, as machines do.
+TEST_F(ChangingRanks, RefuseOneWithOtherDataAtTheStartAndLater) {
+  Config c = fixed("run", 200);
+  c.data.train = {"text.txt"};
+  const auto change_text = [&] { std::ofstream(folder_ / "text.txt", std::ios::in) << "L"; };
+  {
+    Program first = start_rank(0, 2, slow(c));
+    change_text();
+    Program second = start_rank(1, 2, slow(c));
+    for (Program* rank : {&first, &second}) {
+      const Program::Result refused = rank->wait();
+      EXPECT_EQ(refused.status, 2);
+      EXPECT_THAT(refused.errors,
+                  ::testing::ContainsRegex("data: '[^']+' on rank 0, '[^']+' on rank 1"));
+    }
+    EXPECT_FALSE(RunDirectory(c.run.out).holds_run());
+  }
+  end_host();
+  start_host();
+  std::ofstream(folder_ / "text.txt", std::ios::in) << "l";
+  std::vector<Program> ranks = start_all(c, 2);
+  wait_for_step(c, 5);
+  change_text();
+  const Program::Result refused = start_rank(1, 2, slow(c)).wait();
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors,
+              ::testing::ContainsRegex("data: '[^']+' on rank 0, '[^']+' on rank 2"));
+  for (Program& rank : ranks) expect_ends_well(rank);
+  EXPECT_EQ(steps_done(c), 200);
+}
+
+/// A rank that says something else than the others know of it ends, and they go on to what they
+/// would have had without it.
+TEST_F(ChangingRanks, RefuseOneThatLiesWhileTheyTrainAndGoOn) {
+  Config alone = fixed("alone", 30);
+  alone.batch.max_quarantined = 0;
+  alone.dist.shares = Shares::equal;
+  Program honest = start_rank(0, 1, {ACCRUE_LYING_RANK, command(alone)[2], "nothing"});
+  expect_ends_well(honest);
+  for (const auto& [liar, lie, message] : {std::tuple{1, "weight", "of rank 1, whose samples have"},
+                                           {0, "weight", "of rank 0, whose samples have"},
+                                           {1, "gradient", "without a finite loss and gradient"}}) {
+    SCOPED_TRACE(::testing::Message() << lie << " of rank " << liar);
+    Config c = alone;
+    c.run.out = (folder_ / (std::string(lie) + std::to_string(liar))).string();
+    end_host();
+    start_host();
+    std::vector<Program> ranks;
+    for (int rank = 0; rank < 3; ++rank)
+      ranks.push_back(
+          start_rank(rank, 3, {ACCRUE_LYING_RANK, command(c)[2], rank == liar ? lie : "nothing"}));
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank != liar) {
+        expect_ends_well(ranks[static_cast<std::size_t>(rank)]);
+        continue;
+      }
+      const Program::Result refused = ranks[static_cast<std::size_t>(rank)].wait();
+      EXPECT_EQ(refused.status, 1);
+      EXPECT_THAT(refused.errors, HasSubstr(message));
+    }
+    EXPECT_THAT(reasons_of(c), HasSubstr(message));
+    EXPECT_THAT(reasons_of(c), HasSubstr("rank " + std::to_string(liar) + " of 3 is gone"));
+    EXPECT_EQ(worlds_of(c).back(), 2);
+    EXPECT_TRUE(last_model(c) == last_model(alone));
+  }
+}
+
+TEST_F(ChangingRanks, RefuseOneWhoseParametersHaveOtherShapes) {
+  const Config c = fixed("run", 30);
+  std::vector<Program> ranks;
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.push_back(
+        start_rank(rank, 3, {ACCRUE_LYING_RANK, command(c)[2], rank == 1 ? "shapes" : "nothing"}));
+  for (Program& rank : ranks) {
+    const Program::Result refused = rank.wait();
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_THAT(refused.errors, ::testing::ContainsRegex("shapes of the parameters: '[0-9a-f]+' on "
+                                                         "rank 0, '[0-9a-f]+' on rank 1; try"));
+  }
+  EXPECT_FALSE(RunDirectory(c.run.out).holds_run());
+}
+
 TEST_F(ChangingRanks, EndWithTheFirstThatIsLostWhereAllAreNeeded) {
   Config c = fixed("run", 100000);
   c.dist.compress = distributed::Compression::bf16;

@@ -40,7 +40,7 @@ class Machines {
   double run(batch::Range window = kWindow) {
     parts.clear();
     double last = 0;
-    std::vector<double> rank_sums(1 + ranks_.size(), 0);
+    std::vector<double> rank_sums(2 * ranks_.size(), 0);
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       parts.push_back(ranks_[rank].share(window));
       const double taken =
@@ -207,12 +207,14 @@ TEST(WindowLeases, GoOnWithTheSpeedsOfACheckpoint) {
 TEST(WindowLeases, RanksThatDivideDifferentlyAreNoticed) {
   WindowLeases rank(0, records_of({2, 2}), true);
   rank.share(kWindow);
-  EXPECT_THAT(error_of(
-                  [&] {
-                    rank.observe({126, 1, 1});
-                  },
-                  Error::Kind::runtime),
-              HasSubstr("parts that make up its 128 samples"));
+  EXPECT_THAT(
+      error_of(
+          [&] {
+            rank.observe({64, 62, 1, 1});
+          },
+          Error::Kind::runtime),
+      HasSubstr("parts that make up its 128 samples, received 62 in place of 64 on rank 1"));
+  rank.observe({64, 64, 1, 1});
 }
 
 TEST(RankRecords, OfAnotherWorldAreWhatFittedOnAll) {
