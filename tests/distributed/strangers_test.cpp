@@ -71,8 +71,8 @@ TEST_F(StrangersTest, ARankWithAnotherTokenOrNoneIsNamed) {
       EXPECT_THAT(results[rank].errors,
                   AllOf(HasSubstr("in the place of rank 1"), Not(HasSubstr("rank 2"))));
     // To that rank all others are strangers, and it names the first of them that it reads.
-    EXPECT_THAT(results[1].errors, AnyOf(HasSubstr("in the place of rank 0"),
-                                         HasSubstr("in the place of rank 2")));
+    EXPECT_THAT(results[1].errors,
+                AnyOf(HasSubstr("in the place of rank 0"), HasSubstr("in the place of rank 2")));
   }
 }
 

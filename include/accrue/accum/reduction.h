@@ -14,7 +14,8 @@ class SumShard;
 /// What the ranks' shares of a window came to together.
 struct WindowTotals {
   double weight = 0;
-  std::vector<double> weights;  ///< by rank
+  std::vector<double> weights;            ///< by rank
+  std::vector<std::int64_t> quarantines;  ///< by rank
   double loss_sum = 0;
   std::int64_t micro_batches = 0;  ///< those committed
   std::int64_t quarantined = 0;

@@ -197,11 +197,8 @@ struct DeferredReduce::Impl {
     const RankStatus mine = status_of(share);
     const at::Tensor rows = group->all_gather(to_row(mine));
     std::vector<RankStatus> ranks;
-    claims.clear();
-    for (std::int64_t rank = 0; rank < group->world(); ++rank) {
+    for (std::int64_t rank = 0; rank < group->world(); ++rank)
       ranks.push_back(from_row(rows[rank], mine));
-      claims.push_back({.weight = ranks.back().weight, .quarantined = ranks.back().quarantined});
-    }
     return agree(ranks);
   }
 
@@ -308,7 +305,6 @@ struct DeferredReduce::Impl {
   std::vector<Begun> begun;  ///< in the order agreed
   std::vector<double> rank_sums;
   std::int64_t left = 0;
-  std::vector<RankClaim> claims;  ///< by rank
   TellLossSums tell_loss_sums;
   OnLossSums on_loss_sums;
   WindowTotals totals;
@@ -364,7 +360,6 @@ void DeferredReduce::set_loss_sums(TellLossSums mine, OnLossSums told) {
 }
 
 const WindowTotals& DeferredReduce::totals() const { return impl_->totals; }
-const std::vector<RankClaim>& DeferredReduce::claims() const { return impl_->claims; }
 
 NamedParameters DeferredReduce::state() {
   if (!impl_->compressed) return {};

@@ -33,12 +33,6 @@ bool adds_up(accum::Accumulation accumulation);
 
 using accum::WindowTotals;
 
-/// What one rank states of its share of a window, before anybody steps.
-struct RankClaim {
-  double weight = 0;
-  std::int64_t quarantined = 0;
-};
-
 /// One reduction of the gradient sums per window, whatever the number of micro-batches: local ones
 /// only add, and buckets of the flat buffer are summed over the ranks once (Li et al., "PyTorch
 /// Distributed", arXiv:2006.15704, without its division by the number of ranks).
@@ -95,8 +89,6 @@ class DeferredReduce final : public accum::Reduction {
   void set_loss_sums(TellLossSums mine, OnLossSums told);
   /// The totals of the last window that was reduced.
   const WindowTotals& totals() const;
-  /// What each rank stated of that window, by rank.
-  const std::vector<RankClaim>& claims() const;
 
   /// What compression keeps of all ranks together (Compressor::state); nothing without it. All
   /// ranks call it, between windows. What it sends is in no window's wire_bytes.

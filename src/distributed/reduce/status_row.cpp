@@ -105,6 +105,7 @@ Agreed agree(const std::vector<RankStatus>& ranks) {
     totals.loss_sum += rank.loss_sum;
     totals.micro_batches += rank.micro_batches;
     totals.quarantined += rank.quarantined;
+    totals.quarantines.push_back(rank.quarantined);
     std::ranges::transform(totals.rank_sums, rank.rank_sums, totals.rank_sums.begin(),
                            std::plus<>());
     std::ranges::transform(agreed.loss_sums, rank.loss_sums, agreed.loss_sums.begin(),

@@ -100,7 +100,7 @@ struct ParallelismContext {
   const RunControl& control;
   bool may_change = false;              ///< Ranks::may_go_on()
   const NoticeWatch* notice = nullptr;  ///< null: this rank is given none
-  WeighSamples weigh = {};  ///< null: what ranks state of their weight is not looked at
+  WeighSamples weigh = {};              ///< null: what ranks state of their weight is not looked at
 };
 
 /// Makes what the config asks for; all ranks call it.

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "accrue/accum/reduction.h"
 #include "batch/schedule.h"
-#include "distributed/reduce/deferred_reduce.h"
 #include "train/window/runner.h"
 
 namespace accrue::train {
@@ -17,8 +17,9 @@ namespace accrue::train {
 using WeighSamples = std::function<double(batch::Range samples)>;
 
 /// What ranks state of their shares of a window, held against what others know of them: the mean
-/// divides by the weights that ranks state, so a wrong one would change every step and show in none. Each
-/// rank weighs the share of the next one by its labels, and all compare, before anybody steps.
+/// divides by the weights that ranks state, so a wrong one would change every step and show in
+/// none. Each rank weighs the share of the next one by its labels, and all compare, before anybody
+/// steps.
 class RankClaims {
  public:
   /// `rank` is this one of `world`. Without `weigh` weights only have to be possible.
@@ -34,8 +35,9 @@ class RankClaims {
     std::int64_t rank = 0;
     std::string in_words;  ///< what it said, and what would have held
   };
-  /// The first rank whose words do not hold, from the rank_sums that all added up.
-  std::optional<False> find_false(std::span<const distributed::RankClaim> claims,
+  /// The first rank whose words do not hold: what all of them `stated`, against the rank_sums that
+  /// they added up.
+  std::optional<False> find_false(const accum::WindowTotals& stated,
                                   std::span<const double> sums) const;
 
  private:

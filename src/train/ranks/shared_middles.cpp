@@ -28,8 +28,7 @@ WindowMiddle SharedMiddles::bring_together(const WindowMiddle& mine) {
 
 WindowMiddle SharedMiddles::part_of(const WindowMiddle& all) const {
   RangesOfRanks done(records_.size());
-  done.front().assign(all.micro_batches.begin(),
-                      all.micro_batches.begin() + std::ssize(all.done));
+  done.front().assign(all.micro_batches.begin(), all.micro_batches.begin() + std::ssize(all.done));
   const auto rank = static_cast<std::size_t>(ranks_.rank());
   WindowMiddle part = is_first() ? all : nothing_done_of(all);
   part.micro_batch = records_[rank].micro_batch;

@@ -48,7 +48,7 @@ void SharedWindows::window_done(std::int64_t index, const WindowRun& run) {
 /// A rank whose words do not hold ends, and the others go on without it where they can.
 void SharedWindows::check_claims(std::int64_t index, const WindowRun& run) const {
   const auto figures = std::span(run.rank_sums).subspan(leases_.figures(), claims_.figures());
-  const auto found = claims_.find_false(claims(), figures);
+  const auto found = claims_.find_false(totals(), figures);
   if (!found) return;
   const Error refused = runtime_error(
       "divide by the weight of window " + std::to_string(index), "weights of the ranks' samples",

@@ -37,7 +37,8 @@ void SummedWindows::window_done(std::int64_t index, const WindowRun& run) {
 }
 
 void SummedWindows::tell_events(std::int64_t window, const WindowRun& run) {
-  if (run.rank_sums.back() > 0) log_.tell(gather_events(ranks_, log_, "events of window " + std::to_string(window)));
+  if (run.rank_sums.back() > 0)
+    log_.tell(gather_events(ranks_, log_, "events of window " + std::to_string(window)));
 }
 
 void SummedWindows::report(const WindowRun& run, StepReport& report) const {

@@ -32,7 +32,6 @@ class SummedWindows : public Parallelism {
   const Ranks& ranks() const { return ranks_; }
   /// Whether the others go on where a rank is left out.
   bool may_change() const { return may_change_; }
-  const std::vector<distributed::RankClaim>& claims() const { return reduce_->claims(); }
 
  private:
   /// What ranks add up of a window besides its totals; `run` is what this rank did of it.

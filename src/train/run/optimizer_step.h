@@ -88,7 +88,7 @@ class OptimizerStep {
   std::vector<optim::ParameterGroup> groups_;  ///< without their parameters
   HistogramTaker histograms_;
   RollbackHistory rollback_history_;
-  bool takes_micro_statistics_;      ///< model.batchnorm = "micro", and the model has one
+  bool takes_micro_statistics_;  ///< model.batchnorm = "micro", and the model has one
   bool is_half_done_ = false;
   bool looked_at_window_ = false;  ///< a window that gave a gradient was remarked on
 };

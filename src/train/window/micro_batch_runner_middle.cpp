@@ -1,4 +1,5 @@
-// Windows that are kept in their middle, and go on from there: by one process, and by ranks together.
+// Windows that are kept in their middle, and go on from there: by one process, and by ranks
+// together.
 #include <utility>
 
 #include "accrue/core/clock.h"
@@ -117,7 +118,8 @@ std::optional<StartedWindow> MicroBatchRunner::what_is_done(const WindowRequest&
                                                             const WindowRun& run) const {
   const accum::Window& window = context_.window;
   const bool are_own = options_.reduce != nullptr && options_.reduce->left_sums_alone();
-  if (!are_own || window.is_unfinished() || window.in_micro_batch() || window.is_lost() || !unread_.empty())
+  if (!are_own || window.is_unfinished() || window.in_micro_batch() || window.is_lost() ||
+      !unread_.empty())
     return std::nullopt;
   return with_copies(started_window(request, run));
 }

@@ -16,9 +16,9 @@ namespace fs = std::filesystem;
 using accrue::testing::Program;
 using nlohmann::json;
 using testing::DistributedRun;
+using ::testing::HasSubstr;
 using testing::kInterrupted;
 using testing::Words;
-using ::testing::HasSubstr;
 
 /// Windows of 48 micro-batches, each of which takes a moment.
 class KeptWindowOfRanks : public DistributedRun {
@@ -60,7 +60,8 @@ class KeptWindowOfRanks : public DistributedRun {
       EXPECT_EQ(result.status, status) << result.errors;
     }
   }
-  /// Ranks of which one gets a signal in the middle of a window behind `step` steps, where all stop.
+  /// Ranks of which one gets a signal in the middle of a window behind `step` steps, where all
+  /// stop.
   void stop(std::vector<Program>& ranks, const Config& c, int rank, int signal,
             std::int64_t step = 1) const {
     wait_for_step(c, step);

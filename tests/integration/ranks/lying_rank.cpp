@@ -1,5 +1,6 @@
-// One rank of a run of the tests: `lying_rank CONFIG.toml LIE`, with a launcher's variables. LIE is what it
-// lies about: nothing, weight, gradient (which is not finite), both from some micro-batch on, or shapes.
+// One rank of a run of the tests: `lying_rank CONFIG.toml LIE`, with a launcher's variables. LIE is
+// what it lies about: nothing, weight, gradient (which is not finite), both from some micro-batch
+// on, or shapes.
 
 #include <ATen/ATen.h>
 

@@ -77,10 +77,11 @@ TEST(MergedMiddle, IsThatOfOneProcess) {
 }
 
 TEST(MergedMiddle, HasRanksThatAreDoneOrHaveNothingToDo) {
-  const WindowMiddle all = merge_middles(
-      {0, 6}, {told(middle_of({{0, 2}, {2, 4}}, 2)), told(middle_of({}, 0), 1),
-               told(middle_of({{4, 6}}, 0), 2)},
-      {5, 0, 0});
+  const WindowMiddle all =
+      merge_middles({0, 6},
+                    {told(middle_of({{0, 2}, {2, 4}}, 2)), told(middle_of({}, 0), 1),
+                     told(middle_of({{4, 6}}, 0), 2)},
+                    {5, 0, 0});
   EXPECT_EQ(all.in_words(), "2 of 3 micro-batches");
 }
 
@@ -135,7 +136,11 @@ TEST(MergedMiddle, IsRefusedByTheRankThatContradictsTheOthers) {
                           const char* expected) {
     std::vector<WindowMiddle> ranks = two_ranks();
     change(ranks);
-    EXPECT_THAT(error_of([&] { merge_middles({10, 21}, ranks, {5, 2.5}); }, Error::Kind::runtime),
+    EXPECT_THAT(error_of(
+                    [&] {
+                      merge_middles({10, 21}, ranks, {5, 2.5});
+                    },
+                    Error::Kind::runtime),
                 AllOf(HasSubstr(expected), HasSubstr("on rank 1")));
   };
   refused([](auto& ranks) { ranks[1].micro_batches[0] = {14, 18}; }, "samples 14 to 18");

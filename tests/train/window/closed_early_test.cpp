@@ -1,5 +1,5 @@
-// Windows that ranks close before they are whole, to keep them in their middle; the ranks are threads
-// of this process.
+// Windows that ranks close before they are whole, to keep them in their middle; the ranks are
+// threads of this process.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -22,10 +22,10 @@ namespace {
 
 using accrue::testing::relative_error;
 using accum::Accumulation;
+using ::testing::AnyOf;
 using testing::kLossMicro;
 using testing::kLossSamples;
 using testing::TokensAndMarks;
-using ::testing::AnyOf;
 using Parts = std::vector<batch::Range>;
 
 constexpr int kNever = 1 << 20;
@@ -50,9 +50,9 @@ class Closing final : public testing::SumOfRanks {
 
 /// What ranks are to do with two windows.
 struct Course {
-  Parts parts = {};                ///< of each window, by rank
-  std::vector<int> wishes = {};    ///< how often each is asked, in the second window, until it wishes
-  bool stops = false;              ///< in place of going on
+  Parts parts = {};              ///< of each window, by rank
+  std::vector<int> wishes = {};  ///< how often each is asked, in the second window, until it wishes
+  bool stops = false;            ///< in place of going on
   std::set<std::int64_t> bad = {};  ///< samples whose loss is not finite
   Accumulation accumulation = Accumulation::fixed;
   bool overlap = true;
@@ -91,7 +91,8 @@ std::vector<std::string> quarantines_of(const testing::Recorder& recorder) {
 
 class RankOfCourse {
  public:
-  RankOfCourse(const Course& course, TokensAndMarks& model, std::shared_ptr<distributed::Group> group)
+  RankOfCourse(const Course& course, TokensAndMarks& model,
+               std::shared_ptr<distributed::Group> group)
       : course_(course),
         model_(model),
         ranks_(std::move(group)),
@@ -119,7 +120,7 @@ class RankOfCourse {
       came_.gradient = model_.parameters()[0].tensor.grad().clone();
       came_.run.gradient.reset();
     }
-    ranks_.add_up({1});
+    ranks_.add_up({1}, "the turns of the test");
     return std::move(came_);
   }
 
@@ -246,10 +247,13 @@ class ClosedEarly : public ::testing::TestWithParam<std::tuple<Accumulation, boo
 TEST_P(ClosedEarly, GoesOnToTheSameBitsAndRunsNothingTwice) {
   const Came whole = take_alone(course({}, {}));
   ASSERT_EQ(whole.passes, 6);
-  for (const auto& [parts, wishes] :
-       {std::pair{kThree, std::vector{1, kNever, kNever}}, {kThree, {kNever, kNever, 0}},
-        {kThree, {0, 0, 0}}, {kThree, {1, 1, 1}}, {kThree, {kNever, 1, 0}},
-        {Parts{{0, 12}, {12, 12}}, {3, kNever}}, {Parts{{0, 0}, {0, 12}}, {kNever, 4}}}) {
+  for (const auto& [parts, wishes] : {std::pair{kThree, std::vector{1, kNever, kNever}},
+                                      {kThree, {kNever, kNever, 0}},
+                                      {kThree, {0, 0, 0}},
+                                      {kThree, {1, 1, 1}},
+                                      {kThree, {kNever, 1, 0}},
+                                      {Parts{{0, 12}, {12, 12}}, {3, kNever}},
+                                      {Parts{{0, 0}, {0, 12}}, {kNever, 4}}}) {
     const Course once = course(parts, wishes);
     const std::vector<Came> ranks = take(once);
     expect_same(ranks, whole, once.accumulation);
@@ -298,8 +302,7 @@ TEST(ClosedEarlyWindow, LeavesOutWhatIsNotFinite) {
   for (const std::int64_t bad : {4, 10}) {
     const Came whole = take_alone({.bad = {bad}});
     ASSERT_EQ(whole.run.quarantined, 1);
-    const std::vector<Came> ranks =
-        take({.parts = kThree, .wishes = {1, 1, 1}, .bad = {bad}});
+    const std::vector<Came> ranks = take({.parts = kThree, .wishes = {1, 1, 1}, .bad = {bad}});
     expect_same(ranks, whole, Accumulation::fixed);
     std::size_t told = 0;
     for (const Came& rank : ranks) told += rank.quarantines.size();
@@ -329,10 +332,8 @@ TEST(ClosedEarlyWindow, WithTheSumsOfOneRankAloneIsAnotherWindow) {
 
 TEST(ClosedEarlyWindow, GoesOnInMicroBatchesOfAnotherSizeWithinRounding) {
   const Came whole = take_alone({.accumulation = Accumulation::fp32});
-  const std::vector<Came> stopped = take({.parts = kThree,
-                                          .wishes = {1, 1, 1},
-                                          .stops = true,
-                                          .accumulation = Accumulation::fp32});
+  const std::vector<Came> stopped = take(
+      {.parts = kThree, .wishes = {1, 1, 1}, .stops = true, .accumulation = Accumulation::fp32});
   for (const std::int64_t micro_batch : {1, 3}) {
     const Course rest{.parts = {{0, 6}, {6, 12}},
                       .accumulation = Accumulation::fp32,
@@ -351,16 +352,16 @@ TEST(ClosedEarlyWindow, IsNotClosedForAWishThatCameTooLate) {
     const Ranks ranks(group);
     SharedMiddles middles(ranks, {2, {.micro_batch = 1}});
     EXPECT_FALSE(middles.close_early(false));
-    ranks.add_up({1});
+    ranks.add_up({1}, "the turns of the test");
     if (rank == 1) {
       EXPECT_TRUE(middles.close_early(true));
     }
     while (!middles.close_early(false)) std::this_thread::yield();
     middles.closed({1, 1});
-    ranks.add_up({1});
+    ranks.add_up({1}, "the turns of the test");
     EXPECT_FALSE(middles.close_early(false));
     EXPECT_TRUE(middles.close_early(true)) << "the next one is another wish";
-    ranks.add_up({1});
+    ranks.add_up({1}, "the turns of the test");
   });
 }
 
