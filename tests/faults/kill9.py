@@ -99,8 +99,8 @@ precision = {{accumulate = "fixed"}}
 observe = {{progress = "off", tensorboard = false, noise = "none"}}
 """
 MICRO_BATCH_MS = 10
-# Of how many ranks a process, or a resumption, may be. Windows are kept of one process; others begin theirs anew.
-WORLDS = (1, 1, 2, 3)
+# Of how many ranks a start, or a resumption, may be.
+WORLDS = (1, 2, 3, 4)
 
 
 def in_windows(options: Options) -> int:

@@ -43,11 +43,15 @@ std::optional<double> patience_of_others(const RunContext& run) {
   return run.work.config.dist.timeout.value / 2;
 }
 
-/// By labels alone, which cost next to nothing beside training on the samples; images would have to
-/// be decoded.
+/// Whether samples are read at next to no cost beside training on them: images have to be decoded,
+/// and nobody knows what a source of the user's own does.
+bool reads_cheaply(const data::Source& source) {
+  return !source.image_shape() && !source.files().empty();
+}
+
 WeighSamples weigher_of(const RunContext& run, const data::Loader& loader) {
   const std::vector<models::LossHead> heads = run.work.model->losses();
-  if (heads.size() != 1 || !heads.front().weight || run.work.data.train->image_shape()) return {};
+  if (heads.size() != 1 || !heads.front().weight || !reads_cheaply(*run.work.data.train)) return {};
   return [weight = heads.front().weight, &loader,
           micro_batch = run.plan.micro_batch](batch::Range samples) {
     double sum = 0;
