@@ -109,7 +109,7 @@ class Disturbed:
             lived.process.send_signal(signal.SIGTERM)
         tinyrun.wait_until(lambda: len(self.ended()) == WORLD, "a rank does not stop", NO_PROGRESS)
         statuses = [lived.process.returncode for lived in self.run.ranks]
-        expect(statuses == [0] * WORLD, f"statuses {statuses} at the end: {self.said()}")
+        expect(statuses == [tinyrun.INTERRUPTED] * WORLD, f"statuses {statuses} at the end: {self.said()}")
         steps = self.run.steps()
         alone = self.tiny.out("alone")
         ended = self.tiny.run(alone, f"--run.steps={steps}")

@@ -1,4 +1,5 @@
 """kill -9 at any moment of a run, again and again until it ends: it has the bits of one that nobody disturbed."""
+import json
 import pathlib
 import random
 import subprocess
@@ -89,18 +90,34 @@ def three_ranks(options: Options, kills: int) -> int:
     return campaign.end()
 
 
-# A window takes a second of one process, and is kept in its middle twice.
+# A window takes four seconds of one process and one of four, and is kept in its middle as often as the clock says.
 WINDOWS = """
 run = {{steps = {steps}, checkpoint_every = "0.3 s", keep = 3, threads = 1}}
 model = {{layers = 1, heads = 1, width = 16, context = 16}}
 data = {{train = ["{text}"]}}
-batch = {{tokens = 1600, micro = 1}}
+batch = {{tokens = 6400, micro = 1}}
 precision = {{accumulate = "fixed"}}
 observe = {{progress = "off", tensorboard = false, noise = "none"}}
 """
 MICRO_BATCH_MS = 10
 # Of how many ranks a start, or a resumption, may be.
 WORLDS = (1, 2, 3, 4)
+
+
+def kept_in_its_middle(out: pathlib.Path) -> int:
+    """How many micro-batches of the window under way the newest checkpoint has."""
+    for checkpoint in reversed(tinyrun.checkpoints(out)):
+        try:
+            return len(json.loads((checkpoint / "state.json").read_text()).get("middle", {"done": []})["done"])
+        except OSError:
+            continue  # it was replaced, or is half made
+    return 0
+
+
+def last_resumption(out: pathlib.Path) -> str:
+    """What the last process that came so far told of where it goes on from; empty where none did."""
+    told = tinyrun.events(out, "resume") if (out / "metrics.jsonl").exists() else []
+    return told[-1] if told else ""
 
 
 def in_windows(options: Options) -> int:
@@ -110,7 +127,7 @@ def in_windows(options: Options) -> int:
         campaign.note("kills left out, since the tests' programs are not built", options.count)
         return campaign.end()
     with tinyrun.scratch() as folder:
-        tiny = tinyrun.TinyRun(options.program, pathlib.Path(folder), steps=8, config=WINDOWS)
+        tiny = tinyrun.TinyRun(options.program, pathlib.Path(folder), steps=4, config=WINDOWS)
         wanted, _ = tiny.undisturbed(tiny.out("reference"))
 
         def start(out: pathlib.Path, world: int) -> list[subprocess.Popen]:
@@ -126,8 +143,9 @@ def in_windows(options: Options) -> int:
         def trial(draw: random.Random, number: int) -> None:
             out = tiny.out(f"trial{number}")
             while True:
+                kept, told_before = kept_in_its_middle(out), last_resumption(out)
                 processes = start(out, draw.choice(WORLDS))
-                time.sleep(draw.uniform(0.3, 5))
+                time.sleep(draw.uniform(0.3, 3))
                 if processes[0].poll() is not None:
                     break
                 for process in processes:
@@ -135,7 +153,10 @@ def in_windows(options: Options) -> int:
                 ended = [tinyrun.wait(process) for process in processes]
                 expect(all(end.status in (-9, 0) for end in ended), f"{[(end.status, end.errors) for end in ended]}")
                 campaign.note("kills")
-                campaign.note("of them with a window kept in its middle", bool(list(out.glob("checkpoints/*/window.safetensors"))))
+                told = last_resumption(out)
+                if kept and told != told_before:
+                    expect(f": {kept} of " in told, f"{kept} micro-batches were kept, and the resumption says: {told}")
+                    campaign.note("of them in resumptions that went on in the middle of a window")
             ended = [tinyrun.wait(process) for process in processes]
             expect(all(end.status == 0 for end in ended), f"{[(end.status, end.errors) for end in ended]}")
             tinyrun.expect_same(out, wanted)
@@ -145,5 +166,6 @@ def in_windows(options: Options) -> int:
         while campaign.counts.get("kills", 0) < options.count and not campaign.broken:
             campaign.trials(options.jobs, options.seed + number, options.jobs, trial)
             number += 1
-        campaign.control(campaign.counts["of them with a window kept in its middle"] > 0, "no kill met a window that was kept")
+        campaign.control(campaign.counts.get("of them in resumptions that went on in the middle of a window", 0) > 0,
+                         "no kill met a window that was kept")
     return campaign.end()

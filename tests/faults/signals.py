@@ -39,8 +39,8 @@ def storms(options: Options) -> int:
         def trial(draw: random.Random, number: int) -> None:
             out = tiny.out(f"trial{number}")
             ended = storm(tiny.start(out), draw)
-            expect(ended.status in (0, 130), f"status {ended.status}: {ended.errors}")
-            campaign.note("storms that met a run", ended.status == 130)
+            expect(ended.status in (0, tinyrun.INTERRUPTED), f"status {ended.status}: {ended.errors}")
+            campaign.note("storms that met a run", ended.status == tinyrun.INTERRUPTED)
             if tinyrun.checkpoints(out):
                 expect(tiny.verify(out).status == 0, "a checkpoint is not whole")
             again = tiny.finish(out)

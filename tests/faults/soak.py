@@ -83,7 +83,7 @@ def soak(options: Options, minutes: float) -> int:
             samples = watch(process, minutes * 60)
             process.send_signal(signal.SIGTERM)
             ended = tinyrun.wait(process)
-            expect(ended.status == 130, f"status {ended.status}: {ended.errors}")
+            expect(ended.status == tinyrun.INTERRUPTED, f"status {ended.status}: {ended.errors}")
             check_flat(samples, f"{minutes} minutes of training")
             steps = len(tinyrun.metrics(out))
             campaign.note("lines of metrics", steps)

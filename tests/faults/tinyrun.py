@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 SECONDS = 600  # after which a process is taken to hang
+INTERRUPTED = 130  # the status of a run that a signal stopped
 TIMES = {"time", "elapsed", "seconds", "tokens_per_second", "updates_per_hour", "accumulation_seconds",
          "optimizer_seconds", "reduce_seconds", "reduce_exposed_seconds", "peak_bytes", "micro_batch_peak_bytes",
          "wire_bytes", "world", "budget_bytes", "micro_batches", "retries", "joules", "epoch_seconds", "micro_batch_seconds",
