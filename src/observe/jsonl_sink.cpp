@@ -62,13 +62,16 @@ std::string dump(const Json& line) {
   return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+std::optional<std::int64_t> step_of(const nlohmann::json& line) {
+  if (!line.is_object()) return std::nullopt;
+  const auto step = line.find("step");
+  if (step == line.end() || !step->is_number_integer()) return std::nullopt;
+  return step->get<std::int64_t>();
+}
+
 /// The step of a line, or none where the line is not whole.
 std::optional<std::int64_t> step_of(const std::string& line) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;
-  const auto step = json.find("step");
-  if (step == json.end() || !step->is_number_integer()) return std::nullopt;
-  return step->get<std::int64_t>();
+  return step_of(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
 }
 
 /// Throws where somebody else wrote the file (its first line is whole and no metrics), so that
@@ -130,6 +133,16 @@ std::int64_t bytes_of_metrics(std::istream& metrics, std::int64_t last_step) {
     metrics.seekg(0);
     return end ? begin + static_cast<std::int64_t>(*end) - std::ssize(first) : 0;
   }
+}
+
+bool has_step(const std::filesystem::path& metrics, std::int64_t step) {
+  if (!std::filesystem::is_regular_file(metrics)) return false;
+  std::istringstream lines(read_file(metrics));
+  for (std::string text; std::getline(lines, text);) {
+    const auto line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (step_of(line).value_or(-1) >= step && line.contains("lr")) return true;
+  }
+  return false;
 }
 
 std::string to_json_line(const StepReport& report) {

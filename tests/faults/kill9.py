@@ -21,6 +21,12 @@ def killed_once(process: subprocess.Popen, moment: float) -> tinyrun.Ended | Non
         return None
 
 
+def new_run(tiny: tinyrun.TinyRun, number: int) -> pathlib.Path:
+    out = tiny.out(f"trial{number}")
+    expect(not out.exists(), f"trial {number} was before: a run that is done cannot be killed in its middle")
+    return out
+
+
 def one_process(options: Options, kills: int) -> int:
     campaign = Campaign("kill -9 of one process")
     with tinyrun.scratch() as folder:
@@ -28,7 +34,7 @@ def one_process(options: Options, kills: int) -> int:
         wanted, duration = tiny.undisturbed(tiny.out("reference"))
 
         def trial(draw: random.Random, number: int) -> None:
-            out = tiny.out(f"trial{number}")
+            out = new_run(tiny, number)
             ended, killed = None, 0
             while ended is None:
                 words = ["--resume"] if (out / "config.toml").exists() else []
@@ -40,10 +46,7 @@ def one_process(options: Options, kills: int) -> int:
             tinyrun.expect_same(out, wanted, f"after {killed} kills")
             expect(not tinyrun.leftovers(out), f"left behind: {tinyrun.leftovers(out)}")
 
-        number = 0
-        while campaign.counts.get("kills", 0) < kills and not campaign.broken:
-            campaign.trials(options.jobs, options.seed + number, options.jobs, trial)
-            number += 1
+        campaign.trials_until("kills", kills, options.seed, options.jobs, trial)
         other = tiny.out("other")
         tiny.run(other, "--run.seed=7")
         campaign.control(tinyrun.outcome(other) != wanted, "another seed has the same bits")
@@ -63,7 +66,7 @@ def three_ranks(options: Options, kills: int) -> int:
         wanted = tinyrun.outcome(reference)
 
         def trial(draw: random.Random, number: int) -> None:
-            out = tiny.out(f"trial{number}")
+            out = new_run(tiny, number)
             while True:
                 words = ("--resume",) if (out / "config.toml").exists() else ()
                 ranks = launchers.Ranks(tiny, out, "by hand", words)
@@ -83,10 +86,7 @@ def three_ranks(options: Options, kills: int) -> int:
             tinyrun.expect_same(out, wanted)
             expect(not tinyrun.leftovers(out), f"left behind: {tinyrun.leftovers(out)}")
 
-        number = 0
-        while campaign.counts.get("kills", 0) < kills and not campaign.broken:
-            campaign.trials(1, options.seed + number, 1, trial)
-            number += 1
+        campaign.trials_until("kills", kills, options.seed, 1, trial)
     return campaign.end()
 
 
@@ -141,7 +141,7 @@ def in_windows(options: Options) -> int:
                     for rank in range(world)]
 
         def trial(draw: random.Random, number: int) -> None:
-            out = tiny.out(f"trial{number}")
+            out = new_run(tiny, number)
             while True:
                 kept, told_before = kept_in_its_middle(out), last_resumption(out)
                 processes = start(out, draw.choice(WORLDS))
@@ -162,10 +162,7 @@ def in_windows(options: Options) -> int:
             tinyrun.expect_same(out, wanted)
             expect(not tinyrun.leftovers(out), f"left behind: {tinyrun.leftovers(out)}")
 
-        number = 0
-        while campaign.counts.get("kills", 0) < options.count and not campaign.broken:
-            campaign.trials(options.jobs, options.seed + number, options.jobs, trial)
-            number += 1
+        campaign.trials_until("kills", options.count, options.seed, options.jobs, trial)
         campaign.control(campaign.counts.get("of them in resumptions that went on in the middle of a window", 0) > 0,
                          "no kill met a window that was kept")
     return campaign.end()

@@ -205,7 +205,7 @@ class Campaign:
     def note(self, what: str, count: int = 1) -> None:
         self.counts[what] = self.counts.get(what, 0) + count
 
-    def trials(self, count: int, seed: int, jobs: int, trial: Callable[[random.Random, int], None]) -> None:
+    def trials(self, count: int, seed: int, jobs: int, trial: Callable[[random.Random, int], None], first: int = 0) -> None:
         def attempt(number: int) -> None:
             try:
                 trial(random.Random(f"{self.name} {seed} {number}"), number)
@@ -213,7 +213,14 @@ class Campaign:
             except Broken as broken:
                 self.broken.append(f"{self.name}, seed {seed}, trial {number}: {broken}")
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(attempt, range(count)))
+            list(pool.map(attempt, range(first, first + count)))
+
+    def trials_until(self, what: str, count: int, seed: int, jobs: int, trial: Callable[[random.Random, int], None]) -> None:
+        """As many trials, each with a number of its own, as it takes to note `what` so often; none behind a broken one."""
+        first = 0
+        while self.counts.get(what, 0) < count and not self.broken:
+            self.trials(jobs, seed, jobs, trial, first)
+            first += jobs
 
     def control(self, holds: bool, what: str) -> None:
         """A negative control: the comparison has to see a difference that is there."""

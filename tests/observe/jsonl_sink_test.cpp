@@ -103,6 +103,14 @@ TEST(JsonLine, OfAnEventSurvivesAnyReason) {
   EXPECT_THAT(line["reason"].get<std::string>(), HasSubstr("\"\n"));
 }
 
+TEST_F(JsonlSinkTest, TellsWhichStepsItHas) {
+  EXPECT_FALSE(has_step(file_, 3)) << "there is no file";
+  sink(0).on_step(full_step());
+  sink(3).on_event({.name = "dist", .reason = "ranks changed", .step = 4});
+  EXPECT_TRUE(has_step(file_, 3));
+  EXPECT_FALSE(has_step(file_, 4)) << "an event is no step";
+}
+
 TEST_F(JsonlSinkTest, WritesStepsEvaluationsAndEvents) {
   JsonlSink writer = sink(0);
   writer.on_event({"decision", "micro-batch 4", 0});

@@ -1,5 +1,7 @@
 #include "train/run/run_observers.h"
 
+#include "observe/jsonl_sink.h"
+
 namespace accrue::train {
 
 void RunObservers::begin_to_tell(const std::vector<std::shared_ptr<Observer>>& sinks) {
@@ -11,6 +13,12 @@ void RunObservers::tell(std::span<const Event> events) const {
   for (const Event& event : events)
     for (const std::shared_ptr<Observer>& observer : of_steps_.empty() ? added_ : of_steps_)
       observer->on_event(event);
+}
+
+void RunObservers::tell_if_missing(const std::optional<StepReport>& last, std::int64_t step,
+                                   const std::filesystem::path& metrics) const {
+  if (!last || last->step != step || observe::has_step(metrics, step)) return;
+  for (const std::shared_ptr<Observer>& observer : of_steps_) observer->on_step(*last);
 }
 
 void RunObservers::roll_back(std::int64_t step) const {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,6 +20,10 @@ class RunObservers {
   void begin_to_tell(const std::vector<std::shared_ptr<Observer>>& sinks);
 
   void tell(std::span<const Event> events) const;
+  /// Tells the `last` step where the run has come to it, and whoever told of the run before has
+  /// not: its `metrics` lack it.
+  void tell_if_missing(const std::optional<StepReport>& last, std::int64_t step,
+                       const std::filesystem::path& metrics) const;
   /// Tells that steps after `step` do not count any more.
   void roll_back(std::int64_t step) const;
   /// Those that are told of steps: none before begin_to_tell().

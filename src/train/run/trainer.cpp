@@ -216,6 +216,7 @@ struct Trainer::Impl {
       std::optional<StartedWindow> done = std::move(loop->done_of_window());
       const std::string why = loop->why_ranks_change();
       const Stopwatch since_checkpoint = loop->since_checkpoint();
+      const std::optional<StepReport> untold = loop->untold_step();
       loop.reset();
       ChangedRanks changed =
           go_on_with_other_ranks(changing, std::move(left), std::move(done), why);
@@ -224,6 +225,7 @@ struct Trainer::Impl {
       if (takes_over) {
         folders = claim_folders(copies, true, {run_name, ranks.generation()});
         begin_to_tell(options, folders, changed.state.step);
+        observers.tell_if_missing(untold, changed.state.step, directory.metrics_file());
       } else if (changed.state.step < steps) {
         observers.roll_back(changed.state.step);
       }
@@ -234,17 +236,16 @@ struct Trainer::Impl {
       if (changed.part) loop->go_on_in(*std::move(changed.part));
       ended = loop->run();
     }
-    const RunResult& result = *ended;
     if (ranks.is_first())
-      if (std::string reason = note_end(directory, result); !reason.empty())
-        announce_all({{.name = "run_directory", .reason = reason, .step = result.step}});
+      if (std::string reason = note_end(directory, *ended); !reason.empty())
+        announce_all({{.name = "run_directory", .reason = reason, .step = ended->step}});
     ranks.finish();
     // The other ranks do not wait for a copy, which may take longer than dist.timeout.
     if (folders.replica)
-      finish_copies(*folders.replica, result.step, [&](const std::string& reason) {
-        announce_all({{.name = "replica", .reason = reason, .step = result.step}});
+      finish_copies(*folders.replica, ended->step, [&](const std::string& reason) {
+        announce_all({{.name = "replica", .reason = reason, .step = ended->step}});
       });
-    return result;
+    return *ended;
   }
 
   /// Makes this rank the one that tells of the run, and writes what it tells into its directory.

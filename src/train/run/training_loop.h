@@ -45,6 +45,8 @@ class TrainingLoop {
   const Stopwatch& since_checkpoint() const { return checkpointer_.since_checkpoint(); }
   void count_from(const Stopwatch& since_checkpoint) { checkpointer_.count_from(since_checkpoint); }
 
+  /// RunLog::untold_step()
+  const std::optional<StepReport>& untold_step() const { return log_.untold_step(); }
   /// Why run() returned nothing, for people.
   const std::string& why_ranks_change() const { return why_ranks_change_; }
   /// What this rank had done then of a window; none where that does not count any more.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,7 +27,7 @@ class RunLog {
 
   void start(const RunStart& start) const;
   void micro_batch(std::int64_t done, std::int64_t total) const;
-  void step(const StepReport& report) const;
+  void step(const StepReport& report);
   void evaluation(const Evaluation& evaluation) const;
   void rollback() const;
   void histograms(const StepHistograms& histograms) const;
@@ -45,6 +46,8 @@ class RunLog {
   void quarantine(const MicroRef& micro, const std::string& reason,
                   std::span<const std::int64_t> samples);
 
+  /// The last step, of a rank that tells nobody of it: the first one may be lost before it does.
+  const std::optional<StepReport>& untold_step() const { return untold_step_; }
   /// Events that wait to be sent to the first rank.
   const std::vector<Event>& noted() const { return noted_; }
   std::vector<Event> take_noted();
@@ -58,6 +61,7 @@ class RunLog {
   const Observers* observers_ = nullptr;
   const TrainState* state_ = nullptr;
   bool is_first_rank_ = true;
+  std::optional<StepReport> untold_step_;
   std::vector<Event> noted_;
 };
 

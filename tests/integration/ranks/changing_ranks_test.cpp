@@ -241,6 +241,26 @@ TEST_F(ChangingRanks, RefuseOneThatLiesWhileTheyTrainAndGoOn) {
   }
 }
 
+/// The first one is lost between a window's close and its own step, which the others take: that
+/// step's line is theirs to write.
+TEST_F(ChangingRanks, TellTheStepInWhichTheFirstIsLost) {
+  Config alone = fixed("alone", 20);
+  Program honest = start_rank(0, 1, {ACCRUE_LYING_RANK, command(alone)[2], "nothing"});
+  expect_ends_well(honest);
+  Config c = alone;
+  c.run.out = (folder_ / "lost").string();
+  end_host();
+  start_host();
+  std::vector<Program> ranks;
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.push_back(
+        start_rank(rank, 3, {ACCRUE_LYING_RANK, command(c)[2], rank == 0 ? "death" : "nothing"}));
+  EXPECT_NE(ranks[0].wait().status, 0);
+  for (int rank : {1, 2}) expect_ends_well(ranks[static_cast<std::size_t>(rank)]);
+  EXPECT_THAT(reasons_of(c), HasSubstr("2 ranks go on after step 10"));
+  expect_same_run(c, alone);
+}
+
 TEST_F(ChangingRanks, RefuseOneWhoseParametersHaveOtherShapes) {
   const Config c = fixed("run", 30);
   std::vector<Program> ranks;

@@ -1,9 +1,10 @@
 // One rank of a run of the tests: `lying_rank CONFIG.toml LIE`, with a launcher's variables. LIE is
 // what it lies about: nothing, weight, gradient (which is not finite), both from some micro-batch
-// on, or shapes.
+// on, or shapes. With "death" it is lost in a step that the others take.
 
 #include <ATen/ATen.h>
 
+#include <csignal>
 #include <iostream>
 
 #include "accrue/core/error.h"
@@ -15,7 +16,7 @@
 namespace accrue::train {
 namespace {
 
-constexpr int kHonestMicroBatches = 20;
+constexpr int kHonestMicroBatches = 20, kLastStep = 10;
 
 /// A number that is 0, and whose gradient is not one.
 at::Tensor nothing_of(const at::Tensor& output) { return output.mul(0).sum().sqrt(); }
@@ -55,7 +56,12 @@ int run(const std::string& file, const std::string& lie) {
                                       .width = lie == "shapes" ? 24 : 16,
                                       .context = *config.model.context,
                                       .vocab = 256};
-    Trainer(config, std::make_unique<LyingModel>(options, lie), nullptr, nullptr, group).run();
+    Trainer trainer(config, std::make_unique<LyingModel>(options, lie), nullptr, nullptr, group);
+    if (lie == "death")
+      trainer.set_gradient_hook([steps = 0](const accum::MeanGradient&) mutable {
+        if (++steps == kLastStep) std::raise(SIGKILL);
+      });
+    trainer.run();
     return 0;
   } catch (const Error& error) {
     std::cerr << "error: " << error.what() << "\n";
