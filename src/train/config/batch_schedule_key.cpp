@@ -1,7 +1,6 @@
 #include <set>
 
-#include "accrue/core/error.h"
-#include "train/config/key_builders.h"
+#include "train/config/elements_reader.h"
 
 namespace accrue::train {
 namespace {
@@ -14,17 +13,15 @@ std::int64_t most_of(BatchUnit unit) {
 }
 
 /// Reads the elements of batch.schedule, a table each.
-class StagesReader {
+class StagesReader : ElementsReader {
  public:
   StagesReader(const Stated& stated, const std::string& expected)
-      : stated_(stated), expected_(expected) {}
+      : ElementsReader(stated, expected, schedule_example) {}
 
   void read(BatchConfig& batch) const {
-    const auto* array = stated_.value.as<Value::Array>();
-    if (!array) throw refusal(stated_.value, schedule_example);
     std::vector<BatchStage> stages;
     std::set<BatchUnit> units;
-    for (const Value& value : *array) {
+    for (const Value& value : elements()) {
       stages.push_back(stage_of(value, units));
       if (units.size() > 1) throw refusal(value, "one unit for the batch of all stages");
       if (stages.size() > 1) expect_behind(stages[stages.size() - 2].at, stages.back().at, value);
@@ -35,13 +32,12 @@ class StagesReader {
 
  private:
   BatchStage stage_of(const Value& value, std::set<BatchUnit>& units) const {
-    const auto* table = value.as<Value::Table>();
-    if (!table || table->size() != 2)
-      throw refusal(value, std::string("at and one batch for each: ") + schedule_example);
+    const std::string suggestion = std::string("at and one batch for each: ") + example_;
+    const Value::Table& table = table_of(value, suggestion);
+    if (table.size() != 2) throw refusal(value, suggestion);
     BatchStage stage{.at = {.value = -1}};
-    for (const Value::Field& field : *table) take(field, value, stage, units);
-    if (stage.at.value < 0 || stage.size < 1)
-      throw refusal(value, std::string("at and one batch for each: ") + schedule_example);
+    for (const Value::Field& field : table) take(field, value, stage, units);
+    if (stage.at.value < 0 || stage.size < 1) throw refusal(value, suggestion);
     return stage;
   }
 
@@ -54,7 +50,7 @@ class StagesReader {
       return;
     }
     const auto unit = batch_unit_words.find(field.name);
-    if (!unit) throw refusal(value, std::string("no other keys: ") + schedule_example);
+    if (!unit) throw other_key(value);
     const IntegerRange range{1, most_of(*unit)};
     stage.size = read_integer(part, range.in_words(), range);
     units.insert(*unit);
@@ -66,13 +62,6 @@ class StagesReader {
       throw refusal(value, "one unit for all at, so that their order is known");
     if (at.value <= before.value) throw refusal(value, "stages in the order of at, each once");
   }
-
-  Error refusal(const Value& value, const std::string& suggestion) const {
-    return usage_error(stated_.where, expected_, describe(value), suggestion);
-  }
-
-  const Stated& stated_;
-  const std::string& expected_;
 };
 
 Value value_of_stage(const BatchStage& stage, BatchUnit unit) {

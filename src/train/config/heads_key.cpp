@@ -1,7 +1,4 @@
-#include <cmath>
-
-#include "accrue/core/error.h"
-#include "train/config/key_builders.h"
+#include "train/config/elements_reader.h"
 
 namespace accrue::train {
 namespace {
@@ -11,16 +8,14 @@ constexpr const char* heads_example =
     R"(output = "length", target = "length", coefficient = 0.1}])";
 
 /// Reads the elements of loss.heads, a table each.
-class HeadsReader {
+class HeadsReader : ElementsReader {
  public:
   HeadsReader(const Stated& stated, const std::string& expected)
-      : stated_(stated), expected_(expected) {}
+      : ElementsReader(stated, expected, heads_example) {}
 
   std::vector<models::ScriptLoss> read() const {
-    const auto* array = stated_.value.as<Value::Array>();
-    if (!array) throw refusal(stated_.value, heads_example);
     std::vector<models::ScriptLoss> heads;
-    for (const Value& head : *array) {
+    for (const Value& head : elements()) {
       heads.push_back(head_of(head));
       for (std::size_t i = 0; i + 1 < heads.size(); ++i)
         if (heads[i].name == heads.back().name)
@@ -31,47 +26,30 @@ class HeadsReader {
 
  private:
   models::ScriptLoss head_of(const Value& head) const {
-    const auto* table = head.as<Value::Table>();
-    if (!table) throw refusal(head, heads_example);
     models::ScriptLoss loss;
-    for (const Value::Field& field : *table) take(field, head, loss);
+    for (const Value::Field& field : table_of(head)) take(field, head, loss);
     if (loss.name.empty()) throw refusal(head, "a name, as it is to be reported");
     return loss;
   }
 
   void take(const Value::Field& field, const Value& head, models::ScriptLoss& loss) const {
     if (field.name == "name") {
-      loss.name = word_of(field, head);
+      loss.name = text_of(field, head);
     } else if (field.name == "output") {
-      loss.output = word_of(field, head);
+      loss.output = text_of(field, head);
     } else if (field.name == "target") {
-      loss.target = word_of(field, head);
+      loss.target = text_of(field, head);
     } else if (field.name == "loss") {
-      const auto kind = models::script_loss_words.find(word_of(field, head));
+      const auto kind = models::script_loss_words.find(text_of(field, head));
       if (!kind) throw refusal(head, R"(loss = "cross_entropy" or "mse")");
       loss.kind = *kind;
     } else if (field.name == "coefficient") {
-      const auto number = field.value.number();
-      if (!number || !std::isfinite(*number) || *number < 0)
-        throw refusal(head, "a coefficient of 0 or more, as a number");
-      loss.coefficient = *number;
+      loss.coefficient = number_of(field, head);
+      if (loss.coefficient < 0) throw refusal(head, "a coefficient of 0 or more");
     } else {
-      throw refusal(head, std::string("no other keys: ") + heads_example);
+      throw other_key(head);
     }
   }
-
-  std::string word_of(const Value::Field& field, const Value& head) const {
-    const auto* text = field.value.as<std::string>();
-    if (!text || text->empty()) throw refusal(head, field.name + " as a name in quotes");
-    return *text;
-  }
-
-  Error refusal(const Value& value, const std::string& suggestion) const {
-    return usage_error(stated_.where, expected_, describe(value), suggestion);
-  }
-
-  const Stated& stated_;
-  const std::string& expected_;
 };
 
 Value value_of_head(const models::ScriptLoss& head) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "accrue/core/enum_words.h"
+#include "accrue/core/error.h"
 #include "train/config/key.h"
 
 /// Makers of the table's rows. `access` is a generic lambda `(auto& config) -> auto&` to the
@@ -66,6 +67,9 @@ struct Refused {
 
 /// What a word of another system means as a value of ours; none where it means nothing.
 using Synonyms = std::optional<Value> (*)(const Value& stated);
+
+/// A usage Error that says what the key takes and what was stated.
+Error refusal(const Stated& stated, const std::string& expected, const std::string& suggestion);
 
 std::int64_t read_integer(const Stated& stated, const std::string& expected,
                           const IntegerRange& range);

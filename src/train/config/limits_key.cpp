@@ -1,7 +1,6 @@
 #include <cmath>
 
-#include "accrue/core/error.h"
-#include "train/config/key_builders.h"
+#include "train/config/elements_reader.h"
 
 namespace accrue::train {
 namespace {
@@ -11,26 +10,22 @@ constexpr const char* limits_example =
     R"({file = "/run/preempted", do = "checkpoint"}])";
 
 /// Reads the elements of run.limits, a table each.
-class LimitsReader {
+class LimitsReader : ElementsReader {
  public:
   LimitsReader(const Stated& stated, const std::string& expected)
-      : stated_(stated), expected_(expected) {}
+      : ElementsReader(stated, expected, limits_example) {}
 
   std::vector<Limit> read() const {
-    const auto* array = stated_.value.as<Value::Array>();
-    if (!array) throw refusal(stated_.value, limits_example);
     std::vector<Limit> limits;
-    for (const Value& value : *array) limits.push_back(limit_of(value));
+    for (const Value& value : elements()) limits.push_back(limit_of(value));
     return limits;
   }
 
  private:
   Limit limit_of(const Value& value) const {
-    const auto* table = value.as<Value::Table>();
-    if (!table) throw refusal(value, limits_example);
     Limit limit;
     bool says_what_to_do = false;
-    for (const Value::Field& field : *table) {
+    for (const Value::Field& field : table_of(value)) {
       take(field, value, limit);
       says_what_to_do |= field.name == "do";
     }
@@ -66,7 +61,7 @@ class LimitsReader {
     } else if (field.name == "every") {
       limit.every = interval_of(field, value);
     } else {
-      throw refusal(value, std::string("no other keys: ") + limits_example);
+      throw other_key(value);
     }
   }
 
@@ -78,18 +73,6 @@ class LimitsReader {
       throw refusal(value,
                     "an until at the bound or behind it: not above `above`, nor below "
                     "`below`");
-  }
-
-  std::string text_of(const Value::Field& field, const Value& value) const {
-    const auto* text = field.value.as<std::string>();
-    if (!text || text->empty()) throw refusal(value, field.name + " as a text in quotes");
-    return *text;
-  }
-
-  double number_of(const Value::Field& field, const Value& value) const {
-    const auto number = field.value.number();
-    if (!number || !std::isfinite(*number)) throw refusal(value, field.name + " as a number");
-    return *number;
   }
 
   Duration interval_of(const Value::Field& field, const Value& value) const {
@@ -105,14 +88,7 @@ class LimitsReader {
     return R"(do = "slow", "pause", "checkpoint" or "stop" in each)";
   }
 
-  Error refusal(const Value& value, const std::string& suggestion) const {
-    return usage_error(stated_.where, expected_, describe(value), suggestion);
-  }
-
   static constexpr double kLeastSpeed = 0.01, kLeastSeconds = 0.1;
-
-  const Stated& stated_;
-  const std::string& expected_;
 };
 
 Value value_of_limit(const Limit& limit) {

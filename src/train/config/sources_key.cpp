@@ -1,7 +1,6 @@
 #include <cmath>
 
-#include "accrue/core/error.h"
-#include "train/config/key_builders.h"
+#include "train/config/elements_reader.h"
 
 namespace accrue::train {
 namespace {
@@ -10,21 +9,19 @@ constexpr const char* sources_example =
     R"([{path = "a/*.jsonl", weight = 3}, {path = "b.txt", weight = 1}])";
 
 /// Reads the elements of data.train where they are tables.
-class SourcesReader {
+class SourcesReader : ElementsReader {
  public:
   SourcesReader(const Stated& stated, const std::string& expected)
-      : stated_(stated), expected_(expected) {}
+      : ElementsReader(stated, expected, sources_example) {}
 
-  void read(const Value::Array& sources, DataConfig& data) const {
+  void read(DataConfig& data) const {
     std::vector<std::string> paths;
     std::vector<double> weights;
-    for (const Value& source : sources) {
-      const auto* table = source.as<Value::Table>();
-      if (!table) throw refusal(source, "a table for each source, or for none");
-      paths.push_back(path_of(*table, source));
-      weights.push_back(weight_of(*table, source));
-      if (table->size() > 2)
-        throw refusal(source, std::string("no other keys: ") + sources_example);
+    for (const Value& source : elements()) {
+      const Value::Table& table = table_of(source, "a table for each source, or for none");
+      paths.push_back(path_of(table, source));
+      weights.push_back(weight_of(table, source));
+      if (table.size() > 2) throw other_key(source);
     }
     data.train = std::move(paths);
     data.weights = std::move(weights);
@@ -51,13 +48,6 @@ class SourcesReader {
       throw refusal(source, "a weight above 0, as a number");
     return *weight;
   }
-
-  Error refusal(const Value& source, const std::string& suggestion) const {
-    return usage_error(stated_.where, expected_, describe(source), suggestion);
-  }
-
-  const Stated& stated_;
-  const std::string& expected_;
 };
 
 bool holds_table(const Value::Array& array) {
@@ -81,7 +71,7 @@ Key sources_key(std::string name) {
   auto set = [=](const Stated& stated, Config& config) {
     const auto* array = stated.value.as<Value::Array>();
     if (array && holds_table(*array)) {
-      SourcesReader(stated, expected).read(*array, config.data);
+      SourcesReader(stated, expected).read(config.data);
       return;
     }
     config.data.train = read_strings(stated, expected);
