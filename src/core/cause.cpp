@@ -3,13 +3,33 @@
 #include <string_view>
 
 namespace accrue {
+namespace {
+
+/// Of a script's trace, the error at its end.
+std::string_view behind_trace(std::string_view text) {
+  constexpr std::string_view script_error = "RuntimeError: ";
+  const std::size_t found = text.rfind(script_error);
+  return found == std::string_view::npos ? text : text.substr(found + script_error.size());
+}
+
+/// Gloo begins with the place in its sources, as "[pair.cc:537] ".
+std::string_view behind_place(std::string_view text) {
+  const std::size_t end = text.find("] ");
+  const std::size_t source = text.find(".cc:");
+  return text.starts_with('[') && source < end ? text.substr(end + 2) : text;
+}
+
+/// Gloo ends with what anybody might look at.
+std::string_view before_advice(std::string_view text) {
+  return text.substr(0, text.find(". This is typically caused by"));
+}
+
+}  // namespace
 
 std::string cause_of(const std::exception& error) {
   const std::string text = error.what();
-  constexpr std::string_view script_error = "RuntimeError: ";
-  const std::size_t found = text.rfind(script_error);
-  const std::size_t begin = found == std::string::npos ? 0 : found + script_error.size();
-  return text.substr(begin, text.find('\n', begin) - begin);
+  const std::string_view cause = behind_trace(text);
+  return std::string(before_advice(behind_place(cause.substr(0, cause.find('\n')))));
 }
 
 }  // namespace accrue

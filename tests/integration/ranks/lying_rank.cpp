@@ -57,10 +57,10 @@ int run(const std::string& file, const std::string& lie) {
                                       .context = *config.model.context,
                                       .vocab = 256};
     Trainer trainer(config, std::make_unique<LyingModel>(options, lie), nullptr, nullptr, group);
-    if (lie == "death")
-      trainer.set_gradient_hook([steps = 0](const accum::MeanGradient&) mutable {
-        if (++steps == kLastStep) std::raise(SIGKILL);
-      });
+    // All ranks look at the gradient, and so have it rounded alike.
+    trainer.set_gradient_hook([steps = 0, lie](const accum::MeanGradient&) mutable {
+      if (++steps == kLastStep && lie == "death") std::raise(SIGKILL);
+    });
     trainer.run();
     return 0;
   } catch (const Error& error) {
