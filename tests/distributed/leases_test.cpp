@@ -155,6 +155,38 @@ TEST(Divide, WithGrainsEndsWithinAMicroBatchOfTheIdeal) {
   }
 }
 
+/// Grain by grain, from the words of divide().
+std::vector<std::int64_t> counts_in_words(std::int64_t units, const std::vector<Worker>& workers) {
+  std::vector<std::int64_t> counts(workers.size(), 0);
+  const auto end = [&](std::size_t rank) {
+    const std::int64_t grain = std::min(workers[rank].grain, units);
+    return static_cast<double>(counts[rank] + grain) * workers[rank].pace.seconds;
+  };
+  while (units > 0) {
+    std::size_t first = 0;
+    for (std::size_t rank = 1; rank < workers.size(); ++rank)
+      if (end(rank) < end(first)) first = rank;
+    const std::int64_t grain = std::min(workers[first].grain, units);
+    counts[first] += grain;
+    units -= grain;
+  }
+  return counts;
+}
+
+TEST(Divide, GivesEachGrainToWhoIsDoneWithItFirst) {
+  Draw draw;
+  for (int trial = 0; trial < 300; ++trial) {
+    std::vector<Worker> workers = workers_of(draw.paces(draw.integer(1, 9)));
+    for (Worker& worker : workers) {
+      worker.grain = draw.integer(1, 12);
+      // Equal paces make ties, which the lowest rank has.
+      if (draw.integer(0, 2) == 0) worker.pace.seconds = 1;
+    }
+    const std::int64_t units = draw.integer(0, 400);
+    EXPECT_EQ(counts(divide(units, workers)), counts_in_words(units, workers));
+  }
+}
+
 TEST(Divide, DoesNotDependOnTheOrderOfReports) {
   Draw draw;
   for (int trial = 0; trial < 100; ++trial) {

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <limits>
+#include <queue>
 #include <set>
+#include <utility>
 
 #include "accrue/core/error.h"
 
@@ -102,9 +105,34 @@ void give_equally(std::vector<Share>& shares, std::int64_t units) {
   }
 }
 
+/// Gives whole grains, each to the rank that is done with it first, the lowest of several, as long
+/// as there is a grain for any of them. Returns the units that are left.
+std::int64_t give_whole_grains(std::vector<Share>& shares, std::int64_t units) {
+  using Entry = std::pair<double, std::size_t>;  // when a rank is done with its next grain
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> next;
+  std::int64_t largest = 0;
+  const auto wait = [&](std::size_t at) {
+    next.emplace(shares[at].end(shares[at].count + shares[at].grain), at);
+  };
+  for (std::size_t at = 0; at < shares.size(); ++at) {
+    if (!shares[at].takes_part) continue;
+    largest = std::max(largest, shares[at].grain);
+    wait(at);
+  }
+  while (units >= largest && units > 0) {
+    const std::size_t first = next.top().second;
+    next.pop();
+    shares[first].count += shares[first].grain;
+    units -= shares[first].grain;
+    wait(first);
+  }
+  return units;
+}
+
 /// Gives units grain by grain to the rank that is done with it first, the lowest of several.
 void give_by_speed(std::vector<Share>& shares, std::int64_t units) {
   for (Share& share : shares) share.count = 0;
+  units = give_whole_grains(shares, units);
   while (units > 0) {
     Share& next = *std::ranges::min_element(shares, {}, [&](const Share& share) {
       return share.takes_part ? share.end(share.count + std::min(share.grain, units))

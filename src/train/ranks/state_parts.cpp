@@ -1,18 +1,64 @@
 #include "train/ranks/state_parts.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
+#include <map>
 #include <set>
+
+#include "accrue/core/error.h"
 
 namespace accrue::train {
 namespace {
 
 std::int64_t end_of(const ElementRange& range) { return range.begin + range.elements; }
 
+using PartsOf = StateParts RankHoldings::*;
+
+/// Whether a rank has some of a tensor as of a step.
+bool has_some(const StateParts& parts, std::int64_t step, std::size_t tensor) {
+  return parts.step == step && parts.ranges.at(tensor).elements > 0;
+}
+
 bool has(const StateParts& parts, std::int64_t step, std::size_t tensor, std::int64_t element) {
-  if (parts.step != step) return false;
-  const ElementRange& range = parts.ranges.at(tensor);
+  if (!has_some(parts, step, tensor)) return false;
+  const ElementRange& range = parts.ranges[tensor];
   return range.begin <= element && element < end_of(range);
 }
+
+/// Which is the first rank that has an element of a tensor. The ranks are gone through once, not
+/// for each element that somebody wants: a thousand ranks want a thousand ranges of each tensor.
+class FirstHolders {
+ public:
+  FirstHolders(const std::vector<RankHoldings>& ranks, PartsOf parts, std::int64_t step,
+               std::size_t tensor) {
+    std::map<std::int64_t, Change> changes;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      if (!has_some(ranks[rank].*parts, step, tensor)) continue;
+      const ElementRange& range = (ranks[rank].*parts).ranges[tensor];
+      changes[range.begin].begin.push_back(static_cast<std::int64_t>(rank));
+      changes[end_of(range)].end.push_back(static_cast<std::int64_t>(rank));
+    }
+    std::set<std::int64_t> holders;
+    for (const auto& [element, change] : changes) {
+      for (const std::int64_t rank : change.end) holders.erase(rank);
+      holders.insert(change.begin.begin(), change.begin.end());
+      first_from_[element] = holders.empty() ? std::nullopt : std::optional(*holders.begin());
+    }
+  }
+
+  std::optional<std::int64_t> of(std::int64_t element) const {
+    const auto after = first_from_.upper_bound(element);
+    return after == first_from_.begin() ? std::nullopt : std::prev(after)->second;
+  }
+
+ private:
+  /// The ranks whose range begins at an element, and those whose range ended before it.
+  struct Change {
+    std::vector<std::int64_t> begin, end;
+  };
+  std::map<std::int64_t, std::optional<std::int64_t>> first_from_;
+};
 
 /// Who gives an element, and how far its part goes.
 struct Giver {
@@ -21,36 +67,43 @@ struct Giver {
   bool is_replica = false;
 };
 
-/// Finds givers of one step's state.
+/// Finds givers of one step's state of a tensor.
 class Givers {
  public:
-  Givers(const std::vector<RankHoldings>& ranks, std::int64_t step) : ranks_(ranks), step_(step) {}
+  Givers(const std::vector<RankHoldings>& ranks, std::int64_t step, std::size_t tensor)
+      : ranks_(ranks),
+        step_(step),
+        tensor_(tensor),
+        owners_(ranks, &RankHoldings::own, step, tensor),
+        replicas_(ranks, &RankHoldings::replica, step, tensor) {}
 
-  std::optional<Giver> of(std::size_t tensor, std::int64_t element, std::int64_t receiver) const {
-    for (const auto parts : {&RankHoldings::own, &RankHoldings::replica}) {
-      const auto gives = [&](const RankHoldings& rank) {
-        return has(rank.*parts, step_, tensor, element);
-      };
-      const auto begin = ranks_.begin();
-      auto giver = begin + receiver;
-      if (!gives(*giver)) giver = std::find_if(begin, ranks_.end(), gives);
-      if (giver == ranks_.end()) continue;
-      return Giver{giver - begin, end_of(((*giver).*parts).ranges[tensor]),
-                   parts == &RankHoldings::replica};
-    }
-    return std::nullopt;
+  std::optional<Giver> of(std::int64_t element, std::int64_t receiver) const {
+    if (const auto owner = giver(&RankHoldings::own, owners_, element, receiver)) return owner;
+    return giver(&RankHoldings::replica, replicas_, element, receiver);
   }
 
  private:
+  std::optional<Giver> giver(PartsOf parts, const FirstHolders& first, std::int64_t element,
+                             std::int64_t receiver) const {
+    const bool is_there = has(at(receiver).*parts, step_, tensor_, element);
+    const std::optional<std::int64_t> rank = is_there ? std::optional(receiver) : first.of(element);
+    if (!rank) return std::nullopt;
+    return Giver{*rank, end_of((at(*rank).*parts).ranges[tensor_]),
+                 parts == &RankHoldings::replica};
+  }
+  const RankHoldings& at(std::int64_t rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+
   const std::vector<RankHoldings>& ranks_;
   std::int64_t step_;
+  std::size_t tensor_;
+  FirstHolders owners_, replicas_;
 };
 
 /// Adds what brings `receiver` the range; false where nobody has some of it.
 bool bring(const Givers& givers, std::size_t tensor, std::int64_t receiver,
            const ElementRange& range, Division& division) {
   for (std::int64_t element = range.begin; element < end_of(range);) {
-    const std::optional<Giver> giver = givers.of(tensor, element, receiver);
+    const std::optional<Giver> giver = givers.of(element, receiver);
     if (!giver) return false;
     const std::int64_t end = std::min(giver->end, end_of(range));
     division.passages.push_back({tensor, giver->rank, receiver, {element, end - element}});
@@ -61,19 +114,33 @@ bool bring(const Givers& givers, std::size_t tensor, std::int64_t receiver,
 }
 
 std::optional<Division> divide_of_step(const std::vector<RankHoldings>& ranks, std::int64_t step) {
-  const Givers givers(ranks, step);
   Division division{.step = step, .passages = {}};
-  for (std::size_t tensor = 0; tensor < ranks.front().wanted.size(); ++tensor)
+  for (std::size_t tensor = 0; tensor < ranks.front().wanted.size(); ++tensor) {
+    const Givers givers(ranks, step, tensor);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank)
       if (!bring(givers, tensor, static_cast<std::int64_t>(rank), ranks[rank].wanted.at(tensor),
                  division))
         return std::nullopt;
+  }
   return division;
 }
 
 void append(std::vector<std::int64_t>& numbers, const std::vector<ElementRange>& ranges) {
   for (const ElementRange& range : ranges)
     numbers.insert(numbers.end(), {range.begin, range.elements});
+}
+
+void expect(bool holds) {
+  if (!holds)
+    throw runtime_error("divide the optimizer's state among other ranks",
+                        "ranges of its tensors, as many from each rank", "something else",
+                        "the same build of accrue on all ranks");
+}
+
+ElementRange range_of(std::int64_t begin, std::int64_t elements) {
+  expect(begin >= 0 && elements >= 0 &&
+         elements <= std::numeric_limits<std::int64_t>::max() - begin);
+  return {begin, elements};
 }
 
 /// What a tensor takes in a row of numbers: a range of each kind.
@@ -101,6 +168,7 @@ std::vector<std::int64_t> to_numbers(const RankHoldings& holdings) {
 }
 
 RankHoldings holdings_from_numbers(const std::vector<std::int64_t>& numbers) {
+  expect(std::ssize(numbers) >= kSteps && (std::ssize(numbers) - kSteps) % (2 * kKinds) == 0);
   RankHoldings holdings{
       .parameters = numbers.at(0), .own = {numbers.at(1), {}}, .replica = {numbers.at(2), {}}};
   const std::int64_t tensors = (std::ssize(numbers) - kSteps) / (2 * kKinds);
@@ -108,7 +176,7 @@ RankHoldings holdings_from_numbers(const std::vector<std::int64_t>& numbers) {
   for (std::vector<ElementRange>* ranges :
        {&holdings.own.ranges, &holdings.replica.ranges, &holdings.wanted})
     for (std::int64_t tensor = 0; tensor < tensors; ++tensor, next += 2)
-      ranges->push_back({next[0], next[1]});
+      ranges->push_back(range_of(next[0], next[1]));
   for (StateParts* parts : {&holdings.own, &holdings.replica})
     if (parts->step == StateParts::kNone) parts->ranges.clear();
   return holdings;

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
+#include "support/errors.h"
+
 namespace accrue::train {
 namespace {
 
@@ -98,6 +103,60 @@ TEST(StateParts, AreToldInNumbers) {
     EXPECT_EQ(std::ssize(numbers), 9);
     EXPECT_EQ(holdings_from_numbers(numbers), rank);
   }
+}
+
+TEST(StateParts, AreRefusedInOtherNumbers) {
+  const std::vector<std::int64_t> right = to_numbers(without(1, three_ranks()).front());
+  const auto refused = [](const std::vector<std::int64_t>& numbers) {
+    return accrue::testing::error_of([&] { holdings_from_numbers(numbers); }, Error::Kind::runtime);
+  };
+  constexpr std::size_t begin = 3, elements = 4;
+  std::vector<std::int64_t> before = right, beyond = right, longer = right;
+  before[begin] = -1;
+  beyond[begin] = beyond[elements] = std::int64_t{1} << 62;
+  longer.push_back(0);
+  for (const auto& numbers : {before, beyond, longer, {}})
+    EXPECT_THAT(refused(numbers), ::testing::HasSubstr("ranges of its tensors"));
+}
+
+/// What divide_anew() promises, from its words: who has a part itself keeps it, all else comes from
+/// the first that has it.
+std::int64_t giver_in_words(const std::vector<RankHoldings>& ranks, std::int64_t receiver,
+                            std::int64_t element) {
+  for (const auto parts : {&RankHoldings::own, &RankHoldings::replica}) {
+    const auto has = [&](const RankHoldings& rank) {
+      if ((rank.*parts).step != 7) return false;
+      const ElementRange& range = (rank.*parts).ranges[0];
+      return range.begin <= element && element < range.begin + range.elements;
+    };
+    if (has(ranks[static_cast<std::size_t>(receiver)])) return receiver;
+    const auto first = std::ranges::find_if(ranks, has);
+    if (first != ranks.end()) return first - ranks.begin();
+  }
+  return -1;
+}
+
+TEST(StateParts, ComeFromWhomTheyAreToComeWhereverRangesLie) {
+  std::mt19937 random(11);
+  const auto draw = [&](std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(0, most)(random);
+  };
+  const auto range = [&] {
+    const std::int64_t begin = draw(19);
+    return ElementRange{begin, draw(20 - begin)};
+  };
+  int divided = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    std::vector<RankHoldings> ranks;
+    for (int rank = 0; rank < 4; ++rank)
+      ranks.push_back({7, {7, {range()}}, {6 + draw(1), {range()}}, {range()}});
+    const auto division = divide_anew(ranks);
+    if (!division) continue;
+    ++divided;
+    for (const Passage& passage : division->passages)
+      EXPECT_EQ(passage.from, giver_in_words(ranks, passage.to, passage.elements.begin));
+  }
+  EXPECT_GT(divided, 50);
 }
 
 }  // namespace
