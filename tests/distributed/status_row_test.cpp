@@ -1,7 +1,11 @@
 #include "distributed/reduce/status_row.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <utility>
 
 #include "support/errors.h"
 
@@ -62,6 +66,19 @@ TEST(StatusRow, TellsThatARankHasSomethingLeftWhereNothingElseIsWrong) {
   lost.is_lost = true;
   EXPECT_EQ(verdict_of(changed), Agreed::Verdict::again);
   EXPECT_EQ(verdict_of(lost), Agreed::Verdict::dropped);
+}
+
+TEST(StatusRow, RefusesCountsThatAreNoWholeNumbers) {
+  const RankStatus status = status_in(7);
+  constexpr std::int64_t window = 0, first_unit = 13;
+  for (const auto& [place, value] :
+       {std::pair{window, std::nan("")}, {window, 0.5}, {window, 0x1p54}, {first_unit, 0x1p31}}) {
+    at::Tensor row = to_row(status);
+    row[place] = value;
+    EXPECT_THAT(accrue::testing::error_of([&] { from_row(row, status); }, Error::Kind::runtime),
+                HasSubstr("whole numbers where ranks count"))
+        << place << ": " << value;
+  }
 }
 
 TEST(StatusRow, RefusesRanksThatAreInDifferentWindows) {

@@ -42,7 +42,13 @@ constexpr std::array targets{Target{"config", fuzz_config},
                              Target{"parcels", fuzz_parcels},
                              Target{"sealed_text", fuzz_sealed_text},
                              Target{"members", fuzz_members},
-                             Target{"ranges", fuzz_ranges}};
+                             Target{"ranges", fuzz_ranges},
+                             Target{"rank_place", fuzz_rank_place},
+                             Target{"facts", fuzz_facts},
+                             Target{"rank_events", fuzz_rank_events},
+                             Target{"status_row", fuzz_status_row},
+                             Target{"holdings", fuzz_holdings},
+                             Target{"leases", fuzz_leases}};
 
 /// libFuzzer gives its entry point the input and nothing else.
 const Target* chosen = nullptr;

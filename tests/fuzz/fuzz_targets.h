@@ -37,6 +37,12 @@ void fuzz_parcels(Input input);
 void fuzz_sealed_text(Input input);
 void fuzz_members(Input input);
 void fuzz_ranges(Input input);
+void fuzz_rank_place(Input input);
+void fuzz_facts(Input input);
+void fuzz_rank_events(Input input);
+void fuzz_status_row(Input input);
+void fuzz_holdings(Input input);
+void fuzz_leases(Input input);
 
 /// Ends the program, with what did not hold on stderr.
 void expect(bool holds, const char* what);

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -42,6 +43,17 @@ Addresses addresses_of(const std::string& host, std::uint16_t port) {
 Descriptor socket_for(const addrinfo& address, int flags) {
   return Descriptor(
       ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | flags, address.ai_protocol));
+}
+
+std::string to_text(const Place& place) { return place.host + " " + std::to_string(place.port); }
+
+std::optional<Place> place_from_text(const std::string& text) {
+  const std::size_t at = text.find(' ');
+  if (at == std::string::npos) return std::nullopt;
+  Place place{.host = text.substr(0, at)};
+  const char* const end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data() + at + 1, end, place.port);
+  return error == std::errc() && read == end ? std::optional(std::move(place)) : std::nullopt;
 }
 
 Place place_of(const Descriptor& socket) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/descriptor.h"
@@ -25,6 +26,11 @@ struct Place {
   std::string host;
   std::uint16_t port = 0;
 };
+
+/// A place as ranks tell it each other.
+std::string to_text(const Place& place);
+/// Reads back what to_text() wrote; none where that is something else.
+std::optional<Place> place_from_text(const std::string& text);
 
 /// This machine's end of a socket. Throws a std::system_error where it has none.
 Place place_of(const Descriptor& socket);

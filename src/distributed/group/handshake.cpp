@@ -73,10 +73,28 @@ std::string differing_facts(const std::vector<Facts>& by_rank) {
   return text;
 }
 
+std::string to_text(const Facts& facts) { return nlohmann::json(facts).dump(); }
+
+Facts facts_from_text(const std::string& text) {
+  const auto expect = [](bool holds) {
+    if (!holds)
+      throw runtime_error("join the other ranks", "what a rank says of itself, by name",
+                          "something else", "the same build of accrue on all ranks");
+  };
+  const nlohmann::json list = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  expect(list.is_array());
+  Facts facts;
+  for (const nlohmann::json& fact : list) {
+    expect(fact.is_array() && fact.size() == 2 && fact[0].is_string() && fact[1].is_string());
+    facts.emplace_back(fact[0].get<std::string>(), fact[1].get<std::string>());
+  }
+  return facts;
+}
+
 void shake_hands(Group& group, std::string_view topic, const Facts& mine) {
   std::vector<Facts> by_rank;
-  for (const std::string& text : group.gather_texts(topic, nlohmann::json(mine).dump()))
-    by_rank.push_back(nlohmann::json::parse(text).get<Facts>());
+  for (const std::string& text : group.gather_texts(topic, to_text(mine)))
+    by_rank.push_back(facts_from_text(text));
   const std::string differing = differing_facts(by_rank);
   if (!differing.empty())
     throw usage_error("join the other ranks", "the same on all of them", differing,

@@ -17,6 +17,11 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 /// the other one; empty where nothing differs. A fact that only one of them has differs.
 std::string differing_facts(const std::vector<Facts>& by_rank);
 
+/// Facts as ranks tell them each other.
+std::string to_text(const Facts& facts);
+/// Reads back what to_text() wrote. Throws a runtime Error where that is something else.
+Facts facts_from_text(const std::string& text);
+
 /// Compares the ranks' facts. Throws on all of them the same usage Error that names what differs.
 void shake_hands(Group& group, std::string_view topic, const Facts& mine);
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <system_error>
 #include <utility>
 
@@ -24,20 +23,9 @@ constexpr char kGreeting = '!';
 /// The order in which they are polled; guests follow.
 enum Polled { kWaking, kListening, kWatched, kGuests };
 
-std::string in_words(const Place& place) { return place.host + " " + std::to_string(place.port); }
-
-std::optional<Place> place_in(const std::string& words) {
-  const std::size_t at = words.find(' ');
-  if (at == std::string::npos) return std::nullopt;
-  Place place{.host = words.substr(0, at)};
-  const char* const end = words.data() + words.size();
-  const auto [read, error] = std::from_chars(words.data() + at + 1, end, place.port);
-  return error == std::errc() && read == end ? std::optional(std::move(place)) : std::nullopt;
-}
-
 Descriptor begin_connection(const std::string& words) {
   try {
-    const std::optional<Place> place = place_in(words);
+    const std::optional<Place> place = place_from_text(words);
     return place ? connecting_to(*place) : Descriptor();
   } catch (const std::exception&) {
     return {};
@@ -50,7 +38,7 @@ Lifeline::Lifeline(const std::string& address)
     : listening_(listening_socket(address, 0)), waking_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!waking_ || ::listen(listening_.get(), SOMAXCONN) != 0)
     throw std::system_error(errno, std::generic_category());
-  place_ = in_words(place_of(listening_));
+  place_ = to_text(place_of(listening_));
   thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
 }
 

@@ -1,6 +1,8 @@
 #include "distributed/group/post_mortem.h"
 
+#include <charconv>
 #include <functional>
+#include <system_error>
 
 namespace accrue::distributed {
 namespace {
@@ -21,6 +23,19 @@ std::string listed(const std::vector<RankState>& ranks, const Test& belongs) {
 constexpr std::string_view kNoLife = "no sign of life from ";
 
 }  // namespace
+
+std::string place_text(std::int64_t collective, std::string_view what) {
+  return std::to_string(collective) + " " + std::string(what);
+}
+
+void take_place(const std::string& text, RankState& state) {
+  const char* const end = text.data() + text.size();
+  std::int64_t collective = 0;
+  const auto [read, error] = std::from_chars(text.data(), end, collective);
+  if (error != std::errc() || read == end || *read != ' ') return;
+  state.collective = collective;
+  state.doing.assign(read + 1, end);
+}
 
 bool tells_of_death(std::string_view reason) { return reason.starts_with(kNoLife); }
 

@@ -15,6 +15,12 @@ struct RankState {
   std::string doing;            ///< what that collective was for
 };
 
+/// What a rank writes of the collective that it enters.
+std::string place_text(std::int64_t collective, std::string_view what);
+/// Takes what place_text() wrote into `state`. Any other text changes nothing: such a rank is late
+/// in every collective.
+void take_place(const std::string& text, RankState& state);
+
 /// Who is missing in collective `number`, for people. A rank that is gone explains the failure
 /// before one that is only late; the others wait for it. Empty where all are there.
 std::string missing_ranks(const std::vector<RankState>& ranks, std::int64_t number);

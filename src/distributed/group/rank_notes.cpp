@@ -1,6 +1,7 @@
 #include "distributed/group/rank_notes.h"
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -38,7 +39,7 @@ void RankNotes::beat(std::int64_t count) const {
 }
 
 void RankNotes::enter(std::int64_t collective, std::string_view what) const {
-  texts_.write(key("at", place_.rank), std::to_string(collective) + " " + std::string(what));
+  texts_.write(key("at", place_.rank), place_text(collective, what));
 }
 
 bool RankNotes::has_verdict() const { return texts_.read(kVerdict).text.has_value(); }
@@ -48,8 +49,10 @@ void RankNotes::announce(std::int64_t number) const {
 }
 
 std::int64_t RankNotes::announced() const {
-  const std::optional<std::string> text = texts_.read(kAnnounced).text;
-  return text ? std::stoll(*text) : 0;
+  std::int64_t number = 0;
+  if (const std::optional<std::string> text = texts_.read(kAnnounced).text)
+    std::from_chars(text->data(), text->data() + text->size(), number);
+  return number;
 }
 
 std::vector<Reading> RankNotes::read_of_members(std::string (*key_of)(Member)) const {
@@ -129,10 +132,7 @@ std::vector<RankState> RankNotes::examine() const {
     const bool has_beaten = rank == static_cast<std::size_t>(place_.rank) || beats_are_foreign ||
                             before[rank].text != after[rank].text;
     state.is_alive = is_told(deaths) ? !deaths[rank].text : has_beaten;
-    if (!places[rank].text) continue;
-    const std::string& text = *places[rank].text;
-    state.collective = std::stoll(text);
-    state.doing = text.substr(text.find(' ') + 1);
+    if (places[rank].text) take_place(*places[rank].text, state);
   }
   return ranks;
 }

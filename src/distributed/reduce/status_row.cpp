@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <utility>
 
 #include "accrue/core/error.h"
 
@@ -11,6 +13,17 @@ namespace accrue::distributed {
 namespace {
 
 constexpr std::size_t kHead = 8;
+
+/// The number that a rank wrote as fp64, which has all whole ones up to 2^53.
+template <class Number = std::int64_t>
+Number whole(double value) {
+  constexpr double exact = std::int64_t{1} << 53;
+  const bool is_whole = std::abs(value) <= exact && std::trunc(value) == value;
+  if (is_whole && std::in_range<Number>(static_cast<std::int64_t>(value)))
+    return static_cast<Number>(value);
+  throw runtime_error("reduce gradients over ranks", "whole numbers where ranks count",
+                      std::to_string(value), "the same build of accrue on all ranks");
+}
 
 std::string listed(const std::vector<RankStatus>& ranks,
                    const std::function<bool(const RankStatus&)>& belongs) {
@@ -72,23 +85,27 @@ at::Tensor to_row(const RankStatus& status) {
 
 RankStatus from_row(const at::Tensor& row, const RankStatus& like) {
   const double* value = row.const_data_ptr<double>();
-  RankStatus status{.window = static_cast<std::int64_t>(value[0]),
+  RankStatus status{.window = whole(value[0]),
                     .weight = value[1],
                     .loss_sum = value[2],
-                    .micro_batches = static_cast<std::int64_t>(value[3]),
-                    .quarantined = static_cast<std::int64_t>(value[4]),
+                    .micro_batches = whole(value[3]),
+                    .quarantined = whole(value[4]),
                     .is_lost = value[5] != 0,
                     .is_void = value[6] != 0,
-                    .left = static_cast<std::int64_t>(value[7])};
+                    .left = whole(value[7])};
   value += kHead;
-  const auto take = [&value](auto& numbers, std::size_t count) {
+  const auto take = [&value](std::vector<double>& numbers, std::size_t count) {
     numbers.assign(value, value + count);
     value += count;
   };
+  const auto count = [&value]<class Number>(std::vector<Number>& numbers, std::size_t slots) {
+    for (const double* const end = value + slots; value != end; ++value)
+      numbers.push_back(whole<Number>(*value));
+  };
   take(status.rank_sums, like.rank_sums.size());
   take(status.loss_sums, like.loss_sums.size());
-  take(status.contributions, like.contributions.size());
-  take(status.units, like.units.size());
+  count(status.contributions, like.contributions.size());
+  count(status.units, like.units.size());
   return status;
 }
 

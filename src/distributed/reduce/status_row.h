@@ -27,7 +27,7 @@ struct RankStatus {
 };
 
 /// These write a status as a row of fp64 numbers, each exact, and read it, among ranks of the same
-/// model.
+/// model. from_row() throws a runtime Error where a number that counts is not a whole one.
 at::Tensor to_row(const RankStatus& status);
 RankStatus from_row(const at::Tensor& row, const RankStatus& like);
 

@@ -2,12 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <utility>
 
 #include "accrue/core/error.h"
 
 namespace accrue::distributed {
 namespace {
+
+std::string in_words(double samples) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", samples);
+  return text;
+}
 
 /// Seconds until the last rank of known speed is done.
 double seconds_of(const Division& division, const std::vector<Worker>& workers) {
@@ -114,10 +121,10 @@ std::vector<double> WindowShares::rank_sums(double seconds) const {
 std::string WindowShares::other_shares(const std::vector<double>& rank_sums) const {
   std::string text;
   for (std::size_t rank = 0; rank < paces_.size(); ++rank) {
-    const auto samples = static_cast<std::int64_t>(rank_sums.at(rank));
+    const double samples = rank_sums.at(rank);
     const std::int64_t expected = shares_.empty() ? 0 : shares_[rank].count;
-    if (samples != expected)
-      text += (text.empty() ? "" : ", ") + std::to_string(samples) + " in place of " +
+    if (samples != static_cast<double>(expected))
+      text += (text.empty() ? "" : ", ") + in_words(samples) + " in place of " +
               std::to_string(expected) + " on rank " + std::to_string(rank);
   }
   return text;

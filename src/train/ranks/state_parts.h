@@ -51,6 +51,7 @@ std::optional<Division> divide_anew(const std::vector<RankHoldings>& ranks);
 
 /// Holdings as the numbers that ranks tell each other, as many for any of `tensors` tensors.
 std::vector<std::int64_t> to_numbers(const RankHoldings& holdings);
+/// Reads back what to_numbers() made. Throws a runtime Error where that is something else.
 RankHoldings holdings_from_numbers(const std::vector<std::int64_t>& numbers);
 
 }  // namespace accrue::train
