@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all faults build setup setup-test setup-wheel wheel setup-deb deb container-test asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all faults build setup setup-test setup-wheel wheel setup-deb deb container-test asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -60,6 +60,7 @@ help:
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP; 35 minutes'
 	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link; 35 minutes'
 	@echo 'make bench-changing   four ranks that are killed and come back, beside four that are not; 10 minutes, after make test'
+	@echo 'make bench-thousand   a simulated hour of a thousand ranks that die and come back; 5 minutes, after make test'
 	@echo 'make bench-unet   the memory of a U-Net on images of 3840 x 2160 under 4 GiB; 10 minutes'
 	@echo 'make bench-decoding   how fast a model writes, beside transformers; 10 minutes'
 	@echo 'make bench-docs   writes what the documents say of all these from bench/results; a second'
@@ -230,6 +231,10 @@ bench-dist: build
 # What ranks that die and come back cost; 10 minutes, with what `make test` built. ARGS=--quick: a minute.
 bench-changing:
 	@python3 bench/e2e/changing_ranks.py $(ARGS)
+
+# A simulated hour of a thousand ranks that die and come back, by the program's own decisions; some minutes, after `make test`. ARGS=--quick: half a minute.
+bench-thousand:
+	@python3 bench/e2e/thousand_ranks.py $(ARGS)
 
 # Two stages of a pipeline beside two ranks that share the batch; about 15 minutes. ARGS=--quick: a tiny model.
 bench-pipeline: build

@@ -26,7 +26,7 @@ STORE = {"store_rate": 100_000}
 CASES = {
     "4 ranks, one killed every 60 s": FOUR | {"kill_every": 60},
     "4 ranks, one killed every 15 s": FOUR | {"kill_every": 15},
-    "4 ranks, one killed every 15 s, no lifelines": FOUR | {"kill_every": 15, "notice": 1.2, "has_lifelines": False},
+    "4 ranks, one killed every 15 s, without lifelines": FOUR | {"kill_every": 15, "notice": 1.2, "has_lifelines": False},
     "1,000 ranks, each lives a day": THOUSAND | {"lifetime": 24 * HOUR},
     "1,000 ranks, each lives 4 hours": THOUSAND | {"lifetime": 4 * HOUR},
     "1,000 ranks, each lives an hour": THOUSAND | {"lifetime": HOUR},

@@ -77,6 +77,7 @@ class SimulatedRun {
       }
       group_.find_out_who_is_missing();
       done = change_ranks(done);
+      if (processes_.now() > setting_.length) return;  // it may never be done
       ahead = what_is_left(done);
     }
     if (group_.is_asked()) change_ranks({});
