@@ -58,7 +58,7 @@ help:
 	@echo 'make bench-spin   how threads wait, alone and beside a second such program; 15 minutes'
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch; 15 minutes'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP; 35 minutes'
-	@echo 'make bench-curves   what compression and local steps cost the loss, and what they save on a slow link; 35 minutes'
+	@echo 'make bench-curves   what compression, local steps and outer steps cost the loss, and what they save on a slow link; two hours'
 	@echo 'make bench-changing   four ranks that are killed and come back, beside four that are not; 10 minutes, after make test'
 	@echo 'make bench-thousand   a simulated hour of a thousand ranks that die and come back; 5 minutes, after make test'
 	@echo 'make bench-unet   the memory of a U-Net on images of 3840 x 2160 under 4 GiB; 10 minutes'
@@ -302,6 +302,7 @@ bench-links: build
 # Loss by steps and by seconds with dist.compress and dist.local_steps over 100 Mbit/s; 35 minutes. ARGS=--quick: a minute.
 bench-curves: build
 	@.venv/bin/python bench/e2e/curves.py $(ARGS)
+	@.venv/bin/python bench/e2e/outer_curves.py $(ARGS)
 
 # accrue sample beside transformers' generate, greedy, with their caches; about 10 minutes. ARGS=--quick: a tiny model.
 bench-decoding: build setup-test

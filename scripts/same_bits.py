@@ -94,7 +94,7 @@ def cases() -> dict[str, Case]:
                            words=("--batch.max_quarantined=0.9", "--batch.micro=2"), expects="quarantine"),
         "2 ranks, images": Case(config=IMAGES, words=("--model.batchnorm=convert-group",), ranks=2),
         "2 ranks, divided optimizer": Case(words=("--dist.shard=optimizer",), ranks=2),
-        "2 ranks, local steps": Case(words=("--dist.local_steps=2",), ranks=2),
+        "2 ranks, local steps": Case(words=("--dist.local_steps=2", "--dist.outer.lr=1"), ranks=2),
         "2 ranks, resumed": Case(words=(fixed,), ranks=2, resumed_with=()),
         "2 ranks, at the end": Case(words=("--dist.reduce=end",), ranks=2),
     }

@@ -43,7 +43,7 @@ VARIANTS = {
     "bf16": flags("dist", compress="bf16"),
     "int8": flags("dist", compress="int8"),
     "powersgd": flags("dist", compress="powersgd"),
-    f"local_steps = {LOCAL_STEPS}": LOCAL,
+    f"local_steps = {LOCAL_STEPS}": [*LOCAL, *flags("dist", outer="{lr = 1, momentum = 0}")],
     "DiLoCo": [*LOCAL, *flags("dist", outer="{lr = 0.7, momentum = 0.9}")],
 }
 

@@ -81,25 +81,26 @@ def shown(result: dict) -> list[tuple[dict, dict]]:
     return lines
 
 
-def panel(left: float, axis: str, words: str, curves: list[tuple[dict, dict]], low: float, high: float) -> list[str]:
+def panel(left: float, axis: str, words: str, curves: list[tuple[dict, dict]], low: float, high: float,
+          width: float = PANEL, height: float = HEIGHT, top: float = TOP) -> list[str]:
     """Curves of styles and points ("eval_losses" over what `axis` names), over an axis that says `words`."""
     last = max(curve[axis][-1] for _, curve in curves)
 
     def x(value: float) -> float:
-        return left + PANEL * value / last
+        return left + width * value / last
 
     def y(loss: float) -> float:
-        return TOP + HEIGHT * (high - loss) / (high - low)
+        return top + height * (high - loss) / (high - low)
 
     parts = []
     for loss in ticks(low, high):
-        parts += [svg.line(left, y(loss), left + PANEL, y(loss)), svg.text(left - 6, y(loss) + 4, f"{loss:.2f}", "end")]
+        parts += [svg.line(left, y(loss), left + width, y(loss)), svg.text(left - 6, y(loss) + 4, f"{loss:.2f}", "end")]
     for value in ticks(0, last):
-        parts += [svg.line(x(value), TOP + HEIGHT, x(value), TOP + HEIGHT + 4, "#999"),
-                  svg.text(x(value), TOP + HEIGHT + 18, f"{value:g}", "middle")]
-    parts += [svg.line(left, TOP, left, TOP + HEIGHT, "#999"),
-              svg.line(left, TOP + HEIGHT, left + PANEL, TOP + HEIGHT, "#999"),
-              svg.text(left + PANEL / 2, TOP + HEIGHT + 38, words, "middle")]
+        parts += [svg.line(x(value), top + height, x(value), top + height + 4, "#999"),
+                  svg.text(x(value), top + height + 18, f"{value:g}", "middle")]
+    parts += [svg.line(left, top, left, top + height, "#999"),
+              svg.line(left, top + height, left + width, top + height, "#999"),
+              svg.text(left + width / 2, top + height + 38, words, "middle")]
     for style, curve in curves:
         points = [(x(value), y(loss)) for value, loss in zip(curve[axis], curve["eval_losses"])]
         parts.append(svg.polyline(points, **style))
