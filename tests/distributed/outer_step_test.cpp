@@ -91,13 +91,6 @@ TEST(OuterStep, IsTorchsNesterovOnTheMeanDifference) {
   }
 }
 
-TEST(OuterStep, RoundsEndEveryLocalSteps) {
-  const OuterStep outer(parameters_of(), {.local_steps = 3});
-  EXPECT_FALSE(outer.ends_round(4));
-  EXPECT_FALSE(outer.ends_round(5));
-  EXPECT_TRUE(outer.ends_round(6));
-}
-
 TEST(OuterStep, StateGoesOnInTheMiddleOfARound) {
   const OuterOptions options{.local_steps = 4, .lr = 0.7, .momentum = 0.9};
   auto ranks = ranks_of(1, options);
@@ -130,12 +123,8 @@ TEST(OuterStep, AMeanThatIsNotFiniteChangesNothing) {
 }
 
 TEST(OuterStep, RefusesOptionsAndParametersThatItCannotTake) {
-  const auto message = [](const OuterOptions& options) {
-    return usage_message([&] { OuterStep(parameters_of(), options); });
-  };
-  EXPECT_THAT(message({.local_steps = 0}), HasSubstr("at least 1 local step"));
-  EXPECT_THAT(message({.lr = 0}), HasSubstr("a learning rate above 0"));
-  EXPECT_THAT(message({.momentum = 1}), HasSubstr("a momentum in [0, 1)"));
+  EXPECT_THAT(usage_message([] { OuterStep(parameters_of(), {.local_steps = 0}); }),
+              HasSubstr("at least 1 local step"));
   EXPECT_THAT(usage_message([] { OuterStep({}, {}); }), HasSubstr("at least one parameter"));
   EXPECT_THAT(usage_message([] { OuterStep(parameters_of(at::kHalf), {}); }),
               HasSubstr("matrix in Half"));

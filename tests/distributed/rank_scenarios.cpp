@@ -16,6 +16,7 @@
 #include "accrue/core/error.h"
 #include "distributed/schedule/stage_link.h"
 #include "reduce_scenario.h"
+#include "rounds_scenario.h"
 #include "support/run_program.h"
 
 namespace accrue::distributed {
@@ -261,6 +262,7 @@ void print(std::string_view name, const at::Tensor& values) {
 const std::map<std::string, Scenario>& scenarios() {
   static const std::map<std::string, Scenario> table{
       {"collectives", collectives},
+      {"rounds", take_rounds},
       {"traffic", traffic},
       {"killed", killed},
       {"stuck", stuck},

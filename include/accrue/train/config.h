@@ -234,10 +234,13 @@ struct DistConfig {
   ShardReplica shard_replica = ShardReplica::none;
   distributed::Compression compress = distributed::Compression::none;
   std::int64_t local_steps = 1;  ///< optimizer steps that a rank takes alone per outer step
-  /// The outer step's rate and momentum; none: 1 and 0.
+  /// The outer step's rate and momentum; none: 1 and 0 where the other is stated, else by the
+  /// length of a round (distributed::usual_outer_rates).
   std::optional<double> outer_lr, outer_momentum;
-  std::int64_t stages = 1;     ///< > 1: ranks are the stages of a pipeline
-  std::int64_t min_ranks = 1;  ///< the fewest that go on when others are gone
+  std::int64_t outer_parts = 1;  ///< parts of the parameters, exchanged one after the other
+  std::int64_t outer_delay = 0;  ///< inner steps between sending a part and merging it
+  std::int64_t stages = 1;       ///< > 1: ranks are the stages of a pipeline
+  std::int64_t min_ranks = 1;    ///< the fewest that go on when others are gone
   Duration timeout{300, Duration::Unit::seconds};
 
   /// Whether ranks step alone and meet in outer steps; else gradients are summed for each step.

@@ -1,22 +1,19 @@
 #pragma once
 
-#include <cstdint>
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <vector>
 
 #include "accrue/core/stored_tensor.h"
+#include "distributed/schedule/outer_schedule.h"
 
 namespace accrue::distributed {
 
-struct OuterOptions {
-  std::int64_t local_steps = 1;  ///< inner steps of a round, >= 1
-  double lr = 1;                 ///< > 0
-  double momentum = 0;           ///< Nesterov's, in [0, 1)
-};
-
-/// Rounds of local steps: ranks train apart for `local_steps` optimizer steps, then take one outer
-/// step together with the mean of what they moved, so that they communicate once a round. The outer
+/// The outer steps of ranks that train apart, so that they communicate once a round. The outer
 /// gradient is the round's start less the mean of the ranks' parameters; with velocity v
 ///
-///     v <- momentum v + gradient;  parameters <- start - lr (gradient + momentum v)
+///     v <- momentum v + gradient;  start <- start - lr (gradient + momentum v)
 ///
 /// as torch.optim.SGD's Nesterov does. lr 1 and momentum 0 set every rank to the mean of the
 /// parameters (local SGD: Stich, arXiv:1805.09767); DiLoCo (Douillard et al., arXiv:2311.08105)
@@ -25,27 +22,44 @@ struct OuterOptions {
 /// The caller forms the mean: plain, or weighted by what ranks trained on (McMahan et al.,
 /// arXiv:1602.05629) where ranks have unequal work. The difference, small beside the parameters, is
 /// also what may be compressed.
+///
+/// Each part of the parameters takes its steps by itself: its round begins and ends where it is
+/// sent. What this rank moved since, while the mean was formed, is kept whole:
+///
+///     parameters <- start + (parameters - parameters when sent)
+///
+/// so it is part of the next difference, and each movement of each rank enters one mean.
 class OuterStep {
  public:
   /// The first round starts at the parameters as they are, which must be the same on every rank.
-  /// They are kept by reference. Throws a usage Error where an option is out of range, there is no
-  /// parameter, or parameters are not all fp32 or all fp64.
+  /// They are kept by reference. Throws a usage Error as OuterSchedule and divide_in_parts() do,
+  /// and where there is no parameter, or parameters are not all fp32 or all fp64.
   OuterStep(NamedParameters parameters, const OuterOptions& options);
 
-  /// Whether a round ends after this many inner steps of the run.
-  bool ends_round(std::int64_t steps) const { return steps % options_.local_steps == 0; }
-  /// The round's start less this rank's parameters: one new flat tensor, in order of the
-  /// parameters.
-  at::Tensor difference() const;
-  /// Takes the outer step, from which the next round starts: writes the parameters in place, with
-  /// the same bits on every rank that has the same `mean_difference`. Throws a usage Error where
-  /// that has another shape or dtype, a runtime Error where it is not finite; nothing is changed
-  /// then.
-  void step(const at::Tensor& mean_difference);
+  const std::vector<OuterPart>& parts() const { return parts_; }
+
+  /// This rank's parameters of a part: one new flat tensor, in order of the parameters.
+  at::Tensor parameters(std::size_t part = 0) const;
+  at::Tensor all_parameters() const { return flat(whole()); }
+  /// The round's start less `parameters`, those of a part: a new flat tensor.
+  at::Tensor difference(const at::Tensor& parameters, std::size_t part = 0) const;
+  at::Tensor difference() const { return difference(parameters()); }
+  /// Takes a part's outer step, from which its next round starts. The start has the same bits on
+  /// every rank that has the same `mean_difference`; so have the parameters, which are written in
+  /// place, without `sent`. With it, the part's parameters when its difference was taken, what this
+  /// rank moved since is kept. Throws a usage Error where `mean_difference` has another shape or
+  /// dtype, a runtime Error where it is not finite; nothing is changed then.
+  void step(const at::Tensor& mean_difference, std::size_t part = 0, const at::Tensor& sent = {});
+
+  /// Writes the start, which all ranks have alike, into the parameters, and returns what
+  /// they were: all parts, flat.
+  at::Tensor put_start_in_place();
+  /// Writes the parameters of all parts, flat as put_start_in_place() gave them.
+  void put_back(const at::Tensor& parameters);
 
   /// "start" and, where there is momentum, "velocity": flat, in this object's own memory, and the
-  /// same on every rank. Every resume needs them, and may have another number of ranks at a round's
-  /// end.
+  /// same on every rank where nothing is under way. Every resume needs them, and may have another
+  /// number of parts.
   NamedParameters state() const;
   /// Copies what state() gave in. Throws a usage Error that names the first missing, extra or
   /// misshapen tensor; nothing is changed then.
@@ -53,11 +67,13 @@ class OuterStep {
   void load_state(const NamedParameters& state) { load_state(stored(state)); }
 
  private:
-  at::Tensor flat_parameters() const;
-  void write_parameters(const at::Tensor& flat) const;
+  at::Tensor flat(const OuterPart& part) const;
+  void write(const at::Tensor& flat, const OuterPart& part) const;
+  OuterPart whole() const { return {0, parameters_.size(), 0, start_.numel()}; }
 
   NamedParameters parameters_;
   OuterOptions options_;
+  std::vector<OuterPart> parts_;
   at::Tensor start_;
   at::Tensor velocity_;  ///< undefined without momentum
 };

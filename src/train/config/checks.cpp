@@ -254,6 +254,18 @@ void check_local_steps(const Config& config, const StatedKeys& stated) {
         "memory.gradients = \"buffer\" and an optimizer that goes with it");
 }
 
+/// distributed::require_valid() says why.
+void check_outer_parts(const Config& config, const StatedKeys& stated) {
+  const DistConfig& dist = config.dist;
+  if (dist.outer_parts + dist.outer_delay <= dist.local_steps) return;
+  throw usage_error(where(stated, dist.outer_parts > 1 ? "dist.outer.parts" : "dist.outer.delay"),
+                    "outer.parts + outer.delay of at most dist.local_steps (" +
+                        std::to_string(dist.local_steps) +
+                        "): each part is sent after a step of its own, and merged within the round",
+                    std::to_string(dist.outer_parts) + " + " + std::to_string(dist.outer_delay),
+                    "a larger local_steps, fewer parts or less delay");
+}
+
 void check_sharding(const Config& config, const StatedKeys& stated) {
   if (config.dist.shard == Shard::none) {
     if (config.dist.shard_replica == ShardReplica::none) return;
@@ -290,6 +302,7 @@ void check_dist(const Config& config, const StatedKeys& stated) {
   check_sharding(config, stated);
   check_compression(config, stated);
   check_local_steps(config, stated);
+  check_outer_parts(config, stated);
   if (config.dist.timeout.unit == Duration::Unit::seconds) return;
   throw usage_error(where(stated, "dist.timeout"), "a time",
                     to_toml(Value{config.dist.timeout.value}), "for example \"5 min\"");

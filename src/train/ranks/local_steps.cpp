@@ -13,7 +13,10 @@ namespace accrue::train {
 namespace {
 
 /// What ranks add up beside weights, in this order.
-enum RoundFigure { kTokens, kQuarantined, kStops };
+enum RoundFigure { kTokens, kQuarantined, kStops, kWrites, kRoundFigures };
+
+/// Of what a rank alone has between rounds, in a checkpoint.
+std::string own_prefix(std::int64_t rank) { return "local" + std::to_string(rank) + "."; }
 
 }  // namespace
 
@@ -24,7 +27,9 @@ LocalSteps::LocalSteps(const ParallelismContext& context)
       control_(context.control),
       leases_(context.ranks.rank(), context.state.ranks,
               context.config.dist.shares == Shares::speed),
-      rounds_(context.ranks.make_rounds(context.config, context.model.parameters())),
+      rounds_(context.ranks.make_rounds(
+          context.config, context.model.parameters(), kRoundFigures,
+          [this](const std::string& reason) { log_.event_of_this_rank("dist", reason); })),
       total_steps_(context.total_steps) {}
 
 batch::Range LocalSteps::share(batch::Range window) {
@@ -35,44 +40,53 @@ batch::Range LocalSteps::share(batch::Range window) {
 
 void LocalSteps::close(accum::Window& window, WindowRun& run) { close_window(window, run); }
 
-bool LocalSteps::ends_round(std::int64_t windows) const {
-  return windows == total_steps_ || rounds_->ends_round(windows);
+bool LocalSteps::takes_outer_step_after(std::int64_t windows) const {
+  return windows == total_steps_ || rounds_->merges_after(windows);
+}
+
+bool LocalSteps::is_within_round(std::int64_t windows) const {
+  return windows != total_steps_ && !rounds_->ends_round(windows);
 }
 
 void LocalSteps::after_step(TrainState& state, WindowRun& run) {
-  if (run.gradient) weight_ += run.weight;
-  tokens_ += run.tokens;
-  quarantined_ += run.quarantined;
   state.step = state.window;
-  ended_.reset();
-  if (ends_round(state.window)) end_round(state, run);
+  outcome_ = rounds_->after_step(
+      {.steps = state.step,
+       .weight = run.gradient ? run.weight : 0,
+       .rank_sums = {static_cast<double>(run.tokens), static_cast<double>(run.quarantined),
+                     control_.asked_to_stop() ? 1.0 : 0.0,
+                     std::exchange(asks_to_write_, false) ? 1.0 : 0.0}},
+      state.window == total_steps_);
+  if (outcome_.totals) end_round(*outcome_.totals, state, run);
 }
 
-void LocalSteps::end_round(TrainState& state, WindowRun& run) {
-  ended_ =
-      rounds_->end({.steps = state.step,
-                    .weight = weight_,
-                    .rank_sums = {static_cast<double>(tokens_), static_cast<double>(quarantined_),
-                                  control_.asked_to_stop() ? 1.0 : 0.0}});
+void LocalSteps::end_round(const distributed::RoundTotals& totals, TrainState& state,
+                           WindowRun& run) {
   const auto whole = [&](RoundFigure figure) {
-    return static_cast<std::int64_t>(ended_->rank_sums.at(figure));
+    return static_cast<std::int64_t>(totals.rank_sums.at(figure));
   };
-  if (ended_->weight == 0 && whole(kQuarantined) > 0)
+  if (totals.weight == 0 && whole(kQuarantined) > 0)
     throw runtime_error(
         "the round that ends with step " + std::to_string(state.step), "a finite loss",
         "none in any of its micro-batches",
         "a lower optim.lr, a longer warm-up, or --resume from an earlier checkpoint");
-  state.tokens += whole(kTokens) - tokens_;
+  state.tokens = tokens_ += whole(kTokens);
   run.stop_requested = whole(kStops) > 0;
+  writes_ = whole(kWrites) > 0;
   last_began_ = std::exchange(began_, state.step);
-  weight_ = 0;
-  tokens_ = quarantined_ = 0;
 }
 
 void LocalSteps::report(const WindowRun&, StepReport& report) const {
-  if (!ended_) return;
-  report.reduce_seconds = report.reduce_exposed_seconds = ended_->reduce_seconds;
-  report.wire_bytes = ended_->wire_bytes;
+  if (!outcome_.merged) return;
+  report.reduce_seconds = outcome_.reduce_seconds;
+  report.reduce_exposed_seconds = outcome_.exposed_seconds;
+  report.wire_bytes = outcome_.wire_bytes;
+}
+
+std::optional<bool> LocalSteps::agreed_to_write(bool due) {
+  if (!rounds_->leaves_differences()) return std::nullopt;
+  asks_to_write_ = due && !writes_ && ranks_.is_first();
+  return writes_;
 }
 
 NamedParameters LocalSteps::state(TrainState& state) {
@@ -81,12 +95,25 @@ NamedParameters LocalSteps::state(TrainState& state) {
   std::int64_t rank = 0;
   for (const NamedParameters& inner : ranks_.states_of_others(optimizer_.state()))
     append_state(of_ranks, optimizer_prefix(++rank), inner);
+  append_own_states(of_ranks);
   return of_ranks;
+}
+
+/// What ranks alone have is gathered on the first, which has its own.
+void LocalSteps::append_own_states(NamedParameters& of_ranks) const {
+  const NamedParameters own = rounds_->own_state();
+  if (own.empty()) return;
+  append_state(of_ranks, own_prefix(ranks_.rank()), own);
+  std::int64_t rank = 0;
+  for (const NamedParameters& other : ranks_.states_of_others(own))
+    append_state(of_ranks, own_prefix(++rank), other);
 }
 
 void LocalSteps::load_state(const StoredTensors& of_ranks, const TrainState& state) {
   rounds_->load_state(of_ranks);
+  rounds_->load_own_state(state_under(own_prefix(ranks_.rank()), of_ranks));
   begin_round(state.window);
+  tokens_ = state.tokens;
   if (!ranks_.is_first())
     optimizer_.load_state(state_under(optimizer_prefix(ranks_.rank()), of_ranks));
 }

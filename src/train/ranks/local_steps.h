@@ -22,23 +22,29 @@ class LocalSteps final : public Parallelism {
   batch::Range share(batch::Range window) override;
   void close(accum::Window& window, WindowRun& run) override;
   bool steps_alone() const override { return true; }
-  bool ends_round(std::int64_t windows) const override;
-  bool is_within_round(std::int64_t windows) const override { return !ends_round(windows); }
-  /// Takes the outer step where the round ends. Throws a runtime Error as
-  /// distributed::OuterRounds::end() does, and where no rank found a finite loss.
+  bool takes_outer_step_after(std::int64_t windows) const override;
+  bool is_within_round(std::int64_t windows) const override;
+  bool has_set_aside() const override { return rounds_->is_set_aside(); }
+  void go_on() override { rounds_->go_on(); }
+  /// Sends and merges what is due. Throws a runtime Error as
+  /// distributed::OuterRounds::after_step() does, and where no rank found a finite loss.
   void after_step(TrainState& state, WindowRun& run) override;
   std::int64_t step_before(std::int64_t) const override { return last_began_; }
   void report(const WindowRun& run, StepReport& report) const override;
   std::vector<RankRecord> records() const override { return leases_.records(); }
   bool writes_together() const override { return ranks_.are_many(); }
+  /// With parts or a delay ranks do not wait for each other where a round ends: what the first says
+  /// there, they do a round later.
+  std::optional<bool> agreed_to_write(bool due) override;
   /// One rank cannot: what it did since the last round is not the run's.
   bool can_write_alone() const override { return false; }
   NamedParameters state(TrainState& state) override;
   void load_state(const StoredTensors& of_ranks, const TrainState& state) override;
 
  private:
-  void end_round(TrainState& state, WindowRun& run);
+  void end_round(const distributed::RoundTotals& totals, TrainState& state, WindowRun& run);
   void begin_round(std::int64_t steps);
+  void append_own_states(NamedParameters& of_ranks) const;
 
   const Ranks& ranks_;
   optim::Optimizer& optimizer_;
@@ -47,10 +53,11 @@ class LocalSteps final : public Parallelism {
   WindowLeases leases_;
   std::unique_ptr<distributed::OuterRounds> rounds_;
   std::int64_t total_steps_;
-  double weight_ = 0;  ///< this round's, like the next two
-  std::int64_t tokens_ = 0, quarantined_ = 0;
-  std::int64_t began_ = 0, last_began_ = 0;        ///< steps before this round, and before the last
-  std::optional<distributed::RoundTotals> ended_;  ///< the round that ended with the last window
+  std::int64_t began_ = 0, last_began_ = 0;  ///< steps before this round, and before the last
+  std::int64_t tokens_ = 0;                  ///< of all ranks, that the ended rounds know of
+  bool asks_to_write_ = false,
+       writes_ = false;                ///< what is said next, and what the last round said
+  distributed::OuterOutcome outcome_;  ///< of the last window's step
 };
 
 }  // namespace accrue::train

@@ -13,10 +13,11 @@ bool Parallelism::follow_limits(const std::vector<double>& speeds) {
   return std::ranges::all_of(speeds, [](double speed) { return speed > 0; });
 }
 void Parallelism::window_done(std::int64_t, const WindowRun&) {}
-bool Parallelism::ends_round(std::int64_t) const { return false; }
+bool Parallelism::takes_outer_step_after(std::int64_t) const { return false; }
 bool Parallelism::is_within_round(std::int64_t) const { return false; }
 void Parallelism::after_step(TrainState&, WindowRun&) {}
 void Parallelism::report(const WindowRun&, StepReport&) const {}
+std::optional<bool> Parallelism::agreed_to_write(bool) { return std::nullopt; }
 StoredTensors Parallelism::gather_optimizer() const { return {}; }
 NamedParameters Parallelism::state(TrainState&) { return {}; }
 void Parallelism::load_state(const StoredTensors&, const TrainState&) {}

@@ -54,11 +54,16 @@ class Parallelism {
   /// Whether ranks take steps of their own, each with the loss of its own share.
   virtual bool steps_alone() const { return false; }
   /// Whether the step that ends `windows` windows of the run is followed by an outer step of all
-  /// ranks.
-  virtual bool ends_round(std::int64_t windows) const;
+  /// ranks, of some parameters or all.
+  virtual bool takes_outer_step_after(std::int64_t windows) const;
   /// Whether the ranks' parameters differ after `windows` windows of the run: there is nothing to
   /// evaluate and nothing to keep.
   virtual bool is_within_round(std::int64_t windows) const;
+  /// Whether the parameters are those that all ranks have alike, in place of this rank's own, as
+  /// they may be between rounds.
+  virtual bool has_set_aside() const { return false; }
+  /// Puts this rank's own parameters back, to be called before share() where they were set aside.
+  virtual void go_on() {}
   /// To be called after the optimizer's step, or after a window without one; `state` has taken in
   /// the window.
   virtual void after_step(TrainState& state, WindowRun& run);
@@ -71,6 +76,10 @@ class Parallelism {
   virtual std::vector<RankRecord> records() const = 0;
   /// Whether a checkpoint takes something of every rank, so that all write it together.
   virtual bool writes_together() const { return false; }
+  /// Whether all ranks write a checkpoint now, where they told each other before; `due` is what
+  /// this rank would say, and is told with what they exchange next. None: they are to ask the
+  /// first.
+  virtual std::optional<bool> agreed_to_write(bool due);
   /// Whether the first rank can write a checkpoint when the others are gone.
   virtual bool can_write_alone() const { return true; }
   /// The optimizer's whole state on the first rank, where each rank keeps a slice of it: it is

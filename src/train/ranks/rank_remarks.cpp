@@ -2,6 +2,8 @@
 
 #include "core/joint_state.h"
 #include "core/words.h"
+#include "train/config/toml/value.h"
+#include "train/ranks/outer_settings.h"
 
 namespace accrue::train {
 namespace {
@@ -26,12 +28,22 @@ std::string of_idle_ranks(const Config& config, const EffectiveBatch& batch) {
                    : "fewer ranks, or a larger batch");
 }
 
+std::string of_usual_outer_rates(const DistConfig& dist) {
+  const distributed::OuterOptions usual = outer_settings(dist);
+  return "dist.outer = {lr = " + to_toml(Value{usual.lr}) +
+         ", momentum = " + to_toml(Value{usual.momentum}) +
+         "}: the usual rates, as none are stated, measured for rounds of 8 to 64 local steps "
+         "(here " +
+         std::to_string(dist.local_steps) + ")";
+}
+
 }  // namespace
 
 std::vector<std::string> rank_remarks(const Config& config, const EffectiveBatch& batch,
                                       std::int64_t world, const Resumed* resumed) {
   std::vector<std::string> remarks;
   if (batch.idle_ranks() > 0) remarks.push_back(of_idle_ranks(config, batch));
+  if (has_usual_outer_rates(config.dist)) remarks.push_back(of_usual_outer_rates(config.dist));
   const std::string compress = "dist.compress = " + in_quotes(to_string(config.dist.compress));
   if (sums_compressed(config, world) && config.dist.reduce == Reduce::overlap)
     remarks.push_back(compress +

@@ -12,6 +12,7 @@
 #include "accrue/version.h"
 #include "train/plan/setup.h"
 #include "train/ranks/meeting.h"
+#include "train/ranks/outer_settings.h"
 #include "train/ranks/rank_conflicts.h"
 #include "train/workload/placement.h"
 
@@ -176,13 +177,14 @@ void Ranks::check_resumable(const std::optional<std::int64_t>& inner_optimizers)
 }
 
 std::unique_ptr<distributed::OuterRounds> Ranks::make_rounds(
-    const Config& config, const NamedParameters& parameters) const {
+    const Config& config, const NamedParameters& parameters, std::size_t rank_sums,
+    std::function<void(const std::string&)> say_waiting) const {
   return std::make_unique<distributed::OuterRounds>(
       group_, parameters,
-      distributed::OuterOptions{.local_steps = config.dist.local_steps,
-                                .lr = config.dist.outer_lr.value_or(1),
-                                .momentum = config.dist.outer_momentum.value_or(0)},
-      config.dist.compress);
+      distributed::OuterRounds::Setting{.outer = outer_settings(config.dist),
+                                        .compress = config.dist.compress,
+                                        .rank_sums = rank_sums,
+                                        .say_waiting = std::move(say_waiting)});
 }
 
 PipelineStage Ranks::make_stage(models::Trainable& model, const batch::MicroBatch& micro) const {

@@ -48,7 +48,13 @@ void Checkpointer::write_if_due(bool last) {
   if (written_step_ == step) return;
   const bool due = last || is_asked_ || run_.notice.is_given() ||
                    cadence_.due(step, parallelism_.step_before(step));
-  if (parallelism_.writes_together() ? run_.ranks.as_first_says(due) : due) write();
+  if (all_write(due)) write();
+}
+
+bool Checkpointer::all_write(bool due) const {
+  if (!parallelism_.writes_together()) return due;
+  const std::optional<bool> agreed = parallelism_.agreed_to_write(due);
+  return agreed ? *agreed : run_.ranks.as_first_says(due);
 }
 
 bool Checkpointer::due_in_window(double seconds) const {

@@ -63,6 +63,7 @@ class Checkpointer {
   std::string what_is_saved() const;
 
  private:
+  bool all_write(bool due) const;
   void begin_writing(NamedParameters of_ranks);
   CheckpointContent present_content(const std::optional<StartedWindow>& started);
   void write_beside(CheckpointContent content);

@@ -75,6 +75,7 @@ OptimizerStep::Taken OptimizerStep::take_in_these_units() {
   meters_.begin();
   settle_memory();
   if (const auto change = batch_.change_ahead()) flow_.log.event_of_last_step("batch", *change);
+  if (flow_.parallelism.has_set_aside()) put_own_parameters_back();
   const batch::Range range = batch_.window(progress_.state.window);
   const Draws draws{.all = range, .own = flow_.parallelism.share(range)};
   begin_noise(draws);
@@ -187,9 +188,16 @@ void OptimizerStep::require_a_finite_loss(const WindowRun& window) const {
 }
 
 /// Waits until the last checkpoint is written, since the parameters change.
+void OptimizerStep::put_own_parameters_back() {
+  checkpointer_.finish();
+  flow_.parallelism.go_on();
+}
+
+/// Waits until the last checkpoint is written, since the parameters change.
 OptimizerStep::Update OptimizerStep::update_parameters(WindowRun& window) {
   const TrainState& state = progress_.state;
-  if (window.gradient || flow_.parallelism.ends_round(state.window + 1)) checkpointer_.finish();
+  if (window.gradient || flow_.parallelism.takes_outer_step_after(state.window + 1))
+    checkpointer_.finish();
   const Stopwatch watch;
   Update update{.lr = batch_.learning_rate()};
   if (window.gradient) update.grad_norm = consume(std::move(*window.gradient), update.lr);

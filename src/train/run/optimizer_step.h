@@ -54,6 +54,7 @@ class OptimizerStep {
   };
 
   void settle_memory();
+  void put_own_parameters_back();
   void begin_noise(const Draws& draws);
   WindowRequest request_of(batch::Range share, std::int64_t micro_batch) const;
   std::optional<WindowRun> run_unless_torn(batch::Range share, std::int64_t micro_batch);

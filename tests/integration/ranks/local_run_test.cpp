@@ -4,6 +4,7 @@
 #include <csignal>
 #include <set>
 
+#include "distributed/schedule/outer_schedule.h"
 #include "integration/ranks/distributed_run.h"
 
 namespace accrue::train {
@@ -39,6 +40,12 @@ class LocalRun : public DistributedRun {
     c.dist.local_steps = steps;
     c.dist.outer_lr = 0.7;
     c.dist.outer_momentum = 0.9;
+    return c;
+  }
+  /// Its parts are merged some inner steps after they were sent.
+  static Config streamed(Config c, std::int64_t parts, std::int64_t delay) {
+    c.dist.outer_parts = parts;
+    c.dist.outer_delay = delay;
     return c;
   }
   /// Ranks step by themselves: only what they took part in together tells that both are running.
@@ -137,6 +144,97 @@ TEST_F(LocalRun, ARankThatIsLeftAloneSavesNothingOfItsOwnSteps) {
   kill_rank_1(ranks);
   for (const std::int64_t step : RunDirectory(c.run.out).checkpoint_steps())
     EXPECT_EQ(step % 3, 0) << step;
+}
+
+/// One rank's weight is all there is, so that each part's mean is what that rank had when it sent
+/// it and what it moved since is added: its own way.
+TEST_F(LocalRun, PartsOfARankThatHasAllTheWeightChangeNothingForIt) {
+  Config alone = plain("alone"), c = streamed(local("streamed", 4), 2, 1);
+  alone.batch.micro = c.batch.micro = 7;
+  expect_runs(alone, 1);
+  expect_runs(c, 3);
+  EXPECT_TRUE(are_close(c, alone));
+  Config apart = streamed(local("apart", 4), 2, 1);
+  expect_runs(apart, 3);
+  EXPECT_FALSE(are_close(apart, alone)) << "what the comparison is to notice";
+}
+
+TEST_F(LocalRun, PartsTravelAfterStepsOfTheirOwn) {
+  Config c = streamed(diloco("run", 4), 2, 1);
+  c.run.steps = 14;
+  c.run.keep = 9;
+  c.run.keep_best = false;
+  c.dist.compress = distributed::Compression::int8;
+  expect_runs(c, 2);
+  // Sent after steps 2 and 3 of a round, merged after 3 and 4; at its end the run merges all.
+  for (const nlohmann::json& step : steps_of(c)) {
+    const int of_round = (step["step"].get<int>() - 1) % 4 + 1;
+    EXPECT_EQ(step.contains("wire_bytes"), of_round >= 3 || step["step"] == 14) << step;
+  }
+  // Every 3 steps: at 3, of which all know a round after its end; and the end.
+  EXPECT_THAT(RunDirectory(c.run.out).checkpoint_steps(), ::testing::ElementsAre(8, 14));
+  EXPECT_EQ(lines_with("eval_loss", c).size(), 4U);
+}
+
+/// Ranks' own parameters, and what they have not yet told of their weights, are in the checkpoint.
+TEST_F(LocalRun, PartsResumeToTheBitWithAsManyRanks) {
+  Config c = streamed(diloco("run", 4), 2, 1);
+  c.run.steps = 14;
+  c.run.keep_best = false;
+  expect_runs(c, 2);
+  const NamedParameters expected = parameters_of(c);
+  expect_runs(c, 2, {"--resume", "8"});
+  expect_same_bits(parameters_of(c), expected);
+  for (const Program::Result& result : run(c, 3, {"--resume", "8"})) EXPECT_EQ(result.status, 2);
+}
+
+TEST_F(LocalRun, TokensOfAllRanksAreCountedWhereTheLastPartWasSent) {
+  const Config c = streamed(diloco("streamed", 4), 2, 2), whole = diloco("whole", 4);
+  for (const Config& each : {c, whole}) expect_runs(each, 2);
+  const auto tokens = [](const Config& of, std::size_t step) {
+    return steps_of(of).at(step - 1)["tokens"].get<std::int64_t>();
+  };
+  EXPECT_EQ(tokens(c, 4), tokens(whole, 4) / 2) << "those of steps 1 and 2";
+  EXPECT_EQ(steps_of(c).back()["tokens"], steps_of(whole).back()["tokens"]);
+}
+
+/// A rank stands still, as if its link were down: the other goes on to where it needs it, says so,
+/// and waits. What both compute is what they compute without it.
+TEST_F(LocalRun, ADelayIsHowFarARankGoesOnWithoutTheOther) {
+  Config c = streamed(diloco("stood", 200), 1, 150);
+  c.run.steps = 800;
+  c.run.eval_every.reset();
+  c.run.checkpoint_every = {800, Duration::Unit::steps};
+  c.dist.shares = Shares::equal;
+  Config undisturbed = c;
+  undisturbed.run.out = (folder_ / "undisturbed").string();
+  expect_runs(undisturbed, 2);
+
+  std::vector<Program> ranks = start(c, 2);
+  wait_until([&] { return !steps_of(c).empty(); });
+  ::kill(ranks[1].process(), SIGSTOP);
+  wait_until([&] { return !events_of("dist", c).empty(); });
+  const auto reached = steps_of(c).back()["step"].get<std::int64_t>();
+  EXPECT_EQ(reached % 200, 199) << "the part is due after the next step";
+  ::kill(ranks[1].process(), SIGCONT);
+  for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, 0);
+  EXPECT_THAT(events_of("dist", c).front()["reason"].get<std::string>(),
+              HasSubstr("takes longer than dist.outer.delay (150 inner steps)"));
+  expect_same_bits(parameters_of(c), parameters_of(undisturbed));
+}
+
+TEST_F(LocalRun, TakesTheUsualRatesWhereNoneAreStated) {
+  Config usual = plain("usual"), stated = plain("stated"), mean = local("mean", 4);
+  usual.dist.local_steps = stated.dist.local_steps = 4;
+  const distributed::OuterRates rates = distributed::usual_outer_rates(4);
+  stated.dist.outer_lr = rates.lr;
+  stated.dist.outer_momentum = rates.momentum;
+  for (const Config& each : {usual, stated, mean}) expect_runs(each, 2);
+  expect_same_bits(parameters_of(usual), parameters_of(stated));
+  EXPECT_FALSE(are_close(usual, parameters_of(mean)));
+  EXPECT_THAT(events_of("dist", usual).at(0)["reason"].get<std::string>(),
+              HasSubstr("dist.outer = {lr = "));
+  EXPECT_TRUE(events_of("dist", stated).empty());
 }
 
 }  // namespace

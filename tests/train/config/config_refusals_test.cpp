@@ -159,6 +159,15 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"dist", "shard_replica = \"next\"", {"dist.shard_replica", "shard = \"optimizer\""}},
         Case{"dist", "local_steps = 0", {"from 1 to"}},
         Case{"dist", "outer.momentum = 1", {"[0.0, 1.0)"}},
+        Case{"dist", "outer.parts = 0\nlocal_steps = 4", {"from 1 to"}},
+        Case{"dist", "outer.delay = -1\nlocal_steps = 4", {"from 0 to"}},
+        Case{"dist",
+             "outer = {parts = 3, delay = 2}\nlocal_steps = 4",
+             {"dist.outer.parts", "at most dist.local_steps (4)", "received 3 + 2"}},
+        Case{"dist",
+             "outer.delay = 4\nlocal_steps = 4",
+             {"dist.outer.delay", "merged within the round", "received 1 + 4"}},
+        Case{"dist", "outer = {lr = 1, parts = 2}", {"dist.outer.parts", "dist.local_steps > 1"}},
         Case{"dist",
              "outer.lr = 0.7\n[precision]\naccumulate = \"fixed\"",
              {"dist.outer.lr", "where each steps alone"}},
@@ -227,8 +236,9 @@ TEST(RefusalsAtTopLevel, NameTheKindThatAValueOfASectionIs) {
   EXPECT_THAT(refusal_of(run, {"optim.schedule=cosine"}),
               HasSubstr("; try --optim.schedule.kind=cosine"));
   EXPECT_THAT(refusal_of(run, {"optim=sgd"}), HasSubstr("; try --optim.kind=sgd"));
-  EXPECT_THAT(refusal_of(run, {"dist.outer=0.7"}),
-              HasSubstr("; try --dist.outer.KEY=VALUE with one of the keys lr or momentum"));
+  EXPECT_THAT(
+      refusal_of(run, {"dist.outer=0.7"}),
+      HasSubstr("; try --dist.outer.KEY=VALUE with one of the keys lr, momentum, parts or delay"));
   EXPECT_THAT(refusal_of(run, {"optim.schedule=foo"}), HasSubstr("kind, warmup or min_lr"));
   EXPECT_THAT(refusal_of("optim.schedule = \"cosine\""),
               HasSubstr("; try [optim.schedule] with its keys below: kind = \"cosine\""));

@@ -187,6 +187,8 @@ const std::map<std::string, Expectation> expectations{
     {"adapt.min", {.value = "1", .only_with = {"adapted"}}},
     {"adapt.max", {.value = "64", .only_with = {"adapted"}}},
     {"adapt.geometry", {.value = "sign", .only_with = {"adapted"}}},
+    {"dist.outer.parts", {.value = "2", .only_with = {"local steps"}}},
+    {"dist.outer.delay", {.value = "2", .only_with = {"local steps"}}},
     {"adapt.lr_rule", {.value = "sqrt", .only_with = {"adapted", "ramped"}}},
     {"observe.jsonl", {"true"}},
     {"observe.noise", {"blocks"}},

@@ -12,6 +12,12 @@ Key read_without_local_steps(Key key) {
       std::move(key));
 }
 
+Key read_with_local_steps(Key key) {
+  return read_where(
+      "dist.local_steps > 1", "a round of one step has room for one part", "dist.local_steps",
+      [](const Config& c) { return c.dist.local_steps > 1; }, std::move(key));
+}
+
 Key read_without_stages(Key key) {
   return read_where(
       "dist.stages = 1", "all stages of a pipeline run the same micro-batches", "dist.stages",
@@ -45,6 +51,12 @@ std::vector<Key> dist_keys() {
       number_key(
           "dist.outer.momentum", {.least = 0, .most = 1, .most_excluded = true},
           [](auto& c) -> auto& { return c.dist.outer_momentum; }),
+      read_with_local_steps(integer_key(
+          "dist.outer.parts", {1, most::count},
+          [](auto& c) -> auto& { return c.dist.outer_parts; })),
+      read_with_local_steps(integer_key(
+          "dist.outer.delay", {0, most::count},
+          [](auto& c) -> auto& { return c.dist.outer_delay; })),
       resumable(integer_key(
           "dist.stages", {1, most::count}, [](auto& c) -> auto& { return c.dist.stages; })),
       read_without_local_steps(read_without_stages(resumable(integer_key(
