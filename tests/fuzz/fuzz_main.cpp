@@ -46,6 +46,7 @@ constexpr std::array targets{Target{"config", fuzz_config},
                              Target{"rank_place", fuzz_rank_place},
                              Target{"facts", fuzz_facts},
                              Target{"rank_events", fuzz_rank_events},
+                             Target{"rank_middle", fuzz_rank_middle},
                              Target{"status_row", fuzz_status_row},
                              Target{"holdings", fuzz_holdings},
                              Target{"leases", fuzz_leases}};

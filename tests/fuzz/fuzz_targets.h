@@ -40,6 +40,7 @@ void fuzz_ranges(Input input);
 void fuzz_rank_place(Input input);
 void fuzz_facts(Input input);
 void fuzz_rank_events(Input input);
+void fuzz_rank_middle(Input input);
 void fuzz_status_row(Input input);
 void fuzz_holdings(Input input);
 void fuzz_leases(Input input);

@@ -15,6 +15,7 @@
 #include "distributed/schedule/window_shares.h"
 #include "fuzz_targets.h"
 #include "train/ranks/event_texts.h"
+#include "train/ranks/merged_middle.h"
 #include "train/ranks/state_parts.h"
 
 namespace accrue::fuzz {
@@ -94,10 +95,27 @@ void fuzz_rank_events(Input input) {
          "events come back");
 }
 
-/// Rows of two ranks, of two figures, a loss, and three slots with units.
+/// What a rank has done of its share of window 7, and what that comes to where it is alone.
+void fuzz_rank_middle(Input input) {
+  const train::WindowMiddle middle = train::middle_from_text(text_of(input), 7, 1);
+  const std::string text = train::to_text(middle);
+  expect(train::to_text(train::middle_from_text(text, 7, 1)) == text, "a middle comes back");
+  double weight = 0;
+  for (const train::DoneMicroBatch& done : middle.done)
+    if (done.entry.status == MicroStatus::committed) weight += done.entry.micro.weight;
+  batch::Range window;
+  if (!middle.micro_batches.empty())
+    window = {middle.micro_batches.front().begin, middle.micro_batches.back().end};
+  const train::WindowMiddle all = train::merge_middles(window, {middle}, {weight});
+  expect(all.done.size() == middle.done.size(), "what is done stays done");
+  train::merge_middles(window, {middle, middle}, {weight, weight});
+  expect(window.size() == 0, "no sample has two ranks");
+}
+
+/// Rows of two ranks, of two figures each, a loss, and three slots with units.
 void fuzz_status_row(Input input) {
   const distributed::RankStatus like{
-      .rank_sums = {0, 0, 0}, .loss_sums = {0}, .contributions = {0, 0, 0}, .units = {0, 0, 0}};
+      .rank_sums = {0, 0, 0, 0}, .loss_sums = {0}, .contributions = {0, 0, 0}, .units = {0, 0, 0}};
   const std::int64_t length = distributed::to_row(like).numel();
   std::vector<double> numbers = numbers_of<double>(input);
   numbers.resize(2 * static_cast<std::size_t>(length), 0);
