@@ -22,6 +22,7 @@ RankStatus status_in(std::int64_t window) {
           .micro_batches = 3,
           .quarantined = 1,
           .rank_sums = {11},
+          .figures = {64, 0.5},
           .loss_sums = {4, 5},
           .contributions = {3, 2},
           .units = {-20, -21}};
@@ -32,7 +33,12 @@ TEST(StatusRow, AddsUpWhatRanksSayOfOneWindow) {
   const Agreed agreed = agree({from_row(to_row(status), status), status});
   EXPECT_EQ(agreed.verdict, Agreed::Verdict::whole);
   EXPECT_EQ(agreed.totals.weight, 5);
-  EXPECT_THAT(agreed.totals.weights, ElementsAre(2.5, 2.5));
+  for (const accum::RankStatement& rank : agreed.totals.of_ranks) {
+    EXPECT_EQ(rank.weight, 2.5);
+    EXPECT_EQ(rank.quarantined, 1);
+    EXPECT_THAT(rank.figures, ElementsAre(64, 0.5));
+  }
+  EXPECT_EQ(agreed.totals.of_ranks.size(), 2U);
   EXPECT_EQ(agreed.totals.loss_sum, 14);
   EXPECT_EQ(agreed.totals.micro_batches, 6);
   EXPECT_EQ(agreed.totals.quarantined, 2);
@@ -70,7 +76,7 @@ TEST(StatusRow, TellsThatARankHasSomethingLeftWhereNothingElseIsWrong) {
 
 TEST(StatusRow, RefusesCountsThatAreNoWholeNumbers) {
   const RankStatus status = status_in(7);
-  constexpr std::int64_t window = 0, first_unit = 13;
+  constexpr std::int64_t window = 0, first_unit = 15;
   for (const auto& [place, value] :
        {std::pair{window, std::nan("")}, {window, 0.5}, {window, 0x1p54}, {first_unit, 0x1p31}}) {
     at::Tensor row = to_row(status);

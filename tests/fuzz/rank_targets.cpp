@@ -115,7 +115,7 @@ void fuzz_rank_middle(Input input) {
 /// Rows of two ranks, of two figures each, a loss, and three slots with units.
 void fuzz_status_row(Input input) {
   const distributed::RankStatus like{
-      .rank_sums = {0, 0, 0, 0}, .loss_sums = {0}, .contributions = {0, 0, 0}, .units = {0, 0, 0}};
+      .figures = {0, 0}, .loss_sums = {0}, .contributions = {0, 0, 0}, .units = {0, 0, 0}};
   const std::int64_t length = distributed::to_row(like).numel();
   std::vector<double> numbers = numbers_of<double>(input);
   numbers.resize(2 * static_cast<std::size_t>(length), 0);
@@ -126,7 +126,7 @@ void fuzz_status_row(Input input) {
   distributed::WindowShares shares(0, {{}, {}}, /*by_speed=*/true);
   for (int window = 0; window < 5; ++window) {
     shares.share(0);
-    shares.observe(agreed.totals.rank_sums);
+    shares.observe(agreed.totals.of_ranks);
   }
   const distributed::Lease first = shares.share(64);
   expect(first.begin == 0 && first.count + shares.shares()[1].count == 64,

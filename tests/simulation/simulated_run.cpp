@@ -151,7 +151,7 @@ class SimulatedRun {
     if (agreed.verdict != distributed::Agreed::Verdict::whole ||
         agreed.totals.weight != static_cast<double>(setting_.micro_batches))
       throw Broken("a weight of " + std::to_string(agreed.totals.weight));
-    shares_->observe(agreed.totals.rank_sums);
+    shares_->observe(agreed.totals.of_ranks);
     for (std::size_t rank = 0; rank < observed_.size(); ++rank)
       observed_[rank] = shares_->seconds_per_sample(rank);
     take_optimizer_step();

@@ -26,14 +26,12 @@ std::vector<distributed::RankStatus> rows_of(std::int64_t window, const train::R
   for (std::size_t rank = 0; rank < done.size(); ++rank) {
     std::int64_t samples = 0;
     for (const batch::Range& range : done[rank]) samples += range.size();
-    // As WindowShares::rank_sums() has it: the samples of each rank, and then the seconds of each.
-    std::vector<double> rank_sums(2 * done.size(), 0);
-    rank_sums[rank] = shares.empty() ? 0 : static_cast<double>(shares[rank].count);
-    rank_sums[done.size() + rank] = seconds[rank];
+    const double share = shares.empty() ? 0 : static_cast<double>(shares[rank].count);
     rows.push_back({.window = window,
                     .weight = static_cast<double>(samples),
                     .micro_batches = std::ssize(done[rank]),
-                    .rank_sums = std::move(rank_sums)});
+                    // As WindowShares::figures() has them.
+                    .figures = {share, seconds[rank]}});
   }
   return rows;
 }

@@ -11,18 +11,24 @@ namespace accrue::accum {
 class GradientBuffer;
 class SumShard;
 
+/// What one rank states of its share of a window.
+struct RankStatement {
+  double weight = 0;
+  std::int64_t quarantined = 0;
+  std::vector<double> figures = {};  ///< other numbers of its own, as many on each rank
+};
+
 /// What the ranks' shares of a window came to together.
 struct WindowTotals {
   double weight = 0;
-  std::vector<double> weights;            ///< by rank
-  std::vector<std::int64_t> quarantines;  ///< by rank
   double loss_sum = 0;
   std::int64_t micro_batches = 0;  ///< those committed
   std::int64_t quarantined = 0;
-  std::vector<double> rank_sums;  ///< other numbers of each rank, added up over ranks
-  double reduce_seconds = 0;      ///< from the first collective to the end of the last
-  double exposed_seconds = 0;     ///< its part after the backward, which it adds to the step
-  std::int64_t wire_bytes = 0;    ///< sent by this rank
+  std::vector<double> rank_sums;        ///< other numbers of each rank, added up over ranks
+  std::vector<RankStatement> of_ranks;  ///< by rank
+  double reduce_seconds = 0;            ///< from the first collective to the end of the last
+  double exposed_seconds = 0;           ///< its part after the backward, which it adds to the step
+  std::int64_t wire_bytes = 0;          ///< sent by this rank
 };
 
 /// What several ranks do with the sums of one window; distributed::DeferredReduce implements it.

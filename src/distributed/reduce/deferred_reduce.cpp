@@ -186,6 +186,7 @@ struct DeferredReduce::Impl {
                       .is_void = is_void,
                       .left = left,
                       .rank_sums = rank_sums,
+                      .figures = figures,
                       .loss_sums = tell_loss_sums ? tell_loss_sums() : std::vector<double>(),
                       .units = buffer->units()};
     for (std::size_t slot = 0; slot < buffer->entries().size(); ++slot)
@@ -303,7 +304,7 @@ struct DeferredReduce::Impl {
   std::unique_ptr<ScatterReduce> scatter;  ///< null: sums go to all ranks
   std::optional<std::vector<std::int64_t>> order;
   std::vector<Begun> begun;  ///< in the order agreed
-  std::vector<double> rank_sums;
+  std::vector<double> rank_sums, figures;
   std::int64_t left = 0;
   TellLossSums tell_loss_sums;
   OnLossSums on_loss_sums;
@@ -350,6 +351,10 @@ void DeferredReduce::add_up(const at::Tensor& values) {
 
 void DeferredReduce::set_rank_sums(std::vector<double> rank_sums) {
   impl_->rank_sums = std::move(rank_sums);
+}
+
+void DeferredReduce::set_figures(std::vector<double> figures) {
+  impl_->figures = std::move(figures);
 }
 
 void DeferredReduce::set_left(std::int64_t samples) { impl_->left = samples; }

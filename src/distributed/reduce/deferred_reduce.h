@@ -75,6 +75,9 @@ class DeferredReduce final : public accum::Reduction {
   void add_up(const at::Tensor& values);
   /// Sets numbers that the ranks add up at the window's close: always as many on each rank.
   void set_rank_sums(std::vector<double> rank_sums);
+  /// Sets numbers that this rank tells the others at the window's close, always as many on each
+  /// rank; totals().of_ranks has those of all.
+  void set_figures(std::vector<double> figures);
   /// Says how many samples of its share this rank has not done when it next closes the window.
   /// Where any rank has some, the sums are added up as ever and no rank is to step yet
   /// (Outcome::Verdict::unfinished): so a rank may stop anywhere between two micro-batches, however

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -75,44 +74,36 @@ void GroupSums::end_work() {
       timed_->watch.seconds() - (reduce_.seconds_in_backward() - timed_->reducing_before);
 }
 
-/// The shares' numbers, and then each rank's figures in a place of their own.
-std::vector<double> GroupSums::rank_sums(const Figures& mine) const {
-  std::vector<double> sums = shares_.rank_sums(timed_ ? timed_->seconds : 0);
-  if (!timed_) sums.assign(sums.size(), 0);
-  const auto [rank, world] = place();
-  const std::size_t first = sums.size() + static_cast<std::size_t>(rank) * mine.size();
-  sums.resize(sums.size() + static_cast<std::size_t>(world) * mine.size(), 0);
-  std::copy(mine.begin(), mine.end(), sums.begin() + static_cast<std::ptrdiff_t>(first));
-  return sums;
+/// The share's numbers, and behind them `mine`.
+std::vector<double> GroupSums::figures(const Figures& mine) const {
+  std::vector<double> figures =
+      timed_ ? shares_.figures(timed_->seconds) : std::vector<double>(WindowShares::kFigures, 0);
+  figures.insert(figures.end(), mine.begin(), mine.end());
+  return figures;
 }
 
-std::vector<accum::SharedSums::Figures> GroupSums::by_rank(std::size_t figures) const {
-  std::vector<Figures> by_rank;
-  const std::int64_t world = group_->world();
-  const auto count = static_cast<std::ptrdiff_t>(figures);
-  auto first = totals().rank_sums.end() - world * count;
-  for (std::int64_t rank = 0; rank < world; ++rank, first += count)
-    by_rank.emplace_back(first, first + count);
-  return by_rank;
+std::vector<accum::SharedSums::Figures> GroupSums::told_by_rank() const {
+  std::vector<Figures> told;
+  for (const accum::RankStatement& rank : totals().of_ranks)
+    told.emplace_back(rank.figures.begin() + WindowShares::kFigures, rank.figures.end());
+  return told;
 }
 
 accum::Reduction::Outcome GroupSums::reduce(accum::GradientBuffer& buffer, const Share& share) {
   end_work();
   const Figures mine = tell_figures_ ? tell_figures_() : Figures();
-  reduce_.set_rank_sums(rank_sums(mine));
+  reduce_.set_figures(figures(mine));
   Outcome outcome = reduce_.reduce(buffer, share);
   if (outcome.verdict == Outcome::Verdict::again) return outcome;
-  if (on_figures_) on_figures_(by_rank(mine.size()));
+  if (on_figures_) on_figures_(told_by_rank());
   observe();
   return outcome;
 }
 
 /// Does nothing where no rank asked for its share.
 void GroupSums::observe() {
-  const std::vector<double>& sums = totals().rank_sums;
-  const auto samples = std::span(sums).first(static_cast<std::size_t>(group_->world()));
-  if (timed_ || std::ranges::any_of(samples, [](double of_rank) { return of_rank > 0; }))
-    shares_.observe(sums);
+  const std::vector<accum::RankStatement>& ranks = totals().of_ranks;
+  if (timed_ || std::ranges::any_of(ranks, &WindowShares::has_share)) shares_.observe(ranks);
   timed_.reset();
 }
 

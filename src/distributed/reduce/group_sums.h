@@ -53,8 +53,8 @@ class GroupSums final : public accum::SharedSums {
   };
 
   void end_work();
-  std::vector<double> rank_sums(const Figures& mine) const;
-  std::vector<Figures> by_rank(std::size_t figures) const;
+  std::vector<double> figures(const Figures& mine) const;
+  std::vector<Figures> told_by_rank() const;
   void observe();
 
   std::shared_ptr<Group> group_;

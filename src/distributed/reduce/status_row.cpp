@@ -77,6 +77,7 @@ at::Tensor to_row(const RankStatus& status) {
                           status.is_void ? 1.0 : 0.0,
                           static_cast<double>(status.left)};
   row.insert(row.end(), status.rank_sums.begin(), status.rank_sums.end());
+  row.insert(row.end(), status.figures.begin(), status.figures.end());
   row.insert(row.end(), status.loss_sums.begin(), status.loss_sums.end());
   row.insert(row.end(), status.contributions.begin(), status.contributions.end());
   row.insert(row.end(), status.units.begin(), status.units.end());
@@ -103,6 +104,7 @@ RankStatus from_row(const at::Tensor& row, const RankStatus& like) {
       numbers.push_back(whole<Number>(*value));
   };
   take(status.rank_sums, like.rank_sums.size());
+  take(status.figures, like.figures.size());
   take(status.loss_sums, like.loss_sums.size());
   count(status.contributions, like.contributions.size());
   count(status.units, like.units.size());
@@ -118,11 +120,11 @@ Agreed agree(const std::vector<RankStatus>& ranks) {
   totals.rank_sums.assign(ranks.front().rank_sums.size(), 0);
   for (const RankStatus& rank : ranks) {
     totals.weight += rank.weight;
-    totals.weights.push_back(rank.weight);
     totals.loss_sum += rank.loss_sum;
     totals.micro_batches += rank.micro_batches;
     totals.quarantined += rank.quarantined;
-    totals.quarantines.push_back(rank.quarantined);
+    totals.of_ranks.push_back(
+        {.weight = rank.weight, .quarantined = rank.quarantined, .figures = rank.figures});
     std::ranges::transform(totals.rank_sums, rank.rank_sums, totals.rank_sums.begin(),
                            std::plus<>());
     std::ranges::transform(agreed.loss_sums, rank.loss_sums, agreed.loss_sums.begin(),

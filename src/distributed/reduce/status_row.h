@@ -21,6 +21,7 @@ struct RankStatus {
   bool is_void = false;   ///< its sums changed after their reduction began
   std::int64_t left = 0;  ///< DeferredReduce::set_left()
   std::vector<double> rank_sums = {};
+  std::vector<double> figures = {};  ///< DeferredReduce::set_figures()
   std::vector<double> loss_sums = {};
   std::vector<std::int64_t> contributions = {};  ///< by slot
   std::vector<int> units = {};  ///< by slot, for fixed-point sums; empty for others

@@ -108,20 +108,16 @@ Lease WindowShares::share(std::int64_t samples) {
   return shares_[static_cast<std::size_t>(rank_)];
 }
 
-std::vector<double> WindowShares::rank_sums(double seconds) const {
-  const std::size_t world = paces_.size();
-  std::vector<double> rank_sums(2 * world, 0);
-  const auto rank = static_cast<std::size_t>(rank_);
-  if (!shares_.empty()) rank_sums[rank] = static_cast<double>(shares_[rank].count);
-  rank_sums[world + rank] = seconds;
-  return rank_sums;
+std::vector<double> WindowShares::figures(double seconds) const {
+  const std::int64_t samples = shares_.empty() ? 0 : shares_[static_cast<std::size_t>(rank_)].count;
+  return {static_cast<double>(samples), seconds};
 }
 
 /// Which ranks took another share than theirs, with both; empty where none did.
-std::string WindowShares::other_shares(const std::vector<double>& rank_sums) const {
+std::string WindowShares::other_shares(const std::vector<accum::RankStatement>& of_ranks) const {
   std::string text;
   for (std::size_t rank = 0; rank < paces_.size(); ++rank) {
-    const double samples = rank_sums.at(rank);
+    const double samples = of_ranks.at(rank).figures.at(0);
     const std::int64_t expected = shares_.empty() ? 0 : shares_[rank].count;
     if (samples != static_cast<double>(expected))
       text += (text.empty() ? "" : ", ") + in_words(samples) + " in place of " +
@@ -130,17 +126,16 @@ std::string WindowShares::other_shares(const std::vector<double>& rank_sums) con
   return text;
 }
 
-void WindowShares::observe(const std::vector<double>& rank_sums) {
-  if (const std::string others = other_shares(rank_sums); !others.empty())
+void WindowShares::observe(const std::vector<accum::RankStatement>& of_ranks) {
+  if (const std::string others = other_shares(of_ranks); !others.empty())
     throw runtime_error("divide a window among ranks",
                         "parts that make up its " + std::to_string(samples_) + " samples",
                         others + ", as ranks divided it differently",
                         "the same build of accrue on all ranks, and one run.out for them");
   if (std::exchange(is_first_window_, false)) return;
-  const std::size_t world = paces_.size();
-  for (std::size_t rank = 0; rank < world; ++rank)
+  for (std::size_t rank = 0; rank < paces_.size(); ++rank)
     if (followed_[rank].takes_part)
-      paces_[rank].observe(shares_[rank].count, rank_sums.at(world + rank));
+      paces_[rank].observe(shares_[rank].count, of_ranks[rank].figures.at(1));
 }
 
 }  // namespace accrue::distributed

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "accrue/accum/reduction.h"
 #include "distributed/schedule/leases.h"
 
 namespace accrue::distributed {
@@ -20,7 +21,7 @@ struct Sharer {
 /// Which share of a window each rank runs, such that all are done together (divide): equal shares
 /// until speeds are known, and always where they are not to count.
 ///
-/// All ranks construct it alike, ask for the same windows and observe the same rank_sums, so all
+/// All ranks construct it alike, ask for the same windows and observe the same statements, so all
 /// hold the same numbers and divide alike.
 ///
 /// Where all have micro-batches of one size, shares are made of the micro-batches of the undivided
@@ -50,13 +51,16 @@ class WindowShares {
   /// Why the last share() follows other speeds than the one before it; nothing where it does not.
   const std::optional<std::string>& change() const { return change_; }
 
-  /// What this rank adds to the window's rank_sums (DeferredReduce::set_rank_sums), each in a place
-  /// of its rank's: the samples of its share, and behind those of all ranks `seconds` of its work,
-  /// without waiting for others.
-  std::vector<double> rank_sums(double seconds) const;
-  /// Takes the rank_sums that all ranks added up. Throws a runtime Error, on all ranks alike, that
-  /// names those who took another share than theirs.
-  void observe(const std::vector<double>& rank_sums);
+  /// How many figures() there are.
+  static constexpr std::size_t kFigures = 2;
+  /// What this rank tells of the window first (DeferredReduce::set_figures): the samples of its
+  /// share, and `seconds` of its work, without waiting for others.
+  std::vector<double> figures(double seconds) const;
+  /// Whether a rank that states this had samples.
+  static bool has_share(const accum::RankStatement& rank) { return rank.figures.front() > 0; }
+  /// Takes what all ranks state, by rank. Throws a runtime Error, on all ranks alike, that names
+  /// those who took another share than theirs.
+  void observe(const std::vector<accum::RankStatement>& of_ranks);
 
   /// Sharer::seconds_per_sample as it is now.
   const std::vector<double>& seconds_per_sample(std::size_t rank) const {
@@ -66,7 +70,7 @@ class WindowShares {
  private:
   std::vector<Worker> workers() const;
   bool others_take_part(const std::vector<Worker>& now) const;
-  std::string other_shares(const std::vector<double>& rank_sums) const;
+  std::string other_shares(const std::vector<accum::RankStatement>& of_ranks) const;
   std::string describe(std::int64_t units, const Division& division) const;
 
   std::int64_t rank_;

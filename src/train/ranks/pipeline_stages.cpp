@@ -22,7 +22,9 @@ void PipelineStages::close(accum::Window& window, WindowRun& run) {
 
 void PipelineStages::report(const WindowRun& run, StepReport& report) const {
   SummedWindows::report(run, report);
-  report_.tell(run, report);
+  double working = 0;
+  for (const accum::RankStatement& stage : totals().of_ranks) working += stage.figures.front();
+  report_.tell(run, working, report);
 }
 
 std::string PipelineStages::remark(std::int64_t micro_batches) const {

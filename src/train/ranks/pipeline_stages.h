@@ -20,7 +20,7 @@ class PipelineStages final : public SummedWindows {
   std::string remark(std::int64_t micro_batches) const override;
 
  private:
-  std::vector<double> rank_sums(const WindowRun& run) const override { return {run.own_seconds}; }
+  std::vector<double> figures(const WindowRun& run) const override { return {run.own_seconds}; }
 
   PipelineStage stage_;
   PipelineReport report_;

@@ -5,9 +5,14 @@
 #include <cmath>
 #include <utility>
 
+#include "distributed/schedule/window_shares.h"
+
 namespace accrue::train {
 namespace {
 
+/// Places among what a rank tells.
+constexpr std::size_t kWeightOfNext = distributed::WindowShares::kFigures,
+                      kUnreadable = kWeightOfNext + 1;
 /// In the place of a weight: nobody weighed that share.
 constexpr double kUnknown = -1;
 /// Of weights that are added up in another order.
@@ -34,25 +39,22 @@ RankClaims::RankClaims(std::int64_t rank, std::int64_t world, WeighSamples weigh
       world_(static_cast<std::size_t>(world)),
       weigh_(std::move(weigh)) {}
 
-/// The weights of shares by rank, and then how many samples each left out, as it could not read
-/// them.
-std::vector<double> RankClaims::rank_sums(std::span<const batch::Range> shares,
-                                          const WindowRun& run) const {
-  std::vector<double> sums(figures(), 0);
+std::vector<double> RankClaims::figures(std::span<const batch::Range> shares,
+                                        const WindowRun& run) const {
   const std::size_t next = (rank_ + 1) % world_;
-  sums[next] = weigh_ && world_ > 1 && !run.went_on ? weigh_(shares[next]) : kUnknown;
-  sums[world_ + rank_] = static_cast<double>(run.unreadable.size());
-  return sums;
+  const bool weighs = weigh_ && world_ > 1 && !run.went_on;
+  return {weighs ? weigh_(shares[next]) : kUnknown, static_cast<double>(run.unreadable.size())};
 }
 
-std::optional<RankClaims::False> RankClaims::find_false(const accum::WindowTotals& stated,
-                                                        std::span<const double> sums) const {
+std::optional<RankClaims::False> RankClaims::find_false(
+    std::span<const accum::RankStatement> of_ranks) const {
   for (std::size_t rank = 0; rank < world_; ++rank) {
-    const double weight = stated.weights.at(rank), by_labels = sums[rank];
-    const bool is_whole = stated.quarantines.at(rank) == 0 && sums[world_ + rank] == 0;
-    if (is_possible(weight) && holds(weight, by_labels, is_whole)) continue;
+    const accum::RankStatement& stated = of_ranks[rank];
+    const double by_labels = of_ranks[(rank + world_ - 1) % world_].figures.at(kWeightOfNext);
+    const bool is_whole = stated.quarantined == 0 && stated.figures.at(kUnreadable) == 0;
+    if (is_possible(stated.weight) && holds(stated.weight, by_labels, is_whole)) continue;
     const std::string said =
-        "a weight of " + in_digits(weight) + " of rank " + std::to_string(rank);
+        "a weight of " + in_digits(stated.weight) + " of rank " + std::to_string(rank);
     const std::string why = by_labels == kUnknown ? ", which is to be finite and not negative"
                                                   : ", whose samples have " +
                                                         std::string(is_whole ? "" : "at most ") +

@@ -25,20 +25,17 @@ class RankClaims {
   /// `rank` is this one of `world`. Without `weigh` weights only have to be possible.
   RankClaims(std::int64_t rank, std::int64_t world, WeighSamples weigh);
 
-  /// What this rank adds to the window's rank_sums. `shares` are those of all ranks; `run` is what
-  /// this rank did of its own.
-  std::vector<double> rank_sums(std::span<const batch::Range> shares, const WindowRun& run) const;
-  /// How many these are.
-  std::size_t figures() const { return 2 * world_; }
+  /// What this rank tells of the window behind WindowShares::figures(): what the next one's share
+  /// weighs, and how many samples of its own it left out, as it could not read them. `shares` are
+  /// those of all ranks; `run` is what this rank did of its own.
+  std::vector<double> figures(std::span<const batch::Range> shares, const WindowRun& run) const;
 
   struct False {
     std::int64_t rank = 0;
     std::string in_words;  ///< what it said, and what would have held
   };
-  /// The first rank whose words do not hold: what all of them `stated`, against the rank_sums that
-  /// they added up.
-  std::optional<False> find_false(const accum::WindowTotals& stated,
-                                  std::span<const double> sums) const;
+  /// The first rank whose words do not hold, from what all of them state, by rank.
+  std::optional<False> find_false(std::span<const accum::RankStatement> of_ranks) const;
 
  private:
   std::size_t rank_, world_;

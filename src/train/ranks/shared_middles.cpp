@@ -1,15 +1,14 @@
 #include "train/ranks/shared_middles.h"
 
-#include <utility>
-
 #include "train/ranks/left_of_window.h"
 #include "train/ranks/merged_middle.h"
 
 namespace accrue::train {
 
-void SharedMiddles::closed(std::vector<double> weights) {
+void SharedMiddles::closed(const std::vector<accum::RankStatement>& of_ranks) {
   ++closes_;
-  weights_ = std::move(weights);
+  weights_.clear();
+  for (const accum::RankStatement& rank : of_ranks) weights_.push_back(rank.weight);
 }
 
 bool SharedMiddles::close_early(bool wishes) {

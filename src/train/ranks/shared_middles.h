@@ -19,9 +19,8 @@ class SharedMiddles final : public WindowRanks {
 
   /// To be called as a window begins, of which `window` are all samples.
   void begin(batch::Range window) { window_ = window; }
-  /// To be called when ranks have closed a window, early or not; `weights` are those of their sums,
-  /// by rank.
-  void closed(std::vector<double> weights);
+  /// To be called when ranks have closed a window, early or not; `of_ranks` is what they state.
+  void closed(const std::vector<accum::RankStatement>& of_ranks);
 
   bool close_early(bool wishes) override;
   WindowMiddle bring_together(const WindowMiddle& mine) override;

@@ -34,21 +34,20 @@ batch::Range SharedWindows::share(batch::Range window) {
 
 void SharedWindows::close(accum::Window& window, WindowRun& run) {
   SummedWindows::close(window, run);
-  middles_.closed(totals().weights);
+  middles_.closed(totals().of_ranks);
   was_closed_early_ |= window.is_unfinished();
 }
 
 void SharedWindows::window_done(std::int64_t index, const WindowRun& run) {
   // What ranks ran of a window that they divided twice tells nothing of their speeds.
-  if (!std::exchange(was_closed_early_, false)) leases_.observe(run.rank_sums);
-  check_claims(index, run);
+  if (!std::exchange(was_closed_early_, false)) leases_.observe(totals().of_ranks);
+  check_claims(index);
   SummedWindows::window_done(index, run);
 }
 
 /// A rank whose words do not hold ends, and the others go on without it where they can.
-void SharedWindows::check_claims(std::int64_t index, const WindowRun& run) const {
-  const auto figures = std::span(run.rank_sums).subspan(leases_.figures(), claims_.figures());
-  const auto found = claims_.find_false(totals(), figures);
+void SharedWindows::check_claims(std::int64_t index) const {
+  const auto found = claims_.find_false(totals().of_ranks);
   if (!found) return;
   const Error refused = runtime_error(
       "divide by the weight of window " + std::to_string(index), "weights of the ranks' samples",
@@ -62,11 +61,11 @@ void SharedWindows::report(const WindowRun& run, StepReport& report) const {
   for (const batch::Range& share : leases_.shares()) report.rank_samples.push_back(share.size());
 }
 
-std::vector<double> SharedWindows::rank_sums(const WindowRun& run) const {
-  std::vector<double> sums = leases_.rank_sums(run.own_seconds);
-  const std::vector<double> words = claims_.rank_sums(leases_.shares(), run);
-  sums.insert(sums.end(), words.begin(), words.end());
-  return sums;
+std::vector<double> SharedWindows::figures(const WindowRun& run) const {
+  std::vector<double> figures = leases_.figures(run.own_seconds);
+  const std::vector<double> claims = claims_.figures(leases_.shares(), run);
+  figures.insert(figures.end(), claims.begin(), claims.end());
+  return figures;
 }
 
 }  // namespace accrue::train

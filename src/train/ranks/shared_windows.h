@@ -25,8 +25,8 @@ class SharedWindows final : public SummedWindows {
   std::vector<RankRecord> records() const override { return leases_.records(); }
 
  private:
-  std::vector<double> rank_sums(const WindowRun& run) const override;
-  void check_claims(std::int64_t index, const WindowRun& run) const;
+  std::vector<double> figures(const WindowRun& run) const override;
+  void check_claims(std::int64_t index) const;
 
   WindowLeases leases_;
   RankClaims claims_;

@@ -20,9 +20,10 @@ SummedWindows::SummedWindows(const ParallelismContext& context)
       reduce_(context.ranks.make_reduce(context.config, context.buffer)) {}
 
 void SummedWindows::close(accum::Window& window, WindowRun& run) {
-  std::vector<double> sums = rank_sums(run);
-  sums.push_back(may_change_ && ranks_.is_first() && ranks_.have_applicants() ? 1 : 0);
-  sums.push_back(static_cast<double>(log_.noted().size()));
+  const bool asks_to_join = may_change_ && ranks_.is_first() && ranks_.have_applicants();
+  const std::vector<double> sums{asks_to_join ? 1.0 : 0.0,
+                                 static_cast<double>(log_.noted().size())};
+  reduce_->set_figures(figures(run));
   const Asked asked{.to_stop = control_.asked_to_stop(),
                     .for_checkpoint = notice_ != nullptr && notice_->is_given()};
   close_shared_window(window, *reduce_, asked, sums, run);

@@ -34,8 +34,8 @@ class SummedWindows : public Parallelism {
   bool may_change() const { return may_change_; }
 
  private:
-  /// What ranks add up of a window besides its totals; `run` is what this rank did of it.
-  virtual std::vector<double> rank_sums(const WindowRun& run) const = 0;
+  /// What this rank tells the others of a window, of which it did `run`; as many numbers on each.
+  virtual std::vector<double> figures(const WindowRun& run) const = 0;
   void tell_events(std::int64_t window, const WindowRun& run);
 
   const Ranks& ranks_;

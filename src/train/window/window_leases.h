@@ -30,14 +30,9 @@ class WindowLeases {
   /// Why the last share() follows other speeds than the one before it; nothing where it does not.
   const std::optional<std::string>& change() const { return shares_.change(); }
 
-  /// What this rank adds to the window's rank_sums: `seconds` of its work, without waiting for
-  /// others.
-  std::vector<double> rank_sums(double seconds) const { return shares_.rank_sums(seconds); }
-  /// How many these are.
-  std::size_t figures() const { return 2 * records_.size(); }
-  /// Takes the rank_sums that all ranks added up. Throws a runtime Error, on all ranks alike, that
-  /// names those who took another share than theirs.
-  void observe(const std::vector<double>& rank_sums) { shares_.observe(rank_sums); }
+  /// distributed::WindowShares::figures() and observe()
+  std::vector<double> figures(double seconds) const { return shares_.figures(seconds); }
+  void observe(const std::vector<accum::RankStatement>& of_ranks) { shares_.observe(of_ranks); }
 
   /// What a checkpoint keeps of each rank now.
   std::vector<RankRecord> records() const;

@@ -37,7 +37,7 @@ class Closing final : public testing::SumOfRanks {
       : SumOfRanks(reduce), reduce_(reduce), middles_(middles), stops_(stops) {}
   void close(accum::Window& window, WindowRun& run) override {
     close_shared_window(window, reduce_, {.to_stop = stops_}, {}, run);
-    middles_.closed(reduce_.totals().weights);
+    middles_.closed(reduce_.totals().of_ranks);
     closes += 1;
   }
   int closes = 0;

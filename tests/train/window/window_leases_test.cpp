@@ -40,18 +40,17 @@ class Machines {
   double run(batch::Range window = kWindow) {
     parts.clear();
     double last = 0;
-    std::vector<double> rank_sums(2 * ranks_.size(), 0);
+    std::vector<accum::RankStatement> stated(ranks_.size());
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       parts.push_back(ranks_[rank].share(window));
       const double taken =
           static_cast<double>(parts.back().size()) * seconds[rank] * (1 + noise * normal_(random_));
       last = std::max(last, taken);
-      std::ranges::transform(rank_sums, ranks_[rank].rank_sums(taken), rank_sums.begin(),
-                             std::plus<>());
+      stated[rank].figures = ranks_[rank].figures(taken);
     }
     expect_a_partition(window);
     if (ranks_[0].change()) changes.push_back(*ranks_[0].change());
-    for (WindowLeases& rank : ranks_) rank.observe(rank_sums);
+    for (WindowLeases& rank : ranks_) rank.observe(stated);
     return last;
   }
 
@@ -210,11 +209,11 @@ TEST(WindowLeases, RanksThatDivideDifferentlyAreNoticed) {
   EXPECT_THAT(
       error_of(
           [&] {
-            rank.observe({64, 62, 1, 1});
+            rank.observe({{.figures = {64, 1}}, {.figures = {62, 1}}});
           },
           Error::Kind::runtime),
       HasSubstr("parts that make up its 128 samples, received 62 in place of 64 on rank 1"));
-  rank.observe({64, 64, 1, 1});
+  rank.observe({{.figures = {64, 1}}, {.figures = {64, 1}}});
 }
 
 TEST(RankRecords, OfAnotherWorldAreWhatFittedOnAll) {

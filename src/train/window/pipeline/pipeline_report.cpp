@@ -14,10 +14,10 @@ std::string PipelineReport::in_words(std::int64_t micro_batches) const {
          std::to_string(micro_batches) + " micro-batches, less with more";
 }
 
-void PipelineReport::tell(const WindowRun& window, StepReport& report) const {
+void PipelineReport::tell(const WindowRun& window, double working, StepReport& report) const {
   if (window.micro_batches == 0 || window.seconds <= 0) return;
   const double all = static_cast<double>(stages_) * window.seconds;
-  report.pipeline_bubble = std::max(0.0, 1 - window.rank_sums.front() / all);
+  report.pipeline_bubble = std::max(0.0, 1 - working / all);
   report.pipeline_bubble_formula = distributed::bubble_fraction(stages_, window.micro_batches);
 }
 

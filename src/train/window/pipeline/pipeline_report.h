@@ -16,9 +16,9 @@ class PipelineReport {
       : stages_(stages), division_(std::move(division)) {}
 
   std::string in_words(std::int64_t micro_batches) const;
-  /// Fills in `window`, whose first figure is the time that all stages worked, added up, and whose
-  /// seconds are those of the first stage, from the first forward to the last backward.
-  void tell(const WindowRun& window, StepReport& report) const;
+  /// Fills in `window`, whose seconds are those of the first stage, from the first forward to the
+  /// last backward; `working` are those that all stages worked, added up.
+  void tell(const WindowRun& window, double working, StepReport& report) const;
 
  private:
   std::int64_t stages_;

@@ -98,9 +98,8 @@ TEST(PipelineReport, BubbleIsThePartOfAllTimeThatIsNotWork) {
   WindowRun window;
   window.micro_batches = 4;
   window.seconds = 2;
-  window.rank_sums = {3, 0};  // of 2 stages, 2 s each
   StepReport report;
-  PipelineReport(2, "a | b").tell(window, report);
+  PipelineReport(2, "a | b").tell(window, 3, report);  // of 2 stages, 2 s each
   EXPECT_DOUBLE_EQ(report.pipeline_bubble.value(), 0.25);
   EXPECT_DOUBLE_EQ(report.pipeline_bubble_formula.value(), 0.2);
 }
