@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <map>
 #include <set>
 
 #include "accrue/core/error.h"
@@ -32,32 +31,44 @@ class FirstHolders {
  public:
   FirstHolders(const std::vector<RankHoldings>& ranks, PartsOf parts, std::int64_t step,
                std::size_t tensor) {
-    std::map<std::int64_t, Change> changes;
+    std::vector<Boundary> boundaries;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       if (!has_some(ranks[rank].*parts, step, tensor)) continue;
       const ElementRange& range = (ranks[rank].*parts).ranges[tensor];
-      changes[range.begin].begin.push_back(static_cast<std::int64_t>(rank));
-      changes[end_of(range)].end.push_back(static_cast<std::int64_t>(rank));
+      boundaries.push_back({range.begin, static_cast<std::int64_t>(rank), true});
+      boundaries.push_back({end_of(range), static_cast<std::int64_t>(rank), false});
     }
+    std::ranges::sort(boundaries, {}, &Boundary::element);
     std::set<std::int64_t> holders;
-    for (const auto& [element, change] : changes) {
-      for (const std::int64_t rank : change.end) holders.erase(rank);
-      holders.insert(change.begin.begin(), change.begin.end());
-      first_from_[element] = holders.empty() ? std::nullopt : std::optional(*holders.begin());
+    for (auto next = boundaries.begin(); next != boundaries.end();) {
+      const std::int64_t element = next->element;
+      for (; next != boundaries.end() && next->element == element; ++next)
+        if (next->begins)
+          holders.insert(next->rank);
+        else
+          holders.erase(next->rank);
+      stretches_.push_back(
+          {element, holders.empty() ? std::nullopt : std::optional(*holders.begin())});
     }
   }
 
   std::optional<std::int64_t> of(std::int64_t element) const {
-    const auto after = first_from_.upper_bound(element);
-    return after == first_from_.begin() ? std::nullopt : std::prev(after)->second;
+    const auto after = std::ranges::upper_bound(stretches_, element, {}, &Stretch::begin);
+    return after == stretches_.begin() ? std::nullopt : std::prev(after)->first;
   }
 
  private:
-  /// The ranks whose range begins at an element, and those whose range ended before it.
-  struct Change {
-    std::vector<std::int64_t> begin, end;
+  /// Where a rank's range begins or has ended.
+  struct Boundary {
+    std::int64_t element = 0, rank = 0;
+    bool begins = false;
   };
-  std::map<std::int64_t, std::optional<std::int64_t>> first_from_;
+  /// From an element to the next stretch's, one rank is the first that has them, or none.
+  struct Stretch {
+    std::int64_t begin = 0;
+    std::optional<std::int64_t> first;
+  };
+  std::vector<Stretch> stretches_;
 };
 
 /// Who gives an element, and how far its part goes.
