@@ -33,7 +33,7 @@ TEST(RankPlace, OfAnotherTextIsNone) {
 }
 
 TEST(LifelinePlace, ComesBackFromItsText) {
-  const auto place = place_from_text(to_text({.host = "::1", .port = 65535}));
+  const auto place = place_from_text(to_text(Place{.host = "::1", .port = 65535}));
   ASSERT_TRUE(place);
   EXPECT_EQ(place->host, "::1");
   EXPECT_EQ(place->port, 65535);
@@ -47,7 +47,7 @@ TEST(LifelinePlace, OfAnotherTextIsNone) {
 TEST(Facts, ComeBackFromTheirText) {
   const Facts facts{{"version", "1"}, {"data", "a \"quoted\" path"}};
   EXPECT_EQ(facts_from_text(to_text(facts)), facts);
-  EXPECT_EQ(facts_from_text(to_text({})), Facts{});
+  EXPECT_EQ(facts_from_text(to_text(Facts{})), Facts{});
 }
 
 TEST(Facts, AreNothingElse) {
