@@ -357,7 +357,7 @@ TEST(ClosedEarlyWindow, IsNotClosedForAWishThatCameTooLate) {
       EXPECT_TRUE(middles.close_early(true));
     }
     while (!middles.close_early(false)) std::this_thread::yield();
-    middles.closed({1, 1});
+    middles.closed({{.weight = 1}, {.weight = 1}});
     ranks.add_up({1}, "the turns of the test");
     EXPECT_FALSE(middles.close_early(false));
     EXPECT_TRUE(middles.close_early(true)) << "the next one is another wish";
