@@ -42,7 +42,8 @@ class Setting:
     def name(self) -> str:
         if self.local_steps == 1:
             return outer_curves_report.REFERENCE
-        streams = f", {self.parts} parts, delay {self.delay}" if self.parts > 1 or self.delay > 0 else ""
+        streams = f", {self.parts} parts" if self.parts > 1 else ""
+        streams += f", delay {self.delay}" if self.delay > 0 else ""
         compressed = f", {self.compress}" if self.compress != "none" else ""
         return f"{self.local_steps} local steps: lr {self.lr:g}, momentum {self.momentum:g}{streams}{compressed}"
 
