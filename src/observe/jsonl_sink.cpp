@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -136,8 +137,10 @@ std::int64_t bytes_of_metrics(std::istream& metrics, std::int64_t last_step) {
 }
 
 bool has_step(const std::filesystem::path& metrics, std::int64_t step) {
-  if (!std::filesystem::is_regular_file(metrics)) return false;
-  std::istringstream lines(read_file(metrics));
+  constexpr std::int64_t tail = 1 << 20;
+  std::ifstream file(metrics, std::ios::binary | std::ios::ate);
+  const std::int64_t size = file ? static_cast<std::int64_t>(file.tellg()) : 0;
+  std::istringstream lines(bytes_between(file, std::max<std::int64_t>(size - tail, 0), size));
   for (std::string text; std::getline(lines, text);) {
     const auto line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (step_of(line).value_or(-1) >= step && line.contains("lr")) return true;

@@ -22,7 +22,7 @@ std::string to_json_line(const Evaluation& evaluation, double time);
 /// The stream is then at its beginning.
 std::int64_t bytes_of_metrics(std::istream& metrics, std::int64_t last_step);
 
-/// Whether the file has a line of measurements of step `step`, or of a later one.
+/// Whether the end of the file has the measurements of step `step`, or of a later one.
 bool has_step(const std::filesystem::path& metrics, std::int64_t step);
 
 /// Appends to metrics.jsonl. A line reaches the file whole or not at all, with one write, so that a

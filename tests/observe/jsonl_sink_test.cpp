@@ -13,6 +13,7 @@
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
 #include "observe/full_step.h"
+#include "observe/step_from_line.h"
 
 namespace accrue::observe {
 namespace {
@@ -101,6 +102,22 @@ TEST(JsonLine, OfAnEventSurvivesAnyReason) {
   EXPECT_EQ(line["step"], 4);
   EXPECT_EQ(line["time"], 9.5);
   EXPECT_THAT(line["reason"].get<std::string>(), HasSubstr("\"\n"));
+}
+
+TEST(JsonLine, OfAStepIsReadBack) {
+  const std::string line = to_json_line(full_step());
+  const std::optional<StepReport> back = step_from_line(line);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(to_json_line(*back), line);
+}
+
+TEST(JsonLine, OfSomethingElseIsNoStep) {
+  for (const std::string line :
+       {"", "[]", "{}", R"({"step": 3})", R"({"step": 3, "lr": "high"})", R"({"step":3,"lr":0.1)",
+        R"({"step": 3, "lr": 0.1, "losses": 7})", R"({"step": 3, "lr": 0.1, "memory": {}})"})
+    EXPECT_FALSE(step_from_line(line)) << line;
+  EXPECT_FALSE(step_from_line(to_json_line(Event{.name = "dist", .reason = "", .step = 3}, 5)));
+  EXPECT_TRUE(step_from_line(R"({"step": 3, "lr": 0.1})"));
 }
 
 TEST_F(JsonlSinkTest, TellsWhichStepsItHas) {

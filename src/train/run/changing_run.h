@@ -24,7 +24,8 @@ struct ChangingRun {
   const RunFolders& folders;  ///< as the first rank holds them
   std::string& name;          ///< RunTenure::run; a process that joins learns it
   const StopSignalWatch& signals;
-  std::function<void(const Event&)> tell;  ///< tells observers, where this rank has any
+  const std::optional<StepReport>& untold_step;  ///< RunLog::untold_step(), of any loop so far
+  std::function<void(const Event&)> tell;        ///< tells observers, where this rank has any
 };
 
 }  // namespace accrue::train

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "observe/jsonl_sink.h"
+#include "observe/step_from_line.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/ranks/left_of_window.h"
 #include "train/run/one_state.h"
@@ -102,13 +104,27 @@ void learn_name(const ChangingRun& run) {
     if (!name.empty()) run.name = name;
 }
 
+/// The report of step `step` by a rank that took it and told nobody; none where there is none.
+std::optional<StepReport> report_of_step(const ChangingRun& run, std::int64_t step) {
+  const std::optional<StepReport>& mine = run.untold_step;
+  const bool has_it = mine && mine->step == step;
+  for (const std::string& text : run.ranks.gather_texts("the step that was taken last",
+                                                        has_it ? observe::to_json_line(*mine) : ""))
+    if (std::optional<StepReport> report = observe::step_from_line(text)) return report;
+  return std::nullopt;
+}
+
 /// `mine` becomes what all have.
 ChangedRanks take_part(const ChangingRun& run, std::optional<TrainState>& mine,
                        const std::optional<StartedWindow>& done) {
   learn_name(run);
   OneState one = bring_to_one_state(run, mine);
   std::optional<StartedWindow> part = part_of_window(run, one.state, done);
-  return {std::move(one.state), std::move(part), {.reason = std::move(one.remark)}};
+  std::optional<StepReport> last_step = report_of_step(run, one.state.step);
+  return {std::move(one.state),
+          std::move(part),
+          std::move(last_step),
+          {.reason = std::move(one.remark)}};
 }
 
 std::string in_words(const std::optional<StartedWindow>& part) {

@@ -15,6 +15,9 @@ struct ChangedRanks {
   /// This rank's part of the window ahead, where some of it is done: its own micro-batches with
   /// their sums, and its share of those that nobody has.
   std::optional<StartedWindow> part;
+  /// The step that the run has come to, where a rank took it that does not tell: whoever does may
+  /// not have.
+  std::optional<StepReport> last_step;
   Event event;  ///< what changed and why; for the first rank to tell
 };
 

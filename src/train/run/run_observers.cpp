@@ -15,9 +15,9 @@ void RunObservers::tell(std::span<const Event> events) const {
       observer->on_event(event);
 }
 
-void RunObservers::tell_if_missing(const std::optional<StepReport>& last, std::int64_t step,
+void RunObservers::tell_if_missing(const std::optional<StepReport>& last,
                                    const std::filesystem::path& metrics) const {
-  if (!last || last->step != step || observe::has_step(metrics, step)) return;
+  if (!last || observe::has_step(metrics, last->step)) return;
   for (const std::shared_ptr<Observer>& observer : of_steps_) observer->on_step(*last);
 }
 

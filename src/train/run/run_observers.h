@@ -20,9 +20,8 @@ class RunObservers {
   void begin_to_tell(const std::vector<std::shared_ptr<Observer>>& sinks);
 
   void tell(std::span<const Event> events) const;
-  /// Tells the `last` step where the run has come to it, and whoever told of the run before has
-  /// not: its `metrics` lack it.
-  void tell_if_missing(const std::optional<StepReport>& last, std::int64_t step,
+  /// Tells the run's `last` step where whoever told of it before has not: its `metrics` lack it.
+  void tell_if_missing(const std::optional<StepReport>& last,
                        const std::filesystem::path& metrics) const;
   /// Tells that steps after `step` do not count any more.
   void roll_back(std::int64_t step) const;

@@ -174,8 +174,9 @@ struct Trainer::Impl {
                   const StopSignalWatch& signals, const NoticeWatch& notice, RunFolders& folders) {
     std::optional<RunOptimizer> optimizer;
     const auto tell = [this](const Event& event) { announce_all({event}); };
-    const ChangingRun changing{ranks,   work,     optimizer, data, copies,
-                               folders, run_name, signals,   tell};
+    std::optional<StepReport> untold;
+    const ChangingRun changing{ranks,   work,     optimizer, data,   copies,
+                               folders, run_name, signals,   untold, tell};
     std::optional<StartedWindow> part;
     TrainState state;
     if (ranks.are_joined_late()) {
@@ -216,7 +217,7 @@ struct Trainer::Impl {
       std::optional<StartedWindow> done = std::move(loop->done_of_window());
       const std::string why = loop->why_ranks_change();
       const Stopwatch since_checkpoint = loop->since_checkpoint();
-      const std::optional<StepReport> untold = loop->untold_step();
+      if (loop->untold_step()) untold = loop->untold_step();
       loop.reset();
       ChangedRanks changed =
           go_on_with_other_ranks(changing, std::move(left), std::move(done), why);
@@ -225,10 +226,10 @@ struct Trainer::Impl {
       if (takes_over) {
         folders = claim_folders(copies, true, {run_name, ranks.generation()});
         begin_to_tell(options, folders, changed.state.step);
-        observers.tell_if_missing(untold, changed.state.step, directory.metrics_file());
       } else if (changed.state.step < steps) {
         observers.roll_back(changed.state.step);
       }
+      if (ranks.is_first()) observers.tell_if_missing(changed.last_step, directory.metrics_file());
       announce_all({changed.event});
       loop = make_loop(std::move(changed.state), {}, {});
       if (takes_over) loop->tell_start();
