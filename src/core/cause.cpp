@@ -16,7 +16,8 @@ std::string_view behind_trace(std::string_view text) {
 std::string_view behind_place(std::string_view text) {
   const std::size_t end = text.find("] ");
   const std::size_t source = text.find(".cc:");
-  return text.starts_with('[') && source < end ? text.substr(end + 2) : text;
+  const bool has_place = text.starts_with('[') && end != std::string_view::npos && source < end;
+  return has_place ? text.substr(end + 2) : text;
 }
 
 /// Gloo ends with what anybody might look at.

@@ -30,6 +30,7 @@ TEST(Cause, StandsBetweenGloosPlaceAndItsAdvice) {
 TEST(Cause, KeepsBracketsThatAreNoPlace) {
   EXPECT_EQ(cause_of_text("[3, 4] does not match [4, 3]"), "[3, 4] does not match [4, 3]");
   EXPECT_EQ(cause_of_text("no bracket.cc:1] here"), "no bracket.cc:1] here");
+  EXPECT_EQ(cause_of_text("[pair.cc:537 without an end"), "[pair.cc:537 without an end");
   EXPECT_EQ(cause_of_text(""), "");
 }
 

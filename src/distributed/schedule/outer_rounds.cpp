@@ -247,6 +247,7 @@ NamedParameters OuterRounds::own_state() const {
   if (!schedule_.leaves_differences()) return {};
   std::vector<double> shares = weights_;
   shares.insert(shares.end(), rank_sums_.begin(), rank_sums_.end());
+  std::fill_n(shares.rbegin(), setting_.requests, 0);
   return {{"parameters", is_set_aside() ? own_parameters_.clone() : outer_.all_parameters()},
           {"shares", at::tensor(shares, at::kDouble)}};
 }

@@ -64,6 +64,7 @@ class OuterRounds {
     OuterOptions outer;
     Compression compress = Compression::none;
     std::size_t rank_sums = 0;  ///< how many each share has
+    std::size_t requests = 0;   ///< the last of them, which are of the moment: none is kept
     /// Told where an exchange is waited for longer than a second; may be null.
     std::function<void(const std::string&)> say_waiting;
   };
@@ -98,8 +99,8 @@ class OuterRounds {
   /// which all ranks call it. To be called between rounds.
   NamedParameters state() const;
   /// What this rank alone has between rounds: "parameters", flat, and "shares", its weights since
-  /// each part was sent and its rank sums since the last one was. Empty where all ranks' parameters
-  /// are the same then.
+  /// each part was sent and its rank sums since the last one was, without requests. Empty where all
+  /// ranks' parameters are the same then.
   NamedParameters own_state() const;
   /// All ranks call them, with the state() and the own_state() of their rank. They throw a usage
   /// Error that names the first missing, extra or misshapen tensor.

@@ -58,8 +58,8 @@ class OuterStep {
   void put_back(const at::Tensor& parameters);
 
   /// "start" and, where there is momentum, "velocity": flat, in this object's own memory, and the
-  /// same on every rank where nothing is under way. Every resume needs them, and may have another
-  /// number of parts.
+  /// same on every rank where nothing is under way. Every resume needs them; they do not depend on
+  /// the number of parts.
   NamedParameters state() const;
   /// Copies what state() gave in. Throws a usage Error that names the first missing, extra or
   /// misshapen tensor; nothing is changed then.

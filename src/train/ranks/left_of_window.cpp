@@ -50,11 +50,26 @@ RangesOfRanks divide_what_is_left(batch::Range window, const RangesOfRanks& done
 
 std::vector<batch::Range> part_of_rank(std::size_t rank, batch::Range window,
                                        const RangesOfRanks& done,
-                                       const std::vector<RankRecord>& records) {
-  const RankRecord& smallest = *std::ranges::min_element(records, {}, &RankRecord::micro_batch);
-  const RangesOfRanks left = divide_what_is_left(window, done, smallest.micro_batch);
+                                       const std::vector<RankRecord>& records,
+                                       const std::vector<double>& allowed) {
+  const auto works = [&](std::size_t other) { return allowed.empty() || allowed[other] > 0; };
   std::vector<batch::Range> part = done[rank];
-  for (const batch::Range& range : batch::split_anew(left[rank], records[rank].micro_batch))
+  if (!works(rank)) return part;
+  // Whose a part that is done is, is no matter here.
+  RangesOfRanks of_workers;
+  std::vector<batch::Range> of_others;
+  std::size_t place = 0;
+  for (std::size_t other = 0; other < done.size(); ++other) {
+    if (other == rank) place = of_workers.size();
+    if (works(other))
+      of_workers.push_back(done[other]);
+    else
+      of_others.insert(of_others.end(), done[other].begin(), done[other].end());
+  }
+  of_workers.front().insert(of_workers.front().end(), of_others.begin(), of_others.end());
+  const RankRecord& smallest = *std::ranges::min_element(records, {}, &RankRecord::micro_batch);
+  const RangesOfRanks left = divide_what_is_left(window, of_workers, smallest.micro_batch);
+  for (const batch::Range& range : batch::split_anew(left[place], records[rank].micro_batch))
     part.push_back(range);
   return part;
 }

@@ -22,10 +22,12 @@ RangesOfRanks divide_what_is_left(batch::Range window, const RangesOfRanks& done
                                   std::int64_t micro_batch);
 
 /// What rank `rank` goes on with: what it has done, then its share of what is left in micro-batches
-/// of its own size. All ranks divide alike, in the smallest size of all `records`.
+/// of its own size. All ranks divide alike, in the smallest size of all `records`; those that are
+/// `allowed` no speed, by rank, get none of it. Empty: all work.
 std::vector<batch::Range> part_of_rank(std::size_t rank, batch::Range window,
                                        const RangesOfRanks& done,
-                                       const std::vector<RankRecord>& records);
+                                       const std::vector<RankRecord>& records,
+                                       const std::vector<double>& allowed = {});
 
 /// Ranges as ranks tell them each other.
 std::string to_text(std::span<const batch::Range> ranges);

@@ -6,12 +6,13 @@
 
 namespace accrue::train {
 
-LimitMeeting meet_about_limits(const Ranks& ranks, RunControl& control, RunLog& log) {
+LimitMeeting meet_about_limits(const Ranks& ranks, RunControl& control, RunLog& log,
+                               bool has_notice) {
   const auto world = static_cast<std::size_t>(ranks.world());
   std::vector<double> said(world);
   said.at(static_cast<std::size_t>(ranks.rank())) = control.allowed_speed();
   said.push_back(control.asked_to_stop() ? 1 : 0);
-  said.push_back(control.take_notice() ? 1 : 0);
+  said.push_back(has_notice ? 1 : 0);
   said.push_back(static_cast<double>(log.noted().size()));
   said = ranks.add_up(said, "what the ranks' limits allow");
   const bool has_events = said.back() > 0;

@@ -12,8 +12,9 @@
 namespace accrue::train {
 namespace {
 
-/// What ranks add up beside weights, in this order.
+/// What ranks add up beside weights, in this order: counts, and then requests.
 enum RoundFigure { kTokens, kQuarantined, kStops, kWrites, kRoundFigures };
+constexpr std::size_t kRequests = kRoundFigures - kStops;
 
 /// Of what a rank alone has between rounds, in a checkpoint.
 std::string own_prefix(std::int64_t rank) { return "local" + std::to_string(rank) + "."; }
@@ -28,7 +29,7 @@ LocalSteps::LocalSteps(const ParallelismContext& context)
       leases_(context.ranks.rank(), context.state.ranks,
               context.config.dist.shares == Shares::speed),
       rounds_(context.ranks.make_rounds(
-          context.config, context.model.parameters(), kRoundFigures,
+          context.config, context.model.parameters(), kRoundFigures, kRequests,
           [this](const std::string& reason) { log_.event_of_this_rank("dist", reason); })),
       total_steps_(context.total_steps) {}
 
@@ -85,7 +86,7 @@ void LocalSteps::report(const WindowRun&, StepReport& report) const {
 
 std::optional<bool> LocalSteps::agreed_to_write(bool due) {
   if (!rounds_->leaves_differences()) return std::nullopt;
-  asks_to_write_ = due && !writes_ && ranks_.is_first();
+  asks_to_write_ = due && !writes_;
   return writes_;
 }
 

@@ -119,7 +119,10 @@ WindowMiddle merge_middles(batch::Range window, const std::vector<WindowMiddle>&
   return all;
 }
 
-std::string to_text(const WindowMiddle& middle) { return to_json(middle).dump(); }
+/// A reason may quote a file name that is not UTF-8.
+std::string to_text(const WindowMiddle& middle) {
+  return to_json(middle).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 WindowMiddle middle_from_text(const std::string& text, std::int64_t window, std::size_t rank) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);

@@ -15,8 +15,9 @@ constexpr std::size_t kWeightOfNext = distributed::WindowShares::kFigures,
                       kUnreadable = kWeightOfNext + 1;
 /// In the place of a weight: nobody weighed that share.
 constexpr double kUnknown = -1;
-/// Of weights that are added up in another order.
-constexpr double kRounding = 1e-9;
+/// Of weights that are added up in fp32, and in another order: a few of its epsilons. What is less
+/// than that off changes a mean by as little.
+constexpr double kRounding = 1e-6;
 
 std::string in_digits(double number) {
   std::array<char, 32> text;

@@ -178,12 +178,13 @@ void Ranks::check_resumable(const std::optional<std::int64_t>& inner_optimizers)
 
 std::unique_ptr<distributed::OuterRounds> Ranks::make_rounds(
     const Config& config, const NamedParameters& parameters, std::size_t rank_sums,
-    std::function<void(const std::string&)> say_waiting) const {
+    std::size_t requests, std::function<void(const std::string&)> say_waiting) const {
   return std::make_unique<distributed::OuterRounds>(
       group_, parameters,
       distributed::OuterRounds::Setting{.outer = outer_settings(config.dist),
                                         .compress = config.dist.compress,
                                         .rank_sums = rank_sums,
+                                        .requests = requests,
                                         .say_waiting = std::move(say_waiting)});
 }
 

@@ -53,11 +53,11 @@ class Ranks {
   void check_resumable(const std::optional<std::int64_t>& inner_optimizers) const;
 
   /// Makes the rounds of a run whose ranks step alone, also of one process.
-  /// `rank_sums` is how many numbers the ranks add up in a round, `say_waiting` is told where one
-  /// waits for the others.
+  /// `rank_sums` is how many numbers the ranks add up in a round, of which the last are `requests`;
+  /// `say_waiting` is told where one waits for the others.
   std::unique_ptr<distributed::OuterRounds> make_rounds(
       const Config& config, const NamedParameters& parameters, std::size_t rank_sums,
-      std::function<void(const std::string&)> say_waiting) const;
+      std::size_t requests, std::function<void(const std::string&)> say_waiting) const;
   /// Makes the reduction of ranks that add up their sums.
   std::unique_ptr<distributed::DeferredReduce> make_reduce(
       const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const;

@@ -31,7 +31,7 @@ WindowMiddle SharedMiddles::part_of(const WindowMiddle& all) const {
   const auto rank = static_cast<std::size_t>(ranks_.rank());
   WindowMiddle part = is_first() ? all : nothing_done_of(all);
   part.micro_batch = records_[rank].micro_batch;
-  part.micro_batches = part_of_rank(rank, window_, done, records_);
+  part.micro_batches = part_of_rank(rank, window_, done, records_, allowed_);
   return part;
 }
 

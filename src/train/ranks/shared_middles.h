@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "train/ranks/ranks.h"
@@ -17,6 +18,8 @@ class SharedMiddles final : public WindowRanks {
   SharedMiddles(const Ranks& ranks, std::vector<RankRecord> records)
       : ranks_(ranks), records_(std::move(records)) {}
 
+  /// From now on each rank may work so much of the time, by rank (RunControl::allowed_speed).
+  void limit(std::vector<double> allowed) { allowed_ = std::move(allowed); }
   /// To be called as a window begins, of which `window` are all samples.
   void begin(batch::Range window) { window_ = window; }
   /// To be called when ranks have closed a window, early or not; `of_ranks` is what they state.
@@ -31,6 +34,7 @@ class SharedMiddles final : public WindowRanks {
   const Ranks& ranks_;
   std::vector<RankRecord> records_;
   batch::Range window_;
+  std::vector<double> allowed_;  ///< by rank; empty: all work
   std::int64_t closes_ = 0;
   std::vector<double> weights_;  ///< of the last close, by rank
 };

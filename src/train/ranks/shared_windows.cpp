@@ -21,6 +21,7 @@ SharedWindows::SharedWindows(const ParallelismContext& context)
 bool SharedWindows::follow_limits(const std::vector<double>& speeds) {
   if (is_exact_ || !follows_speed_) return SummedWindows::follow_limits(speeds);
   leases_.limit(speeds);
+  middles_.limit(speeds);
   return std::ranges::any_of(speeds, [](double speed) { return speed > 0; });
 }
 

@@ -44,18 +44,28 @@ Checkpointer::Checkpointer(const RunContext& run, Progress& progress,
 
 void Checkpointer::write_if_due(bool last) {
   tell_of_replica();
-  const std::int64_t step = progress_.state.step;
-  if (written_step_ == step) return;
-  const bool due = last || is_asked_ || run_.notice.is_given() ||
-                   cadence_.due(step, parallelism_.step_before(step));
-  if (all_write(due)) write();
+  if (written_step_ == progress_.state.step) return;
+  const bool due = last || is_due();
+  const auto agreed =
+      parallelism_.writes_together() ? parallelism_.agreed_to_write(due) : std::optional(due);
+  if (agreed ? *agreed : any_wishes(due)) write();
 }
 
-bool Checkpointer::all_write(bool due) const {
-  if (!parallelism_.writes_together()) return due;
-  const std::optional<bool> agreed = parallelism_.agreed_to_write(due);
-  return agreed ? *agreed : run_.ranks.as_first_says(due);
+void Checkpointer::write_while_waiting() {
+  tell_of_replica();
+  if (written_step_ == progress_.state.step) return;
+  const bool due = is_due();
+  if (parallelism_.writes_together() ? any_wishes(due) : due) write();
 }
+
+/// By the first rank's clock, or as this one was asked.
+bool Checkpointer::is_due() const {
+  const std::int64_t step = progress_.state.step;
+  return is_asked_ || run_.notice.is_given() ||
+         (run_.ranks.is_first() && cadence_.due(step, parallelism_.step_before(step)));
+}
+
+bool Checkpointer::any_wishes(bool mine) const { return !run_.ranks.all_say(!mine); }
 
 bool Checkpointer::due_in_window(double seconds) const {
   return run_.notice.is_given() || (run_.ranks.is_first() && cadence_.due_within_step(seconds));
@@ -117,6 +127,7 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
   TrainState& state = progress_.state;
   if (!run_.ranks.is_first()) {
     parallelism_.gather_optimizer();
+    run_.notice.take();
     is_asked_ = false;
     written_step_ = state.step;
     return;

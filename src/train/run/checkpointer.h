@@ -27,6 +27,8 @@ class Checkpointer {
 
   /// Writes a checkpoint where the config says so; `last` is set after the last step.
   void write_if_due(bool last);
+  /// The same while all ranks wait, and so are together anyway.
+  void write_while_waiting();
   /// Has the next write_if_due() write one, since another rank was given notice.
   void ask() { is_asked_ = true; }
   /// Whether a checkpoint is due in the middle of a window that has taken so many seconds: at a
@@ -63,7 +65,8 @@ class Checkpointer {
   std::string what_is_saved() const;
 
  private:
-  bool all_write(bool due) const;
+  bool is_due() const;
+  bool any_wishes(bool mine) const;
   void begin_writing(NamedParameters of_ranks);
   CheckpointContent present_content(const std::optional<StartedWindow>& started);
   void write_beside(CheckpointContent content);

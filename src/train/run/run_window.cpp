@@ -3,9 +3,12 @@
 #include <ATen/record_function.h>
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "accrue/core/clock.h"
+#include "accrue/core/error.h"
+#include "core/cause.h"
 #include "memory/out_of_memory.h"
 
 namespace accrue::train {
@@ -21,13 +24,27 @@ void drop(const WindowFlow& flow) {
   flow.runner.undo();
 }
 
+/// The ranks' sums have changed hands: a rank that runs out of memory here cannot begin the window
+/// anew by itself, as what it had done is counted on another one.
+Filled keep_with_others(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
+  try {
+    return flow.runner.closed(request, run);
+  } catch (const std::exception& error) {
+    if (!memory::is_out_of_memory(error)) throw;
+    throw runtime_error("keep window " + std::to_string(request.index) + " that ranks share",
+                        "memory for what all of them have done of it", cause_of(error),
+                        "a larger memory.budget, or longer times between checkpoints");
+  }
+}
+
 Filled close(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
   RECORD_USER_SCOPE("close window");
   const Stopwatch watch;
   tell_story(flow);  // this precedes asking each rank for what it has to tell
   flow.parallelism.close(flow.window, run);
   run.closing_seconds = watch.seconds();
-  return flow.runner.closed(request, run);
+  return flow.window.is_unfinished() ? keep_with_others(flow, request, run)
+                                     : flow.runner.closed(request, run);
 }
 
 void open_window(const WindowFlow& flow, const WindowRequest& request) {

@@ -1,7 +1,5 @@
 #include "accrue/train/trainer.h"
 
-#include <algorithm>
-
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
 #include "core/atomic_file.h"
@@ -18,6 +16,7 @@
 #include "train/run/kept_windows.h"
 #include "train/run/noise_record.h"
 #include "train/run/rank_changes.h"
+#include "train/run/recorded_config.h"
 #include "train/run/run_folders.h"
 #include "train/run/run_notes.h"
 #include "train/run/run_observers.h"
@@ -90,8 +89,8 @@ struct Trainer::Impl {
   TrainState start_new(const optim::Optimizer& optimizer, const RunOptions& options,
                        RunClaim* claim) {
     expect_noise_that_decides(work);
-    make_learning_rate(work.config, make_horizon(planner.decide()))
-        .at(0);  // throws before anything is written
+    // It throws before anything is written.
+    make_learning_rate(work.config, make_horizon(planner.decide())).at(0);
     if (claim != nullptr) create_directory(optimizer, options, *claim);
     return first_state();
   }
@@ -105,7 +104,8 @@ struct Trainer::Impl {
                                whole_state_bytes(optimizer)),
                free_bytes_at(directory.root()), directory.root().string());
     const auto tokenizer = work.data.train->tokenizer();
-    claim.create(given, note_start(notes(options), *planner.plan(), planner.records(), repeated),
+    claim.create(with_outer_rates(given),
+                 note_start(notes(options), *planner.plan(), planner.records(), repeated),
                  tokenizer ? data::files_of_tokenizer(tokenizer->file())
                            : std::vector<data::TokenizerPart>{});
   }
@@ -147,8 +147,7 @@ struct Trainer::Impl {
   }
 
   TrainState continue_run(optim::Optimizer& optimizer, const RunOptions& options) {
-    const Config started = directory.config();
-    check_config_unchanged(started, given);
+    const Config started = settle_config(directory.config(), given, work.config);
     Resumed found = load_checkpoint(copies, options.checkpoint, data, options.accept_data,
                                     *work.model, optimizer);
     if (found.checkpoint.empty()) {
@@ -259,7 +258,7 @@ struct Trainer::Impl {
 
   /// The state that a resumption goes on from; none where there is no checkpoint yet.
   std::optional<TrainState> look_up_checkpoint(const RunOptions& options) {
-    check_config_unchanged(copies.record().config(), given);
+    settle_config(copies.record().config(), given, work.config);
     std::optional<TrainState> state = state_to_resume(copies, options.checkpoint);
     if (!state) return std::nullopt;
     check_continuity(state->data, data, options.accept_data);

@@ -49,9 +49,12 @@ bool reads_cheaply(const data::Source& source) {
   return !source.image_shape() && !source.files().empty();
 }
 
+/// A TorchScript module may add up its weights in a precision in which they depend on the split.
 WeighSamples weigher_of(const RunContext& run, const data::Loader& loader) {
   const std::vector<models::LossHead> heads = run.work.model->losses();
-  if (heads.size() != 1 || !heads.front().weight || !reads_cheaply(*run.work.data.train)) return {};
+  if (heads.size() != 1 || !heads.front().weight || !reads_cheaply(*run.work.data.train) ||
+      run.work.config.model.kind == ModelKind::torchscript)
+    return {};
   return [weight = heads.front().weight, &loader,
           micro_batch = run.plan.micro_batch](batch::Range samples) {
     double sum = 0;
@@ -243,7 +246,7 @@ bool TrainingLoop::wait_for_limits() {
     control_.follow();
   }
   while (true) {
-    const LimitMeeting met = meet_about_limits(run_.ranks, control_, log_);
+    const LimitMeeting met = meet_about_limits(run_.ranks, control_, log_, has_notice_to_pass_on());
     control_.met_others();
     if (met.has_notice && run_.ranks.is_first()) run_.notice.give();
     if (met.stops || parallelism_->follow_limits(met.speeds)) return !met.stops;
@@ -253,9 +256,15 @@ bool TrainingLoop::wait_for_limits() {
   }
 }
 
+/// All ranks are in one place, where the first one can answer.
+bool TrainingLoop::has_notice_to_pass_on() {
+  const bool by_a_limit = control_.take_notice();
+  return (!run_.ranks.is_first() && run_.notice.take()) || by_a_limit;
+}
+
 /// Before the first step there is nothing to keep.
 void TrainingLoop::keep_while_waiting() {
-  if (progress_.state.step > 0) checkpointer_.write_if_due(false);
+  if (progress_.state.step > 0) checkpointer_.write_while_waiting();
 }
 
 /// Ranks that lost a part of the optimizer's state go back to a checkpoint, too.

@@ -57,6 +57,7 @@ class TrainingLoop {
   Ended train();
   bool wait_for_limits();
   void keep_while_waiting();
+  bool has_notice_to_pass_on();
   Error with_what_is_saved(const Error& error) const;
   bool lacks_checkpoint_to_go_back_to() const;
   void keep_loss_scale();

@@ -164,6 +164,22 @@ TEST_F(LimitedRanks, AnyOfThemAsksForACheckpointAndToStop) {
   EXPECT_EQ(directory.checkpoint_steps().back(), steps_of(c).back()["step"]);
 }
 
+/// While all wait there is no window whose close could tell of it.
+TEST_F(LimitedRanks, OneThatPausesAllHasItsCheckpointWritten) {
+  Config c = endless("run");
+  c.dist.shares = Shares::equal;
+  const std::string of = R"({file = ")" + path("temp") + R"(", above = 85, every = "0.1 s", do = )";
+  write("temp", "40");
+  std::vector<Program> ranks =
+      start_limited(c, {}, {"--run.limits=[" + of + R"("pause"}, )" + of + R"("checkpoint"}])"});
+  wait_for_metrics(c);
+  write("temp", "90");
+  const RunDirectory directory(c.run.out);
+  accrue::testing::wait_until([&] { return !directory.checkpoint_steps().empty(); });
+  ::kill(ranks[0].process(), SIGTERM);
+  expect_interrupted(ranks);
+}
+
 TEST_F(LimitedRanks, ALimitThatCannotBeReadEndsAllBeforeTheyBegin) {
   const Config c = endless("run");
   std::vector<Program> ranks = start_limited(c, {}, {limit("nothing", kPause)});

@@ -188,6 +188,36 @@ TEST_F(LocalRun, PartsResumeToTheBitWithAsManyRanks) {
   for (const Program::Result& result : run(c, 3, {"--resume", "8"})) EXPECT_EQ(result.status, 2);
 }
 
+/// The request to stop travels in an exchange, and is over with the run that it stopped.
+TEST_F(LocalRun, PartsThatWereStoppedGoOn) {
+  Config c = streamed(diloco("run", 4), 2, 1);
+  c.run.steps = 99999;
+  c.run.eval_every.reset();
+  std::vector<Program> ranks = start(c, 2);
+  wait_for_round(c);
+  ::kill(ranks[1].process(), SIGTERM);
+  for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, kInterrupted);
+  const auto last = steps_of(c).back()["step"].get<std::int64_t>();
+  std::vector<Program> again = start(c, 2, {"--resume"});
+  wait_until([&] { return steps_of(c).back()["step"].get<std::int64_t>() >= last + 16; });
+  ::kill(again[0].process(), SIGTERM);
+  for (Program& rank : again) EXPECT_EQ(rank.wait().status, kInterrupted);
+}
+
+TEST_F(LocalRun, AnyRankThatIsGivenNoticeHasACheckpointWritten) {
+  for (Config c : {diloco("whole", 4), streamed(diloco("streamed", 4), 2, 1)}) {
+    c.run.steps = 99999;
+    c.run.eval_every.reset();
+    c.run.checkpoint_every = {99999, Duration::Unit::steps};
+    std::vector<Program> ranks = start(c, 2);
+    wait_for_round(c);
+    ::kill(ranks[1].process(), SIGUSR2);
+    wait_until([&] { return !RunDirectory(c.run.out).checkpoint_steps().empty(); });
+    ::kill(ranks[1].process(), SIGTERM);
+    for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, kInterrupted);
+  }
+}
+
 TEST_F(LocalRun, TokensOfAllRanksAreCountedWhereTheLastPartWasSent) {
   const Config c = streamed(diloco("streamed", 4), 2, 2), whole = diloco("whole", 4);
   for (const Config& each : {c, whole}) expect_runs(each, 2);
@@ -235,6 +265,42 @@ TEST_F(LocalRun, TakesTheUsualRatesWhereNoneAreStated) {
   EXPECT_THAT(events_of("dist", usual).at(0)["reason"].get<std::string>(),
               HasSubstr("dist.outer = {lr = "));
   EXPECT_TRUE(events_of("dist", stated).empty());
+}
+
+/// A run keeps its rates, whatever is usual in another build: its record states them. One without
+/// is of a build in which what was not stated was the mean.
+TEST_F(LocalRun, GoesOnWithTheRatesOfItsRecord) {
+  Config usual = plain("usual"), mean = local("mean", 4);
+  usual.dist.local_steps = 4;
+  for (Config c : {usual, mean}) {
+    expect_runs(c, 2);
+    const NamedParameters expected = parameters_of(c);
+    const RunDirectory directory(c.run.out);
+    Config recorded = directory.config();
+    EXPECT_TRUE(recorded.dist.outer_lr && recorded.dist.outer_momentum);
+    if (recorded.dist.outer_momentum == 0) {
+      recorded.dist.outer_lr.reset();
+      recorded.dist.outer_momentum.reset();
+      write_file_atomically(directory.config_file(), to_toml(recorded));
+    }
+    for (const bool states : {false, true}) {
+      Config again = c;
+      again.dist.outer_lr = again.dist.outer_momentum = std::nullopt;
+      if (states) {
+        again.dist.outer_lr = c.dist.outer_lr.value_or(distributed::usual_outer_rates(4).lr);
+        again.dist.outer_momentum =
+            c.dist.outer_lr ? 0 : distributed::usual_outer_rates(4).momentum;
+      }
+      expect_runs(again, 2, {"--resume", "4"});
+      expect_same_bits(parameters_of(c), expected);
+    }
+    Config other = c;
+    other.dist.outer_lr = 0.3;
+    for (const Program::Result& result : run(other, 2, {"--resume", "4"})) {
+      EXPECT_EQ(result.status, 2);
+      EXPECT_THAT(result.errors, HasSubstr("dist.outer.lr = 0.3 (was "));
+    }
+  }
 }
 
 }  // namespace

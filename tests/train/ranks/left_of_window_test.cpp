@@ -42,6 +42,22 @@ TEST(LeftOfWindow, IsRefusedWhereSamplesWouldCountTwice) {
                 HasSubstr("without overlap"));
 }
 
+TEST(LeftOfWindow, IsNothingOfRanksThatMayNotWork) {
+  const RangesOfRanks done{{{0, 2}}, {{4, 6}}, {}};
+  std::vector<RankRecord> records(3);
+  for (RankRecord& record : records) record.micro_batch = 2;
+  const auto part = [&](std::size_t rank, const std::vector<double>& allowed) {
+    return part_of_rank(rank, {0, 12}, done, records, allowed);
+  };
+  EXPECT_THAT(part(0, {1, 0, 0.5}), ElementsAre(Range{0, 2}, Range{2, 4}, Range{6, 8}));
+  EXPECT_THAT(part(1, {1, 0, 0.5}), ElementsAre(Range{4, 6}));
+  EXPECT_THAT(part(2, {1, 0, 0.5}), ElementsAre(Range{8, 10}, Range{10, 12}));
+  EXPECT_THAT(part(0, {0, 1, 0}), ElementsAre(Range{0, 2}));
+  EXPECT_THAT(part(1, {0, 1, 0}),
+              ElementsAre(Range{4, 6}, Range{2, 4}, Range{6, 8}, Range{8, 10}, Range{10, 12}));
+  EXPECT_EQ(part(0, {}).size() + part(1, {}).size() + part(2, {}).size(), 6U);
+}
+
 TEST(LeftOfWindow, IsToldInTexts) {
   const std::vector<Range> ranges{{0, 4}, {8, 12}};
   EXPECT_EQ(ranges_from_text(to_text(ranges)), ranges);

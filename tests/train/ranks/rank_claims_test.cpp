@@ -41,7 +41,7 @@ TEST(RankClaims, HoldWhereWeightsAreThoseOfTheLabels) { EXPECT_FALSE(find_false(
 
 TEST(RankClaims, NameTheRankWithAnotherWeight) {
   for (std::size_t rank = 0; rank < kWorld; ++rank)
-    for (const double factor : {2.0, 0.5, 1 + 1e-6}) {
+    for (const double factor : {2.0, 0.5, 1 + 1e-5}) {
       std::vector<double> weights = kHonest;
       weights[rank] *= factor;
       const auto found = find_false(stated(weights));
