@@ -25,6 +25,7 @@ import netns  # noqa: E402
 WORLD = 4
 MICRO_BATCH_MS = 10
 NO_PROGRESS = 120  # seconds without a step, or without all ranks, after which a run hangs
+SECONDS_OF_ONE_PROCESS = 3600  # after which it is taken to hang; a soak has it take some 10,000 steps
 TIMEOUT = 6  # dist.timeout, in seconds
 KILLS_OF_A_RUN = 10
 CONFIG = """
@@ -112,8 +113,8 @@ class Disturbed:
         expect(statuses == [tinyrun.INTERRUPTED] * WORLD, f"statuses {statuses} at the end: {self.said()}")
         steps = self.run.steps()
         alone = self.tiny.out("alone")
-        ended = self.tiny.run(alone, f"--run.steps={steps}")
-        expect(ended.status == 0, f"one process: {ended.errors}")
+        ended = self.tiny.run(alone, f"--run.steps={steps}", seconds=SECONDS_OF_ONE_PROCESS)
+        expect(ended.status == 0, f"one process, status {ended.status} in {ended.seconds:.0f} s: {ended.errors}")
         found, wanted = tinyrun.outcome(self.out), tinyrun.outcome(alone)
         expect(found.parameters == wanted.parameters, f"other parameters after {steps} steps")
         expect(found.optimizer == wanted.optimizer, f"another optimizer's state after {steps} steps")

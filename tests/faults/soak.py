@@ -234,9 +234,9 @@ def soak_of_ranks(options: Options, minutes: float) -> int:
                     endure(run, faults, draw, minutes)
                 finally:
                     samples = watcher.end()
+                check_flat(samples, f"{minutes} minutes of rank {SURVIVOR}")
                 # Lines that do not fit on a full disk are left out of metrics.jsonl.
                 campaign.note("steps", run.expect_as_undisturbed(with_all_lines=False))
-                check_flat(samples, f"{minutes} minutes of rank {SURVIVOR}")
 
     campaign.trials(1, options.seed, 1, trial)
     return campaign.end()

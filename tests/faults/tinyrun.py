@@ -85,8 +85,8 @@ class TinyRun:
         return subprocess.Popen([*(prefix or []), *self.command(out, *words)], stdout=subprocess.DEVNULL,
                                 stderr=subprocess.PIPE, env=alone() | (environment or {}))
 
-    def run(self, out: pathlib.Path, *words: str) -> Ended:
-        return wait(self.start(out, *words))
+    def run(self, out: pathlib.Path, *words: str, seconds: float = SECONDS) -> Ended:
+        return wait(self.start(out, *words), seconds)
 
     def undisturbed(self, out: pathlib.Path) -> tuple["Outcome", float]:
         """What a run that nobody disturbs leaves, and its seconds."""
