@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -75,6 +76,16 @@ class ChangingRanks : public DistributedRun {
   static void kill_it(Program& rank) {
     ::kill(rank.process(), SIGKILL);
     EXPECT_NE(rank.wait().status, 0) << "it was not killed in time";
+  }
+  /// A signal takes a moment to stop a process: until the kernel says that it is.
+  static void freeze(Program& rank) {
+    ::kill(rank.process(), SIGSTOP);
+    accrue::testing::wait_until([&] {
+      std::ifstream status("/proc/" + std::to_string(rank.process()) + "/status");
+      for (std::string line; std::getline(status, line);)
+        if (line.starts_with("State:")) return line.find('T') != std::string::npos;
+      return false;
+    });
   }
   static void expect_ends_well(Program& rank) {
     const Program::Result result = rank.wait();

@@ -110,9 +110,9 @@ TEST_F(ChangingRanks, GoOnWithoutAFirstRankThatIsFrozen) {
   c.dist.timeout = {4, Duration::Unit::seconds};
   std::vector<Program> ranks = start_all(c, 3);
   wait_for_step(c, 5);
-  ::kill(ranks[0].process(), SIGSTOP);
+  freeze(ranks[0]);
   wait_until([&] { return worlds_of(c).size() > 1; });
-  for (const int other : {1, 2}) ::kill(ranks[static_cast<std::size_t>(other)].process(), SIGSTOP);
+  for (const int other : {1, 2}) freeze(ranks[static_cast<std::size_t>(other)]);
   const auto before = files_of(c);
   ::kill(ranks[0].process(), SIGCONT);
   const Program::Result left = ranks[0].wait();
