@@ -5,7 +5,7 @@
 namespace accrue {
 namespace {
 
-/// Of a script's trace, the error at its end.
+/// A script's trace ends with the error.
 std::string_view behind_trace(std::string_view text) {
   constexpr std::string_view script_error = "RuntimeError: ";
   const std::size_t found = text.rfind(script_error);

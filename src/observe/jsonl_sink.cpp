@@ -18,6 +18,7 @@
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
 #include "core/write_out.h"
+#include "observe/step_fields.h"
 
 namespace accrue::observe {
 namespace {
@@ -150,53 +151,7 @@ bool has_step(const std::filesystem::path& metrics, std::int64_t step) {
 
 std::string to_json_line(const StepReport& report) {
   Json line;
-  put(line, "step", report.step);
-  put(line, "epoch", report.epoch);
-  put(line, "time", report.time);
-  put(line, "elapsed", report.elapsed);
-  put(line, "samples", report.samples);
-  put(line, "tokens", report.tokens);
-  put(line, "weight", report.weight);
-  put(line, "loss", report.loss);
-  put(line, "losses", report.losses);
-  put(line, "grad_norm", report.grad_norm);
-  put(line, "lr", report.lr);
-  put(line, "lrs", report.lrs);
-  put(line, "micro_batch", report.micro_batch);
-  put(line, "micro_batches", report.micro_batches);
-  put(line, "batch_samples", report.batch_samples);
-  put(line, "batch_tokens", report.batch_tokens);
-  put(line, "seconds", report.seconds);
-  put(line, "epoch_seconds", report.epoch_seconds);
-  put(line, "tokens_per_second", report.tokens_per_second);
-  put(line, "updates_per_hour", report.updates_per_hour);
-  put(line, "accumulation_seconds", report.accumulation_seconds);
-  put(line, "micro_batch_seconds", report.micro_batch_seconds);
-  put(line, "optimizer_seconds", report.optimizer_seconds);
-  put(line, "data_seconds", report.data_seconds);
-  put(line, "checkpoint_seconds", report.checkpoint_seconds);
-  put(line, "reduce_seconds", report.reduce_seconds);
-  put(line, "reduce_exposed_seconds", report.reduce_exposed_seconds);
-  put(line, "wire_bytes", report.wire_bytes);
-  put(line, "pipeline_bubble", report.pipeline_bubble);
-  put(line, "pipeline_bubble_formula", report.pipeline_bubble_formula);
-  put(line, "share_of_ceiling", report.share_of_ceiling);
-  put(line, "joules", report.joules);
-  put(line, "peak_bytes", report.peak_bytes);
-  put(line, "budget_bytes", report.budget_bytes);
-  put(line, "micro_batch_peak_bytes", report.micro_batch_peak_bytes);
-  put(line, "memory", report.memory);
-  put(line, "noise_scale", report.noise_scale);
-  put(line, "noise_scale_low", report.noise_scale_low);
-  put(line, "noise_scale_high", report.noise_scale_high);
-  put(line, "noise_scale_in_geometry", report.noise_scale_in_geometry);
-  put(line, "noise_scales", report.noise_scales);
-  put(line, "gradient_variance", report.gradient_variance);
-  put(line, "quarantined", report.quarantined);
-  put(line, "retries", report.retries);
-  put(line, "loss_scale", report.loss_scale);
-  put(line, "world", report.world);
-  put(line, "batchnorm", report.batchnorm);
+  visit_fields(report, [&](const char* name, const auto& value) { put(line, name, value); });
   return dump(line);
 }
 

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "observe/step_fields.h"
+
 namespace accrue {
 
 // nlohmann-json finds these by the name.
@@ -41,53 +43,10 @@ class Fields {
 };
 
 StepReport report_of(const nlohmann::json& line) {
+  // A line of a step has these at least.
   StepReport report{.step = line.at("step").get<std::int64_t>(), .lr = line.at("lr").get<double>()};
-  const Fields fields(line);
-  fields.take("epoch", report.epoch);
-  fields.take("time", report.time);
-  fields.take("elapsed", report.elapsed);
-  fields.take("samples", report.samples);
-  fields.take("tokens", report.tokens);
-  fields.take("weight", report.weight);
-  fields.take("loss", report.loss);
-  fields.take("losses", report.losses);
-  fields.take("grad_norm", report.grad_norm);
-  fields.take("lrs", report.lrs);
-  fields.take("micro_batch", report.micro_batch);
-  fields.take("micro_batches", report.micro_batches);
-  fields.take("batch_samples", report.batch_samples);
-  fields.take("batch_tokens", report.batch_tokens);
-  fields.take("seconds", report.seconds);
-  fields.take("epoch_seconds", report.epoch_seconds);
-  fields.take("tokens_per_second", report.tokens_per_second);
-  fields.take("updates_per_hour", report.updates_per_hour);
-  fields.take("accumulation_seconds", report.accumulation_seconds);
-  fields.take("micro_batch_seconds", report.micro_batch_seconds);
-  fields.take("optimizer_seconds", report.optimizer_seconds);
-  fields.take("data_seconds", report.data_seconds);
-  fields.take("checkpoint_seconds", report.checkpoint_seconds);
-  fields.take("reduce_seconds", report.reduce_seconds);
-  fields.take("reduce_exposed_seconds", report.reduce_exposed_seconds);
-  fields.take("wire_bytes", report.wire_bytes);
-  fields.take("pipeline_bubble", report.pipeline_bubble);
-  fields.take("pipeline_bubble_formula", report.pipeline_bubble_formula);
-  fields.take("share_of_ceiling", report.share_of_ceiling);
-  fields.take("joules", report.joules);
-  fields.take("peak_bytes", report.peak_bytes);
-  fields.take("budget_bytes", report.budget_bytes);
-  fields.take("micro_batch_peak_bytes", report.micro_batch_peak_bytes);
-  fields.take("memory", report.memory);
-  fields.take("noise_scale", report.noise_scale);
-  fields.take("noise_scale_low", report.noise_scale_low);
-  fields.take("noise_scale_high", report.noise_scale_high);
-  fields.take("noise_scale_in_geometry", report.noise_scale_in_geometry);
-  fields.take("noise_scales", report.noise_scales);
-  fields.take("gradient_variance", report.gradient_variance);
-  fields.take("quarantined", report.quarantined);
-  fields.take("retries", report.retries);
-  fields.take("loss_scale", report.loss_scale);
-  fields.take("world", report.world);
-  fields.take("batchnorm", report.batchnorm);
+  visit_fields(
+      report, [fields = Fields(line)](const char* name, auto& value) { fields.take(name, value); });
   return report;
 }
 

@@ -3,12 +3,10 @@
 
 #include <ATen/Parallel.h>
 
-#include <iostream>
-
-#include "accrue/core/error.h"
 #include "rank_scenarios.h"
 #include "renewal_scenarios.h"
 #include "stranger_scenarios.h"
+#include "support/exit_status.h"
 
 namespace accrue::distributed {
 namespace {
@@ -21,13 +19,10 @@ int run(const std::string& name, const Words& words) {
   const auto scenario = table.find(name);
   if (scenario == table.end()) return 127;
   line_up("here");  // how long they take to start is none of the timeouts that are tested
-  try {
+  return accrue::testing::exit_status_of([&] {
     scenario->second(launch_of(this_environment()), words);
     return 0;
-  } catch (const Error& error) {
-    std::cerr << "error: " << error.what() << "\n";
-    return error.exit_code();
-  }
+  });
 }
 
 }  // namespace

@@ -5,13 +5,13 @@
 // buffers.
 #include <torch/csrc/autograd/autograd.h>
 
-#include <iostream>
 #include <map>
 
 #include "accrue/core/error.h"
 #include "accrue/models/resnet.h"
 #include "accrue/models/safetensors.h"
 #include "accrue/models/vit.h"
+#include "support/exit_status.h"
 
 namespace accrue::models {
 namespace {
@@ -84,11 +84,8 @@ void run(const std::vector<std::string>& arguments) {
 }  // namespace accrue::models
 
 int main(int argc, char** argv) {
-  try {
+  return accrue::testing::exit_status_of([&] {
     accrue::models::run({argv + 1, argv + argc});
     return 0;
-  } catch (const accrue::Error& error) {
-    std::cerr << "error: " << error.what() << '\n';
-    return error.exit_code();
-  }
+  });
 }

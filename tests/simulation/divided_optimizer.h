@@ -12,7 +12,7 @@ namespace accrue::simulation {
 /// what the rank before has (dist.shard_replica = "next").
 class DividedOptimizer {
  public:
-  /// Of `tensors` tensors with a few stretches for each of `ranks` ranks.
+  /// The state is of `tensors` tensors with a few stretches for each of `ranks` ranks.
   DividedOptimizer(std::int64_t tensors, int ranks);
 
   /// A step that all ranks took.

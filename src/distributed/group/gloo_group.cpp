@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <csignal>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "distributed/group/post_mortem.h"
 #include "distributed/group/rank_store.h"
 #include "distributed/group/run_until.h"
+#include "distributed/group/without_sigpipe.h"
 
 namespace accrue::distributed {
 namespace {
@@ -35,24 +35,6 @@ std::shared_ptr<::gloo::transport::Device> device_for(const Launch& launch) {
   if (is_loopback(launch.master_addr)) return ProcessGroupGloo::createDeviceForHostname(kLoopback);
   return ProcessGroupGloo::createDefaultDevice();
 }
-
-/// Threads made while it lives get EPIPE from a socket that a rank closed, not a signal that ends
-/// the process: libuv, on which the store is hosted, writes without MSG_NOSIGNAL.
-class WithoutSigpipe {
- public:
-  WithoutSigpipe() {
-    sigset_t pipe;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe, &before_);
-  }
-  ~WithoutSigpipe() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  WithoutSigpipe(const WithoutSigpipe&) = delete;
-  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 /// Tensors in host memory go through Gloo, those on a device through an engine of its own.
 class GlooGroup final : public Group {

@@ -2,19 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "core/digits.h"
 
 namespace accrue::distributed {
 namespace {
-
-std::string in_words(double samples) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.17g", samples);
-  return text;
-}
 
 /// Seconds until the last rank of known speed is done.
 double seconds_of(const Division& division, const std::vector<Worker>& workers) {
@@ -120,7 +114,7 @@ std::string WindowShares::other_shares(const std::vector<accum::RankStatement>& 
     const double samples = of_ranks.at(rank).figures.at(0);
     const std::int64_t expected = shares_.empty() ? 0 : shares_[rank].count;
     if (samples != static_cast<double>(expected))
-      text += (text.empty() ? "" : ", ") + in_words(samples) + " in place of " +
+      text += (text.empty() ? "" : ", ") + in_digits(samples) + " in place of " +
               std::to_string(expected) + " on rank " + std::to_string(rank);
   }
   return text;

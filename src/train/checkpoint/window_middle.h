@@ -75,8 +75,8 @@ nlohmann::json to_json(const WindowMiddle& middle);
 /// Reads back what to_json() wrote, of window `window`. Throws a usage Error that names the value
 /// which is missing, of another type, or none that a window can have.
 WindowMiddle window_middle_from_json(const StateReader& in, std::int64_t window);
-/// The same of a rank's share of a window, which may be empty; any number of micro-batches may be
-/// done.
+/// Reads back a rank's share of a window in the same way: it may be empty, and any number of its
+/// micro-batches may be done.
 WindowMiddle share_middle_from_json(const StateReader& in, std::int64_t window);
 
 }  // namespace accrue::train

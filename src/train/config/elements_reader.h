@@ -27,7 +27,7 @@ class ElementsReader {
   double number_of(const Value::Field& field, const Value& element) const;
 
   Error refusal(const Value& element, const std::string& suggestion) const;
-  /// Of an element with a key that none has.
+  /// Refuses an element for a key that none has.
   Error other_key(const Value& element) const;
 
   const Stated& stated_;

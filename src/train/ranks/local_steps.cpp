@@ -16,7 +16,7 @@ namespace {
 enum RoundFigure { kTokens, kQuarantined, kStops, kWrites, kRoundFigures };
 constexpr std::size_t kRequests = kRoundFigures - kStops;
 
-/// Of what a rank alone has between rounds, in a checkpoint.
+/// Begins the names in a checkpoint of what a rank alone has between rounds.
 std::string own_prefix(std::int64_t rank) { return "local" + std::to_string(rank) + "."; }
 
 }  // namespace

@@ -1,10 +1,9 @@
 #include "train/ranks/rank_claims.h"
 
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
+#include "core/digits.h"
 #include "distributed/schedule/window_shares.h"
 
 namespace accrue::train {
@@ -15,14 +14,9 @@ constexpr std::size_t kWeightOfNext = distributed::WindowShares::kFigures,
                       kUnreadable = kWeightOfNext + 1;
 /// In the place of a weight: nobody weighed that share.
 constexpr double kUnknown = -1;
-/// Of weights that are added up in fp32, and in another order: a few of its epsilons. What is less
-/// than that off changes a mean by as little.
+/// Weights may be added up in fp32, and in another order: they may differ by a few of its epsilons.
+/// What is less than that off changes a mean by as little.
 constexpr double kRounding = 1e-6;
-
-std::string in_digits(double number) {
-  std::array<char, 32> text;
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
-}
 
 bool is_possible(double weight) { return std::isfinite(weight) && weight >= 0; }
 

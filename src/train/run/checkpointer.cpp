@@ -127,7 +127,8 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
   TrainState& state = progress_.state;
   if (!run_.ranks.is_first()) {
     parallelism_.gather_optimizer();
-    run_.notice.take();
+    // What the others did not hear of yet, they are still to hear of.
+    if (parallelism_.writes_together()) run_.notice.take();
     is_asked_ = false;
     written_step_ = state.step;
     return;

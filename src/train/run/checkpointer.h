@@ -27,7 +27,7 @@ class Checkpointer {
 
   /// Writes a checkpoint where the config says so; `last` is set after the last step.
   void write_if_due(bool last);
-  /// The same while all ranks wait, and so are together anyway.
+  /// Writes a checkpoint where one is due while all ranks wait, and so are together anyway.
   void write_while_waiting();
   /// Has the next write_if_due() write one, since another rank was given notice.
   void ask() { is_asked_ = true; }

@@ -117,8 +117,7 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
             checkpointer_, control_, batch_, noise_.get(), why_windows_are_not_kept_) {
   window_.set_reduction(parallelism_->reduction());
   if (!run_.surroundings.limits.is_empty())
-    control_.heed(run_.surroundings.limits, answers_notices() ? &run_.notice : nullptr,
-                  patience_of_others(run_));
+    control_.heed(run_.surroundings.limits, run_.notice, patience_of_others(run_));
   if (!of_ranks.empty()) parallelism_->load_state(of_ranks, progress_.state);
 }
 
@@ -129,11 +128,6 @@ memory::Retries TrainingLoop::make_retries() {
       [this](std::int64_t samples) {
         return enough_budget(run_.work, samples, run_.plan.recompute);
       });
-}
-
-/// Whether a notice to this rank is answered, or has to be told the first one.
-bool TrainingLoop::answers_notices() const {
-  return run_.ranks.is_first() || parallelism_->window_ranks() != nullptr;
 }
 
 /// Asked once all members are there.
@@ -246,7 +240,9 @@ bool TrainingLoop::wait_for_limits() {
     control_.follow();
   }
   while (true) {
-    const LimitMeeting met = meet_about_limits(run_.ranks, control_, log_, has_notice_to_pass_on());
+    // All ranks are in one place, where the first one can answer.
+    const bool takes_notice = !run_.ranks.is_first() && run_.notice.take();
+    const LimitMeeting met = meet_about_limits(run_.ranks, control_, log_, takes_notice);
     control_.met_others();
     if (met.has_notice && run_.ranks.is_first()) run_.notice.give();
     if (met.stops || parallelism_->follow_limits(met.speeds)) return !met.stops;
@@ -254,12 +250,6 @@ bool TrainingLoop::wait_for_limits() {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     control_.follow();
   }
-}
-
-/// All ranks are in one place, where the first one can answer.
-bool TrainingLoop::has_notice_to_pass_on() {
-  const bool by_a_limit = control_.take_notice();
-  return (!run_.ranks.is_first() && run_.notice.take()) || by_a_limit;
 }
 
 /// Before the first step there is nothing to keep.

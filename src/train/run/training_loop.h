@@ -57,14 +57,12 @@ class TrainingLoop {
   Ended train();
   bool wait_for_limits();
   void keep_while_waiting();
-  bool has_notice_to_pass_on();
   Error with_what_is_saved(const Error& error) const;
   bool lacks_checkpoint_to_go_back_to() const;
   void keep_loss_scale();
   void expect_folder() const;
   void save_what_was_done() noexcept;
   memory::Retries make_retries();
-  bool answers_notices() const;
   WindowKeeper make_keeper();
   std::optional<StartedWindow>* kept_of_windows();
 

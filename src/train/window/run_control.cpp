@@ -11,10 +11,10 @@
 
 namespace accrue::train {
 
-void RunControl::heed(LimitWatch& limits, const NoticeWatch* notice,
+void RunControl::heed(LimitWatch& limits, const NoticeWatch& notice,
                       std::optional<double> patience) {
   limits_ = &limits;
-  notice_ = notice;
+  notice_ = &notice;
   may_pause_ = !patience;
   if (patience) rest_.bound(*patience);
 }
@@ -36,11 +36,7 @@ void RunControl::follow_budget() {
 void RunControl::follow_limits() {
   if (limits_ == nullptr) return;
   for (const std::string& change : limits_->follow()) log_->event_of_this_rank("limits", change);
-  if (!limits_->take_notice()) return;
-  if (notice_ != nullptr)
-    notice_->give();
-  else
-    has_notice_ = true;
+  if (limits_->take_notice()) notice_->give();
 }
 
 bool RunControl::take_raised_budget() { return std::exchange(budget_was_raised_, false); }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <utility>
 
 #include "accrue/memory/budget.h"
 #include "core/notice_signal.h"
@@ -22,10 +21,10 @@ class RunControl {
   RunControl(memory::BudgetWatch& budget, const StopSignalWatch& signals, RunLog& log,
              bool is_alone)
       : budget_(&budget), signals_(&signals), log_(&log), is_alone_(is_alone) {}
-  /// From here on limits count, too. `notice` is given where one asks for a checkpoint; null on
-  /// ranks that do not answer one, which have take_notice() instead. Others wait for this process
-  /// for `patience` seconds at most; none: nobody does. Both objects are kept by reference.
-  void heed(LimitWatch& limits, const NoticeWatch* notice, std::optional<double> patience);
+  /// From here on limits count, too. `notice` is given where one asks for a checkpoint. Others wait
+  /// for this process for `patience` seconds at most; none: nobody does. Both objects are kept by
+  /// reference.
+  void heed(LimitWatch& limits, const NoticeWatch& notice, std::optional<double> patience);
 
   /// Takes in a memory budget that changed, and limits, and tells why. To be asked between
   /// micro-batches.
@@ -40,9 +39,6 @@ class RunControl {
 
   /// The part of the time that this process may work (LimitWatch::allowed_speed).
   double allowed_speed() const { return limits_ == nullptr ? 1 : limits_->allowed_speed(); }
-  /// Whether a limit asked for a checkpoint that this rank cannot answer, since this was asked
-  /// last.
-  bool take_notice() { return std::exchange(has_notice_, false); }
   /// Takes in that micro-batches took so many seconds, after which a process that is to be slow
   /// rests.
   void worked(double seconds);
@@ -68,7 +64,6 @@ class RunControl {
   bool is_alone_ = true;
   bool may_pause_ = false;
   bool budget_was_raised_ = false;
-  bool has_notice_ = false;
   RestAccount rest_;
   double waited_seconds_ = 0;
 };

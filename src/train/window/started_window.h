@@ -20,7 +20,7 @@ struct WindowKeeper {
   /// Writes it; the window must not go on before this returns. Null: windows of this run are not
   /// kept in their middle.
   std::function<void(StartedWindow)> keep;
-  /// Of ranks that share windows: these close a window early, and the first one keeps it. Null: the
+  /// The ranks that share windows close one early, and the first of them keeps it. Null: the
   /// process is alone.
   WindowRanks* ranks = nullptr;
   /// The samples of a micro-batch that memory allows now; asked of ranks alone.

@@ -5,12 +5,11 @@
 #include <ATen/ATen.h>
 
 #include <csignal>
-#include <iostream>
 
-#include "accrue/core/error.h"
 #include "accrue/distributed/group.h"
 #include "accrue/models/gpt2.h"
 #include "accrue/train/trainer.h"
+#include "support/exit_status.h"
 #include "train/ranks/meeting.h"
 
 namespace accrue::train {
@@ -48,7 +47,7 @@ class LyingModel final : public models::Gpt2 {
 };
 
 int run(const std::string& file, const std::string& lie) {
-  try {
+  return accrue::testing::exit_status_of([&] {
     const Config config = load_config(file, {});
     const auto group = distributed::join(group_options(config));
     const models::Gpt2Options options{.layers = 1,
@@ -63,10 +62,7 @@ int run(const std::string& file, const std::string& lie) {
     });
     trainer.run();
     return 0;
-  } catch (const Error& error) {
-    std::cerr << "error: " << error.what() << "\n";
-    return error.exit_code();
-  }
+  });
 }
 
 }  // namespace

@@ -4,13 +4,12 @@
 #include <ATen/record_function.h>
 
 #include <chrono>
-#include <iostream>
 #include <string_view>
 #include <thread>
 
-#include "accrue/core/error.h"
 #include "accrue/distributed/group.h"
 #include "accrue/train/trainer.h"
+#include "support/exit_status.h"
 #include "train/ranks/meeting.h"
 
 namespace accrue::train {
@@ -30,15 +29,12 @@ int run(const std::vector<std::string>& words) {
   at::addGlobalCallback(
       at::RecordFunctionCallback(&wait_in_micro_batch).scopes({at::RecordScope::USER_SCOPE}));
   const bool resume = words.size() > 2;
-  try {
+  return accrue::testing::exit_status_of([&] {
     const Config config = load_config(words[0], {});
     Trainer trainer(config, distributed::join(group_options(config)));
     const RunResult result = trainer.run({.resume = resume, .checkpoint = resume ? words[2] : ""});
     return result.interrupted ? kInterrupted : 0;
-  } catch (const Error& error) {
-    std::cerr << "error: " << error.what() << "\n";
-    return error.exit_code();
-  }
+  });
 }
 
 }  // namespace

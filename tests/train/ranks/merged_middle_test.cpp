@@ -25,7 +25,7 @@ LedgerEntry entry_of(Range range, double weight) {
   return entry;
 }
 
-/// Of a rank that has done the first `done` of its micro-batches.
+/// What a rank tells that has done the first `done` of its micro-batches.
 WindowMiddle middle_of(const std::vector<Range>& micro_batches, int done, double weight = 2.5) {
   WindowMiddle middle{.window = 9,
                       .micro_batches = micro_batches,

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string>
+
+namespace accrue {
+
+/// The shortest text that reads back to the same number: for messages.
+std::string in_digits(double number);
+
+}  // namespace accrue

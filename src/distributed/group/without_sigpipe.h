@@ -1,0 +1,25 @@
+#pragma once
+
+#include <csignal>
+
+namespace accrue::distributed {
+
+/// Threads made while it lives get EPIPE from a socket that a rank closed, not a signal that ends
+/// the process: libuv, on which the store is hosted, writes without MSG_NOSIGNAL.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before_);
+  }
+  ~WithoutSigpipe() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace accrue::distributed
