@@ -303,6 +303,7 @@ bench-links: build
 bench-curves: build
 	@.venv/bin/python bench/e2e/curves.py $(ARGS)
 	@.venv/bin/python bench/e2e/outer_curves.py $(ARGS)
+	@.venv/bin/python bench/e2e/outer_links.py $(ARGS)
 
 # accrue sample beside transformers' generate, greedy, with their caches; about 10 minutes. ARGS=--quick: a tiny model.
 bench-decoding: build setup-test

@@ -29,19 +29,36 @@ if(ACCRUE_LINKS_WITH_MOLD)
   target_link_options(accrue_options INTERFACE -fuse-ld=mold)
 endif()
 
-# One precompiled header of the narrow ATen and autograd headers serves all targets that use torch.
-add_library(accrue_pch OBJECT ${PROJECT_SOURCE_DIR}/src/support/pch.cpp)
-target_link_libraries(accrue_pch PRIVATE accrue_torch accrue_options OpenMP::OpenMP_CXX)
-target_precompile_headers(accrue_pch PRIVATE ${PROJECT_SOURCE_DIR}/src/support/pch.h)
+# Two precompiled headers: the narrow ATen and autograd headers serve all targets that use torch, and
+# torch/torch.h, three times as long to compile, those that build models of torch::nn.
+function(accrue_add_pch name header)
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/src/support/pch.cpp)
+  target_link_libraries(${name} PRIVATE accrue_torch accrue_options OpenMP::OpenMP_CXX)
+  target_precompile_headers(${name} PRIVATE ${header})
+endfunction()
+accrue_add_pch(accrue_pch ${PROJECT_SOURCE_DIR}/src/support/pch.h)
+accrue_add_pch(accrue_frontend_pch <torch/torch.h>)
 
+# accrue_use_pch(TARGET [FRONTEND]): FRONTEND where the target's sources include torch/torch.h.
 function(accrue_use_pch target)
-  target_precompile_headers(${target} REUSE_FROM accrue_pch)
-  # CMake compiles executables with -fPIE, which a header precompiled with -fPIC does not fit.
+  if("FRONTEND" IN_LIST ARGN)
+    target_precompile_headers(${target} REUSE_FROM accrue_frontend_pch)
+  else()
+    target_precompile_headers(${target} REUSE_FROM accrue_pch)
+  endif()
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:OpenMP::OpenMP_CXX>)
+  # A precompiled header fits only the options that it was compiled with: -fopenmp, and -fPIC where CMake
+  # would compile executables with -fPIE.
   get_target_property(type ${target} TYPE)
   if(type STREQUAL EXECUTABLE)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
   endif()
+endfunction()
+
+# accrue_compile_quickly(TARGET): for tests and examples, which spend their time in the rooms that they call.
+function(accrue_compile_quickly target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
 # accrue_add_room(NAME SOURCES ... [DEPENDS room...] [HEADERS_OF room...] [NO_TORCH])
@@ -101,11 +118,13 @@ function(accrue_add_group name)
   set_property(GLOBAL APPEND PROPERTY ACCRUE_ROOMS accrue_${name})
 endfunction()
 
-# accrue_add_test(ROOM SOURCES ... [DEPENDS room...] [NO_TORCH]): one GoogleTest binary a room.
+# accrue_add_test(ROOM SOURCES ... [DEPENDS room...] [NO_TORCH | FRONTEND]): one GoogleTest binary a room; FRONTEND where
+# its sources include torch/torch.h.
 function(accrue_add_test room)
-  cmake_parse_arguments(TEST "NO_TORCH" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(TEST "NO_TORCH;FRONTEND" "" "SOURCES;DEPENDS" ${ARGN})
   set(target ${room}_test)
   add_executable(${target} ${TEST_SOURCES})
+  accrue_compile_quickly(${target})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests
                                                ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${target} PRIVATE accrue_options GTest::gtest GTest::gmock GTest::gtest_main
@@ -117,7 +136,11 @@ function(accrue_add_test room)
   endforeach()
   if(NOT TEST_NO_TORCH)
     target_link_libraries(${target} PRIVATE accrue_torch)
-    accrue_use_pch(${target})
+    if(TEST_FRONTEND)
+      accrue_use_pch(${target} FRONTEND)
+    else()
+      accrue_use_pch(${target})
+    endif()
   endif()
   add_test(NAME ${room} COMMAND ${target})
   set_tests_properties(${room} PROPERTIES TIMEOUT 2400)

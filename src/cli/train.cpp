@@ -27,6 +27,8 @@
 #include "train/plan/setup.h"
 #include "train/ranks/meeting.h"
 #include "train/workload/first/chosen_config.h"
+#include "train/workload/placement.h"
+#include "verify/operations/device_conformance.h"
 
 namespace accrue::cli {
 namespace {
@@ -161,6 +163,12 @@ train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
           .tell_reference = arguments.quiet ? data::TellProgress() : tell_reference()};
 }
 
+/// Tests run on the CPU and on GPUs. Any other device is checked by each run, which takes seconds.
+void expect_device_does_its_part(const train::Config& config) {
+  if (!config.run.device || config.run.device == "cpu" || config.run.device == "cuda") return;
+  proof::expect_trainable(train::device_of(config));
+}
+
 /// Joins the other ranks; null where this process is alone.
 std::shared_ptr<distributed::Group> join(const distributed::Launch& launch,
                                          const train::Config& config) {
@@ -191,6 +199,7 @@ int run_train(const TrainArguments& arguments, const Arguments& typed, const Pro
   const bool speaks = launch.rank == 0;
   if (speaks && !arguments.quiet && !task.chosen.empty())
     std::cerr << "no config was given: this one was chosen\n\n" << task.chosen << "\n";
+  expect_device_does_its_part(config);
   const std::shared_ptr<distributed::Group> group = join(launch, config);
   const bool divides_memory = config.memory.budget_is_auto() && launch.local_world > 1;
   config = train::shared_by(std::move(config), launch.local_world);

@@ -30,10 +30,11 @@ c10::Device parsed(std::string_view name) {
   }
 }
 
-/// It lies beside libtorch.
-fs::path part_for_cuda() {
+/// What libtorch has for a type of devices in a library of its own, which lies beside it.
+fs::path part_for(c10::DeviceType type) {
   const fs::path libtorch = library_of(reinterpret_cast<const void*>(&at::globalContext));
-  return libtorch.parent_path() / "libtorch_cuda.so";
+  return libtorch.parent_path() /
+         ("libtorch_" + c10::DeviceTypeName(type, /*lower_case=*/true) + ".so");
 }
 
 /// Where nothing is said libtorch rounds the operands of a GPU's convolutions in fp32 to TF32, and
@@ -44,15 +45,18 @@ void keep_promises_of_convolutions() {
                                           at::Float32Precision::IEEE);
 }
 
-/// Loads libtorch's part for CUDA, which announces itself to the rest of it.
-void load_cuda(std::string_view name) {
-  if (c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) return;
-  const fs::path part = part_for_cuda();
-  if (std::error_code error; !fs::exists(part, error))
+/// Loads libtorch's part for a type of devices, which announces itself to the rest of it. Other
+/// devices than CUDA's may have come with a library of somebody else's.
+void load_part(std::string_view name, c10::DeviceType type) {
+  if (c10::impl::hasDeviceGuardImpl(type)) return;
+  const fs::path part = part_for(type);
+  if (std::error_code error; !fs::exists(part, error)) {
+    if (type != c10::DeviceType::CUDA) return;
     throw refused(name, "a libtorch with CUDA", "one without it, in " + part.parent_path().string(),
                   "a build with a CUDA wheel of torch (docs/guide/install.md), or \"cpu\"");
+  }
   if (dlopen(part.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr)
-    throw refused(name, "libtorch's part for CUDA with all that it needs", dlerror(),
+    throw refused(name, "libtorch's part for this device with all that it needs", dlerror(),
                   "pip install of that torch with its dependencies");
 }
 
@@ -83,7 +87,7 @@ void expect_there(std::string_view name, c10::Device device) {
 c10::Device open(std::string_view name) {
   const c10::Device device = parsed(name);
   if (device.is_cpu()) return device;
-  if (device.is_cuda()) load_cuda(name);
+  load_part(name, device.type());
   expect_there(name, device);
   try {
     at::globalContext().lazyInitDevice(device.type());
@@ -99,7 +103,7 @@ c10::Device open(std::string_view name) {
 
 c10::Device best() {
   const c10::Device cpu(c10::DeviceType::CPU);
-  if (std::error_code error; !fs::exists(part_for_cuda(), error)) return cpu;
+  if (std::error_code error; !fs::exists(part_for(c10::DeviceType::CUDA), error)) return cpu;
   if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) == nullptr) return cpu;
   try {
     return open("cuda");

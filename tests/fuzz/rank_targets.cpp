@@ -14,14 +14,13 @@
 #include "distributed/reduce/status_row.h"
 #include "distributed/schedule/window_shares.h"
 #include "fuzz_targets.h"
+#include "scratch.h"
 #include "train/ranks/event_texts.h"
 #include "train/ranks/merged_middle.h"
 #include "train/ranks/state_parts.h"
 
 namespace accrue::fuzz {
 namespace {
-
-std::string text_of(Input input) { return {input.begin(), input.end()}; }
 
 /// As many whole numbers as there are bytes for.
 template <class Number>
@@ -61,7 +60,7 @@ void expect_all_is_brought(const std::vector<train::RankHoldings>& ranks,
 
 /// What stands in the store of the collective that a rank entered, and of where its lifeline is.
 void fuzz_rank_place(Input input) {
-  const std::string text = text_of(input);
+  const std::string text(text_of(input));
   distributed::RankState state, again;
   distributed::take_place(text, state);
   distributed::take_place(distributed::place_text(state.collective, state.doing), again);
@@ -77,7 +76,7 @@ void fuzz_rank_place(Input input) {
 
 /// What a rank says of itself when it meets the others.
 void fuzz_facts(Input input) {
-  const distributed::Facts facts = distributed::facts_from_text(text_of(input));
+  const distributed::Facts facts = distributed::facts_from_text(std::string(text_of(input)));
   expect(distributed::facts_from_text(distributed::to_text(facts)) == facts, "facts come back");
   expect(distributed::differing_facts({facts, facts}).empty() || !facts.empty(),
          "nothing differs from itself");
@@ -86,7 +85,7 @@ void fuzz_facts(Input input) {
 
 /// What a rank noted in a window.
 void fuzz_rank_events(Input input) {
-  const std::vector<Event> events = train::events_from_text(text_of(input));
+  const std::vector<Event> events = train::events_from_text(std::string(text_of(input)));
   const std::vector<Event> back = train::events_from_text(train::to_text(events));
   expect(std::ranges::equal(events, back,
                             [](const Event& a, const Event& b) {
@@ -97,7 +96,7 @@ void fuzz_rank_events(Input input) {
 
 /// What a rank has done of its share of window 7, and what that comes to where it is alone.
 void fuzz_rank_middle(Input input) {
-  const train::WindowMiddle middle = train::middle_from_text(text_of(input), 7, 1);
+  const train::WindowMiddle middle = train::middle_from_text(std::string(text_of(input)), 7, 1);
   const std::string text = train::to_text(middle);
   expect(train::to_text(train::middle_from_text(text, 7, 1)) == text, "a middle comes back");
   double weight = 0;

@@ -53,6 +53,7 @@ class SimulatedGroup {
 
  private:
   bool meet();
+  Seconds passing_seconds(std::int64_t newcomers) const;
   distributed::MemberList decide();
   void wait_for_others();
   void settle() { settled_ = {members().begin(), members().end()}; }

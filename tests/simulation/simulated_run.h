@@ -19,7 +19,7 @@ struct Costs {
   Seconds close = 0;     ///< of a window whose micro-batches are done: its sums and its step
   Seconds notice = 0;    ///< from the collective that fails until all know of whom there is no sign
   Seconds meet = 0;      ///< from the decision who is in the next group until that trains
-  Seconds newcomer = 0;  ///< more for each that joined, which gets the run's state
+  Seconds newcomer = 0;  ///< more for one that joined, which gets the run's state
   /// Requests that the host of the store answers in a second; 0: they take no time.
   double store_rate = 0;
 };

@@ -8,10 +8,6 @@
 /// config.
 namespace accrue::train {
 
-enum class Device { cpu, cuda };
-inline constexpr auto device_words =
-    enum_words<Device>({{Device::cpu, "cpu"}, {Device::cuda, "cuda"}});
-
 enum class ModelKind {
   gpt2,
   llama,

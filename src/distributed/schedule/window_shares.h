@@ -29,8 +29,9 @@ struct Sharer {
 /// samples, in multiples of each rank's own micro-batch.
 class WindowShares {
  public:
-  /// Windows after which a rank's speed is known. The first window of a process is not counted, as
-  /// it is slow in its own way.
+  /// Windows after which a rank's speed is known. A rank's first window is not counted, as it is
+  /// slow in its own way; where there are earlier ones of it, of a former group or process, it is:
+  /// one of several does not move a median.
   static constexpr std::size_t kFewestWindows = 3;
   /// What a new division must gain of a window's time, as predicted: at least this, and twice the
   /// largest standard error of a speed. So noise moves nothing, and nothing goes back and forth.

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-void expect(bool holds) {
+void expect_event(bool holds) {
   if (!holds)
     throw runtime_error("take the events of other ranks", "a name, a reason and a step of each",
                         "something else", "the same build of accrue on all ranks");
@@ -20,10 +20,10 @@ void expect(bool holds) {
 json field(const json& event, const char* name) { return event.value(name, json()); }
 
 Event event_of(const json& event) {
-  expect(event.is_object());
+  expect_event(event.is_object());
   const json name = field(event, "name"), reason = field(event, "reason");
   const auto step = whole_number(field(event, "step"));
-  expect(name.is_string() && reason.is_string() && step.has_value());
+  expect_event(name.is_string() && reason.is_string() && step.has_value());
   return {.name = name.get<std::string>(), .reason = reason.get<std::string>(), .step = *step};
 }
 
@@ -39,7 +39,7 @@ std::string to_text(const std::vector<Event>& events) {
 
 std::vector<Event> events_from_text(const std::string& text) {
   const json list = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  expect(list.is_array());
+  expect_event(list.is_array());
   std::vector<Event> events;
   for (const json& event : list) events.push_back(event_of(event));
   return events;

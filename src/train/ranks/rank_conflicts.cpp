@@ -43,7 +43,11 @@ std::optional<Conflict> conflict_anywhere(const Config& config, std::int64_t wor
   return std::nullopt;
 }
 
-std::optional<Conflict> conflict_on_device(const Config& config) {
+std::optional<Conflict> conflict_on_device(const Config& config, c10::Device device) {
+  if (!device.is_cuda())
+    return Conflict{"run.device", "\"cpu\" or \"cuda\", whose tensors Gloo or NCCL moves",
+                    in_quotes(c10::DeviceTypeName(device.type(), /*lower_case=*/true)),
+                    "one process, or device = \"cpu\""};
   const std::string expected = "what ranks with GPUs can do: share windows, with whole sums";
   const auto& dist = config.dist;
   if (dist.stages > 1)
@@ -68,7 +72,7 @@ std::optional<Conflict> conflict_on_cpu(const Config& config) {
 
 std::optional<Conflict> conflict_of(const Config& config, std::int64_t world, c10::Device device) {
   if (auto conflict = conflict_anywhere(config, world)) return conflict;
-  return device.is_cpu() ? conflict_on_cpu(config) : conflict_on_device(config);
+  return device.is_cpu() ? conflict_on_cpu(config) : conflict_on_device(config, device);
 }
 
 bool can_lose_ranks(const Config& config) {

@@ -17,11 +17,6 @@ using nlohmann::json;
 
 constexpr const char* kTheState = "the state of a run";
 
-/// A rank's tensors, as they are sent.
-struct Content {
-  NamedParameters model, optimizer;
-};
-
 json shapes_of(const NamedParameters& tensors) {
   json list = json::array();
   for (const auto& [name, tensor] : tensors)
@@ -69,29 +64,59 @@ std::string said_by(const Ranks& ranks, std::int64_t from, std::string text) {
   return text;
 }
 
-void send(const Ranks& ranks, std::int64_t to, const Content& content) {
-  for (const NamedParameters& tensors : {content.model, content.optimizer})
-    for (const auto& [name, tensor] : tensors)
-      if (tensor.numel() > 0)
-        ranks.send(bytes_of(tensor.detach().cpu().contiguous()), to, kTheState);
+/// Whose state a rank takes, and who takes it from this one; none at an end of the chain.
+struct Neighbours {
+  std::optional<std::int64_t> before, after;
+};
+
+/// The chain begins with the source, and those that are behind follow by rank. Each passes a tensor
+/// on before it takes the next one, so that many take hardly longer than two, where the source
+/// would send the state once for each of them.
+Neighbours neighbours_of(std::int64_t rank, std::int64_t source,
+                         const std::vector<std::int64_t>& ways) {
+  std::vector<std::int64_t> chain{source};
+  for (std::int64_t other = 0; other < std::ssize(ways); ++other)
+    if (ways[static_cast<std::size_t>(other)] < ways[static_cast<std::size_t>(source)])
+      chain.push_back(other);
+  const auto place = std::ranges::find(chain, rank);
+  Neighbours neighbours;
+  if (place == chain.end()) return neighbours;
+  if (place != chain.begin()) neighbours.before = *(place - 1);
+  if (place + 1 != chain.end()) neighbours.after = *(place + 1);
+  return neighbours;
 }
 
-NamedParameters receive_tensors(const Ranks& ranks, std::int64_t from, const NamedParameters& own) {
+/// The tensor that comes from the rank before, or where there is none `own`, handed to the one
+/// after.
+at::Tensor pass_on(const Ranks& ranks, const Neighbours& neighbours, const at::Tensor& own) {
+  const at::Tensor tensor = neighbours.before ? at::empty(own.sizes(), own.scalar_type())
+                                              : own.detach().cpu().contiguous();
+  if (tensor.numel() == 0) return tensor;
+  if (neighbours.before) ranks.receive(bytes_of(tensor), *neighbours.before, kTheState);
+  if (neighbours.after) ranks.send(bytes_of(tensor), *neighbours.after, kTheState);
+  return tensor;
+}
+
+/// What came in place of `own`; nothing at the beginning of the chain.
+NamedParameters pass_along(const Ranks& ranks, const Neighbours& neighbours,
+                           const NamedParameters& own) {
   NamedParameters received;
   for (const auto& [name, tensor] : own) {
-    received.push_back({name, at::empty(tensor.sizes(), tensor.scalar_type())});
-    if (tensor.numel() > 0) ranks.receive(bytes_of(received.back().tensor), from, kTheState);
+    const at::Tensor passed = pass_on(ranks, neighbours, tensor);
+    if (neighbours.before) received.push_back({name, passed});
   }
   return received;
 }
 
 /// Nothing is taken in before all of it is here.
-void receive(const Ranks& ranks, std::int64_t from, const Content& own, models::Model& model,
-             optim::Optimizer* optimizer) {
-  const NamedParameters of_model = receive_tensors(ranks, from, own.model),
-                        of_optimizer = receive_tensors(ranks, from, own.optimizer);
-  model.load_file_tensors(of_model, "rank " + std::to_string(from));
-  if (optimizer != nullptr) optimizer->load_state(of_optimizer);
+void pass_state_along(const Ranks& ranks, const Neighbours& neighbours, models::Model& model,
+                      const NamedParameters& of_model, optim::Optimizer* optimizer,
+                      const NamedParameters& of_optimizer) {
+  const NamedParameters model_tensors = pass_along(ranks, neighbours, of_model),
+                        optimizer_tensors = pass_along(ranks, neighbours, of_optimizer);
+  if (!neighbours.before) return;
+  model.load_file_tensors(model_tensors, "rank " + std::to_string(*neighbours.before));
+  if (optimizer != nullptr) optimizer->load_state(optimizer_tensors);
 }
 
 }  // namespace
@@ -104,21 +129,18 @@ SharedState share_state(const Ranks& ranks, std::optional<TrainState> mine, mode
   if (most == 0)
     throw runtime_error("go on with other ranks", "one that has the run's state", "none",
                         "--resume from the last checkpoint");
-  const Content own{model.file_tensors(),
-                    optimizer == nullptr ? NamedParameters() : optimizer->state()};
-  const json shapes{shapes_of(own.model), shapes_of(own.optimizer)};
+  const NamedParameters of_model = model.file_tensors(),
+                        of_optimizer = optimizer ? optimizer->state() : NamedParameters();
+  const json shapes{shapes_of(of_model), shapes_of(of_optimizer)};
   const bool is_source = ranks.rank() == source;
   const std::string text = said_by(
       ranks, source, is_source ? json{{"state", to_json(*mine)}, {"shapes", shapes}}.dump() : "");
   const json said = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!said.is_object() || !said.contains("state") || said.value("shapes", json()) != shapes)
     throw foreign_state(source, "the tensors of this rank's run", "others");
-  const auto is_behind = [&](std::int64_t rank) {
-    return ways[static_cast<std::size_t>(rank)] < most;
-  };
-  if (is_behind(ranks.rank())) receive(ranks, source, own, model, optimizer);
-  for (std::int64_t rank = 0; is_source && rank < ranks.world(); ++rank)
-    if (is_behind(rank)) send(ranks, rank, own);
+  const Neighbours neighbours = neighbours_of(ranks.rank(), source, ways);
+  if (neighbours.before || neighbours.after)
+    pass_state_along(ranks, neighbours, model, of_model, optimizer, of_optimizer);
   return {is_source ? *std::move(mine) : train_state_from_json(said.at("state"), kTheState),
           std::ranges::min(ways) < most};
 }

@@ -141,7 +141,7 @@ void append(std::vector<std::int64_t>& numbers, const std::vector<ElementRange>&
     numbers.insert(numbers.end(), {range.begin, range.elements});
 }
 
-void expect(bool holds) {
+void expect_ranges(bool holds) {
   if (!holds)
     throw runtime_error("divide the optimizer's state among other ranks",
                         "ranges of its tensors, as many from each rank", "something else",
@@ -149,8 +149,8 @@ void expect(bool holds) {
 }
 
 ElementRange range_of(std::int64_t begin, std::int64_t elements) {
-  expect(begin >= 0 && elements >= 0 &&
-         elements <= std::numeric_limits<std::int64_t>::max() - begin);
+  expect_ranges(begin >= 0 && elements >= 0 &&
+                elements <= std::numeric_limits<std::int64_t>::max() - begin);
   return {begin, elements};
 }
 
@@ -179,7 +179,8 @@ std::vector<std::int64_t> to_numbers(const RankHoldings& holdings) {
 }
 
 RankHoldings holdings_from_numbers(const std::vector<std::int64_t>& numbers) {
-  expect(std::ssize(numbers) >= kSteps && (std::ssize(numbers) - kSteps) % (2 * kKinds) == 0);
+  expect_ranges(std::ssize(numbers) >= kSteps &&
+                (std::ssize(numbers) - kSteps) % (2 * kKinds) == 0);
   RankHoldings holdings{
       .parameters = numbers.at(0), .own = {numbers.at(1), {}}, .replica = {numbers.at(2), {}}};
   const std::int64_t tensors = (std::ssize(numbers) - kSteps) / (2 * kKinds);

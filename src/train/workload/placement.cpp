@@ -20,13 +20,13 @@ std::string local_rank() {
 }
 
 bool asks_for_cpu(const Config& config) {
-  if (config.run.device) return *config.run.device == Device::cpu;
+  if (config.run.device) return *config.run.device == "cpu";
   return config.run.kernels == kernels::Kernels::native;
 }
 
 c10::Device stated_device(const Config& config) {
-  if (config.run.device == Device::cuda) return device::open("cuda:" + local_rank());
-  return asks_for_cpu(config) ? device::open("cpu") : device::best();
+  if (asks_for_cpu(config)) return device::open("cpu");
+  return config.run.device ? device::open(*config.run.device + ":" + local_rank()) : device::best();
 }
 
 /// Products of fp16 are slow on CPUs. ATen's operators make them all the same, for whoever wants to

@@ -160,6 +160,16 @@ DeviceCheck check_memory(c10::Device device) {
   });
 }
 
+/// Parameters are made on the CPU, and move as they are: whoever holds them sees them there.
+DeviceCheck check_moving(c10::Device device) {
+  return attempt("parameters that move there", [&](DeviceCheck& result) {
+    const at::Tensor parameter = at::ones({columns}).requires_grad_();
+    at::Tensor(parameter).set_data(parameter.detach().to(device));
+    result.passed = parameter.device() == device && parameter.is_leaf();
+    result.detail = "on " + parameter.device().str();
+  });
+}
+
 DeviceCheck check_pinned(c10::Device device) {
   return attempt("copies from pinned memory", [&](DeviceCheck& result) {
     const at::Tensor here = at::arange(1000, at::kLong);
@@ -184,9 +194,23 @@ std::vector<DeviceCheck> check_device(c10::Device device) {
     checks.push_back(check_sums(device, accumulation));
   for (const auto precision : {optim::StatePrecision::bf16, optim::StatePrecision::int8})
     checks.push_back(check_states(device, precision));
+  checks.push_back(check_moving(device));
   checks.push_back(check_memory(device));
   checks.push_back(check_pinned(device));
   return checks;
+}
+
+void expect_trainable(c10::Device device) {
+  const std::vector<DeviceCheck> checks = check_device(device);
+  const auto first = std::ranges::find(checks, false, &DeviceCheck::passed);
+  if (first == checks.end()) return;
+  const auto failed = std::ranges::count(checks, false, &DeviceCheck::passed);
+  const std::string word = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
+  throw usage_error("run.device = \"" + word + "\"", "a device that does what training asks of one",
+                    "one that fails " + std::to_string(failed) + " of " +
+                        std::to_string(checks.size()) +
+                        " checks, the first of them: " + first->name + ": " + first->detail,
+                    "accrue doctor --device=" + word + ", which tells all of them, or \"cpu\"");
 }
 
 }  // namespace accrue::proof

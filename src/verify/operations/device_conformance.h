@@ -21,4 +21,7 @@ struct DeviceCheck {
 /// of rounding (docs/numerics.md) for sums of as many terms.
 std::vector<DeviceCheck> check_device(c10::Device device);
 
+/// Throws a usage Error that says what of it the device does not do.
+void expect_trainable(c10::Device device);
+
 }  // namespace accrue::proof

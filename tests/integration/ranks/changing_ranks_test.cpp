@@ -126,21 +126,26 @@ TEST_F(ChangingRanks, GoOnWithoutAFirstRankThatIsFrozen) {
   expect_same_run(c, alone);
 }
 
+/// Those that come back get the state one from the other.
 TEST_F(ChangingRanks, WaitForOthersWhereTooFewAreLeft) {
-  Config c = fixed("run", 120);
-  c.dist.min_ranks = 2;
-  std::vector<Program> ranks = start_all(c, 2);
+  const Config alone = fixed("alone", 60);
+  expect_runs(alone, 1);
+  Config c = alone;
+  c.run.out = (folder_ / "waits").string();
+  c.dist.min_ranks = 3;
+  std::vector<Program> ranks = start_all(c, 3);
   wait_for_step(c, 5);
-  kill_it(ranks[1]);
+  for (const int lost : {1, 2}) kill_it(ranks[static_cast<std::size_t>(lost)]);
   wait_until([&] { return reasons_of(c).find("the run waits for others") != std::string::npos; });
-  EXPECT_THAT(reasons_of(c), HasSubstr("1 of the 2 ranks are there"));
+  EXPECT_THAT(reasons_of(c), HasSubstr("of the 3 ranks are there"));
   const std::int64_t step = steps_done(c);
   EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), step) << "what was done is kept";
-  Program again = start_rank(1, 2, slow(c));
+  std::vector<Program> again;
+  for (const int lost : {1, 2}) again.push_back(start_rank(lost, 3, slow(c)));
   expect_ends_well(ranks[0]);
-  expect_ends_well(again);
-  EXPECT_THAT(worlds_of(c), ElementsAre(2));
-  EXPECT_EQ(steps_done(c), 120);
+  for (Program& rank : again) expect_ends_well(rank);
+  EXPECT_THAT(worlds_of(c), ElementsAre(3));
+  expect_same_run(c, alone);
 }
 
 TEST_F(ChangingRanks, StopWhileTheyWait) {

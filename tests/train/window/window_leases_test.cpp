@@ -203,6 +203,18 @@ TEST(WindowLeases, GoOnWithTheSpeedsOfACheckpoint) {
   EXPECT_EQ(more.parts[0].size(), 44) << "of another world nothing is known";
 }
 
+/// Groups that last for two windows each, of which all ranks go on.
+TEST(WindowLeases, SpeedsAreLearnedInWindowsOfSeveralGroups) {
+  std::vector<RankRecord> records = records_of({2, 2});
+  for (int group = 0; group < 3; ++group) {
+    Machines machines({1, 3}, records);
+    machines.run_several(2);
+    records = machines.first().records();
+  }
+  EXPECT_EQ(records[0].seconds_per_sample.size(), 5U) << "all but the very first";
+  EXPECT_DOUBLE_EQ(Machines({1, 3}, records).run(), 96);
+}
+
 TEST(WindowLeases, RanksThatDivideDifferentlyAreNoticed) {
   WindowLeases rank(0, records_of({2, 2}), true);
   rank.share(kWindow);

@@ -29,10 +29,13 @@ at::Tensor inverse_deviation(const WindowStatistics& statistics, double eps) {
   return (statistics.variance + eps).rsqrt();
 }
 
-std::int64_t channels_of(const std::vector<Moments>& micro_batches,
-                         const models::BatchNorm& layer) {
-  if (!micro_batches.empty()) return micro_batches.front().mean.size(0);
-  return (layer.weight.defined() ? layer.weight : layer.running_mean).size(0);
+/// One number for each channel, where the layer's are.
+at::Tensor zeros_for_channels(const std::vector<Moments>& micro_batches,
+                              const models::BatchNorm& layer) {
+  const at::Tensor like = !micro_batches.empty()   ? micro_batches.front().mean
+                          : layer.weight.defined() ? layer.weight
+                                                   : layer.running_mean;
+  return at::zeros({like.size(0)}, like.options().dtype(at::kDouble));
 }
 
 void reduce(at::Tensor& sums, const AllReduce& all_reduce) {
@@ -53,9 +56,9 @@ Moments moments_of(const at::Tensor& x) {
 
 WindowStatistics combine(const std::vector<Moments>& micro_batches, const models::BatchNorm& layer,
                          const AllReduce& all_reduce) {
-  const std::int64_t channels = channels_of(micro_batches, layer);
-  const auto options = at::TensorOptions().dtype(at::kDouble);
-  at::Tensor sums = at::zeros({channels + 1}, options);  // the last is the count
+  at::Tensor squares = zeros_for_channels(micro_batches, layer);
+  const std::int64_t channels = squares.size(0);
+  at::Tensor sums = squares.new_zeros({channels + 1});  // the last is the count
   for (const Moments& part : micro_batches) {
     sums.narrow(0, 0, channels).add_(part.mean, part.count);
     sums[channels] += part.count;
@@ -66,7 +69,6 @@ WindowStatistics combine(const std::vector<Moments>& micro_batches, const models
     throw usage_error("batch norm " + layer.name, "at least two values a channel in the batch",
                       std::to_string(static_cast<std::int64_t>(count)), "a larger batch");
   const at::Tensor mean = sums.narrow(0, 0, channels) / count;
-  at::Tensor squares = at::zeros({channels}, options);
   for (const Moments& part : micro_batches)
     squares += part.squares + (part.mean - mean).square() * part.count;
   reduce(squares, all_reduce);

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+
+namespace accrue::testing {
+
+/// A second device of torch's, for machines without a GPU: what runs on it goes the way of a GPU,
+/// since its tensors are not the CPU's. It has the name of one for which libtorch here has no part.
+///
+/// Its memory is the host's, and closed to the host: whoever reads or writes a tensor's bytes
+/// there, past the device's own copies, gets a segmentation fault. Its operations are the CPU's, on
+/// copies. It has an allocator with statistics and a limit, pinned memory, and one stream.
+///
+/// It is there in every program that this is linked with.
+inline constexpr const char* kHostDevice = "hpu";
+
+/// Bytes that the device has in all, and has until limit_host_device() is called.
+inline constexpr std::int64_t kHostDeviceBytes = std::int64_t{1} << 30;
+
+/// What tensors may take from now on; more throws c10::OutOfMemoryError, as GPUs do.
+void limit_host_device(std::int64_t bytes);
+
+/// How often the host has waited for the device: copies to host memory and reads of one number.
+std::int64_t waits_for_host_device();
+
+/// How many copies came from memory that is not pinned, for which a GPU would be waited for.
+std::int64_t pageable_copies_to_host_device();
+
+}  // namespace accrue::testing

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+namespace accrue::testing {
+
+/// What device_run_test.cpp has to know of the device that a program with it is about.
+struct TestedDevice {
+  const char* word;             ///< in run.device
+  std::int64_t width, context;  ///< of a model whose activations are larger than its parameters
+  std::int64_t failures;        ///< how many allocations the device is to fail
+};
+
+// Defined in each program.
+
+TestedDevice tested_device();
+/// None where this machine has no such device: tests are skipped then.
+std::optional<c10::Device> open_tested_device();
+/// How often the host waits for the device while `work` runs.
+std::int64_t waits_in(const std::function<void()>& work);
+
+}  // namespace accrue::testing
