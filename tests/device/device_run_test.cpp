@@ -14,6 +14,7 @@
 #include "train/run/make_runner.h"
 #include "train/run/run_window.h"
 #include "train/tiny_run.h"
+#include "train/window/exact/activation_store.h"
 #include "train/workload/workload.h"
 #include "verify/config/against_cpu.h"
 #include "verify/configs_to_verify.h"
@@ -151,6 +152,15 @@ TEST_F(OnDevice, RunsAndResumesToTheBit) {
       Trainer(parts).run({.resume = true});
       expect_same_bits(parameters_of(whole), parameters_of(parts));
     }
+}
+
+TEST_F(OnDevice, KeepsActivationsInAFileOfTheHost) {
+  const at::Tensor there =
+      at::arange(12, at::TensorOptions(*open_tested_device())).view({3, 4}).t();
+  ActivationStore store(folder_);
+  const at::Tensor back = store.keep(there).tensor();
+  EXPECT_EQ(back.device(), there.device());
+  EXPECT_TRUE(at::equal(back.cpu(), there.cpu()));
 }
 
 TEST_F(OnDevice, TakesNoMoreMemoryForMoreMicroBatches) {

@@ -80,12 +80,14 @@ struct ActivationStore::Kept::Region {
   std::shared_ptr<File> file;
   std::vector<std::int64_t> sizes;
   at::ScalarType dtype;
+  at::Device device;  ///< where the tensor was, and comes back to
   std::size_t offset, bytes;
 
-  Region(std::shared_ptr<File> in, const at::Tensor& dense)
+  Region(std::shared_ptr<File> in, const at::Tensor& dense, at::Device from)
       : file(std::move(in)),
         sizes(dense.sizes().vec()),
         dtype(dense.scalar_type()),
+        device(from),
         offset(file->append(static_cast<const char*>(dense.const_data_ptr()), dense.nbytes())),
         bytes(dense.nbytes()) {}
   ~Region() { file->release(offset, bytes); }
@@ -103,7 +105,8 @@ ActivationStore::Kept ActivationStore::keep(const at::Tensor& tensor) {
     kept.in_memory_ = tensor.detach();
     return kept;
   }
-  kept.file_ = std::make_shared<Kept::Region>(file_, tensor.detach().cpu().contiguous());
+  kept.file_ =
+      std::make_shared<Kept::Region>(file_, tensor.detach().cpu().contiguous(), tensor.device());
   return kept;
 }
 
@@ -113,7 +116,8 @@ at::Tensor ActivationStore::Kept::tensor() const {
   void* address = file_->file->map(file_->offset, bytes);
   // The mapping holds the region, so that its room is not given back while it is read.
   const auto unmap = [bytes, region = file_](void* mapped) { ::munmap(mapped, bytes); };
-  return at::from_blob(address, file_->sizes, unmap, at::TensorOptions().dtype(file_->dtype));
+  return at::from_blob(address, file_->sizes, unmap, at::TensorOptions().dtype(file_->dtype))
+      .to(file_->device);
 }
 
 }  // namespace accrue::train
