@@ -215,6 +215,16 @@ TEST(WindowLeases, SpeedsAreLearnedInWindowsOfSeveralGroups) {
   EXPECT_DOUBLE_EQ(Machines({1, 3}, records).run(), 96);
 }
 
+/// The rest of a window that another group began is not divided by shares.
+TEST(WindowLeases, NothingIsLearnedOfAWindowWithoutShares) {
+  Machines machines({1, 3}, records_of({2, 2}));
+  machines.run_several(10);
+  WindowLeases after(0, machines.first().records(), true);
+  const std::vector<RankRecord> before = after.records();
+  after.observe(std::vector<accum::RankStatement>(2, {.figures = {0, 5}}));
+  EXPECT_EQ(after.records()[0].seconds_per_sample, before[0].seconds_per_sample);
+}
+
 TEST(WindowLeases, RanksThatDivideDifferentlyAreNoticed) {
   WindowLeases rank(0, records_of({2, 2}), true);
   rank.share(kWindow);
