@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all faults build setup setup-test setup-wheel wheel setup-deb deb container-test asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all examples-alone faults build setup setup-test setup-wheel wheel setup-deb deb container-test asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -145,11 +145,17 @@ asan: setup-test
 asan-all:
 	@$(MAKE) --no-print-directory asan "ASAN_ROOMS=$(ASAN_ALL_ROOMS)"
 
+# The examples as whoever copies one compiles it: without precompiled headers, which hide a missing include.
+examples-alone:
+	@$(call CONFIGURE,$(PRESET),-DACCRUE_EXAMPLES_ALONE=ON)
+	@cmake --build build/$(PRESET) -j $(JOBS); status=$$?; cmake -DACCRUE_EXAMPLES_ALONE=OFF build/$(PRESET) >/dev/null && exit $$status
+
 # What takes too long for every change, after what every change must pass: hours.
 test-all:
 	@$(MAKE) --no-print-directory test
 	@ACCRUE_RIGHT_LOOPS=1000 PYTHONPATH=build/$(PRESET)/python .venv-test/bin/python -m pytest -q -p no:cacheprovider tests/python/test_right_loops.py
 	@$(TEST_ENV) ACCRUE_TEST_KERNELS=generic ctest --test-dir build/$(PRESET) --output-on-failure -j 1 -R '^(train|verify)$$'
+	@$(MAKE) --no-print-directory examples-alone
 	@$(MAKE) --no-print-directory container-test ARGS=
 	@$(MAKE) --no-print-directory asan-all
 	@$(MAKE) --no-print-directory tsan

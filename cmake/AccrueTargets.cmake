@@ -56,11 +56,6 @@ function(accrue_use_pch target)
   endif()
 endfunction()
 
-# accrue_compile_quickly(TARGET): for tests and examples, which spend their time in the rooms that they call.
-function(accrue_compile_quickly target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-endfunction()
-
 # accrue_add_room(NAME SOURCES ... [DEPENDS room...] [HEADERS_OF room...] [NO_TORCH])
 # A static library accrue::NAME of src/NAME with public headers in include/accrue/NAME. Private headers are
 # included by their paths from src/. HEADERS_OF: rooms of which it takes public headers alone, and links nothing.
@@ -124,7 +119,6 @@ function(accrue_add_test room)
   cmake_parse_arguments(TEST "NO_TORCH;FRONTEND" "" "SOURCES;DEPENDS" ${ARGN})
   set(target ${room}_test)
   add_executable(${target} ${TEST_SOURCES})
-  accrue_compile_quickly(${target})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests
                                                ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${target} PRIVATE accrue_options GTest::gtest GTest::gmock GTest::gtest_main

@@ -26,6 +26,7 @@
 #include "train/measure/trace.h"
 #include "train/plan/setup.h"
 #include "train/ranks/meeting.h"
+#include "train/ranks/rank_conflicts.h"
 #include "train/workload/first/chosen_config.h"
 #include "train/workload/placement.h"
 #include "verify/operations/device_conformance.h"
@@ -163,9 +164,13 @@ train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
           .tell_reference = arguments.quiet ? data::TellProgress() : tell_reference()};
 }
 
-/// Tests run on the CPU and on GPUs. Any other device is checked by each run, which takes seconds.
-void expect_device_does_its_part(const train::Config& config) {
-  if (!config.run.device || config.run.device == "cpu" || config.run.device == "cuda") return;
+/// Tests run on the CPU and on GPUs. Any other device is checked by each run, which takes seconds;
+/// several ranks are refused at once, on all of them.
+void expect_device_does_its_part(const train::Config& config, std::int64_t ranks) {
+  if (!config.run.device || train::is_tested(*config.run.device)) return;
+  if (const auto conflict = train::conflict_of_device(config); ranks > 1 && conflict)
+    throw usage_error("config key " + conflict->key + " with " + std::to_string(ranks) + " ranks",
+                      conflict->expected, conflict->received, conflict->suggestion);
   proof::expect_trainable(train::device_of(config));
 }
 
@@ -199,7 +204,7 @@ int run_train(const TrainArguments& arguments, const Arguments& typed, const Pro
   const bool speaks = launch.rank == 0;
   if (speaks && !arguments.quiet && !task.chosen.empty())
     std::cerr << "no config was given: this one was chosen\n\n" << task.chosen << "\n";
-  expect_device_does_its_part(config);
+  expect_device_does_its_part(config, launch.world);
   const std::shared_ptr<distributed::Group> group = join(launch, config);
   const bool divides_memory = config.memory.budget_is_auto() && launch.local_world > 1;
   config = train::shared_by(std::move(config), launch.local_world);

@@ -18,15 +18,15 @@ namespace fs = std::filesystem;
 
 Error refused(std::string_view name, const std::string& expected, const std::string& received,
               const std::string& suggestion) {
-  return {Error::Kind::usage, "run.device = \"" + std::string(name) + "\"", expected, received,
-          suggestion};
+  const std::string word(name.substr(0, name.find(':')));
+  return {Error::Kind::usage, "run.device = \"" + word + "\"", expected, received, suggestion};
 }
 
 c10::Device parsed(std::string_view name) {
   try {
     return c10::Device(std::string(name));
   } catch (const c10::Error&) {
-    throw refused(name, "a device of torch's", "another word", "\"cpu\", \"cuda\" or \"cuda:1\"");
+    throw refused(name, "a device of torch's", "another word", "\"cpu\" or \"cuda\"");
   }
 }
 
@@ -76,7 +76,8 @@ void expect_there(std::string_view name, c10::Device device) {
   const auto count = c10::impl::getDeviceGuardImpl(device.type())->deviceCount();
   if (count == 0)
     throw refused(name, "a device and a driver for it", complaint_of_driver(device.type()),
-                  "\"cpu\", or a newer driver (nvidia-smi tells which there is)");
+                  device.is_cuda() ? "\"cpu\", or a newer driver (nvidia-smi tells which there is)"
+                                   : "\"cpu\", or the driver of this device");
   if (device.index() >= count)
     throw refused(name, "one of " + std::to_string(count) + " devices, counted from 0",
                   device.str(), "as many ranks on a machine as it has devices");

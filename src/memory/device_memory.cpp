@@ -40,6 +40,10 @@ DeviceRoom DeviceMemory::room() const {
 
 /// libtorch reads its limit, a part of the whole, when the device's first tensor is made.
 void DeviceMemory::set_budget(std::optional<std::int64_t> bytes) {
+  if (bytes && !device_.is_cuda())
+    throw usage_error("memory.budget with a model on " + device_.str(),
+                      "a device whose allocator takes a limit, which is a GPU of CUDA's", "another",
+                      "budget = \"none\"");
   budget_ = bytes;
   if (!bytes || limited_) return;
   const double part = static_cast<double>(*bytes) / static_cast<double>(room().all);

@@ -29,7 +29,7 @@ class CudaRanks : public testing::DistributedRun {
 
   Config on_gpu(const std::string& out) const {
     Config c = small(out);
-    c.run.device = "cuda";
+    c.run.device = Device::cuda;
     return c;
   }
   /// Ranks that share the first GPU, where a launcher would give each one of its own.

@@ -27,7 +27,7 @@ std::optional<c10::Device> open_tested_device() {
   }
 }
 
-/// As the runtime's interface tells.
+/// Waits are what the runtime's interface calls so.
 std::int64_t waits_in(const std::function<void()>& work) {
   namespace profiler = torch::autograd::profiler;
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);

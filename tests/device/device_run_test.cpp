@@ -65,7 +65,10 @@ class OnDevice : public testing::TinyRun {
  protected:
   void SetUp() override {
     TinyRun::SetUp();
-    if (!open_tested_device()) accrue::testing::not_possible_here("there is no such device here");
+    if (!open_tested_device())
+      accrue::testing::not_possible_here(std::string("there is no device called ") +
+                                         tested_device().word +
+                                         ", or this libtorch has no part for one");
   }
   void TearDown() override {
     memory::count_device(c10::kCPU);
@@ -74,7 +77,7 @@ class OnDevice : public testing::TinyRun {
 
   Config on_device(const std::string& out = "run") const {
     Config c = config(out);
-    c.run.device = tested_device().word;
+    c.run.device = device_words.find(tested_device().word);
     c.model.dropout = 0.1;
     return c;
   }
@@ -115,7 +118,10 @@ class ImagesOnDevice : public proof::testing::ConfigsToVerify {
  protected:
   void SetUp() override {
     ConfigsToVerify::SetUp();
-    if (!open_tested_device()) accrue::testing::not_possible_here("there is no such device here");
+    if (!open_tested_device())
+      accrue::testing::not_possible_here(std::string("there is no device called ") +
+                                         tested_device().word +
+                                         ", or this libtorch has no part for one");
   }
   void TearDown() override {
     memory::count_device(c10::kCPU);
@@ -127,7 +133,7 @@ TEST_F(ImagesOnDevice, AddUpTheGradientOfFp64OnTheCpu) {
   using models::BatchNormPolicy;
   for (const BatchNormPolicy policy : {BatchNormPolicy::exact, BatchNormPolicy::convert_group}) {
     Config c = of_resnet(policy);
-    c.run.device = tested_device().word;
+    c.run.device = device_words.find(tested_device().word);
     const proof::Report report = proof::verify_against_cpu(c);
     EXPECT_TRUE(report.equal) << to_string(policy) << ": " << proof::conclusion(report);
   }

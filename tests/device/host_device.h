@@ -9,18 +9,16 @@ namespace accrue::testing {
 ///
 /// Its memory is the host's, and closed to the host: whoever reads or writes a tensor's bytes
 /// there, past the device's own copies, gets a segmentation fault. Its operations are the CPU's, on
-/// copies. It has an allocator with statistics and a limit, pinned memory, and one stream.
-///
-/// It is there in every program that this is linked with.
+/// copies. It has an allocator with statistics, pinned memory, and one stream. It is a library that
+/// a program is linked with, or that LD_PRELOAD brings; ACCRUE_HOST_DEVICE_WITHOUT=NAME leaves out
+/// an operation of ATen's ("addmm.out").
 inline constexpr const char* kHostDevice = "hpu";
 
-/// Bytes that the device has in all, and has until limit_host_device() is called.
+/// Bytes that tensors on it may take; more throws c10::OutOfMemoryError, as GPUs do.
 inline constexpr std::int64_t kHostDeviceBytes = std::int64_t{1} << 30;
 
-/// What tensors may take from now on; more throws c10::OutOfMemoryError, as GPUs do.
-void limit_host_device(std::int64_t bytes);
-
-/// How often the host has waited for the device: copies to host memory and reads of one number.
+/// How often the host has waited for the device: copies to host memory, and operations whose result
+/// the host reads.
 std::int64_t waits_for_host_device();
 
 /// How many copies came from memory that is not pinned, for which a GPU would be waited for.

@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 constexpr Seconds kLook = 0.02;  ///< between two looks at who is there (RankStore)
 constexpr Seconds kBeat = 0.4;   ///< between two signs of life (Heartbeat)
 constexpr int kTries = 16;       ///< of a group that is made anew (GlooGroup)
-constexpr int kTensors = 148;    ///< of a state of GPT-2's shape, which newcomers get one by one
+constexpr int kPieces = 238;     ///< of 4 MiB, of a state of 1 GB
 /// Since when somebody has asked to join who is let in at a step: the first rank asks every second,
 /// and has to hear a sign of life between two times (RankStore, Membership::has_applicants).
 constexpr Seconds kKnown = 1.5;
@@ -66,12 +66,11 @@ void SimulatedGroup::change() {
     if (tries == kTries) throw Broken("ranks were lost in each of 16 tries to meet");
 }
 
-/// The state goes from one newcomer to the next, a tensor at a time (share_state). Each takes a
-/// tensor and hands it on before it takes the next one, so that a tensor takes twice its time.
+/// The state goes from one newcomer to the next, in pieces of which one is sent while the next one
+/// comes (share_state).
 Seconds SimulatedGroup::passing_seconds(std::int64_t newcomers) const {
-  const Seconds whole = setting_.costs.newcomer;
-  if (newcomers < 2) return static_cast<double>(newcomers) * whole;
-  return 2 * whole * (1 + static_cast<double>(newcomers - 2) / kTensors);
+  if (newcomers == 0) return 0;
+  return setting_.costs.newcomer * (1 + static_cast<double>(newcomers - 1) / kPieces);
 }
 
 /// Decides on the next group and lets its ranks meet; whether all of them did. Who lives and is

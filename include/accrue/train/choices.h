@@ -8,6 +8,19 @@
 /// config.
 namespace accrue::train {
 
+/// By torch's words: those of its devices to which a parameter can move as it is.
+enum class Device { cpu, cuda, xpu, mps, hpu, mtia };
+inline constexpr auto device_words = enum_words<Device>({{Device::cpu, "cpu"},
+                                                         {Device::cuda, "cuda"},
+                                                         {Device::xpu, "xpu"},
+                                                         {Device::mps, "mps"},
+                                                         {Device::hpu, "hpu"},
+                                                         {Device::mtia, "mtia"}});
+/// Those that tests run on; any other is checked by each `accrue train`.
+inline constexpr bool is_tested(Device device) {
+  return device == Device::cpu || device == Device::cuda;
+}
+
 enum class ModelKind {
   gpt2,
   llama,

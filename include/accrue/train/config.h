@@ -39,7 +39,7 @@ struct RunConfig {
   std::optional<std::int64_t> tokens;
   std::optional<double> epochs;
   std::uint64_t seed = 1337;
-  std::optional<std::string> device;             ///< torch's word for it; none: auto
+  std::optional<Device> device;                  ///< none: auto
   std::optional<kernels::Kernels> kernels = {};  ///< none: auto, as the process chose
   std::int64_t threads = 0;                      ///< 0: all that the cgroup grants
   Duration checkpoint_every{600, Duration::Unit::seconds};

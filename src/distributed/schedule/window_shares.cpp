@@ -126,8 +126,8 @@ void WindowShares::observe(const std::vector<accum::RankStatement>& of_ranks) {
                         "parts that make up its " + std::to_string(samples_) + " samples",
                         others + ", as ranks divided it differently",
                         "the same build of accrue on all ranks, and one run.out for them");
-  const bool is_first = std::exchange(is_first_window_, false);
   if (shares_.empty()) return;
+  const bool is_first = std::exchange(is_first_window_, false);
   for (std::size_t rank = 0; rank < paces_.size(); ++rank)
     if (followed_[rank].takes_part && !(is_first && paces_[rank].observed().empty()))
       paces_[rank].observe(shares_[rank].count, of_ranks[rank].figures.at(1));

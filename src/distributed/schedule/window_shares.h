@@ -59,8 +59,8 @@ class WindowShares {
   std::vector<double> figures(double seconds) const;
   /// Whether a rank that states this had samples.
   static bool has_share(const accum::RankStatement& rank) { return rank.figures.front() > 0; }
-  /// Takes what all ranks state, by rank; of a window before the first share() that nobody had one.
-  /// Throws a runtime Error, on all ranks alike, that names
+  /// Takes what all ranks state, by rank. A window for which nobody has asked for a share() yet
+  /// tells nothing of speeds. Throws a runtime Error, on all ranks alike, that names
   /// those who took another share than theirs.
   void observe(const std::vector<accum::RankStatement>& of_ranks);
 

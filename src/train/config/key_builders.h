@@ -234,9 +234,6 @@ Key limits_key(std::string name);
 /// batch.schedule, a table for each stage.
 Key batch_schedule_key(std::string name);
 
-/// The word of a type of devices; absence is written as "auto".
-Key device_key(std::string name);
-
 /// data.tokenizer, a word or a path.
 Key tokenizer_key(std::string name);
 

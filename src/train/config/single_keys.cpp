@@ -88,21 +88,6 @@ Key model_kind_key(std::string name) {
   return key;
 }
 
-/// Which of torch's devices there are is found out when one is opened.
-Key device_key(std::string name) {
-  return make_key(
-      std::move(name), "\"auto\", \"cpu\", \"cuda\" or another of torch's devices",
-      [](auto& c) -> auto& { return c.run.device; },
-      [](const Stated& stated, const std::string& expected) {
-        const std::string word = read_string(stated, expected);
-        if (word.empty() || word.find_first_not_of("abcdefghijklmnopqrstuvwxyz") != word.npos)
-          throw refusal(stated, expected + ", without a number: ranks take that of their place",
-                        "\"cuda\"");
-        return word == "auto" ? std::optional<std::string>() : std::optional(word);
-      },
-      [](const auto& device) { return value_of(device.value_or("auto")); });
-}
-
 Key tokenizer_key(std::string name) {
   return string_key(
       std::move(name), "\"auto\", \"bytes\", a tokenizer.json or its folder",

@@ -12,15 +12,13 @@
 namespace accrue::train {
 namespace {
 
-/// The bytes that are free where the model lies, and in the budget where one is set.
+/// The bytes that are free on the machine, and in the budget where one is set.
 std::int64_t free_bytes() {
   const std::optional<std::int64_t> budget = memory::tensor_budget();
-  if (budget) memory::release_cached();  // free lists must not count as used
-  const std::optional<memory::DeviceRoom> device = memory::device_room();
-  const std::int64_t there = device ? device->free : memory::available_bytes();
-  if (!budget) return there;
+  if (!budget) return memory::available_bytes();
+  memory::release_cached();  // free lists must not count as used
   const std::int64_t left = std::max<std::int64_t>(0, *budget - memory::usage().reserved);
-  return std::min(left, there);
+  return std::min(left, memory::available_bytes());
 }
 
 }  // namespace

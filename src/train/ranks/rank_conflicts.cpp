@@ -43,11 +43,7 @@ std::optional<Conflict> conflict_anywhere(const Config& config, std::int64_t wor
   return std::nullopt;
 }
 
-std::optional<Conflict> conflict_on_device(const Config& config, c10::Device device) {
-  if (!device.is_cuda())
-    return Conflict{"run.device", "\"cpu\" or \"cuda\", whose tensors Gloo or NCCL moves",
-                    in_quotes(c10::DeviceTypeName(device.type(), /*lower_case=*/true)),
-                    "one process, or device = \"cpu\""};
+std::optional<Conflict> conflict_on_device(const Config& config) {
   const std::string expected = "what ranks with GPUs can do: share windows, with whole sums";
   const auto& dist = config.dist;
   if (dist.stages > 1)
@@ -59,6 +55,9 @@ std::optional<Conflict> conflict_on_device(const Config& config, c10::Device dev
   if (dist.compress != distributed::Compression::none)
     return Conflict{"dist.compress", expected, in_quotes(to_string(dist.compress)),
                     "compress = \"none\""};
+  if (config.model.batchnorm == models::BatchNormPolicy::exact)
+    return Conflict{"model.batchnorm", expected, "\"exact\"",
+                    "batchnorm = \"convert-group\", or one process"};
   return std::nullopt;
 }
 
@@ -70,9 +69,17 @@ std::optional<Conflict> conflict_on_cpu(const Config& config) {
 
 }  // namespace
 
+std::optional<Conflict> conflict_of_device(const Config& config) {
+  if (!config.run.device || is_tested(*config.run.device)) return std::nullopt;
+  return Conflict{"run.device", "\"cpu\" or \"cuda\", between which Gloo or NCCL moves sums",
+                  in_quotes(device_words.of(*config.run.device)),
+                  "one process, or device = \"cpu\""};
+}
+
 std::optional<Conflict> conflict_of(const Config& config, std::int64_t world, c10::Device device) {
+  if (auto conflict = conflict_of_device(config)) return conflict;
   if (auto conflict = conflict_anywhere(config, world)) return conflict;
-  return device.is_cpu() ? conflict_on_cpu(config) : conflict_on_device(config, device);
+  return device.is_cpu() ? conflict_on_cpu(config) : conflict_on_device(config);
 }
 
 bool can_lose_ranks(const Config& config) {

@@ -14,6 +14,9 @@ namespace accrue::train {
 /// version, or cannot do alike.
 std::optional<Conflict> conflict_of(const Config& config, std::int64_t world, c10::Device device);
 
+/// That part of it which is about the kind of device alone.
+std::optional<Conflict> conflict_of_device(const Config& config);
+
 /// Whether ranks that run `config` on CPUs can go on when some of them are gone: where all of them
 /// have the whole state of the run between two windows, or can have it again, and none of a window
 /// that others need.

@@ -291,10 +291,6 @@ std::vector<std::vector<std::int64_t>> Ranks::each_says(
   return by_rank;
 }
 
-void Ranks::send(const at::Tensor& values, std::int64_t to, std::string_view what) const {
-  group_->start_send(values, to, what)->wait();
-}
-
 void Ranks::receive(const at::Tensor& values, std::int64_t from, std::string_view what) const {
   group_->start_receive(values, from, what)->wait();
 }

@@ -95,7 +95,13 @@ class Ranks {
   std::vector<std::vector<std::int64_t>> each_says(const std::vector<std::int64_t>& mine) const;
   /// distributed::Group::start_send() and start_receive(), waited for; not for a rank that is
   /// alone.
-  void send(const at::Tensor& values, std::int64_t to, std::string_view what) const;
+  std::unique_ptr<distributed::Work> start_send(const at::Tensor& values, std::int64_t to,
+                                                std::string_view what) const {
+    return group_->start_send(values, to, what);
+  }
+  void send(const at::Tensor& values, std::int64_t to, std::string_view what) const {
+    start_send(values, to, what)->wait();
+  }
   void receive(const at::Tensor& values, std::int64_t from, std::string_view what) const;
   /// Replaces `values` by those of rank `from`.
   void broadcast(const at::Tensor& values, std::int64_t from, std::string_view what) const;

@@ -69,9 +69,7 @@ struct Neighbours {
   std::optional<std::int64_t> before, after;
 };
 
-/// The chain begins with the source, and those that are behind follow by rank. Each passes a tensor
-/// on before it takes the next one, so that many take hardly longer than two, where the source
-/// would send the state once for each of them.
+/// The chain begins with the source, and those that are behind follow by rank.
 Neighbours neighbours_of(std::int64_t rank, std::int64_t source,
                          const std::vector<std::int64_t>& ways) {
   std::vector<std::int64_t> chain{source};
@@ -86,35 +84,62 @@ Neighbours neighbours_of(std::int64_t rank, std::int64_t source,
   return neighbours;
 }
 
-/// The tensor that comes from the rank before, or where there is none `own`, handed to the one
-/// after.
-at::Tensor pass_on(const Ranks& ranks, const Neighbours& neighbours, const at::Tensor& own) {
-  const at::Tensor tensor = neighbours.before ? at::empty(own.sizes(), own.scalar_type())
-                                              : own.detach().cpu().contiguous();
-  if (tensor.numel() == 0) return tensor;
-  if (neighbours.before) ranks.receive(bytes_of(tensor), *neighbours.before, kTheState);
-  if (neighbours.after) ranks.send(bytes_of(tensor), *neighbours.after, kTheState);
-  return tensor;
-}
+/// A rank's place in the chain. A piece is sent on while the next one comes, so that many newcomers
+/// take hardly longer than one, where the source would send the state once for each of them.
+class Chain {
+ public:
+  Chain(const Ranks& ranks, const Neighbours& neighbours)
+      : ranks_(ranks), neighbours_(neighbours) {}
 
-/// What came in place of `own`; nothing at the beginning of the chain.
-NamedParameters pass_along(const Ranks& ranks, const Neighbours& neighbours,
-                           const NamedParameters& own) {
-  NamedParameters received;
-  for (const auto& [name, tensor] : own) {
-    const at::Tensor passed = pass_on(ranks, neighbours, tensor);
-    if (neighbours.before) received.push_back({name, passed});
+  bool begins_here() const { return !neighbours_.before; }
+
+  /// What came in place of `own`, and was sent on; at the beginning of the chain nothing, where
+  /// `own` itself is sent.
+  NamedParameters pass(const NamedParameters& own) {
+    NamedParameters received;
+    for (const auto& [name, tensor] : own) {
+      const at::Tensor passed = pass(tensor);
+      if (!begins_here()) received.push_back({name, passed});
+    }
+    return received;
   }
-  return received;
-}
+
+  /// Returns when the last piece was sent.
+  void finish() {
+    if (sending_) sending_->wait();
+    sending_.reset();
+  }
+
+ private:
+  static constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
+
+  at::Tensor pass(const at::Tensor& own) {
+    at::Tensor tensor =
+        begins_here() ? own.detach().cpu().contiguous() : at::empty(own.sizes(), own.scalar_type());
+    if (tensor.numel() == 0) return tensor;
+    for (const at::Tensor& piece : bytes_of(tensor).split(kPieceBytes)) {
+      if (!begins_here()) ranks_.receive(piece, *neighbours_.before, kTheState);
+      if (!neighbours_.after) continue;
+      finish();
+      sending_ = ranks_.start_send(piece, *neighbours_.after, kTheState);
+    }
+    return tensor;
+  }
+
+  const Ranks& ranks_;
+  Neighbours neighbours_;
+  std::unique_ptr<distributed::Work> sending_;  ///< of the last piece
+};
 
 /// Nothing is taken in before all of it is here.
 void pass_state_along(const Ranks& ranks, const Neighbours& neighbours, models::Model& model,
                       const NamedParameters& of_model, optim::Optimizer* optimizer,
                       const NamedParameters& of_optimizer) {
-  const NamedParameters model_tensors = pass_along(ranks, neighbours, of_model),
-                        optimizer_tensors = pass_along(ranks, neighbours, of_optimizer);
-  if (!neighbours.before) return;
+  Chain chain(ranks, neighbours);
+  const NamedParameters model_tensors = chain.pass(of_model),
+                        optimizer_tensors = chain.pass(of_optimizer);
+  chain.finish();
+  if (chain.begins_here()) return;
   model.load_file_tensors(model_tensors, "rank " + std::to_string(*neighbours.before));
   if (optimizer != nullptr) optimizer->load_state(optimizer_tensors);
 }

@@ -18,7 +18,7 @@ struct SharedState {
 /// Brings all ranks to where the farthest of them is, whose state all take: ranks that lost another
 /// within a collective differ in what it told them. Those that have done fewer windows, and those
 /// that have nothing yet (`mine` empty), get the parameters and the optimizer's state, which they
-/// pass on from one to the next, one tensor at a time; they need room for them twice meanwhile.
+/// pass on from one to the next; they need room for them twice meanwhile.
 ///
 /// `optimizer` is null where its state is divided among the ranks: then it stays as it is.
 ///

@@ -20,13 +20,14 @@ std::string local_rank() {
 }
 
 bool asks_for_cpu(const Config& config) {
-  if (config.run.device) return *config.run.device == "cpu";
+  if (config.run.device) return *config.run.device == Device::cpu;
   return config.run.kernels == kernels::Kernels::native;
 }
 
 c10::Device stated_device(const Config& config) {
   if (asks_for_cpu(config)) return device::open("cpu");
-  return config.run.device ? device::open(*config.run.device + ":" + local_rank()) : device::best();
+  if (!config.run.device) return device::best();
+  return device::open(std::string(device_words.of(*config.run.device)) + ":" + local_rank());
 }
 
 /// Products of fp16 are slow on CPUs. ATen's operators make them all the same, for whoever wants to

@@ -142,7 +142,7 @@ TEST(ParseConfig, ReadsEveryKeyOfThisVersion) {
   EXPECT_EQ(config.run.out, "runs/\"a\"\tb");
   EXPECT_EQ(config.run.tokens, 1'000'000);
   EXPECT_EQ(config.run.seed, 7u);
-  EXPECT_EQ(config.run.device, "cpu");
+  EXPECT_EQ(config.run.device, Device::cpu);
   EXPECT_EQ(config.run.threads, 2);
   EXPECT_EQ(config.run.checkpoint_every, (Duration{500, Duration::Unit::steps}));
   EXPECT_EQ(config.run.keep, 5);

@@ -132,7 +132,7 @@ TEST_F(Fp16Run, AFixedLossScaleStays) {
 TEST_F(Fp16Run, IsRefusedOnTheKernelsOfTheCpu) {
   Config c = in_fp16();
   c.run.kernels.reset();
-  c.run.device = "cpu";
+  c.run.device = Device::cpu;
   EXPECT_THAT(usage_message([&] { Trainer trainer(c); }),
               AllOf(HasSubstr("a GPU"), HasSubstr("\"bf16\""), HasSubstr("\"generic\"")));
   EXPECT_FALSE(fs::exists(c.run.out));

@@ -26,7 +26,8 @@ std::vector<Key> run_keys() {
           [](auto& c) -> auto& { return c.run.epochs; })),
       integer_key(
           "run.seed", {0}, [](auto& c) -> auto& { return c.run.seed; }),
-      device_key("run.device"),
+      choice_or_auto_key(
+          "run.device", device_words, {}, [](auto& c) -> auto& { return c.run.device; }),
       choice_or_auto_key(
           "run.kernels", kernels::kernels_words, {},
           [](auto& c) -> auto& { return c.run.kernels; }),

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Device.h>
+
+namespace accrue::testing {
+
+inline const c10::Device kDevice{c10::DeviceType::HPU, 0};
+
+/// Of the memory of host_device.h: it hands out places that nobody may read or write.
+c10::DeviceAllocator& memory_of_host_device();
+/// Where the device's own copies find what a tensor has at `closed`.
+void* opened(const void* closed);
+
+/// Host memory that is known to be pinned.
+c10::Allocator& pinned_memory();
+bool is_pinned_memory(const void* data);
+
+}  // namespace accrue::testing
