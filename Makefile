@@ -305,7 +305,7 @@ bench-links: build
 	@scripts/setup.sh peers
 	@.venv-peers/bin/python bench/e2e/links.py $(ARGS)
 
-# Loss by steps and by seconds with dist.compress and dist.local_steps over 100 Mbit/s; 35 minutes. ARGS=--quick: a minute.
+# Loss by steps and by seconds with dist.compress, local steps and outer steps, and what they save on slow links; two hours. ARGS=--quick: a minute.
 bench-curves: build
 	@.venv/bin/python bench/e2e/curves.py $(ARGS)
 	@.venv/bin/python bench/e2e/outer_curves.py $(ARGS)

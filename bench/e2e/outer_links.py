@@ -7,8 +7,8 @@
 
 The ranks are processes in two network namespaces of this machine, joined by a shaped cable (netns.py), each on a core
 of its own, which the thread that exchanges parts shares with the training. Every repetition runs all variants,
-beginning with another one. The floor is the median step of rounds over the fastest cable: what a step takes in
-which nothing is exchanged. Where the kernel has no namespaces or cannot shape
+beginning with another one. The floor is the median step of rounds over the fastest cable, of the repetition
+where that is least: what a step takes in which nothing is exchanged. Where the kernel has no namespaces or cannot shape
 them, it says so and ends with 0. See docs/notes/local_steps.md.
 """
 import argparse
