@@ -28,6 +28,7 @@ LINKS = {"10 Gbit/s": netns.Shape(rate_mbit=10_000), "100 Mbit/s": netns.Shape(r
          "20 Mbit/s": netns.Shape(rate_mbit=20, delay_ms=10)}
 FAST = "10 Gbit/s"
 LENGTH = 16  # local steps of a round
+STEPS = 5  # of a run that reduces each of them
 RUN_SECONDS = 900  # that one run may take
 
 ROUND = flags("dist", local_steps=LENGTH)
@@ -41,22 +42,25 @@ VARIANTS = {
     "rounds, 4 parts, delay 4, int8": [*ROUND, *PARTS, *INT8],
 }
 
-# Samples are those of a step over both ranks; the first round of a run is not counted.
-JOB = dict(model=dict(layers=6, heads=6, width=384, context=128), samples=8, micro=4, steps=3 * LENGTH)
+# Samples are those of a step over both ranks.
+JOB = dict(model=dict(layers=4, heads=4, width=256, context=128), samples=8, micro=4, steps=3 * LENGTH)
 QUICK_JOB = dict(model=GPT2["tiny"], samples=8, micro=4, steps=2 * LENGTH)
 
 
 def seconds_of(variant: str, cable: netns.Cable, job: dict) -> dict:
-    """Of a step of the rounds that are counted. Most steps of a round that is exchanged as one exchange nothing."""
-    job = job | {"eval_every": job["steps"], "eval_batches": 1}
+    """Of a step, after the first round, or the first step where each one is reduced. Most steps of a round that is
+    exchanged as one exchange nothing."""
+    first = LENGTH if VARIANTS[variant] else 1
+    steps = job["steps"] if VARIANTS[variant] else STEPS
+    job = job | {"steps": steps, "eval_every": steps, "eval_batches": 1}
     with tempfile.TemporaryDirectory() as scratch:
         out = pathlib.Path(scratch) / "run"
         command = train_command(out.parent, "run", [*curves.arguments(job, seed=1), *VARIANTS[variant]])
         netns.run_ranks(cable, lambda rank: command, RUN_SECONDS)
-        steps = steps_of(out)
-        ends = [step["time"] for step in steps[LENGTH - 1:]]
-        return {"mean": (ends[-1] - ends[0]) / (len(ends) - 1), "median": median([b - a for a, b in zip(ends, ends[1:])]),
-                "wire_bytes": sum(step.get("wire_bytes", 0) for step in steps) / len(steps)}
+        counted = steps_of(out)[first:]
+        ends = [step["time"] for step in steps_of(out)[first - 1:]]
+        return {"mean": (ends[-1] - ends[0]) / len(counted), "median": median([b - a for a, b in zip(ends, ends[1:])]),
+                "wire_bytes": sum(step.get("wire_bytes", 0) for step in counted) / len(counted)}
 
 
 def measure(repetitions: int, job: dict, links: list[str]) -> dict:
