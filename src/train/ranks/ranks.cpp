@@ -10,6 +10,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/version.h"
+#include "core/words.h"
 #include "train/plan/setup.h"
 #include "train/ranks/meeting.h"
 #include "train/ranks/outer_settings.h"
