@@ -47,9 +47,15 @@ namespace {
 
 using kernels::Kernels;
 
-TEST(Cuda, DoesWhatTrainingAsksByCompiledKernelsAndByAten) {
-  if (!open_tested_device())
-    not_possible_here("there is no CUDA device, or this libtorch has no part for one");
+class Cuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!open_tested_device())
+      not_possible_here("there is no CUDA device, or this libtorch has no part for one");
+  }
+};
+
+TEST_F(Cuda, DoesWhatTrainingAsksByCompiledKernelsAndByAten) {
   for (const Kernels kernels : {Kernels::native, Kernels::generic}) {
     const kernels::KernelScope scope(kernels);
     for (const proof::DeviceCheck& check : proof::check_device(*open_tested_device()))

@@ -111,7 +111,6 @@ class HostDeviceAllocator final : public c10::DeviceAllocator {
     return {static_cast<std::size_t>(free), static_cast<std::size_t>(kHostDeviceBytes)};
   }
 
-
  private:
   static constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
@@ -120,9 +119,10 @@ class HostDeviceAllocator final : public c10::DeviceAllocator {
   void count(std::int64_t bytes) {
     const std::scoped_lock lock(mutex_);
     const std::int64_t after = stats_.allocated_bytes[kAll].current + bytes;
-    TORCH_CHECK_WITH(OutOfMemoryError, after <= kHostDeviceBytes, "the device has ", kHostDeviceBytes,
-                     " bytes for tensors, of which ", stats_.allocated_bytes[kAll].current,
-                     " are taken; ", bytes, " more are asked for");
+    TORCH_CHECK_WITH(OutOfMemoryError, after <= kHostDeviceBytes, "the device has ",
+                     kHostDeviceBytes, " bytes for tensors, of which ",
+                     stats_.allocated_bytes[kAll].current, " are taken; ", bytes,
+                     " more are asked for");
     stats_.allocation[kAll].increase(1);
     stats_.allocated_bytes[kAll].increase(static_cast<std::size_t>(bytes));
     stats_.reserved_bytes[kAll].increase(static_cast<std::size_t>(bytes));
