@@ -57,10 +57,8 @@ def seconds_of(variant: str, cable: netns.Cable, job: dict) -> dict:
         out = pathlib.Path(scratch) / "run"
         command = train_command(out.parent, "run", [*curves.arguments(job, seed=1), *VARIANTS[variant]])
         netns.run_ranks(cable, lambda rank: command, RUN_SECONDS)
-        counted = steps_of(out)[first:]
         ends = [step["time"] for step in steps_of(out)[first - 1:]]
-        return {"mean": (ends[-1] - ends[0]) / len(counted), "median": median([b - a for a, b in zip(ends, ends[1:])]),
-                "wire_bytes": sum(step.get("wire_bytes", 0) for step in counted) / len(counted)}
+        return {"mean": (ends[-1] - ends[0]) / (len(ends) - 1), "median": median([b - a for a, b in zip(ends, ends[1:])])}
 
 
 def measure(repetitions: int, job: dict, links: list[str]) -> dict:
@@ -77,19 +75,18 @@ def measure(repetitions: int, job: dict, links: list[str]) -> dict:
                     outcomes[link][variant].append(seconds_of(variant, cable, job))
     floor = min(run["median"] for run in outcomes[FAST]["rounds"])
     return {link: {"length": LENGTH, "probe": probes.get(link), "floor_seconds": floor,
-                   "variants": {variant: {"seconds": spread([run["mean"] for run in runs]),
-                                          "wire_bytes": median([run["wire_bytes"] for run in runs])}
+                   "variants": {variant: {"seconds": spread([run["mean"] for run in runs])}
                                 for variant, runs in of.items()}} for link, of in outcomes.items()}
 
 
 def table_of(file: ResultFile) -> str:
-    rows = ["| link | | seconds a step, median (min to max) | of the time trained | MB that a rank sends a step |",
-            "| --- | --- | --- | --- | --- |"]
+    rows = ["| link | | seconds a step, median (min to max) | of the time trained |",
+            "| --- | --- | --- | --- |"]
     for link, result in file.parts.items():
         for variant, row in result["variants"].items():
             seconds = row["seconds"]
             rows.append(f"| {link} | {variant} | {seconds['median']:.2f} ({seconds['min']:.2f} to {seconds['max']:.2f}) | "
-                        f"{result['floor_seconds'] / seconds['median']:.2f} | {row['wire_bytes'] / 1e6:.2f} |")
+                        f"{result['floor_seconds'] / seconds['median']:.2f} |")
     return "\n".join(rows)
 
 
