@@ -41,11 +41,11 @@ accrue_add_pch(accrue_frontend_pch <torch/torch.h>)
 
 # accrue_use_pch(TARGET [FRONTEND]): FRONTEND where the target's sources include torch/torch.h.
 function(accrue_use_pch target)
+  set(pch accrue_pch)
   if("FRONTEND" IN_LIST ARGN)
-    target_precompile_headers(${target} REUSE_FROM accrue_frontend_pch)
-  else()
-    target_precompile_headers(${target} REUSE_FROM accrue_pch)
+    set(pch accrue_frontend_pch)
   endif()
+  target_precompile_headers(${target} REUSE_FROM ${pch})
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:OpenMP::OpenMP_CXX>)
   # A precompiled header fits only the options that it was compiled with: -fopenmp, and -fPIC where CMake
   # would compile executables with -fPIE.

@@ -21,7 +21,7 @@ import netns
 from links import probe
 from peers import rotated
 from results import RESULTS, ResultFile
-from runs import GPT2, QUICK, flags, median, spread, steps_of, train_command
+from runs import GPT2, QUICK, flags, median, spread, steps_of, table, train_command
 
 FILE = "outer_links.json"
 LINKS = {"10 Gbit/s": netns.Shape(rate_mbit=10_000), "100 Mbit/s": netns.Shape(rate_mbit=100, delay_ms=1),
@@ -80,14 +80,13 @@ def measure(repetitions: int, job: dict, links: list[str]) -> dict:
 
 
 def table_of(file: ResultFile) -> str:
-    rows = ["| link | | seconds a step, median (min to max) | of the time trained |",
-            "| --- | --- | --- | --- |"]
+    rows = []
     for link, result in file.parts.items():
         for variant, row in result["variants"].items():
             seconds = row["seconds"]
-            rows.append(f"| {link} | {variant} | {seconds['median']:.2f} ({seconds['min']:.2f} to {seconds['max']:.2f}) | "
-                        f"{result['floor_seconds'] / seconds['median']:.2f} |")
-    return "\n".join(rows)
+            rows.append([link, variant, f"{seconds['median']:.2f} ({seconds['min']:.2f} to {seconds['max']:.2f})",
+                         f"{result['floor_seconds'] / seconds['median']:.2f}"])
+    return table(["link", "", "seconds a step, median (min to max)", "of the time trained"], rows)
 
 
 def main() -> None:

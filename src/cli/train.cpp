@@ -167,10 +167,9 @@ train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
 /// Tests run on the CPU and on GPUs. Any other device is checked by each run, which takes seconds;
 /// several ranks are refused at once, on all of them.
 void expect_device_does_its_part(const train::Config& config, std::int64_t ranks) {
-  if (!config.run.device || train::is_tested(*config.run.device)) return;
-  if (const auto conflict = train::conflict_of_device(config); ranks > 1 && conflict)
-    throw usage_error("config key " + conflict->key + " with " + std::to_string(ranks) + " ranks",
-                      conflict->expected, conflict->received, conflict->suggestion);
+  const auto conflict = train::conflict_of_device(config);
+  if (!conflict) return;
+  if (ranks > 1) throw train::refusal_of(*conflict, ranks);
   proof::expect_trainable(train::device_of(config));
 }
 

@@ -61,10 +61,12 @@ class WindowOnDevice {
   data::Loader loader_;
 };
 
-class OnDevice : public testing::TinyRun {
+/// `Fixture` where there is the tested device, whose memory is counted until the test is over.
+template <class Fixture>
+class WithDevice : public Fixture {
  protected:
   void SetUp() override {
-    TinyRun::SetUp();
+    Fixture::SetUp();
     if (!open_tested_device())
       accrue::testing::not_possible_here(std::string("there is no device called ") +
                                          tested_device().word +
@@ -72,9 +74,12 @@ class OnDevice : public testing::TinyRun {
   }
   void TearDown() override {
     memory::count_device(c10::kCPU);
-    TinyRun::TearDown();
+    Fixture::TearDown();
   }
+};
 
+class OnDevice : public WithDevice<testing::TinyRun> {
+ protected:
   Config on_device(const std::string& out = "run") const {
     Config c = config(out);
     c.run.device = device_words.find(tested_device().word);
@@ -114,20 +119,7 @@ TEST_F(OnDevice, AddsUpTheGradientOfFp64OnTheCpu) {
     }
 }
 
-class ImagesOnDevice : public proof::testing::ConfigsToVerify {
- protected:
-  void SetUp() override {
-    ConfigsToVerify::SetUp();
-    if (!open_tested_device())
-      accrue::testing::not_possible_here(std::string("there is no device called ") +
-                                         tested_device().word +
-                                         ", or this libtorch has no part for one");
-  }
-  void TearDown() override {
-    memory::count_device(c10::kCPU);
-    ConfigsToVerify::TearDown();
-  }
-};
+using ImagesOnDevice = WithDevice<proof::testing::ConfigsToVerify>;
 
 TEST_F(ImagesOnDevice, AddUpTheGradientOfFp64OnTheCpu) {
   using models::BatchNormPolicy;

@@ -8,7 +8,7 @@ namespace accrue::testing {
 
 inline const c10::Device kDevice{c10::DeviceType::HPU, 0};
 
-/// Of the memory of host_device.h: it hands out places that nobody may read or write.
+/// It hands out places that nobody may read or write (host_device.h).
 c10::DeviceAllocator& memory_of_host_device();
 /// Where the device's own copies find what a tensor has at `closed`.
 void* opened(const void* closed);

@@ -82,6 +82,11 @@ std::optional<Conflict> conflict_of(const Config& config, std::int64_t world, c1
   return device.is_cpu() ? conflict_on_cpu(config) : conflict_on_device(config);
 }
 
+Error refusal_of(const Conflict& conflict, std::int64_t world) {
+  return usage_error(conflict.key + " with " + std::to_string(world) + " ranks", conflict.expected,
+                     conflict.received, conflict.suggestion);
+}
+
 bool can_lose_ranks(const Config& config) {
   const DistConfig& dist = config.dist;
   return dist.stages == 1 && !dist.takes_outer_steps() &&

@@ -101,8 +101,7 @@ void Ranks::check_least(const Config& config) const {
 void Ranks::check_divisible(const Workload& work) const {
   const auto refuse = [&](const std::string& key, const std::string& expected,
                           const std::string& received, const std::string& suggestion) {
-    throw usage_error(key + " with " + std::to_string(world()) + " ranks", expected, received,
-                      suggestion);
+    throw refusal_of({key, expected, received, suggestion}, world());
   };
   const bool share_windows = work.config.dist.stages == 1 && !work.config.dist.takes_outer_steps();
   const auto found = models::find_batch_norms(*work.model);
@@ -118,7 +117,7 @@ void Ranks::check_divisible(const Workload& work) const {
            "several, whose total weights would be each rank's own in steps that it takes alone",
            "ranks that share windows (local_steps = 1), or one process");
   if (const auto conflict = conflict_of(work.config, world(), device_of(*work.model)))
-    refuse(conflict->key, conflict->expected, conflict->received, conflict->suggestion);
+    throw refusal_of(*conflict, world());
 }
 
 void Ranks::begin(const Workload& work, const std::string& data_fingerprint,
