@@ -110,7 +110,7 @@ test: setup-test setup-wheel
 	@$(call CONFIGURE,$(PRESET),-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON $(PARQUET_OPTIONS) $(PYTHON_OPTIONS))
 	@cmake --build build/$(PRESET) -j $(JOBS)
 	@scripts/wheel.sh build/$(PRESET) dist
-	@$(TEST_ENV) ctest --test-dir build/$(PRESET) --output-on-failure -j $(TEST_JOBS)
+	@$(TEST_ENV) ctest --test-dir build/$(PRESET) --output-on-failure -j $(TEST_JOBS) || { code=$$?; scripts/failures.py build/$(PRESET); exit $$code; }
 
 # Builds and tests with other versions of libtorch; about ten minutes each. ARGS='2.15.0': some of them.
 matrix: setup-test

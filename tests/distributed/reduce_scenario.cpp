@@ -150,7 +150,8 @@ class Rank {
   void begin(const MicroRef& ref, bool is_last) {
     is_last_ = is_last;
     window_.begin(ref);
-    if (reduce_) reduce_->begin_micro_batch(is_last);
+    // Buckets that were begun in the backward might be sent before their sums are damaged.
+    if (reduce_) reduce_->begin_micro_batch(is_last && !damaged_);
   }
 
   Loss run(std::size_t micro) {
