@@ -336,8 +336,11 @@ TEST_F(LoopPlans, AChainWithBatchNormalisationIsTriedFromTwoSamples) {
   for (const LoopPlanEntry& other : plan.alternatives) EXPECT_GE(other.micro_batch, 2);
 }
 
+/// The layers are many, so that activations are most of one sample's peak: what a product's kernel
+/// takes for itself differs with the machine and its threads, and recomputation spares none of it.
+/// Recomputed whole, the model needs 51% (one thread) to 58% (two) of that peak.
 TEST_F(LoopPlans, AChainIsRecomputedWhereThatMakesItFit) {
-  models::Gpt2 model({.layers = 4, .heads = 2, .width = 32, .context = 128, .vocab = 64});
+  models::Gpt2 model({.layers = 8, .heads = 2, .width = 32, .context = 128, .vocab = 64});
   batch::MicroBatch batch;
   batch.inputs = torch::randint(64, {16, 128}, torch::kLong);
   batch.targets = torch::randint(64, {16, 128}, torch::kLong);
@@ -353,7 +356,7 @@ TEST_F(LoopPlans, AChainIsRecomputedWhereThatMakesItFit) {
     single = accrue::plan(model, batch_slice(batch, 0, 1)).measured_peak_bytes - held;
   }
   memory::release_cached();
-  memory::set_budget(memory::usage().reserved + single * 3 / 4);
+  memory::set_budget(memory::usage().reserved + single * 4 / 5);
   EXPECT_NE(accrue::plan(model, batch).recompute, Recompute::none);
 }
 
