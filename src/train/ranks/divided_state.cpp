@@ -25,6 +25,7 @@ std::vector<optim::StateRange> ranges_of(const optim::Optimizer& optimizer) {
 
 std::vector<ElementRange> elements_of(const std::vector<optim::StateRange>& ranges) {
   std::vector<ElementRange> elements;
+  elements.reserve(ranges.size());
   for (const optim::StateRange& range : ranges) elements.push_back(range.range);
   return elements;
 }
@@ -86,6 +87,7 @@ std::vector<at::Tensor> pass_on(const Ranks& ranks, const Division& division,
                                 const StateSources& sources,
                                 const std::vector<optim::StateRange>& wanted) {
   std::vector<at::Tensor> taken;
+  taken.reserve(wanted.size());
   for (const optim::StateRange& range : wanted)
     taken.push_back(at::empty({range.range.elements}, range.values.options()));
   for (const Passage& passage : division.passages) {

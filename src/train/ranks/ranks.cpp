@@ -63,6 +63,7 @@ const MicroDecision& most_frugal(const std::vector<MicroDecision>& decisions) {
 
 RankRecord most_frugal_record(const std::vector<RankRecord>& ranks) {
   std::vector<MicroDecision> decisions;
+  decisions.reserve(ranks.size());
   for (const RankRecord& record : ranks)
     decisions.push_back({.samples = record.micro_batch, .recompute = record.recompute});
   const MicroDecision& common = most_frugal(decisions);
