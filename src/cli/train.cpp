@@ -46,6 +46,9 @@ struct TrainArguments {
   std::vector<std::string> overrides;
 };
 
+/// What stands in a checkpoint's place where a run that is not there yet is begun.
+constexpr const char* kWhereThereIsOne = "auto";
+
 std::string text_of(double loss) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4f", loss);
@@ -154,8 +157,10 @@ Task task_of(const TrainArguments& arguments, const Arguments& typed, std::int64
 
 train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
                              const Arguments& typed) {
+  const bool may_begin = arguments.checkpoint == kWhereThereIsOne;
   return {.resume = arguments.resume,
-          .checkpoint = arguments.checkpoint,
+          .may_begin = may_begin,
+          .checkpoint = may_begin ? "" : arguments.checkpoint,
           .may_shorten = states_length(arguments.overrides),
           .repeats = task.repeats,
           .accept_data = arguments.accept_data,
@@ -217,7 +222,7 @@ int run_train(const TrainArguments& arguments, const Arguments& typed, const Pro
     if (speaks) print_plan(preview.plan);
     if (speaks)
       for (const std::string& sentence : preview.repetition) print_row("repeat", sentence);
-    if (speaks && arguments.resume) print_resumption(preview);
+    if (speaks && preview.resumes) print_resumption(preview);
     if (group) group->barrier("the end of the plan");
     return 0;
   }
@@ -261,6 +266,7 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed, const Prog
       "Example:\n"
       "  accrue train gpt.toml --run.out=runs/first --batch.tokens=16384 --optim.lr=1e-3\n"
       "  accrue train gpt.toml --run.out=runs/first --resume\n"
+      "  torchrun --no-python --nproc-per-node=2 accrue train gpt.toml --resume auto\n"
       "  accrue train --model.from=SmolLM2-135M --data.train=tale.txt   # a config is chosen\n"
       "  accrue train --repeat runs/first --run.out=runs/second");
   auto arguments = std::make_shared<TrainArguments>();
@@ -270,7 +276,7 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed, const Prog
   CLI::Option* resume =
       verb->add_option("--resume", arguments->checkpoint,
                        "Continue the run in run.out, from the newest whole checkpoint or this one "
-                       "(a step or a folder)")
+                       "(a step or a folder); auto: where there is none, begin it")
           ->expected(0, 1)
           ->type_name("[CHECKPOINT]");
   CLI::Option* repeat =

@@ -57,11 +57,9 @@ TEST(Launch, ReadsTorchrun) {
 }
 
 TEST(Launch, ConnectsToTheStoreOfTorchrunsAgent) {
-  const Launch launch = launch_of(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                                                   {"TORCHELASTIC_RESTART_COUNT", "2"},
-                                                   {"GLOO_SOCKET_IFNAME", "eth1"}}));
+  const Launch launch = launch_of(
+      with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"GLOO_SOCKET_IFNAME", "eth1"}}));
   EXPECT_TRUE(launch.agent_hosts_store);
-  EXPECT_EQ(launch.restart, 2);
   EXPECT_EQ(launch.interface, "eth1");
 }
 
@@ -132,11 +130,8 @@ TEST(Launch, NamesWhatIsMissing) {
 }
 
 TEST(Launch, RefusesWhatIsNoNumberInRange) {
-  for (const auto& [name, value] : Environment{{"RANK", "4"},
-                                               {"WORLD_SIZE", "0"},
-                                               {"LOCAL_RANK", "-1"},
-                                               {"MASTER_PORT", "70000"},
-                                               {"TORCHELASTIC_RESTART_COUNT", "two"}})
+  for (const auto& [name, value] : Environment{
+           {"RANK", "4"}, {"WORLD_SIZE", "0"}, {"LOCAL_RANK", "-1"}, {"MASTER_PORT", "70000"}})
     EXPECT_THAT(usage_message([&] {
                   launch_of(with(kTorchrun, {{name, value}}));
                 }),

@@ -16,17 +16,25 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kFolder = "accrue/0";
 /// Where rank 1's text of the first gather stands.
 constexpr const char* kGreeting = "greeting 1/1";
 /// More than two heartbeats.
 constexpr auto kNoticed = 1500ms;
 
-c10::intrusive_ptr<c10d::Store> stranger_of(const Launch& launch) {
+c10::intrusive_ptr<c10d::Store> whole_store_of(const Launch& launch) {
   c10d::TCPStoreOptions options;
   options.port = launch.master_port;
-  return c10::make_intrusive<c10d::PrefixStore>(
-      kFolder, c10::make_intrusive<c10d::TCPStore>(launch.master_addr, options));
+  return c10::make_intrusive<c10d::TCPStore>(launch.master_addr, options);
+}
+
+/// Where the ranks of the last start meet, which anybody can read.
+std::string folder_of(c10d::Store& store) {
+  return "accrue/" + store.get_to_str("accrue/roll/complete");
+}
+
+c10::intrusive_ptr<c10d::Store> stranger_of(const Launch& launch) {
+  const auto store = whole_store_of(launch);
+  return c10::make_intrusive<c10d::PrefixStore>(folder_of(*store), store);
 }
 
 /// Sets `key`, and returns when others read it.
@@ -56,7 +64,7 @@ void forged_verdict(const Launch& launch, const Words& words) {
 /// Writes it as a rank itself would.
 void sealed_verdict(const Launch& launch, const Words& words) {
   after_verdict(launch, [&](c10d::Store& store) {
-    const std::string key = "here/0", folder = std::string(kFolder) + "/";
+    const std::string key = "here/0", folder = folder_of(*whole_store_of(launch)) + "/";
     const auto run = TextSeal(launch.run_token, "").opened(folder + key, store.get_to_str(key));
     const std::string name = run.value().substr(0, run->find('\n'));
     return TextSeal(launch.run_token, name).sealed(folder + "verdict", words.at(0));

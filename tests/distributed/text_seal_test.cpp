@@ -44,7 +44,7 @@ TEST(TextSeal, OpensNothingOfAnotherTokenRunOrKey) {
   EXPECT_FALSE(TextSeal(kSealToken, "another").opened(kSealedKey, sealed));
   EXPECT_FALSE(TextSeal(kSealToken, "run").opened("accrue/0/here/2", sealed)) << "another rank";
   EXPECT_FALSE(TextSeal(kSealToken, "run").opened("accrue/0/at/1", sealed)) << "another topic";
-  EXPECT_FALSE(TextSeal(kSealToken, "run").opened("accrue/1/here/1", sealed)) << "another restart";
+  EXPECT_FALSE(TextSeal(kSealToken, "run").opened("accrue/1/here/1", sealed)) << "another start";
 }
 
 TEST(TextSeal, OpensNothingThatWasChanged) {

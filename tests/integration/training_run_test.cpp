@@ -13,6 +13,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class TrainingRun : public AccrueProgram {
@@ -74,6 +75,17 @@ TEST_F(TrainingRun, LeavesWhatTheDesignSays) {
 
   const json run = json::parse(file("out/run.json"));
   EXPECT_EQ(run["command"][1], "train");
+}
+
+TEST_F(TrainingRun, IsBegunOrGoneOnWithAsItIsThere) {
+  const auto preview = [&] {
+    return succeed({"train", "run.toml", "--resume", "auto", "--run.steps=6", "--dry-run"}).output;
+  };
+  EXPECT_THAT(preview(), Not(HasSubstr("resume ")));
+  succeed({"train", "run.toml", "--resume", "auto", "--run.steps=3"});
+  EXPECT_THAT(preview(), HasSubstr("after step 3, on to step 6"));
+  succeed({"train", "run.toml", "--resume", "auto", "--run.steps=6"});
+  EXPECT_EQ(steps_of(metrics()), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6}));
 }
 
 TEST_F(TrainingRun, IsNeverOverwritten) {

@@ -28,8 +28,6 @@ struct Launch {
   /// The launcher's agent hosts the store already (TORCHELASTIC_USE_AGENT_STORE): every rank
   /// connects to it. Where it does not, rank 0 hosts it.
   bool agent_hosts_store = false;
-  /// How often the launcher started all of them anew (TORCHELASTIC_RESTART_COUNT).
-  int restart = 0;
   /// ACCRUE_RUN_TOKEN: the secret by which the ranks of a run know each other in the store; empty:
   /// none. It is shown to nobody.
   std::string run_token;

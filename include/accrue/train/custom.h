@@ -126,7 +126,7 @@ std::unique_ptr<models::Trainable> trainable(Model model, LossFn loss_fn) {
 /// them, in the order of `named`.
 template <class Model, class LossesFn>
 std::unique_ptr<models::Trainable> trainable(Model model, LossesFn losses_fn,
-                                             std::vector<models::NamedLoss> named) {
+                                             const std::vector<models::NamedLoss>& named) {
   using Batch = typename detail::BatchOf<LossesFn>::type;
   static_assert(std::is_invocable_r_v<std::vector<Loss>, LossesFn&, Model&, const Batch&>,
                 "accrue: losses_fn must be callable as losses_fn(model, batch) and return a "
@@ -136,7 +136,7 @@ std::unique_ptr<models::Trainable> trainable(Model model, LossesFn losses_fn,
       [model, losses_fn](const batch::MicroBatch& micro) mutable {
         return detail::loss_of<Batch>(micro, model, losses_fn);
       },
-      std::move(named), "model");
+      named, "model");
 }
 
 /// The config of a run of what the program brings.

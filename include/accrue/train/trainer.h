@@ -25,6 +25,7 @@ namespace accrue::train {
 
 struct RunOptions {
   bool resume = false;
+  bool may_begin = false;  ///< with `resume`: begins the run where run.out holds none
   std::string
       checkpoint;  ///< with `resume`: a checkpoint folder or a step; empty: the newest whole one
   /// With `resume`: a run.steps (or tokens, epochs) that is less than what the run has is taken,
@@ -56,6 +57,7 @@ struct RunResult {
 /// What a run would be; nothing of it is done yet.
 struct Preview {
   RunPlan plan;
+  bool resumes = false;   ///< whether there is a run that is resumed
   std::int64_t step = 0;  ///< of the checkpoint that a resumption goes on from; 0 without
   std::string length;     ///< what changes about a resumed run's length, and why; empty: nothing
   std::string done;       ///< that a resumed run is at its end, and how to go on; empty: it is not
@@ -73,11 +75,11 @@ class Trainer {
   /// run directory and tells observers. An error on one ends the run on all.
   ///
   /// `tell` is called while text becomes tokens, which may take minutes the first time.
-  explicit Trainer(Config config, std::shared_ptr<distributed::Group> group = nullptr,
+  explicit Trainer(Config config, const std::shared_ptr<distributed::Group>& group = nullptr,
                    const data::TellProgress& tell = {});
   /// Trains what the program brings; model.kind is "custom".
-  Trainer(Config config, Custom custom, std::shared_ptr<distributed::Group> group = nullptr)
-      : Trainer(with_custom(std::move(config), std::move(custom)), std::move(group)) {}
+  Trainer(Config config, Custom custom, const std::shared_ptr<distributed::Group>& group = nullptr)
+      : Trainer(with_custom(std::move(config), std::move(custom)), group) {}
   /// Trains a module of the program's own, in place: `model` is a torch::nn holder or a
   /// std::shared_ptr of a module, `loss_fn(model, micro)` returns accrue::Loss{sum, weight} of an
   /// accrue::batch::MicroBatch. `train` and `val` are its data; null: those of the config.

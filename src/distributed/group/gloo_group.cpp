@@ -342,7 +342,7 @@ at::Tensor GlooGroup::rows_like(const at::Tensor& own) const {
 
 at::Tensor GlooGroup::gather(const at::Tensor& own, std::int64_t root, std::string_view what) {
   if (rank() != root) wire_bytes_ += static_cast<std::int64_t>(own.nbytes());
-  const at::Tensor rows = rank() == root ? rows_like(own) : at::Tensor();
+  at::Tensor rows = rank() == root ? rows_like(own) : at::Tensor();
   std::vector<std::vector<at::Tensor>> outputs;
   if (rank() == root) outputs.push_back(rows.unbind());
   std::vector<at::Tensor> inputs{own};
@@ -356,7 +356,7 @@ at::Tensor GlooGroup::gather(const at::Tensor& own, std::int64_t root, std::stri
 
 at::Tensor GlooGroup::all_gather(const at::Tensor& own) {
   wire_bytes_ += (world() - 1) * static_cast<std::int64_t>(own.nbytes());
-  const at::Tensor rows = rows_like(own);
+  at::Tensor rows = rows_like(own);
   std::vector<std::vector<at::Tensor>> outputs{rows.unbind()};
   std::vector<at::Tensor> inputs{own};
   start("all-gather", own, [&](c10d::Backend& engine) {

@@ -65,10 +65,12 @@ std::string differing_facts(const std::vector<Facts>& by_rank) {
     std::string others;
     for (std::size_t rank = 1; rank < by_rank.size(); ++rank) {
       const std::string value = quoted(find(by_rank[rank], name));
-      if (value != first) others += ", " + value + " on rank " + std::to_string(rank);
+      if (value != first)
+        others.append(", ").append(value).append(" on rank ").append(std::to_string(rank));
     }
-    if (!others.empty())
-      text += (text.empty() ? "" : "; ") + name + ": " + first + " on rank 0" + others;
+    if (others.empty()) continue;
+    if (!text.empty()) text += "; ";
+    text.append(name).append(": ").append(first).append(" on rank 0").append(others);
   }
   return text;
 }

@@ -101,7 +101,6 @@ Launch from_torchrun(const Variables& variables) {
   // The agent calls its only machine by a name that may be that of an outer interface.
   const bool is_on_this_machine = launch.agent_hosts_store && launch.local_world == launch.world;
   launch.master_addr = is_on_this_machine ? kThisMachine : variables.text("MASTER_ADDR");
-  launch.restart = variables.number_or("TORCHELASTIC_RESTART_COUNT", 0, kMost, 0);
   if (variables.has("TORCHELASTIC_RUN_ID")) return launch;
   check_agree(variables, launch, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"});
   if (variables.has("SLURM_STEP_ID"))

@@ -45,6 +45,15 @@ bool Membership::have_met(const SealedTexts& texts) { return texts.read(kMet).te
 
 void Membership::tell_that_all_met(const SealedTexts& texts) { texts.write(kMet, "1"); }
 
+bool Membership::shows_life() {
+  const std::scoped_lock lock(mutex_);
+  while (auto next = decided()) {
+    settled_ = list_.members;
+    take(*std::move(next));
+  }
+  return std::ranges::any_of(old_members(), &Candidate::is_alive);
+}
+
 void Membership::apply() {
   const std::string name = random_name();
   do ++application_;

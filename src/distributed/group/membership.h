@@ -31,6 +31,9 @@ class Membership {
   static bool have_met(const SealedTexts& texts);
   static void tell_that_all_met(const SealedTexts& texts);
 
+  /// For a process that comes late: whether a member of the last group that was decided on gave a
+  /// sign of life since this was first asked.
+  bool shows_life();
   /// Asks to join. From then on this process has a number, and has to give signs of life.
   void apply();
 

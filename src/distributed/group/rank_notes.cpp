@@ -57,12 +57,14 @@ std::int64_t RankNotes::announced() const {
 
 std::vector<Reading> RankNotes::read_of_members(std::string (*key_of)(Member)) const {
   std::vector<Reading> readings;
+  readings.reserve(place_.members.size());
   for (const Member member : place_.members) readings.push_back(of_run_.read(key_of(member)));
   return readings;
 }
 
 std::vector<Reading> RankNotes::read_all(const std::string& topic) const {
   std::vector<Reading> readings;
+  readings.reserve(place_.members.size());
   for (int rank = 0; rank < place_.world(); ++rank)
     readings.push_back(texts_.read(key(topic, rank)));
   return readings;

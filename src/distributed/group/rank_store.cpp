@@ -10,6 +10,9 @@
 #include "accrue/core/units.h"
 #include "accrue/distributed/group.h"
 #include "core/cause.h"
+#include "distributed/group/earlier_run.h"
+#include "distributed/group/here_text.h"
+#include "distributed/group/roll_call.h"
 #include "distributed/group/text_seal.h"
 
 namespace accrue::distributed {
@@ -28,16 +31,6 @@ constexpr milliseconds kAskToWait{100};
 constexpr milliseconds kLookForApplicants{1000};
 
 constexpr const char* kGoOn = "go on with the ranks that are left";
-constexpr const char* kHere = "here";
-/// Parts the run's name from the lifeline's place.
-constexpr char kThen = '\n';
-
-std::string run_in(const std::string& here) { return here.substr(0, here.find(kThen)); }
-
-std::string lifeline_in(const std::string& here) {
-  const std::size_t at = here.find(kThen);
-  return at == std::string::npos ? "" : here.substr(at + 1);
-}
 
 std::string listed(const std::vector<int>& ranks) {
   std::string text;
@@ -55,7 +48,7 @@ RankStore::RankStore(const Launch& launch, milliseconds timeout, bool may_change
              .hosts_store = connections_.hosts_the_store()} {
   std::iota(place_.members.begin(), place_.members.end(), 0);
   begin_lifeline();
-  meet_first(launch, may_change);
+  meet_first(may_change);
 }
 
 /// Deaths are noticed later without it: by the signs of life that do not come.
@@ -67,29 +60,64 @@ void RankStore::begin_lifeline() noexcept {
   }
 }
 
-/// What a rank says when it meets the others: the run's name, which rank 0 alone says, and where
-/// its lifeline is.
 std::string RankStore::here_text(const std::string& run) const {
-  return run + kThen + (lifeline_ ? lifeline_->place() : "");
+  return HereText{.run = run, .lifeline = lifeline_ ? lifeline_->place() : ""}.text();
+}
+
+/// Finds out with whom this process was started, or that a run lives to which it comes late.
+void RankStore::answer_roll_call(bool may_change) {
+  const Stopwatch watch;
+  const Deadline until = from_now(timeout_);
+  const auto roll = std::make_shared<RollCall>(connections_.roll_call(place_.rank, place_.world()));
+  const auto earlier = std::make_shared<EarlierRun>(connections_, place_.world());
+  std::string failure;
+  try {
+    while (failure.empty()) {
+      const bool is_over = std::chrono::steady_clock::now() > until;
+      const RollCall::Look found = run_until(until + kAnswer, [roll] { return roll->look(); });
+      if (found.start) return connections_.set_start(*found.start);
+      if (may_change &&
+          run_until(until + kAnswer, [roll, earlier] { return earlier->lives(roll->complete()); }))
+        return come_late(*earlier);
+      if (found.failure) failure = *found.failure;
+      if (failure.empty() && is_over) failure = give_up(roll);
+      std::this_thread::sleep_for(kPollStore);
+    }
+  } catch (const std::exception&) {
+    failure = host_is_gone();
+  }
+  throw not_all_here(kConnect, failure, watch);
+}
+
+/// Returns why there is no start.
+std::string RankStore::give_up(const std::shared_ptr<RollCall>& roll) {
+  return run_until(from_now(kEnd), [roll] {
+    std::vector<int> missing = roll->missing();
+    if (missing.empty()) missing = {0};  // which all had come for
+    const std::string reason = "nothing from " + listed(missing);
+    roll->give_up(reason);
+    return reason;
+  });
+}
+
+/// It has no place yet: none of the numbers that ranks have.
+void RankStore::come_late(const EarlierRun& run) {
+  connections_ = run.connections();
+  membership_ = run.membership();
+  came_late_ = true;
+  place_.rank = place_.world();
 }
 
 /// Rank 0 names the run in its first text, which alone is sealed without a name.
-void RankStore::meet_first(const Launch& launch, bool may_change) {
+void RankStore::meet_first(bool may_change) {
+  answer_roll_call(may_change);
+  if (came_late_) return;
   const SealedTexts nameless = connections_.notes();
-  const auto rank_0 = std::string(kHere) + "/0";
-  if (may_change && !connections_.hosts_the_store()) {
-    const auto name = ask(kConnect, [nameless, rank_0] { return nameless.read(rank_0).text; });
-    if (name) connections_.set_run(run_in(*name));
-    const SealedTexts of_run = connections_.notes();
-    came_late_ = name && ask(kConnect, [of_run] { return Membership::have_met(of_run); });
-    if (came_late_) return come_late(launch.world);
-    connections_.set_run("");
-  }
   notes_.emplace(nameless, nameless, place_);
   const std::string mine = place_.rank == 0 ? random_name() : "";
   const std::vector<std::string> here = exchange(kHere, here_text(mine), kConnect, timeout_);
   // Rank 0 goes by what it said: whoever read another name there is none of its run.
-  connections_.set_run(place_.rank == 0 ? mine : run_in(here.front()));
+  connections_.set_run(place_.rank == 0 ? mine : HereText::of(here.front()).run);
   const SealedTexts of_run = connections_.notes();
   if (may_change) {
     membership_ = std::make_shared<Membership>(of_run, place_.rank, place_.world());
@@ -97,12 +125,6 @@ void RankStore::meet_first(const Launch& launch, bool may_change) {
   }
   notes_.emplace(of_run, of_run, place_);
   start_heart(here);
-}
-
-/// It has no place yet: none of the numbers that ranks have.
-void RankStore::come_late(int world) {
-  membership_ = std::make_shared<Membership>(connections_.notes(), world);
-  place_.rank = world;
 }
 
 /// What `question` gives, which asks the store. Throws a runtime Error where its host is gone.
@@ -144,19 +166,20 @@ void RankStore::start_heart(const std::vector<std::string>& here) {
                  timeout_);
   const auto next = static_cast<std::size_t>((place_.rank + 1) % place_.world());
   if (lifeline_)
-    lifeline_->watch(lifeline_in(here[next]), connections_.deaths(),
+    lifeline_->watch(HereText::of(here[next]).lifeline, connections_.deaths(),
                      death_key(place_.members[next]));
+}
+
+Error RankStore::not_all_here(std::string_view what, const std::string& failure,
+                              const Stopwatch& watch) const {
+  return runtime_error(what, "all " + std::to_string(world()) + " ranks at " + connections_.place(),
+                       failure + ", after " + format_seconds(watch.seconds()),
+                       "looking at the messages of the rank named, or a longer dist.timeout");
 }
 
 std::vector<std::string> RankStore::exchange(const std::string& topic, const std::string& mine,
                                              std::string_view what, milliseconds timeout) {
   const Stopwatch watch;
-  const auto failed = [&](const std::string& failure) {
-    return runtime_error(what,
-                         "all " + std::to_string(world()) + " ranks at " + connections_.place(),
-                         failure + ", after " + format_seconds(watch.seconds()),
-                         "looking at the messages of the rank named, or a longer dist.timeout");
-  };
   RankNotes::Texts texts;
   try {
     const Deadline until = from_now(timeout);
@@ -164,13 +187,13 @@ std::vector<std::string> RankStore::exchange(const std::string& topic, const std
       return notes.exchange(topic, mine, until);
     });
   } catch (const std::exception&) {
-    throw failed(decided_ ? *decided_ : host_is_gone());
+    throw not_all_here(what, decided_ ? *decided_ : host_is_gone(), watch);
   }
   // A verdict from before the ranks met is not heard afterwards, when the run has its name.
   const bool counts = heart_ || !texts.had_verdict;
   if (texts.is_complete() && counts) return texts.by_rank;
   if (!texts.foreign.empty()) refuse(texts, topic, what);
-  const RanksGone gone(failed(end_for("nothing from " + listed(texts.missing))));
+  const RanksGone gone(not_all_here(what, end_for("nothing from " + listed(texts.missing)), watch));
   if (!heart_) say_goodbye();
   throw gone;
 }

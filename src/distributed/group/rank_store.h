@@ -10,7 +10,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "accrue/core/clock.h"
+#include "accrue/core/error.h"
 #include "accrue/distributed/group.h"
+#include "distributed/group/earlier_run.h"
 #include "distributed/group/heartbeat.h"
 #include "distributed/group/lifeline.h"
 #include "distributed/group/membership.h"
@@ -28,7 +31,7 @@ class RankStore {
   /// Connects, and waits until all ranks did. Throws a runtime Error naming those that did not come
   /// within `timeout`, and a usage Error naming those that have another token, or where other
   /// machines could write into the store and there is no token. Where `may_change` is set, a
-  /// process that comes when the ranks have met is no rank yet: meet_anew() lets it in.
+  /// process that finds the ranks of an earlier start alive is no rank yet: meet_anew() lets it in.
   RankStore(const Launch& launch, std::chrono::milliseconds timeout, bool may_change);
 
   int rank() const { return place_.rank; }
@@ -81,8 +84,10 @@ class RankStore {
   std::string part() const;
   void begin_lifeline() noexcept;
   std::string here_text(const std::string& run) const;
-  void meet_first(const Launch& launch, bool may_change);
-  void come_late(int world);
+  void answer_roll_call(bool may_change);
+  std::string give_up(const std::shared_ptr<RollCall>& roll);
+  void meet_first(bool may_change);
+  void come_late(const EarlierRun& run);
   void apply();
   template <class Ask>
   std::invoke_result_t<Ask&> ask(std::string_view what, Ask ask);
@@ -90,6 +95,8 @@ class RankStore {
   void start_waiting_heart();
   void agree(std::int64_t least, const KeepWaiting& keep_waiting);
   Membership::Look look(std::int64_t least);
+  Error not_all_here(std::string_view what, const std::string& failure,
+                     const Stopwatch& watch) const;
   [[noreturn]] void refuse(const RankNotes::Texts& texts, const std::string& topic,
                            std::string_view what);
   std::vector<std::string> exchange(const std::string& topic, const std::string& mine,

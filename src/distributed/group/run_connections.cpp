@@ -32,8 +32,7 @@ RunConnections::RunConnections(const Launch& launch, std::chrono::milliseconds t
     : hosts_the_store_(launch.rank == 0 && !launch.agent_hosts_store),
       agent_hosts_(launch.agent_hosts_store),
       token_(launch.run_token),
-      place_(launch.master_addr + ":" + std::to_string(launch.master_port)),
-      folder_("accrue/" + std::to_string(launch.restart)) {
+      place_(launch.master_addr + ":" + std::to_string(launch.master_port)) {
   check_strangers_stay_out(launch);
   connect(launch, timeout);
 }

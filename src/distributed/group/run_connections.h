@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "accrue/distributed/launch.h"
+#include "distributed/group/roll_call.h"
 #include "distributed/group/sealed_texts.h"
 
 namespace accrue::distributed {
@@ -21,6 +22,10 @@ class RunConnections {
   /// usage Error where other machines could write into the store and there is no run token.
   RunConnections(const Launch& launch, std::chrono::milliseconds timeout);
 
+  /// By which it is found out with whom this process was started.
+  RollCall roll_call(int rank, int world) const { return {notes_, rank, world}; }
+  /// The name of the start whose ranks meet here. To be told before all texts.
+  void set_start(const std::string& name) { folder_ = "accrue/" + name; }
   /// The run's name, which rank 0 draws; what was written in another one with the same token is of
   /// no use in this. To be told before all texts but those that tell it.
   void set_run(std::string name) { run_ = std::move(name); }

@@ -32,7 +32,7 @@ struct DeferredReduce::Impl {
   Impl(std::shared_ptr<Group> ranks, std::shared_ptr<GradientBuffer> sums, ReduceOptions given)
       : group(std::move(ranks)),
         buffer(std::move(sums)),
-        options(given),
+        options(std::move(given)),
         buckets(make_buckets(places_of(*buffer), elements_of(options, *buffer))),
         watch(*buffer, [this] { begin_what_is_final(); }) {
     if (options.sharding)
@@ -186,7 +186,7 @@ struct DeferredReduce::Impl {
   }
 
   Agreed at_the_end(const Share& share) {
-    const Agreed agreed = exchange_status(share);
+    Agreed agreed = exchange_status(share);
     if (!are_added(agreed)) return agreed;
     if (compressed) {
       sum_compressed(agreed.totals.weight);
@@ -290,7 +290,7 @@ struct DeferredReduce::Impl {
 DeferredReduce::DeferredReduce(std::shared_ptr<Group> group, std::shared_ptr<GradientBuffer> buffer,
                                ReduceOptions options) {
   require_exact_sums(*buffer, options.compress);
-  impl_ = std::make_unique<Impl>(std::move(group), std::move(buffer), options);
+  impl_ = std::make_unique<Impl>(std::move(group), std::move(buffer), std::move(options));
 }
 
 DeferredReduce::~DeferredReduce() = default;

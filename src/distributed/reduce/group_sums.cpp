@@ -42,7 +42,8 @@ std::unique_ptr<accum::SharedSums> Group::share_sums(std::shared_ptr<accum::Grad
 GroupSums::GroupSums(std::shared_ptr<Group> group, std::shared_ptr<accum::GradientBuffer> buffer,
                      const accum::SharingOptions& options)
     : group_(alike(std::move(group), *buffer, options)),
-      reduce_(group_, buffer, {.overlap = options.overlap, .compress = options.compress}),
+      reduce_(group_, std::move(buffer),
+              {.overlap = options.overlap, .compress = options.compress}),
       shares_(group_->rank(), one_sample_each(group_->world()), options.by_speed) {
   ++group_->sharers_;
 }

@@ -67,7 +67,8 @@ void compute_on_one_core() {
 
 }  // namespace
 
-OuterRounds::OuterRounds(std::shared_ptr<Group> group, NamedParameters parameters, Setting setting)
+OuterRounds::OuterRounds(std::shared_ptr<Group> group, const NamedParameters& parameters,
+                         Setting setting)
     : group_(std::move(group)),
       setting_(std::move(setting)),
       schedule_(setting_.outer),

@@ -71,7 +71,7 @@ class OuterRounds {
 
   /// All ranks make it alike, with parameters of the same values. A null `group` is one process.
   /// Throws a usage Error as OuterStep does, or where parameters are to be compressed and not fp32.
-  OuterRounds(std::shared_ptr<Group> group, NamedParameters parameters, Setting setting);
+  OuterRounds(std::shared_ptr<Group> group, const NamedParameters& parameters, Setting setting);
   /// Waits for what is under way, at most as long as the group does.
   ~OuterRounds();
   OuterRounds(const OuterRounds&) = delete;

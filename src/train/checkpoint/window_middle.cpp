@@ -78,7 +78,7 @@ json sizes_of(const std::vector<batch::Range>& micro_batches) {
 
 std::vector<std::int64_t> sizes_from_json(const StateReader& in) {
   constexpr std::int64_t most = 1'000'000'000;  // a batch has no more samples
-  const std::vector<std::int64_t> sizes = in.integers("sizes", 1);
+  std::vector<std::int64_t> sizes = in.integers("sizes", 1);
   for (const std::int64_t size : sizes)
     if (size > most) throw in.wrong("sizes", "sizes of at most " + std::to_string(most), size);
   return sizes;

@@ -193,6 +193,7 @@ Duration read_duration(const Stated& stated, const std::string& expected,
 std::string choice_in_words(const std::vector<std::string>& choices,
                             const std::vector<Refused>& refused) {
   std::vector<std::string> quoted;
+  quoted.reserve(choices.size());
   for (const std::string& choice : choices) quoted.push_back(to_toml(Value{choice}));
   std::string text = joined(quoted, " or ");
   std::vector<std::string> later;
@@ -239,8 +240,9 @@ Value value_of(const data::Interval& interval) {
   return Value{Value::Array{Value{interval.least}, Value{interval.most}}};
 }
 
-Key later_key(std::string name, std::vector<Value> harmless) {
+Key later_key(std::string name, const std::vector<Value>& harmless) {
   std::vector<std::string> texts;
+  texts.reserve(harmless.size());
   for (const Value& value : harmless) texts.push_back(to_toml(value));
   const std::string expected = harmless.empty()
                                    ? "nothing, as the key is not in this version"

@@ -137,7 +137,8 @@ Key integer_key(std::string name, IntegerRange range, Access access) {
 
 /// An optional member whose absence is written as `word` ("auto", "all").
 template <typename Access>
-Key integer_or_word_key(std::string name, IntegerRange range, std::string word, Access access) {
+Key integer_or_word_key(std::string name, IntegerRange range, const std::string& word,
+                        Access access) {
   return make_key(
       std::move(name), range.in_words() + " or \"" + word + "\"", access,
       [=](const Stated& stated, const std::string& expected) {
@@ -180,7 +181,8 @@ Key duration_key(std::string name, DurationRule rule, Access access) {
 
 /// An optional member whose absence is written as `word` ("none").
 template <typename Access>
-Key duration_or_word_key(std::string name, DurationRule rule, std::string word, Access access) {
+Key duration_or_word_key(std::string name, DurationRule rule, const std::string& word,
+                         Access access) {
   return make_key(
       std::move(name), rule.in_words() + " or \"" + word + "\"", access,
       [=](const Stated& stated, const std::string& expected) {
@@ -191,8 +193,8 @@ Key duration_or_word_key(std::string name, DurationRule rule, std::string word, 
 }
 
 template <typename Enum, std::size_t N, typename Access>
-Key choice_key(std::string name, const EnumWords<Enum, N>& words, std::vector<Refused> refused,
-               Access access, Synonyms synonyms = nullptr) {
+Key choice_key(std::string name, const EnumWords<Enum, N>& words,
+               const std::vector<Refused>& refused, Access access, Synonyms synonyms = nullptr) {
   const std::vector<std::string> choices = texts_of(words);
   return make_key(
       std::move(name), choice_in_words(choices, refused), access,
@@ -205,7 +207,7 @@ Key choice_key(std::string name, const EnumWords<Enum, N>& words, std::vector<Re
 /// An optional member whose absence is written as "auto", the first of the choices.
 template <typename Enum, std::size_t N, typename Access>
 Key choice_or_auto_key(std::string name, const EnumWords<Enum, N>& words,
-                       std::vector<Refused> refused, Access access) {
+                       const std::vector<Refused>& refused, Access access) {
   const std::string automatic = "auto";
   std::vector<std::string> choices = texts_of(words);
   choices.insert(choices.begin(), automatic);
@@ -252,7 +254,7 @@ Key image_size_key(std::string name);
 Key budget_key(std::string name);
 
 /// A key that this version has not. It takes only `harmless` values, which ask for nothing.
-Key later_key(std::string name, std::vector<Value> harmless);
+Key later_key(std::string name, const std::vector<Value>& harmless);
 
 Key resumable(Key key);
 /// `key`, read only where `decider`, a choice, has one of `values`, besides its other conditions.

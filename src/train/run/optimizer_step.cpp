@@ -11,6 +11,7 @@
 #include "accrue/models/normalisation.h"
 #include "accum/window_remarks.h"
 #include "core/cause.h"
+#include "core/digits.h"
 #include "memory/out_of_memory.h"
 #include "train/window/quarantine_limits.h"
 

@@ -170,7 +170,7 @@ class Waiting {
 }  // namespace
 
 ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state,
-                                    std::optional<StartedWindow> done, std::string why) {
+                                    const std::optional<StartedWindow>& done, std::string why) {
   std::optional<TrainState> mine;
   if (run.optimizer->has_whole_parameters()) mine = state;
   while (true) {

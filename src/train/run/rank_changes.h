@@ -4,6 +4,7 @@
 #include <string>
 
 #include "accrue/core/observer.h"
+#include "train/checkpoint/train_state.h"
 #include "train/run/changing_run.h"
 #include "train/window/started_window.h"
 
@@ -34,7 +35,7 @@ std::optional<StartedWindow> part_of_window(const ChangingRun& run, const TrainS
 ///
 /// Throws a runtime Error as distributed::Group::renew() does.
 ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state,
-                                    std::optional<StartedWindow> done, std::string why);
+                                    const std::optional<StartedWindow>& done, std::string why);
 
 /// Joins a run that was under way when this process came, and returns where that is. Throws a usage
 /// Error where config, data or model are not those of the run, which goes on without this process.

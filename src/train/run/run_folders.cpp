@@ -14,6 +14,11 @@ void check_folders(const RunCopies& copies, bool resume) {
   copies.check_replica(resume);
 }
 
+RunOptions settled(RunOptions options, const RunCopies& copies) {
+  if (options.may_begin) options.resume = options.resume && copies.hold_run();
+  return options;
+}
+
 RunFolders claim_folders(const RunCopies& copies, bool resume, const RunTenure& tenure) {
   RunFolders folders;
   folders.claim = std::make_unique<RunClaim>(copies.own(), tenure);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "accrue/train/trainer.h"
 #include "train/checkpoint/replica.h"
 #include "train/checkpoint/run_claim.h"
 #include "train/checkpoint/run_copies.h"
@@ -18,6 +19,10 @@ struct RunFolders {
   std::unique_ptr<Replica> replica;   ///< null where the run has none
   std::vector<std::string> restored;  ///< what the run directory had lost and the replica had
 };
+
+/// The options with `resume` as it is to be where they may begin a run. Each rank looks by itself,
+/// before any of them writes, and they agree on it when they begin.
+RunOptions settled(RunOptions options, const RunCopies& copies);
 
 /// Refuses folders that cannot be used, before anything is planned. A process that works on the run
 /// is named rather than its run.

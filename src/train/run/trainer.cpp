@@ -218,8 +218,7 @@ struct Trainer::Impl {
       const Stopwatch since_checkpoint = loop->since_checkpoint();
       if (loop->untold_step()) untold = loop->untold_step();
       loop.reset();
-      ChangedRanks changed =
-          go_on_with_other_ranks(changing, std::move(left), std::move(done), why);
+      ChangedRanks changed = go_on_with_other_ranks(changing, std::move(left), done, why);
       planner.take_up(changed.state, "as before the ranks changed");
       const bool takes_over = ranks.is_first() && folders.claim == nullptr;
       if (takes_over) {
@@ -281,9 +280,10 @@ struct Trainer::Impl {
     settle_repetition(options);
     ranks.begin(work, data.fingerprint, start_of(options, needs_plan(options)));
     const auto state = options.resume ? look_up_checkpoint(options) : std::nullopt;
-    Preview found{.plan = planner.decide(), .step = state ? state->step : 0};
+    const std::int64_t step = state ? state->step : 0;
+    Preview found{.plan = planner.decide(), .resumes = options.resume, .step = step};
     if (repeated) found.repetition = in_words(*repeated);
-    found.length = length_change_in_words(work.config, found.plan, length, found.step);
+    found.length = length_change_in_words(work.config, found.plan, length, step);
     if (state && state->window >= planner.windows_of_run(*state))
       found.done = done_in_words(state->step, given.run);
     return found;
@@ -364,7 +364,7 @@ struct Trainer::Impl {
   GradientHook gradient_hook;
 };
 
-Trainer::Trainer(Config config, std::shared_ptr<distributed::Group> group,
+Trainer::Trainer(Config config, const std::shared_ptr<distributed::Group>& group,
                  const data::TellProgress& tell) {
   try {
     impl_ = std::make_unique<Impl>(std::move(config), group, tell);
@@ -389,11 +389,11 @@ const RunPlan& Trainer::plan() {
 }
 
 Preview Trainer::preview(const RunOptions& options) {
-  return impl_->telling_ranks([&] { return impl_->preview(options); });
+  return impl_->telling_ranks([&] { return impl_->preview(settled(options, impl_->copies)); });
 }
 
 RunResult Trainer::run(const RunOptions& options) {
-  return impl_->telling_ranks([&] { return impl_->begin(options); });
+  return impl_->telling_ranks([&] { return impl_->begin(settled(options, impl_->copies)); });
 }
 
 }  // namespace accrue::train

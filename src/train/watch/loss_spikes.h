@@ -4,6 +4,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "accrue/core/observer.h"
 #include "batch/sampler.h"
@@ -33,7 +34,7 @@ class LossSpikes {
   static constexpr std::size_t fewest_steps = 20, most_steps = 64;
 
   /// `sampler` says which samples of the data a window's draws take.
-  explicit LossSpikes(batch::Sampler sampler) : sampler_(sampler) {}
+  explicit LossSpikes(batch::Sampler sampler) : sampler_(std::move(sampler)) {}
 
   /// To be told of each step that had a loss. Returns an event `loss_spike` of the step before,
   /// where that was one; a spike that lasts is told once.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "accrue/core/observer.h"
@@ -19,7 +20,7 @@ namespace accrue::train {
 /// changes nothing.
 class RunWatch {
  public:
-  RunWatch(batch::Sampler sampler, InputKind input) : spikes_(sampler), input_(input) {}
+  RunWatch(batch::Sampler sampler, InputKind input) : spikes_(std::move(sampler)), input_(input) {}
 
   /// To be told of each step, with its window's draws: what its loss, which all ranks know, tells.
   std::optional<Event> see_loss(const StepReport& step, batch::Range draws);

@@ -1,5 +1,6 @@
 // One rank of a run, on a machine on which micro-batches take longer: `slow_rank CONFIG.toml
-// MILLISECONDS [CHECKPOINT to resume, '' for the newest]`, with a launcher's variables, or alone.
+// MILLISECONDS [CHECKPOINT to resume, '' for the newest, 'auto' for that or a new run]`, with a
+// launcher's variables, or alone.
 
 #include <ATen/record_function.h>
 
@@ -28,11 +29,13 @@ int run(const std::vector<std::string>& words) {
   delay = std::chrono::milliseconds(std::stoi(words.at(1)));
   at::addGlobalCallback(
       at::RecordFunctionCallback(&wait_in_micro_batch).scopes({at::RecordScope::USER_SCOPE}));
-  const bool resume = words.size() > 2;
+  const bool resume = words.size() > 2, may_begin = resume && words[2] == "auto";
   return accrue::testing::exit_status_of([&] {
     const Config config = load_config(words[0], {});
     Trainer trainer(config, distributed::join(group_options(config)));
-    const RunResult result = trainer.run({.resume = resume, .checkpoint = resume ? words[2] : ""});
+    const RunResult result = trainer.run({.resume = resume,
+                                          .may_begin = may_begin,
+                                          .checkpoint = resume && !may_begin ? words[2] : ""});
     return result.interrupted ? kInterrupted : 0;
   });
 }

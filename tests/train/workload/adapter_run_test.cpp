@@ -131,8 +131,8 @@ TEST_F(AdapterRun, HoldsGradientsAndMomentsOfItsAdaptersAlone) {
   EXPECT_GE(optimizer->state_bytes(), trained * moments * bytes);
   EXPECT_LT(optimizer->state_bytes(), trained * moments * bytes + 1000);
   std::int64_t in_slots = 0;
-  for (const auto& entry : make_gradient_buffer(c, *work.model)->entries())
-    in_slots += entry.parameter.numel();
+  const auto buffer = make_gradient_buffer(c, *work.model);
+  for (const auto& entry : buffer->entries()) in_slots += entry.parameter.numel();
   EXPECT_EQ(in_slots, trained);
 }
 

@@ -110,7 +110,7 @@ at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& x_hat, const Gr
 
 void update_running(const models::BatchNorm& layer, const WindowStatistics& statistics) {
   const at::NoGradGuard no_grad;
-  const auto move = [&](at::Tensor running, const at::Tensor& value) {
+  const auto move = [&](const at::Tensor& running, const at::Tensor& value) {
     if (running.defined())
       running.mul_(1 - layer.momentum).add_(value.to(running.scalar_type()), layer.momentum);
   };

@@ -1,0 +1,26 @@
+#include "distributed/group/earlier_run.h"
+
+#include "distributed/group/here_text.h"
+
+namespace accrue::distributed {
+
+bool EarlierRun::lives(const std::optional<std::string>& start) {
+  if (!start) return false;
+  const bool is_known = membership_ && *start == start_;
+  return (is_known || finds(*start)) && membership_->shows_life();
+}
+
+bool EarlierRun::finds(const std::string& start) {
+  membership_.reset();
+  start_ = start;
+  connections_.set_start(start);
+  connections_.set_run("");
+  const auto rank_0 = connections_.notes().read(std::string(kHere) + "/0").text;
+  if (!rank_0) return false;
+  connections_.set_run(HereText::of(*rank_0).run);
+  const SealedTexts of_run = connections_.notes();
+  if (Membership::have_met(of_run)) membership_ = std::make_shared<Membership>(of_run, world_);
+  return membership_ != nullptr;
+}
+
+}  // namespace accrue::distributed

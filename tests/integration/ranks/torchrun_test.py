@@ -1,0 +1,147 @@
+"""Machines that come and go under torchrun --nnodes=MIN:MAX: its own agents, each with one rank.
+
+torchrun_test.py ACCRUE SLOW_RANK. All is started anew by torchrun where one comes or a rank fails, and goes on without
+a stop where an agent is lost with its rank.
+"""
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.append(str(ROOT / "tests" / "support"))
+
+import skips  # noqa: E402
+
+ACCRUE = SLOW_RANK = ""
+# The tests' Python has all that torch imports; of a CUDA wheel .venv has what a program loads, and no more.
+PYTHON = ROOT / ".venv-test" / "bin" / "python"
+STEPS = 100
+MILLISECONDS = 100  # a micro-batch takes
+SECONDS = 300  # after which something hangs
+CONFIG = """
+run = {{out = "{out}", steps = {steps}, threads = 1}}
+model = {{layers = 1, heads = 1, width = 16, context = 16}}
+data = {{train = ["{text}"]}}
+batch = {{tokens = 128, micro = 1}}
+precision = {{accumulate = "fixed"}}
+dist = {{reduce = "end"}}
+optim = {{lr = 1e-2}}
+observe = {{progress = "off"}}
+"""
+
+
+def free_port():
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        return own.getsockname()[1]
+
+
+def child_of(agent):
+    children = pathlib.Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+    return int(children[0]) if children else None
+
+
+def rank_of(process):
+    variables = pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    return next(int(value[5:]) for value in variables if value.startswith(b"RANK="))
+
+
+class Torchrun(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        (self.folder / "text.txt").write_text("".join(f"line {i * 7919 % 1000} of a small text\n" for i in range(300)))
+        self.port = free_port()
+        self.agents = []
+        self.addCleanup(self.end_agents)
+
+    def end_agents(self):
+        for agent in self.agents:
+            agent.kill()
+            agent.wait()
+
+    def config(self, name):
+        path = self.folder / f"{name}.toml"
+        path.write_text(CONFIG.format(out=self.folder / name, steps=STEPS, text=self.folder / "text.txt"))
+        return str(path)
+
+    def start_agent(self):
+        """A machine that comes."""
+        # torchrun's agents share one store unless they are told not to, and then one that comes later finds no others.
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        with (self.folder / f"agent{len(self.agents)}.log").open("w") as log:
+            self.agents.append(subprocess.Popen(
+                [str(PYTHON), "-m", "torch.distributed.run", "--no-python", "--nnodes=1:3", "--nproc-per-node=1",
+                 "--max-restarts=5", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{self.port}", "--rdzv-id=test",
+                 "--rdzv-conf=last_call_timeout=2", "--local-addr=127.0.0.1", SLOW_RANK, self.config("elastic"),
+                 str(MILLISECONDS), "auto"], env=environment, stdout=log, stderr=log))
+
+    def messages(self):
+        return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
+
+    def lines(self, name="elastic"):
+        metrics = self.folder / name / "metrics.jsonl"
+        text = metrics.read_text() if metrics.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def steps(self, name="elastic"):
+        return [line for line in self.lines(name) if "lr" in line]
+
+    def events(self, name):
+        return [line["reason"] for line in self.lines() if line.get("event") == name]
+
+    def wait_until(self, what):
+        deadline = time.monotonic() + SECONDS
+        while not what():
+            self.assertLess(time.monotonic(), deadline, self.messages())
+            time.sleep(0.05)
+
+    def wait_for_steps_with(self, world, resumptions):
+        self.wait_until(lambda: len(self.events("resume")) >= resumptions and self.steps()[-1]["world"] == world)
+        self.assertFalse(self.is_over("elastic"), "all was over too soon")
+
+    def is_over(self, name):
+        return "ended" in json.loads((self.folder / name / "run.json").read_text())
+
+    def parameters(self, name):
+        return (self.folder / name / "checkpoints" / f"step-{STEPS:08}" / "model.safetensors").read_bytes()
+
+    def test_machines_come_and_go_and_the_bits_stay(self):
+        subprocess.run([ACCRUE, "train", self.config("alone")], check=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
+                       capture_output=True)
+        for _ in range(2):
+            self.start_agent()
+        self.wait_until(lambda: len(self.steps()) >= 3)
+        self.start_agent()
+        self.wait_for_steps_with(world=3, resumptions=1)
+        os.kill(child_of(self.agents[1]), signal.SIGKILL)
+        self.wait_for_steps_with(world=3, resumptions=2)
+        # The store is with rank 0, where agents share none.
+        lost = max(self.agents, key=lambda agent: rank_of(child_of(agent)))
+        rank = child_of(lost)
+        lost.kill()
+        os.kill(rank, signal.SIGKILL)
+        self.wait_until(lambda: self.steps()[-1]["world"] == 2)
+        # Its ranks end; an agent then waits minutes for the one that was lost.
+        self.wait_until(lambda: self.is_over("elastic"))
+        self.assertEqual(self.parameters("elastic"), self.parameters("alone"), self.messages())
+        self.assertEqual([step["step"] for step in self.steps()], list(range(1, STEPS + 1)))
+        for one, other in zip(self.steps(), self.steps("alone")):
+            self.assertEqual([one[name] for name in ("samples", "tokens", "weight")],
+                             [other[name] for name in ("samples", "tokens", "weight")])
+        self.assertEqual(len(self.events("resume")), 2, "torchrun starts nothing anew where an agent is lost")
+
+
+if __name__ == "__main__":
+    ACCRUE, SLOW_RANK = sys.argv.pop(1), sys.argv.pop(1)
+    if not PYTHON.exists():
+        skips.missing_in_build(f"{PYTHON} is not there")
+    unittest.main()
