@@ -4,6 +4,8 @@
 
 #include <csignal>
 
+#include "core/signal_handling.h"
+
 namespace accrue::cli {
 namespace {
 
@@ -12,14 +14,10 @@ void leave(int) { ::_exit(interrupted_status); }
 }  // namespace
 
 void leave_on_stop_signals() {
-  struct sigaction action {};
-  action.sa_handler = leave;
-  sigemptyset(&action.sa_mask);
   struct sigaction hang_up {};
   ::sigaction(SIGHUP, nullptr, &hang_up);
-  if (hang_up.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
-  ::sigaction(SIGINT, &action, nullptr);
+  if (hang_up.sa_handler != SIG_IGN) handle_signal(SIGHUP, leave);
+  for (const int signal : {SIGTERM, SIGINT}) handle_signal(signal, leave);
 }
 
 void ignore_stop_signals() {

@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "core/signal_handling.h"
+
 namespace accrue {
 namespace {
 
@@ -16,11 +18,7 @@ void note_notice(int) { notice_given = true; }
 NoticeWatch::NoticeWatch() {
   ::sigaction(kNoticeSignal, nullptr, &previous_action_);
   if (previous_action_.sa_handler != note_notice) notice_given = false;
-  struct sigaction action {};
-  action.sa_handler = note_notice;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  ::sigaction(kNoticeSignal, &action, nullptr);
+  handle_signal(kNoticeSignal, note_notice, SA_RESTART);
 }
 
 NoticeWatch::~NoticeWatch() { ::sigaction(kNoticeSignal, &previous_action_, nullptr); }

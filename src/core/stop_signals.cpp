@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <ctime>
 
+#include "core/signal_handling.h"
+
 namespace accrue {
 namespace {
 
@@ -40,14 +42,10 @@ void note_signal(int signal) {
 
 StopSignalWatch::StopSignalWatch() {
   first_arrived = 0;
-  struct sigaction action {};
-  action.sa_handler = note_signal;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
     ::sigaction(kStopSignals[i], nullptr, &previous_actions[i]);
     const bool stays = kStopSignals[i] == SIGHUP && previous_actions[i].sa_handler == SIG_IGN;
-    if (!stays) ::sigaction(kStopSignals[i], &action, nullptr);
+    if (!stays) handle_signal(kStopSignals[i], note_signal, SA_RESTART);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
 #include "core/atomic_file.h"
+#include "core/signal_handling.h"
 
 namespace accrue::memory {
 namespace {
@@ -108,11 +109,7 @@ std::optional<std::string> follow_outside() { return leave_what_lies_outside(tru
 BudgetWatch::BudgetWatch(std::filesystem::path file) : file_(std::move(file)) {
   sigaction(SIGUSR1, nullptr, &previous_action_);
   if (previous_action_.sa_handler != note_signal) signals_arrived = 0;
-  struct sigaction action {};
-  action.sa_handler = note_signal;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGUSR1, &action, nullptr);
+  handle_signal(SIGUSR1, note_signal, SA_RESTART);
 }
 
 BudgetWatch::~BudgetWatch() { sigaction(SIGUSR1, &previous_action_, nullptr); }

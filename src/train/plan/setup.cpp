@@ -11,6 +11,7 @@
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "core/machine.h"
+#include "core/signal_handling.h"
 #include "memory/out_of_memory.h"
 #include "train/plan/enough_memory.h"
 #include "train/plan/plan_choice.h"
@@ -22,6 +23,9 @@ void use_threads(std::int64_t threads) {
   const auto count = static_cast<int>(threads > 0 ? threads : granted_threads());
   at::set_num_threads(count);
   omp_set_num_threads(count);
+  // The system may give a signal to any thread, and each of these runs parts of products.
+#pragma omp parallel
+  give_signals_a_stack();
 }
 
 std::int64_t threads_beside(std::int64_t processes) {
