@@ -38,15 +38,13 @@ class SignalStack {
 
 void give_signals_a_stack() { thread_local const SignalStack of_this_thread; }
 
-struct sigaction handle_signal(int signal, void (*handler)(int), int flags) {
+void handle_signal(int signal, void (*handler)(int), int flags) {
   give_signals_a_stack();
-  struct sigaction action {
-  }, before{};
+  struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = flags | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
-  ::sigaction(signal, &action, &before);
-  return before;
+  ::sigaction(signal, &action, nullptr);
 }
 
 }  // namespace accrue

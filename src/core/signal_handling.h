@@ -12,7 +12,7 @@ namespace accrue {
 void give_signals_a_stack();
 
 /// Has `signal` call `handler` from now on, on such a stack in this thread. `flags` as sigaction()
-/// has them. Returns what was done before.
-struct sigaction handle_signal(int signal, void (*handler)(int), int flags = 0);
+/// has them.
+void handle_signal(int signal, void (*handler)(int), int flags = 0);
 
 }  // namespace accrue

@@ -94,7 +94,7 @@ std::string RankStore::give_up(const std::shared_ptr<RollCall>& roll) {
   return run_until(from_now(kEnd), [roll] {
     std::vector<int> missing = roll->missing();
     if (missing.empty()) missing = {0};  // which all had come for
-    const std::string reason = "nothing from " + listed(missing);
+    std::string reason = "nothing from " + listed(missing);
     roll->give_up(reason);
     return reason;
   });

@@ -53,11 +53,13 @@ std::optional<RollCall::Ticket> RollCall::ticket(int rank) const {
   return Ticket{.process = text->substr(0, gap), .start = text->substr(gap + 1)};
 }
 
-/// The name of the process that came as `rank`; none where it is spent.
-std::optional<std::string> RollCall::come(int rank) const {
+/// The name of the process that came as `rank`; none where it is spent, as the last `complete`
+/// start has it.
+std::optional<std::string> RollCall::come(int rank,
+                                          const std::optional<std::string>& complete) const {
   std::optional<std::string> name = read(roll_key("name", rank));
   const std::optional<Ticket> last = name ? ticket(rank) : std::nullopt;
-  const bool is_spent = last && last->process == *name && last->start == complete();
+  const bool is_spent = last && last->process == *name && last->start == complete;
   return is_spent ? std::nullopt : name;
 }
 
@@ -70,9 +72,10 @@ RollCall::Look RollCall::look() {
 }
 
 RollCall::Look RollCall::call() {
+  const std::optional<std::string> last = complete();
   std::vector<std::string> tickets;
   for (int rank = 1; rank < world_; ++rank) {
-    const std::optional<std::string> name = come(rank);
+    const std::optional<std::string> name = come(rank, last);
     if (!name) return {};
     tickets.push_back(Ticket{.process = *name, .start = start_}.text());
   }
@@ -106,17 +109,19 @@ RollCall::Look RollCall::answer() {
 }
 
 std::vector<int> RollCall::missing() const {
+  const std::optional<std::string> last = complete();
   std::vector<int> ranks;
   for (int rank = 0; rank < world_; ++rank)
-    if (rank != rank_ && !come(rank)) ranks.push_back(rank);
+    if (rank != rank_ && !come(rank, last)) ranks.push_back(rank);
   return ranks;
 }
 
 void RollCall::give_up(const std::string& reason) {
   if (rank_ != 0) return;
+  const std::optional<std::string> last = complete();
   std::vector<std::string> tickets;
   for (int rank = 1; rank < world_; ++rank) {
-    const std::optional<std::string> name = come(rank);
+    const std::optional<std::string> name = come(rank, last);
     std::string& text = tickets.emplace_back();
     if (!name) continue;
     text = Ticket{.process = *name, .start = kNoStart + reason}.text();

@@ -50,7 +50,7 @@ class RollCall {
   Look answer();
   std::optional<std::string> read(const std::string& key) const;
   std::optional<Ticket> ticket(int rank) const;
-  std::optional<std::string> come(int rank) const;
+  std::optional<std::string> come(int rank, const std::optional<std::string>& complete) const;
   bool all_answered(const std::vector<std::string>& tickets) const;
 
   std::shared_ptr<StoreClient> client_;

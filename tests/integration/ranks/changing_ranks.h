@@ -65,9 +65,14 @@ class ChangingRanks : public DistributedRun {
     return {own, std::move(command)};
   }
   /// Ranks whose micro-batches take a moment, so that there is time to kill some of them.
-  Words slow(const Config& c) const { return {ACCRUE_SLOW_RANK, command(c)[2], "20"}; }
-  std::vector<Program> start_all(const Config& c, int world) {
-    const Words words = slow(c);
+  /// `more` as slow_rank.cpp has it.
+  Words slow(const Config& c, const Words& more = {}) const {
+    Words words{ACCRUE_SLOW_RANK, command(c)[2], "20"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  std::vector<Program> start_all(const Config& c, int world, const Words& more = {}) {
+    const Words words = slow(c, more);
     std::vector<Program> ranks;
     for (int rank = 0; rank < world; ++rank) ranks.push_back(start_rank(rank, world, words));
     return ranks;

@@ -17,13 +17,11 @@ using testing::Words;
 
 class RestartedRanks : public ChangingRanks {
  protected:
-  /// Begins the run where it is not there, and goes on with it where it is.
+  /// They begin the run where it is not there, and go on with it where it is.
+  static inline const Words kBeginOrGoOn{"auto"};
+
   std::vector<Program> start(const Config& c, int world) {
-    Words words = slow(c);
-    words.emplace_back("auto");
-    std::vector<Program> ranks;
-    for (int rank = 0; rank < world; ++rank) ranks.push_back(start_rank(rank, world, words));
-    return ranks;
+    return start_all(c, world, kBeginOrGoOn);
   }
   static void stop(Program& rank) {
     ::kill(rank.process(), SIGTERM);
@@ -31,8 +29,7 @@ class RestartedRanks : public ChangingRanks {
   }
 };
 
-/// As torchrun does where one of them fails: it stops the others, and starts as many as there are
-/// machines for.
+/// Where one of them fails, torchrun stops the others and starts as many as there are machines for.
 TEST_F(RestartedRanks, GoOnInTheSameStoreToTheBit) {
   const Config alone = fixed("alone", 60);
   expect_runs(alone, 1);
@@ -64,9 +61,7 @@ TEST_F(RestartedRanks, TakeInOneThatComesBack) {
   std::vector<Program> second = start(c, 2);
   wait_for_step(c, steps_done(c) + 3);
   kill_it(second[1]);
-  Words words = slow(c);
-  words.emplace_back("auto");
-  Program back = start_rank(1, 2, words);
+  Program back = start_rank(1, 2, slow(c, kBeginOrGoOn));
   expect_ends_well(second[0]);
   expect_ends_well(back);
   EXPECT_THAT(worlds_of(c), ElementsAre(2, 1, 2));
