@@ -91,21 +91,21 @@ class Trainer {
   Trainer(Config config, Model model, LossFn loss_fn,
           std::shared_ptr<const data::Source> train = nullptr,
           std::shared_ptr<const data::Source> val = nullptr,
-          std::shared_ptr<distributed::Group> group = nullptr)
+          const std::shared_ptr<distributed::Group>& group = nullptr)
       : Trainer(std::move(config),
                 {.model = once(trainable(std::move(model), std::move(loss_fn))),
                  .train = std::move(train),
                  .val = std::move(val)},
-                std::move(group)) {}
+                group) {}
   /// Trains a chain of segments of the program's own, in place.
   Trainer(Config config, std::unique_ptr<models::Trainable> trainable,
           std::shared_ptr<const data::Source> train = nullptr,
           std::shared_ptr<const data::Source> val = nullptr,
-          std::shared_ptr<distributed::Group> group = nullptr)
+          const std::shared_ptr<distributed::Group>& group = nullptr)
       : Trainer(
             std::move(config),
             {.model = once(std::move(trainable)), .train = std::move(train), .val = std::move(val)},
-            std::move(group)) {}
+            group) {}
   ~Trainer();
 
   /// Sees the mean gradient between the close of a window and the step, before clipping; may change
