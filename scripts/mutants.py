@@ -38,7 +38,7 @@ from mutant_results import Results, commit_of  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = pathlib.Path("tests/mutants")
-ROOMS = ("kernels", "accum", "optim", "train", "batch", "data", "distributed", "checkpoint", "models")
+ROOMS = ("kernels", "accum", "optim", "train", "batch", "data", "distributed", "checkpoint", "models", "core")
 BUILD_SECONDS = 3600
 DIFFERS = 3  # verify's exit status where something differs
 EQUAL = "equal"

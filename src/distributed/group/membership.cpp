@@ -47,10 +47,7 @@ void Membership::tell_that_all_met(const SealedTexts& texts) { texts.write(kMet,
 
 bool Membership::shows_life() {
   const std::scoped_lock lock(mutex_);
-  while (auto next = decided()) {
-    settled_ = list_.members;
-    take(*std::move(next));
-  }
+  while (take_next()) continue;
   return std::ranges::any_of(old_members(), &Candidate::is_alive);
 }
 
@@ -118,15 +115,19 @@ std::vector<Candidate> Membership::applicants() {
   return candidates;
 }
 
-/// Lists are decided on one after the other, and none is left out.
+/// Takes the list that was decided on behind this one; false where there is none. None is left out.
+bool Membership::take_next() {
+  auto next = decided();
+  if (!next) return false;
+  settled_ = list_.members;
+  take(*std::move(next));
+  return true;
+}
+
 Membership::Look Membership::look_whether_admitted() {
-  while (auto next = decided()) {
-    const bool is_in = rank_of(own_, *next).has_value();
-    const bool was_passed_over = !is_in && next->applications >= application_;
-    settled_ = list_.members;
-    take(*std::move(next));
-    if (is_in) return {.is_decided = true};
-    if (!was_passed_over) continue;
+  while (take_next()) {
+    if (rank_of(own_, list_)) return {.is_decided = true};
+    if (list_.applications < application_) continue;
     apply();
     return {.has_reapplied = true};
   }

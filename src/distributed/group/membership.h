@@ -68,6 +68,7 @@ class Membership {
 
   std::optional<MemberList> decided() const;
   void take(MemberList next);
+  bool take_next();
   Look look_whether_admitted();
   Look look_with_others(std::int64_t least, std::chrono::milliseconds patience);
   Candidate observe(Member member);
