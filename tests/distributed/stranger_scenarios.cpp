@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <thread>
@@ -10,6 +11,7 @@
 
 #include "accrue/core/error.h"
 #include "distributed/group/text_seal.h"
+#include "support/run_program.h"
 
 namespace accrue::distributed {
 namespace {
@@ -146,6 +148,27 @@ void forged_place(const Launch& launch, const Words&) {
   group->barrier("the second barrier");
 }
 
+/// The third process comes to two that have met, and gives up.
+void late_stranger(const Launch& launch, const Words&) {
+  const auto is_there = [](const char* file) {
+    return [file] { return std::filesystem::exists(file); };
+  };
+  if (std::filesystem::current_path().filename() == "rank2") {
+    accrue::testing::wait_until(is_there("../rank0/met"));
+    try {
+      connect(launch, {.timeout = 1s, .least = 1});
+    } catch (const Error&) {
+      std::ofstream("gave_up").put('1');
+      throw;
+    }
+  }
+  const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s, .least = 1});
+  group->settle();
+  if (launch.rank == 0) std::ofstream("met").put('1');
+  accrue::testing::wait_until(is_there("../rank2/gave_up"));
+  group->barrier("the end");
+}
+
 }  // namespace
 
 const std::map<std::string, Scenario>& stranger_scenarios() {
@@ -157,6 +180,7 @@ const std::map<std::string, Scenario>& stranger_scenarios() {
       {"huge_text", huge_text},
       {"huge_text_by_c10d", huge_text_by_c10d},
       {"forged_place", forged_place},
+      {"late_stranger", late_stranger},
   };
   return table;
 }

@@ -76,6 +76,20 @@ TEST_F(StrangersTest, ARankWithAnotherTokenOrNoneIsNamed) {
   }
 }
 
+TEST_F(StrangersTest, OneThatComesLateWithAnotherTokenOrNoneLearnsWhyNobodyHearsIt) {
+  for (const Words& another : {with(kAnotherToken), Words()}) {
+    const Results results = run({"late_stranger"}, 2, 3, [&](int rank) {
+      if (rank < 2) return with(kRunsToken);
+      Words late{"RANK=1", "LOCAL_RANK=1"};
+      late.insert(late.end(), another.begin(), another.end());
+      return late;
+    });
+    for (const int rank : {0, 1}) EXPECT_EQ(results[rank].status, 0) << results[rank].errors;
+    EXPECT_EQ(results[2].status, 1);
+    EXPECT_THAT(results[2].errors, HasSubstr("have another ACCRUE_RUN_TOKEN, or none"));
+  }
+}
+
 TEST_F(StrangersTest, AForgedVerdictEndsNobody) {
   for (const auto& result : run_with_token({"forged_verdict", "go home"})) {
     EXPECT_EQ(result.status, 0) << result.errors;

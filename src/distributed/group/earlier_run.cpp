@@ -15,9 +15,10 @@ bool EarlierRun::finds(const std::string& start) {
   start_ = start;
   connections_.set_start(start);
   connections_.set_run("");
-  const auto rank_0 = connections_.notes().read(std::string(kHere) + "/0").text;
-  if (!rank_0) return false;
-  connections_.set_run(HereText::of(*rank_0).run);
+  const Reading rank_0 = connections_.notes().read(std::string(kHere) + "/0");
+  is_sealed_otherwise_ = rank_0.is_there && !rank_0.text;
+  if (!rank_0.text) return false;
+  connections_.set_run(HereText::of(*rank_0.text).run);
   const SealedTexts of_run = connections_.notes();
   if (Membership::have_met(of_run)) membership_ = std::make_shared<Membership>(of_run, world_);
   return membership_ != nullptr;

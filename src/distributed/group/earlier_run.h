@@ -22,6 +22,9 @@ class EarlierRun {
   /// again. `start` is the last one that was complete, if any was.
   bool lives(const std::optional<std::string>& start);
 
+  /// Whether what it wrote could not be opened with this process's token, or its lack of one.
+  bool is_sealed_otherwise() const { return is_sealed_otherwise_; }
+
   /// Once it lives.
   const RunConnections& connections() const { return connections_; }
   const std::shared_ptr<Membership>& membership() const { return membership_; }
@@ -32,6 +35,7 @@ class EarlierRun {
   RunConnections connections_;
   int world_;
   std::string start_;
+  bool is_sealed_otherwise_ = false;
   std::shared_ptr<Membership> membership_;  ///< null: the start's ranks have not met
 };
 

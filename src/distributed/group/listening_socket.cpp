@@ -51,7 +51,8 @@ Descriptor listening_socket(const std::string& host, std::uint16_t port) {
                       "'" + host + "', which is none of this machine's",
                       "the address by which the other ranks reach this machine");
   throw runtime_error(kHost, "to listen at " + host + ":" + std::to_string(port),
-                      std::generic_category().message(reason), "another MASTER_PORT");
+                      std::generic_category().message(reason),
+                      "another MASTER_PORT, or to join the run whose store is there another RANK");
 }
 
 }  // namespace accrue::distributed

@@ -80,7 +80,11 @@ void RankStore::answer_roll_call(bool may_change) {
           run_until(until + kAnswer, [roll, earlier] { return earlier->lives(roll->complete()); }))
         return come_late(*earlier);
       if (found.failure) failure = *found.failure;
-      if (failure.empty() && is_over) failure = give_up(roll);
+      if (failure.empty() && is_over) {
+        failure = give_up(roll);
+        if (earlier->is_sealed_otherwise())
+          failure += "; those that met there before have another ACCRUE_RUN_TOKEN, or none";
+      }
       std::this_thread::sleep_for(kPollStore);
     }
   } catch (const std::exception&) {
@@ -310,8 +314,8 @@ void RankStore::meet_anew(std::int64_t least, const KeepWaiting& keep_waiting) {
   agree(least, keep_waiting);
   const auto rank = rank_of(membership_->own(), membership_->list());
   if (!rank)
-    throw runtime_error(kGoOn, "to be among them",
-                        "the others went on without this rank, which gave no sign of life",
+    throw runtime_error(kGoOn, "signs of life of this rank",
+                        "none in time, so that the others went on without this rank",
                         "starting it again, to join them");
   place_.rank = *rank;
   place_.members = membership_->list().members;

@@ -123,6 +123,7 @@ bool NumberRange::holds(double value) const {
 }
 
 std::string DurationRule::in_words() const {
+  if (only_time) return "a time above 0 such as \"90 s\" or \"10 min\"";
   std::string text = zero_allowed ? "a duration" : "a duration above 0";
   text += " such as 200, \"200 steps\", \"10 M tokens\", \"1%\", \"3 epochs\"";
   return time_allowed ? text + " or \"10 min\"" : text + ", not a time";
@@ -182,7 +183,10 @@ Duration read_duration(const Stated& stated, const std::string& expected,
       duration.unit != Duration::Unit::steps || duration.value == std::floor(duration.value);
   const bool fits = std::isfinite(duration.value) && duration.value < 0x1p53 && whole_steps &&
                     (rule.zero_allowed ? duration.value >= 0 : duration.value > 0);
-  if (!fits) throw refusal(stated, expected, "a whole number of steps");
+  if (rule.only_time && duration.unit != Duration::Unit::seconds)
+    throw refusal(stated, expected, "a number followed by a unit of time");
+  if (!fits)
+    throw refusal(stated, expected, whole_steps ? value_in_range : "a whole number of steps");
   if (duration.unit == Duration::Unit::seconds && !rule.time_allowed)
     throw refusal(stated, expected, "a number of steps");
   if (duration.unit == Duration::Unit::percent && duration.value > 100)

@@ -53,6 +53,7 @@ struct NumberRange {
 struct DurationRule {
   bool zero_allowed = false;
   bool time_allowed = true;
+  bool only_time = false;
   std::string in_words() const;
 };
 

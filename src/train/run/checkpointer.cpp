@@ -236,10 +236,20 @@ void Checkpointer::go_back(const std::string& reason) {
                              last.checkpoint.filename().string());
 }
 
+/// Of a run that has no checkpoint itself, or whose folder is gone.
+std::string Checkpointer::what_replica_has() const {
+  const std::vector<std::int64_t> steps =
+      run_.replica == nullptr ? std::vector<std::int64_t>()
+                              : RunDirectory(run_.replica->path()).checkpoint_steps();
+  if (steps.empty()) return "no checkpoint was written yet";
+  return "step " + std::to_string(steps.back()) + " is saved in " + run_.replica->path().string() +
+         ", and --resume goes on after it";
+}
+
 /// Another rank may look while the first one is writing a later checkpoint.
 std::string Checkpointer::what_is_saved() const {
   const std::vector<std::int64_t> steps = run_.directory.checkpoint_steps();
-  if (steps.empty()) return "no checkpoint was written yet";
+  if (steps.empty()) return what_replica_has();
   return "step " + std::to_string(steps.back()) +
          (run_.ranks.is_first() ? "" : " (or a later one)") +
          " is saved, and --resume goes on after it";

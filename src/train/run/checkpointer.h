@@ -75,6 +75,7 @@ class Checkpointer {
   void answered();
   void wait();
   void tell_of_replica() const;
+  std::string what_replica_has() const;
 
   const RunContext& run_;
   Progress& progress_;

@@ -35,26 +35,35 @@ std::string how_many(std::int64_t ranks) {
   return ranks == 1 ? "1 rank goes on" : std::to_string(ranks) + " ranks go on";
 }
 
-/// Who of `before` ranks is not in the group that was made anew, and how many joined it.
-std::string what_changed(const FormerRanks& former, std::int64_t before) {
-  std::string gone;
+/// Ranks joined that may not: each ends by itself, and the others make their group anew without it.
+class NewcomersRefused : public RanksGone {
+ public:
+  using RanksGone::RanksGone;
+};
+
+void list_rank(std::string& list, std::int64_t rank) {
+  list += (list.empty() ? "rank " : ", rank ") + std::to_string(rank);
+}
+
+/// Who of `before` ranks is not in the group that was made anew, as it `left`, and who joined it.
+std::string what_changed(const FormerRanks& former, std::int64_t before, const char* left) {
+  std::string gone, joined;
   for (std::int64_t rank = 0; rank < before; ++rank)
-    if (std::ranges::find(former, std::optional(rank)) == former.end())
-      gone += (gone.empty() ? "rank " : ", rank ") + std::to_string(rank);
-  const auto joined = std::ranges::count(former, std::optional<std::int64_t>());
-  std::string text = gone.empty() ? "" : gone + " of " + std::to_string(before) + " is gone; ";
-  if (joined > 0) text += std::to_string(joined) + " joined; ";
+    if (std::ranges::find(former, std::optional(rank)) == former.end()) list_rank(gone, rank);
+  for (std::int64_t rank = 0; rank < std::ssize(former); ++rank)
+    if (!former[static_cast<std::size_t>(rank)]) list_rank(joined, rank);
+  std::string text = gone.empty() ? "" : gone + " of " + std::to_string(before) + ' ' + left + "; ";
+  if (!joined.empty()) text += joined + " of " + std::to_string(std::ssize(former)) + " joined; ";
   return text;
 }
 
-/// Meets ranks of which some joined. One that joined and differs ends by itself; the others make
-/// their group anew without it.
+/// Meets ranks of which some joined.
 void meet_newcomers(const ChangingRun& run) {
   try {
     run.ranks.begin(run.work, run.data.fingerprint, {});
   } catch (const Error& error) {
     if (error.kind() != Error::Kind::usage) throw;
-    throw RanksGone(error);
+    throw NewcomersRefused(error);
   }
 }
 
@@ -135,7 +144,9 @@ std::string in_words(const std::optional<StartedWindow>& part) {
 /// Tells once that the run waits, and keeps what was done.
 class Waiting {
  public:
-  Waiting(const ChangingRun& run, const TrainState* state) : run_(run), state_(state) {}
+  /// `why` says for people what became of the group before.
+  Waiting(const ChangingRun& run, const TrainState* state, std::string why)
+      : run_(run), state_(state), why_(std::move(why)) {}
 
   bool operator()(std::int64_t ranks, bool is_first) {
     if (state_ != nullptr && is_first && !std::exchange(is_told_, true)) begin(ranks);
@@ -154,7 +165,7 @@ class Waiting {
                          if (run_.folders.claim) run_.folders.claim->check_there();
                        });
     run_.tell({.name = "dist",
-               .reason = "the run waits for others to join" +
+               .reason = why_ + "; the run waits for others to join" +
                          std::string(has_all ? ", with a checkpoint" : "") + ": " +
                          std::to_string(ranks) + " of the " +
                          std::to_string(run_.work.config.dist.min_ranks) +
@@ -164,6 +175,7 @@ class Waiting {
 
   const ChangingRun& run_;
   const TrainState* state_;  ///< null: this process has nothing yet
+  std::string why_;
   bool is_told_ = false;
 };
 
@@ -173,10 +185,11 @@ ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state,
                                     const std::optional<StartedWindow>& done, std::string why) {
   std::optional<TrainState> mine;
   if (run.optimizer->has_whole_parameters()) mine = state;
+  const char* left = "is gone";
   while (true) {
     try {
       const std::int64_t before = run.ranks.world();
-      const FormerRanks former = run.ranks.renew(Waiting(run, &state));
+      const FormerRanks former = run.ranks.renew(Waiting(run, &state, why));
       state.ranks = records_after(former, state.ranks);
       if (mine) mine->ranks = state.ranks;
       if (std::ranges::find(former, std::optional<std::int64_t>()) == former.end())
@@ -186,13 +199,15 @@ ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state,
       ChangedRanks changed = take_part(run, mine, done);
       run.ranks.settle();
       changed.event = {.name = "dist",
-                       .reason = why + "; " + what_changed(former, before) + changed.event.reason +
-                                 how_many(run.ranks.world()) + " after step " +
-                                 std::to_string(changed.state.step) + in_words(changed.part),
+                       .reason = why + "; " + what_changed(former, before, left) +
+                                 changed.event.reason + how_many(run.ranks.world()) +
+                                 " after step " + std::to_string(changed.state.step) +
+                                 in_words(changed.part),
                        .step = changed.state.step};
       return changed;
     } catch (const RanksGone& gone) {
       why = gone.received();
+      left = dynamic_cast<const NewcomersRefused*>(&gone) != nullptr ? "is refused" : "is gone";
       if (mine) state = *mine;
     }
   }
@@ -201,7 +216,7 @@ ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state,
 ChangedRanks join_run(const ChangingRun& run) {
   while (true) {
     try {
-      run.ranks.renew(Waiting(run, nullptr));
+      run.ranks.renew(Waiting(run, nullptr, ""));
       run.ranks.begin(run.work, run.data.fingerprint, {});
       std::optional<TrainState> nothing;
       ChangedRanks changed = take_part(run, nothing, std::nullopt);

@@ -15,9 +15,12 @@ namespace {
 
 using accrue::testing::Program;
 using accrue::testing::wait_until;
+using ::testing::AllOf;
 using testing::ChangingRanks;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::Words;
 
 TEST_F(ChangingRanks, GoOnWhereOneIsLostToTheBit) {
@@ -39,9 +42,9 @@ TEST_F(ChangingRanks, KeepTheirOwnMicroBatchesOfAWindow) {
   expect_runs(alone, 1);
   for (const int victim : {0, 1}) {
     const Config c = run_without(victim, alone);
-    EXPECT_THAT(reasons_of(c), ::testing::ContainsRegex("2 ranks go on after step [0-9]+; of the "
-                                                        "window under way this rank keeps [56] of "
-                                                        "[0-9]+ micro-batches"));
+    EXPECT_THAT(reasons_of(c), ContainsRegex("2 ranks go on after step [0-9]+; of the "
+                                             "window under way this rank keeps [56] of "
+                                             "[0-9]+ micro-batches"));
   }
 }
 
@@ -137,6 +140,7 @@ TEST_F(ChangingRanks, WaitForOthersWhereTooFewAreLeft) {
   wait_for_step(c, 5);
   for (const int lost : {1, 2}) kill_it(ranks[static_cast<std::size_t>(lost)]);
   wait_until([&] { return reasons_of(c).find("the run waits for others") != std::string::npos; });
+  EXPECT_THAT(reasons_of(c), ContainsRegex("[a-z]; the run waits for others"));
   // It is told once, when the first of the two is known to be lost, or both are.
   EXPECT_THAT(reasons_of(c), ::testing::AnyOf(HasSubstr("1 of the 3 ranks are there"),
                                               HasSubstr("2 of the 3 ranks are there")));
@@ -179,6 +183,8 @@ TEST_F(ChangingRanks, RefuseOneWithAnotherConfigAndGoOn) {
   for (Program& rank : ranks) expect_ends_well(rank);
   EXPECT_EQ(worlds_of(c).back(), 2);
   EXPECT_EQ(steps_done(c), 200);
+  EXPECT_THAT(reasons_of(c),
+              AllOf(HasSubstr("rank 2 of 3 is refused; 2 ranks go on"), Not(HasSubstr("is gone"))));
 }
 
 /// Each process has a file of its own under one name, as machines do.
@@ -193,8 +199,7 @@ TEST_F(ChangingRanks, RefuseOneWithOtherDataAtTheStartAndLater) {
     for (Program* rank : {&first, &second}) {
       const Program::Result refused = rank->wait();
       EXPECT_EQ(refused.status, 2);
-      EXPECT_THAT(refused.errors,
-                  ::testing::ContainsRegex("data: '[^']+' on rank 0, '[^']+' on rank 1"));
+      EXPECT_THAT(refused.errors, ContainsRegex("data: '[^']+' on rank 0, '[^']+' on rank 1"));
     }
     EXPECT_FALSE(RunDirectory(c.run.out).holds_run());
   }
@@ -206,8 +211,7 @@ TEST_F(ChangingRanks, RefuseOneWithOtherDataAtTheStartAndLater) {
   change_text();
   const Program::Result refused = start_rank(1, 2, slow(c)).wait();
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.errors,
-              ::testing::ContainsRegex("data: '[^']+' on rank 0, '[^']+' on rank 2"));
+  EXPECT_THAT(refused.errors, ContainsRegex("data: '[^']+' on rank 0, '[^']+' on rank 2"));
   for (Program& rank : ranks) expect_ends_well(rank);
   EXPECT_EQ(steps_done(c), 200);
 }
@@ -278,8 +282,8 @@ TEST_F(ChangingRanks, RefuseOneWhoseParametersHaveOtherShapes) {
   for (Program& rank : ranks) {
     const Program::Result refused = rank.wait();
     EXPECT_EQ(refused.status, 2);
-    EXPECT_THAT(refused.errors, ::testing::ContainsRegex("shapes of the parameters: '[0-9a-f]+' on "
-                                                         "rank 0, '[0-9a-f]+' on rank 1; try"));
+    EXPECT_THAT(refused.errors, ContainsRegex("shapes of the parameters: '[0-9a-f]+' on "
+                                              "rank 0, '[0-9a-f]+' on rank 1; try"));
   }
   EXPECT_FALSE(RunDirectory(c.run.out).holds_run());
 }

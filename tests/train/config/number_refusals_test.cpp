@@ -78,7 +78,11 @@ TEST(EveryIntegerOfTheTable, HasWordsForWhatIsBeyondIt) {
 TEST(Durations, NameTheClockWhereItCounts) {
   EXPECT_THAT(said_of({"run.checkpoint_every=10 fortnights"}),
               AllOf(HasSubstr("or \"10 min\""), HasSubstr("one of these units")));
-  EXPECT_THAT(said_of({"dist.timeout=soon"}), HasSubstr("\"10 min\""));
+  for (const char* not_a_time : {"soon", "5", "0 s", "-1 min", "20 steps"})
+    EXPECT_THAT(said_of({std::string("dist.timeout=") + not_a_time}),
+                AllOf(HasSubstr("a time above 0 such as \"90 s\" or \"10 min\""),
+                      Not(HasSubstr("a whole number of steps"))))
+        << not_a_time;
   EXPECT_THAT(said_of({"optim.schedule.warmup=soon"}),
               AllOf(HasSubstr("not a time"), Not(HasSubstr("\"10 min\""))));
 }

@@ -24,6 +24,14 @@ Key read_without_stages(Key key) {
       [](const Config& c) { return c.dist.stages == 1; }, std::move(key));
 }
 
+Key read_without_compression(Key key) {
+  return read_where(
+      "dist.compress = \"none\"",
+      "what compression leaves out is lost with its rank, so that all are needed", "dist.compress",
+      [](const Config& c) { return c.dist.compress == distributed::Compression::none; },
+      std::move(key));
+}
+
 }  // namespace
 
 std::vector<Key> dist_keys() {
@@ -59,10 +67,11 @@ std::vector<Key> dist_keys() {
           [](auto& c) -> auto& { return c.dist.outer_delay; })),
       resumable(integer_key(
           "dist.stages", {1, most::count}, [](auto& c) -> auto& { return c.dist.stages; })),
-      read_without_local_steps(read_without_stages(resumable(integer_key(
-          "dist.min_ranks", {1, most::count}, [](auto& c) -> auto& { return c.dist.min_ranks; })))),
+      read_without_compression(read_without_local_steps(read_without_stages(resumable(integer_key(
+          "dist.min_ranks", {1, most::count},
+          [](auto& c) -> auto& { return c.dist.min_ranks; }))))),
       resumable(duration_key(
-          "dist.timeout", {}, [](auto& c) -> auto& { return c.dist.timeout; })),
+          "dist.timeout", {.only_time = true}, [](auto& c) -> auto& { return c.dist.timeout; })),
   };
 }
 
