@@ -80,7 +80,7 @@ void Checkpointer::write_in_window(StartedWindow started) {
   const std::string done =
       started.middle.in_words() + " of step " + std::to_string(progress_.state.step + 1);
   CheckpointContent content = present_content(std::move(started));
-  if (const std::string lack = lack_of_room(content); !lack.empty()) {
+  if (const std::string lack = lack_of_room(content, run_.directory.root()); !lack.empty()) {
     answered();
     return log_.event_of_last_step(
         "checkpoint", done +
@@ -99,9 +99,8 @@ void Checkpointer::write_last_step() {
   answered();
 }
 
-/// What the checkpoint takes and what the disk has, where that is less; else empty.
-std::string Checkpointer::lack_of_room(const CheckpointContent& content) const {
-  const std::int64_t needed = bytes_of(content), free = free_bytes_at(run_.directory.root());
+std::string lack_of_room(const CheckpointContent& content, const std::filesystem::path& folder) {
+  const std::int64_t needed = bytes_of(content), free = free_bytes_at(folder);
   if (free >= needed) return {};
   return format_bytes(needed) + ", and the disk has " + format_bytes(free);
 }

@@ -70,7 +70,6 @@ class Checkpointer {
   void begin_writing(NamedParameters of_ranks);
   CheckpointContent present_content(const std::optional<StartedWindow>& started);
   void write_beside(CheckpointContent content);
-  std::string lack_of_room(const CheckpointContent& content) const;
   void write_last_step();
   void answered();
   void wait();
@@ -89,5 +88,8 @@ class Checkpointer {
   double seconds_ = 0;              ///< what take_seconds() gives
   std::int64_t written_step_ = -1;  ///< step of the newest checkpoint that this run wrote or began
 };
+
+/// What a checkpoint takes and what the disk of `folder` has, where that is less; else empty.
+std::string lack_of_room(const CheckpointContent& content, const std::filesystem::path& folder);
 
 }  // namespace accrue::train

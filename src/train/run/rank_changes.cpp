@@ -11,6 +11,7 @@
 #include "observe/step_from_line.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/ranks/left_of_window.h"
+#include "train/run/checkpointer.h"
 #include "train/run/one_state.h"
 #include "train/workload/batch_changes.h"
 
@@ -89,6 +90,10 @@ StartedWindow nothing_done(const ChangingRun& run, const TrainState& state) {
           .tensors = stored_buffers(*run.work.model)};
 }
 
+batch::Range window_ahead(const ChangingRun& run, const TrainState& state) {
+  return with_changes(run.work.config, run.work.schedule, state.adapt.changes).window(state.window);
+}
+
 }  // namespace
 
 std::optional<StartedWindow> part_of_window(const ChangingRun& run, const TrainState& state,
@@ -96,12 +101,10 @@ std::optional<StartedWindow> part_of_window(const ChangingRun& run, const TrainS
   if (mine && mine->middle.window != state.window) mine.reset();  // others have closed it
   const RangesOfRanks done = tell_what_is_done(run.ranks, state.window, ranges_done(mine));
   if (std::ranges::all_of(done, &std::vector<batch::Range>::empty)) return std::nullopt;
-  const batch::Range window =
-      with_changes(run.work.config, run.work.schedule, state.adapt.changes).window(state.window);
   const auto rank = static_cast<std::size_t>(run.ranks.rank());
   StartedWindow part = mine ? *std::move(mine) : nothing_done(run, state);
   part.middle.micro_batch = state.ranks[rank].micro_batch;
-  part.middle.micro_batches = part_of_rank(rank, window, done, state.ranks);
+  part.middle.micro_batches = part_of_rank(rank, window_ahead(run, state), done, state.ranks);
   return part;
 }
 
@@ -141,41 +144,72 @@ std::string in_words(const std::optional<StartedWindow>& part) {
   return "; of the window under way this rank keeps " + part->middle.in_words();
 }
 
-/// Tells once that the run waits, and keeps what was done.
+/// The middle of the whole window ahead in which this rank alone has done something, and all else
+/// is left, as what the others did only they have. None where it has done nothing.
+std::optional<StartedWindow> middle_of_one(const ChangingRun& run, const TrainState& state,
+                                           const std::optional<StartedWindow>& mine) {
+  const std::vector<batch::Range> done = ranges_done(mine);
+  if (done.empty() || mine->middle.window != state.window) return std::nullopt;
+  const RankRecord& record = state.ranks[static_cast<std::size_t>(run.ranks.rank())];
+  StartedWindow whole = *mine;
+  whole.middle.micro_batch = record.micro_batch;
+  whole.middle.exclude = run.work.config.data.exclude;
+  whole.middle.micro_batches = part_of_rank(0, window_ahead(run, state), {done}, {record});
+  return whole;
+}
+
+/// Where a run waits for others.
+struct WaitingRun {
+  const TrainState& state;
+  const std::optional<StartedWindow>& done;  ///< of the window ahead
+  std::string why;                           ///< for people, what became of the group before
+};
+
+/// Tells once that the run waits, and keeps what was done. Null: this process has nothing yet.
 class Waiting {
  public:
-  /// `why` says for people what became of the group before.
-  Waiting(const ChangingRun& run, const TrainState* state, std::string why)
-      : run_(run), state_(state), why_(std::move(why)) {}
+  Waiting(const ChangingRun& run, const WaitingRun* waiting) : run_(run), waiting_(waiting) {}
 
   bool operator()(std::int64_t ranks, bool is_first) {
-    if (state_ != nullptr && is_first && !std::exchange(is_told_, true)) begin(ranks);
+    if (waiting_ != nullptr && is_first && !std::exchange(is_told_, true)) begin(ranks);
     return !run_.signals.interrupted();
   }
 
  private:
-  /// A part of the optimizer's state makes no checkpoint.
   void begin(std::int64_t ranks) const {
-    const bool has_all = run_.optimizer->sharded() == nullptr;
-    if (has_all && state_->step > 0)
-      write_checkpoint(run_.copies.own(),
-                       checkpoint_content(*state_, run_.work.config.model, *run_.work.model,
-                                          run_.optimizer->whole()),
-                       [this] {
-                         if (run_.folders.claim) run_.folders.claim->check_there();
-                       });
     run_.tell({.name = "dist",
-               .reason = why_ + "; the run waits for others to join" +
-                         std::string(has_all ? ", with a checkpoint" : "") + ": " +
+               .reason = waiting_->why + "; the run waits for others to join" + keep() + ": " +
                          std::to_string(ranks) + " of the " +
                          std::to_string(run_.work.config.dist.min_ranks) +
                          " ranks are there that dist.min_ranks asks for",
-               .step = state_->step});
+               .step = waiting_->state.step});
+  }
+
+  /// Writes a checkpoint, and returns what to say of it. A part of the optimizer's state makes
+  /// none.
+  std::string keep() const {
+    const TrainState& state = waiting_->state;
+    if (run_.optimizer->sharded() != nullptr || state.step == 0) return "";
+    CheckpointContent content = checkpoint_content(state, run_.work.config.model, *run_.work.model,
+                                                   run_.optimizer->whole());
+    std::string said = ", with a checkpoint";
+    if (const auto started = middle_of_one(run_, state, waiting_->done)) {
+      CheckpointContent with_middle = content;
+      with_middle.state.middle = started->middle;
+      with_middle.window = started->tensors;
+      if (lack_of_room(with_middle, run_.copies.own().root()).empty()) {
+        content = std::move(with_middle);
+        said += " that has " + started->middle.in_words() + " of the window under way";
+      }
+    }
+    write_checkpoint(run_.copies.own(), content, [this] {
+      if (run_.folders.claim) run_.folders.claim->check_there();
+    });
+    return said;
   }
 
   const ChangingRun& run_;
-  const TrainState* state_;  ///< null: this process has nothing yet
-  std::string why_;
+  const WaitingRun* waiting_;
   bool is_told_ = false;
 };
 
@@ -189,7 +223,8 @@ ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state,
   while (true) {
     try {
       const std::int64_t before = run.ranks.world();
-      const FormerRanks former = run.ranks.renew(Waiting(run, &state, why));
+      const WaitingRun waiting{state, done, why};
+      const FormerRanks former = run.ranks.renew(Waiting(run, &waiting));
       state.ranks = records_after(former, state.ranks);
       if (mine) mine->ranks = state.ranks;
       if (std::ranges::find(former, std::optional<std::int64_t>()) == former.end())
@@ -216,7 +251,7 @@ ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state,
 ChangedRanks join_run(const ChangingRun& run) {
   while (true) {
     try {
-      run.ranks.renew(Waiting(run, nullptr, ""));
+      run.ranks.renew(Waiting(run, nullptr));
       run.ranks.begin(run.work, run.data.fingerprint, {});
       std::optional<TrainState> nothing;
       ChangedRanks changed = take_part(run, nothing, std::nullopt);

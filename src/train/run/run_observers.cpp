@@ -1,12 +1,23 @@
 #include "train/run/run_observers.h"
 
+#include <utility>
+
 #include "observe/jsonl_sink.h"
+#include "observe/progress_sink.h"
 
 namespace accrue::train {
 
 void RunObservers::begin_to_tell(const std::vector<std::shared_ptr<Observer>>& sinks) {
   of_steps_ = added_;
   of_steps_.insert(of_steps_.end(), sinks.begin(), sinks.end());
+  tell(std::exchange(kept_, {}));
+}
+
+void RunObservers::tell_or_keep(const Event& event,
+                                std::optional<observe::ProgressStyle> progress) {
+  if (!of_steps_.empty()) return tell({&event, 1});
+  observe::ProgressSink(progress).on_event(event);
+  kept_.push_back(event);
 }
 
 void RunObservers::tell(std::span<const Event> events) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "accrue/core/observer.h"
+#include "accrue/observe/progress_style.h"
 
 namespace accrue::train {
 
@@ -20,6 +21,9 @@ class RunObservers {
   void begin_to_tell(const std::vector<std::shared_ptr<Observer>>& sinks);
 
   void tell(std::span<const Event> events) const;
+  /// Tells what happens, also while nobody tells of the run, as the rank that did is lost: then the
+  /// terminal hears it, as `progress` says, and the others when this rank begins to tell.
+  void tell_or_keep(const Event& event, std::optional<observe::ProgressStyle> progress);
   /// Tells the run's `last` step where whoever told of it before has not: its `metrics` lack it.
   void tell_if_missing(const std::optional<StepReport>& last,
                        const std::filesystem::path& metrics) const;
@@ -31,6 +35,7 @@ class RunObservers {
  private:
   std::vector<std::shared_ptr<Observer>> added_;
   std::vector<std::shared_ptr<Observer>> of_steps_;
+  std::vector<Event> kept_;
 };
 
 }  // namespace accrue::train

@@ -8,6 +8,12 @@
 
 namespace accrue::train {
 
+ObserveConfig observed(const Config& config, bool is_quiet) {
+  ObserveConfig observed = config.observe;
+  if (is_quiet) observed.progress = observe::ProgressStyle::off;
+  return observed;
+}
+
 std::vector<std::shared_ptr<Observer>> make_sinks(const SinkContext& run) {
   const ObserveConfig& observe = run.observed;
   std::vector<std::shared_ptr<Observer>> sinks;

@@ -12,6 +12,9 @@
 
 namespace accrue::train {
 
+/// What [observe] asks for, but for the progress of a run that is to be quiet.
+ObserveConfig observed(const Config& config, bool is_quiet);
+
 /// The run that sinks are made for.
 struct SinkContext {
   const Config& config;

@@ -172,7 +172,9 @@ struct Trainer::Impl {
   RunResult train(const RunOptions& options, Surroundings& surroundings,
                   const StopSignalWatch& signals, const NoticeWatch& notice, RunFolders& folders) {
     std::optional<RunOptimizer> optimizer;
-    const auto tell = [this](const Event& event) { announce_all({event}); };
+    const auto tell = [&](const Event& event) {
+      observers.tell_or_keep(event, observed(given, options.quiet).progress);
+    };
     std::optional<StepReport> untold;
     const ChangingRun changing{ranks,   work,     optimizer, data,   copies,
                                folders, run_name, signals,   untold, tell};
@@ -249,10 +251,8 @@ struct Trainer::Impl {
 
   /// Makes this rank the one that tells of the run, and writes what it tells into its directory.
   void begin_to_tell(const RunOptions& options, const RunFolders& folders, std::int64_t step) {
-    ObserveConfig observed = given.observe;
-    if (options.quiet) observed.progress = observe::ProgressStyle::off;
-    observers.begin_to_tell(
-        make_sinks({given, observed, *planner.plan(), directory, *folders.claim, step}));
+    observers.begin_to_tell(make_sinks(
+        {given, observed(given, options.quiet), *planner.plan(), directory, *folders.claim, step}));
   }
 
   /// The state that a resumption goes on from; none where there is no checkpoint yet.

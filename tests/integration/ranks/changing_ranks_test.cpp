@@ -10,6 +10,8 @@
 #include <map>
 #include <thread>
 
+#include "train/checkpoint/checkpoint.h"
+
 namespace accrue::train {
 namespace {
 
@@ -165,6 +167,34 @@ TEST_F(ChangingRanks, StopWhileTheyWait) {
   const Program::Result result = ranks[0].wait();
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.errors, HasSubstr("2 ranks or more, received 1"));
+}
+
+TEST_F(ChangingRanks, KeepWhatTheyDidOfAWindowWhereTheirWaitingIsEnded) {
+  Config alone = fixed("alone", 30);
+  alone.batch.tokens = 32 * *alone.model.context;
+  alone.dist.reduce = Reduce::end;
+  expect_runs(alone, 1);
+  Config c = alone;
+  c.run.out = (folder_ / "waits").string();
+  c.dist.min_ranks = 2;
+  c.observe.progress = observe::ProgressStyle::lines;
+  std::vector<Program> ranks = start_all(c, 2);
+  wait_for_step(c, 5);
+  kill_it(ranks[0]);  // so that who waits is not the one that tells of the run
+  const auto done_of_last = [run = RunDirectory(c.run.out)] {
+    const auto last = run.checkpoint(run.checkpoint_steps().back());
+    const auto middle = read_checkpoint_state(last).middle;
+    return middle ? middle->done.size() : 0;
+  };
+  wait_until([&] { return done_of_last() > 0; });
+  ::kill(ranks[1].process(), SIGTERM);
+  const Program::Result waited = ranks[1].wait();
+  EXPECT_EQ(waited.status, 1);
+  EXPECT_THAT(waited.errors, HasSubstr("the run waits for others to join, with a checkpoint that "
+                                       "has 8 of 16 micro-batches of the window under way"));
+  EXPECT_EQ(done_of_last(), 8U);
+  expect_runs(c, 1, {"--resume"});
+  expect_same_run(c, alone);
 }
 
 TEST_F(ChangingRanks, RefuseOneWithAnotherConfigAndGoOn) {
