@@ -4,6 +4,8 @@
 #include <functional>
 #include <system_error>
 
+#include "distributed/group/rank_list.h"
+
 namespace accrue::distributed {
 namespace {
 
@@ -14,7 +16,7 @@ std::string listed(const std::vector<RankState>& ranks, const Test& belongs) {
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const RankState& state = ranks[rank];
     if (!belongs(state)) continue;
-    text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    append_rank(text, static_cast<std::int64_t>(rank));
     if (!state.doing.empty()) text += " (last in: " + state.doing + ")";
   }
   return text;

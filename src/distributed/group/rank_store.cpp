@@ -12,6 +12,7 @@
 #include "core/cause.h"
 #include "distributed/group/earlier_run.h"
 #include "distributed/group/here_text.h"
+#include "distributed/group/rank_list.h"
 #include "distributed/group/roll_call.h"
 #include "distributed/group/text_seal.h"
 
@@ -34,7 +35,7 @@ constexpr const char* kGoOn = "go on with the ranks that are left";
 
 std::string listed(const std::vector<int>& ranks) {
   std::string text;
-  for (const int rank : ranks) text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
+  for (const int rank : ranks) append_rank(text, rank);
   return text;
 }
 

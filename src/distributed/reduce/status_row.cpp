@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "distributed/group/rank_list.h"
 
 namespace accrue::distributed {
 namespace {
@@ -29,7 +30,7 @@ std::string listed(const std::vector<RankStatus>& ranks,
                    const std::function<bool(const RankStatus&)>& belongs) {
   std::string text;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-    if (belongs(ranks[rank])) text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    if (belongs(ranks[rank])) append_rank(text, static_cast<std::int64_t>(rank));
   return text;
 }
 

@@ -303,9 +303,6 @@ void check_dist(const Config& config, const StatedKeys& stated) {
   check_compression(config, stated);
   check_local_steps(config, stated);
   check_outer_parts(config, stated);
-  if (config.dist.timeout.unit == Duration::Unit::seconds) return;
-  throw usage_error(where(stated, "dist.timeout"), "a time",
-                    to_toml(Value{config.dist.timeout.value}), "for example \"5 min\"");
 }
 
 /// Throws where data cannot be the pairs that the loss is of.

@@ -147,9 +147,12 @@ CheckpointContent Checkpointer::present_content(const std::optional<StartedWindo
   const TrainState& state = present_state();
   CheckpointContent content =
       checkpoint_content(state, run_.work.config.model, *run_.work.model, run_.optimizer);
-  if (!started) return content;
-  content.state.middle = started->middle;
-  content.window = started->tensors;
+  return started ? with_middle(std::move(content), *started) : content;
+}
+
+CheckpointContent with_middle(CheckpointContent content, const StartedWindow& started) {
+  content.state.middle = started.middle;
+  content.window = started.tensors;
   return content;
 }
 
@@ -235,7 +238,7 @@ void Checkpointer::go_back(const std::string& reason) {
                              last.checkpoint.filename().string());
 }
 
-/// Of a run that has no checkpoint itself, or whose folder is gone.
+/// The run has no checkpoint itself where this is asked, or its folder is gone.
 std::string Checkpointer::what_replica_has() const {
   const std::vector<std::int64_t> steps =
       run_.replica == nullptr ? std::vector<std::int64_t>()

@@ -89,6 +89,9 @@ class Checkpointer {
   std::int64_t written_step_ = -1;  ///< step of the newest checkpoint that this run wrote or began
 };
 
+/// A checkpoint that has the middle of the window ahead, too.
+CheckpointContent with_middle(CheckpointContent content, const StartedWindow& started);
+
 /// What a checkpoint takes and what the disk of `folder` has, where that is less; else empty.
 std::string lack_of_room(const CheckpointContent& content, const std::filesystem::path& folder);
 

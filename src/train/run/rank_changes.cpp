@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "distributed/group/rank_list.h"
 #include "observe/jsonl_sink.h"
 #include "observe/step_from_line.h"
 #include "train/checkpoint/checkpoint.h"
@@ -42,17 +43,14 @@ class NewcomersRefused : public RanksGone {
   using RanksGone::RanksGone;
 };
 
-void list_rank(std::string& list, std::int64_t rank) {
-  list += (list.empty() ? "rank " : ", rank ") + std::to_string(rank);
-}
-
 /// Who of `before` ranks is not in the group that was made anew, as it `left`, and who joined it.
 std::string what_changed(const FormerRanks& former, std::int64_t before, const char* left) {
   std::string gone, joined;
   for (std::int64_t rank = 0; rank < before; ++rank)
-    if (std::ranges::find(former, std::optional(rank)) == former.end()) list_rank(gone, rank);
+    if (std::ranges::find(former, std::optional(rank)) == former.end())
+      distributed::append_rank(gone, rank);
   for (std::int64_t rank = 0; rank < std::ssize(former); ++rank)
-    if (!former[static_cast<std::size_t>(rank)]) list_rank(joined, rank);
+    if (!former[static_cast<std::size_t>(rank)]) distributed::append_rank(joined, rank);
   std::string text = gone.empty() ? "" : gone + " of " + std::to_string(before) + ' ' + left + "; ";
   if (!joined.empty()) text += joined + " of " + std::to_string(std::ssize(former)) + " joined; ";
   return text;
@@ -177,8 +175,9 @@ class Waiting {
 
  private:
   void begin(std::int64_t ranks) const {
+    const std::string kept = keep();
     run_.tell({.name = "dist",
-               .reason = waiting_->why + "; the run waits for others to join" + keep() + ": " +
+               .reason = waiting_->why + "; the run waits for others to join" + kept + ": " +
                          std::to_string(ranks) + " of the " +
                          std::to_string(run_.work.config.dist.min_ranks) +
                          " ranks are there that dist.min_ranks asks for",
@@ -194,11 +193,9 @@ class Waiting {
                                                    run_.optimizer->whole());
     std::string said = ", with a checkpoint";
     if (const auto started = middle_of_one(run_, state, waiting_->done)) {
-      CheckpointContent with_middle = content;
-      with_middle.state.middle = started->middle;
-      with_middle.window = started->tensors;
-      if (lack_of_room(with_middle, run_.copies.own().root()).empty()) {
-        content = std::move(with_middle);
+      CheckpointContent whole = with_middle(content, *started);
+      if (lack_of_room(whole, run_.copies.own().root()).empty()) {
+        content = std::move(whole);
         said += " that has " + started->middle.in_words() + " of the window under way";
       }
     }
