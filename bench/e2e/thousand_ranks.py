@@ -15,11 +15,11 @@ from runs import BUILD, run, save, table
 
 PROGRAM = BUILD / "tests" / "simulation" / "simulate_ranks"
 # Seconds: until all know who died; from there until the next group trains; from a process's start until it asks to join.
-MEASURED = {"notice": 0.14, "meet": 0.28, "start": 0.6}
+MEASURED = {"notice": 0.035, "meet": 0.03, "start": 0.53}
 FOUR = {"machines": 4, "micro_batches": 64, "micro_batch_seconds": 0.02, "noise": 0.02, "close": 0.002, **MEASURED}
 # A state of 1 GB over 10 Gbit/s for each that joins, a collective of half a second, windows of 16 micro-batches a rank.
 THOUSAND = {"machines": 1000, "micro_batches": 16000, "micro_batch_seconds": 0.5, "noise": 0.02, "close": 0.5, "away": 5,
-            "notice": 0.14, "meet": 0.28, "newcomer": 0.8, "start": 5}
+            "notice": 0.035, "meet": 0.03, "newcomer": 0.8, "start": 5}
 HOUR = 3600
 UNEQUAL = {"spread": 0.2}
 STORE = {"store_rate": 100_000}

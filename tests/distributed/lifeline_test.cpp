@@ -62,7 +62,7 @@ class LifelineTest : public StoreTest {
   void see_that_deaths_are_told(Lifeline& lifeline) {
     const std::string key = "ended/last " + std::to_string(++deaths_);
     Peer peer;
-    lifeline.watch(peer.place(), texts(), key);
+    lifeline.watch(peer.place(), texts(), {key});
     peer.let_in();
     peer.say('!');
     peer.die();
@@ -90,7 +90,7 @@ TEST_F(LifelineTest, TellsWhenThatOfAnotherEnds) {
 TEST_F(LifelineTest, OneThatWasNeverGreetedTellsOfNoDeath) {
   Lifeline lifeline(kHost);
   Peer peer;
-  lifeline.watch(peer.place(), texts(), "ended/silent");
+  lifeline.watch(peer.place(), texts(), {"ended/silent"});
   peer.let_in();
   peer.die();
   see_that_deaths_are_told(lifeline);
@@ -100,7 +100,7 @@ TEST_F(LifelineTest, OneThatWasNeverGreetedTellsOfNoDeath) {
 TEST_F(LifelineTest, OneThatIsWatchedNoMoreTellsOfNoDeath) {
   Lifeline lifeline(kHost);
   Peer peer;
-  lifeline.watch(peer.place(), texts(), "ended/left");
+  lifeline.watch(peer.place(), texts(), {"ended/left"});
   peer.let_in();
   peer.say('!');
   see_that_deaths_are_told(lifeline);
@@ -113,7 +113,7 @@ TEST_F(LifelineTest, APlaceThatIsNoneIsNotWatched) {
   Lifeline lifeline(kHost);
   for (const char* place : {"", " ", "127.0.0.1", "127.0.0.1 ", "127.0.0.1 70000", "127.0.0.1 7x",
                             "no such name.invalid 80", "127.0.0.1 1"}) {
-    lifeline.watch(place, texts(), "ended/none");
+    lifeline.watch(place, texts(), {"ended/none"});
     see_that_deaths_are_told(lifeline);
   }
   EXPECT_FALSE(texts().has("ended/none"));

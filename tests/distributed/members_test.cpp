@@ -49,8 +49,25 @@ TEST(NextMembers, LeaveOutOneThatDiedWhileTheyWaited) {
   EXPECT_THAT(next_members({here(0)}, {applied}, 0s, kPatience), Optional(ElementsAre(0)));
 }
 
-TEST(NextMembers, WaitUntilAnApplicantShowsThatItLives) {
-  EXPECT_EQ(next_members({here(0)}, {just_seen(7)}, 0s, kPatience), std::nullopt);
+std::vector<Member> members_of(const std::vector<Candidate>& candidates) {
+  std::vector<Member> members;
+  for (const Candidate& candidate : candidates) members.push_back(candidate.member);
+  return members;
+}
+
+TEST(Applicants, AreDecidedOnUpToOneThatHasToShowThatItLives) {
+  Candidate silent = just_seen(8);
+  silent.silence = kGoneAfter;
+  EXPECT_THAT(members_of(decidable({here(7), silent, here(9)})), ElementsAre(7, 8, 9));
+  EXPECT_THAT(members_of(decidable({here(7), just_seen(8), here(9)})), ElementsAre(7));
+  EXPECT_THAT(members_of(decidable({just_seen(7)})), ElementsAre());
+}
+
+/// Where a member is gone the others go on; where none is, it is for the applicant that they met.
+TEST(NextMembers, WaitForAnApplicantWhereNobodyIsGone) {
+  EXPECT_EQ(next_members({here(0), here(1)}, {here(7), just_seen(8)}, 0s, kPatience), std::nullopt);
+  EXPECT_THAT(next_members({here(0), gone(1)}, {here(7), just_seen(8)}, 0s, kPatience),
+              Optional(ElementsAre(0, 7)));
 }
 
 TEST(MemberList, ComesBackFromItsText) {

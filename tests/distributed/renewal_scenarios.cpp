@@ -56,6 +56,26 @@ void dying(const Launch& launch, const Words& words) {
   }
 }
 
+/// words: the ranks that die, each in the group that is left then, while nothing is under way; the
+/// others hear of it.
+void hearing(const Launch& launch, const Words& words) {
+  const std::shared_ptr<Group> group = group_of(launch);
+  tell("first", *group);
+  for (const std::string& word : words) {
+    std::cout << "before " << group->has_lost_one() << '\n';
+    if (launch.rank == std::stoi(word)) std::raise(SIGKILL);
+    accrue::testing::wait_until([&] { return group->has_lost_one(); });
+    try {
+      group->barrier("what nobody enters");
+    } catch (const RanksGone& gone) {
+      std::cout << "lost " << gone.received() << '\n';
+    }
+    tell(group->renew(wait_on));
+    tell("renewed", *group);
+    group->settle();
+  }
+}
+
 /// Rank 1 hangs for longer than the others wait, and then finds that they went on.
 void hanging(const Launch& launch, const Words&) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 3s, .least = 1});
@@ -108,8 +128,11 @@ void waiting(const Launch& launch, const Words&) {
 }  // namespace
 
 const std::map<std::string, Scenario>& renewal_scenarios() {
-  static const std::map<std::string, Scenario> table{
-      {"dying", dying}, {"hanging", hanging}, {"joining", joining}, {"waiting", waiting}};
+  static const std::map<std::string, Scenario> table{{"dying", dying},
+                                                     {"hearing", hearing},
+                                                     {"hanging", hanging},
+                                                     {"joining", joining},
+                                                     {"waiting", waiting}};
   return table;
 }
 

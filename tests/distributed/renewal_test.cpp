@@ -55,6 +55,18 @@ TEST_F(RenewalTest, OneAfterTheOtherIsLost) {
   EXPECT_THAT(numbers["former"], ElementsAre(0, 1, 3, 0, 2, 0));
 }
 
+/// The one before it watches each rank, in each group, and the others hear of it from the store.
+TEST_F(RenewalTest, ALossIsHeardOfBesideCollectives) {
+  const Results results = run({"hearing", "1", "3"}, 4);
+  for (const int rank : {0, 2}) {
+    ASSERT_EQ(results[rank].status, 0) << results[rank].errors;
+    EXPECT_THAT(results[rank].output, HasSubstr("lost a rank ended, after "));
+    auto numbers = numbers_of(results[rank].output);
+    EXPECT_THAT(numbers["before"], ElementsAre(0, 0));
+    EXPECT_THAT(numbers["renewed"], ElementsAre(rank / 2, 3, rank / 2, 2));
+  }
+}
+
 TEST_F(RenewalTest, OneThatHangsIsLeftOutAndToldSo) {
   const Results results = run({"hanging"}, 3);
   for (const int rank : {0, 2}) {

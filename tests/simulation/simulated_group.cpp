@@ -15,9 +15,9 @@ constexpr Seconds kLook = 0.02;  ///< between two looks at who is there (RankSto
 constexpr Seconds kBeat = 0.4;   ///< between two signs of life (Heartbeat)
 constexpr int kTries = 16;       ///< of a group that is made anew (GlooGroup)
 constexpr int kPieces = 238;     ///< of 4 MiB, of a state of 1 GB
-/// Since when somebody has asked to join who is let in at a step: the first rank asks every second,
-/// and has to hear a sign of life between two times (RankStore, Membership::has_applicants).
-constexpr Seconds kKnown = 1.5;
+/// Since when somebody has asked to join who is let in at a step: the first rank looks with each of
+/// its own signs of life, and has to see a new one between two looks (Membership::has_applicants).
+constexpr Seconds kKnown = 0.8;
 /// Requests to the store that each rank makes for each other one: for one look at all of them, for
 /// the texts that they tell each other until they train, and for finding out who is missing.
 constexpr double kRequestsOfLook = 5, kRequestsOfMeeting = 9, kRequestsOfNotice = 8;
@@ -109,12 +109,14 @@ MemberList SimulatedGroup::decide() {
       wait_for_others();
       continue;
     }
-    for (const Member member : applying)
-      if (std::ranges::find(*next, member) == next->end() && processes_.lives(member))
-        processes_.apply_again(member);
+    const std::vector<Candidate> decided = distributed::decidable(asking);
+    for (const Candidate& candidate : decided)
+      if (std::ranges::find(*next, candidate.member) == next->end() &&
+          processes_.lives(candidate.member))
+        processes_.apply_again(candidate.member);
     return {.generation = list_.generation + 1,
             .members = *next,
-            .applications = list_.applications + std::ssize(applying)};
+            .applications = list_.applications + std::ssize(decided)};
   }
 }
 

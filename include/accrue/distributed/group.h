@@ -111,8 +111,12 @@ class Group : public Exchange, public accum::RankGroup, public std::enable_share
   /// Whether the ranks had met before this process came: it asks to join them by renew(), and
   /// takes part in nothing before that.
   virtual bool comes_late() const = 0;
-  /// Whether somebody asks to join; each rank may ask by itself. Looks once a second.
+  /// Whether somebody asks to join, as far as this rank has heard; returns at once. Who asks is
+  /// heard of within a second.
   virtual bool has_applicants() = 0;
+  /// Whether a rank of a group that may be renewed is known to have ended, which is heard of within
+  /// a second; returns at once. Whatever is begun from then on throws RanksGone at once.
+  virtual bool has_lost_one() = 0;
   /// To be called once the group does what it is for. From then on ranks that are lost end it with
   /// RanksGone alone; and who joined a group that is lost before is left out of the next.
   virtual void settle() = 0;

@@ -27,14 +27,16 @@ struct Heartbeat::Shared {
   bool ended = false;  ///< whether the thread has ended
   bool is_lost = false;
   bool has_verdict = false;
+  bool has_lost_one = false;
+  bool has_applicants = false;
   std::int64_t announced = 0;  ///< by this rank or another
   Deadline answered = Clock::now();
 };
 
-Heartbeat::Heartbeat(RankNotes notes, milliseconds patience)
+Heartbeat::Heartbeat(RankNotes notes, milliseconds patience, std::shared_ptr<Membership> membership)
     : patience_(patience), shared_(std::make_shared<Shared>()) {
-  talker_ =
-      std::thread([notes = std::move(notes), shared = shared_]() mutable { talk(notes, *shared); });
+  talker_ = std::thread([notes = std::move(notes), membership = std::move(membership),
+                         shared = shared_] { talk(notes, membership.get(), *shared); });
   watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
 }
 
@@ -47,17 +49,21 @@ Heartbeat::~Heartbeat() {
   ended ? talker_.join() : talker_.detach();
 }
 
-void Heartbeat::talk(const RankNotes& notes, Shared& shared) {
+void Heartbeat::talk(const RankNotes& notes, Membership* membership, Shared& shared) {
   std::unique_lock lock(shared.mutex);
   try {
     for (std::int64_t count = 0; !shared.stop; ++count) {
       lock.unlock();
       notes.beat(count);
       const bool has_verdict = notes.has_verdict();
+      const bool has_lost_one = notes.has_lost_one();
       const std::int64_t announced = exchange_announced(notes, shared);
+      const bool has_applicants = membership != nullptr && membership->has_applicants();
       lock.lock();
       shared.answered = Clock::now();
       shared.has_verdict = has_verdict;
+      shared.has_lost_one = has_lost_one;
+      shared.has_applicants = has_applicants;
       shared.changed.wait_for(lock, kBeat,
                               [&] { return shared.stop || shared.announced > announced; });
     }
@@ -89,6 +95,16 @@ void Heartbeat::announce(std::int64_t number) {
 std::int64_t Heartbeat::announced() const {
   const std::scoped_lock lock(shared_->mutex);
   return shared_->announced;
+}
+
+bool Heartbeat::has_lost_one() const {
+  const std::scoped_lock lock(shared_->mutex);
+  return shared_->has_lost_one;
+}
+
+bool Heartbeat::has_applicants() const {
+  const std::scoped_lock lock(shared_->mutex);
+  return shared_->has_applicants;
 }
 
 milliseconds Heartbeat::silence() const {

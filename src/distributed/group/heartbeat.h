@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "distributed/group/membership.h"
 #include "distributed/group/rank_notes.h"
 
 namespace accrue::distributed {
@@ -16,9 +17,10 @@ namespace accrue::distributed {
 /// in vain.
 class Heartbeat {
  public:
-  /// `notes` have a connection of their own, which nobody else waits on. A store that does not
-  /// answer for `patience` is gone.
-  Heartbeat(RankNotes notes, std::chrono::milliseconds patience);
+  /// `notes` have a connection that nobody waits on but the `membership`, which is asked with each
+  /// beat who wants to join; null: nobody may. A store that does not answer for `patience` is gone.
+  Heartbeat(RankNotes notes, std::chrono::milliseconds patience,
+            std::shared_ptr<Membership> membership = nullptr);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
@@ -27,6 +29,10 @@ class Heartbeat {
   void announce(std::int64_t number);
   /// The largest number that a rank announced, as far as it was heard here; 0: none did.
   std::int64_t announced() const;
+  /// Whether a rank of the group ended, as of the last beat.
+  bool has_lost_one() const;
+  /// Whether somebody asks to join, as of the last beat.
+  bool has_applicants() const;
 
   /// The time since the store last answered.
   std::chrono::milliseconds silence() const;
@@ -49,7 +55,7 @@ class Heartbeat {
 
  private:
   struct Shared;
-  static void talk(const RankNotes& notes, Shared& shared);
+  static void talk(const RankNotes& notes, Membership* membership, Shared& shared);
   static std::int64_t exchange_announced(const RankNotes& notes, Shared& shared);
   bool is_over() const;
   void watch(const std::stop_token& stop);

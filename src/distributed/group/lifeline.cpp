@@ -47,10 +47,10 @@ Lifeline::~Lifeline() {
   wake();
 }
 
-void Lifeline::watch(const std::string& place, SealedTexts texts, std::string key) {
+void Lifeline::watch(const std::string& place, SealedTexts texts, std::vector<std::string> keys) {
   {
     const std::scoped_lock lock(mutex_);
-    next_.emplace(Watched{.place = place, .texts = std::move(texts), .key = std::move(key)});
+    next_.emplace(Watched{.place = place, .texts = std::move(texts), .keys = std::move(keys)});
   }
   wake();
 }
@@ -103,7 +103,7 @@ void Lifeline::listen_to_watched() {
   const std::optional<Watched> ended = std::exchange(watched_, std::nullopt);
   if (!ended->is_connected) return;
   try {
-    ended->texts.write(ended->key, "1");
+    for (const std::string& key : ended->keys) ended->texts.write(key, "1");
   } catch (const std::exception&) {
     // The store's host is gone, and with it all that could be told.
   }

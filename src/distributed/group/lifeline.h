@@ -30,16 +30,16 @@ class Lifeline {
   /// What others watch this process by.
   const std::string& place() const { return place_; }
 
-  /// Watches the process whose place() is `place` from now on, instead of another: writes `key`
+  /// Watches the process whose place() is `place` from now on, instead of another: writes `keys`
   /// into `texts` once its connection ends. Where none comes about, as behind a firewall, it never
   /// does. `texts` have a connection of their own.
-  void watch(const std::string& place, SealedTexts texts, std::string key);
+  void watch(const std::string& place, SealedTexts texts, std::vector<std::string> keys);
 
  private:
   struct Watched {
     std::string place;
     SealedTexts texts;
-    std::string key;
+    std::vector<std::string> keys;
     Descriptor socket = {};
     bool is_connected = false;
   };

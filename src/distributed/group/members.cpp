@@ -8,13 +8,6 @@
 #include "core/whole_number.h"
 
 namespace accrue::distributed {
-namespace {
-
-bool is_gone(const Candidate& candidate) {
-  return candidate.has_ended || candidate.silence >= kGoneAfter;
-}
-
-}  // namespace
 
 std::string beat_key(Member member) { return "beat/" + std::to_string(member); }
 std::string death_key(Member member) { return "ended/" + std::to_string(member); }
@@ -49,23 +42,31 @@ std::optional<int> rank_of(Member member, const MemberList& list) {
   return static_cast<int>(at - list.members.begin());
 }
 
+std::vector<Candidate> decidable(std::vector<Candidate> applicants) {
+  const auto unknown = std::ranges::find_if(applicants, [](const Candidate& candidate) {
+    return !candidate.is_alive && !candidate.is_gone();
+  });
+  applicants.erase(unknown, applicants.end());
+  return applicants;
+}
+
 std::optional<std::vector<Member>> next_members(const std::vector<Candidate>& old,
                                                 const std::vector<Candidate>& applicants,
                                                 std::chrono::milliseconds waited,
                                                 std::chrono::milliseconds patience) {
   std::vector<Member> members;
   for (const Candidate& candidate : old) {
-    if (is_gone(candidate)) continue;
+    if (candidate.is_gone()) continue;
     if (candidate.is_here)
       members.push_back(candidate.member);
     else if (waited < patience)
       return std::nullopt;
   }
-  for (const Candidate& candidate : applicants) {
-    if (is_gone(candidate)) continue;
-    if (!candidate.is_alive) return std::nullopt;
-    members.push_back(candidate.member);
-  }
+  const std::vector<Candidate> asking = decidable(applicants);
+  const bool is_for_them = std::ranges::none_of(old, &Candidate::is_gone);
+  if (is_for_them && asking.size() < applicants.size()) return std::nullopt;
+  for (const Candidate& candidate : asking)
+    if (!candidate.is_gone()) members.push_back(candidate.member);
   return members;
 }
 

@@ -34,6 +34,10 @@ std::optional<MemberList> member_list(const std::string& text);
 /// The rank of `member` in a list; none where it is not in it.
 std::optional<int> rank_of(Member member, const MemberList& list);
 
+/// A process that is silent for this long is gone: two signs of life and the time for them to
+/// arrive.
+inline constexpr std::chrono::milliseconds kGoneAfter{1200};
+
 /// What is known of a process while members are decided on.
 struct Candidate {
   Member member = 0;
@@ -41,16 +45,20 @@ struct Candidate {
   std::chrono::milliseconds silence{};  ///< since its last sign of life, or since it is watched
   bool is_alive = false;                ///< it gave a sign of life since it is watched
   bool has_ended = false;               ///< its process did, as the one told that watched it
+
+  bool is_gone() const { return has_ended || silence >= kGoneAfter; }
 };
 
-/// A process that is silent for this long is gone: two signs of life and the time for them to
-/// arrive.
-inline constexpr std::chrono::milliseconds kGoneAfter{1200};
+/// Those of the applicants, who stand in line, whom a decision can be about: from the first up to
+/// one of which it is not known yet whether it lives, as shows within kGoneAfter. Who is not
+/// decided on keeps its place in the line.
+std::vector<Candidate> decidable(std::vector<Candidate> applicants);
 
-/// Who is in the next group: those of `old` that are here, by rank, and then the applicants, all as
-/// far as they live. None as long as there is somebody to wait for: a member lives until it has
-/// ended or is silent for kGoneAfter, and is waited for until `waited` is `patience`, since it may
-/// be busy with a micro-batch; an applicant shows within kGoneAfter whether it lives.
+/// Who is in the next group: those of `old` that are here, by rank, and then the decidable
+/// applicants, all as far as they live. None as long as there is somebody to wait for: a member
+/// lives until it has ended or is silent for kGoneAfter, and is waited for until `waited` is
+/// `patience`, since it may be busy with a micro-batch. Applicants are waited for until all are
+/// decidable where no member is gone, since then it is for them that the group is made anew.
 ///
 /// It is pure: all who see the same decide alike.
 std::optional<std::vector<Member>> next_members(const std::vector<Candidate>& old,

@@ -22,8 +22,9 @@ constexpr milliseconds kNobodyAfter{10'000};
 
 std::string folder_of(std::int64_t generation) { return "group/" + std::to_string(generation); }
 std::string list_key(std::int64_t generation) { return folder_of(generation) + "/members"; }
-std::string here_key(std::int64_t generation, Member member) {
-  return folder_of(generation) + "/here/" + std::to_string(member);
+/// None that ranks meet under (kHere): members have other numbers than their ranks.
+std::string presence_key(std::int64_t generation, Member member) {
+  return folder_of(generation) + "/present/" + std::to_string(member);
 }
 std::string application_key(std::int64_t number) { return "application/" + std::to_string(number); }
 
@@ -61,7 +62,8 @@ void Membership::apply() {
 /// A look that is still under way, as the store does not answer, is not waited for.
 bool Membership::has_applicants() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  return lock.owns_lock() && std::ranges::any_of(applicants(), &Candidate::is_alive);
+  if (!lock.owns_lock()) return false;
+  return !std::ranges::all_of(decidable(applicants()), &Candidate::is_gone);
 }
 
 std::optional<MemberList> Membership::decided() const {
@@ -100,7 +102,7 @@ std::vector<Candidate> Membership::old_members() {
   for (const Member member : list_.members) {
     if (std::ranges::find(settled_, member) == settled_.end()) continue;
     Candidate& candidate = candidates.emplace_back(observe(member));
-    candidate.is_here = texts_.read(here_key(list_.generation + 1, member)).text.has_value();
+    candidate.is_here = texts_.read(presence_key(list_.generation + 1, member)).text.has_value();
     // Only members are watched; an applicant's end shows by its silence.
     candidate.has_ended = texts_.read(death_key(member)).text.has_value();
   }
@@ -139,7 +141,7 @@ Membership::Look Membership::look_whether_admitted() {
 Membership::Look Membership::look_with_others(std::int64_t least, milliseconds patience) {
   const std::int64_t generation = list_.generation + 1;
   if (!began_) {
-    texts_.write(here_key(generation, own_), "1");
+    texts_.write(presence_key(generation, own_), "1");
     began_ = std::chrono::steady_clock::now();
   }
   if (auto next = decided()) {
@@ -156,7 +158,7 @@ Membership::Look Membership::look_with_others(std::int64_t least, milliseconds p
     return {.present = std::ssize(*members), .is_first = members->front() == own_};
   const MemberList proposed{.generation = generation,
                             .members = *std::move(members),
-                            .applications = list_.applications + std::ssize(applying)};
+                            .applications = list_.applications + std::ssize(decidable(applying))};
   texts_.decide(list_key(generation), to_text(proposed));
   take(decided().value());
   return {.is_decided = true};

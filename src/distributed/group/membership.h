@@ -56,7 +56,8 @@ class Membership {
   const MemberList& list() const { return list_; }
   Member own() const { return own_; }
   static constexpr Member kNobody = -1;  ///< own() of a process that has not applied yet
-  /// Whether somebody asked to join since then, and gave a sign of life while this was asked again.
+  /// Whether somebody asked to join since then, and gave a sign of life while this was asked again
+  /// and again.
   bool has_applicants();
 
  private:

@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "distributed/group/pauses.h"
+
 namespace accrue::distributed {
 namespace {
 
@@ -43,6 +45,8 @@ void RankNotes::enter(std::int64_t collective, std::string_view what) const {
 }
 
 bool RankNotes::has_verdict() const { return texts_.read(kVerdict).text.has_value(); }
+
+bool RankNotes::has_lost_one() const { return texts_.read(kLostOne).text.has_value(); }
 
 void RankNotes::announce(std::int64_t number) const {
   texts_.write(kAnnounced, std::to_string(number));
@@ -87,13 +91,12 @@ RankNotes::Texts RankNotes::exchange(const std::string& topic, const std::string
               .missing = std::vector<int>(static_cast<std::size_t>(place_.world())),
               .foreign = {}};
   std::iota(texts.missing.begin(), texts.missing.end(), 0);
-  while (true) {
+  for (Pauses pauses; true; pauses.pause()) {
     // It is asked before looking: what a rank said before it ended the group still counts.
     texts.had_verdict = has_verdict();
     const bool is_over = texts.had_verdict || std::chrono::steady_clock::now() > until;
     look_for_missing(topic, texts);
     if (texts.missing.empty() || !texts.foreign.empty() || is_over) return texts;
-    std::this_thread::sleep_for(kPoll);
   }
 }
 

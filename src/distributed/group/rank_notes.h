@@ -37,6 +37,9 @@ class RankNotes {
   /// Says where this rank is: the collective that it entered last.
   void enter(std::int64_t collective, std::string_view what) const;
   bool has_verdict() const;
+  /// Whether a lifeline told, under kLostOne, that a rank of the group ended.
+  bool has_lost_one() const;
+  static constexpr const char* kLostOne = "lost one";
   /// Writes down the number that a rank announces, over what another did.
   void announce(std::int64_t number) const;
   /// What stands there; 0: nothing.

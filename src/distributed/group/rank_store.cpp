@@ -12,6 +12,7 @@
 #include "core/cause.h"
 #include "distributed/group/earlier_run.h"
 #include "distributed/group/here_text.h"
+#include "distributed/group/pauses.h"
 #include "distributed/group/rank_list.h"
 #include "distributed/group/roll_call.h"
 #include "distributed/group/text_seal.h"
@@ -29,7 +30,6 @@ constexpr milliseconds kPollStore{20};
 /// How long those who agreed on a group may take to meet in it: they were all there just now.
 constexpr milliseconds kMeet{20'000};
 constexpr milliseconds kAskToWait{100};
-constexpr milliseconds kLookForApplicants{1000};
 
 constexpr const char* kGoOn = "go on with the ranks that are left";
 
@@ -125,7 +125,8 @@ void RankStore::meet_first(bool may_change) {
   connections_.set_run(place_.rank == 0 ? mine : HereText::of(here.front()).run);
   const SealedTexts of_run = connections_.notes();
   if (may_change) {
-    membership_ = std::make_shared<Membership>(of_run, place_.rank, place_.world());
+    membership_ =
+        std::make_shared<Membership>(connections_.heartbeats(), place_.rank, place_.world());
     if (place_.rank == 0) Membership::tell_that_all_met(of_run);
   }
   notes_.emplace(of_run, of_run, place_);
@@ -164,15 +165,21 @@ std::string RankStore::part() const {
   return generation() == 0 ? "" : "group/" + std::to_string(generation());
 }
 
+/// The name of a text of this group among the run's.
+std::string RankStore::in_part(const std::string& name) const {
+  const std::string group = part();
+  return group.empty() ? name : group + "/" + name;
+}
+
 /// `here` is what ranks said when they met. Each watches the one behind it.
 void RankStore::start_heart(const std::vector<std::string>& here) {
   heart_.reset();
   heart_.emplace(RankNotes(connections_.heartbeats(part()), connections_.heartbeats(), place_),
-                 timeout_);
+                 timeout_, membership_);
   const auto next = static_cast<std::size_t>((place_.rank + 1) % place_.world());
   if (lifeline_)
     lifeline_->watch(HereText::of(here[next]).lifeline, connections_.deaths(),
-                     death_key(place_.members[next]));
+                     {death_key(place_.members[next]), in_part(RankNotes::kLostOne)});
 }
 
 Error RankStore::not_all_here(std::string_view what, const std::string& failure,
@@ -272,18 +279,6 @@ void RankStore::say_goodbye() noexcept {
   }
 }
 
-bool RankStore::has_applicants() {
-  const Deadline now = std::chrono::steady_clock::now();
-  if (!membership_ || now < looked_for_applicants_ + kLookForApplicants) return false;
-  looked_for_applicants_ = now;
-  try {
-    return run_until(now + kAnswer,
-                     [membership = membership_] { return membership->has_applicants(); });
-  } catch (const std::exception&) {
-    return false;  // the next collective tells that the store's host is gone
-  }
-}
-
 Membership::Look RankStore::look(std::int64_t least) {
   return ask(kGoOn, [membership = membership_, least, patience = timeout_] {
     return membership->look(least, patience);
@@ -292,6 +287,7 @@ Membership::Look RankStore::look(std::int64_t least) {
 
 void RankStore::agree(std::int64_t least, const KeepWaiting& keep_waiting) {
   Deadline asked = std::chrono::steady_clock::now();
+  Pauses pauses;
   for (Membership::Look found = look(least); !found.is_decided; found = look(least)) {
     if (found.is_left_alone)
       throw runtime_error(kGoOn, "one that lives and has the run's state", "none",
@@ -306,7 +302,7 @@ void RankStore::agree(std::int64_t least, const KeepWaiting& keep_waiting) {
                             std::to_string(found.present) + ", until the waiting was ended",
                             "--resume when there are enough, or a smaller dist.min_ranks");
     }
-    std::this_thread::sleep_for(kPollStore);
+    pauses.pause();
   }
 }
 

@@ -66,7 +66,6 @@ class RankStore {
   /// store, waits a moment, so that the others can read why.
   void say_goodbye() noexcept;
 
-  bool has_applicants();
   /// To be called once the group works: who joined one that never did is left out of the next.
   void settle();
   using KeepWaiting = Group::KeepWaiting;
@@ -82,6 +81,7 @@ class RankStore {
 
  private:
   std::string part() const;
+  std::string in_part(const std::string& name) const;
   void begin_lifeline() noexcept;
   std::string here_text(const std::string& run) const;
   void answer_roll_call(bool may_change);
@@ -117,7 +117,6 @@ class RankStore {
   std::optional<RankNotes> notes_;
   std::optional<Heartbeat> heart_;
   std::optional<Lifeline> lifeline_;  ///< none where this machine gives no sockets
-  Deadline looked_for_applicants_{};
 };
 
 }  // namespace accrue::distributed

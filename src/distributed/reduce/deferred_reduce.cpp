@@ -77,9 +77,11 @@ struct DeferredReduce::Impl {
     begun.push_back(std::move(next));
   }
 
+  bool overlaps() const { return options.overlap && order && is_first_round && !is_broken; }
+
   /// To be called in the backward of the last micro-batch.
   void begin_what_is_final() {
-    if (!options.overlap || !order || !is_first_round || !is_last || is_void) return;
+    if (!overlaps() || !is_last || is_void) return;
     const Stopwatch stopwatch;
     while (begun.size() < buckets.size() && is_final(bucket_at(begun.size()))) begin_next();
     if (scatter) scatter->advance();
@@ -241,8 +243,8 @@ struct DeferredReduce::Impl {
 
   Agreed run_round(const Share& share) {
     const Stopwatch exposed;
-    const bool overlaps = options.overlap && order && is_first_round;
-    Agreed agreed = overlaps ? overlapped(share) : at_the_end(share);
+    const bool did_overlap = overlaps();
+    Agreed agreed = did_overlap ? overlapped(share) : at_the_end(share);
     is_first_round = agreed.verdict != Agreed::Verdict::again;
     is_whole = agreed.verdict == Agreed::Verdict::whole;
     spent.exposed_seconds += exposed.seconds();
@@ -256,7 +258,7 @@ struct DeferredReduce::Impl {
     is_last = false;
     watch.end();
     // Rank 0 may have seen nothing yet of what becomes final when.
-    if (agreed.verdict == Agreed::Verdict::unfinished && !overlaps) order.reset();
+    if (agreed.verdict == Agreed::Verdict::unfinished && !did_overlap) order.reset();
     return agreed;
   }
 
@@ -283,6 +285,7 @@ struct DeferredReduce::Impl {
   std::int64_t audited = -1;   ///< the window that is audited if it comes back
   bool is_first_round = true;  ///< no round since sums were last whole or dropped
   bool is_last = false;        ///< whether the window's last micro-batch runs
+  bool is_broken = false;      ///< a rank was gone before that began
   bool is_void = false;
   bool is_whole = false;  ///< the sums are those of all ranks, until the next micro-batch begins
 };
@@ -297,6 +300,7 @@ DeferredReduce::~DeferredReduce() = default;
 
 void DeferredReduce::begin_micro_batch(bool is_last) {
   impl_->is_last = is_last;
+  impl_->is_broken = is_last && impl_->group->has_lost_one();
   impl_->is_whole = false;
   impl_->audited = -1;
   impl_->watch.begin_micro_batch();

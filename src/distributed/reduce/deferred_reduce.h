@@ -66,7 +66,8 @@ class DeferredReduce final : public accum::Reduction {
   ~DeferredReduce() override;
 
   /// To be called before each micro-batch. `is_last` says that it is the window's last, whose
-  /// backward may be overlapped.
+  /// backward may be overlapped: not where a rank is known to be gone, so that this one's sums
+  /// stay its own for when the group is made anew.
   void begin_micro_batch(bool is_last);
   /// Seconds of the backward passes that the reduction has taken since it was made.
   double seconds_in_backward() const;
