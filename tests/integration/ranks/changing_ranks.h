@@ -67,7 +67,7 @@ class ChangingRanks : public DistributedRun {
   /// Ranks whose micro-batches take a moment, so that there is time to kill some of them.
   /// `more` as slow_rank.cpp has it.
   Words slow(const Config& c, const Words& more = {}) const {
-    Words words{ACCRUE_SLOW_RANK, command(c)[2], "20"};
+    Words words{ACCRUE_SLOW_RANK, command(c)[2], std::to_string(micro_batch_ms_)};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -127,6 +127,8 @@ class ChangingRanks : public DistributedRun {
     expect_same_run(c, alone);
     return c;
   }
+
+  int micro_batch_ms_ = 20;
 
  private:
   std::string port_;

@@ -51,14 +51,15 @@ TEST_F(ChangingRanks, KeepTheirOwnMicroBatchesOfAWindow) {
 }
 
 /// With sums that overlap, too, where a rank is lost early enough for the others to hear of it
-/// before their last micro-batch.
+/// before their last micro-batch: at the begin of a window of two seconds.
 TEST_F(ChangingRanks, KeepTheirOwnMicroBatchesWhereSumsOverlap) {
-  Config alone = fixed("alone", 8);
-  alone.batch.tokens = 384 * *alone.model.context;
+  Config alone = fixed("alone", 6);
+  alone.batch.tokens = 128 * *alone.model.context;
   expect_runs(alone, 1);
+  micro_batch_ms_ = 100;
   const Config c = run_without(1, alone);
   EXPECT_THAT(reasons_of(c), ContainsRegex("a rank ended, .*of the window under way this rank "
-                                           "keeps [1-9][0-9]+ of [0-9]+ micro-batches"));
+                                           "keeps 2[0-9] of [0-9]+ micro-batches"));
 }
 
 /// Windows are closed early all the time, when one of those who share them is gone.
