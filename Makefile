@@ -172,7 +172,7 @@ test-all:
 TSAN_ROOMS = data train distributed
 TSAN_data = Loader*
 TSAN_train = CheckpointWrit*
-TSAN_distributed = RunUntil.*:GroupTest.*:DeferredReduce.*:*OuterRounds*:Lifeline*
+TSAN_distributed = RunUntil.*:GroupTest.*:DeferredReduce.*:*OuterRounds*:Lifeline*:Renewal*
 tsan: setup-test
 	@mkdir -p build
 	@$(call CONFIGURE,tsan,-DACCRUE_BUILD_TESTS=ON)

@@ -57,11 +57,11 @@ def measure(folder: pathlib.Path, name: str, reduce: str, seconds: float, every:
         steps, lived, begin, kills = run.steps(), run.rank_seconds(), time.monotonic(), 0
         draw = random.Random(7)
         for count in range(int(seconds / every) if every else 0):
-            time.sleep(begin + (count + 0.5) * every - time.monotonic())
+            time.sleep(max(0, begin + (count + 0.5) * every - time.monotonic()))
             victim = draw.randrange(WORLD)
             kills += run.kill(victim)
             run.start_again(victim)
-        time.sleep(begin + seconds - time.monotonic())
+        time.sleep(max(0, begin + seconds - time.monotonic()))
         return {"kills": kills, "seconds": time.monotonic() - begin, "steps": run.steps() - steps,
                 "steps_per_rank_second": (run.steps() - steps) / (run.rank_seconds() - lived)}
     finally:

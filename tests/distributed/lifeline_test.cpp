@@ -21,7 +21,11 @@ class Peer {
   }
   void let_in() { connection_ = Descriptor(::accept(listening_.get(), nullptr, nullptr)); }
   void say(char greeting) { ASSERT_EQ(::send(connection_.get(), &greeting, 1, MSG_NOSIGNAL), 1); }
-  void die() { connection_ = Descriptor(); }
+  void cut() { connection_ = Descriptor(); }
+  void die() {
+    listening_ = Descriptor();
+    cut();
+  }
 
  private:
   Descriptor listening_;
@@ -62,7 +66,7 @@ class LifelineTest : public StoreTest {
   void see_that_deaths_are_told(Lifeline& lifeline) {
     const std::string key = "ended/last " + std::to_string(++deaths_);
     Peer peer;
-    lifeline.watch(peer.place(), texts(), {key});
+    lifeline.watch(peer.place(), texts(), {{key, "1"}});
     peer.let_in();
     peer.say('!');
     peer.die();
@@ -87,10 +91,27 @@ TEST_F(LifelineTest, TellsWhenThatOfAnotherEnds) {
   see_that_deaths_are_told(lifeline);
 }
 
+/// Whoever is asked once more and greets lives, and is watched as before.
+TEST_F(LifelineTest, OneWhoseConnectionAloneEndedIsNotDead) {
+  Lifeline lifeline(kHost);
+  Peer peer;
+  lifeline.watch(peer.place(), texts(), {{"ended/cut", "rank 1"}});
+  for (int cuts = 0; cuts < 3; ++cuts) {
+    peer.let_in();
+    peer.say('!');
+    peer.cut();
+  }
+  peer.let_in();
+  EXPECT_FALSE(texts().has("ended/cut"));
+  peer.say('!');
+  peer.die();
+  accrue::testing::wait_until([&] { return texts().read("ended/cut").text == "rank 1"; });
+}
+
 TEST_F(LifelineTest, OneThatWasNeverGreetedTellsOfNoDeath) {
   Lifeline lifeline(kHost);
   Peer peer;
-  lifeline.watch(peer.place(), texts(), {"ended/silent"});
+  lifeline.watch(peer.place(), texts(), {{"ended/silent", "1"}});
   peer.let_in();
   peer.die();
   see_that_deaths_are_told(lifeline);
@@ -100,7 +121,7 @@ TEST_F(LifelineTest, OneThatWasNeverGreetedTellsOfNoDeath) {
 TEST_F(LifelineTest, OneThatIsWatchedNoMoreTellsOfNoDeath) {
   Lifeline lifeline(kHost);
   Peer peer;
-  lifeline.watch(peer.place(), texts(), {"ended/left"});
+  lifeline.watch(peer.place(), texts(), {{"ended/left", "1"}});
   peer.let_in();
   peer.say('!');
   see_that_deaths_are_told(lifeline);
@@ -113,7 +134,7 @@ TEST_F(LifelineTest, APlaceThatIsNoneIsNotWatched) {
   Lifeline lifeline(kHost);
   for (const char* place : {"", " ", "127.0.0.1", "127.0.0.1 ", "127.0.0.1 70000", "127.0.0.1 7x",
                             "no such name.invalid 80", "127.0.0.1 1"}) {
-    lifeline.watch(place, texts(), {"ended/none"});
+    lifeline.watch(place, texts(), {{"ended/none", "1"}});
     see_that_deaths_are_told(lifeline);
   }
   EXPECT_FALSE(texts().has("ended/none"));

@@ -63,7 +63,10 @@ void hearing(const Launch& launch, const Words& words) {
   tell("first", *group);
   for (const std::string& word : words) {
     std::cout << "before " << group->has_lost_one() << '\n';
-    if (launch.rank == std::stoi(word)) std::raise(SIGKILL);
+    if (launch.rank == std::stoi(word)) {
+      std::this_thread::sleep_for(1s);  // its lifeline is there by then
+      std::raise(SIGKILL);
+    }
     accrue::testing::wait_until([&] { return group->has_lost_one(); });
     try {
       group->barrier("what nobody enters");

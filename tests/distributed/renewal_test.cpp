@@ -60,7 +60,7 @@ TEST_F(RenewalTest, ALossIsHeardOfBesideCollectives) {
   const Results results = run({"hearing", "1", "3"}, 4);
   for (const int rank : {0, 2}) {
     ASSERT_EQ(results[rank].status, 0) << results[rank].errors;
-    EXPECT_THAT(results[rank].output, HasSubstr("lost a rank ended, after "));
+    EXPECT_THAT(results[rank].output, HasSubstr("lost rank 1 ended, after "));
     auto numbers = numbers_of(results[rank].output);
     EXPECT_THAT(numbers["before"], ElementsAre(0, 0));
     EXPECT_THAT(numbers["renewed"], ElementsAre(rank / 2, 3, rank / 2, 2));

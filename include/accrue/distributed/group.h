@@ -111,11 +111,12 @@ class Group : public Exchange, public accum::RankGroup, public std::enable_share
   /// Whether the ranks had met before this process came: it asks to join them by renew(), and
   /// takes part in nothing before that.
   virtual bool comes_late() const = 0;
-  /// Whether somebody asks to join, as far as this rank has heard; returns at once. Who asks is
-  /// heard of within a second.
+  /// Whether somebody asks to join, as far as the first rank has heard, within a second or so; on
+  /// other ranks false. Returns at once.
   virtual bool has_applicants() = 0;
-  /// Whether a rank of a group that may be renewed is known to have ended, which is heard of within
-  /// a second; returns at once. Whatever is begun from then on throws RanksGone at once.
+  /// Whether a rank of a group that may be renewed is known to have ended, as is mostly heard of
+  /// within half a second; returns at once. Collectives that are begun from then on throw RanksGone
+  /// at once.
   virtual bool has_lost_one() = 0;
   /// To be called once the group does what it is for. From then on ranks that are lost end it with
   /// RanksGone alone; and who joined a group that is lost before is left out of the next.

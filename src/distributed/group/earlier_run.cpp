@@ -19,8 +19,9 @@ bool EarlierRun::finds(const std::string& start) {
   is_sealed_otherwise_ = rank_0.is_there && !rank_0.text;
   if (!rank_0.text) return false;
   connections_.set_run(HereText::of(*rank_0.text).run);
-  const SealedTexts of_run = connections_.heartbeats();
-  if (Membership::have_met(of_run)) membership_ = std::make_shared<Membership>(of_run, world_);
+  const SealedTexts of_run = connections_.notes();
+  if (Membership::have_met(of_run))
+    membership_ = std::make_shared<Membership>(of_run, connections_.heartbeats(), world_);
   return membership_ != nullptr;
 }
 

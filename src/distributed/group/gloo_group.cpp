@@ -95,8 +95,8 @@ class GlooGroup final : public Group {
     ranks_.settle();
   }
   bool comes_late() const override { return ranks_.came_late(); }
-  bool has_lost_one() override { return may_be_renewed() && ranks_.heart().has_lost_one(); }
-  bool has_applicants() override { return ranks_.heart().has_applicants(); }
+  bool has_lost_one() override { return may_be_renewed() && ranks_.lost_one(); }
+  bool has_applicants() override { return ranks_.has_applicants(); }
   FormerRanks renew(const KeepWaiting& keep_waiting) override;
   std::int64_t generation() const override { return ranks_.generation(); }
 
@@ -176,7 +176,9 @@ class GlooGroup final : public Group {
   template <class Begin>
   std::unique_ptr<Work> begin_work(std::string_view what, GlooWork::Wait wait, const Begin& begin) {
     const Stopwatch watch;
-    if (has_lost_one()) lose(collectives_, std::string(what), "a rank ended", watch);
+    if (has_lost_one())
+      lose(collectives_, std::string(what), "rank " + ranks_.lost_one().value_or("") + " ended",
+           watch);
     try {
       return std::make_unique<GlooWork>(*this, begin(), collectives_, std::string(what), wait);
     } catch (const std::exception& error) {

@@ -27,7 +27,7 @@ struct Heartbeat::Shared {
   bool ended = false;  ///< whether the thread has ended
   bool is_lost = false;
   bool has_verdict = false;
-  bool has_lost_one = false;
+  std::optional<std::string> lost_one;
   bool has_applicants = false;
   std::int64_t announced = 0;  ///< by this rank or another
   Deadline answered = Clock::now();
@@ -56,14 +56,18 @@ void Heartbeat::talk(const RankNotes& notes, Membership* membership, Shared& sha
       lock.unlock();
       notes.beat(count);
       const bool has_verdict = notes.has_verdict();
-      const bool has_lost_one = notes.has_lost_one();
+      std::optional<std::string> lost_one = notes.lost_one();
       const std::int64_t announced = exchange_announced(notes, shared);
-      const bool has_applicants = membership != nullptr && membership->has_applicants();
       lock.lock();
       shared.answered = Clock::now();
       shared.has_verdict = has_verdict;
-      shared.has_lost_one = has_lost_one;
-      shared.has_applicants = has_applicants;
+      shared.lost_one = std::move(lost_one);
+      if (membership != nullptr && !shared.stop) {
+        lock.unlock();
+        const bool has_applicants = membership->has_applicants();
+        lock.lock();
+        shared.has_applicants = has_applicants;
+      }
       shared.changed.wait_for(lock, kBeat,
                               [&] { return shared.stop || shared.announced > announced; });
     }
@@ -97,9 +101,9 @@ std::int64_t Heartbeat::announced() const {
   return shared_->announced;
 }
 
-bool Heartbeat::has_lost_one() const {
+std::optional<std::string> Heartbeat::lost_one() const {
   const std::scoped_lock lock(shared_->mutex);
-  return shared_->has_lost_one;
+  return shared_->lost_one;
 }
 
 bool Heartbeat::has_applicants() const {

@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -17,8 +19,9 @@ namespace accrue::distributed {
 /// in vain.
 class Heartbeat {
  public:
-  /// `notes` have a connection that nobody waits on but the `membership`, which is asked with each
-  /// beat who wants to join; null: nobody may. A store that does not answer for `patience` is gone.
+  /// `notes` have a connection of their own, which nobody else waits on. The `membership` is asked
+  /// with each beat whether somebody wants to join; null: it is not asked. A store that does not
+  /// answer for `patience` is gone.
   Heartbeat(RankNotes notes, std::chrono::milliseconds patience,
             std::shared_ptr<Membership> membership = nullptr);
   ~Heartbeat();
@@ -29,8 +32,8 @@ class Heartbeat {
   void announce(std::int64_t number);
   /// The largest number that a rank announced, as far as it was heard here; 0: none did.
   std::int64_t announced() const;
-  /// Whether a rank of the group ended, as of the last beat.
-  bool has_lost_one() const;
+  /// A rank of the group that ended, as of the last beat; none: nobody is known to.
+  std::optional<std::string> lost_one() const;
   /// Whether somebody asks to join, as of the last beat.
   bool has_applicants() const;
 

@@ -47,10 +47,10 @@ Lifeline::~Lifeline() {
   wake();
 }
 
-void Lifeline::watch(const std::string& place, SealedTexts texts, std::vector<std::string> keys) {
+void Lifeline::watch(const std::string& place, SealedTexts texts, std::vector<Word> words) {
   {
     const std::scoped_lock lock(mutex_);
-    next_.emplace(Watched{.place = place, .texts = std::move(texts), .keys = std::move(keys)});
+    next_.emplace(Watched{.place = place, .texts = std::move(texts), .words = std::move(words)});
   }
   wake();
 }
@@ -94,16 +94,25 @@ void Lifeline::let_guest_in() {
   if (is_greeted) guests_.push_back(std::move(guest));
 }
 
-/// Only a connection that was greeted tells of a death when it ends.
+/// Only a connection that was greeted tells of a death when it ends, and when nobody greets on
+/// another one: a process that has ended refuses that at once.
 void Lifeline::listen_to_watched() {
   std::array<char, 64> bytes{};
   const auto count = ::recv(watched_->socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (count > 0) watched_->is_connected = true;
   if (count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR))) return;
-  const std::optional<Watched> ended = std::exchange(watched_, std::nullopt);
-  if (!ended->is_connected) return;
+  if (std::exchange(watched_->is_connected, false)) {
+    watched_->has_been_connected = true;
+    watched_->socket = begin_connection(watched_->place);
+    if (watched_->socket) return;
+  }
+  if (watched_->has_been_connected) tell_of_death();
+  watched_.reset();
+}
+
+void Lifeline::tell_of_death() {
   try {
-    for (const std::string& key : ended->keys) ended->texts.write(key, "1");
+    for (const auto& [key, text] : watched_->words) watched_->texts.write(key, text);
   } catch (const std::exception&) {
     // The store's host is gone, and with it all that could be told.
   }

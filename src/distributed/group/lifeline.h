@@ -14,7 +14,8 @@ namespace accrue::distributed {
 
 /// A connection that ends with the process at its other end, whatever that died of: by it a death
 /// is known at once. Nothing is said on it but a greeting, and nobody answers. A machine that is
-/// gone, or a cable that is cut, ends no connection; signs of life tell of those.
+/// gone, or a cable that is cut, ends no connection; signs of life tell of those. Where the
+/// connection alone ended, as something between two machines may do, the process greets again.
 ///
 /// Each process lets others connect to it and watches one other, as long as this lives, on a
 /// thread of its own that never waits for a peer.
@@ -30,18 +31,23 @@ class Lifeline {
   /// What others watch this process by.
   const std::string& place() const { return place_; }
 
-  /// Watches the process whose place() is `place` from now on, instead of another: writes `keys`
-  /// into `texts` once its connection ends. Where none comes about, as behind a firewall, it never
-  /// does. `texts` have a connection of their own.
-  void watch(const std::string& place, SealedTexts texts, std::vector<std::string> keys);
+  /// What is to be written once a process has ended.
+  struct Word {
+    std::string key, text;
+  };
+  /// Watches the process whose place() is `place` from now on, instead of another: writes `words`
+  /// into `texts` once it has ended. Where no connection comes about, as behind a firewall, it
+  /// never does. `texts` have a connection of their own.
+  void watch(const std::string& place, SealedTexts texts, std::vector<Word> words);
 
  private:
   struct Watched {
     std::string place;
     SealedTexts texts;
-    std::vector<std::string> keys;
+    std::vector<Word> words;
     Descriptor socket = {};
     bool is_connected = false;
+    bool has_been_connected = false;  ///< and is asked once more whether it lives
   };
 
   void serve(const std::stop_token& stop);
@@ -49,6 +55,7 @@ class Lifeline {
   void take_next();
   void let_guest_in();
   void listen_to_watched();
+  void tell_of_death();
 
   Descriptor listening_;
   Descriptor waking_;  ///< an eventfd: there is a next_, or the thread is to end

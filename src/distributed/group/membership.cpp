@@ -1,6 +1,7 @@
 #include "distributed/group/membership.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -36,11 +37,15 @@ MemberList first_group(int world) {
 
 }  // namespace
 
-Membership::Membership(SealedTexts texts, Member own, int world)
-    : texts_(std::move(texts)), own_(own), list_(first_group(world)), settled_(list_.members) {}
+Membership::Membership(SealedTexts texts, SealedTexts line, Member own, int world)
+    : texts_(std::move(texts)),
+      line_(std::move(line)),
+      own_(own),
+      list_(first_group(world)),
+      settled_(list_.members) {}
 
-Membership::Membership(SealedTexts texts, int world)
-    : texts_(std::move(texts)), list_(first_group(world)), settled_(list_.members) {}
+Membership::Membership(SealedTexts texts, SealedTexts line, int world)
+    : Membership(std::move(texts), std::move(line), kNobody, world) {}
 
 bool Membership::have_met(const SealedTexts& texts) { return texts.read(kMet).text.has_value(); }
 
@@ -59,11 +64,15 @@ void Membership::apply() {
   own_ = kFirstApplicant + application_ - 1;
 }
 
-/// A look that is still under way, as the store does not answer, is not waited for.
+/// The store is asked without the lock: nobody has to wait for a host that does not answer.
 bool Membership::has_applicants() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
+  std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  return !std::ranges::all_of(decidable(applicants()), &Candidate::is_gone);
+  const std::int64_t before = list_.applications;
+  lock.unlock();
+  const std::vector<Applicant> asking = read_line(line_, before + 1, kMostAsked);
+  if (!lock.try_lock() || list_.applications != before) return false;
+  return !std::ranges::all_of(decidable(observe(asking)), &Candidate::is_gone);
 }
 
 std::optional<MemberList> Membership::decided() const {
@@ -86,9 +95,8 @@ void Membership::settle() {
   settled_ = list_.members;
 }
 
-Candidate Membership::observe(Member member) {
+Candidate Membership::observe(Member member, std::optional<std::string> beat) {
   const auto now = std::chrono::steady_clock::now();
-  std::optional<std::string> beat = texts_.read(beat_key(member)).text;
   const auto [at, is_new] = seen_.try_emplace(member, Seen{beat, now});
   Seen& seen = at->second;
   if (!is_new && beat != seen.beat) seen = {std::move(beat), now, true};
@@ -101,7 +109,8 @@ std::vector<Candidate> Membership::old_members() {
   std::vector<Candidate> candidates;
   for (const Member member : list_.members) {
     if (std::ranges::find(settled_, member) == settled_.end()) continue;
-    Candidate& candidate = candidates.emplace_back(observe(member));
+    Candidate& candidate =
+        candidates.emplace_back(observe(member, texts_.read(beat_key(member)).text));
     candidate.is_here = texts_.read(presence_key(list_.generation + 1, member)).text.has_value();
     // Only members are watched; an applicant's end shows by its silence.
     candidate.has_ended = texts_.read(death_key(member)).text.has_value();
@@ -109,12 +118,27 @@ std::vector<Candidate> Membership::old_members() {
   return candidates;
 }
 
-std::vector<Candidate> Membership::applicants() {
+/// `most` of those who stand in line, from the `first` application on.
+std::vector<Membership::Applicant> Membership::read_line(const SealedTexts& texts,
+                                                         std::int64_t first, std::int64_t most) {
+  std::vector<Applicant> line;
+  for (std::int64_t number = first;
+       number - first < most && texts.read(application_key(number)).text.has_value(); ++number) {
+    const Member member = kFirstApplicant + number - 1;
+    line.push_back({member, texts.read(beat_key(member)).text});
+  }
+  return line;
+}
+
+std::vector<Candidate> Membership::observe(const std::vector<Applicant>& applicants) {
   std::vector<Candidate> candidates;
-  for (std::int64_t number = list_.applications + 1;
-       texts_.read(application_key(number)).text.has_value(); ++number)
-    candidates.push_back(observe(kFirstApplicant + number - 1));
+  for (const auto& [member, beat] : applicants) candidates.push_back(observe(member, beat));
   return candidates;
+}
+
+std::vector<Candidate> Membership::applicants() {
+  constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max();
+  return observe(read_line(texts_, list_.applications + 1, all));
 }
 
 /// Takes the list that was decided on behind this one; false where there is none. None is left out.

@@ -22,10 +22,11 @@ namespace accrue::distributed {
 /// itself.
 class Membership {
  public:
-  /// A member of the run's first group, which has `world` ranks.
-  Membership(SealedTexts texts, Member own, int world);
+  /// A member of the run's first group, which has `world` ranks. has_applicants() reads `line`, by
+  /// another connection than `texts`.
+  Membership(SealedTexts texts, SealedTexts line, Member own, int world);
   /// A process that comes when the `world` ranks of the first group have met.
-  Membership(SealedTexts texts, int world);
+  Membership(SealedTexts texts, SealedTexts line, int world);
 
   /// Whether the ranks of a run have met; a rank of the first group says so.
   static bool have_met(const SealedTexts& texts);
@@ -57,8 +58,9 @@ class Membership {
   Member own() const { return own_; }
   static constexpr Member kNobody = -1;  ///< own() of a process that has not applied yet
   /// Whether somebody asked to join since then, and gave a sign of life while this was asked again
-  /// and again.
+  /// and again. Of those who stand in line it looks at kMostAsked, the first ones.
   bool has_applicants();
+  static constexpr std::int64_t kMostAsked = 16;
 
  private:
   struct Seen {
@@ -72,12 +74,20 @@ class Membership {
   bool take_next();
   Look look_whether_admitted();
   Look look_with_others(std::int64_t least, std::chrono::milliseconds patience);
-  Candidate observe(Member member);
+  /// An applicant, and what it wrote as its last sign of life.
+  struct Applicant {
+    Member member;
+    std::optional<std::string> beat;
+  };
+  static std::vector<Applicant> read_line(const SealedTexts& texts, std::int64_t first,
+                                          std::int64_t most);
+  Candidate observe(Member member, std::optional<std::string> beat);
+  std::vector<Candidate> observe(const std::vector<Applicant>& applicants);
   std::vector<Candidate> old_members();
   std::vector<Candidate> applicants();
 
   std::mutex mutex_;
-  SealedTexts texts_;
+  SealedTexts texts_, line_;
   Member own_ = kNobody;
   MemberList list_;
   std::vector<Member> settled_;    ///< of the last group that worked

@@ -46,7 +46,7 @@ void RankNotes::enter(std::int64_t collective, std::string_view what) const {
 
 bool RankNotes::has_verdict() const { return texts_.read(kVerdict).text.has_value(); }
 
-bool RankNotes::has_lost_one() const { return texts_.read(kLostOne).text.has_value(); }
+std::optional<std::string> RankNotes::lost_one() const { return texts_.read(kLostOne).text; }
 
 void RankNotes::announce(std::int64_t number) const {
   texts_.write(kAnnounced, std::to_string(number));
@@ -94,7 +94,8 @@ RankNotes::Texts RankNotes::exchange(const std::string& topic, const std::string
   for (Pauses pauses; true; pauses.pause()) {
     // It is asked before looking: what a rank said before it ended the group still counts.
     texts.had_verdict = has_verdict();
-    const bool is_over = texts.had_verdict || std::chrono::steady_clock::now() > until;
+    const bool is_over =
+        texts.had_verdict || lost_one() || std::chrono::steady_clock::now() > until;
     look_for_missing(topic, texts);
     if (texts.missing.empty() || !texts.foreign.empty() || is_over) return texts;
   }

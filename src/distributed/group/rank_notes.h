@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,8 +38,8 @@ class RankNotes {
   /// Says where this rank is: the collective that it entered last.
   void enter(std::int64_t collective, std::string_view what) const;
   bool has_verdict() const;
-  /// Whether a lifeline told, under kLostOne, that a rank of the group ended.
-  bool has_lost_one() const;
+  /// A rank of the group that ended, as a lifeline told under kLostOne; none: nobody is known to.
+  std::optional<std::string> lost_one() const;
   static constexpr const char* kLostOne = "lost one";
   /// Writes down the number that a rank announces, over what another did.
   void announce(std::int64_t number) const;
@@ -52,8 +53,8 @@ class RankNotes {
     bool had_verdict = false;  ///< the group had ended before all of this was there
     bool is_complete() const { return missing.empty() && foreign.empty(); }
   };
-  /// Says `mine` under `topic` and waits for what the others say, until the deadline, a verdict or
-  /// a text that is foreign.
+  /// Says `mine` under `topic` and waits for what the others say, until the deadline, a verdict,
+  /// the end of a rank's process or a text that is foreign.
   Texts exchange(const std::string& topic, const std::string& mine, Deadline until) const;
 
   /// Returns why the group ended: the first rank to say so decides.

@@ -125,8 +125,8 @@ void RankStore::meet_first(bool may_change) {
   connections_.set_run(place_.rank == 0 ? mine : HereText::of(here.front()).run);
   const SealedTexts of_run = connections_.notes();
   if (may_change) {
-    membership_ =
-        std::make_shared<Membership>(connections_.heartbeats(), place_.rank, place_.world());
+    membership_ = std::make_shared<Membership>(of_run, connections_.heartbeats(), place_.rank,
+                                               place_.world());
     if (place_.rank == 0) Membership::tell_that_all_met(of_run);
   }
   notes_.emplace(of_run, of_run, place_);
@@ -175,11 +175,12 @@ std::string RankStore::in_part(const std::string& name) const {
 void RankStore::start_heart(const std::vector<std::string>& here) {
   heart_.reset();
   heart_.emplace(RankNotes(connections_.heartbeats(part()), connections_.heartbeats(), place_),
-                 timeout_, membership_);
+                 timeout_, place_.rank == 0 ? membership_ : nullptr);
   const auto next = static_cast<std::size_t>((place_.rank + 1) % place_.world());
   if (lifeline_)
     lifeline_->watch(HereText::of(here[next]).lifeline, connections_.deaths(),
-                     {death_key(place_.members[next]), in_part(RankNotes::kLostOne)});
+                     {{death_key(place_.members[next]), "1"},
+                      {in_part(RankNotes::kLostOne), std::to_string(next)}});
 }
 
 Error RankStore::not_all_here(std::string_view what, const std::string& failure,

@@ -49,6 +49,9 @@ class RankStore {
     return connections_.device_engine(part());
   }
   Heartbeat& heart() { return *heart_; }
+  /// What the heart has heard; nothing where there is none.
+  std::optional<std::string> lost_one() const { return heart_ ? heart_->lost_one() : std::nullopt; }
+  bool has_applicants() const { return heart_ && heart_->has_applicants(); }
 
   /// Tells the others which collective this rank enters; does nothing where they could not hear it.
   void enter(std::int64_t collective, std::string_view what);

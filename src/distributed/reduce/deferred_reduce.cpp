@@ -81,6 +81,7 @@ struct DeferredReduce::Impl {
 
   /// To be called in the backward of the last micro-batch.
   void begin_what_is_final() {
+    if (begun.empty() && is_last && group->has_lost_one()) is_broken = true;
     if (!overlaps() || !is_last || is_void) return;
     const Stopwatch stopwatch;
     while (begun.size() < buckets.size() && is_final(bucket_at(begun.size()))) begin_next();
@@ -256,6 +257,7 @@ struct DeferredReduce::Impl {
     begun.clear();
     is_void = false;
     is_last = false;
+    is_broken = false;
     watch.end();
     // Rank 0 may have seen nothing yet of what becomes final when.
     if (agreed.verdict == Agreed::Verdict::unfinished && !did_overlap) order.reset();
@@ -285,7 +287,7 @@ struct DeferredReduce::Impl {
   std::int64_t audited = -1;   ///< the window that is audited if it comes back
   bool is_first_round = true;  ///< no round since sums were last whole or dropped
   bool is_last = false;        ///< whether the window's last micro-batch runs
-  bool is_broken = false;      ///< a rank was gone before that began
+  bool is_broken = false;      ///< a rank was known to be gone before a bucket began
   bool is_void = false;
   bool is_whole = false;  ///< the sums are those of all ranks, until the next micro-batch begins
 };
@@ -300,7 +302,7 @@ DeferredReduce::~DeferredReduce() = default;
 
 void DeferredReduce::begin_micro_batch(bool is_last) {
   impl_->is_last = is_last;
-  impl_->is_broken = is_last && impl_->group->has_lost_one();
+  impl_->is_broken = false;
   impl_->is_whole = false;
   impl_->audited = -1;
   impl_->watch.begin_micro_batch();

@@ -58,7 +58,7 @@ TEST_F(ChangingRanks, KeepTheirOwnMicroBatchesWhereSumsOverlap) {
   expect_runs(alone, 1);
   micro_batch_ms_ = 100;
   const Config c = run_without(1, alone);
-  EXPECT_THAT(reasons_of(c), ContainsRegex("a rank ended, .*of the window under way this rank "
+  EXPECT_THAT(reasons_of(c), ContainsRegex("rank 1 ended, .*of the window under way this rank "
                                            "keeps 2[0-9] of [0-9]+ micro-batches"));
 }
 
