@@ -25,7 +25,7 @@ TEST_F(MembershipTest, SaysThatAMemberIsHereWhereNoRankSaysSo) {
   EXPECT_FALSE(plain->check({std::string("group/1/") + kHere + "/0"}));
 }
 
-/// Of two that ask to join in the place of one that is lost, the first shows that it lives.
+/// Two ask to join in the place of one that is lost, and only the first shows that it lives.
 TEST_F(MembershipTest, LetsInWhoShowsLifeAndKeepsThePlacesOfOthersInTheLine) {
   Membership left(texts(), texts(), 0, 2), first(texts(), texts(), 2), second(texts(), texts(), 2);
   texts().write(death_key(1), "1");

@@ -95,7 +95,7 @@ class GlooGroup final : public Group {
     ranks_.settle();
   }
   bool comes_late() const override { return ranks_.came_late(); }
-  bool has_lost_one() override { return may_be_renewed() && ranks_.lost_one(); }
+  bool has_lost_one() override { return lost_one().has_value(); }
   bool has_applicants() override { return ranks_.has_applicants(); }
   FormerRanks renew(const KeepWaiting& keep_waiting) override;
   std::int64_t generation() const override { return ranks_.generation(); }
@@ -138,6 +138,10 @@ class GlooGroup final : public Group {
     Wait wait_;
   };
 
+  std::optional<std::string> lost_one() const {
+    return may_be_renewed() ? ranks_.lost_one() : std::nullopt;
+  }
+
   bool needs_device_engine(const at::Tensor& values) const {
     return make_device_engine_ && !values.is_cpu();
   }
@@ -176,9 +180,8 @@ class GlooGroup final : public Group {
   template <class Begin>
   std::unique_ptr<Work> begin_work(std::string_view what, GlooWork::Wait wait, const Begin& begin) {
     const Stopwatch watch;
-    if (has_lost_one())
-      lose(collectives_, std::string(what), "rank " + ranks_.lost_one().value_or("") + " ended",
-           watch);
+    if (const auto lost = lost_one())
+      lose(collectives_, std::string(what), "rank " + *lost + " ended", watch);
     try {
       return std::make_unique<GlooWork>(*this, begin(), collectives_, std::string(what), wait);
     } catch (const std::exception& error) {

@@ -77,12 +77,13 @@ struct DeferredReduce::Impl {
     begun.push_back(std::move(next));
   }
 
-  bool overlaps() const { return options.overlap && order && is_first_round && !is_broken; }
+  /// What nobody can finish is not begun: the sums stay this rank's own.
+  bool is_broken() const { return begun.empty() && group->has_lost_one(); }
+  bool overlaps() const { return options.overlap && order && is_first_round && !is_broken(); }
 
   /// To be called in the backward of the last micro-batch.
   void begin_what_is_final() {
-    if (begun.empty() && is_last && group->has_lost_one()) is_broken = true;
-    if (!overlaps() || !is_last || is_void) return;
+    if (!is_last || is_void || !overlaps()) return;
     const Stopwatch stopwatch;
     while (begun.size() < buckets.size() && is_final(bucket_at(begun.size()))) begin_next();
     if (scatter) scatter->advance();
@@ -257,7 +258,6 @@ struct DeferredReduce::Impl {
     begun.clear();
     is_void = false;
     is_last = false;
-    is_broken = false;
     watch.end();
     // Rank 0 may have seen nothing yet of what becomes final when.
     if (agreed.verdict == Agreed::Verdict::unfinished && !did_overlap) order.reset();
@@ -287,7 +287,6 @@ struct DeferredReduce::Impl {
   std::int64_t audited = -1;   ///< the window that is audited if it comes back
   bool is_first_round = true;  ///< no round since sums were last whole or dropped
   bool is_last = false;        ///< whether the window's last micro-batch runs
-  bool is_broken = false;      ///< a rank was known to be gone before a bucket began
   bool is_void = false;
   bool is_whole = false;  ///< the sums are those of all ranks, until the next micro-batch begins
 };
@@ -302,7 +301,6 @@ DeferredReduce::~DeferredReduce() = default;
 
 void DeferredReduce::begin_micro_batch(bool is_last) {
   impl_->is_last = is_last;
-  impl_->is_broken = false;
   impl_->is_whole = false;
   impl_->audited = -1;
   impl_->watch.begin_micro_batch();
