@@ -61,7 +61,8 @@ class WindowOnDevice {
   data::Loader loader_;
 };
 
-/// `Fixture` where there is the tested device, whose memory is counted until the test is over.
+/// `Fixture` where there is the tested device, whose memory is counted until the test is over; what
+/// the allocator keeps then is given back, since other processes' tests and cuDNN want it.
 template <class Fixture>
 class WithDevice : public Fixture {
  protected:
@@ -73,6 +74,7 @@ class WithDevice : public Fixture {
                                          ", or this libtorch has no part for one");
   }
   void TearDown() override {
+    memory::release_cached();
     memory::count_device(c10::kCPU);
     Fixture::TearDown();
   }

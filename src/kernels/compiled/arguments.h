@@ -1,10 +1,12 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 
 #include <cstdint>
 
 #include "accrue/kernels/kernel_choice.h"
+#include "kernels/aten_element.h"
 #include "kernels/compiled/device_program.h"
 
 // What the launches of compiled kernels share.
@@ -25,11 +27,21 @@ inline bool is_aligned(const at::Tensor& tensor) {
 }
 
 inline bool is_narrow_or_single(at::ScalarType dtype) {
-  return dtype == at::kFloat || dtype == at::kBFloat16;
+  return dtype == at::kFloat || is_sixteen_bit(dtype);
 }
 
+/// The word of row_kernels.inc for one of is_narrow_or_single().
 inline const char* name_of(at::ScalarType dtype) {
-  return dtype == at::kBFloat16 ? "bf16" : "float";
+  switch (dtype) {
+    case at::kFloat:
+      return "float";
+    case at::kBFloat16:
+      return "bf16";
+    case at::kHalf:
+      return "fp16";
+    default:
+      TORCH_INTERNAL_ASSERT(false, "no kernel for rows takes ", dtype);
+  }
 }
 inline const char* name_of(bool value) { return value ? "true" : "false"; }
 

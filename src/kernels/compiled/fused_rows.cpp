@@ -91,7 +91,8 @@ NormGradients norm_gradients(const at::Tensor& grad_out, const at::Tensor& grad_
   launch(input,
          {.kernel = "norm_backward<" + std::to_string(columns) + ", " + std::to_string(threads) +
                     ", " + name_of(centred) + ", " + name_of(grad_out.scalar_type()) + ", " +
-                    name_of(grad_sum.defined()) + ", " + name_of(separate_y) + ">",
+                    name_of(grad_sum.defined()) + ", " + name_of(separate_y) + ", " +
+                    name_of(y_dtype) + ">",
           .blocks = blocks,
           .threads = block},
          {&grads, &besides, &from, &kept, &weight, &to, &narrow, &sums, &count});
@@ -101,7 +102,7 @@ NormGradients norm_gradients(const at::Tensor& grad_out, const at::Tensor& grad_
 }
 
 bool adds(const at::Tensor& x, const at::Tensor& y) {
-  return is_chosen(x) && x.scalar_type() == at::kFloat && y.scalar_type() == at::kBFloat16 &&
+  return is_chosen(x) && x.scalar_type() == at::kFloat && is_sixteen_bit(y.scalar_type()) &&
          x.numel() > 0 && x.numel() % vector == 0 && is_aligned(x) && is_aligned(y);
 }
 
@@ -110,7 +111,7 @@ at::Tensor sum_of(const at::Tensor& x, const at::Tensor& y) {
   const void *left = address(x), *right = address(y), *out = address(sum);
   const long long size = x.numel();
   launch(x,
-         {.kernel = "add_narrow<bf16>",
+         {.kernel = std::string("add_narrow<") + name_of(y.scalar_type()) + ">",
           .blocks = blocks_for(size, flat_threads * vector),
           .threads = flat_threads},
          {&left, &right, &out, &size});

@@ -8,7 +8,7 @@
 // same bits every time. Each has a question whether it does a case.
 namespace accrue::kernels::compiled {
 
-/// out [N] fp32 (+)= the sum of the rows of g [M, N], fp32 or bf16.
+/// out [N] fp32 (+)= the sum of the rows of g [M, N], fp32, bf16 or fp16.
 bool sums_columns(const at::Tensor& g, const at::Tensor& out);
 void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate);
 

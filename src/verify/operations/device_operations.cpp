@@ -18,6 +18,8 @@ namespace accrue::proof {
 namespace {
 
 constexpr std::int64_t rows = 3, length = 40, width = 128, heads = 4, vocabulary = 211;
+/// One for kernels that take several neighbours at a time and no others.
+constexpr std::int64_t whole_vocabulary = 212;
 constexpr double learning_rate = 0.01;
 
 /// The gradients of `inputs` of the sum of a result's elements times drawn numbers.
@@ -146,12 +148,12 @@ Tensors run_embedding(const OperationPlace& place) {
 }
 
 Tensors run_vocabulary_loss(const OperationPlace& place,
-                            const kernels::CrossEntropyOptions& options) {
+                            const kernels::CrossEntropyOptions& options,
+                            std::int64_t classes = vocabulary) {
   Values values(place);
   const at::Tensor hidden = values.activation({rows, length, width}),
-                   weight = values.parameter({vocabulary, width});
-  at::Tensor targets =
-      at::arange(rows * length, at::kLong).remainder(vocabulary).view({rows, length});
+                   weight = values.parameter({classes, width});
+  at::Tensor targets = at::arange(rows * length, at::kLong).remainder(classes).view({rows, length});
   targets.narrow(1, 0, 2).fill_(kernels::ignored_label);
   kernels::PreparedWeight prepared;
   const Loss loss =
@@ -241,6 +243,10 @@ std::vector<Case> device_operations() {
       {"embedding", length * rows, run_embedding},
       {"vocabulary loss", length * rows,
        [](const OperationPlace& place) { return run_vocabulary_loss(place, {}); }},
+      {"vocabulary loss of whole vectors", length * rows,
+       [](const OperationPlace& place) {
+         return run_vocabulary_loss(place, {}, whole_vocabulary);
+       }},
       {"vocabulary loss, smoothed and capped", length * rows,
        [](const OperationPlace& place) {
          return run_vocabulary_loss(place,

@@ -56,7 +56,7 @@ class DistributedRun : public TinyRun {
     const accrue::testing::Tolerance tolerance = accrue::testing::tolerance(at::kFloat);
     std::vector<::testing::AssertionResult> results;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      const at::Tensor from = start[i].tensor.detach().to(at::kDouble);
+      const at::Tensor from = start[i].tensor.detach().to(at::kCPU, at::kDouble);
       const at::Tensor actual = parameters[i].tensor.detach() - from,
                        way = expected[i].tensor.detach() - from;
       const double share =
