@@ -73,14 +73,25 @@ TEST_F(DividedRanks, GoBackToTheLastCheckpointWhereOneIsLost) {
   EXPECT_THAT(worlds_of(early), ElementsAre(2)) << "the steps that were taken anew count once";
 }
 
+/// A rank that is killed within a step's exchange leaves no whole replica
+/// (docs/notes/shard_replicas.md); steps this long are hardly ever in it, and nearly all of the
+/// time somebody computes.
 TEST_F(DividedRanks, GoOnFromTheReplicaWhereOneIsLost) {
+  constexpr int kMostTrials = 4;
+  micro_batch_ms_ = 40;
   const Config alone = fixed("alone", kSteps);
   expect_runs(alone, 1);
   for (const int victim : {0, 1, 2}) {
     SCOPED_TRACE(victim);
-    Config c = divided(alone, "lost" + std::to_string(victim), ShardReplica::next);
-    c.run.checkpoint_every = {1000, Duration::Unit::steps};
-    const std::string reasons = reasons_without({victim}, c, alone);
+    Config c;
+    std::string reasons = "goes back";
+    for (int trial = 0; trial < kMostTrials && reasons.find("goes back") != std::string::npos;
+         ++trial) {
+      c = divided(alone, "lost" + std::to_string(victim) + "-" + std::to_string(trial),
+                  ShardReplica::next);
+      c.run.checkpoint_every = {1000, Duration::Unit::steps};
+      reasons = reasons_without({victim}, c, alone);
+    }
     EXPECT_THAT(reasons, HasSubstr("what it had of the optimizer's state comes from its replica; "
                                    "2 ranks go on after step "));
     EXPECT_THAT(reasons, Not(HasSubstr("goes back")));
