@@ -33,8 +33,8 @@ inline char* element(at::Tensor& tensor, std::int64_t index) {
   return static_cast<char*>(tensor.mutable_data_ptr()) + index * tensor.element_size();
 }
 
-/// Whether it is one of those that mixed precision rounds operands to. accrue's own kernels have
-/// bf16 alone; ATen's operators have both.
+/// Whether it is one of those that mixed precision rounds operands to. accrue's kernels for the CPU
+/// have bf16 alone; those that are compiled for a GPU, and ATen's operators, have both.
 inline bool is_sixteen_bit(at::ScalarType dtype) {
   return dtype == at::kBFloat16 || dtype == at::kHalf;
 }

@@ -41,7 +41,7 @@ std::string dtype_name(at::ScalarType dtype) {
   return dtype == at::kBFloat16 ? "bf16" : "fp32";
 }
 
-/// Those that operations are compared in: accrue's own kernels have no fp16.
+/// Those that operations are compared in: accrue's kernels for the CPU have no fp16.
 std::vector<at::ScalarType> dtypes_on(c10::Device device) {
   std::vector<at::ScalarType> dtypes{at::kFloat, at::kBFloat16};
   if (!device.is_cpu() || kernels::chosen_kernels() == kernels::Kernels::generic)
