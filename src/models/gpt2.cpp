@@ -121,6 +121,11 @@ std::vector<Segment> Gpt2::segments() {
 
 std::vector<LossHead> Gpt2::losses() { return {token_loss(&impl_->output)}; }
 
+bool Gpt2::prepare_recorded_pass() {
+  return impl_->options.dropout == 0 && impl_->output.prepare_recorded_pass(impl_->activations) &&
+         models::prepare_recorded_pass(projections_of(impl_->blocks), impl_->activations);
+}
+
 at::Tensor Gpt2::next_token_logits(const at::Tensor& ids) {
   return models::next_token_logits(*impl_, impl_->options.layers, ids, impl_->options.context,
                                    "GPT-2 next token");

@@ -226,6 +226,11 @@ std::vector<Segment> Llama::segments() {
 
 std::vector<LossHead> Llama::losses() { return {token_loss(&impl_->output)}; }
 
+bool Llama::prepare_recorded_pass() {
+  return impl_->options.dropout == 0 && impl_->output.prepare_recorded_pass(impl_->activations) &&
+         models::prepare_recorded_pass(projections_of(impl_->blocks), impl_->activations);
+}
+
 at::Tensor Llama::next_token_logits(const at::Tensor& ids) {
   return models::next_token_logits(*impl_, impl_->options.layers, ids, impl_->options.context,
                                    "Llama next token");

@@ -6,14 +6,12 @@
 #include "accrue/core/error.h"
 #include "accrue/device/device.h"
 #include "accrue/memory/caching_allocator.h"
-#include "device/tested_device.h"
+#include "device/on_device.h"
 #include "memory/retries.h"
-#include "support/skip.h"
 #include "train/plan/setup.h"
 #include "train/ranks/alone.h"
 #include "train/run/make_runner.h"
 #include "train/run/run_window.h"
-#include "train/tiny_run.h"
 #include "train/window/exact/activation_store.h"
 #include "train/workload/workload.h"
 #include "verify/config/against_cpu.h"
@@ -25,6 +23,8 @@ namespace {
 using accrue::testing::open_tested_device;
 using accrue::testing::tested_device;
 using accrue::testing::waits_in;
+using testing::OnDevice;
+using testing::WithDevice;
 
 /// A window of a config's model as training runs it on its device.
 class WindowOnDevice {
@@ -59,44 +59,6 @@ class WindowOnDevice {
  private:
   Workload work_;
   data::Loader loader_;
-};
-
-/// `Fixture` where there is the tested device, whose memory is counted until the test is over; what
-/// the allocator keeps then is given back, since other processes' tests and cuDNN want it.
-template <class Fixture>
-class WithDevice : public Fixture {
- protected:
-  void SetUp() override {
-    Fixture::SetUp();
-    if (!open_tested_device())
-      accrue::testing::not_possible_here(std::string("there is no device called ") +
-                                         tested_device().word +
-                                         ", or this libtorch has no part for one");
-  }
-  void TearDown() override {
-    memory::release_cached();
-    memory::count_device(c10::kCPU);
-    Fixture::TearDown();
-  }
-};
-
-class OnDevice : public WithDevice<testing::TinyRun> {
- protected:
-  Config on_device(const std::string& out = "run") const {
-    Config c = config(out);
-    c.run.device = device_words.find(tested_device().word);
-    c.model.dropout = 0.1;
-    return c;
-  }
-  Config wide(std::int64_t samples) const {
-    Config c = on_device();
-    c.model.width = tested_device().width;
-    c.model.heads = 4;
-    c.model.context = tested_device().context;
-    c.batch = {};
-    c.batch.samples = samples;
-    return c;
-  }
 };
 
 double relative_error(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {

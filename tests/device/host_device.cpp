@@ -21,13 +21,17 @@
 #include <utility>
 
 #include "device/host_device_memory.h"
+#include "device/host_device_recording.h"
 
 namespace accrue::testing {
 namespace {
 
 std::atomic<std::int64_t> waits{0}, pageable_copies{0};
-/// How deep this thread is in operations of the device, whose copies are no waits of the host's.
-thread_local int operations = 0;
+
+void wait(const char* why) {
+  expect_no_recording(why);
+  ++waits;
+}
 
 /// libtorch looks for hooks by this name.
 struct HPUHooks final : at::HPUHooksInterface {
@@ -65,20 +69,14 @@ struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::HPU> {
 };
 C10_REGISTER_GUARD_IMPL(HPU, Guard)
 
-/// The tensor as the device's own copies see it.
-at::Tensor as_host(const at::Tensor& tensor) {
-  if (tensor.is_cpu()) return tensor;
-  auto* const begin = static_cast<char*>(opened(tensor.storage().data()));
-  return at::from_blob(begin + tensor.storage_offset() * tensor.element_size(), tensor.sizes(),
-                       tensor.strides(), at::TensorOptions(tensor.scalar_type()));
-}
-
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool /*non_blocking*/) {
-  if (operations == 0 && to.is_cpu()) ++waits;
-  if (operations == 0 && from.is_cpu() && from.numel() > 1 && !from.is_pinned()) ++pageable_copies;
-  if (to.numel() == 0) return to;
-  const at::AutoDispatchBelowADInplaceOrView below;
-  as_host(to).copy_(as_host(from).expand(to.sizes()));
+  if (InOperation::depth() > 0) {
+    copy_here(from, to);
+    return to;
+  }
+  if (to.is_cpu()) wait("a copy to the host");
+  if (from.is_cpu() && from.numel() > 1 && !from.is_pinned()) ++pageable_copies;
+  copy_and_record(from, to);
   return to;
 }
 
@@ -134,23 +132,16 @@ at::Tensor& set_storage(at::Tensor& self, at::Storage source, std::int64_t offse
   return self;
 }
 
-/// Copies that are made while it lives are the device's own.
-struct InOperation {
-  InOperation() { ++operations; }
-  ~InOperation() { --operations; }
-  InOperation(const InOperation&) = delete;
-  InOperation& operator=(const InOperation&) = delete;
-};
-
 /// The CPU's operation, on copies.
 void on_host(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
+  const bool is_asked_for = InOperation::depth() == 0;
   const InOperation in_operation;
-  at::native::cpu_fallback(operation, stack);
+  is_asked_for ? do_and_record(operation, stack) : at::native::cpu_fallback(operation, stack);
 }
 
 /// One whose result the host has to wait for.
 void awaited_on_host(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
-  if (operations == 0) ++waits;
+  if (InOperation::depth() == 0) wait("reading a result");
   on_host(operation, stack);
 }
 
@@ -167,6 +158,7 @@ at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight,
                     const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
                     at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
                     at::IntArrayRef output_padding, std::int64_t groups) {
+  expect_no_recording("a convolution");
   const InOperation in_operation;
   const std::optional<at::Tensor> host_bias = bias && bias->defined() ? bias->cpu() : bias;
   return at::convolution(input.cpu(), weight.cpu(), host_bias, stride, padding, dilation,
@@ -178,6 +170,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolve_backward(
     const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
     at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
     at::IntArrayRef output_padding, std::int64_t groups, std::array<bool, 3> wanted) {
+  expect_no_recording("a convolution");
   const InOperation in_operation;
   const std::int64_t outputs = grad.size(1);
   const auto [of_input, of_weight, of_bias] = at::convolution_backward(
@@ -196,12 +189,23 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> normalise_batch(
   const auto here = [](const std::optional<at::Tensor>& x) {
     return x && x->defined() ? std::optional(x->cpu()) : std::nullopt;
   };
-  const std::optional<at::Tensor> mean = here(running_mean), variance = here(running_var);
-  const auto [out, of_mean, of_deviation] = at::native_batch_norm(
-      input.cpu(), here(weight), here(bias), mean, variance, training, momentum, eps);
-  if (mean) at::Tensor(*running_mean).copy_(*mean);
-  if (variance) at::Tensor(*running_var).copy_(*variance);
-  return {out.to(kDevice), of_mean.to(kDevice), of_deviation.to(kDevice)};
+  const auto normalise = [=] {
+    const std::optional<at::Tensor> mean = here(running_mean), variance = here(running_var);
+    auto results = at::native_batch_norm(input.cpu(), here(weight), here(bias), mean, variance,
+                                         training, momentum, eps);
+    if (mean) at::Tensor(*running_mean).copy_(*mean);
+    if (variance) at::Tensor(*running_var).copy_(*variance);
+    return results;
+  };
+  const auto [out, of_mean, of_deviation] = normalise();
+  const std::array there{out.to(kDevice), of_mean.to(kDevice), of_deviation.to(kDevice)};
+  record([normalise, there] {
+    const auto [again, mean_again, deviation_again] = normalise();
+    copy_here(again, there[0]);
+    copy_here(mean_again, there[1]);
+    copy_here(deviation_again, there[2]);
+  });
+  return {there[0], there[1], there[2]};
 }
 
 void ignore_stream(at::Tensor& /*self*/, c10::Stream /*stream*/) {}

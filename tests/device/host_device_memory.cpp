@@ -42,11 +42,20 @@ class Arena {
     }
     char* const begin = free.back();
     free.pop_back();
+    taken_[begin] = bytes;
     return begin;
   }
   void give_back(void* begin, std::size_t bytes) {
     const std::scoped_lock lock(mutex_);
+    taken_.erase(begin);
     free_[std::bit_ceil(bytes)].push_back(static_cast<char*>(begin));
+  }
+  HostDeviceContents contents() {
+    const std::scoped_lock lock(mutex_);
+    HostDeviceContents all;
+    for (const auto& [begin, bytes] : taken_)
+      all[begin] = std::string(static_cast<const char*>(opened(begin)), bytes);
+    return all;
   }
   /// Where the device itself finds what tensors have at `closed`.
   void* opened(const void* closed) const {
@@ -66,6 +75,7 @@ class Arena {
   char *closed_ = nullptr, *open_ = nullptr;
   std::mutex mutex_;
   std::size_t used_ = 0;
+  std::map<void*, std::size_t> taken_;              ///< bytes, by where they begin
   std::map<std::size_t, std::vector<char*>> free_;  ///< by the power of two that they have room for
 };
 
@@ -192,6 +202,13 @@ void PinnedAllocator::release(void* data) {
 c10::DeviceAllocator& memory_of_host_device() { return host_device_allocator(); }
 
 void* opened(const void* closed) { return arena().opened(closed); }
+
+HostDeviceContents contents_of_host_device() { return arena().contents(); }
+
+void put_back_on_host_device(const HostDeviceContents& contents) {
+  for (const auto& [begin, bytes] : contents)
+    bytes.copy(static_cast<char*>(opened(begin)), bytes.size());
+}
 
 c10::Allocator& pinned_memory() { return pinned_allocator(); }
 

@@ -4,6 +4,9 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Device.h>
 
+#include <map>
+#include <string>
+
 namespace accrue::testing {
 
 inline const c10::Device kDevice{c10::DeviceType::HPU, 0};
@@ -12,6 +15,12 @@ inline const c10::Device kDevice{c10::DeviceType::HPU, 0};
 c10::DeviceAllocator& memory_of_host_device();
 /// Where the device's own copies find what a tensor has at `closed`.
 void* opened(const void* closed);
+
+/// What tensors on the device hold, by their place in its memory.
+using HostDeviceContents = std::map<void*, std::string>;
+HostDeviceContents contents_of_host_device();
+/// Puts it back, also where tensors are gone.
+void put_back_on_host_device(const HostDeviceContents& contents);
 
 /// Host memory that is known to be pinned.
 c10::Allocator& pinned_memory();

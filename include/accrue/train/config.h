@@ -41,6 +41,7 @@ struct RunConfig {
   std::uint64_t seed = 1337;
   std::optional<Device> device;                  ///< none: auto
   std::optional<kernels::Kernels> kernels = {};  ///< none: auto, as the process chose
+  bool graphs = false;                           ///< a GPU repeats recorded micro-batches
   std::int64_t threads = 0;                      ///< 0: all that the cgroup grants
   Duration checkpoint_every{600, Duration::Unit::seconds};
   std::int64_t keep = 2;

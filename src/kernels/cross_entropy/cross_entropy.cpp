@@ -9,6 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "kernels/aten_element.h"
+#include "kernels/checked_labels.h"
 #include "kernels/cross_entropy/head_chunks.h"
 #include "kernels/cross_entropy/labels.h"
 #include "kernels/first_order.h"
@@ -99,6 +100,14 @@ void expect_options(const at::Tensor& hidden, const LinearCrossEntropyOptions& o
                       std::to_string(options.chunk_rows), "0, which chooses");
 }
 
+/// What the labels weigh together, once they were found to belong to the classes.
+double checked_weight(const at::Tensor& targets, std::int64_t classes,
+                      const CrossEntropyOptions& loss) {
+  if (are_checked(targets)) return 0;
+  expect_labels("linear_cross_entropy", targets, classes, loss.ignored);
+  return label_weight(targets, loss.row_weights, loss.ignored);
+}
+
 HeadInput input_of(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
                    PreparedWeight& prepared, const LinearCrossEntropyOptions& options) {
   CrossEntropyOptions loss = options.loss;
@@ -106,7 +115,7 @@ HeadInput input_of(const at::Tensor& hidden, const at::Tensor& weight, const at:
   return {.hidden = as_matrix(hidden.detach()),
           .weight = weight,
           .compute = prepared.copy(weight, hidden.scalar_type()),
-          .targets = targets.cpu().contiguous(),
+          .targets = (are_checked(targets) ? targets : targets.cpu()).contiguous(),
           .bias = options.bias,
           .loss = loss,
           .gradient_scale = rounded_as_sum(hidden, options.gradient_scale),
@@ -123,8 +132,7 @@ Loss linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                           const LinearCrossEntropyOptions& options) {
   expect_head_arguments("linear_cross_entropy", hidden, weight, options.bias, targets);
   expect_options(hidden, options);
-  expect_labels("linear_cross_entropy", targets, weight.size(0), options.loss.ignored);
-  const double total = label_weight(targets, options.loss.row_weights, options.loss.ignored);
+  const double total = checked_weight(targets, weight.size(0), options.loss);
   const HeadInput input = input_of(hidden, weight, targets, prepared, options);
   const std::optional<at::Tensor> bias = optional_of(options.bias);
   if (at::GradMode::is_enabled() &&

@@ -86,7 +86,7 @@ class GenericHead {
     return (is_mixed() ? gradient_ : logits_).narrow(0, 0, count);
   }
 
-  /// The labels are looked at in host memory, so that nothing of the device is waited for.
+  /// Labels in host memory are looked at there, so that nothing of the device is waited for.
   RowLabels labels_from(std::int64_t begin, std::int64_t count) const {
     const auto column = [&](const at::Tensor& of_rows, at::ScalarType dtype) {
       return copied_to(of_rows.to(dtype), device_).view({count, 1});
@@ -105,11 +105,12 @@ class GenericHead {
       const at::Tensor own = input_.row_factors.view({-1}).narrow(0, begin, count);
       factors = factors.defined() ? factors * own : own;
     }
-    if (input_.gradient_scale != 1)
-      factors = factors.defined() ? factors * input_.gradient_scale
-                                  : at::full({count}, input_.gradient_scale, at::kDouble);
-    if (factors.defined()) labels.factors = column(factors, wide_);
-    if (ignored.any().item<bool>()) labels.ignored = column(ignored, at::kBool);
+    if (factors.defined())
+      labels.factors = column(factors * input_.gradient_scale, wide_);
+    else if (input_.gradient_scale != 1)
+      labels.factors = at::full({count, 1}, input_.gradient_scale, logits_.options());
+    if (!targets.is_cpu() || ignored.any().item<bool>())
+      labels.ignored = column(ignored, at::kBool);
     labels.targets = column(targets.masked_fill(ignored, 0), at::kLong);
     return labels;
   }

@@ -14,6 +14,7 @@
 #include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
+#include "kernels/checked_labels.h"
 #include "kernels/first_order.h"
 #include "kernels/generic/generic_rows.h"
 #include "kernels/grain.h"
@@ -252,6 +253,14 @@ class EmbedTokens : public torch::autograd::Function<EmbedTokens> {
   }
 };
 
+/// Ids are looked at in host memory; kernels on a device take them from there.
+at::Tensor checked(const at::Tensor& ids, std::int64_t vocab) {
+  if (are_checked(ids)) return ids.contiguous();
+  at::Tensor rows = ids.cpu().contiguous();
+  expect_ids(rows, vocab);
+  return rows;
+}
+
 }  // namespace
 
 at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
@@ -260,9 +269,7 @@ at::Tensor embed_tokens(const at::Tensor& ids, const at::Tensor& token_table,
   const std::vector<SampleSpan> samples =
       spans_or_rows("embed_tokens", spans, ids.size(0), ids.size(1));
   expect_positions(position_table, longest(samples));
-  // Ids are looked at in host memory; kernels on a device take them from there.
-  const at::Tensor rows = ids.cpu().contiguous();
-  expect_ids(rows, token_table.size(0));
+  const at::Tensor rows = checked(ids, token_table.size(0));
   const std::optional<at::Tensor> positions =
       position_table.defined() ? std::optional(position_table) : std::nullopt;
   return EmbedTokens::apply(rows, token_table, positions, samples);

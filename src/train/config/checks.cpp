@@ -214,6 +214,20 @@ void check_optimizer_memory(const Config& config, const StatedKeys& stated) {
                       conflict->suggestion);
 }
 
+void check_graphs(const Config& config, const StatedKeys& stated) {
+  if (!config.run.graphs) return;
+  const auto refuse = [&](const std::string& expected, const std::string& received,
+                          const std::string& suggestion) {
+    throw usage_error(where(stated, "run.graphs"), "false with " + expected, received, suggestion);
+  };
+  if (config.precision.accumulate != accum::Accumulation::fp32)
+    refuse("precision.accumulate = " + in_quotes(to_string(config.precision.accumulate)) +
+               ", for which the host looks at each micro-batch",
+           "true", "accumulate = \"fp32\"");
+  if (folds_gradients(config))
+    refuse("gradients that are folded into the optimizer", "true", "memory.gradients = \"buffer\"");
+}
+
 void check_compression(const Config& config, const StatedKeys& stated) {
   if (config.dist.compress == distributed::Compression::none) return;
   const PrecisionConfig& precision = config.precision;
@@ -300,6 +314,7 @@ void check_stages(const Config& config, const StatedKeys& stated) {
 void check_dist(const Config& config, const StatedKeys& stated) {
   check_stages(config, stated);
   check_sharding(config, stated);
+  check_graphs(config, stated);
   check_compression(config, stated);
   check_local_steps(config, stated);
   check_outer_parts(config, stated);

@@ -80,8 +80,12 @@ BenchSubject::BenchSubject(const Config& config)
       device_(device_of(model())),
       micro_(choose_micro_batch(work_)),
       optimizer_(make_optimizer(work_.config, model().parameters())),
-      loader_(work_.data.train, make_sampler(work_.config, *work_.data.train)) {
+      loader_(work_.data.train, make_sampler(work_.config, *work_.data.train)),
+      recorded_(make_recorded_pass(work_.config, model())) {
   models::check_batch_norms(model(), work_.config.model.batchnorm);
+  if (recorded_ == nullptr) return;
+  check_recorded_pass(model());
+  kept_buffer_ = make_gradient_buffer(work_.config, model(), optimizer_.get());
 }
 
 std::int64_t BenchSubject::window_tokens() const {
@@ -90,6 +94,7 @@ std::int64_t BenchSubject::window_tokens() const {
 }
 
 accum::Window BenchSubject::make_window() const {
+  if (kept_buffer_ != nullptr) return accum::Window(kept_buffer_);
   return accum::Window(make_gradient_buffer(work_.config, model(), optimizer_.get()));
 }
 
@@ -117,7 +122,7 @@ BenchSubject::WindowTimes BenchSubject::run_window(accum::Window& window, std::i
   Alone alone;
   const std::unique_ptr<Runner> runner = make_runner(
       work_.config, {model(), window, loader_, work_.config.run.seed, log, control, retries},
-      {.recompute = micro_.recompute});
+      {.recompute = micro_.recompute, .recorded = recorded_.get()});
   WindowRun run = train::run_window({window, *runner, alone, retries, log},
                                     WindowRequest::even(index, work_.schedule.window(0), samples));
   if (!run.gradient || run.quarantined > 0) {

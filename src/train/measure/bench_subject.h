@@ -4,6 +4,7 @@
 
 #include "accrue/optim/optimizer.h"
 #include "data/loader.h"
+#include "train/pass/recorded_pass.h"
 #include "train/plan/setup.h"
 #include "train/workload/workload.h"
 
@@ -28,7 +29,8 @@ class BenchSubject {
     double optimizer = 0;     ///< seconds of norm, clip and step
     double loss = 0;          ///< mean over the window
   };
-  /// A window over a gradient buffer of its own, not open.
+  /// A window that is not open, over a gradient buffer of its own; with run.graphs over the one
+  /// that recorded passes write to.
   accum::Window make_window() const;
   /// Runs the batch in `window` as a run does, by micro-batches of at most `samples`. Throws a
   /// runtime Error where a loss is not finite.
@@ -64,6 +66,8 @@ class BenchSubject {
   MicroDecision micro_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   data::Loader loader_;
+  std::unique_ptr<RecordedPass> recorded_;              ///< null without run.graphs
+  std::shared_ptr<accum::GradientBuffer> kept_buffer_;  ///< null without run.graphs
 };
 
 }  // namespace accrue::train

@@ -10,6 +10,8 @@
 
 namespace accrue::train {
 
+class RecordedPass;  // train/pass/recorded_pass.h
+
 struct PassOptions {
   /// What each head's sum is multiplied with (LossTotals::factors). Empty: the heads' coefficients;
   /// the weights of all heads must then agree in the micro-batch.
@@ -24,6 +26,8 @@ struct PassOptions {
   /// Losses on a device are not read, so that nobody waits for it: PassResult::unread has them, and
   /// they count as finite.
   bool leave_losses_on_device = false;
+  /// Who may have the device repeat a pass that it recorded (run_micro_batch()); null: nobody.
+  RecordedPass* recorded = nullptr;
 };
 
 /// What became of a micro-batch's forward and backward pass.

@@ -46,6 +46,9 @@ std::optional<Conflict> conflict_anywhere(const Config& config, std::int64_t wor
 std::optional<Conflict> conflict_on_device(const Config& config) {
   const std::string expected = "what ranks with GPUs can do: share windows, with whole sums";
   const auto& dist = config.dist;
+  if (config.run.graphs)
+    return Conflict{"run.graphs", "false, since ranks look at each micro-batch's loss", "true",
+                    "graphs = false, or one process"};
   if (dist.stages > 1)
     return Conflict{"dist.stages", expected, std::to_string(dist.stages), "stages = 1"};
   if (dist.takes_outer_steps())

@@ -5,6 +5,7 @@
 #include "train/window/exact/exact_runner.h"
 #include "train/window/micro_batch_runner.h"
 #include "train/window/pipeline/pipeline_runner.h"
+#include "train/workload/placement.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -17,6 +18,11 @@ std::unique_ptr<Runner> make_runner(const Config& config, const RunnerContext& c
   if (is_exact(config, context.model))
     return std::make_unique<ExactRunner>(context, std::move(options));
   return std::make_unique<MicroBatchRunner>(context, std::move(options));
+}
+
+std::unique_ptr<RecordedPass> make_recorded_pass(const Config& config, models::Model& model) {
+  if (!config.run.graphs) return nullptr;
+  return std::make_unique<RecordedPass>(model, device_of(model));
 }
 
 }  // namespace accrue::train

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "accrue/train/config.h"
+#include "train/pass/recorded_pass.h"
 #include "train/window/pipeline/pipeline_stage.h"
 #include "train/window/runner.h"
 
@@ -14,5 +15,8 @@ namespace accrue::train {
 std::unique_ptr<Runner> make_runner(const Config& config, const RunnerContext& context,
                                     RunnerOptions options = {},
                                     std::optional<PipelineStage> stage = {});
+
+/// Null where run.graphs is false: each micro-batch is run.
+std::unique_ptr<RecordedPass> make_recorded_pass(const Config& config, models::Model& model);
 
 }  // namespace accrue::train

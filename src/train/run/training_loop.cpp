@@ -99,6 +99,7 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
       window_(buffer_),
       noise_(make_noise_meter(run_, *buffer_)),
       loss_scaler_(make_loss_scaler(run.work.config.precision, progress_.state)),
+      recorded_(make_recorded_pass(run.work.config, *run.work.model)),
       runner_(make_runner(
           run.work.config,
           {*run.work.model, window_, loader_, run.work.config.run.seed, log_, control_, retries_},
@@ -107,6 +108,7 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
            .recompute = run.plan.recompute,
            .reduce = parallelism_->reduction(),
            .noise = noise_.get(),
+           .recorded = recorded_.get(),
            .keeper = make_keeper()},
           parallelism_->stage())),
       batch_(run_, progress_.state),

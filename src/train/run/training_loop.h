@@ -83,6 +83,7 @@ class TrainingLoop {
   accum::Window window_;
   std::unique_ptr<NoiseMeter> noise_;               ///< null: nobody measures it
   std::unique_ptr<optim::LossScaler> loss_scaler_;  ///< null: losses are not scaled
+  std::unique_ptr<RecordedPass> recorded_;          ///< null: each micro-batch is run
   std::unique_ptr<Runner> runner_;
   BatchControl batch_;
   Checkpointer checkpointer_;

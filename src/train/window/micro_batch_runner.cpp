@@ -12,6 +12,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "memory/out_of_memory.h"
 #include "train/pass/head_losses.h"
+#include "train/pass/recorded_pass.h"
 #include "train/pass/run_micro_batch.h"
 #include "train/window/noise_meter.h"
 #include "train/window/quarantine_limits.h"
@@ -239,12 +240,14 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
   // know how long it worked: there losses are read at once.
   const bool is_slow = context_.control.allowed_speed() < 1;
   options.leave_losses_on_device = options_.reduce == nullptr && !is_slow;
+  options.recorded = options_.recorded;
   const double reducing_before = reducing_seconds();
   const Stopwatch watch;
   const MicroBatchRun ran = train::run_micro_batch(context_.window, context_.model, ref, micro,
                                                    context_of(micro), options, &losses_);
   const double seconds = watch.seconds() - (reducing_seconds() - reducing_before);
   context_.control.worked(seconds);
+  if (options_.recorded != nullptr) tell_of_trouble();
   if (ran.status == MicroStatus::committed) {
     if (is_part) options_.noise->see_part(ran.pass.weight, context_.window.loss_scale());
     if (ran.pass.unread.defined()) {
@@ -259,6 +262,14 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
   } else {
     settled_.restore();
   }
+}
+
+void MicroBatchRunner::tell_of_trouble() {
+  if (const std::string trouble = options_.recorded->take_trouble(); !trouble.empty())
+    context_.log.event("graphs",
+                       "from here on each micro-batch is run anew, since the device "
+                       "could not record one: " +
+                           trouble);
 }
 
 /// Whether the sums behind this micro-batch are a part of the window that can be seen.

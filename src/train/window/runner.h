@@ -87,6 +87,7 @@ struct WindowRun {
 };
 
 class NoiseMeter;
+class RecordedPass;
 
 /// What became of filling a window.
 enum class Filled {
@@ -162,6 +163,8 @@ struct RunnerOptions {
   distributed::DeferredReduce* reduce = nullptr;
   /// Told of the first micro-batch; null: nobody measures noise. Only MicroBatchRunner does it.
   NoiseMeter* noise = nullptr;
+  /// Has the device repeat micro-batches; null: all are run. Only MicroBatchRunner does it.
+  RecordedPass* recorded = nullptr;
   /// Keeps windows in their middle. Only MicroBatchRunner asks it.
   WindowKeeper keeper = {};
 };

@@ -31,6 +31,9 @@ std::vector<Key> run_keys() {
       choice_or_auto_key(
           "run.kernels", kernels::kernels_words, {},
           [](auto& c) -> auto& { return c.run.kernels; }),
+      read_with("model.kind", {"gpt2", "llama"},
+                resumable(boolean_key(
+                    "run.graphs", [](auto& c) -> auto& { return c.run.graphs; }))),
       resumable(integer_key(
           "run.threads", {0, 4096}, [](auto& c) -> auto& { return c.run.threads; })),
       resumable(duration_key(

@@ -1,0 +1,217 @@
+#include "train/pass/recorded_pass.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "accrue/kernels/cross_entropy.h"
+#include "kernels/checked_labels.h"
+
+namespace accrue::train {
+namespace {
+
+/// Shapes that come up in turn (a batch's last micro-batch, validation's) times fresh slots or not.
+constexpr std::size_t most_kinds = 6;
+
+/// What a pass leaves in the slots besides sums.
+struct SlotState {
+  bool fresh, unfinished;
+  std::int64_t contributions;
+};
+
+std::vector<SlotState> states_of(const NamedParameters& parameters) {
+  std::vector<SlotState> states;
+  for (const NamedParameter& parameter : parameters) {
+    const kernels::GradSlot* slot = kernels::slot_of(parameter.tensor);
+    states.push_back(slot == nullptr
+                         ? SlotState{false, false, 0}
+                         : SlotState{slot->fresh, slot->unfinished, slot->contributions});
+  }
+  return states;
+}
+
+void restore(const NamedParameters& parameters, const std::vector<SlotState>& states) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    kernels::GradSlot* slot = kernels::slot_of(parameters[i].tensor);
+    if (slot == nullptr) continue;
+    slot->fresh = states[i].fresh;
+    slot->unfinished = states[i].unfinished;
+    slot->contributions = states[i].contributions;
+    slot->bound_version = slot->bound._version();
+  }
+}
+
+/// Whether what a pass does to a slot is what it does to the sum's memory.
+bool is_plain(const kernels::GradSlot* slot) {
+  return slot == nullptr || (slot->open && !slot->fold && !slot->after_contribution);
+}
+
+at::Tensor labels_that_count(const at::Tensor& targets) {
+  return targets.masked_select(targets.ne(kernels::ignored_label));
+}
+
+/// Puts `host` where work on `device` reads it, from pinned memory, so that nobody waits.
+void bring(const at::Tensor& host, c10::Device device, at::Tensor& there) {
+  if (!there.defined()) there = at::empty(host.sizes(), host.options().device(device));
+  there.copy_(host.pin_memory(), /*non_blocking=*/true);
+}
+
+std::string in_words(const std::exception& error) {
+  const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
+  return of_torch == nullptr ? error.what() : of_torch->what_without_backtrace();
+}
+
+}  // namespace
+
+bool RecordedPass::Range::holds(const at::Tensor& numbers) const {
+  if (numbers.numel() == 0) return true;
+  const auto [from, to] = at::aminmax(numbers);
+  return from.item<std::int64_t>() >= least && to.item<std::int64_t>() <= largest;
+}
+
+void RecordedPass::Range::take_in(const at::Tensor& numbers) {
+  if (numbers.numel() == 0) return;
+  const auto [from, to] = at::aminmax(numbers);
+  const bool is_first = largest < least;
+  least = is_first ? from.item<std::int64_t>() : std::min(least, from.item<std::int64_t>());
+  largest = is_first ? to.item<std::int64_t>() : std::max(largest, to.item<std::int64_t>());
+}
+
+void check_recorded_pass(models::Trainable& model) {
+  if (model.prepare_recorded_pass()) return;
+  throw usage_error("run.graphs",
+                    "a gpt2 or llama without dropout, DoRA and losses of pairs, with "
+                    "loss.cross_entropy = \"fused\"",
+                    "another model, whose passes differ", "run.graphs = false");
+}
+
+PassResult RecordedPass::run(const batch::MicroBatch& micro, const ForwardContext& context,
+                             const PassOptions& options) {
+  if (!can_repeat(micro, context, options)) return run_as_always(micro, context, options);
+  if (!knows(micro)) return run_as_always(micro, context, options);
+  Recorded& recorded = find(kind_of(micro, options));
+  const bool is_first = std::exchange(recorded.last_used, ++used_) == 0;
+  model_.prepare_recorded_pass();
+  bring(micro.inputs, device_, recorded.inputs);
+  bring(micro.targets, device_, recorded.targets);
+  if (is_first) return counted(run_there(recorded, micro, context, options), micro, options);
+  if (recorded.work == nullptr && !record(recorded, micro, context, options))
+    return run_as_always(micro, context, options);
+  return repeat(recorded, micro, options);
+}
+
+bool RecordedPass::can_repeat(const batch::MicroBatch& micro, const ForwardContext& context,
+                              const PassOptions& options) const {
+  if (has_failed_ || !options.leave_losses_on_device || micro.is_empty()) return false;
+  const bool is_text = micro.inputs.defined() && micro.inputs.is_cpu() &&
+                       micro.inputs.scalar_type() == at::kLong && micro.targets.defined() &&
+                       micro.targets.is_cpu() && micro.targets.scalar_type() == at::kLong;
+  const bool is_even = context.spans.empty() && !micro.weights.defined() &&
+                       !micro.reference.defined() && context.training;
+  return is_text && is_even && context.operations == nullptr &&
+         std::ranges::all_of(parameters_, [](const NamedParameter& parameter) {
+           return is_plain(kernels::slot_of(parameter.tensor));
+         });
+}
+
+bool RecordedPass::knows(const batch::MicroBatch& micro) const {
+  return ids_.holds(micro.inputs) && labels_.holds(labels_that_count(micro.targets));
+}
+
+RecordedPass::Kind RecordedPass::kind_of(const batch::MicroBatch& micro,
+                                         const PassOptions& options) const {
+  Kind kind{.inputs = micro.inputs.sizes().vec(),
+            .targets = micro.targets.sizes().vec(),
+            .factors = options.factors,
+            .reference = options.reference,
+            .loss_scale = options.loss_scale,
+            .weighting = options.weighting,
+            .recompute = options.recompute};
+  for (const NamedParameter& parameter : parameters_) {
+    const kernels::GradSlot* slot = kernels::slot_of(parameter.tensor);
+    kind.fresh.push_back(slot != nullptr && slot->fresh);
+    kind.memory.push_back(parameter.tensor.const_data_ptr());
+    kind.memory.push_back(slot == nullptr ? nullptr : slot->main.const_data_ptr());
+  }
+  return kind;
+}
+
+/// The entry of this kind, in place of the one that was not used for longest where there are many.
+RecordedPass::Recorded& RecordedPass::find(Kind kind) {
+  const auto found = std::ranges::find(recorded_, kind, &Recorded::kind);
+  if (found != recorded_.end()) return *found;
+  if (recorded_.size() == most_kinds)
+    recorded_.erase(std::ranges::min_element(recorded_, {}, &Recorded::last_used));
+  recorded_.push_back({.kind = std::move(kind)});
+  return recorded_.back();
+}
+
+PassResult RecordedPass::run_as_always(const batch::MicroBatch& micro,
+                                       const ForwardContext& context, const PassOptions& options) {
+  PassResult result = forward_backward(model_, micro, context, options);
+  if (micro.is_empty() || micro.inputs.scalar_type() != at::kLong) return result;
+  ids_.take_in(micro.inputs);
+  labels_.take_in(labels_that_count(micro.targets));
+  return result;
+}
+
+const device::Recording* RecordedPass::any_work() const {
+  const auto found = std::ranges::find_if(
+      recorded_, [](const Recorded& recorded) { return recorded.work != nullptr; });
+  return found == recorded_.end() ? nullptr : found->work.get();
+}
+
+/// The pass that is recorded: forward_backward() of what the device has.
+PassResult RecordedPass::run_there(const Recorded& recorded, const batch::MicroBatch& micro,
+                                   const ForwardContext& context, const PassOptions& options) {
+  batch::MicroBatch there = micro;
+  there.inputs = recorded.inputs;
+  there.targets = recorded.targets;
+  const kernels::CheckedLabels checked;
+  return forward_backward(model_, there, context, options);
+}
+
+/// With the weight of the labels, which nobody counted there.
+PassResult RecordedPass::counted(PassResult result, const batch::MicroBatch& micro,
+                                 const PassOptions& options) const {
+  const double weight = model_.losses().front().weight(micro);
+  result.weight = weight * options.weighting;
+  result.heads.weights = {weight};
+  return result;
+}
+
+bool RecordedPass::record(Recorded& recorded, const batch::MicroBatch& micro,
+                          const ForwardContext& context, const PassOptions& options) {
+  const std::vector<SlotState> before = states_of(parameters_);
+  try {
+    recorded.work = std::make_unique<device::Recording>(
+        device_, [&] { recorded.result = run_there(recorded, micro, context, options); },
+        any_work());
+  } catch (const std::exception& error) {
+    has_failed_ = true;
+    trouble_ = in_words(error);
+    restore(parameters_, before);
+    return false;
+  }
+  const std::vector<SlotState> after = states_of(parameters_);
+  for (std::size_t i = 0; i < before.size(); ++i)
+    recorded.contributions.push_back(after[i].contributions - before[i].contributions);
+  restore(parameters_, before);
+  return true;
+}
+
+PassResult RecordedPass::repeat(Recorded& recorded, const batch::MicroBatch& micro,
+                                const PassOptions& options) {
+  recorded.work->repeat();
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    for (std::int64_t added = 0; added < recorded.contributions[i]; ++added)
+      kernels::slot_of(parameters_[i].tensor)->count_contribution();
+  ++repeated_;
+  PassResult result = recorded.result;
+  result.unread = result.unread.clone();  // which the next repetition writes anew
+  return counted(std::move(result), micro, options);
+}
+
+}  // namespace accrue::train
