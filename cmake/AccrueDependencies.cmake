@@ -54,21 +54,24 @@ else()
   set(ACCRUE_HAVE_GLOO ON)
 endif()
 
-# NCCL is libtorch's own, too; its header needs NCCL's and CUDA's, which a toolkit has, or the wheels that torch
-# depends on together with nvidia-cuda-crt and nvidia-cuda-cccl.
+# Libtorch's headers for CUDA graphs and for NCCL, which is its own, too, need CUDA's, which a toolkit has, or the wheels that
+# torch depends on together with nvidia-cuda-crt and nvidia-cuda-cccl; those for NCCL also NCCL's.
+set(ACCRUE_HAVE_CUDA_HEADERS OFF)
 set(ACCRUE_HAVE_NCCL OFF)
-if(ACCRUE_HAVE_GLOO AND Libtorch_CUDA)
+if(Libtorch_CUDA)
   file(GLOB accrue_cuda_wheels ${Libtorch_LIBRARY_DIR}/../../nvidia/*/include)
   find_path(ACCRUE_NCCL_INCLUDE_DIR nccl.h HINTS ${accrue_cuda_wheels})
   find_path(ACCRUE_CUDA_INCLUDE_DIR crt/host_config.h HINTS ${accrue_cuda_wheels} PATHS /usr/local/cuda/include)
   find_path(ACCRUE_CCCL_INCLUDE_DIR nv/target HINTS ${accrue_cuda_wheels} PATHS /usr/local/cuda/include
             PATH_SUFFIXES cccl)
-  if(ACCRUE_NCCL_INCLUDE_DIR AND ACCRUE_CUDA_INCLUDE_DIR AND ACCRUE_CCCL_INCLUDE_DIR)
-    set(ACCRUE_HAVE_NCCL ON)
-    set(ACCRUE_CUDA_INCLUDE_DIRS ${ACCRUE_NCCL_INCLUDE_DIR} ${ACCRUE_CUDA_INCLUDE_DIR} ${ACCRUE_CCCL_INCLUDE_DIR}
-                                 ${accrue_cuda_wheels})
+  if(ACCRUE_CUDA_INCLUDE_DIR AND ACCRUE_CCCL_INCLUDE_DIR)
+    set(ACCRUE_HAVE_CUDA_HEADERS ON)
+    set(ACCRUE_CUDA_INCLUDE_DIRS ${ACCRUE_CUDA_INCLUDE_DIR} ${ACCRUE_CCCL_INCLUDE_DIR} ${accrue_cuda_wheels})
   else()
-    message(STATUS "accrue: headers of NCCL or CUDA not found; ranks with GPUs go through Gloo")
+    message(STATUS "accrue: CUDA's headers not found; no CUDA graphs, and ranks with GPUs go through Gloo")
+  endif()
+  if(ACCRUE_HAVE_GLOO AND ACCRUE_HAVE_CUDA_HEADERS AND ACCRUE_NCCL_INCLUDE_DIR)
+    set(ACCRUE_HAVE_NCCL ON)
   endif()
 endif()
 

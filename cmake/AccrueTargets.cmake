@@ -140,13 +140,27 @@ function(accrue_add_test room)
   set_tests_properties(${room} PROPERTIES TIMEOUT 2400)
 endfunction()
 
-# accrue_take_nccl(TARGET): puts the library for ranks with GPUs beside TARGET, where it is looked for.
-function(accrue_take_nccl target)
-  if(TARGET accrue_nccl)
-    add_custom_command(TARGET ${target} POST_BUILD
-                       COMMAND ${CMAKE_COMMAND} -E copy_if_different $<TARGET_FILE:accrue_nccl> $<TARGET_FILE_DIR:${target}>)
-    add_dependencies(${target} accrue_nccl)
-  endif()
+# accrue_add_cuda_library(NAME SOURCES ...): libaccrue_NAME.so, one of the few parts that need CUDA's own headers and libtorch's part
+# for CUDA. It is loaded where it is needed and not linked, so that a program with it runs on machines without a GPU.
+function(accrue_add_cuda_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 LIBRARY "" "" "SOURCES")
+  add_library(accrue_${name} MODULE ${LIBRARY_SOURCES})
+  target_include_directories(accrue_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(accrue_${name} SYSTEM PRIVATE ${ACCRUE_CUDA_INCLUDE_DIRS})
+  target_link_libraries(accrue_${name} PRIVATE accrue_options accrue_torch Libtorch::Cuda)
+  set_target_properties(accrue_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  install(TARGETS accrue_${name} LIBRARY DESTINATION lib/accrue)
+endfunction()
+
+# accrue_take_cuda_libraries(TARGET): puts those libraries beside TARGET, where they are looked for.
+function(accrue_take_cuda_libraries target)
+  foreach(library IN ITEMS accrue_graphs accrue_nccl)
+    if(TARGET ${library})
+      add_custom_command(TARGET ${target} POST_BUILD
+                         COMMAND ${CMAKE_COMMAND} -E copy_if_different $<TARGET_FILE:${library}> $<TARGET_FILE_DIR:${target}>)
+      add_dependencies(${target} ${library})
+    endif()
+  endforeach()
 endfunction()
 
 # accrue_add_generic_test(ROOM [ALL]): the same tests once more, by operators of ATen alone; with ALL `make test-all` runs them.

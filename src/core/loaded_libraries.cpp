@@ -91,4 +91,11 @@ fs::path library_of(const void* symbol) {
   return ::dladdr(symbol, &found) == 0 ? fs::path() : fs::path(found.dli_fname);
 }
 
+std::optional<fs::path> own_library(const std::string& name) {
+  const fs::path here = library_of(reinterpret_cast<const void*>(&own_library)).parent_path();
+  for (const fs::path& folder : {here, here / "../lib/accrue"})
+    if (std::error_code error; fs::exists(folder / name, error)) return folder / name;
+  return std::nullopt;
+}
+
 }  // namespace accrue

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace accrue {
@@ -10,6 +11,10 @@ namespace accrue {
 /// with what tells its builds apart: the linker's build ID in hexadecimal digits, or where it has
 /// none the size of its file ("1234 bytes").
 std::map<std::string, std::string> loaded_libraries();
+
+/// The file of a library of ours that is loaded where it is needed: beside the program or library
+/// that this lies in, or in ../lib/accrue of its folder. Nothing where it is in neither.
+std::optional<std::filesystem::path> own_library(const std::string& name);
 
 /// The file of the program or the shared library that `symbol` lies in; empty where it is in none.
 std::filesystem::path library_of(const void* symbol);

@@ -6,6 +6,7 @@
 #include "models/layers/decode.h"
 #include "models/layers/option_checks.h"
 #include "models/layers/preference_loss.h"
+#include "models/layers/recorded_pass.h"
 #include "models/layers/token_head.h"
 #include "models/layers/transformer_block.h"
 #include "models/layers/transformer_segments.h"
@@ -121,9 +122,10 @@ std::vector<Segment> Gpt2::segments() {
 
 std::vector<LossHead> Gpt2::losses() { return {token_loss(&impl_->output)}; }
 
-bool Gpt2::prepare_recorded_pass() {
-  return impl_->options.dropout == 0 && impl_->output.prepare_recorded_pass(impl_->activations) &&
-         models::prepare_recorded_pass(projections_of(impl_->blocks), impl_->activations);
+std::optional<std::vector<at::Tensor>> Gpt2::prepare_recorded_pass() {
+  if (impl_->options.dropout > 0) return std::nullopt;
+  return models::prepare_recorded_pass(projections_of(impl_->blocks), impl_->output,
+                                       impl_->activations);
 }
 
 at::Tensor Gpt2::next_token_logits(const at::Tensor& ids) {

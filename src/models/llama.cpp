@@ -13,6 +13,7 @@
 #include "models/layers/llama_block.h"
 #include "models/layers/option_checks.h"
 #include "models/layers/preference_loss.h"
+#include "models/layers/recorded_pass.h"
 #include "models/layers/rotary_tables.h"
 #include "models/layers/token_head.h"
 #include "models/layers/transformer_segments.h"
@@ -189,7 +190,8 @@ struct Llama::Impl {
   at::Tensor block(std::int64_t index, const at::Tensor& x, const ForwardContext& context,
                    kernels::KeyValueCache* cache = nullptr) {
     LlamaBlock& wanted = blocks[static_cast<std::size_t>(index)];
-    const RotaryTables& tables = wanted.is_local ? local_rotary : rotary;
+    RotaryTables& tables = wanted.is_local ? local_rotary : rotary;
+    tables.move_to(x.device());
     return wanted(x, options,
                   cache == nullptr ? tables : tables.part(cache->positions(), x.size(1)),
                   activations, context, 1 + 3 * index, cache);
@@ -226,9 +228,10 @@ std::vector<Segment> Llama::segments() {
 
 std::vector<LossHead> Llama::losses() { return {token_loss(&impl_->output)}; }
 
-bool Llama::prepare_recorded_pass() {
-  return impl_->options.dropout == 0 && impl_->output.prepare_recorded_pass(impl_->activations) &&
-         models::prepare_recorded_pass(projections_of(impl_->blocks), impl_->activations);
+std::optional<std::vector<at::Tensor>> Llama::prepare_recorded_pass() {
+  if (impl_->options.dropout > 0) return std::nullopt;
+  return models::prepare_recorded_pass(projections_of(impl_->blocks), impl_->output,
+                                       impl_->activations);
 }
 
 at::Tensor Llama::next_token_logits(const at::Tensor& ids) {

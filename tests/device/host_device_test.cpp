@@ -9,9 +9,11 @@
 
 #include "accrue/core/error.h"
 #include "accrue/device/device.h"
+#include "accrue/device/recording.h"
 #include "device/tested_device.h"
 #include "support/errors.h"
 #include "support/run_program.h"
+#include "support/skip.h"
 #include "support/tolerance.h"
 #include "train/tiny_run.h"
 #include "verify/operations/device_conformance.h"
@@ -59,6 +61,20 @@ TEST(HostDevice, TellsWhatIsWaitedFor) {
   EXPECT_EQ(waits_in([&] { there.add(1).mul_(2); }), 0);
   EXPECT_EQ(waits_in([&] { there.sum().item<float>(); }), 1);
   EXPECT_EQ(waits_in([&] { there.cpu(); }), 1);
+}
+
+/// As a GPU, whose recording that would spoil.
+TEST(HostDevice, IsNotWaitedForWhileItIsRecorded) {
+  const c10::Device device = device::open(kHostDevice);
+  if (!device::can_record(device)) return missing_in_build("recording work of this device");
+  at::Tensor there = at::ones({2}, at::TensorOptions(device));
+  EXPECT_THROW(device::Recording(device, [&] { there.sum().item<float>(); }), c10::Error);
+  EXPECT_THROW(device::Recording(device, [&] { there.cpu(); }), c10::Error);
+  device::Recording recording(device, [&] { there.add_(1); });
+  EXPECT_EQ(there.sum().item<float>(), 2) << "recorded, and not done";
+  recording.repeat();
+  recording.repeat();
+  EXPECT_EQ(there.sum().item<float>(), 6);
 }
 
 /// The control: a pass over the device's memory by the host is noticed.

@@ -5,7 +5,8 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
-#include <functional>
+#include <stdexcept>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "accrue/device/recording.h"
@@ -34,9 +35,7 @@ class RecordedPasses : public WithDevice<::testing::Test> {
     WithDevice::SetUp();
     if (IsSkipped()) return;
     if (!device::can_record(*open_tested_device()))
-      accrue::testing::not_possible_here("this libtorch records no work of a device");
-    else
-      device::use_own_stream(*open_tested_device());
+      accrue::testing::missing_in_build("recording work of this device");
   }
 };
 
@@ -150,7 +149,7 @@ void expect_bits_of_runs(models::Model& of_records, models::Model& of_runs) {
     runs.run(micro_batches, scale);
   }
   EXPECT_GE(records.recorded->repeated(), 20);
-  EXPECT_EQ(records.recorded->take_trouble(), "");
+  EXPECT_THAT(records.recorded->take_news(), HasSubstr("take one launch"));
 }
 
 TEST_F(RecordedPasses, HaveTheBitsOfRunsOfGpt2) {
@@ -200,41 +199,78 @@ TEST_F(RecordedPasses, LeaveChecksOfIdsAndLabelsToTheModel) {
 TEST_F(RecordedPasses, AreNoneOfAModelThatDrawsMasks) {
   models::Gpt2 model(
       {.layers = 1, .heads = 2, .width = 32, .context = context, .vocab = vocab, .dropout = 0.1});
-  EXPECT_THROW(check_recorded_pass(model), Error);
+  place(model, *open_tested_device());
+  EXPECT_THROW(check_recorded_pass(model, *open_tested_device()), Error);
   models::Gpt2 plain = small_gpt2();
-  EXPECT_NO_THROW(check_recorded_pass(plain));
+  EXPECT_NO_THROW(check_recorded_pass(plain, *open_tested_device()));
+  EXPECT_THROW(check_recorded_pass(plain, c10::kCPU), Error);
 }
 
-/// A gpt2 that says that it can be recorded, and in whose backward pass the host reads what the
-/// device made, when some slots have their contributions.
-class Reading final : public models::Gpt2 {
+/// A gpt2 whose backward pass fails once, when some slots have their contributions.
+class FailingOnce final : public models::Gpt2 {
  public:
   using Gpt2::Gpt2;
   std::vector<models::Segment> segments() override {
     std::vector<models::Segment> all = Gpt2::segments();
-    all.back().forward = [last = all.back().forward](const auto& x, const auto& micro,
-                                                     const auto& context) {
-      x.at(0).register_hook([](const at::Tensor& gradient) {
-        EXPECT_TRUE(std::isfinite(gradient.sum().item<double>()));
+    all.back().forward = [this, last = all.back().forward](const auto& x, const auto& micro,
+                                                           const auto& context) {
+      x.at(0).register_hook([this](const at::Tensor& gradient) {
+        if (std::exchange(fails_next, false)) throw std::runtime_error("no room");
+        return gradient;
       });
       return last(x, micro, context);
     };
     return all;
   }
+  bool fails_next = false;
 };
 
 TEST_F(RecordedPasses, GoOnAsAlwaysWhereRecordingFails) {
   const models::Gpt2Options options{
       .layers = 1, .heads = 2, .width = 32, .context = context, .vocab = vocab};
-  Reading reading(options);
+  FailingOnce failing(options);
   models::Gpt2 other(options);
-  Windows records(reading, true), runs(other, false);
-  for (int i = 0; i < 3; ++i)
-    EXPECT_TRUE(same_bits(records.run({text(2, i), text(2, i + 5)}),
-                          runs.run({text(2, i), text(2, i + 5)})));
-  EXPECT_EQ(records.recorded->repeated(), 0);
-  EXPECT_NE(records.recorded->take_trouble(), "");
-  EXPECT_EQ(records.recorded->take_trouble(), "") << "told once";
+  Windows records(failing, true), runs(other, false);
+  const auto expect_bits = [&] {
+    EXPECT_TRUE(
+        same_bits(records.run({text(2, 1), text(2, 1)}), runs.run({text(2, 1), text(2, 1)})));
+  };
+  expect_bits();
+  expect_bits();
+  failing.fails_next = true;
+  expect_bits();
+  EXPECT_FALSE(failing.fails_next);
+  EXPECT_THAT(records.recorded->take_news(),
+              AllOf(HasSubstr("could not record"), HasSubstr("no room")));
+  EXPECT_EQ(records.recorded->take_news(), "") << "told once";
+  const std::int64_t repeated = records.recorded->repeated();
+  expect_bits();
+  EXPECT_EQ(records.recorded->repeated(), repeated);
+}
+
+/// More kinds in turn than are kept: each makes room for another.
+TEST_F(RecordedPasses, AreKeptOfAFewKinds) {
+  models::Gpt2 one = small_gpt2(), other = small_gpt2();
+  Windows records(one, true), runs(other, false);
+  runs.run({text(9, 1)});
+  records.run({text(9, 1)});
+  for (const std::int64_t rows : {1, 1, 1, 2, 3, 4, 5, 6, 7, 1, 1, 1})
+    EXPECT_TRUE(same_bits(records.run({text(rows, 1)}), runs.run({text(rows, 1)}))) << rows;
+  EXPECT_EQ(records.recorded->repeated(), 4) << "the second and third of each three";
+}
+
+TEST_F(RecordedPasses, GiveTheirMemoryBack) {
+  models::Gpt2 model = small_gpt2();
+  Windows windows(model, true);
+  memory::count_device(*open_tested_device());
+  const auto live = [] { return memory::usage().live; };
+  windows.run({text(2, 1)});
+  const std::int64_t before = live();
+  for (int i = 0; i < 3; ++i) windows.run({text(2, 1)});
+  EXPECT_GE(windows.recorded->repeated(), 1);
+  EXPECT_GT(live(), before);
+  windows.recorded->forget();
+  EXPECT_EQ(live(), before);
 }
 
 class RecordedRuns : public OnDevice {
@@ -242,7 +278,7 @@ class RecordedRuns : public OnDevice {
   void SetUp() override {
     OnDevice::SetUp();
     if (!IsSkipped() && !device::can_record(*open_tested_device()))
-      accrue::testing::not_possible_here("this libtorch records no work of a device");
+      accrue::testing::missing_in_build("recording work of this device");
   }
   static std::string metrics_of(const Config& c) {
     std::ifstream file(RunDirectory(c.run.out).root() / "metrics.jsonl");
@@ -269,10 +305,12 @@ TEST_F(RecordedRuns, EndAndResumeWithTheBitsOfOthers) {
     Trainer(whole).run();
     Config first = parts;
     first.run.steps = 3;
+    first.run.graphs = false;
     Trainer(first).run();
     Trainer(parts).run({.resume = true});
     for (const Config& c : {whole, parts})
-      EXPECT_THAT(metrics_of(c), ::testing::Not(HasSubstr("graphs"))) << "it could record";
+      EXPECT_THAT(metrics_of(c),
+                  AllOf(HasSubstr("take one launch"), ::testing::Not(HasSubstr("not record"))));
     expect_same_bits(parameters_of(whole), parameters_of(plain));
     expect_same_bits(parameters_of(parts), parameters_of(plain));
   }

@@ -7,37 +7,37 @@
 
 namespace accrue::device {
 
-/// Whether work on `device` can be recorded: libtorch has the interface for it since 2.13
-/// (at::accelerator::Graph), and an implementation for this type of devices (of CUDA's, its
-/// graphs).
-bool can_record(c10::Device device);
+class Recorder;  // device/recorder.h
 
-/// Has all work that this thread asks of `device` from now on go to a stream of its own, which a
-/// recording needs; what was asked before is waited for. Threads that run backward passes follow
-/// the thread of the forward pass.
-void use_own_stream(c10::Device device);
+/// Whether work on `device` can be recorded: on a GPU of NVIDIA's where libaccrue_graphs.so lies
+/// beside the program or in ../lib/accrue of its folder (CUDA graphs), on other devices where
+/// libtorch has an implementation of at::accelerator::Graph for them.
+bool can_record(c10::Device device);
 
 /// Work of a device that was asked for once and is done again with one launch.
 class Recording {
  public:
-  /// Calls `work`, and records what it asks of the device, on this thread's current stream
-  /// (use_own_stream()) and in its backward passes, instead of doing it. Tensors that exist keep
-  /// their memory as long as the caller keeps them; what `work` makes has memory that belongs to
-  /// the recording, and `shares_memory_of` the same as another one, with which it is never needed
-  /// at once. Where `work` throws, nothing was done, and the exception goes on. Throws c10::Error
-  /// where the host would have to wait for the device.
+  /// Calls `work`, and records what it and its backward passes ask of the device, on a stream of
+  /// their own, instead of doing it. What was there before keeps its memory as long as the caller
+  /// keeps it. What `work` makes has memory that belongs to the recording, and is shared with
+  /// `shares_memory_of`: what one of them made is lost when the other is repeated. Waits for the
+  /// device first.
+  ///
+  /// Where `work` throws, the device did nothing, and the exception goes on; what `work` did on the
+  /// host is its caller's to undo. Throws a runtime Error where the recording itself is spoilt, as
+  /// by a wait for the device: libtorch's allocators may not recover from that.
   Recording(c10::Device device, const std::function<void()>& work,
             const Recording* shares_memory_of = nullptr);
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  /// Has the device do it, in order with what was asked of it before.
+  /// Has the device do it on this thread's current stream, in order with what was asked of it
+  /// before.
   void repeat();
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Recorder> recorder_;
 };
 
 }  // namespace accrue::device

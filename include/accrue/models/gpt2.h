@@ -50,7 +50,7 @@ class Gpt2 : public LanguageModel {
   std::vector<std::string> shared_parameters() const override;
   std::vector<Segment> segments() override;
   std::vector<LossHead> losses() override;
-  bool prepare_recorded_pass() override;
+  std::optional<std::vector<at::Tensor>> prepare_recorded_pass() override;
 
   std::string kind() const override { return "gpt2"; }
   std::int64_t flops_per_sample() const override;

@@ -123,7 +123,7 @@ class Llama : public LanguageModel {
   std::vector<std::string> shared_parameters() const override;
   std::vector<Segment> segments() override;
   std::vector<LossHead> losses() override;
-  bool prepare_recorded_pass() override;
+  std::optional<std::vector<at::Tensor>> prepare_recorded_pass() override;
 
   std::string kind() const override { return "llama"; }
   /// 6 operations for each token and parameter (but of an embedding that is only looked up; 4 for a

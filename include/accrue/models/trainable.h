@@ -100,12 +100,13 @@ class Trainable {
   virtual std::vector<Segment> segments() = 0;
   virtual std::vector<LossHead> losses() = 0;
   virtual std::vector<ForeignLayer> foreign_layers() const { return {}; }
-  /// Whether a device can record a training pass and repeat it with other ids and labels: passes
-  /// over micro-batches of one shape, a sample in each row, run the same operations on the same
-  /// memory, the host reads nothing of them, ids and labels are asked for nothing but to lie in a
-  /// range, and there is one loss, with a weight. Where they can, makes what products need of
-  /// weights that have changed (kernels::PreparedWeight), which a recording then leaves out.
-  virtual bool prepare_recorded_pass() { return false; }
+  /// Nothing, or where a device can record a training pass and repeat it with other ids and labels:
+  /// what such a pass reads besides parameters, made anew where they have changed (copies of
+  /// weights, kernels::PreparedWeight), which a recording then leaves out. Passes over
+  /// micro-batches of one shape, a sample in each row, have to run the same operations, of which
+  /// the host reads nothing; ids and labels are asked for nothing but to lie in a range; and there
+  /// is one loss, with a weight.
+  virtual std::optional<std::vector<at::Tensor>> prepare_recorded_pass() { return std::nullopt; }
 };
 
 /// Runs one segment, its batch normalisations by the micro-batch's own statistics in training and

@@ -74,6 +74,33 @@ void add_at(at::Tensor& sums, const at::Tensor& index, const at::Tensor& values)
   sums.index_put_(indices, values, /*accumulate=*/true);
 }
 
+/// Rows of tables [positions, half] for each column of x [B, T], by its position; 0 where that is
+/// negative.
+class PositionRows {
+ public:
+  PositionRows(const std::vector<std::int64_t>& positions, std::int64_t length, at::Device device)
+      : length_(length), device_(device) {
+    for (std::size_t i = 0; i < positions.size() && counts_in_rows_; ++i)
+      counts_in_rows_ = positions[i] == static_cast<std::int64_t>(i) % length;
+    if (!counts_in_rows_) places_ = numbers_on(positions, device);
+  }
+
+  /// [B, T, 1, half], or [1, T, 1, half] where each row of x counts from 0.
+  at::Tensor of(const at::Tensor& table, std::int64_t half) const {
+    const at::Tensor there = copied_to(table, device_);
+    if (counts_in_rows_) return there.narrow(0, 0, length_).view({1, length_, 1, half});
+    return there.index_select(0, places_.clamp_min(0))
+        .masked_fill_(places_.lt(0).unsqueeze(1), 0)
+        .view({-1, length_, 1, half});
+  }
+
+ private:
+  std::int64_t length_;
+  at::Device device_;
+  bool counts_in_rows_ = true;
+  at::Tensor places_;  ///< [B * T], unless each row counts from 0
+};
+
 }  // namespace
 
 void gate(GateActivation activation, const at::Tensor& gate, const at::Tensor& up,
@@ -126,16 +153,9 @@ at::Tensor rotate(const at::Tensor& source, std::int64_t heads, const at::Tensor
                   bool backwards) {
   const at::Tensor x = source.contiguous();
   const std::int64_t half = x.size(2) / heads / 2;
-  const at::Tensor place = numbers_on(positions, x.device());
-  const at::Tensor at = place.clamp_min(0);
-  const bool has_gaps = std::ranges::any_of(positions, [](std::int64_t p) { return p < 0; });
-  const auto of_position = [&](const at::Tensor& table) {
-    at::Tensor rows = copied_to(table, x.device()).index_select(0, at);
-    if (has_gaps) rows = rows.masked_fill(place.lt(0).unsqueeze(1), 0);
-    return rows.view({x.size(0), x.size(1), 1, half});
-  };
-  const at::Tensor c = of_position(cosines),
-                   s = backwards ? of_position(sines).neg() : of_position(sines);
+  const PositionRows rows(positions, x.size(1), x.device());
+  const at::Tensor c = rows.of(cosines, half),
+                   s = backwards ? rows.of(sines, half).neg() : rows.of(sines, half);
   const at::Tensor pairs = widened(x).unflatten(-1, {heads, 2, half});
   const at::Tensor first = pairs.select(-2, 0), second = pairs.select(-2, 1);
   const at::Tensor turned = at::stack({first * c - second * s, second * c + first * s}, -2);

@@ -126,21 +126,4 @@ void pack_weights(const std::vector<Projection*>& projections, bool wanted) {
   for (Projection* projection : projections) projection->prepared.pack(wanted);
 }
 
-bool prepare_recorded_pass(const std::vector<Projection*>& projections,
-                           at::ScalarType activations) {
-  const bool is_same = std::ranges::all_of(projections, [](const Projection* projection) {
-    const std::optional<Adapter>& adapter = projection->adapter;
-    return !adapter || (adapter->dropout == 0 && !adapter->magnitude.defined());
-  });
-  if (!is_same) return false;
-  for (Projection* projection : projections) {
-    projection->prepared.operands(projection->weight, activations, /*data_gradient=*/true);
-    if (!projection->adapter) continue;
-    kernels::LowRank& factors = projection->adapter->factors;
-    factors.prepared_a.copy(factors.a, activations);
-    factors.prepared_b.copy(factors.b, activations);
-  }
-  return true;
-}
-
 }  // namespace accrue::models

@@ -65,9 +65,6 @@ void restart_adapters(const std::vector<Projection*>& projections);
 std::int64_t packed_weight_bytes(const std::vector<Projection*>& projections,
                                  at::ScalarType activations);
 void pack_weights(const std::vector<Projection*>& projections, bool wanted);
-/// Trainable::prepare_recorded_pass() for projections of `activations`: their adapters draw no
-/// masks, and have no norms that are made anew.
-bool prepare_recorded_pass(const std::vector<Projection*>& projections, at::ScalarType activations);
 
 /// The projections of all blocks; a block has projections().
 template <class Block>

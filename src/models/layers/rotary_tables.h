@@ -12,6 +12,13 @@ namespace accrue::models {
 struct RotaryTables {
   at::Tensor cosines, sines;
 
+  /// Brings them to `device`, once.
+  void move_to(c10::Device device) {
+    if (cosines.device() == device) return;
+    cosines = cosines.to(device);
+    sines = sines.to(device);
+  }
+
   /// Those of `count` positions from `first` on.
   RotaryTables part(std::int64_t first, std::int64_t count) const {
     return {cosines.narrow(0, first, count), sines.narrow(0, first, count)};

@@ -53,12 +53,6 @@ at::Tensor TokenHead::decoded_logits(const at::Tensor& hidden) {
   return capped(plain);
 }
 
-bool TokenHead::prepare_recorded_pass(at::ScalarType activations) {
-  if (!fused || is_of_pairs(options.kind)) return false;
-  prepared.copy(weight, activations);
-  return true;
-}
-
 LossHead token_loss(TokenHead* head) {
   if (is_of_pairs(head->options.kind)) return preference_loss(head);
   return {"cross_entropy",

@@ -26,8 +26,6 @@ struct TokenHead {
   /// Logits [B, vocab] of hidden states [B, width] in the dtype of products, in fp32 (fp64 for
   /// fp64); without a gradient.
   at::Tensor decoded_logits(const at::Tensor& hidden);
-  /// Trainable::prepare_recorded_pass(), of hidden states in `activations`.
-  bool prepare_recorded_pass(at::ScalarType activations);
 
  private:
   at::Tensor capped(const at::Tensor& plain) const {

@@ -84,7 +84,7 @@ BenchSubject::BenchSubject(const Config& config)
       recorded_(make_recorded_pass(work_.config, model())) {
   models::check_batch_norms(model(), work_.config.model.batchnorm);
   if (recorded_ == nullptr) return;
-  check_recorded_pass(model());
+  check_recorded_pass(model(), device_);
   kept_buffer_ = make_gradient_buffer(work_.config, model(), optimizer_.get());
 }
 
@@ -102,6 +102,14 @@ BenchSubject::WindowTimes BenchSubject::accumulated_window(std::int64_t index,
                                                            std::int64_t samples) {
   accum::Window window = make_window();
   return run_window(window, index, samples);
+}
+
+void BenchSubject::warm_up() {
+  // With recordings the first window tells which ids there are, the second runs what the third
+  // records.
+  const std::int64_t windows = recorded_ == nullptr ? 1 : 3;
+  for (std::int64_t window = 0; window < windows; ++window)
+    accumulated_window(window, micro_.samples);
 }
 
 BenchSubject::SystemUse BenchSubject::system_use_when_warm() {

@@ -37,6 +37,8 @@ class BenchSubject {
   WindowTimes run_window(accum::Window& window, std::int64_t index, std::int64_t samples);
   /// Runs the batch in a window of its own.
   WindowTimes accumulated_window(std::int64_t index, std::int64_t samples);
+  /// Runs windows until all is in place that later ones find there.
+  void warm_up();
   struct SystemUse {
     std::int64_t allocations = 0;  ///< those of 64 KiB and more that the system was asked for
     std::int64_t page_faults = 0;  ///< minor ones

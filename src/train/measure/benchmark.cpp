@@ -36,7 +36,7 @@ BenchmarkResult benchmark(const Config& config, const BenchmarkOptions& options)
       gemm_shapes(bench.config().model, result.micro_batch_tokens);
   std::vector<double> speed, bare, accumulated, overhead, optimizer, ceiling, peak;
   bench.bare_window();
-  bench.accumulated_window(0, bench.micro_batch());
+  bench.warm_up();
   result.peak_resident_bytes = memory::peak_resident_bytes();
   const BenchSubject::SystemUse use = bench.system_use_when_warm();
   result.system_allocations = static_cast<double>(use.allocations) / count;

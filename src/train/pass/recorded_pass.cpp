@@ -12,7 +12,8 @@
 namespace accrue::train {
 namespace {
 
-/// Shapes that come up in turn (a batch's last micro-batch, validation's) times fresh slots or not.
+/// Shapes that come up in turn (the last micro-batch of a batch has another), each with fresh slots
+/// and with others.
 constexpr std::size_t most_kinds = 6;
 
 /// What a pass leaves in the slots besides sums.
@@ -79,12 +80,16 @@ void RecordedPass::Range::take_in(const at::Tensor& numbers) {
   largest = is_first ? to.item<std::int64_t>() : std::max(largest, to.item<std::int64_t>());
 }
 
-void check_recorded_pass(models::Trainable& model) {
-  if (model.prepare_recorded_pass()) return;
-  throw usage_error("run.graphs",
-                    "a gpt2 or llama without dropout, DoRA and losses of pairs, with "
-                    "loss.cross_entropy = \"fused\"",
-                    "another model, whose passes differ", "run.graphs = false");
+void check_recorded_pass(models::Trainable& model, c10::Device device) {
+  const auto refuse = [](const std::string& expected, const std::string& received) {
+    throw usage_error("run.graphs", expected, received, "graphs = false");
+  };
+  if (device.is_cpu()) refuse("a GPU", "the CPU");
+  if (!device::can_record(device))
+    refuse("a build that has CUDA graphs (docs/guide/gpu.md)", "one without, on " + device.str());
+  if (!model.prepare_recorded_pass())
+    refuse("a model whose passes do not differ: no dropout, no DoRA, one fused loss",
+           "another one");
 }
 
 PassResult RecordedPass::run(const batch::MicroBatch& micro, const ForwardContext& context,
@@ -92,11 +97,13 @@ PassResult RecordedPass::run(const batch::MicroBatch& micro, const ForwardContex
   if (!can_repeat(micro, context, options)) return run_as_always(micro, context, options);
   if (!knows(micro)) return run_as_always(micro, context, options);
   Recorded& recorded = find(kind_of(micro, options));
-  const bool is_first = std::exchange(recorded.last_used, ++used_) == 0;
-  model_.prepare_recorded_pass();
   bring(micro.inputs, device_, recorded.inputs);
   bring(micro.targets, device_, recorded.targets);
-  if (is_first) return counted(run_there(recorded, micro, context, options), micro, options);
+  if (!recorded.has_run) {
+    PassResult result = run_there(recorded, micro, context, options);
+    recorded.has_run = true;
+    return counted(std::move(result), micro, options);
+  }
   if (recorded.work == nullptr && !record(recorded, micro, context, options))
     return run_as_always(micro, context, options);
   return repeat(recorded, micro, options);
@@ -121,7 +128,7 @@ bool RecordedPass::knows(const batch::MicroBatch& micro) const {
 }
 
 RecordedPass::Kind RecordedPass::kind_of(const batch::MicroBatch& micro,
-                                         const PassOptions& options) const {
+                                         const PassOptions& options) {
   Kind kind{.inputs = micro.inputs.sizes().vec(),
             .targets = micro.targets.sizes().vec(),
             .factors = options.factors,
@@ -135,17 +142,22 @@ RecordedPass::Kind RecordedPass::kind_of(const batch::MicroBatch& micro,
     kind.memory.push_back(parameter.tensor.const_data_ptr());
     kind.memory.push_back(slot == nullptr ? nullptr : slot->main.const_data_ptr());
   }
+  const std::vector<at::Tensor> operands = model_.prepare_recorded_pass().value();
+  for (const at::Tensor& operand : operands) kind.memory.push_back(operand.const_data_ptr());
   return kind;
 }
 
 /// The entry of this kind, in place of the one that was not used for longest where there are many.
 RecordedPass::Recorded& RecordedPass::find(Kind kind) {
-  const auto found = std::ranges::find(recorded_, kind, &Recorded::kind);
-  if (found != recorded_.end()) return *found;
-  if (recorded_.size() == most_kinds)
-    recorded_.erase(std::ranges::min_element(recorded_, {}, &Recorded::last_used));
-  recorded_.push_back({.kind = std::move(kind)});
-  return recorded_.back();
+  auto found = std::ranges::find(recorded_, kind, &Recorded::kind);
+  if (found == recorded_.end()) {
+    if (recorded_.size() == most_kinds)
+      recorded_.erase(std::ranges::min_element(recorded_, {}, &Recorded::last_used));
+    recorded_.push_back({.kind = std::move(kind)});
+    found = std::prev(recorded_.end());
+  }
+  found->last_used = ++used_;
+  return *found;
 }
 
 PassResult RecordedPass::run_as_always(const batch::MicroBatch& micro,
@@ -189,16 +201,23 @@ bool RecordedPass::record(Recorded& recorded, const batch::MicroBatch& micro,
     recorded.work = std::make_unique<device::Recording>(
         device_, [&] { recorded.result = run_there(recorded, micro, context, options); },
         any_work());
+  } catch (const Error&) {
+    restore(parameters_, before);
+    throw;
   } catch (const std::exception& error) {
     has_failed_ = true;
-    trouble_ = in_words(error);
+    news_ = "each micro-batch is run anew from here on, since the device could not record one: " +
+            in_words(error);
     restore(parameters_, before);
+    forget();
     return false;
   }
   const std::vector<SlotState> after = states_of(parameters_);
   for (std::size_t i = 0; i < before.size(); ++i)
     recorded.contributions.push_back(after[i].contributions - before[i].contributions);
   restore(parameters_, before);
+  news_ = "micro-batches like this one, of " + c10::str(micro.inputs.sizes()) +
+          " tokens, take one launch each from here on";
   return true;
 }
 

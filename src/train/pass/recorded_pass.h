@@ -15,31 +15,34 @@
 
 namespace accrue::train {
 
-/// Throws a usage Error where passes of `model` cannot be recorded.
-void check_recorded_pass(models::Trainable& model);
+/// Throws a usage Error where passes of `model`, which is on `device`, cannot be recorded.
+void check_recorded_pass(models::Trainable& model, c10::Device device);
 
 /// Runs micro-batches as forward_backward() does, and has the device repeat what it recorded of an
 /// earlier one where that is the same work, which takes one launch: of a model that can
 /// (Trainable::prepare_recorded_pass), ids and labels of the same shape, a sample in each row,
 /// losses left on the device, the same options, and slots that are fresh where they were.
 ///
-/// The first micro-batch of a kind runs, so that all is in place, and the second is recorded.
-/// Checks of ids and labels are the model's: a micro-batch whose ids or labels go beyond those that
-/// it took so far runs as always, too. What a recording makes keeps its memory, which recordings
-/// share. Gradients have the same bits. Where recording fails, all runs as always from then on, and
-/// take_trouble() says why.
+/// Checks of ids and labels are the model's: a micro-batch with ids or labels beyond those that it
+/// took so far runs as always. Of the others, the first of a kind runs, so that all is in place,
+/// and the second is recorded. Gradients have the same bits. What a recording makes keeps its
+/// memory, which recordings share. Where recording fails, all runs as always from then on.
 class RecordedPass {
  public:
-  /// `model` is on `device`, for which this thread uses a stream of its own.
+  /// `model` is on `device`; check_recorded_pass() has passed.
   RecordedPass(models::Trainable& model, c10::Device device)
       : model_(model), device_(device), parameters_(model.parameters()) {}
 
   PassResult run(const batch::MicroBatch& micro, const ForwardContext& context,
                  const PassOptions& options);
 
+  /// Gives the recordings' memory back, where there is too little: later micro-batches are recorded
+  /// anew.
+  void forget() { recorded_.clear(); }
+
   std::int64_t repeated() const { return repeated_; }  ///< micro-batches that took one launch
-  /// What keeps it from recording, once; empty where nothing does, or where it was told.
-  std::string take_trouble() { return std::exchange(trouble_, {}); }
+  /// What was recorded, or why nothing is any more, since the last call; empty: nothing new.
+  std::string take_news() { return std::exchange(news_, {}); }
 
  private:
   /// What two micro-batches have in common where they are the same work.
@@ -50,7 +53,7 @@ class RecordedPass {
     double loss_scale = 1, weighting = 1;
     Recompute recompute = Recompute::none;
     std::vector<bool> fresh;          ///< of the slots, by parameter
-    std::vector<const void*> memory;  ///< of parameters and sums
+    std::vector<const void*> memory;  ///< of parameters, sums and prepared operands
     bool operator==(const Kind&) const = default;
   };
   struct Recorded {
@@ -59,6 +62,7 @@ class RecordedPass {
     at::Tensor inputs, targets;               ///< on the device, what the work reads
     PassResult result;                        ///< as the work leaves it
     std::vector<std::int64_t> contributions;  ///< to the slots, by parameter
+    bool has_run = false;
     std::int64_t last_used = 0;
   };
   /// The least and the largest number that the model took.
@@ -71,7 +75,7 @@ class RecordedPass {
   bool can_repeat(const batch::MicroBatch& micro, const ForwardContext& context,
                   const PassOptions& options) const;
   bool knows(const batch::MicroBatch& micro) const;
-  Kind kind_of(const batch::MicroBatch& micro, const PassOptions& options) const;
+  Kind kind_of(const batch::MicroBatch& micro, const PassOptions& options);
   Recorded& find(Kind kind);
   PassResult run_as_always(const batch::MicroBatch& micro, const ForwardContext& context,
                            const PassOptions& options);
@@ -91,7 +95,7 @@ class RecordedPass {
   std::vector<Recorded> recorded_;
   std::int64_t used_ = 0, repeated_ = 0;
   bool has_failed_ = false;  ///< to record one: it does not try again
-  std::string trouble_;
+  std::string news_;
 };
 
 }  // namespace accrue::train

@@ -7,7 +7,6 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
-#include "accrue/device/recording.h"
 #include "accrue/kernels/kernel_choice.h"
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
@@ -58,21 +57,12 @@ void check_budget_holds_the_program(const Config& config) {
               format_bytes(*memory::budget()), memory::larger_budget(enough_budget(config)));
 }
 
-void prepare_recordings(c10::Device device) {
-  if (!device::can_record(device))
-    throw usage_error("run.graphs", "a GPU, and a build with libtorch 2.13 or a newer one",
-                      device.is_cpu() ? "the CPU" : "an older libtorch", "graphs = false");
-  device::use_own_stream(device);
-}
-
 }  // namespace
 
 void use_resources(const Config& config) {
   use_threads(config.run.threads);
   if (config.run.kernels) kernels::choose(*config.run.kernels);
-  const c10::Device device = device_of(config);
-  if (config.run.graphs) prepare_recordings(device);
-  memory::count_device(device);
+  memory::count_device(device_of(config));
   if (!memory::counts_allocations() && !config.memory.has_budget()) return;
   memory::set_budget(memory::resolve_budget(config.memory.budget));
   memory::measure_outside();

@@ -40,7 +40,7 @@ struct Trainer::Impl {
         copies(RunDirectory(given.run.out), given.run.replica),
         directory(copies.own()) {
     models::check_batch_norms(*work.model, work.config.model.batchnorm);
-    if (work.config.run.graphs) check_recorded_pass(*work.model);
+    if (work.config.run.graphs) check_recorded_pass(*work.model, device_of(*work.model));
     work.slice = ranks.slice(given);
     work.ranks = ranks_that_share(given, ranks.world());
   }

@@ -193,6 +193,7 @@ bool MicroBatchRunner::run_or_undo(std::size_t position, WindowRequest& request,
 }
 
 void MicroBatchRunner::undo_micro_batch() {
+  if (options_.recorded != nullptr) options_.recorded->forget();
   context_.window.abort(MicroStatus::lost, "it ran out of memory");
   if (!context_.window.is_lost() && !replayed_) settled_.restore();
 }
@@ -247,7 +248,7 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
                                                    context_of(micro), options, &losses_);
   const double seconds = watch.seconds() - (reducing_seconds() - reducing_before);
   context_.control.worked(seconds);
-  if (options_.recorded != nullptr) tell_of_trouble();
+  if (options_.recorded != nullptr) tell_of_recordings();
   if (ran.status == MicroStatus::committed) {
     if (is_part) options_.noise->see_part(ran.pass.weight, context_.window.loss_scale());
     if (ran.pass.unread.defined()) {
@@ -264,12 +265,9 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
   }
 }
 
-void MicroBatchRunner::tell_of_trouble() {
-  if (const std::string trouble = options_.recorded->take_trouble(); !trouble.empty())
-    context_.log.event("graphs",
-                       "from here on each micro-batch is run anew, since the device "
-                       "could not record one: " +
-                           trouble);
+void MicroBatchRunner::tell_of_recordings() {
+  if (const std::string news = options_.recorded->take_news(); !news.empty())
+    context_.log.event("graphs", news);
 }
 
 /// Whether the sums behind this micro-batch are a part of the window that can be seen.

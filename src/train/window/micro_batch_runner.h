@@ -61,7 +61,7 @@ class MicroBatchRunner final : public Runner {
     return options_.reduce == nullptr ? 0 : options_.reduce->seconds_in_backward();
   }
   void share_losses();
-  void tell_of_trouble();
+  void tell_of_recordings();
   bool shows_noise(const MicroRef& ref, bool is_last) const;
   Loss replay(const MicroRef& ref);
   ForwardContext context_of(const batch::MicroBatch& micro) const;

@@ -108,8 +108,9 @@ TEST(Budgets, OfARunOfAnEarlierVersionAreBytes) {
 
 TEST(ResumableKeys, ExistAndAreRead) {
   const std::string names = resumable_keys(parse_config(kRun, "run.toml"));
-  EXPECT_THAT(names, AllOf(HasSubstr("run.out, run.steps, run.tokens, run.epochs, run.threads"),
-                           HasSubstr(" and observe.noise")));
+  EXPECT_THAT(
+      names, AllOf(HasSubstr("run.out, run.steps, run.tokens, run.epochs, run.graphs, run.threads"),
+                   HasSubstr(" and observe.noise")));
   for (const char* missing : {"prometheus", "mlflow", "run.keep_best", "run.eval_batches"})
     EXPECT_THAT(names, Not(HasSubstr(missing)));
   EXPECT_THAT(resumable_keys(parse_config(kRun, "run.toml", {"data.val=b"})),

@@ -82,7 +82,7 @@ const std::map<std::string, Expectation> expectations{
     {"run.graphs",
      {"true",
       {"vit", "cropped", "resnet", "deep resnet", "torchscript", "torchscript of images", "bert",
-       "bert from a folder", "adama"}}},
+       "bert from a folder", "adama", "dpo", "orpo"}}},
     {"run.threads", {"1"}},
     {"run.checkpoint_every", {"5"}},
     {"run.keep", {"1"}},
