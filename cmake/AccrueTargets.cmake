@@ -150,6 +150,7 @@ function(accrue_add_cuda_library name)
   target_link_libraries(accrue_${name} PRIVATE accrue_options accrue_torch Libtorch::Cuda)
   set_target_properties(accrue_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
   install(TARGETS accrue_${name} LIBRARY DESTINATION lib/accrue)
+  install(PROGRAMS $<TARGET_FILE:accrue_${name}> DESTINATION accrue/bin COMPONENT python EXCLUDE_FROM_ALL)
 endfunction()
 
 # accrue_take_cuda_libraries(TARGET): puts those libraries beside TARGET, where they are looked for.

@@ -88,7 +88,14 @@ std::map<std::string, std::string> loaded_libraries() {
 
 fs::path library_of(const void* symbol) {
   Dl_info found{};
-  return ::dladdr(symbol, &found) == 0 ? fs::path() : fs::path(found.dli_fname);
+  const link_map* object = nullptr;
+  if (::dladdr1(symbol, &found, const_cast<void**>(reinterpret_cast<const void**>(&object)),
+                RTLD_DL_LINKMAP) == 0)
+    return {};
+  // The program has the name that it was started by, which may be in a folder of PATH.
+  std::error_code unknown;
+  const bool is_program = *object->l_name == '\0';
+  return is_program ? fs::read_symlink("/proc/self/exe", unknown) : fs::path(found.dli_fname);
 }
 
 std::optional<fs::path> own_library(const std::string& name) {

@@ -12,6 +12,8 @@ class Recorder {
   /// `shares_memory_of` is null, or one of the same type that has ended.
   virtual void begin(const Recorder* shares_memory_of) = 0;
   virtual void end() = 0;
+  /// Makes what was recorded ready to be repeated, for which the device takes memory.
+  virtual void prepare() = 0;
   virtual void repeat() = 0;
 };
 

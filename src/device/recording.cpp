@@ -1,5 +1,6 @@
 #include "accrue/device/recording.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <dlfcn.h>
@@ -32,10 +33,11 @@ class TorchRecorder final : public Recorder {
                          at::GraphCaptureMode::Relaxed);
   }
   void end() override { graph_.capture_end(); }
+  void prepare() override { graph_.instantiate(); }
   void repeat() override { graph_.replay(); }
 
  private:
-  at::accelerator::Graph graph_;
+  at::accelerator::Graph graph_{/*keep_graph=*/true};
 };
 
 bool has_torch_recorder(c10::DeviceType type) { return at::has_graph_impl(type); }
@@ -65,43 +67,75 @@ MakeRecorder load_cuda_recorder() {
 }
 
 std::unique_ptr<Recorder> make_recorder(c10::Device device) {
-  if (!can_record(device)) throw refused("a device that can be recorded", device.str());
+  expect_recordable(device);
   if (!device.is_cuda()) return make_torch_recorder();
   std::unique_ptr<Recorder> made;
   load_cuda_recorder()(made);
   return made;
 }
 
-void finish(Recorder& recorder) {
+std::string in_words(const std::exception& error) {
+  const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
+  return of_torch == nullptr ? error.what() : of_torch->what_without_backtrace();
+}
+
+/// Calls a step of a recording after which, where it throws, nothing can be relied on.
+template <class Step>
+void require(const std::string& cause, const Step& step) {
   try {
-    recorder.end();
+    step();
   } catch (const std::exception& error) {
-    throw runtime_error("record work of a device", "work that can be recorded", error.what(),
+    throw runtime_error("record work of a device", "work that can be recorded",
+                        (cause.empty() ? "" : cause + "; then ") + in_words(error),
                         "run.graphs = false, with --resume");
   }
 }
 
-}  // namespace
-
-bool can_record(c10::Device device) {
-  if (device.is_cuda()) return own_library(kGraphsLibrary).has_value();
-  return has_torch_recorder(device.type());
-}
-
-Recording::Recording(c10::Device device, const std::function<void()>& work,
-                     const Recording* shares_memory_of)
-    : recorder_(make_recorder(device)) {
-  synchronize(device);
-  const c10::StreamGuard own_stream(
-      c10::impl::getDeviceGuardImpl(device.type())->getNewStream(device));
-  recorder_->begin(shares_memory_of == nullptr ? nullptr : shares_memory_of->recorder_.get());
+/// Calls `work` between the beginning and the end of a recording.
+void record(Recorder& recorder, const std::function<void()>& work) {
   try {
     work();
-  } catch (...) {
-    finish(*recorder_);
+  } catch (const std::exception& error) {
+    require(in_words(error), [&] { recorder.end(); });
     throw;
   }
-  finish(*recorder_);
+  require("", [&] { recorder.end(); });
+}
+
+}  // namespace
+
+void expect_recordable(c10::Device device) {
+  if (device.is_cuda())
+    load_cuda_recorder();
+  else if (!has_torch_recorder(device.type()))
+    throw refused("a device that can be recorded", device.str());
+}
+
+bool can_record(c10::Device device) {
+  try {
+    expect_recordable(device);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+c10::Stream new_stream(c10::Device device) {
+  return c10::impl::getDeviceGuardImpl(device.type())->getNewStream(device);
+}
+
+Recording::Recording(c10::Stream stream, const std::function<void()>& work,
+                     const Recording* shares_memory_of)
+    : recorder_(make_recorder(stream.device())) {
+  synchronize(stream.device());
+  // What libtorch keeps of other passes' memory is not for recordings.
+  c10::getDeviceAllocator(stream.device_type())->emptyCache();
+  const c10::StreamGuard on_stream(stream);
+  const Recorder* const other =
+      shares_memory_of == nullptr ? nullptr : shares_memory_of->recorder_.get();
+  require("", [&] { recorder_->begin(other); });
+  record(*recorder_, work);
+  recorder_->prepare();
 }
 
 Recording::~Recording() = default;

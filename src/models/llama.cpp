@@ -230,8 +230,14 @@ std::vector<LossHead> Llama::losses() { return {token_loss(&impl_->output)}; }
 
 std::optional<std::vector<at::Tensor>> Llama::prepare_recorded_pass() {
   if (impl_->options.dropout > 0) return std::nullopt;
-  return models::prepare_recorded_pass(projections_of(impl_->blocks), impl_->output,
-                                       impl_->activations);
+  std::optional<std::vector<at::Tensor>> operands = models::prepare_recorded_pass(
+      projections_of(impl_->blocks), impl_->output, impl_->activations);
+  if (!operands) return operands;
+  for (RotaryTables* tables : {&impl_->rotary, &impl_->local_rotary}) {
+    tables->move_to(impl_->embedding.device());
+    operands->insert(operands->end(), {tables->cosines, tables->sines});
+  }
+  return operands;
 }
 
 at::Tensor Llama::next_token_logits(const at::Tensor& ids) {

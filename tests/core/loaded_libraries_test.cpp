@@ -50,5 +50,21 @@ TEST(LoadedLibraries, HaveTheBuildIdThatReadelfShows) {
   EXPECT_EQ(loaded_libraries().at(program), id);
 }
 
+TEST(LoadedLibraries, TellWhichOneASymbolLiesIn) {
+  EXPECT_EQ(library_of(reinterpret_cast<const void*>(&output_of)),
+            std::filesystem::read_symlink("/proc/self/exe"));
+  EXPECT_EQ(library_of(reinterpret_cast<const void*>(&std::fopen)).filename(), "libc.so.6");
+  EXPECT_FALSE(own_library("libaccrue_of_nobody.so"));
+}
+
+/// A program that is started by its name alone knows where it lies.
+TEST(LoadedLibraries, AreLookedForBesideAProgramOfPath) {
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string name = program.filename().string();
+  EXPECT_THAT(output_of("cd / && PATH=" + program.parent_path().string() + ":$PATH " + name +
+                        " --gtest_filter=*TellWhichOneASymbolLiesIn"),
+              ::testing::HasSubstr("PASSED  ] 1 test"));
+}
+
 }  // namespace
 }  // namespace accrue

@@ -68,9 +68,10 @@ TEST(HostDevice, IsNotWaitedForWhileItIsRecorded) {
   const c10::Device device = device::open(kHostDevice);
   if (!device::can_record(device)) return missing_in_build("recording work of this device");
   at::Tensor there = at::ones({2}, at::TensorOptions(device));
-  EXPECT_THROW(device::Recording(device, [&] { there.sum().item<float>(); }), c10::Error);
-  EXPECT_THROW(device::Recording(device, [&] { there.cpu(); }), c10::Error);
-  device::Recording recording(device, [&] { there.add_(1); });
+  const c10::Stream stream = device::new_stream(device);
+  EXPECT_THROW(device::Recording(stream, [&] { there.sum().item<float>(); }), c10::Error);
+  EXPECT_THROW(device::Recording(stream, [&] { there.cpu(); }), c10::Error);
+  device::Recording recording(stream, [&] { there.add_(1); });
   EXPECT_EQ(there.sum().item<float>(), 2) << "recorded, and not done";
   recording.repeat();
   recording.repeat();

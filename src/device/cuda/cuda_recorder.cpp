@@ -18,10 +18,11 @@ class CudaRecorder final : public Recorder {
     graph_.capture_end();
     pool_ = graph_.pool();
   }
+  void prepare() override { graph_.instantiate(); }
   void repeat() override { graph_.replay(); }
 
  private:
-  at::cuda::CUDAGraph graph_;
+  at::cuda::CUDAGraph graph_{/*keep_graph=*/true};
   c10::MempoolId_t pool_{0, 0};
 };
 

@@ -15,8 +15,7 @@ struct RotaryTables {
   /// Brings them to `device`, once.
   void move_to(c10::Device device) {
     if (cosines.device() == device) return;
-    cosines = cosines.to(device);
-    sines = sines.to(device);
+    *this = RotaryTables{cosines.to(device), sines.to(device)};
   }
 
   /// Those of `count` positions from `first` on.

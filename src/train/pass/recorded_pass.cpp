@@ -85,8 +85,7 @@ void check_recorded_pass(models::Trainable& model, c10::Device device) {
     throw usage_error("run.graphs", expected, received, "graphs = false");
   };
   if (device.is_cpu()) refuse("a GPU", "the CPU");
-  if (!device::can_record(device))
-    refuse("a build that has CUDA graphs (docs/guide/gpu.md)", "one without, on " + device.str());
+  device::expect_recordable(device);
   if (!model.prepare_recorded_pass())
     refuse("a model whose passes do not differ: no dropout, no DoRA, one fused loss",
            "another one");
@@ -111,7 +110,7 @@ PassResult RecordedPass::run(const batch::MicroBatch& micro, const ForwardContex
 
 bool RecordedPass::can_repeat(const batch::MicroBatch& micro, const ForwardContext& context,
                               const PassOptions& options) const {
-  if (has_failed_ || !options.leave_losses_on_device || micro.is_empty()) return false;
+  if (has_stopped_ || !options.leave_losses_on_device || micro.is_empty()) return false;
   const bool is_text = micro.inputs.defined() && micro.inputs.is_cpu() &&
                        micro.inputs.scalar_type() == at::kLong && micro.targets.defined() &&
                        micro.targets.is_cpu() && micro.targets.scalar_type() == at::kLong;
@@ -194,22 +193,27 @@ PassResult RecordedPass::counted(PassResult result, const batch::MicroBatch& mic
   return result;
 }
 
+void RecordedPass::stop(const std::string& reason) {
+  if (has_stopped_) return;
+  has_stopped_ = true;
+  recorded_.clear();
+  news_ = "each micro-batch is run from here on, and none is repeated by one launch: " + reason;
+}
+
 bool RecordedPass::record(Recorded& recorded, const batch::MicroBatch& micro,
                           const ForwardContext& context, const PassOptions& options) {
   const std::vector<SlotState> before = states_of(parameters_);
+  if (!stream_) stream_ = device::new_stream(device_);
   try {
     recorded.work = std::make_unique<device::Recording>(
-        device_, [&] { recorded.result = run_there(recorded, micro, context, options); },
+        *stream_, [&] { recorded.result = run_there(recorded, micro, context, options); },
         any_work());
   } catch (const Error&) {
     restore(parameters_, before);
     throw;
   } catch (const std::exception& error) {
-    has_failed_ = true;
-    news_ = "each micro-batch is run anew from here on, since the device could not record one: " +
-            in_words(error);
     restore(parameters_, before);
-    forget();
+    stop(in_words(error));
     return false;
   }
   const std::vector<SlotState> after = states_of(parameters_);

@@ -36,9 +36,8 @@ class RecordedPass {
   PassResult run(const batch::MicroBatch& micro, const ForwardContext& context,
                  const PassOptions& options);
 
-  /// Gives the recordings' memory back, where there is too little: later micro-batches are recorded
-  /// anew.
-  void forget() { recorded_.clear(); }
+  /// Gives the recordings' memory back, and records nothing any more, for this reason.
+  void stop(const std::string& reason);
 
   std::int64_t repeated() const { return repeated_; }  ///< micro-batches that took one launch
   /// What was recorded, or why nothing is any more, since the last call; empty: nothing new.
@@ -94,7 +93,8 @@ class RecordedPass {
   Range ids_, labels_;
   std::vector<Recorded> recorded_;
   std::int64_t used_ = 0, repeated_ = 0;
-  bool has_failed_ = false;  ///< to record one: it does not try again
+  std::optional<c10::Stream> stream_;  ///< of recordings, from the first one on
+  bool has_stopped_ = false;
   std::string news_;
 };
 

@@ -193,7 +193,7 @@ bool MicroBatchRunner::run_or_undo(std::size_t position, WindowRequest& request,
 }
 
 void MicroBatchRunner::undo_micro_batch() {
-  if (options_.recorded != nullptr) options_.recorded->forget();
+  if (options_.recorded != nullptr) options_.recorded->stop("memory ran out");
   context_.window.abort(MicroStatus::lost, "it ran out of memory");
   if (!context_.window.is_lost() && !replayed_) settled_.restore();
 }

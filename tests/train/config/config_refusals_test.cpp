@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
 #include "refusal_of.h"
@@ -317,6 +321,28 @@ TEST(RefusalsOfOverrides, QuoteTheOverride) {
   EXPECT_THAT(refusal_of(right, {"precision.loss_scale=4"}), HasSubstr("only where it is read"));
   EXPECT_THAT(refusal_of(right, {"run.steps=1", "run.tokens=1"}), HasSubstr("exactly one of"));
   EXPECT_THAT(refusal_of(right, {"run.out=a\nb = 1"}), "accepted");
+}
+
+TEST(Graphs, AreRefusedWhereMicroBatchesDiffer) {
+  const std::map<std::string, std::vector<std::string>> others{
+      {"model.dropout", {"model.dropout=0.1"}},
+      {"lora.dropout", {"lora.rank=4", "lora.dropout=0.1"}},
+      {"loss.cross_entropy", {"loss.cross_entropy=plain"}},
+      {"loss.kind = \"dpo\"", {"loss.kind=dpo"}},
+      {"precision.accumulate", {"precision.accumulate=fixed"}},
+      {"folded into the optimizer", {"optim.kind=adama", "optim.clip=0"}},
+      {"model.kind", {"model.kind=vit"}}};
+  const std::string usual = config_with("run", "graphs = true");
+  EXPECT_TRUE(parse_config(usual, "run.toml").run.graphs);
+  for (const auto& [named, overrides] : others) {
+    try {
+      parse_config(usual, "run.toml", overrides);
+      ADD_FAILURE() << named;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("run.graphs"), HasSubstr(named)));
+    }
+  }
 }
 
 }  // namespace
