@@ -88,10 +88,8 @@ std::map<std::string, std::string> loaded_libraries() {
 
 fs::path library_of(const void* symbol) {
   Dl_info found{};
-  const link_map* object = nullptr;
-  if (::dladdr1(symbol, &found, const_cast<void**>(reinterpret_cast<const void**>(&object)),
-                RTLD_DL_LINKMAP) == 0)
-    return {};
+  link_map* object = nullptr;
+  if (::dladdr1(symbol, &found, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) == 0) return {};
   // The program has the name that it was started by, which may be in a folder of PATH.
   std::error_code unknown;
   const bool is_program = *object->l_name == '\0';
