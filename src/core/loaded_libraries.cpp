@@ -103,4 +103,15 @@ std::optional<fs::path> own_library(const std::string& name) {
   return std::nullopt;
 }
 
+void* own_function(const std::string& library, const std::string& what, const char* name,
+                   RefuseLibrary refused) {
+  const auto file = own_library(library);
+  if (!file) throw refused("a build with " + what, "one without " + library);
+  void* const opened = ::dlopen(file->c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (opened == nullptr) throw refused(file->string() + " with all that it needs", ::dlerror());
+  void* const found = ::dlsym(opened, name);
+  if (found == nullptr) throw refused("the library of this version", ::dlerror());
+  return found;
+}
+
 }  // namespace accrue

@@ -3,12 +3,12 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <dlfcn.h>
 
 #include <string>
 
 #include "accrue/core/error.h"
 #include "accrue/device/device.h"
+#include "core/exception_text.h"
 #include "core/loaded_libraries.h"
 #include "device/recorder.h"
 
@@ -55,28 +55,17 @@ Error refused(const std::string& expected, const std::string& received) {
                      "a build where CUDA's headers are (docs/guide/gpu.md)");
 }
 
-MakeRecorder load_cuda_recorder() {
-  const auto file = own_library(kGraphsLibrary);
-  if (!file)
-    throw refused("a build with CUDA graphs", std::string("one without ") + kGraphsLibrary);
-  void* const opened = dlopen(file->c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (opened == nullptr) throw refused(file->string() + " with all that it needs", dlerror());
-  void* const make = dlsym(opened, kMakeCudaRecorder);
-  if (make == nullptr) throw refused("the library of this version", dlerror());
-  return reinterpret_cast<MakeRecorder>(make);
-}
-
 std::unique_ptr<Recorder> make_recorder(c10::Device device) {
-  expect_recordable(device);
-  if (!device.is_cuda()) return make_torch_recorder();
-  std::unique_ptr<Recorder> made;
-  load_cuda_recorder()(made);
-  return made;
-}
-
-std::string in_words(const std::exception& error) {
-  const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
-  return of_torch == nullptr ? error.what() : of_torch->what_without_backtrace();
+  if (device.is_cuda()) {
+    const auto make = reinterpret_cast<MakeRecorder>(
+        own_function(kGraphsLibrary, "CUDA graphs", kMakeCudaRecorder, refused));
+    std::unique_ptr<Recorder> made;
+    make(made);
+    return made;
+  }
+  if (!has_torch_recorder(device.type()))
+    throw refused("a device that can be recorded", device.str());
+  return make_torch_recorder();
 }
 
 /// Calls a step of a recording after which, where it throws, nothing can be relied on.
@@ -86,7 +75,7 @@ void require(const std::string& cause, const Step& step) {
     step();
   } catch (const std::exception& error) {
     throw runtime_error("record work of a device", "work that can be recorded",
-                        (cause.empty() ? "" : cause + "; then ") + in_words(error),
+                        (cause.empty() ? "" : cause + "; then ") + text_of(error),
                         "run.graphs = false, with --resume");
   }
 }
@@ -96,7 +85,7 @@ void record(Recorder& recorder, const std::function<void()>& work) {
   try {
     work();
   } catch (const std::exception& error) {
-    require(in_words(error), [&] { recorder.end(); });
+    require(text_of(error), [&] { recorder.end(); });
     throw;
   }
   require("", [&] { recorder.end(); });
@@ -104,12 +93,7 @@ void record(Recorder& recorder, const std::function<void()>& work) {
 
 }  // namespace
 
-void expect_recordable(c10::Device device) {
-  if (device.is_cuda())
-    load_cuda_recorder();
-  else if (!has_torch_recorder(device.type()))
-    throw refused("a device that can be recorded", device.str());
-}
+void expect_recordable(c10::Device device) { make_recorder(device); }
 
 bool can_record(c10::Device device) {
   try {

@@ -32,7 +32,7 @@ at::Tensor as_host(const at::Tensor& tensor) {
                        tensor.strides(), at::TensorOptions(tensor.scalar_type()));
 }
 
-/// The same elements, whatever becomes of the tensor itself.
+/// Returns a tensor of the same elements, which stays as it is where the tensor itself changes.
 at::Tensor alias_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   const c10::TensorImpl* const of = tensor.unsafeGetTensorImpl();

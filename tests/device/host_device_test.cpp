@@ -63,7 +63,7 @@ TEST(HostDevice, TellsWhatIsWaitedFor) {
   EXPECT_EQ(waits_in([&] { there.cpu(); }), 1);
 }
 
-/// As a GPU, whose recording that would spoil.
+/// A GPU refuses it, too, and its recording is spoilt.
 TEST(HostDevice, IsNotWaitedForWhileItIsRecorded) {
   const c10::Device device = device::open(kHostDevice);
   if (!device::can_record(device)) return missing_in_build("recording work of this device");

@@ -7,6 +7,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/cross_entropy.h"
+#include "core/exception_text.h"
 #include "kernels/checked_labels.h"
 
 namespace accrue::train {
@@ -57,11 +58,6 @@ at::Tensor labels_that_count(const at::Tensor& targets) {
 void bring(const at::Tensor& host, c10::Device device, at::Tensor& there) {
   if (!there.defined()) there = at::empty(host.sizes(), host.options().device(device));
   there.copy_(host.pin_memory(), /*non_blocking=*/true);
-}
-
-std::string in_words(const std::exception& error) {
-  const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
-  return of_torch == nullptr ? error.what() : of_torch->what_without_backtrace();
 }
 
 }  // namespace
@@ -213,7 +209,7 @@ bool RecordedPass::record(Recorded& recorded, const batch::MicroBatch& micro,
     throw;
   } catch (const std::exception& error) {
     restore(parameters_, before);
-    stop(in_words(error));
+    stop(text_of(error));
     return false;
   }
   const std::vector<SlotState> after = states_of(parameters_);

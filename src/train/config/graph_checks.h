@@ -1,0 +1,11 @@
+#pragma once
+
+#include "train/config/checks.h"
+
+namespace accrue::train {
+
+/// Throws where run.graphs is stated with what makes micro-batches differ, or the host look at
+/// them.
+void check_graphs(const Config& config, const StatedKeys& stated);
+
+}  // namespace accrue::train
