@@ -66,7 +66,7 @@ help:
 	@echo 'make bench-docs   writes what the documents say of all these from bench/results; a second'
 	@echo 'make mutants   faults planted in the sources, and which tests and whether verify sees them (ARGS=...: some of them)'
 	@echo 'make sound-runs   verify on 300 drawn configs in which nothing is wrong, under load; a difference is a false alarm'
-	@echo 'make matrix   build and test with other versions of libtorch (ARGS=2.15.0: some of them)'
+	@echo 'make matrix   build and test with other versions of libtorch (ARGS=2.14.1: some of them)'
 	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: the kept inputs)'
 	@echo 'make test-all   all tests, sanitizers for all rooms, other versions of libtorch, fault campaigns, mutants; hours'
 	@echo 'make fmt | lint | docs | asan | tsan | install PREFIX_DIR=... | clean'
@@ -112,7 +112,7 @@ test: setup-test setup-wheel
 	@scripts/wheel.sh build/$(PRESET) dist
 	@$(TEST_ENV) ctest --test-dir build/$(PRESET) --output-on-failure -j $(TEST_JOBS) || { code=$$?; scripts/failures.py build/$(PRESET); exit $$code; }
 
-# Builds and tests with other versions of libtorch; about ten minutes each. ARGS='2.15.0': some of them.
+# Builds and tests with other versions of libtorch; about ten minutes each. ARGS='2.14.1': some of them.
 matrix: setup-test
 	@scripts/matrix.sh $(ARGS)
 

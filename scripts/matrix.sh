@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 versions=("$@")
-((${#versions[@]})) || versions=(2.11.0 2.12.1 2.14.1 2.15.0)
+((${#versions[@]})) || versions=(2.11.0 2.13.0 2.14.1)
 JOBS=${JOBS:-$(nproc)}
 TESTS=(core config kernels accum batch data memory optim models)
 

@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# What is tested: docs/notes/torch_versions.md. TORCH_VERSION=2.15.0 takes another one, LIBTORCH=FOLDER one of your own.
+# What is tested: docs/notes/torch_versions.md. TORCH_VERSION=2.14.1 takes another one, LIBTORCH=FOLDER one of your own.
 # SYSTEM_PACKAGES=by-hand leaves the system's packages to you (docs/guide/install.md).
 TORCH="torch==${TORCH_VERSION:-2.13.0}"
 ONEDNN="onednn-devel-cpu-gomp==2023.2.0"       # oneDNN 3.2 on the OpenMP that libtorch uses
