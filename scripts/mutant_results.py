@@ -2,7 +2,8 @@
 import datetime
 import json
 import pathlib
-import subprocess
+
+import stored
 
 STORED = pathlib.Path("tests/mutants/results.json")
 PAGE = pathlib.Path("docs/notes/mutants.md")
@@ -16,14 +17,6 @@ many as it has time for; the commit is what the fault was planted in ("+": with 
 """
 
 
-def commit_of(root: pathlib.Path) -> str:
-    """"+" marks a tree with changes beside what this script itself writes."""
-    def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout
-    changed = [line[3:] for line in git("status", "--porcelain", "--untracked-files=no").splitlines()]
-    return git("rev-parse", "--short=10", "HEAD").strip() + ("+" if set(changed) - {str(STORED), str(PAGE)} else "")
-
-
 def when(row: dict) -> str:
     return f"{row['date']}, {row['commit']}"
 
@@ -31,8 +24,8 @@ def when(row: dict) -> str:
 class Results:
     def __init__(self, root: pathlib.Path) -> None:
         self.root = root
-        stored = root / STORED
-        self.rows = json.loads(stored.read_text()) if stored.exists() else {}
+        path = root / STORED
+        self.rows = json.loads(path.read_text()) if path.exists() else {}
 
     def problems(self, mutants: list) -> list[str]:
         """What the stored rows and the page have that does not go with the table."""
@@ -60,8 +53,8 @@ class Results:
         self.rows = {name: row for name, row in sorted(self.rows.items()) if name in expected}
         for name, row in self.rows.items():
             row["verify"] = {asked: row["verify"][asked] for asked in expected[name] if asked in row["verify"]}
-        (self.root / STORED).write_text(json.dumps(self.rows, indent=1) + "\n")
-        (self.root / PAGE).write_text(self.page(mutants))
+        stored.write(self.root / STORED, json.dumps(self.rows, indent=1) + "\n")
+        stored.write(self.root / PAGE, self.page(mutants))
 
     def page(self, mutants: list) -> str:
         lines = ["", "| mutant | what is wrong | killed by | verify | asked |", "|---|---|---|---|---|"]

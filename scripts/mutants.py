@@ -1,23 +1,25 @@
 #!/usr/bin/env python3
-"""Plants faults in accrue's sources, one after the other, and tells which tests see each, and whether `accrue verify` does.
+"""Plants faults in accrue's sources, one after the other, and reports which tests see each, and whether `accrue verify` does.
 
-A mutant is a patch, tests/mutants/NAME.patch; tests/mutants/mutants.toml says what is wrong in it, which tests are to see it and what
-verify is to say. They are planted in a copy of the tree (--work), which has a build folder of its own and is kept for the next
-time. First the copy as it is has to pass the same tests, and verify has to call it equal.
+A mutant is a row of tests/mutants/mutants.toml: what is wrong in it, which tests are to see it, what verify is to say, and the edit
+that plants it, which is found by symbol and expression (mutant_edits.py). They are planted in a copy of the tree (--work), which has
+a build folder of its own and is kept for the next time. First the copy as it is has to pass the same tests, and verify has to call
+it equal. A mutant that has no place in the sources any more is an error of its own: the others are asked.
 
 What came of it is stored, row by row, with date and commit: tests/mutants/results.json, from which docs/notes/mutants.md is
 written (mutant_results.py). Rows that a run does not ask stay as they are.
 
-    scripts/mutants.py --check                     # no build: each patch applies, and table and stored results agree
+    scripts/mutants.py --check                     # no build: each has its place in the sources, table and stored results agree
     scripts/mutants.py --page                      # no build: the page anew, after an edit of the table
     scripts/mutants.py                             # all, an hour and a half on two cores
     scripts/mutants.py 'attention*' --no-verify    # some of them, by the tests alone
     scripts/mutants.py --room optim --verify-only
 
 Exit status 0: tests saw each mutant, and verify said what the table expects; 1: some survived, or verify said otherwise;
-2: a control failed, or a mutant does not apply or compile.
+2: a control failed, or a mutant has no place in the sources or does not compile.
 """
 import argparse
+import dataclasses
 import fnmatch
 import functools
 import json
@@ -33,8 +35,11 @@ import tomllib
 from dataclasses import dataclass, field
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import mutant_edits  # noqa: E402
 from mutant_data import write_data  # noqa: E402
-from mutant_results import Results, commit_of  # noqa: E402
+from mutant_edits import Edit  # noqa: E402
+from mutant_results import PAGE, STORED, Results  # noqa: E402
+from stored import commit_of  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = pathlib.Path("tests/mutants")
@@ -60,6 +65,7 @@ class Mutant:
     verify: dict[str, str]  # what is asked, and what verify is expected to say
     why: str
     needs: str = ""  # what the processor has to have, as /proc/cpuinfo calls it, for the fault to be run
+    edits: list[Edit] = field(default_factory=list)
 
     def can_run(self) -> bool:
         return not self.needs or self.needs in flags_of_processor()
@@ -86,25 +92,39 @@ def configs_in(root: pathlib.Path) -> set[str]:
     return {file.stem for file in (root / FOLDER / "configs").glob("*.toml")}
 
 
+EDIT_KEYS = {one.name for one in dataclasses.fields(Edit)}
+
+
+def edit_of(name: str, row: dict, is_first: bool) -> Edit:
+    edit = Edit(**{key: row[key] for key in EDIT_KEYS if key in row})
+    if not edit.find.strip():
+        raise Failure(f"{name}: expected an expression in 'find', received none")
+    if bool(edit.file) != bool(edit.symbol) or (is_first and not edit.file):
+        raise Failure(f"{name}: expected a file and a symbol with: {edit.find}; without both only in 'further'")
+    return edit
+
+
 def read_table(root: pathlib.Path) -> list[Mutant]:
     with open(root / FOLDER / "mutants.toml", "rb") as file:
         table = tomllib.load(file)
     mutants = []
     for name, row in table.items():
-        unknown = set(row) - {"wrong", "room", "tests", "verify", "why", "needs"}
+        further = row.get("further", [])
+        unknown = set(row) - {"wrong", "room", "tests", "verify", "why", "needs", "further"} - EDIT_KEYS
+        unknown |= {key for one in further for key in one} - EDIT_KEYS
         if unknown:
             raise Failure(f"{name}: no such keys: {', '.join(sorted(unknown))}")
+        if missing := [f"{key}" for key in ("find", "replace") if not all(key in one for one in (row, *further))]:
+            raise Failure(f"{name}: expected {' and '.join(missing)} in each edit")
+        edits = [edit_of(name, one, one is row) for one in (row, *further)]
         mutants.append(Mutant(name, row.get("wrong", ""), row.get("room", ""), row.get("tests", {}), row.get("verify", {}),
-                              row.get("why", ""), row.get("needs", "")))
+                              row.get("why", ""), row.get("needs", ""), edits))
     return mutants
 
 
 def problems_of(root: pathlib.Path, mutants: list[Mutant]) -> list[str]:
-    """What is wrong with the table and the patches, without a build."""
+    """What is wrong with the table by itself."""
     problems = []
-    named, there = {m.name for m in mutants}, {file.stem for file in (root / FOLDER).glob("*.patch")}
-    problems += [f"{name}: the table names it, and there is no {FOLDER}/{name}.patch" for name in sorted(named - there)]
-    problems += [f"{name}: {FOLDER}/{name}.patch is in no row of the table" for name in sorted(there - named)]
     configs = configs_in(root)
     for mutant in mutants:
         def complain(what: str, name: str = mutant.name) -> None:
@@ -124,29 +144,27 @@ def problems_of(root: pathlib.Path, mutants: list[Mutant]) -> list[str]:
                 complain(f"no {FOLDER}/configs/{asked.split()[0]}.toml")
             if not EXPECTED.fullmatch(said):
                 complain(f"verify of {asked} cannot say '{said}'")
-        if mutant.name in there and (refusal := refusal_of(root, mutant.name)):
-            complain(f"the patch does not apply: {refusal}")
     return problems
 
 
-def outside_any_repository(folder: pathlib.Path) -> dict[str, str]:
-    """git takes paths from the folder that it runs in, and looks for no repository above it."""
-    return os.environ | {"GIT_DIR": str(folder / "no-repository"), "GIT_CEILING_DIRECTORIES": str(folder)}
+def planted(root: pathlib.Path, mutant: Mutant) -> tuple[dict[pathlib.Path, str], list[str]]:
+    """The files of `root` that the mutant changes, with it, and remarks on symbols that have moved."""
+    changed, remarks = mutant_edits.planted(root, mutant.edits)
+    same = [path for path, text in changed.items() if text == path.read_text()]
+    if same:
+        raise mutant_edits.NotFound(f"expected a change of {same[0].relative_to(root)}, received the same text")
+    return changed, [f"{mutant.name}: {remark}" for remark in remarks]
 
 
-def apply_patch(root: pathlib.Path, name: str, *options: str) -> subprocess.CompletedProcess:
-    return subprocess.run(["git", "apply", *options, str((root / FOLDER / f"{name}.patch").resolve())], cwd=root, text=True,
-                          capture_output=True, env=outside_any_repository(root))
-
-
-def refusal_of(root: pathlib.Path, name: str) -> str:
-    checked = apply_patch(root, name, "--check")
-    return checked.stderr.strip() if checked.returncode else ""
-
-
-def files_of(root: pathlib.Path, name: str) -> list[pathlib.Path]:
-    text = (root / FOLDER / f"{name}.patch").read_text()
-    return [root / path for path in re.findall(r"^--- a/(.+)$", text, re.MULTILINE)]
+def misplaced(root: pathlib.Path, mutants: list[Mutant]) -> tuple[dict[str, str], list[str]]:
+    """Why mutants have no place in the sources, by name, and the remarks on the others."""
+    problems, remarks = {}, []
+    for mutant in mutants:
+        try:
+            remarks += planted(root, mutant)[1]
+        except mutant_edits.NotFound as error:
+            problems[mutant.name] = str(error)
+    return problems, remarks
 
 
 def run(command: list[str], cwd: pathlib.Path, seconds: float) -> tuple[int | None, str, str]:
@@ -298,19 +316,19 @@ class Campaign:
     def outcome_of(self, mutant: Mutant) -> Outcome:
         began = time.monotonic()
         outcome = Outcome()
-        before = {path: path.read_bytes() for path in files_of(self.copy.folder, mutant.name)}
+        before: dict[pathlib.Path, bytes] = {}
         try:
-            applied = apply_patch(self.copy.folder, mutant.name)
-            if applied.returncode:
-                outcome.error = applied.stderr.strip()
-                return outcome
+            changed, _ = planted(self.copy.folder, mutant)
+            before = {path: path.read_bytes() for path in changed}
+            for path, text in changed.items():
+                path.write_text(text)
             tests, configs = self.tests_of([mutant]), self.configs_of([mutant])
             outcome.error = self.copy.build(targets_of(tests, bool(configs)))
             if not outcome.error:
                 outcome.killed = failures_of(self.copy, tests, self.options.timeout)
                 outcome.verify = [ask_verify(self.copy, asked, self.options.timeout) for asked in configs]
             return outcome
-        except Failure as failure:
+        except (Failure, mutant_edits.NotFound) as failure:
             outcome.error = str(failure)
             return outcome
         finally:
@@ -342,14 +360,14 @@ def chosen(mutants: list[Mutant], options: argparse.Namespace) -> list[Mutant]:
             and (not options.room or m.room == options.room) and (m.verify or not options.verify_only)]
     if not some:
         raise Failure("no such mutants")
-    return sorted(some, key=lambda m: [str(path) for path in files_of(ROOT, m.name)])
+    return sorted(some, key=lambda m: m.edits[0].file)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="which mutants, with * and ?; all where none is named")
     parser.add_argument("--room", choices=ROOMS)
-    parser.add_argument("--check", action="store_true", help="only whether patches apply and the table is right")
+    parser.add_argument("--check", action="store_true", help="only whether each has its place in the sources and the table is right")
     parser.add_argument("--page", action="store_true", help="only writes the page anew, and drops results of what the table has no more")
     parser.add_argument("--no-verify", action="store_true")
     parser.add_argument("--verify-only", action="store_true", help="without tests")
@@ -369,25 +387,33 @@ def campaign(options: argparse.Namespace) -> int:
         results.write(mutants)
         return 0
     if options.check:
-        problems += results.problems(mutants)
+        lost, remarks = misplaced(ROOT, mutants)
+        problems += [f"{name}: {why}" for name, why in lost.items()] + results.problems(mutants)
+        print("".join(f"note: {remark}\n" for remark in remarks), end="")
     if problems:
         raise Failure("\n".join(problems))
     if options.check:
-        print(f"mutants: {len(mutants)} apply, and the table names each")
+        print(f"mutants: {len(mutants)} have their place in the sources, and table and stored results agree")
         return 0
     some = chosen(mutants, options)
     for mutant in some:
         if not mutant.can_run():
             print(f"{mutant.name}: not asked, since this machine has no {mutant.needs}", file=sys.stderr)
     some = [mutant for mutant in some if mutant.can_run()]
+    lost, _ = misplaced(ROOT, some)
+    for name, why in lost.items():
+        print(f"error: mutants: {name}: {why}", file=sys.stderr)
+    some = [mutant for mutant in some if mutant.name not in lost]
+    if not some:
+        return 2 if lost else 0
     copy = Copy(options.work, options.jobs)
     copy.update()
     copy.configure()
     work = Campaign(copy, options)
     work.control(some)
     print("| mutant | room | killed by tests | verify | not as expected |\n|---|---|---|---|---|")
-    commit = commit_of(ROOT)
-    errors = unlike = 0
+    commit = commit_of(ROOT, {str(STORED), str(PAGE)})
+    errors, unlike = len(lost), 0
     for mutant in some:
         outcome = work.outcome_of(mutant)
         print("| " + " | ".join([mutant.name, mutant.room, *in_words(outcome, mutant, options)]) + " |", flush=True)
