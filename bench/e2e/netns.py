@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import os
 import secrets
+import shutil
 import subprocess
 import tempfile
 import time
@@ -19,11 +20,16 @@ RUN_TOKEN = secrets.token_hex(16)  # of all ranks that this process starts
 TICK_SECONDS = 0.005
 GRACE_SECONDS = 20  # for the other ranks to notice that one has failed
 AS_USER = [] if os.geteuid() == 0 else ["--user"]
+TOOLS = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "unshare": "util-linux"}
 WITH_TOOLS = os.environ | {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
 
 
 class Unavailable(Exception):
     """This machine has no such cable; says why."""
+
+
+class MissingTool(Unavailable):
+    """This machine has no such cable until a program is installed."""
 
 
 class RankFailed(Exception):
@@ -113,6 +119,9 @@ class Cable:
 @contextlib.contextmanager
 def cable(shape: Shape, ends: int = 2) -> Iterator[Cable]:
     """More than two ends meet in a switch, with a cable of that shape to each. Raises Unavailable, with the reason."""
+    for tool, package in TOOLS.items():
+        if shutil.which(tool, path=WITH_TOOLS["PATH"]) is None:
+            raise MissingTool(f"there is no {tool}; apt-get install {package} brings it")
     with contextlib.ExitStack() as stack:
         map_user = [*AS_USER, "--map-root-user"] if AS_USER else []
         first = stack.enter_context(_namespace(["unshare", *map_user], "10.77.0.1"))
@@ -163,7 +172,7 @@ def _namespace(unshare: list[str], address: str) -> Iterator[End]:
         holder = subprocess.Popen([*unshare, "--net", "sh", "-c", "echo made; exec cat"], env=WITH_TOOLS, text=True,
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except FileNotFoundError as missing:
-        raise Unavailable(f"{missing.filename}: no such program") from missing
+        raise MissingTool(f"there is no {missing.filename}") from missing
     try:
         if holder.stdout.readline() != "made\n":
             raise Unavailable("no network namespace can be made: " + holder.stderr.read().strip())
@@ -200,7 +209,7 @@ def _do(end: End, *words: str) -> str:
     try:
         return subprocess.run(end.enter(*words), env=WITH_TOOLS, check=True, capture_output=True, text=True).stdout
     except FileNotFoundError as missing:
-        raise Unavailable(f"{missing.filename}: no such program") from missing
+        raise MissingTool(f"there is no {missing.filename}") from missing
     except subprocess.CalledProcessError as failed:
         raise Unavailable(f"{' '.join(words)}: {failed.stderr.strip()}") from failed
 

@@ -143,9 +143,6 @@ def campaign_of(name: str, options: Options, disturb, disturbances_of_a_run: int
     """Runs of which each is disturbed so many times, until there were `count`. `disturb(run, draw, campaign)` does it once, or a
     few times at once, and returns how often."""
     campaign = Campaign(name)
-    if options.programs is None:
-        campaign.note("disturbances left out, since the tests' programs are not built", options.count)
-        return campaign.end()
 
     def trial(draw: random.Random, number: int) -> None:
         left = min(disturbances_of_a_run, options.count - number * disturbances_of_a_run)
@@ -263,8 +260,9 @@ def links(options: Options) -> int:
         campaign.note(f"times {what}")
         return 1
 
-    campaign = Campaign("links of ranks")
-    with links_where_possible(campaign) as made:
-        if made is None:
-            return campaign.end()
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(links_of_ranks())
+        except netns.Unavailable as reason:
+            raise tinyrun.LeftOut(str(reason), isinstance(reason, netns.MissingTool)) from reason
         return campaign_of("links of ranks", options, disturb, KILLS_OF_A_RUN, lambda number: {"links": made})

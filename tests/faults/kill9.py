@@ -123,9 +123,6 @@ def last_resumption(out: pathlib.Path) -> str:
 def in_windows(options: Options) -> int:
     """In the middle of windows, of a run that is resumed each time with as many ranks as are drawn."""
     campaign = Campaign("kill -9 in the middle of windows")
-    if options.programs is None:
-        campaign.note("kills left out, since the tests' programs are not built", options.count)
-        return campaign.end()
     with tinyrun.scratch() as folder:
         tiny = tinyrun.TinyRun(options.program, pathlib.Path(folder), steps=4, config=WINDOWS)
         wanted, _ = tiny.undisturbed(tiny.out("reference"))

@@ -102,5 +102,5 @@ def cut_links(options: Options) -> int:
         try:
             campaign.trials(options.count, options.seed, 1, trial)
         except netns.Unavailable as reason:
-            campaign.note(f"trials left out: {reason}", options.count)
+            raise tinyrun.LeftOut(str(reason), isinstance(reason, netns.MissingTool)) from reason
     return campaign.end()

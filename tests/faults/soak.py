@@ -219,9 +219,6 @@ class FaultsOfAllKinds:
 def soak_of_ranks(options: Options, minutes: float) -> int:
     """Four ranks, and faults of all kinds for as long: the run goes on, the survivor stays flat, and no sum is wrong."""
     campaign = Campaign("soak of ranks")
-    if options.programs is None:
-        campaign.note("left out, since the tests' programs are not built")
-        return campaign.end()
 
     def trial(draw: random.Random, _number: int) -> None:
         with tinyrun.scratch() as pages, changing.links_where_possible(campaign) as links:

@@ -177,6 +177,14 @@ class Broken(Exception):
     """A promise that was not kept; says which and how."""
 
 
+class LeftOut(Exception):
+    """A campaign that cannot run, and why. `could_be_set_up`: something is missing that a build or a set-up brings."""
+
+    def __init__(self, reason: str, could_be_set_up: bool = False):
+        super().__init__(reason)
+        self.could_be_set_up = could_be_set_up
+
+
 def expect(condition: bool, message: str) -> None:
     if not condition:
         raise Broken(message)
@@ -241,6 +249,7 @@ class Programs:
     store_host: pathlib.Path
     slow_rank: pathlib.Path
     failing_calls: pathlib.Path  # a library
+    python: pathlib.Path         # that has torchrun
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,7 +258,7 @@ class Options:
     count: int
     seed: int
     jobs: int
-    programs: Programs | None  # None: they are not built
+    programs: Programs
 
 
 def scratch() -> tempfile.TemporaryDirectory:

@@ -6,16 +6,18 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-import torch
-from safetensors.torch import load_file, save_file
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+import skips  # noqa: E402
 
 try:
+    import numpy as np
+    import torch
+    from safetensors.torch import load_file, save_file
+
     from gguf import GGMLQuantizationType as Type
     from gguf import quants
-except ImportError:
-    print("skipped: the package gguf is not in .venv-test (scripts/setup.sh test)")
-    sys.exit(77)
+except ImportError as error:
+    skips.missing_in_build(f"{error}; scripts/setup.sh test installs what is missing")
 
 FORMATS = {"q8_0": (Type.Q8_0, 34, [0]), "q4_k": (Type.Q4_K, 144, [0, 2]), "q5_k": (Type.Q5_K, 176, [0, 2]),
            "q6_k": (Type.Q6_K, 210, [208])}

@@ -6,8 +6,10 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 package=${1:-}
 skip() { echo "skipped: $*"; exit 77; }
+# What a set-up brings is required where everything is, as tests/support/skips.py has it.
+missing() { [ -z "${ACCRUE_REQUIRE_ALL:-}" ] || { echo "failed: $*, and ACCRUE_REQUIRE_ALL is set"; exit 1; }; skip "$*"; }
 [ "$(id -u)" -eq 0 ] || skip "only root can make a bare Debian"
-command -v debootstrap >/dev/null || skip "there is no debootstrap"
+command -v debootstrap >/dev/null || missing "there is no debootstrap; scripts/setup.sh test installs it"
 
 work=$(mktemp -d)
 leave() {

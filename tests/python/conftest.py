@@ -7,6 +7,9 @@ import pytest
 import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+from required import pytest_make_collect_report, pytest_runtest_makereport  # noqa: E402, F401
 
 
 @pytest.fixture(autouse=True)

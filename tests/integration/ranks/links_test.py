@@ -132,6 +132,8 @@ def skip_without_links():
     try:
         with netns.cable(LINK, 3):
             pass
+    except netns.MissingTool as reason:
+        skips.missing_in_build(reason)
     except netns.Unavailable as reason:
         skips.not_possible_here(reason)
 
