@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all examples-alone faults build setup setup-test setup-wheel wheel setup-deb deb container-test asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all examples-alone faults faults-build build build-all benches setup setup-test setup-wheel wheel setup-deb deb container-test asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -68,7 +68,7 @@ help:
 	@echo 'make sound-runs   verify on 300 drawn configs in which nothing is wrong, under load; a difference is a false alarm'
 	@echo 'make matrix   build and test with other versions of libtorch (ARGS=2.14.1: some of them)'
 	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: the kept inputs)'
-	@echo 'make test-all   all tests, sanitizers for all rooms, other versions of libtorch, fault campaigns, mutants; hours'
+	@echo 'make test-all   all tests, sanitizers for all rooms, other versions of libtorch, fault campaigns, mutants; a day (ARGS=--list: the parts)'
 	@echo 'make fmt | lint | docs | asan | tsan | install PREFIX_DIR=... | clean'
 
 setup:
@@ -105,11 +105,14 @@ deb: setup-deb build
 container-test: setup-test
 	@tests/packaging/container_test.sh $(ARGS)
 
-test: setup-test setup-wheel
+# Everything that tests, measures and shows, and the wheel.
+build-all: setup-test setup-wheel
 	@mkdir -p build
 	@$(call CONFIGURE,$(PRESET),-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON $(PARQUET_OPTIONS) $(PYTHON_OPTIONS))
 	@cmake --build build/$(PRESET) -j $(JOBS)
 	@scripts/wheel.sh build/$(PRESET) dist
+
+test: build-all
 	@$(TEST_ENV) ctest --test-dir build/$(PRESET) --no-tests=error --output-on-failure -j $(TEST_JOBS) || { code=$$?; scripts/failures.py build/$(PRESET); exit $$code; }
 
 # Builds and tests with other versions of libtorch; about ten minutes each. ARGS='2.14.1': some of them.
@@ -117,13 +120,23 @@ matrix: setup-test
 	@scripts/matrix.sh $(ARGS)
 
 # The fault campaigns in full, about three hours; FAULTS='--only kill9 --count 50': some of them.
-faults: setup setup-test
+faults: faults-build
+	@status=0; export $(TEST_ENV); \
+	python3 tests/faults/campaigns.py build/release/accrue $(FAULTS) || status=$$?; \
+	[ -n "$(FAULTS)" ] || python3 tests/faults/campaigns.py build/release/accrue --only soak --only soak-ranks || status=$$?; \
+	[ -n "$(FAULTS)" ] || python3 tests/faults/large_files.py build/release/accrue --pyarrow .venv-parquet/bin/python || status=$$?; \
+	exit $$status
+
+faults-build: setup-test
 	@mkdir -p build
-	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON $(if $(PARQUET),$(PARQUET_OPTIONS)))
+	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON $(PARQUET_OPTIONS))
 	@cmake --build build/release -j $(JOBS) --target accrue slow_rank store_host failing_calls
-	@python3 tests/faults/campaigns.py build/release/accrue $(FAULTS)
-	@[ -n "$(FAULTS)" ] || python3 tests/faults/campaigns.py build/release/accrue --only soak --only soak-ranks
-	@[ -n "$(FAULTS)" ] || python3 tests/faults/large_files.py build/release/accrue $(if $(PARQUET),--pyarrow .venv-parquet/bin/python)
+
+# The benchmarks, built and not run.
+benches: setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,release,-DACCRUE_BUILD_BENCH=ON)
+	@cmake --build build/release -j $(JOBS)
 
 # Faults planted in the sources, and who sees them; an hour. ARGS="'attention*' --no-verify": some of them, by the tests alone.
 mutants: build setup-test
@@ -151,20 +164,10 @@ examples-alone:
 	@$(call CONFIGURE,$(PRESET),-DACCRUE_EXAMPLES_ALONE=ON)
 	@cmake --build build/$(PRESET) -j $(JOBS); status=$$?; cmake -DACCRUE_EXAMPLES_ALONE=OFF build/$(PRESET) >/dev/null && exit $$status
 
-# What takes too long for every change, after what every change must pass: hours.
+# What takes too long for every change, after what every change must pass: about a day. Each part's result is stored in
+# tests/long/results.json. ARGS='tsan mutants': some of the parts; ARGS='--older 20': which ran more than 20 commits ago; ARGS=--list.
 test-all:
-	@$(MAKE) --no-print-directory test
-	@ACCRUE_RIGHT_LOOPS=1000 PYTHONPATH=build/$(PRESET)/python .venv-test/bin/python -m pytest -q -p no:cacheprovider tests/python/test_right_loops.py
-	@$(TEST_ENV) ACCRUE_TEST_KERNELS=generic ctest --test-dir build/$(PRESET) --no-tests=error --output-on-failure -j 1 -R '^(train|verify)$$'
-	@$(MAKE) --no-print-directory examples-alone
-	@$(MAKE) --no-print-directory container-test ARGS=
-	@$(MAKE) --no-print-directory asan-all
-	@$(MAKE) --no-print-directory tsan
-	@$(MAKE) --no-print-directory fuzz-corpus
-	@$(MAKE) --no-print-directory matrix ARGS=
-	@$(MAKE) --no-print-directory faults FAULTS= PARQUET=1
-	@$(MAKE) --no-print-directory sound-runs ARGS=
-	@$(MAKE) --no-print-directory mutants ARGS=
+	@python3 scripts/long_tests.py $(ARGS)
 
 # Our own threads under the thread sanitizer: TSAN_<room> are the tests in which they run. Neither libtorch nor OpenMP is
 # instrumented: where several of their threads run, it sees races that are none. What it reports

@@ -90,11 +90,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    different = {path: text for path, text in documents().items() if not path.exists() or path.read_text() != text}
+    written = documents()
+    different = {path: text for path, text in written.items() if not path.exists() or path.read_text() != text}
     for path, text in different.items():
         print(f"{path.relative_to(ROOT)} {'differs from bench/results' if options.check else 'written'}")
         if not options.check:
             path.write_text(text)
+    if options.check and not different:
+        print(f"{len(written)} documents have what bench/results has")
     if options.check and different:
         sys.exit("error: documents: expected what bench/e2e/write_benchmarks.py writes, received others; try make bench-docs")
 
