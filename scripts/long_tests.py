@@ -127,7 +127,7 @@ GENERIC_ROOMS = "kernels|accum|optim|models|train|verify|device"
 # In this order: what takes little comes first, and what others build on.
 PARTS = (
     Part("gate", "what every change must pass", "40 minutes", f"{MAKE} test", of_ctest),
-    Part("mutants-check", "whether each mutant has its place in the sources, and table and results agree", "a second", "scripts/mutants.py --check",
+    Part("mutants-check", "whether each mutant has its place in the sources, and table and results agree", "a second", "python3 scripts/mutants.py --check",
          number_of("mutants", r"^mutants: (\d+) have their place")),
     Part("figures", "whether the documents have the figures of bench/results", "a second", "python3 bench/e2e/write_benchmarks.py --check",
          number_of("documents", r"^(\d+) documents have")),
