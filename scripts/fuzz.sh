@@ -12,6 +12,7 @@ program=build/fuzz/tests/fuzz/accrue_fuzz
 
 targets=("$@")
 ((${#targets[@]})) || mapfile -t targets < <("$program" --list)
+((${#targets[@]})) || { echo "error: fuzz: expected targets of $program, received none; try $program --list" >&2; exit 2; }
 
 # libtorch is not instrumented: what it allocates and what the harness frees do not match leak for leak.
 export ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:detect_container_overflow=0:allocator_may_return_null=0

@@ -405,7 +405,7 @@ def campaign(options: argparse.Namespace) -> int:
         print(f"error: mutants: {name}: {why}", file=sys.stderr)
     some = [mutant for mutant in some if mutant.name not in lost]
     if not some:
-        return 2 if lost else 0
+        raise Failure(f"expected mutants that can be planted and run here, received {'none with a place in the sources' if lost else 'none for this processor'}")
     copy = Copy(options.work, options.jobs)
     copy.update()
     copy.configure()

@@ -204,6 +204,16 @@ def check_table(root: pathlib.Path) -> None:
            "sum-with-factor: tests/mutants/results.json has a row of it")
 
 
+def check_refusals(root: pathlib.Path) -> None:
+    """A campaign that would plant nothing is no campaign that passed."""
+    expect(check(root, "no-such"), 2, "error: mutants: no such mutants")
+    (root / SUM).write_text(SUM_TEXT.replace("factor * value", "value"))
+    expect(check(root, "sum-*"), 2, "error: mutants: sum-without-factor: expected 'total'", "received none with a place in the sources")
+    (root / SUM).write_text(SUM_TEXT)
+    (root / TABLE).write_text(TABLE_TEXT.replace('room = "core"', 'room = "core"\nneeds = "no-such-flag"'))
+    expect(check(root, "sum-*"), 2, "not asked, since this machine has no no-such-flag", "received none for this processor")
+
+
 def check_partial_runs(root: pathlib.Path) -> None:
     """A run by the tests alone keeps what verify said, and the other way round; what is not asked any more goes."""
     mutant = Mutant("leaks", "It leaks.", "core", {"core": "*"}, {"gpt2": "weighting"}, "")
@@ -253,7 +263,7 @@ def check_a_run(root: pathlib.Path) -> None:
 
 
 def main() -> None:
-    for part in (check_symbols, check_table, check_moves, check_a_run):
+    for part in (check_symbols, check_table, check_moves, check_a_run, check_refusals):
         with tempfile.TemporaryDirectory(prefix="accrue-mutants-") as scratch:
             part(small_tree(pathlib.Path(scratch)))
     with tempfile.TemporaryDirectory(prefix="accrue-mutants-") as scratch:
