@@ -41,7 +41,7 @@ Counts = dict[str, int]
 
 
 def sums(text: str, pattern: str, *names: str) -> Counts:
-    """The groups of all matches, added up; nothing where there is no match."""
+    """The groups of all matches, added up; nothing if there is no match."""
     found = re.findall(pattern, text, re.MULTILINE)
     rows = [match if isinstance(match, tuple) else (match,) for match in found]
     return {name: sum(int(row[place]) for row in rows) for place, name in enumerate(names)} if rows else {}
@@ -64,7 +64,7 @@ def of_googletest(text: str) -> Counts:
 
 
 def of_build(text: str) -> Counts:
-    """Ninja's steps; none where all was built before."""
+    """Ninja's steps; none if all was built before."""
     steps = [int(most) for _, most in re.findall(r"\[(\d+)/(\d+)\]", text)]
     return {"steps": max(steps)} if steps else {"steps": 0} if "ninja: no work to do" in text else {}
 
@@ -229,7 +229,7 @@ def run(root: pathlib.Path, parts: list[Part]) -> int:
 
 
 def commits_since(root: pathlib.Path, commit: str) -> int | None:
-    """None where the history of what is checked out does not have it."""
+    """None if the history of what is checked out does not have it."""
     counted = subprocess.run(["git", "merge-base", "--is-ancestor", commit, "HEAD"], cwd=root, capture_output=True)
     if counted.returncode != 0:
         return None
@@ -252,7 +252,7 @@ def older(root: pathlib.Path, parts: list[Part], commits: int) -> list[str]:
 
 def arguments(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="which parts; all where none is named")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="which parts; all if none is named")
     parser.add_argument("--list", action="store_true", help="the parts, what they are and how long they take")
     parser.add_argument("--older", type=int, metavar="N", help="prints which parts last ran more than N commits ago, or never")
     return parser.parse_args(words)

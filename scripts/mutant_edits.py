@@ -98,7 +98,7 @@ def has_initializers(flat: str) -> bool:
 
 
 def name_of_declared(head: str) -> tuple[str, ...]:
-    """The name that a declaration declares, split at `::`; empty where it has none."""
+    """The name that a declaration declares, split at `::`; empty if it has none."""
     flat = without_groups(head)
     flat = re.sub(r"\b(template|requires|alignas|decltype|noexcept|explicit)(?=\s*[<(])\s*[<(]\s*[>)]", " ", flat)
     flat = re.sub(r"\[\s*\[?\s*\]?\s*\]", " ", flat)

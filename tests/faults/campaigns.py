@@ -79,7 +79,7 @@ def programs_of(arguments: argparse.Namespace) -> Programs:
 
 
 def missing(job: Job, arguments: argparse.Namespace) -> str:
-    """What the job lacks, and how to have it; nothing where all is there."""
+    """What the job lacks, and how to have it; nothing if all is there."""
     programs = programs_of(arguments)
     lacking = [name for name in job.needs if not getattr(programs, name).exists()]
     build = pathlib.Path(arguments.program).parent
@@ -88,7 +88,7 @@ def missing(job: Job, arguments: argparse.Namespace) -> str:
 
 
 def jobs_of(arguments: argparse.Namespace) -> list[Job]:
-    """Raises Refusal where one is asked for that would not run."""
+    """Raises Refusal if one is asked for that would not run."""
     asked, jobs = arguments.only or [], []
     for name, entry in CAMPAIGNS.items():
         count = arguments.count or (entry.short if arguments.short else entry.count)
@@ -134,7 +134,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
 
 
 def status_of(job: Job, arguments: argparse.Namespace) -> int:
-    """1: a promise was not kept. Raises LeftOut where it did not run."""
+    """1: a promise was not kept. Raises LeftOut if it did not run."""
     if lacks := missing(job, arguments):
         raise tinyrun.LeftOut(lacks, could_be_set_up=True)
     begin = time.monotonic()
