@@ -3,12 +3,14 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all examples-alone faults faults-build build build-all benches setup setup-test setup-wheel wheel setup-deb deb container-test asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test gate test-build test-run check-scripts test-all examples-alone faults faults-build build build-all benches setup setup-test setup-wheel wheel setup-deb deb container-test asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
-# Many tests wait for processes of theirs: two at a time take a third less time, on two cores as well.
-TEST_JOBS ?= 2
+# Many tests wait for processes of theirs; those that compute take two of the places (PROCESSORS).
+TEST_JOBS ?= $(shell echo $$((2 * $$(nproc))))
+# Where the gate keeps what ctest reports.
+JUNIT = $(if $(ACCRUE_GATE),--output-junit $(ACCRUE_GATE)/$(1).xml)
 CLANG_FORMAT ?= clang-format
 # Several sources of a target are compiled as one; UNITY=OFF compiles each by itself.
 UNITY ?= ON
@@ -34,6 +36,7 @@ TEST_ENV = OMP_WAIT_POLICY=passive ACCRUE_REQUIRE_ALL=$(REQUIRE_ALL)
 help:
 	@echo 'make demo   set up, build, and train a small GPT on Python sources (five to ten minutes of training)'
 	@echo 'make test   set up, build, and run all tests'
+	@echo 'make gate   what every change must pass, and what CI runs: also formatting, sanitizers and fuzzers'
 	@echo 'make faults   kills, flipped bits, full disks, lost ranks, in full counts (FAULTS=...: some of them)'
 	@echo 'make wheel   the Python package, as dist/accrue-*.whl'
 	@echo 'make deb   the command as a Debian package, as dist/accrue_*.deb'
@@ -105,15 +108,32 @@ deb: setup-deb build
 container-test: setup-test
 	@tests/packaging/container_test.sh $(ARGS)
 
-# Everything that tests, measures and shows, and the wheel.
+# All targets, the benchmarks too, and the wheel.
 build-all: setup-test setup-wheel
 	@mkdir -p build
 	@$(call CONFIGURE,$(PRESET),-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_BENCH=ON -DACCRUE_BUILD_EXAMPLES=ON $(PARQUET_OPTIONS) $(PYTHON_OPTIONS))
 	@cmake --build build/$(PRESET) -j $(JOBS)
 	@scripts/wheel.sh build/$(PRESET) dist
 
-test: build-all
-	@$(TEST_ENV) ctest --test-dir build/$(PRESET) --no-tests=error --output-on-failure -j $(TEST_JOBS) || { code=$$?; scripts/failures.py build/$(PRESET); exit $$code; }
+test: setup-test setup-wheel check-scripts test-build test-run
+
+# What every change must pass; .ci/run runs it, and nothing else. ARGS='tests': some of its steps.
+gate:
+	@scripts/gate.py $(ARGS)
+
+test-build:
+	@mkdir -p build
+	@$(call CONFIGURE,$(PRESET),-DACCRUE_BUILD_TESTS=ON -DACCRUE_BUILD_EXAMPLES=ON $(PARQUET_OPTIONS) $(PYTHON_OPTIONS))
+	@cmake --build build/$(PRESET) -j $(JOBS)
+	@scripts/wheel.sh build/$(PRESET) dist
+
+test-run:
+	@$(TEST_ENV) ctest --test-dir build/$(PRESET) --no-tests=error --output-on-failure --timeout 600 -j $(TEST_JOBS) $(call JUNIT,tests) \
+	  || { code=$$?; scripts/failures.py build/$(PRESET); exit $$code; }
+
+# The tools that work on the sources, which need no build.
+check-scripts:
+	@for test in check_rooms figures mutants gate long_tests campaigns; do python3 tests/support/$${test}_test.py || exit 1; done
 
 # Builds and tests with other versions of libtorch; about ten minutes each. ARGS='2.14.1': some of them.
 matrix: setup-test

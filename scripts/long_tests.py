@@ -52,6 +52,11 @@ def of_ctest(text: str) -> Counts:
     return counts and {"tests": counts["tests"], "failed": counts["failed"], "skipped": len(re.findall(r"\*\*\*Skipped", text))}
 
 
+def of_gate(text: str) -> Counts:
+    """The last lines of scripts/gate.py."""
+    return sums(text, r"^(\d+) passed, (\d+) failed$", "steps", "failed") | sums(text, r"^the slowest of (\d+) tests$", "tests")
+
+
 def of_pytest(text: str) -> Counts:
     counts: Counts = collections.Counter()
     for number, what in re.findall(r"(?<![\w.])(\d+) (passed|failed|skipped|error)s?\b(?=.* in [\d.]+s)", text):
@@ -122,20 +127,21 @@ def lines_of(what: str, pattern: str) -> Callable[[str], Counts]:
 
 
 MAKE = "make --no-print-directory"
+BUILT = f"{MAKE} setup-test setup-wheel test-build"
 CAMPAIGNS = f"{MAKE} faults-build && python3 tests/faults/campaigns.py build/release/accrue"
 GENERIC_ROOMS = "kernels|accum|optim|models|train|verify|device"
 # In this order: what takes little comes first, and what others build on.
 PARTS = (
-    Part("gate", "what every change must pass", "40 minutes", f"{MAKE} test", of_ctest),
+    Part("gate", "what every change must pass", "40 minutes", f"{MAKE} gate ARGS=", of_gate),
     Part("mutants-check", "whether each mutant has its place in the sources, and table and results agree", "a second", "python3 scripts/mutants.py --check",
          number_of("mutants", r"^mutants: (\d+) have their place")),
     Part("figures", "whether the documents have the figures of bench/results", "a second", "python3 bench/e2e/write_benchmarks.py --check",
          number_of("documents", r"^(\d+) documents have")),
     Part("right-loops", "1000 right loops of Python, of which none is called wrong", "a minute",
-         f"{MAKE} build-all && ACCRUE_RIGHT_LOOPS=1000 PYTHONPATH=build/release/python .venv-test/bin/python -m pytest -q -p no:cacheprovider tests/python/test_right_loops.py",
+         f"{BUILT} && ACCRUE_RIGHT_LOOPS=1000 PYTHONPATH=build/release/python .venv-test/bin/python -m pytest -q -p no:cacheprovider tests/python/test_right_loops.py",
          of_pytest),
     Part("generic", "whole rooms by operators of ATen alone", "an hour",
-         f"{MAKE} build-all && ACCRUE_TEST_KERNELS=generic ctest --test-dir build/release --no-tests=error --output-on-failure -j 1 -R '^({GENERIC_ROOMS})$'", of_ctest),
+         f"{BUILT} && ACCRUE_TEST_KERNELS=generic ctest --test-dir build/release --no-tests=error --output-on-failure -j 1 -R '^({GENERIC_ROOMS})$'", of_ctest),
     Part("benches", "the benchmarks, built", "10 minutes", f"{MAKE} benches", of_build),
     Part("examples-alone", "the examples without precompiled headers", "15 minutes", f"{MAKE} examples-alone", of_build),
     Part("cold-build", "everything from a clone, with no cache", "25 minutes", "scripts/cold_build.sh", of_build),

@@ -5,6 +5,7 @@
 #   scripts/setup.sh parquet   what build and, for accrue to read Parquet, Arrow's libraries as pyarrow brings them, in .venv-parquet
 #   scripts/setup.sh fuzz    what build and, for `make fuzz`, clang with libFuzzer
 #   scripts/setup.sh wheel   what build and, for `make wheel`, what packs the Python package, in .venv-wheel (which sees .venv)
+#   scripts/setup.sh gate    all that `make gate` needs: test, fuzz, wheel, and ccache
 #   scripts/setup.sh deb     what build and, for `make deb`, what finds the packages that the command needs
 #   scripts/setup.sh peers   also the systems that `make bench-peers` compares with, and tcmalloc, in .venv-peers (which sees .venv)
 set -euo pipefail
@@ -23,6 +24,7 @@ PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
 DEB_PACKAGES=(dpkg-dev file)
 TEST_PACKAGES=(clang-format clang-tidy libstb-dev chromium tmux debootstrap iproute2 "${DEB_PACKAGES[@]}")
 FUZZ_PACKAGES=(clang libclang-rt-dev llvm)     # llvm: names in the sanitizers' reports
+GATE_PACKAGES=(ccache)
 TCMALLOC=(libtcmalloc-minimal4t64 libtcmalloc-minimal4)  # the names that Debian and Ubuntu have for it, newest first
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -65,7 +67,10 @@ make_venv() {
   printf '%s' "$stamp" >"$folder/.accrue-stamp"
 }
 
-pip_in_build() { .venv/bin/pip install -q --disable-pip-version-check --no-warn-conflicts "$@"; }
+# Python compiles the modules that are imported; all of them would take a minute.
+pip_install() { "$1/bin/pip" install -q --disable-pip-version-check --no-compile "${@:2}"; }
+
+pip_in_build() { pip_install .venv --no-warn-conflicts "$@"; }
 
 # Where the index has a CPU build of that version pip prefers it (2.13.0+cpu is newer than 2.13.0). A CUDA build wants gigabytes of
 # libraries, of which libtorch_cpu.so loads CUDA's runtime and its profiler alone: these are taken as the wheel's metadata states them.
@@ -87,12 +92,12 @@ install_beside_build() {
   local folder=$1
   shift
   site_of .venv >"$(site_of "$folder")/accrue-build.pth"
-  "$folder/bin/pip" install -q --disable-pip-version-check "$TORCH" "$@"
+  pip_install "$folder" "$TORCH" "$@"
 }
 
 pip_wheel() { install_beside_build .venv-wheel "${WHEEL[@]}"; }
 
-pip_parquet() { .venv-parquet/bin/pip install -q --disable-pip-version-check --no-deps "$PYARROW"; }
+pip_parquet() { pip_install .venv-parquet --no-deps "$PYARROW"; }
 
 pip_test() { install_beside_build .venv-test -r tests/requirements.txt; }
 
@@ -122,6 +127,21 @@ make_build_venv() {
 
 make_parquet_venv() { make_venv .venv-parquet "$PYARROW" pip_parquet; }
 
+make_test_venv() { make_venv .venv-test "$TORCH $(tr '\n' ' ' <tests/requirements.txt)" pip_test; }
+
+make_wheel_venv() { make_venv .venv-wheel "$TORCH ${WHEEL[*]}" pip_wheel; }
+
+# Downloads and unpacking take turns on the network and on the cores.
+make_beside_each_other() {
+  local maker jobs=() failed=0
+  for maker in "$@"; do
+    "$maker" &
+    jobs+=($!)
+  done
+  for job in "${jobs[@]}"; do wait "$job" || failed=1; done
+  return $failed
+}
+
 case "${1:-build}" in
   build)
     install_packages "${PACKAGES[@]}"
@@ -130,8 +150,12 @@ case "${1:-build}" in
   test)
     install_packages "${PACKAGES[@]}" "${TEST_PACKAGES[@]}"
     make_build_venv
-    make_parquet_venv
-    make_venv .venv-test "$TORCH $(tr '\n' ' ' <tests/requirements.txt)" pip_test
+    make_beside_each_other make_parquet_venv make_test_venv
+    ;;
+  gate)
+    install_packages "${PACKAGES[@]}" "${TEST_PACKAGES[@]}" "${FUZZ_PACKAGES[@]}" "${GATE_PACKAGES[@]}" python3-dev
+    make_build_venv
+    make_beside_each_other make_parquet_venv make_test_venv make_wheel_venv
     ;;
   parquet)
     install_packages "${PACKAGES[@]}"
@@ -141,7 +165,7 @@ case "${1:-build}" in
   wheel)
     install_packages "${PACKAGES[@]}" python3-dev
     make_build_venv
-    make_venv .venv-wheel "$TORCH ${WHEEL[*]}" pip_wheel
+    make_wheel_venv
     ;;
   deb)
     install_packages "${PACKAGES[@]}" "${DEB_PACKAGES[@]}"
@@ -156,5 +180,5 @@ case "${1:-build}" in
     make_build_venv
     make_venv .venv-peers "$TORCH $DEEPSPEED tcmalloc $(tr '\n' ' ' <bench/peers/requirements.txt)" pip_peers
     ;;
-  *) die "expected build, test, wheel, deb, parquet, fuzz or peers, received $1; try scripts/setup.sh build" ;;
+  *) die "expected build, test, gate, wheel, deb, parquet, fuzz or peers, received $1; try scripts/setup.sh build" ;;
 esac

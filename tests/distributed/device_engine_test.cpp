@@ -80,7 +80,7 @@ class DeviceEngineTest : public ::testing::Test {
 
   template <class Run>
   void run_ranks(std::chrono::milliseconds timeout, const Run& run) {
-    const std::uint16_t port = accrue::testing::free_port();
+    const accrue::testing::ReservedPort port;
     const auto run_one = [&](int number) {
       Rank& rank = ranks_[static_cast<std::size_t>(number)];
       const MakeDeviceEngine make = [&rank](const NcclRequest& request) {
@@ -88,8 +88,10 @@ class DeviceEngineTest : public ::testing::Test {
         rank.engine = c10::make_intrusive<EngineOfTest>(request, rank.done);
         return rank.engine;
       };
-      const Launch launch{
-          .rank = number, .world = kWorld, .master_addr = "127.0.0.1", .master_port = port};
+      const Launch launch{.rank = number,
+                          .world = kWorld,
+                          .master_addr = "127.0.0.1",
+                          .master_port = port.number()};
       rank.group = connect_with(make, launch, {.timeout = timeout});
       run(number, rank);
       joined_.arrive_and_wait();  // rank 0 hosts the store of both

@@ -26,14 +26,13 @@ std::string refusal(const std::string& host, std::uint16_t port, Error::Kind kin
 
 TEST(ListeningSocket, IsBoundToTheAddressOfTheName) {
   for (const char* host : {"127.0.0.1", "127.0.0.3"}) {
-    const std::uint16_t port = accrue::testing::free_port();
-    const Descriptor socket = listening_socket(host, port);
+    const Descriptor socket = listening_socket(host, 0);
     sockaddr_in address{};
     socklen_t size = sizeof address;
     ASSERT_EQ(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
     char text[INET_ADDRSTRLEN];
     EXPECT_STREQ(::inet_ntop(AF_INET, &address.sin_addr, text, sizeof text), host);
-    EXPECT_EQ(ntohs(address.sin_port), port);
+    EXPECT_GT(ntohs(address.sin_port), 0) << "of the system's choice";
   }
 }
 
@@ -46,8 +45,8 @@ TEST(ListeningSocket, RefusesWhatIsNotThisMachine) {
 }
 
 TEST(ListeningSocket, NamesAPortThatIsTaken) {
-  const std::uint16_t port = accrue::testing::free_port();
-  const Descriptor first = listening_socket("127.0.0.1", port);
+  const Descriptor first = listening_socket("127.0.0.1", 0);
+  const std::uint16_t port = accrue::testing::port_of(first.get());
   ASSERT_EQ(::listen(first.get(), 1), 0);
   EXPECT_THAT(refusal("127.0.0.1", port, Error::Kind::runtime),
               AllOf(HasSubstr("127.0.0.1:" + std::to_string(port)), HasSubstr("MASTER_PORT")));

@@ -5,30 +5,53 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "support/run_program.h"
 
 namespace accrue::testing {
 
-/// A port of the loopback interface that was free a moment ago.
-inline std::uint16_t free_port() {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
+/// The port that a socket is bound to.
+inline std::uint16_t port_of(int socket) {
   sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
-  ::bind(descriptor, reinterpret_cast<sockaddr*>(&address), size);
-  ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(descriptor);
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    throw std::system_error(errno, std::generic_category(), "getsockname");
   return ntohs(address.sin_port);
 }
+
+/// A port of the loopback interface that the system chose. It stays reserved while this lives: the
+/// system gives it to nobody else, and a program that is told of it can listen at it, because
+/// both set SO_REUSEADDR and this one does not listen.
+class ReservedPort {
+ public:
+  ReservedPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int yes = 1;
+    ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
+      throw std::system_error(errno, std::generic_category(), "bind");
+  }
+  ~ReservedPort() { ::close(socket_); }
+  ReservedPort(const ReservedPort&) = delete;
+  ReservedPort& operator=(const ReservedPort&) = delete;
+
+  std::uint16_t number() const { return port_of(socket_); }
+
+ private:
+  int socket_;
+};
 
 /// What a rank printed, by the first word of each line.
 using Numbers = std::map<std::string, std::vector<double>>;
@@ -52,7 +75,7 @@ using CommandOf = std::function<std::vector<std::string>(int rank)>;
 /// folder of its own below `folder`, with one thread. RANKS_STARTED tells them `started`.
 inline std::vector<Program> start_ranks(const std::filesystem::path& folder, int world, int started,
                                         const CommandOf& command_of) {
-  const std::string port = std::to_string(free_port());
+  const auto port = std::make_shared<const ReservedPort>();
   std::vector<Program> programs;
   for (int rank = 0; rank < started; ++rank) {
     const std::filesystem::path own = folder / ("rank" + std::to_string(rank));
@@ -63,11 +86,11 @@ inline std::vector<Program> start_ranks(const std::filesystem::path& folder, int
                                      "WORLD_SIZE=" + std::to_string(world),
                                      "LOCAL_RANK=" + std::to_string(rank),
                                      "MASTER_ADDR=127.0.0.1",
-                                     "MASTER_PORT=" + port,
+                                     "MASTER_PORT=" + std::to_string(port->number()),
                                      "RANKS_STARTED=" + std::to_string(started),
                                      "OMP_NUM_THREADS=1"};
     for (std::string& word : command_of(rank)) command.push_back(std::move(word));
-    programs.emplace_back(own, std::move(command));
+    programs.emplace_back(own, std::move(command)).keep(port);
   }
   return programs;
 }

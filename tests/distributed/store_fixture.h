@@ -24,10 +24,11 @@ class StoreTest : public ::testing::Test {
  protected:
   StoreTest() {
     c10d::TCPStoreOptions options;
-    options.port = port_;
+    Descriptor socket = listening_socket(kHost, 0);
+    options.port = port_ = accrue::testing::port_of(socket.get());
     options.isServer = true;
     options.waitWorkers = false;
-    options.masterListenFd = listening_socket(kHost, port_).release();
+    options.masterListenFd = socket.release();
     plain = c10::make_intrusive<c10d::PrefixStore>(
         kFolder, c10::make_intrusive<c10d::TCPStore>(kHost, options));
   }
@@ -48,7 +49,7 @@ class StoreTest : public ::testing::Test {
   c10::intrusive_ptr<c10d::Store> plain;
 
  private:
-  std::uint16_t port_ = accrue::testing::free_port();
+  std::uint16_t port_ = 0;
 };
 
 }  // namespace accrue::distributed

@@ -5,7 +5,7 @@
 #include "support/reference_mask.h"
 
 namespace accrue::kernels {
-namespace {
+namespace add_dropout_test {
 
 constexpr std::int64_t rows = 2, length = 7, channels = 131, site = 2;
 constexpr double probability = 0.3;
@@ -116,5 +116,5 @@ TEST(AddDropoutOf, OtherSizesAndDtypesIsRefused) {
   EXPECT_THROW(add_dropout(x, x, 1, context, 0), Error);
 }
 
-}  // namespace
+}  // namespace add_dropout_test
 }  // namespace accrue::kernels

@@ -7,7 +7,7 @@
 #include "support/kernels.h"
 
 namespace accrue::kernels {
-namespace {
+namespace attention_memory_test {
 
 /// The most bytes that forward and backward hold at once, for one sample of this context. In one
 /// thread, because the meter counts the calling one.
@@ -75,5 +75,5 @@ TEST(AttentionMemory, OfGroupsGrowsLinearlyWithTheContext) {
   }
 }
 
-}  // namespace
+}  // namespace attention_memory_test
 }  // namespace accrue::kernels

@@ -13,7 +13,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace attention_samples_test {
 
 using namespace accrue::testing;
 
@@ -251,5 +251,5 @@ TEST(AttentionDropout, RefusesWhatDoesNotFit) {
               HasSubstr("[0, 5) of row 0 and [4, 8) of row 0"));
 }
 
-}  // namespace
+}  // namespace attention_samples_test
 }  // namespace accrue::kernels

@@ -12,7 +12,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace attention_test {
 
 using namespace accrue::testing;
 
@@ -213,5 +213,5 @@ TEST(CausalAttention, RefusesAWidthThatTheHeadsDoNotDivide) {
   EXPECT_THROW(causal_attention(at::ones({1, 2, 30}), 0), Error);
 }
 
-}  // namespace
+}  // namespace attention_test
 }  // namespace accrue::kernels

@@ -15,7 +15,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace block_matrix_test {
 
 using testing::close;
 using ::testing::HasSubstr;
@@ -270,5 +270,5 @@ TEST(LinearWithBlocks, RefusesOtherWidths) {
   }
 }
 
-}  // namespace
+}  // namespace block_matrix_test
 }  // namespace accrue::kernels

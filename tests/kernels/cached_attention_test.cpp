@@ -10,7 +10,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace cached_attention_test {
 
 using namespace accrue::testing;
 using ::testing::HasSubstr;
@@ -152,5 +152,5 @@ TEST(KeyValueCacheRefuses, WhatDoesNotFit) {
               HasSubstr("at most 4 positions"));
 }
 
-}  // namespace
+}  // namespace cached_attention_test
 }  // namespace accrue::kernels

@@ -10,7 +10,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace class_cross_entropy_test {
 
 using testing::close;
 using ::testing::HasSubstr;
@@ -126,5 +126,5 @@ TEST_P(ClassCrossEntropy, RefusesWhatDoesNotFit) {
   }
 }
 
-}  // namespace
+}  // namespace class_cross_entropy_test
 }  // namespace accrue::kernels

@@ -9,7 +9,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace convolution_test {
 
 using accrue::testing::close;
 using accrue::testing::relative_error;
@@ -138,5 +138,5 @@ TEST(RoundedConvolution, RefusesOtherOperandsAndSecondDerivatives) {
   EXPECT_THROW(torch::autograd::grad({result.sum()}, {x}, {}, true, /*create_graph=*/true), Error);
 }
 
-}  // namespace
+}  // namespace convolution_test
 }  // namespace accrue::kernels

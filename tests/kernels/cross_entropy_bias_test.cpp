@@ -12,7 +12,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace cross_entropy_bias_test {
 
 using testing::all_sizes;
 using testing::close;
@@ -126,5 +126,5 @@ TEST_P(CrossEntropyBias, OfAnotherSizeIsRefused) {
               HasSubstr("bias [N]"));
 }
 
-}  // namespace
+}  // namespace cross_entropy_bias_test
 }  // namespace accrue::kernels

@@ -10,7 +10,7 @@
 #include "support/kernels.h"
 
 namespace accrue::kernels {
-namespace {
+namespace cross_entropy_memory_test {
 
 using testing::leaf;
 using testing::open_slot;
@@ -182,5 +182,5 @@ TEST(CrossEntropyMemory, IsABlockOfLogitsWhereNoGradientIsWanted) {
   }
 }
 
-}  // namespace
+}  // namespace cross_entropy_memory_test
 }  // namespace accrue::kernels

@@ -12,7 +12,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace cross_entropy_options_test {
 
 using testing::close;
 using testing::error_of;
@@ -237,5 +237,5 @@ TEST_P(CrossEntropyOptionsOf, RescaleAsOftenAsAKeptGraphIsAsked) {
   for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(at::equal(first[i], second[i]));
 }
 
-}  // namespace
+}  // namespace cross_entropy_options_test
 }  // namespace accrue::kernels

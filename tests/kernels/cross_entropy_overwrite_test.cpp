@@ -12,7 +12,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace cross_entropy_overwrite_test {
 
 using testing::close;
 using testing::in_double;
@@ -141,5 +141,5 @@ TEST_P(OverwrittenHidden, MakesTheGradientOfAnotherUpstreamElsewhere) {
   EXPECT_TRUE(at::equal(gradient, expected * 0.5));
 }
 
-}  // namespace
+}  // namespace cross_entropy_overwrite_test
 }  // namespace accrue::kernels

@@ -13,7 +13,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace cross_entropy_test {
 
 using testing::all_sizes;
 using testing::chunk_rows;
@@ -291,5 +291,5 @@ TEST_P(CrossEntropy, RefusesRowWeightsByRowBeforeAnythingIsAdded) {
   EXPECT_TRUE(slot->fresh);
 }
 
-}  // namespace
+}  // namespace cross_entropy_test
 }  // namespace accrue::kernels

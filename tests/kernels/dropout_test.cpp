@@ -7,7 +7,7 @@
 #include "support/reference_mask.h"
 
 namespace accrue::kernels {
-namespace {
+namespace dropout_test {
 
 ForwardContext context_of(std::vector<std::int64_t> samples, std::int64_t window = 3,
                           std::uint64_t seed = 1337) {
@@ -168,5 +168,5 @@ TEST(Dropout, RefusesBadArguments) {
   EXPECT_THROW(dropout(x, 0.1, packed, 0), Error);
 }
 
-}  // namespace
+}  // namespace dropout_test
 }  // namespace accrue::kernels

@@ -10,7 +10,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels::elementwise {
-namespace {
+namespace elementwise_test {
 
 using accrue::testing::close;
 
@@ -128,5 +128,5 @@ TEST(ColumnSum, HasTheSameBitsForAnyNumberOfThreads) {
   EXPECT_TRUE(at::equal(alone, together));
 }
 
-}  // namespace
+}  // namespace elementwise_test
 }  // namespace accrue::kernels::elementwise

@@ -10,7 +10,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace embedding_test {
 
 using testing::close;
 using ::testing::HasSubstr;
@@ -195,5 +195,5 @@ TEST_P(Embedding, ChecksItsArguments) {
   EXPECT_THROW(embed_tokens(ids_of(1, 20), tokens(), table(), {{1, 0, 15, 21}}), Error);
 }
 
-}  // namespace
+}  // namespace embedding_test
 }  // namespace accrue::kernels

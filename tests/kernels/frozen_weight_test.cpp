@@ -7,7 +7,7 @@
 #include "kernels/gradients.h"
 
 namespace accrue::kernels {
-namespace {
+namespace frozen_weight_test {
 
 using testing::leaf;
 
@@ -66,5 +66,5 @@ TEST_P(FrozenWeight, LeavesTheGradientOfHiddenRowsAsItIs) {
   EXPECT_TRUE(at::equal(input_gradient_of(true), input_gradient_of(false)));
 }
 
-}  // namespace
+}  // namespace frozen_weight_test
 }  // namespace accrue::kernels

@@ -12,7 +12,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace gemm_test {
 
 using testing::close;
 using ::testing::HasSubstr;
@@ -190,5 +190,5 @@ TEST(GemmBackend, SaysWhatItIs) {
   EXPECT_THAT(gemm_backend(), ::testing::AnyOf(HasSubstr("oneDNN"), HasSubstr("ATen")));
 }
 
-}  // namespace
+}  // namespace gemm_test
 }  // namespace accrue::kernels

@@ -10,7 +10,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace grad_slot_test {
 
 using testing::close;
 using testing::error_of;
@@ -201,5 +201,5 @@ TEST_P(TiedWeight, GetsThemFromSeparateBackwardPasses) {
   EXPECT_EQ(slot->contributions, static_cast<std::int64_t>(2 * GetParam().size()));
 }
 
-}  // namespace
+}  // namespace grad_slot_test
 }  // namespace accrue::kernels

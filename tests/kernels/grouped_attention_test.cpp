@@ -10,7 +10,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace grouped_attention_test {
 
 using namespace accrue::testing;
 
@@ -262,5 +262,5 @@ TEST(GroupedAttention, RefusesWhatDoesNotFit) {
   EXPECT_THROW(run({.heads = 4, .kv_heads = 2, .dropout = 1}, k), Error);
 }
 
-}  // namespace
+}  // namespace grouped_attention_test
 }  // namespace accrue::kernels

@@ -9,7 +9,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace linear_test {
 
 using testing::close;
 using ::testing::HasSubstr;
@@ -347,5 +347,5 @@ TEST(Linear, RefusesASecondDerivativeInsteadOfGivingAWrongOne) {
   EXPECT_NO_THROW(torch::autograd::grad({linear(x, w, at::Tensor(), copy).sum()}, {x}));
 }
 
-}  // namespace
+}  // namespace linear_test
 }  // namespace accrue::kernels

@@ -13,7 +13,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace log_probabilities_test {
 
 using testing::all_sizes;
 using testing::chunk_rows;
@@ -154,5 +154,5 @@ TEST(LogProbabilitiesOfRows, RefuseWhatDoesNotFit) {
               HasSubstr("one target for each row"));
 }
 
-}  // namespace
+}  // namespace log_probabilities_test
 }  // namespace accrue::kernels

@@ -11,7 +11,7 @@
 #include "accrue/kernels/dropout.h"
 
 namespace accrue::kernels {
-namespace {
+namespace mask_statistics_test {
 
 /// Directions of a mask [seed, window, site, sample, head, row, column]; without attention one
 /// head.
@@ -136,5 +136,5 @@ TEST_P(MaskStatistics, TheTestsSeeAMaskThatForgetsAPartOfItsKey) {
   EXPECT_GT(chi_square_deviation(keep_rates(kept, 0.51)), allowed);
 }
 
-}  // namespace
+}  // namespace mask_statistics_test
 }  // namespace accrue::kernels

@@ -9,7 +9,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace matvec_test {
 
 using testing::close;
 
@@ -93,5 +93,5 @@ TEST(MatvecShapes, ThatAreOthersAreLeftToMatrixProducts) {
   EXPECT_FALSE(fits(at::ones({1, 8}), at::ones({8, 4})));
 }
 
-}  // namespace
+}  // namespace matvec_test
 }  // namespace accrue::kernels

@@ -11,7 +11,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace mlp_gated_test {
 
 using testing::close;
 using testing::in_double;
@@ -218,5 +218,5 @@ TEST(MlpGated, RefusesWeightsThatDoNotFit) {
   EXPECT_THROW(mlp_gated(x, w, a, w, b, at::ones({5, 3}), c), Error);
 }
 
-}  // namespace
+}  // namespace mlp_gated_test
 }  // namespace accrue::kernels

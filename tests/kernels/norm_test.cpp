@@ -11,7 +11,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace norm_test {
 
 using accrue::testing::close;
 
@@ -228,5 +228,5 @@ TEST(LayerNorm, RefusesWhatItCannotDo) {
   EXPECT_THROW(add_layer_norm(x, at::ones({3, 4}), w, b, eps, at::kFloat), Error);
 }
 
-}  // namespace
+}  // namespace norm_test
 }  // namespace accrue::kernels

@@ -12,7 +12,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace online_cross_entropy_test {
 
 using testing::close;
 
@@ -211,5 +211,5 @@ TEST(OnlineCrossEntropy, HasTheSameBitsForAnyNumberOfThreads) {
   EXPECT_TRUE(at::equal(alone, together));
 }
 
-}  // namespace
+}  // namespace online_cross_entropy_test
 }  // namespace accrue::kernels

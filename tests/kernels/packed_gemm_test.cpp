@@ -11,7 +11,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace packed_gemm_test {
 
 using testing::close;
 using ::testing::HasSubstr;
@@ -98,5 +98,5 @@ TEST(PackedGemmArguments, AreChecked) {
   EXPECT_EQ(packed_elements(at::TensorOptions(at::kFloat), 0, 48), 0);
 }
 
-}  // namespace
+}  // namespace packed_gemm_test
 }  // namespace accrue::kernels

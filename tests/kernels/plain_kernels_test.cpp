@@ -9,7 +9,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace plain_kernels_test {
 
 using testing::close;
 using testing::leaf;
@@ -153,5 +153,5 @@ TEST_P(PlainKernels, CapLogits) {
       {leaf({3, 7, 12}, dtype(), 1), leaf({11, 12}, master(), 2)}, 64);
 }
 
-}  // namespace
+}  // namespace plain_kernels_test
 }  // namespace accrue::kernels

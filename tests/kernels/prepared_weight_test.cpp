@@ -8,7 +8,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace prepared_weight_test {
 
 using testing::close;
 using testing::in_double;
@@ -79,5 +79,5 @@ TEST(PackedWeight, HasNoOperandThatWasNotAskedFor) {
   EXPECT_TRUE(prepared.operands(master, at::kFloat, true).forward.is_same(master));
 }
 
-}  // namespace
+}  // namespace prepared_weight_test
 }  // namespace accrue::kernels

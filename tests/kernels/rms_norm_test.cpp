@@ -8,7 +8,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace rms_norm_test {
 
 using testing::close;
 using testing::in_double;
@@ -198,5 +198,5 @@ TEST(RmsNorm, RefusesWhatItCannotDo) {
   EXPECT_THROW(add_rms_norm(x, at::ones({3, 4}), w, {}, at::kFloat), Error);
 }
 
-}  // namespace
+}  // namespace rms_norm_test
 }  // namespace accrue::kernels

@@ -8,7 +8,7 @@
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
-namespace {
+namespace rotary_test {
 
 using testing::close;
 using testing::in_double;
@@ -118,5 +118,5 @@ TEST(Rotary, RefusesWhatDoesNotFit) {
   EXPECT_THROW(rotate(x, 2, tables.cosines, tables.sines, {{0, 0, 0, 5}, {1, 0, 4, 9}}), Error);
 }
 
-}  // namespace
+}  // namespace rotary_test
 }  // namespace accrue::kernels

@@ -103,6 +103,7 @@ def check_counts() -> None:
     for counted, text, counts in (
             (long_tests.of_build, build, {"steps": 30}),
             (long_tests.of_build, "ninja: no work to do.\n", {"steps": 0}),
+            (long_tests.of_gate, "the slowest of 73 tests\n    1.0 s   x\n\n8 passed, 0 failed\n", {"steps": 8, "failed": 0, "tests": 73}),
             (long_tests.of_ctest, ctest + ctest, {"tests": 6, "failed": 2, "skipped": 2}),
             (long_tests.of_pytest, "1 failed, 3 passed, 2 warnings in 1.25s\n", {"failed": 1, "passed": 3}),
             (long_tests.of_googletest, "[  PASSED  ] 3 tests.\n[  PASSED  ] 1 test.\n", {"passed": 4}),

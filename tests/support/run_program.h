@@ -1,16 +1,20 @@
 #pragma once
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -19,9 +23,9 @@
 
 namespace accrue::testing {
 
-/// Returns when it is so; throws after ten minutes, which ends the test and what it started.
+/// Returns when it is so; throws after two minutes, which ends the test and what it started.
 inline void wait_until(const std::function<bool()>& is_so) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(10);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
   while (!is_so()) {
     if (std::chrono::steady_clock::now() > deadline)
       throw std::runtime_error("the program does not come to what is waited for");
@@ -62,20 +66,38 @@ class Program {
   Program(Program&& other) noexcept
       : output_(std::move(other.output_)),
         errors_(std::move(other.errors_)),
-        process_(std::exchange(other.process_, -1)) {}
+        process_(std::exchange(other.process_, -1)),
+        kept_(std::move(other.kept_)) {}
   Program& operator=(Program&&) = delete;
 
   pid_t process() const { return process_; }
 
+  /// Has `what` live as long as this.
+  void keep(std::shared_ptr<const void> what) { kept_ = std::move(what); }
+
+  /// A program that does not end in two minutes is killed, and its errors say so.
   Result wait() {
+    const bool hangs = !ends_in(std::chrono::minutes(2));
+    if (hangs) ::kill(process_, SIGKILL);
     int status = 0;
     struct rusage usage {};
     ::wait4(std::exchange(process_, -1), &status, 0, &usage);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), content(output_),
-            content(errors_), usage.ru_maxrss};
+            content(errors_) + (hangs ? "\n[killed by the test: it did not end]" : ""),
+            usage.ru_maxrss};
   }
 
  private:
+  bool ends_in(std::chrono::milliseconds patience) const {
+    const int descriptor = static_cast<int>(::syscall(SYS_pidfd_open, process_, 0));
+    pollfd ended{.fd = descriptor, .events = POLLIN, .revents = 0};
+    int ready = 0;
+    do ready = ::poll(&ended, 1, static_cast<int>(patience.count()));
+    while (ready < 0 && errno == EINTR);
+    ::close(descriptor);
+    return ready == 1;
+  }
+
   static void redirect(const std::filesystem::path& file, int stream) {
     const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     ::dup2(descriptor, stream);
@@ -88,6 +110,7 @@ class Program {
 
   std::filesystem::path output_, errors_;
   pid_t process_ = -1;
+  std::shared_ptr<const void> kept_;
 };
 
 }  // namespace accrue::testing

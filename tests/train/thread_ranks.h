@@ -19,12 +19,12 @@ namespace accrue::train::testing {
 /// interface.
 template <class Run>
 void run_thread_ranks(std::size_t world, const Run& run) {
-  const std::uint16_t port = accrue::testing::free_port();
+  const accrue::testing::ReservedPort port;
   const auto run_rank = [&](std::size_t rank) {
     run(rank, distributed::connect({.rank = static_cast<int>(rank),
                                     .world = static_cast<int>(world),
                                     .master_addr = "127.0.0.1",
-                                    .master_port = port},
+                                    .master_port = port.number()},
                                    {.timeout = std::chrono::seconds(120)}));
   };
   std::vector<std::jthread> threads;

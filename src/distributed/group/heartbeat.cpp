@@ -1,5 +1,7 @@
 #include "distributed/group/heartbeat.h"
 
+#include <ATen/record_function.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -61,7 +63,13 @@ void Heartbeat::talk(const RankNotes& notes, Membership* membership, Shared& sha
       lock.lock();
       shared.answered = Clock::now();
       shared.has_verdict = has_verdict;
+      const bool is_news = lost_one && !shared.lost_one;
       shared.lost_one = std::move(lost_one);
+      if (is_news) {
+        lock.unlock();
+        RECORD_USER_SCOPE("ranks: lost");
+        lock.lock();
+      }
       if (membership != nullptr && !shared.stop) {
         lock.unlock();
         const bool has_applicants = membership->has_applicants();

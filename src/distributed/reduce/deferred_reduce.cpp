@@ -1,6 +1,7 @@
 #include "distributed/reduce/deferred_reduce.h"
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <exception>
@@ -62,6 +63,7 @@ struct DeferredReduce::Impl {
   }
 
   void begin_next() {
+    RECORD_USER_SCOPE("reduce: bucket");
     const Bucket& bucket = bucket_at(begun.size());
     Begun next;
     for (const std::size_t slot : bucket.slots) {
@@ -110,6 +112,7 @@ struct DeferredReduce::Impl {
     attempt([this] {
       while (begun.size() < buckets.size()) begin_next();
     });
+    RECORD_USER_SCOPE("reduce: wait");
     for (Begun& bucket : begun)
       if (const auto work = std::exchange(bucket.work, nullptr)) attempt([&] { work->wait(); });
     if (scatter) attempt([this] { scatter->finish(); });
@@ -164,6 +167,7 @@ struct DeferredReduce::Impl {
   }
 
   Agreed exchange_status(const Share& share) {
+    RECORD_USER_SCOPE("reduce: status");
     const RankStatus mine = status_of(share);
     const at::Tensor rows = group->all_gather(to_row(mine));
     std::vector<RankStatus> ranks;

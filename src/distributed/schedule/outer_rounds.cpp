@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -186,6 +187,7 @@ const OuterRounds::Exchanged& OuterRounds::wait_for(const UnderWay& under_way) c
 }
 
 OuterRounds::Exchanged OuterRounds::exchange(const Message& message) const {
+  RECORD_USER_SCOPE("outer: exchange");
   const Stopwatch watch;
   const at::NoGradGuard no_grad;
   const std::int64_t sent_before = group_ ? group_->wire_bytes() : 0;

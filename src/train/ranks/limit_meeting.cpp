@@ -1,5 +1,7 @@
 #include "train/ranks/limit_meeting.h"
 
+#include <ATen/record_function.h>
+
 #include <cstddef>
 
 #include "train/ranks/rank_events.h"
@@ -8,6 +10,7 @@ namespace accrue::train {
 
 LimitMeeting meet_about_limits(const Ranks& ranks, RunControl& control, RunLog& log,
                                bool has_notice) {
+  RECORD_USER_SCOPE("limits: meet");
   const auto world = static_cast<std::size_t>(ranks.world());
   std::vector<double> said(world);
   said.at(static_cast<std::size_t>(ranks.rank())) = control.allowed_speed();

@@ -1,5 +1,6 @@
 #include "train/ranks/sharded_optimizer.h"
 
+#include <ATen/record_function.h>
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
@@ -16,14 +17,20 @@ void ShardedOptimizer::step(accum::MeanGradient&& gradient, double lr) {
   own_.step(std::move(gradient), lr);
   has_whole_parameters_ = false;
   if (replica_) replica_->begin_update();
-  sharding_->gather_parameters();
+  gather_parameters();
   has_whole_parameters_ = true;
   if (replica_) finish_replica();
+}
+
+void ShardedOptimizer::gather_parameters() const {
+  RECORD_USER_SCOPE("shard: gather");
+  sharding_->gather_parameters();
 }
 
 /// The step is done, whatever became of its copies: a rank that is lost now ends the next
 /// collective.
 void ShardedOptimizer::finish_replica() {
+  RECORD_USER_SCOPE("shard: replicate");
   try {
     replica_->finish_update();
   } catch (const distributed::RanksGone&) {

@@ -46,6 +46,7 @@ class ShardedOptimizer final : public optim::Optimizer {
   void hand_over() const;
 
  private:
+  void gather_parameters() const;
   void finish_replica();
   void gather(const optim::StateRange& range, const at::Tensor& whole) const;
 

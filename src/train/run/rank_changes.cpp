@@ -1,5 +1,7 @@
 #include "train/run/rank_changes.h"
 
+#include <ATen/record_function.h>
+
 #include <algorithm>
 #include <exception>
 #include <optional>
@@ -169,6 +171,7 @@ class Waiting {
   Waiting(const ChangingRun& run, const WaitingRun* waiting) : run_(run), waiting_(waiting) {}
 
   bool operator()(std::int64_t ranks, bool is_first) {
+    RECORD_USER_SCOPE("ranks: wait");
     if (waiting_ != nullptr && is_first && !std::exchange(is_told_, true)) begin(ranks);
     return !run_.signals.interrupted();
   }
@@ -214,6 +217,7 @@ class Waiting {
 
 ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state,
                                     const std::optional<StartedWindow>& done, std::string why) {
+  RECORD_USER_SCOPE("ranks: go on");
   std::optional<TrainState> mine;
   if (run.optimizer->has_whole_parameters()) mine = state;
   const char* left = "is gone";
@@ -246,6 +250,7 @@ ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state,
 }
 
 ChangedRanks join_run(const ChangingRun& run) {
+  RECORD_USER_SCOPE("ranks: join");
   while (true) {
     try {
       run.ranks.renew(Waiting(run, nullptr));

@@ -1,5 +1,7 @@
 #include "train/run/training_loop.h"
 
+#include <ATen/record_function.h>
+
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -248,6 +250,7 @@ bool TrainingLoop::wait_for_limits() {
     control_.met_others();
     if (met.has_notice && run_.ranks.is_first()) run_.notice.give();
     if (met.stops || parallelism_->follow_limits(met.speeds)) return !met.stops;
+    RECORD_USER_SCOPE("limits: wait");
     keep_while_waiting();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     control_.follow();

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,11 +15,15 @@
 
 namespace accrue::train::testing {
 
-using accrue::testing::Program;
+using accrue::testing::Pause;
 
-/// Runs whose store lives on whichever rank dies, as a launcher's agent lets it.
+/// Runs whose store outlives any of their ranks, as a launcher's agent lets it. What happens to a
+/// rank happens at a named point of its work (support/faults.h).
 class ChangingRanks : public DistributedRun {
  protected:
+  /// Steps of a run of which something happens to a rank in step kStep.
+  static constexpr std::int64_t kSteps = 12, kStep = 6;
+
   void SetUp() override {
     DistributedRun::SetUp();
     start_host();
@@ -29,27 +34,59 @@ class ChangingRanks : public DistributedRun {
   }
 
   void start_host() {
-    port_ = std::to_string(accrue::testing::free_port());
+    port_ = std::make_unique<accrue::testing::ReservedPort>();
     std::filesystem::create_directories(folder_ / "host");
-    host_.emplace(folder_ / "host", Words{ACCRUE_STORE_HOST, port_});
+    host_.emplace(folder_ / "host", Words{ACCRUE_STORE_HOST, std::to_string(port_->number())});
   }
   void end_host() {
     ::kill(host_->process(), SIGKILL);
     host_->wait();
   }
+  void start_host_again() {
+    end_host();
+    start_host();
+  }
 
   /// Sums of integers, so that the bits of the result depend on nothing but the samples.
-  Config fixed(const std::string& out, std::int64_t steps) const {
+  Config fixed(const std::string& out, std::int64_t steps = kSteps) const {
     Config c = small(out);
     c.precision.accumulate = accum::Accumulation::fixed;
+    c.dist.shares = Shares::equal;  // so that who has which micro-batches does not depend on speed
     c.run.steps = steps;
     c.run.eval_every = Duration{static_cast<double>(steps) / 2, Duration::Unit::steps};
     c.dist.timeout = {30, Duration::Unit::seconds};
     return c;
   }
+  /// The same until a signal ends it.
+  Config endless_fixed(const std::string& out) const {
+    Config c = endless(out);
+    c.dist.shares = Shares::equal;
+    c.dist.timeout = {30, Duration::Unit::seconds};
+    return c;
+  }
+  /// `alone` in another folder.
+  Config as(const Config& alone, const std::string& out) const {
+    Config c = alone;
+    c.run.out = (folder_ / out).string();
+    return c;
+  }
+
+  static Fault killed_at(const std::string& point, std::int64_t count = 1,
+                         std::int64_t step = kStep) {
+    return {.at = point, .action = "kill", .step = step, .count = count};
+  }
+  /// Tells `pause` when the rank has taken this many steps of its own.
+  static Fault tells_at_step(const std::string& pause, std::int64_t step) {
+    return {.at = "optimizer-step", .action = "tell:" + pause, .step = step};
+  }
+  /// Ends the run after some steps of this rank.
+  static Fault stops_at_step(std::int64_t step) {
+    return {.at = "optimizer-step", .action = "TERM", .step = step};
+  }
 
   /// Rank `rank` of `world`, in a folder of its own with a copy of the text.
-  Program start_rank(int rank, int world, const Words& words) {
+  Program start_rank(int rank, int world, const Words& words,
+                     const std::vector<Fault>& faults = {}) {
     const std::filesystem::path own = folder_ / ("process" + std::to_string(++started_));
     std::filesystem::create_directories(own);
     std::filesystem::copy(folder_ / "text.txt", own);
@@ -58,29 +95,28 @@ class ChangingRanks : public DistributedRun {
                   "WORLD_SIZE=" + std::to_string(world),
                   "LOCAL_RANK=0",
                   "MASTER_ADDR=127.0.0.1",
-                  "MASTER_PORT=" + port_,
+                  "MASTER_PORT=" + std::to_string(port_->number()),
                   "TORCHELASTIC_USE_AGENT_STORE=True",
                   "OMP_NUM_THREADS=1"};
-    command.insert(command.end(), words.begin(), words.end());
+    for (const Words& part : {accrue::testing::armed(faults, folder_), words})
+      command.insert(command.end(), part.begin(), part.end());
     return {own, std::move(command)};
   }
-  /// Ranks whose micro-batches take a moment, so that there is time to kill some of them.
-  /// `more` as slow_rank.cpp has it.
-  Words slow(const Config& c, const Words& more = {}) const {
-    Words words{ACCRUE_SLOW_RANK, command(c)[2], std::to_string(micro_batch_ms_)};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
-  std::vector<Program> start_all(const Config& c, int world, const Words& more = {}) {
-    const Words words = slow(c, more);
+  std::vector<Program> start_all(const Config& c, int world, const FaultsOfRanks& faults = {},
+                                 const Words& more = {}) {
+    const Words words = command(c, more);
     std::vector<Program> ranks;
-    for (int rank = 0; rank < world; ++rank) ranks.push_back(start_rank(rank, world, words));
+    for (int rank = 0; rank < world; ++rank) {
+      const auto found = faults.find(rank);
+      ranks.push_back(start_rank(rank, world, words,
+                                 found == faults.end() ? std::vector<Fault>() : found->second));
+    }
     return ranks;
   }
 
-  static void kill_it(Program& rank) {
-    ::kill(rank.process(), SIGKILL);
-    EXPECT_NE(rank.wait().status, 0) << "it was not killed in time";
+  static void expect_killed(Program& rank) {
+    const Program::Result result = rank.wait();
+    EXPECT_EQ(result.status, kKilled) << result.errors;
   }
   /// A signal takes a moment to stop a process: until the kernel says that it is.
   static void freeze(Program& rank) {
@@ -92,10 +128,12 @@ class ChangingRanks : public DistributedRun {
       return false;
     });
   }
-  static void expect_ends_well(Program& rank) {
+  static void expect_ends(Program& rank, int status) {
     const Program::Result result = rank.wait();
-    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_EQ(result.status, status) << result.errors;
   }
+  static void expect_ends_well(Program& rank) { expect_ends(rank, 0); }
+
   static std::vector<std::int64_t> worlds_of(const Config& c) {
     std::vector<std::int64_t> worlds;
     for (const nlohmann::json& step : steps_of(c))
@@ -113,25 +151,23 @@ class ChangingRanks : public DistributedRun {
       all += event["reason"].get<std::string>() + "\n";
     return all;
   }
-  /// The run of three ranks of which `victim` is killed, with a store of its own.
-  Config run_without(int victim, const Config& alone) {
-    Config c = alone;
-    c.run.out = (folder_ / ("lost" + std::to_string(victim))).string();
-    end_host();
-    start_host();
-    std::vector<Program> ranks = start_all(c, 3);
-    wait_for_step(c, 5);
-    kill_it(ranks[static_cast<std::size_t>(victim)]);
-    for (int rank = 0; rank < 3; ++rank)
-      if (rank != victim) expect_ends_well(ranks[static_cast<std::size_t>(rank)]);
+
+  /// The run of three ranks of which the `victims` are killed at their points, with a store of its
+  /// own. It ends as `alone` does.
+  void run_without(const FaultsOfRanks& victims, const Config& c, const Config& alone) {
+    start_host_again();
+    std::vector<Program> ranks = start_all(c, 3, victims);
+    for (int rank = 0; rank < 3; ++rank) {
+      Program& program = ranks[static_cast<std::size_t>(rank)];
+      victims.contains(rank) && victims.at(rank).back().action == "kill"
+          ? expect_killed(program)
+          : expect_ends_well(program);
+    }
     expect_same_run(c, alone);
-    return c;
   }
 
-  int micro_batch_ms_ = 20;
-
  private:
-  std::string port_;
+  std::unique_ptr<accrue::testing::ReservedPort> port_;
   std::optional<Program> host_;
   int started_ = 0;
 };

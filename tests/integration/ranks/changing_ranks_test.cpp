@@ -1,14 +1,15 @@
-// Ranks that die and come while a run goes on: real processes and real kills.
+// Ranks that die and come while a run goes on: processes that are lost at named points.
 #include "integration/ranks/changing_ranks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <map>
-#include <thread>
+#include <ostream>
+#include <string>
+#include <utility>
 
 #include "train/checkpoint/checkpoint.h"
 
@@ -21,90 +22,149 @@ using ::testing::AllOf;
 using testing::ChangingRanks;
 using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
+using testing::Fault;
 using ::testing::HasSubstr;
+using testing::kInterrupted;
 using ::testing::Not;
+using testing::Pause;
 using testing::Words;
 
-TEST_F(ChangingRanks, GoOnWhereOneIsLostToTheBit) {
-  const Config alone = fixed("alone", 60);
+/// A point at which a rank is lost, and the step after which the others go on.
+struct Loss {
+  const char* point;
+  std::int64_t count;
+  const char* after;
+};
+
+std::ostream& operator<<(std::ostream& out, const Loss& loss) {
+  return out << loss.point << ' ' << loss.count;
+}
+
+/// Each phase of step 6: until the sums of all ranks are whole the others take it without the
+/// victim, and afterwards they have taken it.
+constexpr Loss kLosses[]{{"micro-batch", 1, "5"},    {"micro-batch", 2, "5"},
+                         {"close-window", 1, "5"},   {"reduce:bucket", 1, "5"},
+                         {"reduce:wait", 1, "[56]"}, {"reduce:status", 1, "5"},
+                         {"optimizer-step", 1, "6"}, {"evaluation", 1, "6"}};
+
+class LostInAPhase : public ChangingRanks, public ::testing::WithParamInterface<Loss> {};
+
+TEST_P(LostInAPhase, TheOthersGoOnToTheBit) {
+  Config alone = fixed("alone");
+  alone.batch.tokens = 12 * *alone.model.context;
   expect_runs(alone, 1);
-  for (const int victim : {0, 1, 2}) {
-    const Config c = run_without(victim, alone);
+  for (const int victim : {0, 2}) {
+    SCOPED_TRACE(victim);
+    const Config c = as(alone, "lost" + std::to_string(victim));
+    run_without({{victim, {killed_at(GetParam().point, GetParam().count)}}}, c, alone);
     EXPECT_THAT(worlds_of(c), ElementsAre(3, 2));
-    EXPECT_THAT(reasons_of(c), HasSubstr("rank " + std::to_string(victim) +
-                                         " of 3 is gone; 2 ranks go on after step "));
+    EXPECT_THAT(reasons_of(c),
+                ContainsRegex("rank " + std::to_string(victim) +
+                              " of 3 is gone; 2 ranks go on after step " + GetParam().after));
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(ChangingRanks, LostInAPhase, ::testing::ValuesIn(kLosses));
+
+/// Of an exchange of two buckets the first is summed, or under way, when a rank is lost.
+TEST_F(ChangingRanks, GoOnToTheBitWhereAnExchangeIsTorn) {
+  Config alone = fixed("alone");
+  alone.model.width = 256;
+  alone.model.layers = 1;
+  expect_runs(alone, 1);
+  for (const Reduce reduce : {Reduce::overlap, Reduce::end}) {
+    Config c = as(alone, std::string(reduce_words.of(reduce)));
+    c.dist.reduce = reduce;
+    run_without({{1, {killed_at("reduce:bucket", 2)}}}, c, alone);
+    EXPECT_THAT(reasons_of(c), HasSubstr("rank 1 of 3 is gone; 2 ranks go on after step 5"));
+  }
+}
+
+/// While its checkpoint is being written.
+TEST_F(ChangingRanks, GoOnToTheBitWhereTheFirstIsLostWithACheckpoint) {
+  const Config alone = fixed("alone");
+  expect_runs(alone, 1);
+  const Config c = as(alone, "lost");
+  // The second one, which is of step 6, and which the update of step 7 waits for.
+  run_without({{0, {killed_at("checkpoint:write", 2, /*step=*/0)}}}, c, alone);
+  EXPECT_THAT(reasons_of(c), ContainsRegex("rank 0 of 3 is gone; 2 ranks go on after step [67]"));
 }
 
 /// With a reduction that begins when all micro-batches are done, none of them is lost with another.
 TEST_F(ChangingRanks, KeepTheirOwnMicroBatchesOfAWindow) {
-  Config alone = fixed("alone", 30);
+  Config alone = fixed("alone");
   alone.batch.tokens = 32 * *alone.model.context;
   alone.dist.reduce = Reduce::end;
   expect_runs(alone, 1);
   for (const int victim : {0, 1}) {
-    const Config c = run_without(victim, alone);
-    EXPECT_THAT(reasons_of(c), ContainsRegex("2 ranks go on after step [0-9]+; of the "
-                                             "window under way this rank keeps [56] of "
-                                             "[0-9]+ micro-batches"));
+    const Config c = as(alone, "lost" + std::to_string(victim));
+    run_without({{victim, {killed_at("micro-batch", 3)}}}, c, alone);
+    EXPECT_THAT(reasons_of(c), ContainsRegex("2 ranks go on after step 5; of the window under way "
+                                             "this rank keeps [56] of [0-9]+ micro-batches"));
   }
 }
 
-/// With sums that overlap, too, where a rank is lost early enough for the others to hear of it
-/// before their last micro-batch: at the begin of a window of two seconds.
+/// With sums that overlap, too, if the others hear of the loss before their last micro-batch.
 TEST_F(ChangingRanks, KeepTheirOwnMicroBatchesWhereSumsOverlap) {
-  Config alone = fixed("alone", 6);
-  alone.batch.tokens = 128 * *alone.model.context;
+  Config alone = fixed("alone");
+  alone.batch.tokens = 32 * *alone.model.context;
   expect_runs(alone, 1);
-  micro_batch_ms_ = 100;
-  const Config c = run_without(1, alone);
+  const Config c = as(alone, "lost");
+  const Pause paused_0(folder_, "paused0"), paused_2(folder_, "paused2");
+  const Pause heard_0(folder_, "heard0"), heard_2(folder_, "heard2");
+  const auto hears = [](const std::string& rank) -> std::vector<Fault> {
+    return {{.at = "micro-batch", .action = "pause:paused" + rank, .step = kStep, .count = 3},
+            {.at = "ranks:lost", .action = "tell:heard" + rank}};
+  };
+  std::vector<Program> ranks =
+      start_all(c, 3, {{0, hears("0")}, {1, {killed_at("micro-batch")}}, {2, hears("2")}});
+  for (const Pause* pause : {&paused_0, &paused_2}) pause->wait();
+  expect_killed(ranks[1]);
+  for (const Pause* heard : {&heard_0, &heard_2}) heard->wait();
+  for (const Pause* pause : {&paused_0, &paused_2}) pause->release();
+  for (const std::size_t rank : {0U, 2U}) expect_ends_well(ranks[rank]);
+  expect_same_run(c, alone);
   EXPECT_THAT(reasons_of(c), ContainsRegex("rank 1 ended, .*of the window under way this rank "
-                                           "keeps 2[0-9] of [0-9]+ micro-batches"));
+                                           "keeps [56] of [0-9]+ micro-batches"));
 }
 
-/// Windows are closed early all the time, when one of those who share them is gone.
+/// Windows are closed early all the time, when one of those who share them is lost: in its middle,
+/// and in the exchange that closes it early.
 TEST_F(ChangingRanks, KeepWindowsWhileOneIsLostToTheBit) {
-  Config alone = fixed("alone", 6);
-  alone.batch.tokens = 64 * *alone.model.context;
+  Config alone = fixed("alone");
+  alone.batch.tokens = 48 * *alone.model.context;
   expect_runs(alone, 1);
-  for (const int victim : {0, 2}) {
-    Config c = alone;
-    c.run.out = (folder_ / ("kept" + std::to_string(victim))).string();
-    end_host();
-    start_host();
-    std::vector<Program> ranks = start_all(c, 3);
-    wait_for_step(c, 1);
-    constexpr int notices = 20;
-    for (int notice = 0; notice < notices; ++notice) {
-      if (notice == notices / 2) kill_it(ranks[static_cast<std::size_t>(victim)]);
-      ::kill(ranks[1].process(), SIGUSR2);
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    for (int rank = 0; rank < 3; ++rank)
-      if (rank != victim) expect_ends_well(ranks[static_cast<std::size_t>(rank)]);
+  std::vector<Fault> notices;
+  for (const std::int64_t step : {2, 4, 6, 8})
+    notices.push_back({.at = "micro-batch", .action = "USR2", .step = step, .count = 2});
+  for (const auto& [victim, point] : {std::pair{0, "micro-batch"},
+                                      {2, "micro-batch"},
+                                      {0, "reduce:status"},
+                                      {2, "reduce:status"}}) {
+    SCOPED_TRACE(std::string(point) + " of rank " + std::to_string(victim));
+    const std::int64_t count = std::string(point) == "micro-batch" ? 4 : 1;
+    const Config c = as(alone, "kept" + std::to_string(victim) + std::to_string(count));
+    run_without({{victim, {killed_at(point, count)}}, {1, notices}}, c, alone);
     EXPECT_FALSE(events_of("checkpoint", c).empty()) << "no window was kept";
     EXPECT_THAT(worlds_of(c), ElementsAre(3, 2));
-    expect_same_run(c, alone);
   }
 }
 
 TEST_F(ChangingRanks, TakeInOneThatComesBack) {
-  const Config alone = fixed("alone", 160);
-  expect_runs(alone, 1);
   for (const int victim : {0, 1}) {
-    Config c = alone;
-    c.run.out = (folder_ / ("back" + std::to_string(victim))).string();
-    end_host();
-    start_host();
-    std::vector<Program> ranks = start_all(c, 2);
-    wait_for_step(c, 5);
-    kill_it(ranks[static_cast<std::size_t>(victim)]);
-    wait_until([&] { return worlds_of(c).size() > 1; });
-    Program again = start_rank(victim, 2, slow(c));
-    expect_ends_well(ranks[static_cast<std::size_t>(1 - victim)]);
-    expect_ends_well(again);
+    const int other = 1 - victim;
+    const Config c = endless_fixed("back" + std::to_string(victim));
+    start_host_again();
+    const Pause alone(folder_, "alone");
+    std::vector<Program> ranks = start_all(
+        c, 2, {{victim, {killed_at("micro-batch")}}, {other, {tells_at_step("alone", 8)}}});
+    expect_killed(ranks[static_cast<std::size_t>(victim)]);
+    alone.wait();
+    Program again = start_rank(victim, 2, command(c), {stops_at_step(3)});
+    expect_ends(again, kInterrupted);
+    expect_ends(ranks[static_cast<std::size_t>(other)], kInterrupted);
     EXPECT_THAT(worlds_of(c), ElementsAre(2, 1, 2));
-    expect_same_run(c, alone);
+    expect_bits_of_one_process(c);
   }
 }
 
@@ -119,17 +179,22 @@ std::map<std::string, std::string> files_of(const Config& c) {
 /// The first rank lives on with its hold on the run directory. When it wakes up, the others are
 /// stopped, so that whatever changes there is its doing.
 TEST_F(ChangingRanks, GoOnWithoutAFirstRankThatIsFrozen) {
-  const Config alone = fixed("alone", 60);
+  const Config alone = fixed("alone");
   expect_runs(alone, 1);
-  Config c = alone;
-  c.run.out = (folder_ / "frozen").string();
+  Config c = as(alone, "frozen");
   c.run.checkpoint_every = {1, Duration::Unit::steps};
   c.dist.timeout = {4, Duration::Unit::seconds};
-  std::vector<Program> ranks = start_all(c, 3);
-  wait_for_step(c, 5);
-  freeze(ranks[0]);
-  wait_until([&] { return worlds_of(c).size() > 1; });
-  for (const int other : {1, 2}) freeze(ranks[static_cast<std::size_t>(other)]);
+  const Pause first(folder_, "paused1"), second(folder_, "paused2");
+  const auto pauses = [](const std::string& rank) -> std::vector<Fault> {
+    return {{.at = "micro-batch", .action = "pause:paused" + rank, .step = kStep + 2}};
+  };
+  std::vector<Program> ranks =
+      start_all(c, 3,
+                {{0, {{.at = "micro-batch", .action = "stop", .step = kStep}}},
+                 {1, pauses("1")},
+                 {2, pauses("2")}});
+  for (const Pause* pause : {&first, &second}) pause->wait();
+  for (const std::size_t other : {1U, 2U}) freeze(ranks[other]);
   const auto before = files_of(c);
   ::kill(ranks[0].process(), SIGCONT);
   const Program::Result left = ranks[0].wait();
@@ -137,107 +202,109 @@ TEST_F(ChangingRanks, GoOnWithoutAFirstRankThatIsFrozen) {
   EXPECT_THAT(left.errors, ::testing::AnyOf(HasSubstr("the others went on without this rank"),
                                             HasSubstr("which went on without it, took over")));
   EXPECT_TRUE(files_of(c) == before) << "it wrote into a run that is no longer its own";
-  for (const int other : {1, 2}) ::kill(ranks[static_cast<std::size_t>(other)].process(), SIGCONT);
-  for (const int other : {1, 2}) expect_ends_well(ranks[static_cast<std::size_t>(other)]);
+  for (const std::size_t other : {1U, 2U}) ::kill(ranks[other].process(), SIGCONT);
+  for (const Pause* pause : {&first, &second}) pause->release();
+  for (const std::size_t other : {1U, 2U}) expect_ends_well(ranks[other]);
   EXPECT_THAT(worlds_of(c), ElementsAre(3, 2));
   expect_same_run(c, alone);
 }
 
 /// Those that come back get the state one from the other.
 TEST_F(ChangingRanks, WaitForOthersWhereTooFewAreLeft) {
-  const Config alone = fixed("alone", 60);
+  const Config alone = fixed("alone");
   expect_runs(alone, 1);
-  Config c = alone;
-  c.run.out = (folder_ / "waits").string();
+  Config c = as(alone, "waits");
   c.dist.min_ranks = 3;
-  std::vector<Program> ranks = start_all(c, 3);
-  wait_for_step(c, 5);
-  for (const int lost : {1, 2}) kill_it(ranks[static_cast<std::size_t>(lost)]);
+  std::vector<Program> ranks =
+      start_all(c, 3, {{1, {killed_at("micro-batch")}}, {2, {killed_at("micro-batch")}}});
+  for (const std::size_t lost : {1U, 2U}) expect_killed(ranks[lost]);
   wait_until([&] { return reasons_of(c).find("the run waits for others") != std::string::npos; });
   EXPECT_THAT(reasons_of(c), ContainsRegex("[a-z]; the run waits for others"));
   // It is told once, when the first of the two is known to be lost, or both are.
   EXPECT_THAT(reasons_of(c), ::testing::AnyOf(HasSubstr("1 of the 3 ranks are there"),
                                               HasSubstr("2 of the 3 ranks are there")));
-  const std::int64_t step = steps_done(c);
-  EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), step) << "what was done is kept";
+  EXPECT_EQ(steps_done(c), kStep - 1);
+  EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), kStep - 1)
+      << "what was done is kept";
   std::vector<Program> again;
-  for (const int lost : {1, 2}) again.push_back(start_rank(lost, 3, slow(c)));
+  for (const int lost : {1, 2}) again.push_back(start_rank(lost, 3, command(c)));
   expect_ends_well(ranks[0]);
   for (Program& rank : again) expect_ends_well(rank);
   EXPECT_THAT(worlds_of(c), ElementsAre(3));
   expect_same_run(c, alone);
 }
 
+/// The second look is behind the first one's message.
+const Fault kStopsWhileItWaits{.at = "ranks:wait", .action = "TERM", .count = 2};
+
 TEST_F(ChangingRanks, StopWhileTheyWait) {
-  Config c = fixed("run", 100000);
+  Config c = endless_fixed("run");
   c.dist.min_ranks = 2;
-  std::vector<Program> ranks = start_all(c, 2);
-  wait_for_step(c, 5);
-  kill_it(ranks[1]);
-  wait_until([&] { return reasons_of(c).find("the run waits for others") != std::string::npos; });
-  ::kill(ranks[0].process(), SIGTERM);
+  std::vector<Program> ranks =
+      start_all(c, 2, {{1, {killed_at("micro-batch")}}, {0, {kStopsWhileItWaits}}});
+  expect_killed(ranks[1]);
   const Program::Result result = ranks[0].wait();
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.errors, HasSubstr("2 ranks or more, received 1"));
+  EXPECT_THAT(reasons_of(c), HasSubstr("the run waits for others"));
 }
 
 TEST_F(ChangingRanks, KeepWhatTheyDidOfAWindowWhereTheirWaitingIsEnded) {
-  Config alone = fixed("alone", 30);
+  Config alone = fixed("alone");
   alone.batch.tokens = 32 * *alone.model.context;
   alone.dist.reduce = Reduce::end;
   expect_runs(alone, 1);
-  Config c = alone;
-  c.run.out = (folder_ / "waits").string();
+  Config c = as(alone, "waits");
   c.dist.min_ranks = 2;
   c.observe.progress = observe::ProgressStyle::lines;
-  std::vector<Program> ranks = start_all(c, 2);
-  wait_for_step(c, 5);
-  kill_it(ranks[0]);  // so that who waits is not the one that tells of the run
-  const auto done_of_last = [run = RunDirectory(c.run.out)] {
-    const auto last = run.checkpoint(run.checkpoint_steps().back());
-    const auto middle = read_checkpoint_state(last).middle;
-    return middle ? middle->done.size() : 0;
-  };
-  wait_until([&] { return done_of_last() > 0; });
-  ::kill(ranks[1].process(), SIGTERM);
+  // Rank 0 is lost, so that who waits is not the one that tells of the run.
+  std::vector<Program> ranks =
+      start_all(c, 2, {{0, {killed_at("micro-batch", 3)}}, {1, {kStopsWhileItWaits}}});
+  expect_killed(ranks[0]);
   const Program::Result waited = ranks[1].wait();
   EXPECT_EQ(waited.status, 1);
   EXPECT_THAT(waited.errors, HasSubstr("the run waits for others to join, with a checkpoint that "
                                        "has 8 of 16 micro-batches of the window under way"));
-  EXPECT_EQ(done_of_last(), 8U);
+  const RunDirectory run(c.run.out);
+  const auto middle = read_checkpoint_state(run.checkpoint(run.checkpoint_steps().back())).middle;
+  ASSERT_TRUE(middle);
+  EXPECT_EQ(middle->done.size(), 8U);
   expect_runs(c, 1, {"--resume"});
   expect_same_run(c, alone);
 }
 
 TEST_F(ChangingRanks, RefuseOneWithAnotherConfigAndGoOn) {
-  Config c = fixed("run", 200);
-  std::vector<Program> ranks = start_all(c, 2);
-  wait_for_step(c, 5);
+  const Config c = endless_fixed("run");
+  const Pause trains(folder_, "trains");
+  std::vector<Program> ranks = start_all(c, 2, {{0, {tells_at_step("trains", kStep)}}});
+  trains.wait();
   Config other = c;
   other.optim.lr = 0.5;
   std::filesystem::create_directories(folder_ / "other");
   std::ofstream(folder_ / "other/run.toml") << to_toml(other);
   Program stranger =
-      start_rank(1, 2, {ACCRUE_SLOW_RANK, (folder_ / "other/run.toml").string(), "20"});
+      start_rank(1, 2, {ACCRUE_PROGRAM, "train", (folder_ / "other/run.toml").string()});
   const Program::Result refused = stranger.wait();
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, HasSubstr("optim.lr: '0.1' on rank 0, '0.5' on rank 2"));
-  for (Program& rank : ranks) expect_ends_well(rank);
-  EXPECT_EQ(worlds_of(c).back(), 2);
-  EXPECT_EQ(steps_done(c), 200);
+  wait_until([&] { return reasons_of(c).find("is refused") != std::string::npos; });
+  ::kill(ranks[1].process(), SIGTERM);
+  expect_all_end(ranks, kInterrupted);
+  EXPECT_THAT(worlds_of(c), ElementsAre(2));
   EXPECT_THAT(reasons_of(c),
               AllOf(HasSubstr("rank 2 of 3 is refused; 2 ranks go on"), Not(HasSubstr("is gone"))));
+  expect_bits_of_one_process(c);
 }
 
 /// Each process has a file of its own under one name, as machines do.
 TEST_F(ChangingRanks, RefuseOneWithOtherDataAtTheStartAndLater) {
-  Config c = fixed("run", 200);
+  Config c = endless_fixed("run");
   c.data.train = {"text.txt"};
   const auto change_text = [&] { std::ofstream(folder_ / "text.txt", std::ios::in) << "L"; };
   {
-    Program first = start_rank(0, 2, slow(c));
+    Program first = start_rank(0, 2, command(c));
     change_text();
-    Program second = start_rank(1, 2, slow(c));
+    Program second = start_rank(1, 2, command(c));
     for (Program* rank : {&first, &second}) {
       const Program::Result refused = rank->wait();
       EXPECT_EQ(refused.status, 2);
@@ -245,17 +312,18 @@ TEST_F(ChangingRanks, RefuseOneWithOtherDataAtTheStartAndLater) {
     }
     EXPECT_FALSE(RunDirectory(c.run.out).holds_run());
   }
-  end_host();
-  start_host();
+  start_host_again();
   std::ofstream(folder_ / "text.txt", std::ios::in) << "l";
-  std::vector<Program> ranks = start_all(c, 2);
-  wait_for_step(c, 5);
+  const Pause trains(folder_, "trains");
+  std::vector<Program> ranks = start_all(c, 2, {{0, {tells_at_step("trains", kStep)}}});
+  trains.wait();
   change_text();
-  const Program::Result refused = start_rank(1, 2, slow(c)).wait();
+  const Program::Result refused = start_rank(1, 2, command(c)).wait();
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, ContainsRegex("data: '[^']+' on rank 0, '[^']+' on rank 2"));
-  for (Program& rank : ranks) expect_ends_well(rank);
-  EXPECT_EQ(steps_done(c), 200);
+  wait_until([&] { return reasons_of(c).find("is refused") != std::string::npos; });
+  ::kill(ranks[0].process(), SIGTERM);
+  expect_all_end(ranks, kInterrupted);
 }
 
 /// A rank that says something else than the others know of it ends, and they go on to what they
@@ -272,8 +340,7 @@ TEST_F(ChangingRanks, RefuseOneThatLiesWhileTheyTrainAndGoOn) {
     SCOPED_TRACE(::testing::Message() << lie << " of rank " << liar);
     Config c = alone;
     c.run.out = (folder_ / (std::string(lie) + std::to_string(liar))).string();
-    end_host();
-    start_host();
+    start_host_again();
     std::vector<Program> ranks;
     for (int rank = 0; rank < 3; ++rank)
       ranks.push_back(
@@ -294,27 +361,6 @@ TEST_F(ChangingRanks, RefuseOneThatLiesWhileTheyTrainAndGoOn) {
   }
 }
 
-/// The first one is lost between a window's close and its own step, which the others take: that
-/// step's line is theirs to write.
-TEST_F(ChangingRanks, TellTheStepInWhichTheFirstIsLost) {
-  Config alone = fixed("alone", 20);
-  Program honest = start_rank(0, 1, {ACCRUE_LYING_RANK, command(alone)[2], "nothing"});
-  expect_ends_well(honest);
-  Config c = alone;
-  c.run.out = (folder_ / "lost").string();
-  end_host();
-  start_host();
-  std::vector<Program> ranks;
-  for (int rank = 0; rank < 3; ++rank)
-    ranks.push_back(
-        start_rank(rank, 3, {ACCRUE_LYING_RANK, command(c)[2], rank == 0 ? "death" : "nothing"}));
-  EXPECT_NE(ranks[0].wait().status, 0);
-  for (int rank : {1, 2}) expect_ends_well(ranks[static_cast<std::size_t>(rank)]);
-  EXPECT_THAT(reasons_of(c), HasSubstr("2 ranks go on after step 10"));
-  expect_same_steps(c, alone);
-  EXPECT_TRUE(last_model(c) == last_model(alone));
-}
-
 TEST_F(ChangingRanks, RefuseOneWhoseParametersHaveOtherShapes) {
   const Config c = fixed("run", 30);
   std::vector<Program> ranks;
@@ -331,12 +377,11 @@ TEST_F(ChangingRanks, RefuseOneWhoseParametersHaveOtherShapes) {
 }
 
 TEST_F(ChangingRanks, EndWithTheFirstThatIsLostWhereAllAreNeeded) {
-  Config c = fixed("run", 100000);
+  Config c = endless_fixed("run");
   c.dist.compress = distributed::Compression::bf16;
   c.precision.accumulate = accum::Accumulation::fp32;
-  std::vector<Program> ranks = start_all(c, 2);
-  wait_for_step(c, 5);
-  kill_it(ranks[1]);
+  std::vector<Program> ranks = start_all(c, 2, {{1, {killed_at("micro-batch")}}});
+  expect_killed(ranks[1]);
   const Program::Result result = ranks[0].wait();
   EXPECT_EQ(result.status, 1) << "what compression leaves out is on each rank its own";
   EXPECT_THAT(result.errors, HasSubstr("no sign of life from rank 1"));

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
 #include "distributed/ranks.h"
+#include "support/faults.h"
 #include "support/tolerance.h"
 #include "train/tiny_run.h"
 #include "train/workload/workload.h"
@@ -22,9 +24,14 @@ namespace accrue::train::testing {
 
 using accrue::testing::wait_until;
 using Words = std::vector<std::string>;
+using accrue::testing::Fault;
+using accrue::testing::Program;
+/// What happens to which rank.
+using FaultsOfRanks = std::map<int, std::vector<Fault>>;
 
 /// A process's exit code after a signal.
 inline constexpr int kInterrupted = 130;
+inline constexpr int kKilled = 128 + SIGKILL;
 
 /// Runs of the command line by several processes.
 class DistributedRun : public TinyRun {
@@ -93,26 +100,36 @@ class DistributedRun : public TinyRun {
     return words;
   }
 
-  std::vector<accrue::testing::Program::Result> run(const Config& c, int world,
-                                                    const Words& more = {}) const {
+  std::vector<Program::Result> run(const Config& c, int world, const Words& more = {}) const {
     const Words words = command(c, more);
     return accrue::testing::run_ranks(folder_, world, world, [&](int) { return words; });
   }
 
-  std::vector<accrue::testing::Program> start(const Config& c, int world,
-                                              const Words& more = {}) const {
+  std::vector<Program> start(const Config& c, int world, const FaultsOfRanks& faults = {},
+                             const Words& more = {}) const {
     const Words words = command(c, more);
-    return accrue::testing::start_ranks(folder_, world, world, [&](int) { return words; });
+    return accrue::testing::start_ranks(folder_, world, world,
+                                        [&](int rank) { return with_faults(faults, rank, words); });
   }
 
-  /// Rank 1 is killed: the others end, and name it.
+  /// `words` behind what arms the faults of a rank.
+  Words with_faults(const FaultsOfRanks& faults, int rank, const Words& words) const {
+    const auto found = faults.find(rank);
+    Words all = found == faults.end() ? Words() : accrue::testing::armed(found->second, folder_);
+    all.insert(all.end(), words.begin(), words.end());
+    return all;
+  }
+
+  /// Rank 1 is killed by its fault: the others end, and name it.
   /// Returns what the first rank said.
-  static std::string kill_rank_1(std::vector<accrue::testing::Program>& ranks) {
+  static std::string expect_rank_1_is_missed(std::vector<Program>& ranks) {
     std::string first;
-    ::kill(ranks[1].process(), SIGKILL);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-      const accrue::testing::Program::Result result = ranks[rank].wait();
-      if (rank == 1) continue;
+      const Program::Result result = ranks[rank].wait();
+      if (rank == 1) {
+        EXPECT_EQ(result.status, kKilled) << result.errors;
+        continue;
+      }
       EXPECT_EQ(result.status, 1);
       EXPECT_THAT(result.errors, ::testing::HasSubstr("no sign of life from rank 1"));
       if (rank == 0) first = result.errors;
@@ -121,7 +138,7 @@ class DistributedRun : public TinyRun {
   }
 
   void expect_runs(const Config& c, int world, const Words& more = {}) const {
-    for (const accrue::testing::Program::Result& result : run(c, world, more))
+    for (const Program::Result& result : run(c, world, more))
       EXPECT_EQ(result.status, 0) << result.errors;
   }
 
@@ -134,7 +151,7 @@ class DistributedRun : public TinyRun {
                       "--json",
                       "--batch.micro=" + std::to_string(samples),
                       "--memory.budget=1GiB"};
-    const accrue::testing::Program::Result result = accrue::testing::Program(folder_, words).wait();
+    const Program::Result result = Program(folder_, words).wait();
     EXPECT_EQ(result.status, 0) << result.errors;
     const nlohmann::json plan = nlohmann::json::parse(result.output);
     const std::int64_t bytes = plan["predicted_peak_bytes"].get<std::int64_t>() +
@@ -161,6 +178,34 @@ class DistributedRun : public TinyRun {
   }
   static void wait_for_step(const Config& c, std::int64_t step) {
     wait_until([&] { return steps_done(c) >= step; });
+  }
+
+  static void expect_all_end(std::vector<Program>& ranks, int status) {
+    for (Program& rank : ranks) {
+      const Program::Result result = rank.wait();
+      EXPECT_EQ(result.status, status) << result.errors;
+    }
+  }
+
+  /// A run that ends by a signal alone; its parameters are those of any run of as many steps.
+  Config endless(const std::string& out) const {
+    Config c = small(out);
+    c.run.steps = 100000;
+    c.run.checkpoint_every = {100000, Duration::Unit::steps};
+    c.run.eval_every.reset();
+    c.optim.schedule.kind = optim::ScheduleKind::constant;
+    c.precision.accumulate = accum::Accumulation::fixed;
+    return c;
+  }
+  /// Compares with a run of one process, without limits, that ends where `c` did.
+  void expect_bits_of_one_process(const Config& c) const {
+    Config alone = c;
+    alone.run.out = c.run.out + "-alone";
+    alone.run.limits.clear();
+    alone.dist = {};
+    alone.run.steps = steps_of(c).back()["step"].get<std::int64_t>();
+    expect_runs(alone, 1);
+    expect_same_bits(parameters_of(c), parameters_of(alone));
   }
 
   static void expect_same_steps(const Config& c, const Config& undisturbed) {

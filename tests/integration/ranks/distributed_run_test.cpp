@@ -236,14 +236,15 @@ TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsKilled) {
   Config c = small("run");
   c.run.steps = 100000;
   c.dist.compress = distributed::Compression::bf16;  // of which each rank keeps something
-  std::vector<Program> ranks = start(c, 3);
-  wait_for_metrics(c);
-  const std::string said = kill_rank_1(ranks);
-  ASSERT_FALSE(steps_of(c).empty());
-  const std::int64_t last = RunDirectory(c.run.out).checkpoint_steps().back();
-  EXPECT_THAT(said, HasSubstr("; step " + std::to_string(last) +
-                              " is saved, and --resume goes on after it"));
-  EXPECT_EQ(last, steps_of(c).back()["step"]);
+  for (const char* point : {"micro-batch", "reduce:status"}) {
+    SCOPED_TRACE(point);
+    c.run.out = (folder_ / point).string();
+    std::vector<Program> ranks = start(c, 3, {{1, {{.at = point, .action = "kill", .step = 4}}}});
+    const std::string said = expect_rank_1_is_missed(ranks);
+    EXPECT_THAT(said, HasSubstr("; step 3 is saved, and --resume goes on after it"));
+    EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), 3);
+    EXPECT_EQ(steps_of(c).back()["step"], 3);
+  }
 }
 
 TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsFrozen) {
@@ -253,9 +254,8 @@ TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsFrozen) {
     c.run.steps = 100000;
     c.dist.timeout = {5, Duration::Unit::seconds};
     c.dist.compress = distributed::Compression::bf16;
-    std::vector<Program> ranks = start(c, world);
-    wait_for_metrics(c);
-    ::kill(ranks[static_cast<std::size_t>(frozen)].process(), SIGSTOP);
+    std::vector<Program> ranks =
+        start(c, world, {{frozen, {{.at = "micro-batch", .action = "stop", .step = 2}}}});
     for (int rank = 0; rank < world; ++rank) {
       if (rank == frozen) continue;
       const Program::Result result = ranks[static_cast<std::size_t>(rank)].wait();
@@ -276,10 +276,9 @@ TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsFrozen) {
 TEST_F(DistributedRun, StopsTogetherAfterASignalToOneRank) {
   Config c = small("run");
   c.run.steps = 100000;
-  std::vector<Program> ranks = start(c, 2);
-  wait_for_metrics(c);
-  ::kill(ranks[1].process(), SIGTERM);
-  for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, kInterrupted);
+  std::vector<Program> ranks =
+      start(c, 2, {{1, {{.at = "optimizer-step", .action = "TERM", .step = 3}}}});
+  expect_all_end(ranks, kInterrupted);
   ASSERT_FALSE(steps_of(c).empty());
   EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), steps_of(c).back()["step"]);
 }

@@ -1,4 +1,5 @@
-// Windows that ranks share, and that end in their middle: real processes, signals and kills.
+// Windows that ranks share, and that end in their middle: processes, and signals at
+// named points.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,14 +14,16 @@ namespace accrue::train {
 namespace {
 
 namespace fs = std::filesystem;
+using accrue::testing::Pause;
 using accrue::testing::Program;
 using nlohmann::json;
 using testing::DistributedRun;
+using testing::Fault;
 using ::testing::HasSubstr;
 using testing::kInterrupted;
 using testing::Words;
 
-/// Windows of 48 micro-batches, each of which takes a moment.
+/// Windows of 48 micro-batches.
 class KeptWindowOfRanks : public DistributedRun {
  protected:
   static constexpr int kOfAWindow = 48;
@@ -30,6 +33,7 @@ class KeptWindowOfRanks : public DistributedRun {
     Config c = small(out);
     c.precision.accumulate = accumulate;
     c.dist.reduce = reduce;
+    c.dist.shares = Shares::equal;
     c.batch.tokens = 2 * kOfAWindow * *c.model.context;
     c.run.steps = 4;
     return c;
@@ -49,23 +53,14 @@ class KeptWindowOfRanks : public DistributedRun {
     return copy;
   }
 
-  std::vector<Program> start_slow(const Config& c, int world, bool resumes = false) const {
-    Words words{ACCRUE_SLOW_RANK, command(c)[2], "50"};
-    if (resumes) words.emplace_back();
-    return accrue::testing::start_ranks(folder_, world, world, [&](int) { return words; });
+  /// A signal in the middle of a window of a rank.
+  static Fault in_the_middle(const std::string& signal, std::int64_t step = 2) {
+    return {.at = "micro-batch", .action = signal, .step = step, .count = 5};
   }
-  static void expect_all_end(std::vector<Program>& ranks, int status) {
-    for (Program& rank : ranks) {
-      const Program::Result result = rank.wait();
-      EXPECT_EQ(result.status, status) << result.errors;
-    }
-  }
-  /// Ranks of which one gets a signal in the middle of a window behind `step` steps, where all
-  /// stop.
-  void stop(std::vector<Program>& ranks, const Config& c, int rank, int signal,
-            std::int64_t step = 1) const {
-    wait_for_step(c, step);
-    ::kill(ranks[static_cast<std::size_t>(rank)].process(), signal);
+  /// Ranks of which one gets a signal in the middle of a window, where all stop.
+  void stop(const Config& c, int world, int rank, const Fault& fault,
+            const Words& more = {}) const {
+    std::vector<Program> ranks = start(c, world, {{rank, {fault}}}, more);
     expect_all_end(ranks, kInterrupted);
   }
 
@@ -98,8 +93,7 @@ class KeptWindowOfRanks : public DistributedRun {
 TEST_F(KeptWindowOfRanks, GoesOnWithAnyNumberOfRanksToTheBit) {
   const Config straight = fixed("straight"), broken = broken_as(straight);
   expect_runs(straight, 1);
-  std::vector<Program> ranks = start_slow(broken, 3);
-  stop(ranks, broken, 2, SIGTERM);
+  stop(broken, 3, 2, in_the_middle("TERM"));
   expect_in_the_middle(broken);
   EXPECT_TRUE(is_told(broken, "checkpoint", "of 48 micro-batches of step "));
   for (const int world : {1, 2, 4})
@@ -110,13 +104,11 @@ TEST_F(KeptWindowOfRanks, GoesOnWithAnyNumberOfRanksToTheBit) {
 TEST_F(KeptWindowOfRanks, IsKeptAgainByOtherRanks) {
   const Config straight = fixed("straight", Reduce::end), broken = broken_as(straight);
   expect_runs(straight, 1);
-  std::vector<Program> ranks = start_slow(broken, 3);
-  stop(ranks, broken, 0, SIGINT);
+  stop(broken, 3, 0, in_the_middle("INT"));
   expect_in_the_middle(broken);
   const std::size_t before = done_in(broken);
-  std::vector<Program> others = start_slow(broken, 2, /*resumes=*/true);
-  wait_until([&] { return is_told(broken, "resume", "micro-batches are done"); });
-  stop(others, broken, 1, SIGTERM, 0);
+  stop(broken, 2, 1, {.at = "micro-batch", .action = "TERM", .step = 1, .count = 2}, {"--resume"});
+  EXPECT_TRUE(is_told(broken, "resume", "micro-batches are done"));
   expect_in_the_middle(broken);
   EXPECT_GE(done_in(broken), before);
   expect_goes_on(broken, 3, straight);
@@ -125,12 +117,17 @@ TEST_F(KeptWindowOfRanks, IsKeptAgainByOtherRanks) {
 TEST_F(KeptWindowOfRanks, IsKeptAtANoticeToAnyRankAndOutlivesThemAll) {
   const Config straight = fixed("straight"), broken = broken_as(straight);
   expect_runs(straight, 1);
-  std::vector<Program> ranks = start_slow(broken, 3);
-  wait_for_step(broken, 1);
-  wait_until([&] {
-    ::kill(ranks[1].process(), SIGUSR2);  // again where it came behind the rank's last micro-batch
-    return is_told(broken, "checkpoint", "are kept");
-  });
+  // The second close of the window is that of the whole.
+  const auto paused = [](const std::string& rank) -> Fault {
+    return {.at = "close-window", .action = "pause:" + rank, .step = 2, .count = 2};
+  };
+  std::vector<std::unique_ptr<Pause>> pauses;
+  for (const char* rank : {"0", "1", "2"}) pauses.push_back(std::make_unique<Pause>(folder_, rank));
+  std::vector<Program> ranks =
+      start(broken, 3,
+            {{0, {paused("0")}}, {1, {in_the_middle("USR2"), paused("1")}}, {2, {paused("2")}}});
+  for (const auto& pause : pauses) pause->wait();
+  wait_until([&] { return is_told(broken, "checkpoint", "are kept"); });
   for (Program& rank : ranks) ::kill(rank.process(), SIGKILL);
   for (Program& rank : ranks) rank.wait();
   expect_in_the_middle(broken);
@@ -143,7 +140,8 @@ TEST_F(KeptWindowOfRanks, IsKeptByTheClockAndTheRunGoesOn) {
   expect_runs(straight, 1);
   Config often = broken_as(straight);
   often.run.checkpoint_every = {0.2, Duration::Unit::seconds};
-  std::vector<Program> ranks = start_slow(often, 2);
+  const std::vector<Fault> a_moment{{.at = "micro-batch", .action = "clock:0.05", .count = 0}};
+  std::vector<Program> ranks = start(often, 2, {{0, a_moment}, {1, a_moment}});
   expect_all_end(ranks, 0);
   EXPECT_TRUE(is_told(often, "checkpoint", "are kept"));
   expect_same_run(often, straight);
@@ -163,8 +161,7 @@ TEST_F(KeptWindowOfRanks, InFp32IsTheSameWithinRounding) {
   const Config straight = long_windows("straight", accum::Accumulation::fp32),
                broken = broken_as(straight);
   expect_runs(straight, 1);
-  std::vector<Program> ranks = start_slow(broken, 3);
-  stop(ranks, broken, 1, SIGTERM);
+  stop(broken, 3, 1, in_the_middle("TERM"));
   expect_in_the_middle(broken);
   const Config wrong = copy_of(broken, "wrong");
   expect_runs(broken, 2, {"--resume"});
@@ -185,8 +182,7 @@ TEST_F(KeptWindowOfRanks, InFp32IsTheSameWithinRounding) {
 TEST_F(KeptWindowOfRanks, IsFinishedWhereSumsAreCompressed) {
   Config c = long_windows("run", accum::Accumulation::fp32);
   c.dist.compress = distributed::Compression::bf16;
-  std::vector<Program> ranks = start_slow(c, 2);
-  stop(ranks, c, 1, SIGTERM);
+  stop(c, 2, 1, in_the_middle("TERM"));
   EXPECT_EQ(done_in(c), 0U);
   EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), steps_done(c));
 }

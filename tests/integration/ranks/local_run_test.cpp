@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <set>
+#include <string_view>
 
 #include "distributed/schedule/outer_schedule.h"
 #include "integration/ranks/distributed_run.h"
@@ -13,6 +14,7 @@ namespace {
 using accrue::testing::Program;
 using accrue::testing::wait_until;
 using testing::DistributedRun;
+using testing::Fault;
 using ::testing::HasSubstr;
 using testing::kInterrupted;
 using testing::Words;
@@ -48,9 +50,14 @@ class LocalRun : public DistributedRun {
     c.dist.outer_delay = delay;
     return c;
   }
-  /// Ranks step by themselves: only what they took part in together tells that both are running.
-  static void wait_for_round(const Config& c) {
-    wait_until([&] { return !lines_with("wire_bytes", c).empty(); });
+  static constexpr std::string_view kExchange = "outer:exchange";
+
+  static Fault stops_at(std::int64_t step) {
+    return {.at = "optimizer-step", .action = "TERM", .step = step};
+  }
+  static void expect_saved_rounds(const Config& c) {
+    for (const std::int64_t step : RunDirectory(c.run.out).checkpoint_steps())
+      EXPECT_EQ(step % 3, 0) << step;
   }
 };
 
@@ -113,10 +120,8 @@ TEST_F(LocalRun, ResumesToTheBitWithAsManyRanksAndRefusesOthers) {
 TEST_F(LocalRun, StopsWhereARoundEnds) {
   Config c = diloco("run", 3);
   c.run.steps = 99999;
-  std::vector<Program> ranks = start(c, 2);
-  wait_for_round(c);
-  ::kill(ranks[1].process(), SIGTERM);
-  for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, kInterrupted);
+  std::vector<Program> ranks = start(c, 2, {{1, {stops_at(5)}}});
+  expect_all_end(ranks, kInterrupted);
   const std::vector<std::int64_t> saved = RunDirectory(c.run.out).checkpoint_steps();
   ASSERT_FALSE(saved.empty());
   const std::int64_t last = saved.back();
@@ -124,10 +129,8 @@ TEST_F(LocalRun, StopsWhereARoundEnds) {
   EXPECT_EQ(steps_of(c).back()["step"], last);
 
   // The evaluation that was due at that step is made when the run goes on.
-  std::vector<Program> again = start(c, 2, {"--resume"});
-  wait_until([&] { return steps_of(c).back()["step"].get<std::int64_t>() >= last + 3; });
-  ::kill(again[0].process(), SIGTERM);
-  for (Program& rank : again) EXPECT_EQ(rank.wait().status, kInterrupted);
+  std::vector<Program> again = start(c, 2, {{0, {stops_at(4)}}}, {"--resume"});
+  expect_all_end(again, kInterrupted);
   std::set<std::int64_t> evaluated;
   for (const nlohmann::json& line : lines_with("eval_loss", c))
     evaluated.insert(line["step"].get<std::int64_t>());
@@ -139,11 +142,14 @@ TEST_F(LocalRun, ARankThatIsLeftAloneSavesNothingOfItsOwnSteps) {
   Config c = diloco("run", 3);
   c.run.steps = 99999;
   c.run.eval_every.reset();
-  std::vector<Program> ranks = start(c, 2);
-  wait_for_round(c);
-  kill_rank_1(ranks);
-  for (const std::int64_t step : RunDirectory(c.run.out).checkpoint_steps())
-    EXPECT_EQ(step % 3, 0) << step;
+  // In the middle of the third round, and in the exchange that ends it.
+  for (const char* point : {"micro-batch", "outer:exchange"}) {
+    c.run.out = (folder_ / point).string();
+    std::vector<Program> ranks =
+        start(c, 2, {{1, {{.at = point, .action = "kill", .step = point == kExchange ? 9 : 8}}}});
+    expect_rank_1_is_missed(ranks);
+    expect_saved_rounds(c);
+  }
 }
 
 /// One rank's weight is all there is, so that each part's mean is what that rank had when it sent
@@ -193,15 +199,12 @@ TEST_F(LocalRun, PartsThatWereStoppedGoOn) {
   Config c = streamed(diloco("run", 4), 2, 1);
   c.run.steps = 99999;
   c.run.eval_every.reset();
-  std::vector<Program> ranks = start(c, 2);
-  wait_for_round(c);
-  ::kill(ranks[1].process(), SIGTERM);
-  for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, kInterrupted);
+  std::vector<Program> ranks = start(c, 2, {{1, {stops_at(6)}}});
+  expect_all_end(ranks, kInterrupted);
   const auto last = steps_of(c).back()["step"].get<std::int64_t>();
-  std::vector<Program> again = start(c, 2, {"--resume"});
-  wait_until([&] { return steps_of(c).back()["step"].get<std::int64_t>() >= last + 16; });
-  ::kill(again[0].process(), SIGTERM);
-  for (Program& rank : again) EXPECT_EQ(rank.wait().status, kInterrupted);
+  std::vector<Program> again = start(c, 2, {{0, {stops_at(16)}}}, {"--resume"});
+  expect_all_end(again, kInterrupted);
+  EXPECT_GE(steps_of(c).back()["step"].get<std::int64_t>(), last + 16);
 }
 
 TEST_F(LocalRun, AnyRankThatIsGivenNoticeHasACheckpointWritten) {
@@ -209,12 +212,11 @@ TEST_F(LocalRun, AnyRankThatIsGivenNoticeHasACheckpointWritten) {
     c.run.steps = 99999;
     c.run.eval_every.reset();
     c.run.checkpoint_every = {99999, Duration::Unit::steps};
-    std::vector<Program> ranks = start(c, 2);
-    wait_for_round(c);
-    ::kill(ranks[1].process(), SIGUSR2);
+    std::vector<Program> ranks =
+        start(c, 2, {{1, {{.at = "optimizer-step", .action = "USR2", .step = 6}}}});
     wait_until([&] { return !RunDirectory(c.run.out).checkpoint_steps().empty(); });
     ::kill(ranks[1].process(), SIGTERM);
-    for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, kInterrupted);
+    expect_all_end(ranks, kInterrupted);
   }
 }
 
@@ -240,9 +242,8 @@ TEST_F(LocalRun, ADelayIsHowFarARankGoesOnWithoutTheOther) {
   undisturbed.run.out = (folder_ / "undisturbed").string();
   expect_runs(undisturbed, 2);
 
-  std::vector<Program> ranks = start(c, 2);
-  wait_until([&] { return !steps_of(c).empty(); });
-  ::kill(ranks[1].process(), SIGSTOP);
+  std::vector<Program> ranks =
+      start(c, 2, {{1, {{.at = "micro-batch", .action = "stop", .step = 2}}}});
   wait_until([&] { return !events_of("dist", c).empty(); });
   const auto reached = steps_of(c).back()["step"].get<std::int64_t>();
   EXPECT_EQ(reached % 200, 199) << "the part is due after the next step";

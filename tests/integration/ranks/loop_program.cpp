@@ -1,5 +1,6 @@
 // One rank of a loop of one's own: `loop_program FORM SEED FAULT`, with a launcher's variables. It
 // prints the parameters that it ends with, and its reports.
+#include <ATen/record_function.h>
 #include <torch/torch.h>
 
 #include <chrono>
@@ -9,7 +10,6 @@
 #include <limits>
 #include <map>
 #include <string>
-#include <thread>
 
 #include "accrue/accrue.h"
 #include "accrue/distributed/group.h"
@@ -100,6 +100,7 @@ class Loop {
         acc.backward(std::move(loss), Samples{micros[i].end - micros[i].begin}, ids(micros[i]));
       }
       print(acc.step(optimizer));
+      if (window_ == 0) print_parameters("first", problem_.model->parameters());
     }
   }
 
@@ -207,7 +208,7 @@ class Loop {
           stepper.step(own_slice({problem_.inputs, problem_.targets, problem_.weights}), loss_fn));
   }
 
-  /// Shares by speed: rank 1 takes four times as long for a sample.
+  /// Shares by speed, which the test's faults decide.
   void shares() {
     torch::optim::SGD optimizer = problem_.optimizer();
     AccumulatorOptions with_batch = options();
@@ -218,7 +219,7 @@ class Loop {
       const accum::WindowShare share = acc.share();
       std::cout << "share " << share.begin << ' ' << share.end << '\n';
       for (std::int64_t sample = share.begin; sample < share.end; ++sample) {
-        std::this_thread::sleep_for(rank() == kBadRank ? 8ms : 2ms);
+        RECORD_USER_SCOPE("sample");
         acc.backward(problem_.loss(window_, sample, sample + 1), Samples{1});
       }
       print(acc.step(optimizer));
@@ -242,6 +243,7 @@ class Loop {
       acc_of_other.step(others);
       print(acc.step(optimizer));
     }
+    print_parameters(other.model->parameters());
   }
 
   void coupled() {
@@ -264,9 +266,12 @@ class Loop {
   }
 
   static void print_parameters(const std::vector<at::Tensor>& parameters) {
+    print_parameters("parameters", parameters);
+  }
+  static void print_parameters(const char* name, const std::vector<at::Tensor>& parameters) {
     for (const at::Tensor& parameter : parameters) {
       const at::Tensor values = parameter.detach().contiguous().view({-1});
-      std::cout << "parameters";
+      std::cout << name;
       for (std::int64_t i = 0; i < values.numel(); ++i)
         std::cout << ' ' << values[i].item<double>();
       std::cout << '\n';

@@ -119,9 +119,11 @@ TEST_F(PipelineRun, ResumesWithOtherStagesWithoutThemAndSharded) {
 TEST_F(PipelineRun, EndsOnAllStagesWhereOneIsKilled) {
   Config c = staged(small("run"), 3, "run");
   c.run.steps = 100000;
-  std::vector<Program> ranks = start(c, 3);
-  wait_for_metrics(c);
-  kill_rank_1(ranks);
+  for (const char* point : {"pipeline:forward", "pipeline:backward"}) {
+    c.run.out = (folder_ / point).string();
+    std::vector<Program> ranks = start(c, 3, {{1, {{.at = point, .action = "kill", .step = 3}}}});
+    expect_rank_1_is_missed(ranks);
+  }
 }
 
 TEST_F(PipelineRun, RefusesStagesThatAreNoRanksAndThoseWithoutABlock) {

@@ -19,8 +19,9 @@ using SlicedBatch = std::vector<torch::Tensor>;
 
 /// Another buffer beside the accumulator's would count the sums twice.
 TEST(LoopPlanOfRanks, TrialsAddIntoTheSumsThatTheLoopHas) {
+  const testing::ReservedPort port;
   const auto group = distributed::connect(
-      {.rank = 0, .world = 1, .master_addr = "127.0.0.1", .master_port = testing::free_port()});
+      {.rank = 0, .world = 1, .master_addr = "127.0.0.1", .master_port = port.number()});
   Regression r;
   Accumulator accumulator(r.model, {.batch = Samples{8}, .group = group});
   const accum::GradientBuffer::Entry& first =

@@ -4,11 +4,13 @@ import dataclasses
 import io
 import os
 import pathlib
+import sys
 import tempfile
 
-import campaigns
-import tinyrun
-from campaigns import Entry
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "faults"))
+import campaigns  # noqa: E402
+import tinyrun  # noqa: E402
+from campaigns import Entry  # noqa: E402
 
 SKIPPED = 77
 RAN: list[str] = []

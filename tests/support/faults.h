@@ -1,0 +1,72 @@
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace accrue::testing {
+
+/// Something that happens to a process at a named point: tests/faults/fault_points.cpp.
+struct Fault {
+  std::string at;          ///< a span of a trace without its spaces, as "reduce:bucket"
+  std::string action;      ///< kill, stop, TERM, INT, USR2, tell:NAME, pause:NAME or clock:SECONDS
+  std::int64_t step{};     ///< of this process, from 1 on; 0: any
+  std::int64_t count = 1;  ///< which arrival, of that step if one is named; 0: every
+};
+
+inline std::string to_text(const Fault& fault) {
+  return "at=" + fault.at + " do=" + fault.action +
+         (fault.step > 0 ? " step=" + std::to_string(fault.step) : "") +
+         " count=" + (fault.count > 0 ? std::to_string(fault.count) : "every");
+}
+
+/// The words for `env` by which a program that it starts has these faults; none without any.
+/// `folder` has the FIFOs of faults that tell or pause (see Pause).
+inline std::vector<std::string> armed(const std::vector<Fault>& faults,
+                                      const std::filesystem::path& folder) {
+  if (faults.empty()) return {};
+  std::string all;
+  for (const Fault& fault : faults) all += to_text(fault) + ";";
+  return {std::string("LD_PRELOAD=") + ACCRUE_FAULT_POINTS, "ACCRUE_FAULT=" + all,
+          "ACCRUE_FAULT_FOLDER=" + folder.string()};
+}
+
+/// The two FIFOs by which a test meets a process at a point: `pause:NAME`, or `tell:NAME`, of
+/// which the process does not wait.
+class Pause {
+ public:
+  Pause(const std::filesystem::path& folder, const std::string& name)
+      : arrived_(folder / (name + ".arrived")), go_(folder / (name + ".go")) {
+    for (const auto& fifo : {arrived_, go_}) {
+      std::filesystem::remove(fifo);
+      if (::mkfifo(fifo.c_str(), 0600) != 0) throw std::runtime_error("mkfifo " + fifo.string());
+    }
+    descriptor_ = ::open(arrived_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  }
+  ~Pause() { ::close(descriptor_); }
+  Pause(const Pause&) = delete;
+  Pause& operator=(const Pause&) = delete;
+
+  /// Returns once the process is at the point; throws after two minutes.
+  void wait() const {
+    pollfd ready{.fd = descriptor_, .events = POLLIN, .revents = 0};
+    char byte = 0;
+    if (::poll(&ready, 1, 120 * 1000) != 1 || ::read(descriptor_, &byte, 1) != 1)
+      throw std::runtime_error("no process came to " + arrived_.string());
+  }
+  /// Has the process go on, which is at the point, or soon will be.
+  void release() const { ::close(::open(go_.c_str(), O_WRONLY | O_CLOEXEC)); }
+
+ private:
+  std::filesystem::path arrived_, go_;
+  int descriptor_ = -1;
+};
+
+}  // namespace accrue::testing
