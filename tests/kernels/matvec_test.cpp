@@ -6,11 +6,13 @@
 
 #include "kernels/gemm/gemm.h"
 #include "kernels/gradients.h"
+#include "support/kernels.h"
 #include "support/tolerance.h"
 
 namespace accrue::kernels {
 namespace matvec_test {
 
+using testing::by_aten;
 using testing::close;
 
 struct RowDtypes {
@@ -73,8 +75,10 @@ TEST_P(Matvec, HasTheSameBitsForAnyNumberOfThreads) {
   const at::Tensor shared = product(x, weight, {});
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
-  EXPECT_TRUE(at::equal(product(x, weight, {}), shared));
+  const at::Tensor alone = product(x, weight, {});
   at::set_num_threads(threads);
+  // ATen's libraries promise no such thing.
+  EXPECT_TRUE(by_aten() ? close(alone, shared, out(), 2 * 700) : at::equal(alone, shared));
 }
 
 TEST_P(Matvec, ShowsATermThatIsLeftOut) {
