@@ -120,7 +120,7 @@ matrix: setup-test
 faults: setup setup-test
 	@mkdir -p build
 	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON $(if $(PARQUET),$(PARQUET_OPTIONS)))
-	@cmake --build build/release -j $(JOBS) --target accrue slow_rank store_host failing_calls
+	@cmake --build build/release -j $(JOBS) --target accrue fault_points store_host failing_calls
 	@python3 tests/faults/campaigns.py build/release/accrue $(FAULTS)
 	@[ -n "$(FAULTS)" ] || python3 tests/faults/campaigns.py build/release/accrue --only soak --only soak-ranks
 	@[ -n "$(FAULTS)" ] || python3 tests/faults/large_files.py build/release/accrue $(if $(PARQUET),--pyarrow .venv-parquet/bin/python)

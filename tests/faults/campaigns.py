@@ -56,7 +56,7 @@ SOAKS = {"soak": soak.soak, "soak-ranks": soak.soak_of_ranks}
 def programs_of(arguments: argparse.Namespace) -> Programs | None:
     built = arguments.tests or pathlib.Path(arguments.program).resolve().parent / "tests"
     ranks = built / "integration" / "ranks"
-    programs = Programs(ranks / "store_host", ranks / "slow_rank", built / "faults" / "libfailing_calls.so")
+    programs = Programs(ranks / "store_host", built / "faults" / "libfault_points.so", built / "faults" / "libfailing_calls.so")
     return programs if all(path.exists() for path in dataclasses.astuple(programs)) else None
 
 
