@@ -150,7 +150,7 @@ faults: faults-build
 faults-build: setup-test
 	@mkdir -p build
 	@$(call CONFIGURE,release,-DACCRUE_BUILD_TESTS=ON $(PARQUET_OPTIONS))
-	@cmake --build build/release -j $(JOBS) --target accrue slow_rank store_host failing_calls
+	@cmake --build build/release -j $(JOBS) --target accrue fault_points store_host failing_calls
 
 # The benchmarks, built and not run.
 benches: setup-test

@@ -147,11 +147,11 @@ torch.jit.script(Brittle()).save("brittle.pt")
 
 
 def train(program: str, folder: pathlib.Path, out: str, case: Case, words: tuple[str, ...]) -> None:
-    port = tinyrun.free_port()
+    port = tinyrun.ReservedPort()
     processes = []
     for rank in range(case.ranks):
         launcher = {"RANK": str(rank), "WORLD_SIZE": str(case.ranks), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
-                    "MASTER_PORT": str(port)} if case.ranks > 1 else {}
+                    "MASTER_PORT": str(port.number)} if case.ranks > 1 else {}
         processes.append(subprocess.Popen([program, "train", "run.toml", f"--run.out={out}", *case.words, *words], cwd=folder,
                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=tinyrun.alone() | launcher))
     for ended in [tinyrun.wait(process) for process in processes]:

@@ -19,17 +19,17 @@ import sys
 import tempfile
 import time
 
-import ranks
 from runs import BUILD, ROOT, save
 
 sys.path.append(str(ROOT / "tests" / "faults"))
 
-from lasting import LastingRun  # noqa: E402
+import tinyrun  # noqa: E402
+from lasting import LastingRun, Place  # noqa: E402
 
 WORLD = 4
 MICRO_BATCH_MS = 20
 MICRO_BATCHES = 64
-PROGRAMS = BUILD / "tests" / "integration" / "ranks"
+TESTS = BUILD / "tests"
 CONFIG = """
 run = {{out = "{out}", steps = 1000000, threads = 1, checkpoint_every = "1 h"}}
 model = {{layers = 1, heads = 1, width = 16, context = 16}}
@@ -41,16 +41,18 @@ observe = {{progress = "off", tensorboard = false}}
 """
 
 
-def start(folder: pathlib.Path, name: str, reduce: str) -> LastingRun:
+def start(folder: pathlib.Path, name: str, reduce: str, port: int) -> LastingRun:
     out, config = folder / name, folder / f"{name}.toml"
     config.write_text(CONFIG.format(out=out, text=folder / "text.txt", tokens=MICRO_BATCHES * 16, reduce=reduce))
-    return LastingRun(PROGRAMS / "store_host", [str(PROGRAMS / "slow_rank"), str(config), str(MICRO_BATCH_MS)], out, folder, WORLD,
-                      ranks.free_port())
+    slow = tinyrun.slow(TESTS / "faults" / "libfault_points.so", MICRO_BATCH_MS)
+    return LastingRun(TESTS / "integration" / "ranks" / "store_host", [str(BUILD / "accrue"), "train", str(config)], out, folder, WORLD,
+                      port, lambda rank: Place() if rank is None else Place(variables=slow))
 
 
 def measure(folder: pathlib.Path, name: str, reduce: str, seconds: float, every: float | None) -> dict:
     """Steps for each second of a rank, from when all of them train. The first kill is half an interval after that."""
-    run = start(folder, name, reduce)
+    port = tinyrun.ReservedPort()
+    run = start(folder, name, reduce, port.number)
     try:
         while run.steps() < 3:
             time.sleep(0.1)

@@ -37,11 +37,11 @@ class Entry:
     needs: tuple[str, ...] = ()  # which of Programs
 
 
-OF_RANKS = ("store_host", "slow_rank")
+OF_RANKS = ("store_host", "fault_points")
 CAMPAIGNS = {
-    "kill9": Entry(lambda o: kill9.one_process(o, o.count), 500, 8),
-    "kill9-ranks": Entry(lambda o: kill9.three_ranks(o, o.count), 100, 2),
-    "kill9-windows": Entry(kill9.in_windows, 100, 0, ("slow_rank",)),
+    "kill9": Entry(lambda o: kill9.one_process(o, o.count), 500, 2),
+    "kill9-ranks": Entry(lambda o: kill9.three_ranks(o, o.count), 100, 1),
+    "kill9-windows": Entry(kill9.in_windows, 100, 0, ("fault_points",)),
     "bit-flips": Entry(damage.bit_flips, 500, 8),
     "truncations": Entry(damage.truncations, 200, 4),
     "swaps": Entry(damage.swaps, 100, 4),
@@ -49,9 +49,9 @@ CAMPAIGNS = {
     "full-disks": Entry(folders.full_disks, 20, 2),
     "foreign-files": Entry(folders.foreign_files, 1, 1),
     "vanishing-folders": Entry(folders.vanishing_folders, 20, 2),
-    "signals": Entry(signals.storms, 50, 4),
+    "signals": Entry(signals.storms, 50, 1),
     "failing-calls": Entry(inside.failing_calls, 60, 6, ("failing_calls",)),
-    "ranks-killed": Entry(changing.killed, 100, 3, OF_RANKS),
+    "ranks-killed": Entry(changing.killed, 100, 1, OF_RANKS),
     "ranks-frozen": Entry(changing.frozen, 20, 0, OF_RANKS),
     "ranks-links": Entry(changing.links, 20, 0, OF_RANKS),
     "lost-ranks": Entry(ranks.lost_ranks, 1, 0, ("python",)),
@@ -60,7 +60,7 @@ CAMPAIGNS = {
 # For as long as --minutes says, and only by name.
 SOAKS = {"soak": (soak.soak, ()), "soak-ranks": (soak.soak_of_ranks, (*OF_RANKS, "failing_calls"))}
 # What brings the programs.
-HOW = {"store_host": "cmake --build {build} --target store_host", "slow_rank": "cmake --build {build} --target slow_rank",
+HOW = {"store_host": "cmake --build {build} --target store_host", "fault_points": "cmake --build {build} --target fault_points",
        "failing_calls": "cmake --build {build} --target failing_calls", "python": "scripts/setup.sh test"}
 
 
@@ -74,7 +74,7 @@ class Job:
 def programs_of(arguments: argparse.Namespace) -> Programs:
     built = arguments.tests or pathlib.Path(arguments.program).resolve().parent / "tests"
     in_ranks = built / "integration" / "ranks"
-    return Programs(in_ranks / "store_host", in_ranks / "slow_rank", built / "faults" / "libfailing_calls.so",
+    return Programs(in_ranks / "store_host", built / "faults" / "libfault_points.so", built / "faults" / "libfailing_calls.so",
                     pathlib.Path(__file__).resolve().parents[2] / ".venv-test" / "bin" / "python")
 
 

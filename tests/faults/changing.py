@@ -52,12 +52,20 @@ class Disturbed:
         self.links = links
         self._steps_at_start = 0  # of the rank that was started last
 
+        slow = tinyrun.slow(options.programs.fault_points, MICRO_BATCH_MS)
+
         def place_of(rank: int | None) -> Place:
             place = links.place_of(rank) if links else Place()
-            return place if rank is None else Place(place.prefix, place.variables | variables_of(rank))
+            if rank is None:
+                return place
+            variables = slow | variables_of(rank)
+            if variables["LD_PRELOAD"] != slow["LD_PRELOAD"]:
+                variables["LD_PRELOAD"] += ":" + slow["LD_PRELOAD"]
+            return Place(place.prefix, place.variables | variables)
 
-        self.run = LastingRun(options.programs.store_host, [str(options.programs.slow_rank), str(config), str(MICRO_BATCH_MS)],
-                              self.out, folder, WORLD, tinyrun.free_port(), place_of)
+        self._port = tinyrun.ReservedPort()
+        self.run = LastingRun(options.programs.store_host, [self.tiny.program, "train", str(config)], self.out, folder, WORLD,
+                              self._port.number, place_of)
 
     def wait_for_steps(self, more: int) -> None:
         aim = self.run.steps() + more

@@ -1,7 +1,7 @@
 // Preloaded into a program of the tests, has faults happen at named points of its work.
 //
-// The points are the spans that a trace shows (docs/guide/measuring.md): RECORD_USER_SCOPE, which
-// does nothing unless somebody listens. So the program that is tested is the one that is shipped.
+// The points are the spans that a trace shows (accrue train --trace): RECORD_USER_SCOPE, which does
+// nothing unless somebody listens. So the program that is tested is the one that is shipped.
 //
 //   ACCRUE_FAULT="rank=1 step=7 at=reduce:bucket count=2 do=kill; at=micro-batch count=every
 //   do=clock:0.2"
@@ -9,15 +9,18 @@
 // Rules are separated by ';'. Each has
 //   at     the span, without its spaces: "close window" is close-window, "reduce: bucket" is
 //          reduce:bucket
-//   do     kill, stop, or a signal (TERM, INT, USR2): raised in the thread that is at the point
+//   do     kill, stop, or a signal (TERM, INT, HUP, USR2): raised in the thread that is at the
+//   point
 //          tell:NAME      writes to the FIFO NAME.arrived of ACCRUE_FAULT_FOLDER
 //          pause:NAME     the same, and then waits until the FIFO NAME.go is closed
 //          clock:SECONDS  the steady clock jumps ahead
+//          sleep:SECONDS  the thread sleeps, as on a slower machine
 //   step   which step of this process the point belongs to, from 1 on; any if left out
 //   count  which arrival at the point, of that step or of the process if no step is named
 //          (default 1), or "every"
 //   rank   only in the process whose RANK that is
-// A rule that was not used when the program ends well makes it end with status 86.
+// A rule that was not used when the program ends well makes it end with status 86; one that sleeps
+// may be left unused.
 
 #include <ATen/record_function.h>
 #include <fcntl.h>
@@ -37,6 +40,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -70,15 +74,16 @@ struct Rule {
 };
 
 int signal_of(const std::string& action) {
-  static const std::map<std::string, int> signals{
-      {"kill", SIGKILL}, {"stop", SIGSTOP}, {"TERM", SIGTERM}, {"INT", SIGINT}, {"USR2", SIGUSR2}};
+  static const std::map<std::string, int> signals{{"kill", SIGKILL}, {"stop", SIGSTOP},
+                                                  {"TERM", SIGTERM}, {"INT", SIGINT},
+                                                  {"HUP", SIGHUP},   {"USR2", SIGUSR2}};
   const auto found = signals.find(action);
   return found == signals.end() ? 0 : found->second;
 }
 
 bool is_known(const Rule& rule) {
-  const bool takes_argument =
-      rule.action == "tell" || rule.action == "pause" || rule.action == "clock";
+  const bool takes_argument = rule.action == "tell" || rule.action == "pause" ||
+                              rule.action == "clock" || rule.action == "sleep";
   return takes_argument ? !rule.argument.empty()
                         : rule.argument.empty() && signal_of(rule.action) != 0;
 }
@@ -148,6 +153,8 @@ void act(const Rule& rule) {
     ::raise(signal);
   } else if (rule.action == "clock") {
     nanoseconds_ahead += static_cast<std::int64_t>(std::stod(rule.argument) * 1e9);
+  } else if (rule.action == "sleep") {
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::stod(rule.argument)));
   } else {
     tell(rule);
     if (rule.action == "pause") wait_for_go(rule);
@@ -179,7 +186,7 @@ class Faults {
   /// The exit status of a program that ends with `status`.
   int at_end(int status) const {
     for (const auto& rule : rules_) {
-      if (rule->used || status != 0) continue;
+      if (rule->used || rule->action == "sleep" || status != 0) continue;
       std::fprintf(stderr, "error: ACCRUE_FAULT: never came to '%s'\n", rule->text.c_str());
       return kNotUsed;
     }

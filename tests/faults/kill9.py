@@ -127,13 +127,13 @@ def in_windows(options: Options) -> int:
         tiny = tinyrun.TinyRun(options.program, pathlib.Path(folder), steps=4, config=WINDOWS)
         wanted, _ = tiny.undisturbed(tiny.out("reference"))
 
-        def start(out: pathlib.Path, world: int) -> list[subprocess.Popen]:
+        def start(out: pathlib.Path, world: int, port: int) -> list[subprocess.Popen]:
             config = out.with_suffix(".toml")
             config.write_text(tiny.config.read_text().replace("run = {", f'run = {{out = "{out}", ', 1))
-            resumes = [""] if (out / "config.toml").exists() else []
-            command = [str(options.programs.slow_rank), str(config), str(MICRO_BATCH_MS), *resumes]
-            port = tinyrun.free_port()
-            return [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=tinyrun.alone() |
+            resumes = ["--resume"] if (out / "config.toml").exists() else []
+            command = [tiny.program, "train", str(config), *resumes]
+            slow = tinyrun.slow(options.programs.fault_points, MICRO_BATCH_MS)
+            return [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=tinyrun.alone() | slow |
                                      (launchers.environment("by hand", rank, port, world) if world > 1 else {}))
                     for rank in range(world)]
 
@@ -141,7 +141,8 @@ def in_windows(options: Options) -> int:
             out = new_run(tiny, number)
             while True:
                 kept, told_before = kept_in_its_middle(out), last_resumption(out)
-                processes = start(out, draw.choice(WORLDS))
+                port = tinyrun.ReservedPort()
+                processes = start(out, draw.choice(WORLDS), port.number)
                 time.sleep(draw.uniform(0.3, 3))
                 if processes[0].poll() is not None:
                     break

@@ -26,7 +26,8 @@ class Ranks:
     """The processes of a run. `processes` are ours to wait for: the ranks, or torchrun's agent."""
 
     def __init__(self, tiny: tinyrun.TinyRun, out: pathlib.Path, kind: str, words: tuple[str, ...] = ()):
-        port = tinyrun.free_port()
+        self._port = tinyrun.ReservedPort()
+        port = self._port.number
         self.kind = kind
         if kind == "torchrun":
             # The tests' Python has all that torch imports; of a CUDA wheel .venv has what a program loads, and no more.

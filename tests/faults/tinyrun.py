@@ -6,11 +6,15 @@ import os
 import pathlib
 import random
 import shutil
-import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+from reserved_port import ReservedPort  # noqa: E402, F401
 
 SECONDS = 600  # after which a process is taken to hang
 INTERRUPTED = 130  # the status of a run that a signal stopped
@@ -167,12 +171,6 @@ def copy(source: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
     return target
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Broken(Exception):
     """A promise that was not kept; says which and how."""
 
@@ -247,8 +245,8 @@ class Campaign:
 class Programs:
     """What the tests build beside accrue."""
     store_host: pathlib.Path
-    slow_rank: pathlib.Path
-    failing_calls: pathlib.Path  # a library
+    fault_points: pathlib.Path   # a library
+    failing_calls: pathlib.Path  # another
     python: pathlib.Path         # that has torchrun
 
 
@@ -259,6 +257,11 @@ class Options:
     seed: int
     jobs: int
     programs: Programs
+
+
+def slow(fault_points: pathlib.Path, milliseconds: int) -> dict[str, str]:
+    """The variables of a process whose micro-batches take longer, as on a slower machine."""
+    return {"LD_PRELOAD": str(fault_points), "ACCRUE_FAULT": f"at=micro-batch count=every do=sleep:{milliseconds / 1000}"}
 
 
 def scratch() -> tempfile.TemporaryDirectory:

@@ -6,7 +6,6 @@ arguments of their methods, of unequal lengths. Exit status 77 where torch is no
 """
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -264,12 +263,6 @@ progress = "off"
 """
 
 
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 class ScriptGolden(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -298,7 +291,8 @@ class ScriptGolden(unittest.TestCase):
     def trained(self, path, out, *overrides, ranks=1):
         out = self.folder / out.replace(" ", "-")
         words = [ACCRUE, "train", str(path), f"--run.out={out}", *overrides]
-        meeting = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        port = ReservedPort()
+        meeting = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.number)}
         each = [{**meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)} if ranks > 1 else {} for rank in range(ranks)]
         processes = [subprocess.Popen(words, env={**os.environ, **one}, stderr=subprocess.PIPE, text=True)
                      for one in each]

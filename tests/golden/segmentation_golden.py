@@ -4,7 +4,6 @@ segmentation_golden.py ACCRUE: the command line. Pillow reads the files for PyTo
 another number of them, so that a mean of means would be another loss. Exit status 77 where PyTorch is not there."""
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -145,11 +144,9 @@ class SegmentationGolden(unittest.TestCase):
     def test_two_ranks_end_there_too(self):
         expected = train_by_torch(self.start, self.images, self.masks, "fp64")
         config = self.config("fp64", "ranks")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        first = self.accrue("train", config, "--batch.micro=1", rank=0, port=port)
-        self.accrue("train", config, "--batch.micro=1", rank=1, port=port)
+        port = ReservedPort()
+        first = self.accrue("train", config, "--batch.micro=1", rank=0, port=port.number)
+        self.accrue("train", config, "--batch.micro=1", rank=1, port=port.number)
         _, errors = first.communicate()
         self.assertEqual(first.returncode, 0, errors)
         self.assertLess(self.error_of(self.exported("ranks"), expected), BOUND["fp64"])

@@ -35,15 +35,6 @@ class AccrueProgram : public ::testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << content;
   }
 
-  /// Whether the run has a checkpoint; which one does not matter: an older one may be gone again.
-  bool has_checkpoint(const std::string& run) const {
-    const auto checkpoints = folder_ / run / "checkpoints";
-    if (!std::filesystem::exists(checkpoints)) return false;
-    for (const auto& entry : std::filesystem::directory_iterator(checkpoints))
-      if (entry.path().filename().string().starts_with("step-")) return true;
-    return false;
-  }
-
   /// A model of 25 k parameters on a text that repeats, in run.toml.
   void write_small_run() const {
     std::string text;

@@ -1,9 +1,8 @@
 // Data that are wrong, or change, in the middle of a run.
 #include <gmock/gmock.h>
-#include <signal.h>
 
-#include "accrue_program.h"
 #include "core/atomic_file.h"
+#include "faulty_program.h"
 
 namespace accrue::testing {
 namespace {
@@ -11,13 +10,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-class ChangedData : public AccrueProgram {
+class ChangedData : public FaultyProgram {
  protected:
-  void SetUp() override {
-    AccrueProgram::SetUp();
-    write_small_run();
-  }
-
   void write_byte(std::uintmax_t at) const {
     std::fstream file(folder_ / "text.txt", std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(at));
@@ -61,22 +55,21 @@ TEST_F(ChangedData, IsAcceptedByNameWhereItHoldsAsManySamples) {
 }
 
 TEST_F(ChangedData, DuringTheRunIsNoticed) {
-  Program run = start({"train", "run.toml", "--run.steps=1000000", "--run.checkpoint_every=5"});
-  wait_until([&] { return has_checkpoint("out"); });
+  const Words often{"--run.checkpoint_every=5"};
+  const Pause pause(folder_, "run");
+  Program run = start_with({pauses_in_step(7, "run")}, long_run("out", often));
+  pause.wait();
   write_byte(100);
+  pause.release();
   const Program::Result result = run.wait();
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.errors, HasSubstr("text.txt"));
   EXPECT_THAT(result.errors, HasSubstr("written to"));
 
-  Program again = start({"train", "run.toml", "--run.steps=1000000", "--run.checkpoint_every=5",
-                         "--resume", "--accept-data"});
-  wait_until([&] {
-    const std::string metrics = read_file(folder_ / "out/metrics.jsonl");
-    return metrics.find("\"resume\"") != std::string::npos;
-  });
-  ::kill(again.process(), SIGTERM);
-  EXPECT_EQ(again.wait().status, 130);
+  const Program::Result again =
+      accrue_with({stops_in_step(2)}, long_run("out", {often[0], "--resume", "--accept-data"}));
+  EXPECT_EQ(again.status, kInterrupted);
+  EXPECT_THAT(read_file(folder_ / "out/metrics.jsonl"), HasSubstr("\"resume\""));
 }
 
 }  // namespace

@@ -108,24 +108,6 @@ TEST_F(Repeat, NamesFilesThatAreNotWhatTheyWere) {
                                    HasSubstr("data.train")));
 }
 
-TEST_F(Repeat, IsResumedByTheConfigInItsOwnFolder) {
-  Program run = start({"train", "--repeat", "out", "--run.out=second", "--run.steps=1000000"});
-  wait_until([&] { return has_checkpoint("second"); });
-  ::kill(run.process(), SIGINT);
-  const Program::Result result = run.wait();
-  EXPECT_EQ(result.status, 130);
-  EXPECT_THAT(result.errors, AllOf(HasSubstr("a checkpoint was written: second/checkpoints/step-"),
-                                   HasSubstr("accrue train second/config.toml --resume")));
-  const auto state = nlohmann::json::parse(read_file(folder_ / "second/run.json"));
-  EXPECT_EQ(state["ended"]["state"], "interrupted");
-  Program again = start({"train", "second/config.toml", "--resume", "--quiet"});
-  wait_until([&] {
-    return !nlohmann::json::parse(read_file(folder_ / "second/run.json")).contains("ended");
-  });
-  ::kill(again.process(), SIGTERM);
-  EXPECT_EQ(again.wait().status, 130);
-}
-
 TEST_F(Repeat, SaysTheCommitOfTheWorkingDirectory) {
   const std::string git =
       "git -C '" + folder_.string() + "' -c user.name=test -c user.email=test@example.com ";

@@ -4,24 +4,23 @@
 
 #include <nlohmann/json.hpp>
 
-#include "accrue_program.h"
 #include "core/atomic_file.h"
+#include "faulty_program.h"
 
 namespace accrue::testing {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
-class ReplicaProgram : public AccrueProgram {
+class ReplicaProgram : public FaultyProgram {
  protected:
-  void SetUp() override {
-    AccrueProgram::SetUp();
-    write_small_run();
-  }
-
   /// A constant rate, so that a run of four steps is the beginning of one of eight.
   Program::Result train(Words words) const {
     words.insert(words.begin(), {"train", "run.toml", "--optim.schedule.kind=constant"});
@@ -109,39 +108,54 @@ TEST_F(ReplicaProgram, FoldersThatDoNotGoTogetherAreRefused) {
 
 TEST_F(ReplicaProgram, TwoRunningRunsDoNotShareOne) {
   fs::create_directories(folder_ / "streams");
-  Program first(folder_ / "streams", {ACCRUE_PROGRAM, "train", (folder_ / "run.toml").string(),
-                                      "--run.out=" + (folder_ / "first").string(),
-                                      "--run.replica=" + (folder_ / "copy").string(),
-                                      "--data.train=[\"" + (folder_ / "text.txt").string() + "\"]",
-                                      "--run.steps=1000000", "--run.checkpoint_every=1000000"});
-  wait_until([&] { return fs::exists(folder_ / "copy/.accrue-lock"); });
+  const Pause pause(folder_, "first");
+  Program first(
+      folder_ / "streams",
+      with({pauses_in_step(2, "first"), stops_in_step(2)},
+           {"train", (folder_ / "run.toml").string(), "--run.out=" + (folder_ / "first").string(),
+            "--run.replica=" + (folder_ / "copy").string(),
+            "--data.train=[\"" + (folder_ / "text.txt").string() + "\"]", "--run.steps=1000000",
+            "--run.checkpoint_every=1000000"}));
+  pause.wait();
+  EXPECT_TRUE(fs::exists(folder_ / "copy/.accrue-lock"));
   const Program::Result refused = train({"--run.replica=copy"});
   EXPECT_EQ(refused.status, 2) << refused.errors;
   EXPECT_THAT(refused.errors, HasSubstr("process " + std::to_string(first.process())));
   EXPECT_FALSE(fs::exists(folder_ / "out"));
-  ::kill(first.process(), SIGTERM);
-  EXPECT_EQ(first.wait().status, 130);
-  EXPECT_TRUE(has_checkpoint("copy")) << "the stop signal waited for the copy";
+  pause.release();
+  EXPECT_EQ(first.wait().status, kInterrupted);
+  EXPECT_THAT(checkpoints_of("copy"), ElementsAre("step-00000001"))
+      << "the stop signal waited for the copy";
   EXPECT_FALSE(fs::exists(folder_ / "copy/.accrue-lock"));
 }
 
+/// Before its second copy, and in the middle of it: a checkpoint has four files.
 TEST_F(ReplicaProgram, IsTakenUpAfterAKill) {
-  Program killed = start({"train", "run.toml", "--run.replica=copy", "--run.steps=1000000",
-                          "--run.checkpoint_every=3"});
-  wait_until([&] { return has_checkpoint("copy"); });
-  ::kill(killed.process(), SIGKILL);
-  killed.wait();
-  EXPECT_EQ(accrue({"checkpoint", "verify", "copy"}).status, 0) << "whole or absent";
-  fs::remove_all(folder_ / "out");
-  Program resumed = start({"train", "run.toml", "--run.replica=copy", "--run.steps=1000000",
-                           "--run.checkpoint_every=3", "--resume"});
-  wait_until([&] { return has_checkpoint("out"); });
-  ::kill(resumed.process(), SIGTERM);
-  const Program::Result result = resumed.wait();
-  EXPECT_EQ(result.status, 130) << result.errors;
-  EXPECT_THAT(result.errors, Not(HasSubstr("checkpoint_skipped")));
-  for (const auto& entry : fs::directory_iterator(folder_ / "copy/checkpoints"))
-    EXPECT_FALSE(entry.path().filename().string().starts_with('.')) << entry.path();
+  const Words often{"--run.replica=copy", "--run.checkpoint_every=3"};
+  Words again = often;
+  again.push_back("--resume");
+  for (const Fault& killed : {Fault{.at = "replica:copy", .action = "kill", .count = 2},
+                              Fault{.at = "replica:file", .action = "kill", .count = 4 + 2}}) {
+    SCOPED_TRACE(killed.at);
+    fs::remove_all(folder_ / "copy");
+    EXPECT_EQ(accrue_with({killed}, long_run("out", often)).status, 128 + SIGKILL);
+    std::vector<std::string> copies = checkpoints_of("copy");
+    if (killed.at == "replica:file") {
+      EXPECT_THAT(copies.front(), StartsWith(".")) << "half a copy";
+      copies.erase(copies.begin());
+    }
+    EXPECT_THAT(copies, ElementsAre("step-00000003"));
+    EXPECT_EQ(accrue({"checkpoint", "verify", "copy"}).status, 0) << "whole or absent";
+    fs::remove_all(folder_ / "out");
+    const Program::Result result = accrue_with(
+        {{.at = "optimizer-step", .action = "TERM", .step = 4}}, long_run("out", again));
+    EXPECT_EQ(result.status, kInterrupted) << result.errors;
+    EXPECT_THAT(result.errors,
+                AllOf(HasSubstr("interrupted after step 7"), Not(HasSubstr("checkpoint_skipped"))));
+    EXPECT_THAT(checkpoints_of("copy"), Each(StartsWith("step-")));
+    EXPECT_THAT(checkpoints_of("copy"), Contains("step-00000007"));
+    fs::remove_all(folder_ / "out");
+  }
 }
 
 }  // namespace

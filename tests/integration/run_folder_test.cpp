@@ -1,23 +1,22 @@
 // What happens to run folders and checkpoints that others have their hands on.
 #include <gmock/gmock.h>
-#include <signal.h>
 
 #include <nlohmann/json.hpp>
 
-#include "accrue_program.h"
+#include "faulty_program.h"
 
 namespace accrue::testing {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class RunFolder : public AccrueProgram {
+class RunFolder : public FaultyProgram {
  protected:
   void SetUp() override {
-    AccrueProgram::SetUp();
-    write_small_run();
+    FaultyProgram::SetUp();
     fs::create_directories(folder_ / "second");
   }
 
@@ -54,8 +53,10 @@ TEST_F(RunFolder, AUsersFileInItsPlaceIsLeftAlone) {
 }
 
 TEST_F(RunFolder, ASecondProcessIsRefusedAndNothingOfTheFirstIsTouched) {
-  Program first = start({"train", "run.toml", "--run.steps=1000000", "--run.checkpoint_every=5"});
-  wait_until([&] { return has_checkpoint("out"); });
+  const Pause pause(folder_, "first");
+  Program first = start_with({pauses_in_step(7, "first"), stops_in_step(7)},
+                             long_run("out", {"--run.checkpoint_every=5"}));
+  pause.wait();
   const std::string config = (folder_ / "run.toml").string();
   for (const Words& words : {Words{"train", config}, Words{"train", config, "--resume"}}) {
     const Program::Result refused = second(words).wait();
@@ -67,20 +68,28 @@ TEST_F(RunFolder, ASecondProcessIsRefusedAndNothingOfTheFirstIsTouched) {
                                                               (folder_ / "out").string()})
                                      .wait();
   EXPECT_EQ(pruned.status, 2) << pruned.errors;
-  ::kill(first.process(), SIGTERM);
-  EXPECT_EQ(first.wait().status, 130);
+  pause.release();
+  EXPECT_EQ(first.wait().status, kInterrupted);
+  EXPECT_THAT(checkpoints_of("out"), ElementsAre("step-00000005", "step-00000006"));
   EXPECT_EQ(accrue({"checkpoint", "verify", "out"}).status, 0);
   EXPECT_FALSE(fs::exists(folder_ / "out/.accrue-lock"));
 }
 
-TEST_F(RunFolder, DeletedDuringTheRunIsAnError) {
-  Program run = start({"train", "run.toml", "--run.steps=1000000", "--run.checkpoint_every=5"});
-  wait_until([&] { return has_checkpoint("out"); });
-  fs::rename(folder_ / "out", folder_ / "moved");
-  const Program::Result result = run.wait();
-  EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.errors, HasSubstr("error: "));
-  EXPECT_FALSE(fs::exists(folder_ / "out"));
+TEST_F(RunFolder, MovedDuringTheRunIsAnError) {
+  const Fault in_a_step = pauses_in_step(7, "run"),
+              in_a_checkpoint{.at = "checkpoint:write", .action = "pause:run", .count = 2};
+  for (const Fault& when : {in_a_step, in_a_checkpoint}) {
+    SCOPED_TRACE(when.at);
+    const Pause pause(folder_, "run");
+    Program run = start_with({when}, long_run("out", {"--run.checkpoint_every=5"}));
+    pause.wait();
+    fs::rename(folder_ / "out", folder_ / ("moved at " + when.at));
+    pause.release();
+    const Program::Result result = run.wait();
+    EXPECT_EQ(result.status, 1);
+    EXPECT_THAT(result.errors, HasSubstr("error: "));
+    EXPECT_FALSE(fs::exists(folder_ / "out"));
+  }
 }
 
 TEST_F(RunFolder, CheckpointsAreVerifiedListedAndPruned) {

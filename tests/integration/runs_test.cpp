@@ -1,7 +1,6 @@
 // accrue runs: which runs there are, and how each stands.
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <signal.h>
 #include <sys/ioctl.h>
 
 #include <nlohmann/json.hpp>
@@ -65,40 +64,6 @@ class Runs : public AccrueProgram {
     return text;
   }
 };
-
-TEST_F(Runs, FollowARunFromItsStartToItsEnd) {
-  write_small_run();
-  ASSERT_EQ(accrue({"train", "run.toml", "--run.out=runs/short"}).status, 0);
-  Program train = start({"train", "run.toml", "--run.out=runs/long", "--run.steps=100000",
-                         "--run.checkpoint_every=100000 steps"});
-  const fs::path metrics = folder_ / "runs/long/metrics.jsonl";
-  wait_until([&] { return fs::exists(metrics) && fs::file_size(metrics) > 0; });
-  // The streams of two programs at once need folders of their own.
-  fs::create_directories(folder_ / "streams");
-  const Words list{ACCRUE_PROGRAM, "runs", (folder_ / "runs").string(), "--json"};
-  const json runs = json::parse(Program(folder_ / "streams", list).wait().output)["runs"];
-  ASSERT_EQ(runs.size(), 2U);
-  std::map<std::string, json> by_name;
-  for (const json& run : runs)
-    by_name[fs::path(run["path"].get<std::string>()).filename().string()] = run;
-  EXPECT_EQ(by_name["long"]["state"], "running");
-  EXPECT_EQ(by_name["long"]["total_steps"], 100'000);
-  EXPECT_FALSE(by_name["long"].contains("ended"));
-  const json& done = by_name["short"];
-  EXPECT_EQ(done["state"], "done");
-  EXPECT_EQ(done["step"], 4);
-  EXPECT_EQ(done["total_steps"], 4);
-  for (const char* name : {"loss", "eval_loss", "tokens_per_second", "peak_bytes"})
-    EXPECT_GT(done[name].get<double>(), 0) << name;
-  for (const char* name : {"started", "ended"})
-    EXPECT_THAT(done[name].get<std::string>(), StartsWith("20")) << name;
-  EXPECT_THAT(done["remarks"], IsEmpty());
-  ::kill(train.process(), SIGKILL);
-  train.wait();
-  const json killed = listed({"runs/long"});
-  ASSERT_EQ(killed.size(), 1U);
-  EXPECT_EQ(killed[0]["state"], "stopped");
-}
 
 TEST_F(Runs, ListTheNewestFirstAndWhatIsWrongWithARun) {
   write_run("runs/old", R"({"started":"2026-01-01T00:00:00Z","total_steps":2})",

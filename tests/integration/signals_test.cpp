@@ -7,34 +7,26 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <random>
-#include <thread>
+#include <ostream>
 #include <vector>
 
-#include "accrue_program.h"
 #include "core/atomic_file.h"
 #include "core/checksum.h"
+#include "faulty_program.h"
 #include "support/skip.h"
 
 namespace accrue::testing {
 namespace {
 
-using namespace std::chrono_literals;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr int kInterrupted = 130;
+const std::vector<std::string> kSignals{"INT", "TERM", "HUP"};
 
-class Signals : public AccrueProgram {
+class Signals : public FaultyProgram {
  protected:
-  void SetUp() override {
-    AccrueProgram::SetUp();
-    write_small_run();
-  }
-
-  /// Whether the process has taken `signal` into its own hands: it came to its first lines.
+  /// Whether the process has taken `signal` into its own hands.
   static bool catches(pid_t process, int signal) {
     std::ifstream status("/proc/" + std::to_string(process) + "/status");
     for (std::string word; status >> word;) {
@@ -44,48 +36,22 @@ class Signals : public AccrueProgram {
     }
     return false;
   }
-
-  bool has_steps(const std::string& run) const {
-    const auto file = folder_ / run / "metrics.jsonl";
-    return std::filesystem::exists(file) && read_file(file).find("\"lr\"") != std::string::npos;
-  }
-
-  Program start_long(const std::string& run) const {
-    return start({"train", "run.toml", "--run.steps=1000000", "--run.out=" + run});
-  }
-
-  /// Resumed by the steps that are left, so its newest checkpoint is whole.
-  void expect_resumes(const std::string& run) const {
-    std::filesystem::path newest;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_ / run / "checkpoints"))
-      if (entry.path().filename().string().starts_with("step-"))
-        newest = std::max(newest, entry.path());
-    if (newest.empty()) return;
-    const auto state = nlohmann::json::parse(read_file(newest / "state.json"));
-    EXPECT_TRUE(state.contains("step"));
-    const auto result =
-        accrue({"train", "run.toml", "--run.steps=60", "--run.out=" + run, "--resume"});
-    EXPECT_EQ(result.status, 0) << result.errors;
-    EXPECT_EQ(result.errors.find("checkpoint_skipped"), std::string::npos) << result.errors;
-  }
 };
 
 TEST_F(Signals, EachOfThemStopsARunWithACheckpoint) {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    const std::string run = "run" + std::to_string(signal);
-    Program program = start_long(run);
-    wait_until([&] { return has_steps(run); });
-    ::kill(program.process(), signal);
-    const auto result = program.wait();
+  for (const std::string& signal : kSignals) {
+    const auto result =
+        accrue_with({{.at = "optimizer-step", .action = signal, .step = 3}}, long_run(signal));
     EXPECT_EQ(result.status, kInterrupted) << signal << result.errors;
-    EXPECT_THAT(result.errors, HasSubstr("a checkpoint was written"));
+    EXPECT_THAT(result.errors, HasSubstr("interrupted after step 3; a checkpoint was written: " +
+                                         signal + "/checkpoints/step-00000003"));
   }
 }
 
-/// What a program writes to a terminal of its own, in which Ctrl-C is pressed once it `works`.
+/// What a program writes to a terminal of its own, in which Ctrl-C is pressed at `pause`. The
+/// terminal shows the key once the signal is sent; then the program goes on.
 std::string on_a_terminal_with_ctrl_c(const std::filesystem::path& folder,
-                                      std::vector<std::string> words,
-                                      const std::function<bool()>& works) {
+                                      std::vector<std::string> words, const Pause& pause) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -98,15 +64,17 @@ std::string on_a_terminal_with_ctrl_c(const std::filesystem::path& folder,
     ::_exit(127);
   }
   if (process < 0) return "";
-  std::thread press([&] {
-    wait_until(works);
-    EXPECT_EQ(::write(terminal, "\x03", 1), 1);
-  });
+  pause.wait();
+  EXPECT_EQ(::write(terminal, "\x03", 1), 1);
   std::string written;
+  bool is_pressed = false;
   std::array<char, 4096> part{};
-  for (ssize_t count = 0; (count = ::read(terminal, part.data(), part.size())) > 0;)
+  for (ssize_t count = 0; (count = ::read(terminal, part.data(), part.size())) > 0;) {
     written.append(part.data(), static_cast<std::size_t>(count));
-  press.join();
+    if (is_pressed || written.find("^C") == std::string::npos) continue;
+    is_pressed = true;
+    pause.release();
+  }
   int status = 0;
   ::waitpid(process, &status, 0);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == kInterrupted) << written;
@@ -119,52 +87,53 @@ TEST_F(Signals, WipeTheBarOfATerminal) {
     ::close(probe);
   else
     return accrue::testing::not_possible_here("this machine has no pseudo-terminals");
+  // The bar is drawn again after a tenth of a second at the earliest.
+  const Fault time_passes{.at = "micro-batch", .action = "clock:1", .step = 2};
+  const Pause pause(folder_, "works");
   const std::string written = on_a_terminal_with_ctrl_c(
       folder_,
-      {ACCRUE_PROGRAM, "train", "run.toml", "--run.steps=1000000", "--observe.progress=bar"},
-      [&] { return has_steps("out"); });
+      with({time_passes, pauses_in_step(3, "works")}, long_run("out", {"--observe.progress=bar"})),
+      pause);
   const std::size_t last = written.find("  interrupted\r\n");
   ASSERT_NE(last, std::string::npos) << written;
   const std::string wipe = "\r\x1b[J";
   const std::size_t wiped = written.rfind(wipe, last);
   ASSERT_NE(wiped, std::string::npos) << written;
   EXPECT_THAT(written.substr(wiped + wipe.size(), last - wiped - wipe.size()),
-              ::testing::MatchesRegex("step +[0-9]+/1000000"));
+              ::testing::MatchesRegex("step +2/1000000"));
   EXPECT_NE(written.rfind("[...", last), std::string::npos) << "no bar was drawn: " << written;
   EXPECT_EQ(written.find("[...", last), std::string::npos) << written;
 }
 
 TEST_F(Signals, MoreOfThemAtOnceChangeNothing) {
-  Program program = start_long("out");
-  wait_until([&] { return has_steps("out"); });
+  std::vector<Fault> many;
   for (int i = 0; i < 20; ++i)
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::kill(program.process(), signal);
-  const auto result = program.wait();
+    for (const std::string& signal : kSignals) many.push_back(stops_in_step(2, signal));
+  const auto result = accrue_with(many, long_run("out"));
   EXPECT_EQ(result.status, kInterrupted) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("2 of 4 micro-batches of step 2 are kept"));
 }
 
-/// Windows of a thousand micro-batches, which take the better part of a second.
+/// Windows of 64 micro-batches.
 class SignalsInAWindow : public Signals {
  protected:
-  static inline const Words long_windows{"--batch.tokens=16384", "--batch.micro=1",
+  static inline const Words long_windows{"--batch.tokens=1024", "--batch.micro=1",
                                          "--batch.last=drop", "--run.steps=3",
                                          "--run.keep_best=false"};
+  static constexpr int kSamples = 64, kDone = 20;
 
-  Words training(const std::string& run, Words more = {}) const {
+  Words training(const std::string& run, const Words& more = {}) const {
     Words words{"train", "run.toml", "--run.out=" + run};
     words.insert(words.end(), long_windows.begin(), long_windows.end());
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
 
-  /// Sends `signal` when the first step is done: in the middle of the second, but for bad luck.
-  Program::Result signalled_in_a_window(const std::string& run, int signal,
+  /// `signal` comes in the twentieth micro-batch of the second step.
+  Program::Result signalled_in_a_window(const std::string& run, const std::string& signal,
                                         const Words& more = {}) const {
-    Program program = start(training(run, more));
-    wait_until([&] { return has_steps(run); });
-    std::this_thread::sleep_for(100ms);
-    ::kill(program.process(), signal);
-    return program.wait();
+    return accrue_with({{.at = "micro-batch", .action = signal, .step = 2, .count = kDone}},
+                       training(run, more));
   }
 
   /// What metrics.jsonl has of a step.
@@ -184,31 +153,30 @@ class SignalsInAWindow : public Signals {
 
 TEST_F(SignalsInAWindow, KeepWhatIsDoneOfItToTheBit) {
   ASSERT_EQ(accrue(training("straight")).status, 0);
-  for (const int signal : {SIGINT, SIGTERM}) {
-    const std::string run = "run" + std::to_string(signal);
-    const auto stopped = signalled_in_a_window(run, signal);
+  for (const std::string run : {"INT", "TERM"}) {
+    const auto stopped = signalled_in_a_window(run, run);
     EXPECT_EQ(stopped.status, kInterrupted) << stopped.errors;
-    EXPECT_THAT(stopped.errors, HasSubstr("of 1024 micro-batches of step 2 are kept"));
+    EXPECT_THAT(stopped.errors, HasSubstr("20 of 64 micro-batches of step 2 are kept"));
     const auto list = accrue({"checkpoint", "list", run});
     EXPECT_THAT(list.output, HasSubstr("in the middle of step 2: "));
     const auto listed = nlohmann::json::parse(accrue({"checkpoint", "list", run, "--json"}).output);
-    EXPECT_EQ(listed["checkpoints"][0]["middle"]["micro_batches"], 1024);
+    EXPECT_EQ(listed["checkpoints"][0]["middle"]["micro_batches"], kSamples);
     EXPECT_EQ(accrue({"checkpoint", "verify", run}).status, 0);
     const auto resumed = accrue(training(run, {"--resume"}));
     EXPECT_EQ(resumed.status, 0) << resumed.errors;
-    EXPECT_THAT(resumed.errors, HasSubstr("of 1024 micro-batches are done"));
+    EXPECT_THAT(resumed.errors, HasSubstr("20 of 64 micro-batches are done"));
     EXPECT_TRUE(model_of(run) == model_of("straight"));
   }
 }
 
 /// Memory is taken to have run out since: what is left runs in smaller micro-batches.
-TEST_F(SignalsInAWindow, LetWhatIsLeftBeSplitAnew) {
+TEST_F(SignalsInAWindow, LetWhatIsLeftBeSplitAgain) {
   const Words pairs{"--batch.micro=2"};
   ASSERT_EQ(accrue(training("straight", pairs)).status, 0);
-  signalled_in_a_window("out", SIGTERM, pairs);
+  signalled_in_a_window("out", "TERM", pairs);
   const auto checkpoint = folder_ / "out/checkpoints/step-00000001";
   auto state = nlohmann::json::parse(read_file(checkpoint / "state.json"));
-  const auto done = state.at("middle").at("done").size();
+  EXPECT_EQ(state.at("middle").at("done").size(), kDone);
   state.at("plan").at("micro_batch_now") = 1;
   auto manifest = nlohmann::json::parse(read_file(checkpoint / "manifest.json"));
   manifest["files"]["state.json"] = {{"bytes", state.dump().size()},
@@ -220,14 +188,14 @@ TEST_F(SignalsInAWindow, LetWhatIsLeftBeSplitAnew) {
   const auto resumed = accrue(training("out", again));
   EXPECT_EQ(resumed.status, 0) << resumed.errors;
   const auto is = step_of("out", 2), was = step_of("straight", 2);
-  EXPECT_EQ(is.at("micro_batches"), done + 1024 - 2 * done);
+  EXPECT_EQ(is.at("micro_batches"), kDone + kSamples - 2 * kDone);
   EXPECT_EQ(is.at("weight"), was.at("weight"));
   EXPECT_NEAR(is.at("loss").get<double>(), was.at("loss").get<double>(), 1e-5);
   EXPECT_NEAR(is.at("grad_norm").get<double>(), was.at("grad_norm").get<double>(), 1e-4);
 }
 
 TEST_F(SignalsInAWindow, LeaveAFileWhoseDamageIsSeen) {
-  signalled_in_a_window("out", SIGTERM);
+  signalled_in_a_window("out", "TERM");
   const auto file = folder_ / "out/checkpoints/step-00000001/window.safetensors";
   std::string content = read_file(file);
   content.back() = static_cast<char>(content.back() ^ 1);
@@ -240,57 +208,98 @@ TEST_F(SignalsInAWindow, LeaveAFileWhoseDamageIsSeen) {
 
 TEST_F(SignalsInAWindow, OfNoticeChangeNothingButTheCheckpoint) {
   ASSERT_EQ(accrue(training("straight")).status, 0);
-  const auto noticed = signalled_in_a_window("out", SIGUSR2);
+  const auto noticed = signalled_in_a_window("out", "USR2");
   EXPECT_EQ(noticed.status, 0) << noticed.errors;
-  EXPECT_THAT(noticed.errors, HasSubstr("micro-batches of step 2 are kept"));
+  EXPECT_THAT(noticed.errors, HasSubstr("20 of 64 micro-batches of step 2 are kept"));
   EXPECT_TRUE(model_of("out") == model_of("straight"));
 }
 
 TEST_F(Signals, BeforeTheRunNothingIsLeftBehind) {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    Program program = start_long("out");
-    wait_until([&] { return catches(program.process(), signal); });
-    ::kill(program.process(), signal);
-    const auto result = program.wait();
+  for (const std::string& signal : kSignals) {
+    const auto result = accrue_with({{.at = "plan", .action = signal}}, long_run("out"));
     EXPECT_EQ(result.status, kInterrupted) << result.errors;
-    // Where the run had begun by then, it ended with a checkpoint.
-    if (std::filesystem::exists(folder_ / "out")) {
-      EXPECT_THAT(result.errors, HasSubstr("a checkpoint was written"));
-    }
-    std::filesystem::remove_all(folder_ / "out");
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
   }
 }
 
-TEST_F(Signals, StormsAtAnyMomentLeaveAWholeCheckpoint) {
-  std::mt19937 random(16);
-  for (int storm = 0; storm < 8; ++storm) {
-    const std::string run = "storm" + std::to_string(storm);
-    Program program = start({"train", "run.toml", "--run.steps=60", "--run.out=" + run});
-    wait_until([&] {
-      return catches(program.process(), SIGHUP) && catches(program.process(), SIGTERM) &&
-             catches(program.process(), SIGINT);
-    });
-    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 700));
-    for (int i = 0; i < 300; ++i) {
-      constexpr int signals[] = {SIGINT, SIGTERM, SIGHUP};
-      ::kill(program.process(), signals[random() % 3]);
-      std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
-    }
-    const auto result = program.wait();
-    EXPECT_TRUE(result.status == kInterrupted || result.status == 0)
-        << result.status << result.errors;
-    if (std::filesystem::exists(folder_ / run)) expect_resumes(run);
+/// A point at which a storm begins, and what is left of the run then.
+struct Storm {
+  const char* point;
+  std::int64_t step, count;  ///< of the process, as a Fault has them
+  std::vector<std::string> checkpoints;
+  const char* middle;  ///< what is told of a window that is kept in its middle
+};
+
+std::ostream& operator<<(std::ostream& out, const Storm& storm) { return out << storm.point; }
+
+class SignalStorms : public Signals, public ::testing::WithParamInterface<Storm> {};
+
+/// All signals at once, and again wherever the run comes on its way to its end.
+TEST_P(SignalStorms, LeaveAWholeCheckpoint) {
+  const Storm& storm = GetParam();
+  std::vector<Fault> faults;
+  for (const std::string& signal : kSignals) {
+    faults.push_back(
+        {.at = storm.point, .action = signal, .step = storm.step, .count = storm.count});
+    faults.push_back({.at = "checkpoint:write", .action = signal, .step = storm.step, .count = 0});
+    faults.push_back({.at = "checkpoint:wait", .action = signal, .step = storm.step, .count = 0});
   }
+  const Words more{"--run.eval_every=2", "--run.keep=9"};
+  const auto stopped = accrue_with(faults, long_run("out", more));
+  EXPECT_EQ(stopped.status, kInterrupted) << stopped.errors;
+  EXPECT_EQ(checkpoints_of("out"), storm.checkpoints);
+  EXPECT_THAT(stopped.errors, HasSubstr(storm.middle));
+  EXPECT_EQ(accrue({"checkpoint", "verify", "out"}).status, 0);
+  const auto resumed = accrue({"train", "run.toml", "--resume", "--run.steps=6", more[0], more[1]});
+  EXPECT_EQ(resumed.status, 0) << resumed.errors;
+  EXPECT_EQ(resumed.errors.find("checkpoint_skipped"), std::string::npos) << resumed.errors;
+}
+
+constexpr const char *kSecond = "step-00000002", *kThird = "step-00000003",
+                     *kFourth = "step-00000004";
+INSTANTIATE_TEST_SUITE_P(
+    Signals, SignalStorms,
+    ::testing::Values(Storm{"micro-batch", 4, 1, {kSecond, kThird}, "1 of 4 micro-batches"},
+                      Storm{"micro-batch", 4, 4, {kSecond, kFourth}, "after step 4"},
+                      Storm{"close-window", 4, 1, {kSecond, kFourth}, "after step 4"},
+                      Storm{"optimizer-step", 4, 1, {kSecond, kFourth}, "after step 4"},
+                      Storm{"log", 4, 5, {kSecond, kFourth}, "after step 4"},
+                      Storm{"evaluation", 4, 1, {kSecond, kFourth}, "after step 4"},
+                      Storm{"checkpoint:wait", 4, 1, {kSecond, kFourth}, "after step 4"}));
+
+/// On the thread that writes, and in step 5 on the one that trains.
+TEST_F(Signals, AStormWhileACheckpointIsWrittenLeavesItWhole) {
+  const Pause writes(folder_, "writes"), trains(folder_, "trains"), raised(folder_, "raised");
+  std::vector<Fault> faults{{.at = "micro-batch", .action = "pause:trains", .step = 5, .count = 2},
+                            {.at = "checkpoint:write", .action = "pause:writes", .count = 2}};
+  for (const std::string& signal : kSignals)
+    faults.push_back({.at = "checkpoint:write", .action = signal, .count = 2});
+  faults.push_back({.at = "checkpoint:write", .action = "tell:raised", .count = 2});
+  Program program = start_with(faults, long_run("out", {"--run.keep=9"}));
+  writes.wait();
+  trains.wait();
+  writes.release();
+  raised.wait();
+  trains.release();
+  const auto stopped = program.wait();
+  EXPECT_EQ(stopped.status, kInterrupted) << stopped.errors;
+  EXPECT_THAT(stopped.errors, HasSubstr("2 of 4 micro-batches of step 5 are kept"));
+  EXPECT_THAT(checkpoints_of("out"), ElementsAre("step-00000002", "step-00000004"));
+  EXPECT_EQ(accrue({"checkpoint", "verify", "out"}).status, 0);
+  EXPECT_EQ(accrue({"train", "run.toml", "--resume", "--run.steps=6"}).status, 0);
 }
 
 TEST_F(Signals, AHangUpThatIsIgnoredStaysSo) {
-  Program program(folder_, {"/usr/bin/nohup", ACCRUE_PROGRAM, "train", "run.toml"});
-  wait_until([&] { return catches(program.process(), SIGTERM); });
+  const Pause pause(folder_, "first");
+  Words words =
+      with({pauses_in_step(1, "first"), {.at = "micro-batch", .action = "HUP", .count = 0}},
+           {"train", "run.toml"});
+  words.insert(words.begin(), "/usr/bin/nohup");
+  Program program(folder_, words);
+  pause.wait();
+  EXPECT_TRUE(catches(program.process(), SIGTERM));
   EXPECT_FALSE(catches(program.process(), SIGHUP));
-  for (int i = 0; i < 5; ++i) {
-    ::kill(program.process(), SIGHUP);
-    std::this_thread::sleep_for(20ms);
-  }
+  pause.release();
   const auto result = program.wait();
   EXPECT_EQ(result.status, 0) << result.errors;
 }

@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <signal.h>
 
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -140,22 +139,6 @@ TEST_F(TrainingRun, IsExportedWithItsTokenizerAndACard) {
   const std::string card = file("model/README.md");
   refused({"export", "out", "--out", "model"});
   EXPECT_EQ(file("model/README.md"), card);
-}
-
-TEST_F(TrainingRun, WritesACheckpointWhenInterrupted) {
-  Program program = start({"train", "run.toml", "--run.steps=1000000", "--run.out=a b"});
-  const auto metrics_file = folder_ / "a b" / "metrics.jsonl";
-  wait_until([&] {
-    std::error_code error;
-    return std::filesystem::file_size(metrics_file, error) > 0 && !error;
-  });
-  ::kill(program.process(), SIGINT);
-  const auto result = program.wait();
-  EXPECT_EQ(result.status, 130) << result.errors;
-  EXPECT_THAT(result.errors,
-              HasSubstr("accrue train run.toml --run.steps=1000000 '--run.out=a b' --resume"));
-  EXPECT_THAT(result.output, HasSubstr("a b/checkpoints/step-"));
-  EXPECT_FALSE(std::filesystem::is_empty(folder_ / "a b" / "checkpoints"));
 }
 
 TEST_F(TrainingRun, AnEvaluationThatIsNotFiniteIsAnEventAndNeverTheBest) {

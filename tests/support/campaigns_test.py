@@ -30,7 +30,7 @@ CAMPAIGNS = {
     "whole": that("whole"),
     "broken": that("broken", 1),
     "long-only": that("long-only", short=0),
-    "of-ranks": that("of-ranks", needs=("store_host", "slow_rank")),
+    "of-ranks": that("of-ranks", needs=("store_host", "fault_points")),
     "of-links": that("of-links", left_out=tinyrun.LeftOut("no network namespace can be made")),
     "of-tools": that("of-tools", left_out=tinyrun.LeftOut("there is no tc", could_be_set_up=True)),
 }
@@ -70,8 +70,8 @@ def expect(said: Said, status: int, ran: list[str], *words: str) -> None:
 def check_what_is_asked_for(folder: pathlib.Path) -> None:
     expect(run(folder, "--only", "whole"), 0, ["whole 50"])
     expect(run(folder, "--only", "whole", "--only", "broken", "--count", "7"), 1, ["whole 7", "broken 7"])
-    expect(run(folder, "--only", "whole", "--only", "of-ranks"), 2, [], "error: faults: of-ranks: expected ", "store_host, ", "slow_rank",
-           f"try cmake --build {folder} --target store_host && cmake --build {folder} --target slow_rank")
+    expect(run(folder, "--only", "whole", "--only", "of-ranks"), 2, [], "error: faults: of-ranks: expected ", "store_host, ", "fault_points",
+           f"try cmake --build {folder} --target store_host && cmake --build {folder} --target fault_points")
     expect(run(folder, "--only", "soak-ranks"), 2, [], "error: faults: soak-ranks: expected ", "--target failing_calls")
     expect(run(folder, "--only", "whole", "--only", "long-only", "--short"), 2, [], "long-only: expected a campaign with a short form")
     expect(run(folder, "--only", "long-only", "--short", "--count", "2"), 0, ["long-only 2"])
@@ -93,8 +93,8 @@ def check_all_of_them(folder: pathlib.Path) -> None:
 
 
 def check_what_is_built(folder: pathlib.Path) -> None:
-    for name in ("store_host", "slow_rank"):
-        program = folder / "tests" / "integration" / "ranks" / name
+    for name in ("integration/ranks/store_host", "faults/libfault_points.so"):
+        program = folder / "tests" / name
         program.parent.mkdir(parents=True, exist_ok=True)
         program.touch()
     expect(run(folder, names=("whole", "of-ranks"), required=True), 0, ["whole 50", "of-ranks 50"])

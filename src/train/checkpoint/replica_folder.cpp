@@ -66,7 +66,10 @@ void write_copy(std::vector<OpenFile> files, const fs::path& checkpoint) {
   try {
     fs::remove_all(partial);
     fs::create_directory(partial);
-    for (OpenFile& file : files) copy_atomically(file.content, partial / file.name);
+    for (OpenFile& file : files) {
+      RECORD_USER_SCOPE("replica: file");
+      copy_atomically(file.content, partial / file.name);
+    }
     const VerifiedCheckpoint as_written(partial);
     put_in_place(partial, checkpoint);
   } catch (...) {

@@ -1,5 +1,7 @@
 #include "train/run/run_planner.h"
 
+#include <ATen/record_function.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -15,6 +17,7 @@ namespace accrue::train {
 
 const RunPlan& RunPlanner::decide() {
   if (plan_) return *plan_;
+  RECORD_USER_SCOPE("plan");
   settle_acceleration(work_, ranks_, repeated_);
   const bool alike = !fixed_micro_batch_reason(work_.config).empty();
   if (repeated_ && repeated_->repetition.keeps_plan) {

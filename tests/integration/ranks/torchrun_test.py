@@ -1,13 +1,12 @@
 """Machines that come and go under torchrun --nnodes=MIN:MAX: its own agents, each with one rank, and a store that stays.
 
-torchrun_test.py ACCRUE SLOW_RANK. All is started anew by torchrun where one comes or a rank fails, and goes on without
+torchrun_test.py ACCRUE FAULT_POINTS. All is started anew by torchrun where one comes or a rank fails, and goes on without
 a stop where an agent is lost with its rank, the first one included.
 """
 import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,12 +17,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.append(str(ROOT / "tests" / "support"))
 
 import skips  # noqa: E402
+from reserved_port import ReservedPort  # noqa: E402
 
-ACCRUE = SLOW_RANK = ""
+ACCRUE = FAULT_POINTS = ""
 # The tests' Python has all that torch imports; of a CUDA wheel .venv has what a program loads, and no more.
 PYTHON = ROOT / ".venv-test" / "bin" / "python"
 STEPS = 100
-MILLISECONDS = 100  # a micro-batch takes
+SLEEP = "at=micro-batch count=every do=sleep:0.1"  # tests/faults/fault_points.cpp: micro-batches take as long
 SECONDS = 300  # after which something hangs
 # As docs/guide/distributed.md says it.
 STORE = 'import time, torch.distributed as d; s = d.TCPStore("127.0.0.1", {port}, is_master=True, wait_for_workers=False); time.sleep(1e9)'
@@ -37,12 +37,6 @@ dist = {{reduce = "end"}}
 optim = {{lr = 1e-2}}
 observe = {{progress = "off"}}
 """
-
-
-def free_port():
-    with socket.socket() as own:
-        own.bind(("127.0.0.1", 0))
-        return own.getsockname()[1]
 
 
 def child_of(agent):
@@ -61,7 +55,8 @@ class Torchrun(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = pathlib.Path(scratch.name)
         (self.folder / "text.txt").write_text("".join(f"line {i * 7919 % 1000} of a small text\n" for i in range(300)))
-        self.port = free_port()
+        self.reserved = ReservedPort()
+        self.port = self.reserved.number
         self.processes = [subprocess.Popen([str(PYTHON), "-c", STORE.format(port=self.port)])]
         self.agents = []
         self.addCleanup(self.end_processes)
@@ -86,7 +81,8 @@ class Torchrun(unittest.TestCase):
                  "--max-restarts=5", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{self.port}", "--rdzv-id=test",
                  "--rdzv-conf=is_host=false,last_call_timeout=2", "--local-addr=127.0.0.1",
                  "env", "MASTER_ADDR=127.0.0.1", f"MASTER_PORT={self.port}", "TORCHELASTIC_USE_AGENT_STORE=True",
-                 SLOW_RANK, self.config("elastic"), str(MILLISECONDS), "auto"], env=environment, stdout=log, stderr=log))
+                 f"LD_PRELOAD={FAULT_POINTS}", f"ACCRUE_FAULT={SLEEP}", ACCRUE, "train", self.config("elastic"),
+                 "--resume", "auto"], env=environment, stdout=log, stderr=log))
         self.processes.append(self.agents[-1])
 
     def messages(self):
@@ -145,7 +141,7 @@ class Torchrun(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ACCRUE, SLOW_RANK = sys.argv.pop(1), sys.argv.pop(1)
+    ACCRUE, FAULT_POINTS = sys.argv.pop(1), sys.argv.pop(1)
     if not PYTHON.exists():
         skips.missing_in_build(f"{PYTHON} is not there")
     unittest.main()
