@@ -17,6 +17,12 @@ if(ACCRUE_SANITIZE)
                                                   # The GCC manual: sanitizers raise its false positives.
                                                   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(accrue_options INTERFACE -fsanitize=${ACCRUE_SANITIZE})
+  if(ACCRUE_SANITIZE MATCHES address)
+    # libtorch is not instrumented: what it allocates and what tests free do not match leak for leak. No thread is given a stack for
+    # signals, since accrue gives threads one, and the sanitizer unmaps whichever it finds.
+    set(ACCRUE_SANITIZER_OPTIONS ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:use_sigaltstack=0
+                                 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1)
+  endif()
   if(ACCRUE_SANITIZE MATCHES thread)
     # libtorch's headers have a fence, of which g++ warns that the thread sanitizer does not know it.
     target_compile_options(accrue_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
@@ -29,18 +35,35 @@ if(ACCRUE_LINKS_WITH_MOLD)
   target_link_options(accrue_options INTERFACE -fuse-ld=mold)
 endif()
 
+# accrue_without_coverage(TARGET): nothing that is fuzzed is in TARGET, so the counters of libFuzzer are left out of it, which compiles and
+# runs faster. By this option, as the precompiled header is with fuzzer-no-link.
+function(accrue_without_coverage target)
+  if(ACCRUE_SANITIZE MATCHES fuzzer)
+    target_compile_options(
+      ${target} PRIVATE
+      -fno-sanitize-coverage=edge,func,bb,trace-pc,inline-8bit-counters,pc-table,trace-cmp,indirect-calls,stack-depth)
+  endif()
+endfunction()
+
 # Two precompiled headers: the narrow ATen and autograd headers serve all targets that use torch, and
 # torch/torch.h, three times as long to compile, those that build models of torch::nn.
 function(accrue_add_pch name)
   add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/src/support/pch.cpp)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE accrue_torch accrue_options OpenMP::OpenMP_CXX)
-  target_precompile_headers(${name} PRIVATE ${ARGN})
+  list(TRANSFORM ARGN REPLACE "(.+)" "<\\1>" OUTPUT_VARIABLE headers)
+  target_precompile_headers(${name} PRIVATE ${headers})
+  if(ACCRUE_NAMES_PCH)
+    foreach(header IN LISTS ARGN)
+      target_compile_options(${name} PRIVATE "SHELL:-include ${header}")
+    endforeach()
+  endif()
 endfunction()
-accrue_add_pch(accrue_pch ${PROJECT_SOURCE_DIR}/src/support/pch.h)
-accrue_add_pch(accrue_frontend_pch <torch/torch.h>)
+accrue_add_pch(accrue_pch support/pch.h)
+accrue_add_pch(accrue_frontend_pch torch/torch.h)
 # The same for tests, with what nearly all of them include besides. With their flags: tests/CMakeLists.txt.
 function(accrue_add_test_pch name)
-  accrue_add_pch(${name} ${ARGN} <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>)
+  accrue_add_pch(${name} ${ARGN} gmock/gmock.h gtest/gtest.h nlohmann/json.hpp)
   target_link_libraries(${name} PRIVATE GTest::gmock GTest::gtest nlohmann_json::nlohmann_json)
 endfunction()
 
@@ -90,6 +113,18 @@ function(accrue_add_room name)
   set_property(GLOBAL APPEND PROPERTY ACCRUE_ROOMS accrue_${name})
 endfunction()
 
+# With sanitizers a source of these takes half a minute to compile for all instruction sets. Tests run the best that the machine has: the others
+# are left out, except the one that Highway always has.
+set(ACCRUE_UNUSED_SIMD "")
+if(ACCRUE_SANITIZE AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND EXISTS /proc/cpuinfo)
+  file(STRINGS /proc/cpuinfo processor REGEX "^flags.* avx512f .*avx512bw.*avx512vl" LIMIT_COUNT 1)
+  if(processor)
+    set(ACCRUE_UNUSED_SIMD "|HWY_SSE4|HWY_AVX2")
+  else()
+    set(ACCRUE_UNUSED_SIMD "|HWY_AVX3")
+  endif()
+endif()
+
 # accrue_add_simd_sources(TARGET [SAME_BITS] SOURCES...): sources that Highway compiles once per instruction set and without
 # torch; the best is chosen when the program runs. SAME_BITS: with the same results on each, as no product and sum become one.
 # Each lies below src/ and includes <hwy/foreach_target.h> before anything else of Highway: that header includes the source again
@@ -99,7 +134,7 @@ function(accrue_add_simd_sources target)
   target_sources(${target} PRIVATE ${SIMD_UNPARSED_ARGUMENTS})
   target_include_directories(${target} SYSTEM PRIVATE ${ACCRUE_HWY_INCLUDE_DIR})
   target_link_libraries(${target} PRIVATE ${ACCRUE_HWY_LIBRARY})
-  set(disabled HWY_SSSE3|HWY_AVX3_DL|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128|HWY_RVV)
+  set(disabled HWY_SSSE3|HWY_AVX3_DL|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128|HWY_RVV${ACCRUE_UNUSED_SIMD})
   foreach(source IN LISTS SIMD_UNPARSED_ARGUMENTS)
     get_filename_component(path ${source} ABSOLUTE)
     file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR}/src ${path})
@@ -121,10 +156,40 @@ function(accrue_add_group name)
   set_property(GLOBAL APPEND PROPERTY ACCRUE_ROOMS accrue_${name})
 endfunction()
 
-# accrue_add_test(ROOM SOURCES ... [DEPENDS room...] [NO_TORCH | FRONTEND]): one GoogleTest binary a room; FRONTEND where
-# its sources include torch/torch.h.
+# accrue_add_shards(NAME TARGET SHARDS [ENVIRONMENT]): the GoogleTest binary TARGET as the ctest entry NAME, or as entries NAME.1 to
+# NAME.SHARDS with a part of its tests each. All have the label NAME, by which ctest -L finds them.
+function(accrue_add_shards name target shards)
+  set(entries)
+  foreach(shard RANGE 1 ${shards})
+    set(entry ${name})
+    set(environment ${ARGN} ${ACCRUE_SANITIZER_OPTIONS})
+    if(shards GREATER 1)
+      set(entry ${name}.${shard})
+      math(EXPR index "${shard} - 1")
+      list(APPEND environment GTEST_TOTAL_SHARDS=${shards} GTEST_SHARD_INDEX=${index})
+    endif()
+    add_test(NAME ${entry} COMMAND ${target})
+    # Two of the places that ctest -j has: it computes. Tests that wait for processes of theirs take one.
+    set_tests_properties(${entry} PROPERTIES TIMEOUT 600 LABELS ${name} PROCESSORS 2 ENVIRONMENT "${environment}")
+    list(APPEND entries ${entry})
+  endforeach()
+  set_property(GLOBAL PROPERTY ACCRUE_ENTRIES_${name} ${entries})
+endfunction()
+
+# accrue_set_test_properties(NAME PROPERTY VALUE...): a property of each ctest entry of NAME, beside those that it has.
+function(accrue_set_test_properties name property)
+  get_property(entries GLOBAL PROPERTY ACCRUE_ENTRIES_${name})
+  set(append)
+  if(property MATCHES "LABELS|ENVIRONMENT|FIXTURES_REQUIRED")
+    set(append APPEND)
+  endif()
+  set_property(TEST ${entries} ${append} PROPERTY ${property} ${ARGN})
+endfunction()
+
+# accrue_add_test(ROOM SOURCES ... [DEPENDS room...] [NO_TORCH | FRONTEND] [SHARDS n]): one GoogleTest binary a room; FRONTEND where
+# its sources include torch/torch.h; SHARDS: its tests as so many ctest entries, which run beside each other.
 function(accrue_add_test room)
-  cmake_parse_arguments(TEST "NO_TORCH;FRONTEND" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(TEST "NO_TORCH;FRONTEND" "SHARDS" "SOURCES;DEPENDS" ${ARGN})
   set(target ${room}_test)
   add_executable(${target} ${TEST_SOURCES})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests
@@ -144,8 +209,11 @@ function(accrue_add_test room)
       accrue_use_pch(${target} TEST)
     endif()
   endif()
-  add_test(NAME ${room} COMMAND ${target})
-  set_tests_properties(${room} PROPERTIES TIMEOUT 600)
+  if(NOT TEST_SHARDS)
+    set(TEST_SHARDS 1)
+  endif()
+  accrue_without_coverage(${target})
+  accrue_add_shards(${room} ${target} ${TEST_SHARDS})
 endfunction()
 
 # accrue_add_cuda_library(NAME SOURCES ...): libaccrue_NAME.so, one of the few parts that need CUDA's own headers and libtorch's part
@@ -172,12 +240,15 @@ function(accrue_take_cuda_libraries target)
   endforeach()
 endfunction()
 
-# accrue_add_generic_test(ROOM [ALL]): the same tests once more, by operators of ATen alone; with ALL `make test-all` runs them.
+# accrue_add_generic_test(ROOM [ALL] [SHARDS n]): the same tests once more, by operators of ATen alone; with ALL `make test-all` runs them.
 function(accrue_add_generic_test room)
+  cmake_parse_arguments(TEST "ALL" "SHARDS" "" ${ARGN})
   target_sources(${room}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/chosen_kernels.cpp)
-  if("ALL" IN_LIST ARGN)
+  if(TEST_ALL)
     return()
   endif()
-  add_test(NAME ${room}_generic COMMAND ${room}_test)
-  set_tests_properties(${room}_generic PROPERTIES TIMEOUT 600 ENVIRONMENT ACCRUE_TEST_KERNELS=generic)
+  if(NOT TEST_SHARDS)
+    set(TEST_SHARDS 1)
+  endif()
+  accrue_add_shards(${room}_generic ${room}_test ${TEST_SHARDS} ACCRUE_TEST_KERNELS=generic)
 endfunction()
