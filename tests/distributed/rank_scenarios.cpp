@@ -7,16 +7,20 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "accrue/core/error.h"
 #include "distributed/schedule/stage_link.h"
 #include "reduce_scenario.h"
 #include "rounds_scenario.h"
+#include "support/at_span.h"
 #include "support/run_program.h"
 
 namespace accrue::distributed {
@@ -99,8 +103,18 @@ void killed(const Launch& launch, const Words&) {
   without_rank_1(launch, [](Group&) { std::raise(SIGKILL); });
 }
 
+/// Lives until all others have given it up.
 void stuck(const Launch& launch, const Words&) {
-  without_rank_1(launch, [](Group&) { std::this_thread::sleep_for(12s); });
+  without_rank_1(
+      launch, [](Group&) { line_up("done"); },
+      [](const std::shared_ptr<Group>& group) {
+        try {
+          sum_and_step(group);
+        } catch (const Error&) {
+          line_up("done");
+          throw;
+        }
+      });
 }
 
 void failing(const Launch& launch, const Words&) {
@@ -215,7 +229,7 @@ void announced(const Launch& launch, const Words&) {
   group->announce(group->rank() == 2 ? 9 : 5 + group->rank());
   hear(9);
   group->announce(4);
-  std::this_thread::sleep_for(1s);
+  wait_for_heart();
   hear(9);
 }
 
@@ -249,6 +263,21 @@ void line_up(const std::string& mark) {
   for (int rank = 0; rank < started; ++rank)
     accrue::testing::wait_until(
         [&] { return std::filesystem::exists("../rank" + std::to_string(rank) + "/" + mark); });
+}
+
+void wait_for_heart() {
+  std::mutex mutex;
+  std::condition_variable beat;
+  int beats = 0;
+  const accrue::testing::AtSpan heart("ranks: beat", [&] {
+    const std::lock_guard lock(mutex);
+    ++beats;
+    beat.notify_all();
+  });
+  std::unique_lock lock(mutex);
+  // When the second one begins the first is over.
+  if (!beat.wait_for(lock, std::chrono::minutes(1), [&] { return beats >= 2; }))
+    throw std::runtime_error("the heart does not beat");
 }
 
 void print(std::string_view name, const at::Tensor& values) {

@@ -21,6 +21,9 @@ const std::map<std::string, Scenario>& scenarios();
 /// Returns when all ranks that were started have called it with this `mark`, a file's name.
 void line_up(const std::string& mark);
 
+/// Returns when this process's heart has looked at the store once more, from the beginning on.
+void wait_for_heart();
+
 /// The name and the values on a line of stdout.
 void print(std::string_view name, const at::Tensor& values);
 

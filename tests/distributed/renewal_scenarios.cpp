@@ -2,14 +2,15 @@
 
 #include <ATen/ATen.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <thread>
 
 #include "accrue/core/error.h"
+#include "support/at_span.h"
 #include "support/run_program.h"
 
 namespace accrue::distributed {
@@ -59,14 +60,15 @@ void dying(const Launch& launch, const Words& words) {
 /// words: the ranks that die, each in the group that is left then, while nothing is under way; the
 /// others hear of it.
 void hearing(const Launch& launch, const Words& words) {
+  std::atomic<bool> is_watching = false;
+  const accrue::testing::AtSpan greeted("ranks: greeted", [&] { is_watching = true; });
   const std::shared_ptr<Group> group = group_of(launch);
   tell("first", *group);
   for (const std::string& word : words) {
+    accrue::testing::wait_until([&] { return is_watching.exchange(false); });
+    group->barrier("each watches another");
     std::cout << "before " << group->has_lost_one() << '\n';
-    if (launch.rank == std::stoi(word)) {
-      std::this_thread::sleep_for(1s);  // its lifeline is there by then
-      std::raise(SIGKILL);
-    }
+    if (launch.rank == std::stoi(word)) std::raise(SIGKILL);
     accrue::testing::wait_until([&] { return group->has_lost_one(); });
     try {
       group->barrier("what nobody enters");

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -20,8 +19,6 @@ using namespace std::chrono_literals;
 
 /// Where rank 1's text of the first gather stands.
 constexpr const char* kGreeting = "greeting 1/1";
-/// More than two heartbeats.
-constexpr auto kNoticed = 1500ms;
 
 c10::intrusive_ptr<c10d::Store> whole_store_of(const Launch& launch) {
   c10d::TCPStoreOptions options;
@@ -45,32 +42,53 @@ void set_and_wait(c10d::Store& store, const std::string& key, const std::string&
   store.check({key});
 }
 
-/// A verdict, all ranks' sum after it was there for a while.
+void wait_for_mark(const std::string& mark, const std::vector<int>& ranks) {
+  for (const int rank : ranks)
+    accrue::testing::wait_until(
+        [&] { return std::filesystem::exists("../rank" + std::to_string(rank) + "/" + mark); });
+}
+
+/// A verdict that all have looked at, and a barrier that rank 1 comes to after `until`: a verdict
+/// ends those that wait.
 void after_verdict(const Launch& launch,
-                   const std::function<std::string(c10d::Store&)>& make_verdict) {
+                   const std::function<std::string(c10d::Store&)>& make_verdict,
+                   const std::function<void()>& until) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s});
   group->barrier("the first barrier");
   if (launch.rank == 1) {
     const auto stranger = stranger_of(launch);
     set_and_wait(*stranger, "verdict", make_verdict(*stranger));
-    std::this_thread::sleep_for(kNoticed);
   }
-  group->barrier("the second barrier");
+  line_up("judged");
+  wait_for_heart();
+  if (launch.rank == 1) until();
+  try {
+    group->barrier("the second barrier");
+  } catch (const Error&) {
+    std::ofstream("gave_up").put('1');
+    throw;
+  }
   std::cout << "stepped\n";
 }
 
 void forged_verdict(const Launch& launch, const Words& words) {
-  after_verdict(launch, [&](c10d::Store&) { return words.at(0); });
+  after_verdict(
+      launch, [&](c10d::Store&) { return words.at(0); }, wait_for_heart);
 }
 
 /// Writes it as a rank itself would.
 void sealed_verdict(const Launch& launch, const Words& words) {
-  after_verdict(launch, [&](c10d::Store& store) {
-    const std::string key = "here/0", folder = folder_of(*whole_store_of(launch)) + "/";
-    const auto run = TextSeal(launch.run_token, "").opened(folder + key, store.get_to_str(key));
-    const std::string name = run.value().substr(0, run->find('\n'));
-    return TextSeal(launch.run_token, name).sealed(folder + "verdict", words.at(0));
-  });
+  after_verdict(
+      launch,
+      [&](c10d::Store& store) {
+        const std::string key = "here/0", folder = folder_of(*whole_store_of(launch)) + "/";
+        const auto run = TextSeal(launch.run_token, "").opened(folder + key, store.get_to_str(key));
+        const std::string name = run.value().substr(0, run->find('\n'));
+        return TextSeal(launch.run_token, name).sealed(folder + "verdict", words.at(0));
+      },
+      [] {
+        wait_for_mark("gave_up", {0, 2});
+      });
 }
 
 void failing_after_a_forged_verdict(const Launch& launch, const Words&) {
@@ -102,12 +120,13 @@ void in_place_of_a_text(const Launch& launch, const std::function<void(c10d::Sto
   group->barrier("the first barrier");
   if (launch.rank == 1) write(*stranger_of(launch));
   group->barrier("the second barrier");
-  if (launch.rank == 1) return std::this_thread::sleep_for(kNoticed);
+  if (launch.rank == 1) return line_up("read");
   const std::int64_t before = peak_bytes();
   try {
     group->gather_texts("greeting", "hello");
   } catch (const Error&) {
     print_growth(before);
+    line_up("read");
     throw;
   }
 }
@@ -150,11 +169,8 @@ void forged_place(const Launch& launch, const Words&) {
 
 /// The third process comes to two that have met, and gives up.
 void late_stranger(const Launch& launch, const Words&) {
-  const auto is_there = [](const char* file) {
-    return [file] { return std::filesystem::exists(file); };
-  };
   if (std::filesystem::current_path().filename() == "rank2") {
-    accrue::testing::wait_until(is_there("../rank0/met"));
+    wait_for_mark("met", {0});
     try {
       connect(launch, {.timeout = 1s, .least = 1});
     } catch (const Error&) {
@@ -165,7 +181,7 @@ void late_stranger(const Launch& launch, const Words&) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 20s, .least = 1});
   group->settle();
   if (launch.rank == 0) std::ofstream("met").put('1');
-  accrue::testing::wait_until(is_there("../rank2/gave_up"));
+  wait_for_mark("gave_up", {2});
   group->barrier("the end");
 }
 

@@ -56,7 +56,10 @@ void Heartbeat::talk(const RankNotes& notes, Membership* membership, Shared& sha
   try {
     for (std::int64_t count = 0; !shared.stop; ++count) {
       lock.unlock();
-      notes.beat(count);
+      {
+        RECORD_USER_SCOPE("ranks: beat");
+        notes.beat(count);
+      }
       const bool has_verdict = notes.has_verdict();
       std::optional<std::string> lost_one = notes.lost_one();
       const std::int64_t announced = exchange_announced(notes, shared);

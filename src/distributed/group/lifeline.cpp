@@ -1,5 +1,6 @@
 #include "distributed/group/lifeline.h"
 
+#include <ATen/record_function.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -99,7 +100,10 @@ void Lifeline::let_guest_in() {
 void Lifeline::listen_to_watched() {
   std::array<char, 64> bytes{};
   const auto count = ::recv(watched_->socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-  if (count > 0) watched_->is_connected = true;
+  if (count > 0) {
+    RECORD_USER_SCOPE("ranks: greeted");
+    watched_->is_connected = true;
+  }
   if (count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR))) return;
   if (std::exchange(watched_->is_connected, false)) {
     watched_->has_been_connected = true;

@@ -1,5 +1,6 @@
 #include "train/checkpoint/run_claim.h"
 
+#include <ATen/record_function.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -73,6 +74,7 @@ std::string holder(int descriptor) {
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (const auto who = named_holder(descriptor)) return *who;
+    RECORD_USER_SCOPE("claim: name");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return "another process";
@@ -85,6 +87,7 @@ int take_lock(int descriptor) {
   for (int attempt = 1;; ++attempt) {
     if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return 0;
     if (errno != EWOULDBLOCK || attempt == kAttempts) return errno;
+    RECORD_USER_SCOPE("claim: lock");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }

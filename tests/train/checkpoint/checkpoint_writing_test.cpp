@@ -4,10 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <future>
+#include <mutex>
 #include <stdexcept>
 #include <string_view>
-#include <thread>
 
 #include "accrue/models/resnet.h"
 #include "accrue/models/safetensors.h"
@@ -63,23 +64,39 @@ TEST(CheckpointContent, SharesParametersAndCopiesWhatAForwardPassChanges) {
   EXPECT_EQ(copied, model.buffers().size());
 }
 
-/// While it lives, a checkpoint begins to be written much later than the next window takes.
+/// While it lives, a checkpoint begins to be written when the training waits for that: at the end
+/// of the next window.
 class LateWriter {
  public:
   LateWriter()
       : handle_(at::addGlobalCallback(
-            at::RecordFunctionCallback(&begin).scopes({at::RecordScope::USER_SCOPE}))) {}
+            at::RecordFunctionCallback(&begin, &end).scopes({at::RecordScope::USER_SCOPE}))) {}
   ~LateWriter() { at::removeCallback(handle_); }
   LateWriter(const LateWriter&) = delete;
   LateWriter& operator=(const LateWriter&) = delete;
 
  private:
-  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-    if (std::string_view(function.name()) == "checkpoint: write")
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  static void note(bool waits) {
+    const std::lock_guard lock(mutex_);
+    waits_ = waits;
+    changed_.notify_all();
+  }
+  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& span) {
+    const std::string_view name = span.name();
+    if (name == "checkpoint: wait") note(true);
+    if (name == "checkpoint: write") {
+      std::unique_lock lock(mutex_);
+      EXPECT_TRUE(changed_.wait_for(lock, std::chrono::minutes(1), [] { return waits_; }));
+    }
     return nullptr;
   }
+  static void end(const at::RecordFunction& span, at::ObserverContext*) {
+    if (std::string_view(span.name()) == "checkpoint: wait") note(false);
+  }
 
+  static inline std::mutex mutex_;
+  static inline std::condition_variable changed_;
+  static inline bool waits_ = false;
   at::CallbackHandle handle_;
 };
 

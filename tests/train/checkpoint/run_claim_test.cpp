@@ -5,12 +5,11 @@
 #include <sys/file.h>
 #include <sys/wait.h>
 
-#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "core/atomic_file.h"
+#include "support/at_span.h"
 #include "support/errors.h"
 #include "train/checkpoint/run_info.h"
 #include "train/recorder.h"
@@ -21,6 +20,7 @@ namespace accrue::train {
 namespace {
 
 namespace fs = std::filesystem;
+using accrue::testing::AtSpan;
 using accrue::testing::error_of;
 using accrue::testing::usage_message;
 using ::testing::AllOf;
@@ -78,10 +78,7 @@ TEST_F(RunClaimTest, TheNameIsWaitedFor) {
     std::ofstream(file) << before;
     const int lock = open(file.c_str(), O_RDWR | O_CLOEXEC);
     ASSERT_EQ(flock(lock, LOCK_EX | LOCK_NB), 0);
-    const std::jthread slow([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      std::ofstream(file) << name_of(getpid());
-    });
+    const AtSpan waits("claim: name", [&] { std::ofstream(file) << name_of(getpid()); });
     EXPECT_THAT(usage_message([&] { RunClaim{run()}; }),
                 HasSubstr("process " + std::to_string(getpid())));
     close(lock);
@@ -94,10 +91,7 @@ TEST_F(RunClaimTest, WaitsForWhoOnlyAsksWhetherItIsClaimed) {
   std::ofstream(file) << "";
   const int question = open(file.c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_EQ(flock(question, LOCK_SH | LOCK_NB), 0);
-  const std::jthread answered([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    close(question);
-  });
+  const AtSpan waits("claim: lock", [&] { close(question); });
   EXPECT_NO_THROW(RunClaim{run()});
 }
 
