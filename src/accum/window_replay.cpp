@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <ranges>
 
 #include "accrue/accum/window.h"
 #include "accrue/core/error.h"
@@ -17,9 +16,10 @@ using Entry = GradientBuffer::Entry;
 /// Backward comes to the last parameters first, and what is not finite there spreads to those
 /// before: the last parameter is nearest to the cause.
 std::string Window::non_finite(Look look) const {
-  for (const Entry& entry : std::views::reverse(buffer_->entries())) {
-    const bool found = look == Look::sums ? !sum_is_finite(entry) : entry.slot->found_non_finite;
-    if (found) return "the gradient of '" + entry.name + "' is not finite";
+  const std::vector<Entry>& entries = buffer_->entries();
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    const bool found = look == Look::sums ? !sum_is_finite(*entry) : entry->slot->found_non_finite;
+    if (found) return "the gradient of '" + entry->name + "' is not finite";
   }
   return {};
 }

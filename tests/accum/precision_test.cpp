@@ -23,8 +23,9 @@ class Contributions {
   Contributions() {
     at::manual_seed(17);
     scale_ = at::pow(10, at::rand({kNoisyElements}, at::kDouble) * 6 - 6);
-    mean_ = scale_ * (at::rand({kNoisyElements}, at::kDouble) + 0.5) *
-            at::randint(0, 2, {kNoisyElements}).to(at::kDouble).mul(2).sub(1);
+    // One statement each: compilers differ in which operand of a product they draw first.
+    const at::Tensor sign = at::randint(0, 2, {kNoisyElements}).to(at::kDouble).mul(2).sub(1);
+    mean_ = scale_ * (at::rand({kNoisyElements}, at::kDouble) + 0.5) * sign;
   }
   at::Tensor at(std::int64_t i) const {
     at::manual_seed(static_cast<std::uint64_t>(1000 + i));

@@ -139,7 +139,9 @@ TEST_F(MixtureTest, SaysInItsFingerprintWhatItIsMadeOf) {
   EXPECT_NE(of(1, false), of(1, true));
   std::vector<MixturePart> turned = parts();
   std::swap(turned[1], turned[2]);
-  EXPECT_NE(of(1, false), mixed(std::move(turned))->fingerprint());
+  // Before the files are written again for another mixture.
+  const std::string of_turned = mixed(std::move(turned))->fingerprint();
+  EXPECT_NE(of(1, false), of_turned);
 }
 
 TEST_F(MixtureTest, HasOneLengthWhereItsPartsHave) {

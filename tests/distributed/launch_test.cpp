@@ -130,12 +130,10 @@ TEST(Launch, NamesWhatIsMissing) {
 }
 
 TEST(Launch, RefusesWhatIsNoNumberInRange) {
-  for (const auto& [name, value] : Environment{
+  for (const auto& variable : Environment{
            {"RANK", "4"}, {"WORLD_SIZE", "0"}, {"LOCAL_RANK", "-1"}, {"MASTER_PORT", "70000"}})
-    EXPECT_THAT(usage_message([&] {
-                  launch_of(with(kTorchrun, {{name, value}}));
-                }),
-                AllOf(HasSubstr(name), HasSubstr("'" + value + "'")));
+    EXPECT_THAT(usage_message([&] { launch_of(with(kTorchrun, {variable})); }),
+                AllOf(HasSubstr(variable.first), HasSubstr("'" + variable.second + "'")));
 }
 
 TEST(Launch, FindsTheFirstOfSlurmsNodes) {
