@@ -113,10 +113,35 @@ function(accrue_add_group name)
   set_property(GLOBAL APPEND PROPERTY ACCRUE_ROOMS accrue_${name})
 endfunction()
 
-# accrue_add_test(ROOM SOURCES ... [DEPENDS room...] [NO_TORCH | FRONTEND]): one GoogleTest binary a room; FRONTEND where
-# its sources include torch/torch.h.
+# accrue_add_shards(NAME TARGET SHARDS [ENVIRONMENT]): the GoogleTest binary TARGET as the ctest entry NAME, or as entries NAME.1 to
+# NAME.SHARDS with a part of its tests each. All have the label NAME, by which ctest -L finds them.
+function(accrue_add_shards name target shards)
+  set(entries)
+  foreach(shard RANGE 1 ${shards})
+    set(entry ${name})
+    set(environment ${ARGN})
+    if(shards GREATER 1)
+      set(entry ${name}.${shard})
+      math(EXPR index "${shard} - 1")
+      list(APPEND environment GTEST_TOTAL_SHARDS=${shards} GTEST_SHARD_INDEX=${index})
+    endif()
+    add_test(NAME ${entry} COMMAND ${target})
+    set_tests_properties(${entry} PROPERTIES TIMEOUT 600 LABELS ${name} ENVIRONMENT "${environment}")
+    list(APPEND entries ${entry})
+  endforeach()
+  set_property(GLOBAL PROPERTY ACCRUE_ENTRIES_${name} ${entries})
+endfunction()
+
+# accrue_set_test_properties(NAME PROPERTY VALUE...): a property of each ctest entry of NAME, beside those that it has.
+function(accrue_set_test_properties name property)
+  get_property(entries GLOBAL PROPERTY ACCRUE_ENTRIES_${name})
+  set_property(TEST ${entries} APPEND PROPERTY ${property} ${ARGN})
+endfunction()
+
+# accrue_add_test(ROOM SOURCES ... [DEPENDS room...] [NO_TORCH | FRONTEND] [SHARDS n]): one GoogleTest binary a room; FRONTEND where
+# its sources include torch/torch.h; SHARDS: its tests as so many ctest entries, which run beside each other.
 function(accrue_add_test room)
-  cmake_parse_arguments(TEST "NO_TORCH;FRONTEND" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(TEST "NO_TORCH;FRONTEND" "SHARDS" "SOURCES;DEPENDS" ${ARGN})
   set(target ${room}_test)
   add_executable(${target} ${TEST_SOURCES})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests
@@ -136,8 +161,10 @@ function(accrue_add_test room)
       accrue_use_pch(${target})
     endif()
   endif()
-  add_test(NAME ${room} COMMAND ${target})
-  set_tests_properties(${room} PROPERTIES TIMEOUT 2400)
+  if(NOT TEST_SHARDS)
+    set(TEST_SHARDS 1)
+  endif()
+  accrue_add_shards(${room} ${target} ${TEST_SHARDS})
 endfunction()
 
 # accrue_add_cuda_library(NAME SOURCES ...): libaccrue_NAME.so, one of the few parts that need CUDA's own headers and libtorch's part
@@ -164,12 +191,15 @@ function(accrue_take_cuda_libraries target)
   endforeach()
 endfunction()
 
-# accrue_add_generic_test(ROOM [ALL]): the same tests once more, by operators of ATen alone; with ALL `make test-all` runs them.
+# accrue_add_generic_test(ROOM [ALL] [SHARDS n]): the same tests once more, by operators of ATen alone; with ALL `make test-all` runs them.
 function(accrue_add_generic_test room)
+  cmake_parse_arguments(TEST "ALL" "SHARDS" "" ${ARGN})
   target_sources(${room}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/chosen_kernels.cpp)
-  if("ALL" IN_LIST ARGN)
+  if(TEST_ALL)
     return()
   endif()
-  add_test(NAME ${room}_generic COMMAND ${room}_test)
-  set_tests_properties(${room}_generic PROPERTIES TIMEOUT 2400 ENVIRONMENT ACCRUE_TEST_KERNELS=generic)
+  if(NOT TEST_SHARDS)
+    set(TEST_SHARDS 1)
+  endif()
+  accrue_add_shards(${room}_generic ${room}_test ${TEST_SHARDS} ACCRUE_TEST_KERNELS=generic)
 endfunction()

@@ -38,7 +38,7 @@ build() {
 check() {
   local folder=$1 filter
   filter="^($(IFS='|'; echo "${TESTS[*]}"))\$"
-  OMP_WAIT_POLICY=passive ctest --test-dir "$folder" --output-on-failure -j 1 -R "$filter" &&
+  OMP_WAIT_POLICY=passive ctest --test-dir "$folder" --output-on-failure -j 1 -L "$filter" &&
     "$folder/accrue" --version
 }
 

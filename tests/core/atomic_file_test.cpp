@@ -55,7 +55,8 @@ TEST(AtomicFile, KeepsTheOldContentUntilCommitAndRemovesAnAbandonedTemporary) {
 class AtomicFileBeside : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / "atomic_file_beside_test";
+    folder_ =
+        fs::path(testing::TempDir()) / ("atomic_file_beside_test_" + std::to_string(::getpid()));
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }

@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <functional>
@@ -15,13 +16,14 @@
 
 namespace accrue::models::testing {
 
-/// An empty folder that goes with the test.
+/// An empty folder of this process that goes with the test.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
     path_ = std::filesystem::path(::testing::TempDir()) /
-            (std::string("accrue_") + test->test_suite_name() + '_' + test->name());
+            ("accrue_" + std::to_string(::getpid()) + '_' + test->test_suite_name() + '_' +
+             test->name());
     std::filesystem::remove_all(path_);
     std::filesystem::create_directories(path_);
   }

@@ -2,6 +2,7 @@
 // in every precision, every split gives the gradient of one pass. From a JSONL file to the mean
 // gradient, through loader and runner as a training run goes.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -72,7 +73,8 @@ class Matrix : public ::testing::TestWithParam<std::tuple<Weighting, Lengths, bo
   void SetUp() override {
     const auto [weighting, lengths, dropout] = GetParam();
     file_ = std::filesystem::path(::testing::TempDir()) /
-            ("matrix-" + std::to_string(static_cast<int>(weighting)) +
+            ("matrix-" + std::to_string(::getpid()) + '-' +
+             std::to_string(static_cast<int>(weighting)) +
              std::to_string(static_cast<int>(lengths)) + (dropout ? "d" : "") + ".jsonl");
     std::mt19937 random(5);
     std::ofstream out(file_);

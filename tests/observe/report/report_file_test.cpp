@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 class ReportFile : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(::testing::TempDir()) / "accrue_report_file";
+    folder_ = fs::path(::testing::TempDir()) / ("accrue_report_file_" + std::to_string(::getpid()));
     fs::remove_all(folder_);
     fs::create_directories(folder_ / "run");
     write("run/run.json", "{}");
