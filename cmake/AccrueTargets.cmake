@@ -33,11 +33,15 @@ endif()
 # torch/torch.h, three times as long to compile, those that build models of torch::nn.
 function(accrue_add_pch name header)
   add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/src/support/pch.cpp)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE accrue_torch accrue_options OpenMP::OpenMP_CXX)
-  target_precompile_headers(${name} PRIVATE ${header})
+  target_precompile_headers(${name} PRIVATE <${header}>)
+  if(ACCRUE_NAMES_PCH)
+    target_compile_options(${name} PRIVATE "SHELL:-include ${header}")
+  endif()
 endfunction()
-accrue_add_pch(accrue_pch ${PROJECT_SOURCE_DIR}/src/support/pch.h)
-accrue_add_pch(accrue_frontend_pch <torch/torch.h>)
+accrue_add_pch(accrue_pch support/pch.h)
+accrue_add_pch(accrue_frontend_pch torch/torch.h)
 
 # accrue_use_pch(TARGET [FRONTEND]): FRONTEND where the target's sources include torch/torch.h.
 function(accrue_use_pch target)

@@ -46,9 +46,14 @@ std::vector<accrue::testing::Program::Result> run(const Case& c) {
   name << "accrue_reduce " << c << ' ' << ::getpid();
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / name.str();
   auto results = accrue::testing::run_ranks(folder, c.world, c.world, [&](int) {
-    return std::vector<std::string>{
-        ACCRUE_RANK_PROGRAM, "reduce", c.accumulation, c.mode,
-        c.sharing,           c.fault,  c.sums,         std::to_string(c.hidden)};
+    return std::vector<std::string>{accrue::testing::rank_program(),
+                                    "reduce",
+                                    c.accumulation,
+                                    c.mode,
+                                    c.sharing,
+                                    c.fault,
+                                    c.sums,
+                                    std::to_string(c.hidden)};
   });
   std::filesystem::remove_all(folder);
   return results;

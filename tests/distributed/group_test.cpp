@@ -30,7 +30,7 @@ class GroupTest : public ::testing::Test {
   Results run(const std::string& scenario, int world, int started) {
     const std::filesystem::path folder = folder_of(scenario, world);
     Results results = accrue::testing::run_ranks(folder, world, started, [&](int) {
-      return std::vector<std::string>{ACCRUE_RANK_PROGRAM, scenario};
+      return std::vector<std::string>{accrue::testing::rank_program(), scenario};
     });
     std::filesystem::remove_all(folder);
     return results;
@@ -39,7 +39,7 @@ class GroupTest : public ::testing::Test {
   Results run_with_frozen(int rank, const std::string& scenario, int world) {
     const std::filesystem::path folder = folder_of(scenario, world);
     auto programs = accrue::testing::start_ranks(folder, world, world, [&](int) {
-      return std::vector<std::string>{ACCRUE_RANK_PROGRAM, scenario};
+      return std::vector<std::string>{accrue::testing::rank_program(), scenario};
     });
     Results results;
     for (int other = 0; other < world; ++other)

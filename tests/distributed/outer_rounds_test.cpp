@@ -40,7 +40,7 @@ std::vector<accrue::testing::Program::Result> run_stream(const Stream& c, int wo
   const std::filesystem::path folder =
       std::filesystem::path(::testing::TempDir()) / ("accrue_rounds" + std::to_string(::getpid()));
   auto results = accrue::testing::run_ranks(folder, world, world, [&](int) {
-    return std::vector<std::string>{ACCRUE_RANK_PROGRAM,
+    return std::vector<std::string>{accrue::testing::rank_program(),
                                     "rounds",
                                     std::to_string(kRound),
                                     std::to_string(kSteps),

@@ -30,6 +30,12 @@ inline std::uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
+/// The program that tests start as ranks: it lies beside the one that runs. No path of a build is
+/// compiled in, so that ccache finds the tests' code again in another clone.
+inline std::string rank_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").replace_filename("rank_program").string();
+}
+
 /// What a rank printed, by the first word of each line.
 using Numbers = std::map<std::string, std::vector<double>>;
 

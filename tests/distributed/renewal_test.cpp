@@ -29,7 +29,7 @@ class RenewalTest : public ::testing::Test {
     return results;
   }
   static Results run(Words words, int world) {
-    words.insert(words.begin(), ACCRUE_RANK_PROGRAM);
+    words.insert(words.begin(), accrue::testing::rank_program());
     return run_each(world, world, [&](int) { return words; });
   }
 };
@@ -79,8 +79,9 @@ TEST_F(RenewalTest, OneThatHangsIsLeftOutAndToldSo) {
 
 TEST_F(RenewalTest, OneThatComesLateJoins) {
   const Results results = run_each(2, 3, [](int rank) {
-    return rank < 2 ? Words{ACCRUE_RANK_PROGRAM, "joining"}
-                    : Words{"RANK=1", "LOCAL_RANK=1", ACCRUE_RANK_PROGRAM, "joining", "late"};
+    return rank < 2 ? Words{accrue::testing::rank_program(), "joining"}
+                    : Words{"RANK=1", "LOCAL_RANK=1", accrue::testing::rank_program(), "joining",
+                            "late"};
   });
   for (int rank = 0; rank < 3; ++rank) {
     ASSERT_EQ(results[rank].status, 0) << results[rank].errors;

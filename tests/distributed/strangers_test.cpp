@@ -34,7 +34,7 @@ class StrangersTest : public ::testing::Test {
         (std::string("accrue_") + test.name() + "_" + std::to_string(::getpid()));
     Results results = accrue::testing::run_ranks(folder, world, started, [&](int rank) {
       Words command = settings_of(rank);
-      command.emplace_back(ACCRUE_RANK_PROGRAM);
+      command.emplace_back(accrue::testing::rank_program());
       command.insert(command.end(), scenario.begin(), scenario.end());
       return command;
     });
