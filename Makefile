@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all examples-alone faults build setup setup-test setup-wheel wheel setup-deb deb container-test asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test test-all examples-alone faults build setup setup-test setup-wheel wheel setup-deb deb container-test sanitize asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -67,6 +67,7 @@ help:
 	@echo 'make mutants   faults planted in the sources, and which tests and whether verify sees them (ARGS=...: some of them)'
 	@echo 'make sound-runs   verify on 300 drawn configs in which nothing is wrong, under load; a difference is a false alarm'
 	@echo 'make matrix   build and test with other versions of libtorch (ARGS=2.15.0: some of them)'
+	@echo 'make sanitize   tests of the rooms that handle raw memory, and the kept inputs of the fuzzers, under sanitizers'
 	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: the kept inputs)'
 	@echo 'make test-all   all tests, sanitizers for all rooms, other versions of libtorch, fault campaigns, mutants; hours'
 	@echo 'make fmt | lint | docs | asan | tsan | install PREFIX_DIR=... | clean'
@@ -132,16 +133,26 @@ mutants: build setup-test
 sound-runs: build setup-test
 	@.venv/bin/python -W ignore scripts/sound_runs.py build/release/accrue $(ARGS)
 
-# The rooms that handle raw memory, under the address and undefined-behaviour sanitizers; asan-all: all rooms.
-# The sanitizer gives no thread a stack for signals, since accrue gives them one and the sanitizer unmaps whichever it finds.
-ASAN_ROOMS = core kernels accum batch data memory optim
-ASAN_ALL_ROOMS = $(ASAN_ROOMS) observe models distributed train runs verify
-asan: setup-test
+# The rooms that handle raw memory or read what somebody else wrote, under the address and undefined-behaviour sanitizers, and the
+# fuzzers over their corpora: one build, by clang. asan: the tests alone; asan-all: of all rooms.
+ASAN_ROOMS = core kernels accum batch data memory optim distributed
+ASAN_ALL_ROOMS = $(ASAN_ROOMS) observe models train runs verify
+SANITIZE = $(call CONFIGURE,sanitize) && cmake --build build/sanitize -j $(JOBS) --target $(1)
+# Two threads a test, in which loops have chunks. What tests start gets as many as they state.
+ASAN_TESTS = $(TEST_ENV) OMP_NUM_THREADS=2 ctest --test-dir build/sanitize --output-on-failure -j $(TEST_JOBS) -L '^($(subst $(eval) ,|,$(strip $(ASAN_ROOMS) planted)))$$'
+sanitize: setup-test
+	@scripts/setup.sh fuzz
 	@mkdir -p build
-	@$(call CONFIGURE,asan-ubsan,-DACCRUE_BUILD_TESTS=ON)
-	@cmake --build build/asan-ubsan -j $(JOBS) --target $(addsuffix _test,$(ASAN_ROOMS))
-	@$(TEST_ENV) ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:use_sigaltstack=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	  ctest --test-dir build/asan-ubsan --output-on-failure -j 1 -R '^($(subst $(eval) ,|,$(strip $(ASAN_ROOMS))))$$'
+	@$(call SANITIZE,$(addsuffix _test,$(ASAN_ROOMS)) planted_faults accrue_fuzz)
+	@$(ASAN_TESTS)
+	@scripts/fuzz.sh 0
+	@scripts/fuzz.sh planted
+
+asan: setup-test
+	@scripts/setup.sh fuzz
+	@mkdir -p build
+	@$(call SANITIZE,$(addsuffix _test,$(ASAN_ROOMS)) planted_faults)
+	@$(ASAN_TESTS)
 
 asan-all:
 	@$(MAKE) --no-print-directory asan "ASAN_ROOMS=$(ASAN_ALL_ROOMS)"
@@ -155,7 +166,7 @@ examples-alone:
 test-all:
 	@$(MAKE) --no-print-directory test
 	@ACCRUE_RIGHT_LOOPS=1000 PYTHONPATH=build/$(PRESET)/python .venv-test/bin/python -m pytest -q -p no:cacheprovider tests/python/test_right_loops.py
-	@$(TEST_ENV) ACCRUE_TEST_KERNELS=generic ctest --test-dir build/$(PRESET) --output-on-failure -j 1 -R '^(train|verify)$$'
+	@$(TEST_ENV) ACCRUE_TEST_KERNELS=generic ctest --test-dir build/$(PRESET) --output-on-failure -j 1 -L '^(train|verify)$$'
 	@$(MAKE) --no-print-directory examples-alone
 	@$(MAKE) --no-print-directory container-test ARGS=
 	@$(MAKE) --no-print-directory asan-all
@@ -180,19 +191,19 @@ tsan: setup-test
 	@$(foreach room,$(TSAN_ROOMS),$(TEST_ENV) OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=1:report_thread_leaks=0:suppressions=$(CURDIR)/tests/support/tsan_suppressions.txt \
 	  build/tsan/tests/$(room)/$(room)_test --gtest_brief=1 --gtest_filter='$(TSAN_$(room))' &&) true
 
-# libFuzzer on everything that reads what somebody else wrote. fuzz: ten minutes for each target (two hours);
-# fuzz-corpus: what was kept of them (tests/fuzz/corpus), once each. ARGS='idx images': some of them; SECONDS_EACH=60: for another time.
+# libFuzzer on everything that reads what somebody else wrote. fuzz: ten minutes for each target, two at a time (three hours);
+# fuzz-corpus: what was kept of them (tests/fuzz/corpus), once each, and that faults planted in each target are found. ARGS='idx images': some of them; SECONDS_EACH=60: for another time.
 fuzz-build:
 	@scripts/setup.sh fuzz
 	@mkdir -p build
-	@$(call CONFIGURE,fuzz)
-	@cmake --build build/fuzz -j $(JOBS) --target accrue_fuzz
+	@$(call SANITIZE,accrue_fuzz)
 
 fuzz: fuzz-build
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),600) $(ARGS)
 
 fuzz-corpus: fuzz-build
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),0) $(ARGS)
+	@scripts/fuzz.sh planted $(ARGS)
 
 bench: setup-test
 	@mkdir -p build

@@ -21,9 +21,11 @@ target_compile_definitions(accrue_torch INTERFACE $<$<NOT:$<CONFIG:Release>>:NDE
 # An installed program finds these libraries where the build found them.
 set(ACCRUE_RUNTIME_DIRS ${Libtorch_LIBRARY_DIR})
 
-if(ACCRUE_BUILD_FUZZERS)
-  # clang's OpenMP beside libtorch's would be two of them, and nothing that is fuzzed has a parallel loop.
+if(ACCRUE_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # clang's OpenMP beside libtorch's would be two of them in a process. Parallel loops run in threads of our own instead,
+  # with the chunks that OpenMP's threads would get (docs/notes/sanitizers.md).
   add_library(OpenMP::OpenMP_CXX INTERFACE IMPORTED)
+  include_directories(BEFORE ${PROJECT_SOURCE_DIR}/tests/sanitize/include)
 else()
   find_package(OpenMP REQUIRED)
 endif()

@@ -17,6 +17,12 @@ if(ACCRUE_SANITIZE)
                                                   # The GCC manual: sanitizers raise its false positives.
                                                   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(accrue_options INTERFACE -fsanitize=${ACCRUE_SANITIZE})
+  if(ACCRUE_SANITIZE MATCHES address)
+    # libtorch is not instrumented: what it allocates and what tests free do not match leak for leak. No thread is given a stack for
+    # signals, since accrue gives threads one, and the sanitizer unmaps whichever it finds.
+    set(ACCRUE_SANITIZER_OPTIONS ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:use_sigaltstack=0
+                                 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1)
+  endif()
   if(ACCRUE_SANITIZE MATCHES thread)
     # libtorch's headers have a fence, of which g++ warns that the thread sanitizer does not know it.
     target_compile_options(accrue_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
@@ -28,6 +34,16 @@ check_linker_flag(CXX -fuse-ld=mold ACCRUE_LINKS_WITH_MOLD)
 if(ACCRUE_LINKS_WITH_MOLD)
   target_link_options(accrue_options INTERFACE -fuse-ld=mold)
 endif()
+
+# accrue_without_coverage(TARGET): nothing that is fuzzed is in TARGET, so the counters of libFuzzer are left out of it, which compiles and
+# runs faster. By this option, as the precompiled header is with fuzzer-no-link.
+function(accrue_without_coverage target)
+  if(ACCRUE_SANITIZE MATCHES fuzzer)
+    target_compile_options(
+      ${target} PRIVATE
+      -fno-sanitize-coverage=edge,func,bb,trace-pc,inline-8bit-counters,pc-table,trace-cmp,indirect-calls,stack-depth)
+  endif()
+endfunction()
 
 # Two precompiled headers: the narrow ATen and autograd headers serve all targets that use torch, and
 # torch/torch.h, three times as long to compile, those that build models of torch::nn.
@@ -86,6 +102,18 @@ function(accrue_add_room name)
   set_property(GLOBAL APPEND PROPERTY ACCRUE_ROOMS accrue_${name})
 endfunction()
 
+# With sanitizers a source of these takes half a minute to compile for all instruction sets. Tests run the best that the machine has: the others
+# are left out, except the one that Highway always has.
+set(ACCRUE_UNUSED_SIMD "")
+if(ACCRUE_SANITIZE AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND EXISTS /proc/cpuinfo)
+  file(STRINGS /proc/cpuinfo processor REGEX "^flags.* avx512f .*avx512bw.*avx512vl" LIMIT_COUNT 1)
+  if(processor)
+    set(ACCRUE_UNUSED_SIMD "|HWY_SSE4|HWY_AVX2")
+  else()
+    set(ACCRUE_UNUSED_SIMD "|HWY_AVX3")
+  endif()
+endif()
+
 # accrue_add_simd_sources(TARGET [SAME_BITS] SOURCES...): sources that Highway compiles once per instruction set and without
 # torch; the best is chosen when the program runs. SAME_BITS: with the same results on each, as no product and sum become one.
 # Each lies below src/ and includes <hwy/foreach_target.h> before anything else of Highway: that header includes the source again
@@ -95,7 +123,7 @@ function(accrue_add_simd_sources target)
   target_sources(${target} PRIVATE ${SIMD_UNPARSED_ARGUMENTS})
   target_include_directories(${target} SYSTEM PRIVATE ${ACCRUE_HWY_INCLUDE_DIR})
   target_link_libraries(${target} PRIVATE ${ACCRUE_HWY_LIBRARY})
-  set(disabled HWY_SSSE3|HWY_AVX3_DL|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128|HWY_RVV)
+  set(disabled HWY_SSSE3|HWY_AVX3_DL|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128|HWY_RVV${ACCRUE_UNUSED_SIMD})
   foreach(source IN LISTS SIMD_UNPARSED_ARGUMENTS)
     get_filename_component(path ${source} ABSOLUTE)
     file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR}/src ${path})
@@ -123,7 +151,7 @@ function(accrue_add_shards name target shards)
   set(entries)
   foreach(shard RANGE 1 ${shards})
     set(entry ${name})
-    set(environment ${ARGN})
+    set(environment ${ARGN} ${ACCRUE_SANITIZER_OPTIONS})
     if(shards GREATER 1)
       set(entry ${name}.${shard})
       math(EXPR index "${shard} - 1")
@@ -168,6 +196,7 @@ function(accrue_add_test room)
   if(NOT TEST_SHARDS)
     set(TEST_SHARDS 1)
   endif()
+  accrue_without_coverage(${target})
   accrue_add_shards(${room} ${target} ${TEST_SHARDS})
 endfunction()
 

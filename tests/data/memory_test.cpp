@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "folder.h"
+#include "support/sanitizers.h"
 #include "support/skip.h"
 
 namespace accrue::data {
@@ -89,10 +90,9 @@ void read_throughout_with_a_map(const std::string& file) {
 }
 
 TEST(ResidentMemory, DoesNotGrowWithTheFile) {
-#ifdef __SANITIZE_ADDRESS__
-  return accrue::testing::not_possible_here(
-      "the address sanitizer keeps freed memory resident, up to 256 MiB");
-#endif
+  if (accrue::testing::with_address_sanitizer)
+    return accrue::testing::not_possible_here(
+        "the address sanitizer keeps freed memory resident, up to 256 MiB");
   const Folder folder;
   const std::string large = folder.write("large.bin", "");
   std::error_code failure;
@@ -122,10 +122,9 @@ void read_all_samples(const std::string& file) {
 }
 
 TEST(ResidentMemory, OfJsonLinesIsOfTheirNumberNotTheirSize) {
-#ifdef __SANITIZE_ADDRESS__
-  return accrue::testing::not_possible_here(
-      "the address sanitizer keeps freed memory resident, up to 256 MiB");
-#endif
+  if (accrue::testing::with_address_sanitizer)
+    return accrue::testing::not_possible_here(
+        "the address sanitizer keeps freed memory resident, up to 256 MiB");
   const Folder folder;
   const std::string large = folder.write("large.jsonl", jsonl_of(96 * mebibyte / long_line_bytes));
   const std::string small = folder.write("small.jsonl", jsonl_of(4));
@@ -142,10 +141,9 @@ TEST(ResidentMemory, OfJsonLinesIsOfTheirNumberNotTheirSize) {
 }
 
 TEST(ResidentMemory, DoesNotHoldWhatStandsBetweenJsonLines) {
-#ifdef __SANITIZE_ADDRESS__
-  return accrue::testing::not_possible_here(
-      "the address sanitizer keeps freed memory resident, up to 256 MiB");
-#endif
+  if (accrue::testing::with_address_sanitizer)
+    return accrue::testing::not_possible_here(
+        "the address sanitizer keeps freed memory resident, up to 256 MiB");
   const Folder folder;
   const std::string sample = "{\"text\": \"abcdef\"}\n";
   const std::string gap(64 * mebibyte, '\n');

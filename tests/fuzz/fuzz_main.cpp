@@ -1,7 +1,12 @@
 // The entry points that libFuzzer calls.   accrue_fuzz --target=NAME [libFuzzer's flags] CORPUS...
+// --planted=FAULT: with a fault on purpose in each run, which is to be a finding (scripts/fuzz.sh).
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
+#include <memory>
+#include <stdexcept>
 #include <string_view>
 
 #include "accrue/core/error.h"
@@ -51,8 +56,40 @@ constexpr std::array targets{Target{"config", fuzz_config},
                              Target{"holdings", fuzz_holdings},
                              Target{"leases", fuzz_leases}};
 
+void run_plainly(const Target& target, Input input) { target.run(input); }
+
+/// kThere: less than the first thing that a target reads, since images are read on by libraries
+/// that no sanitizer sees. kBeyond: more than the largest unit that a target reads.
+constexpr std::size_t kThere = 4, kBeyond = 64;
+
+/// The target is given more bytes than there are, so that its own code reads out of bounds.
+void read_beyond(const Target& target, Input input) {
+  const Input there = input.first(std::min(input.size(), kThere));
+  const auto copy = std::make_unique<std::uint8_t[]>(there.size());
+  std::copy(there.begin(), there.end(), copy.get());
+  target.run({copy.get(), input.size() + kBeyond});
+}
+
+void overflow(const Target&, Input) {
+  volatile int largest = std::numeric_limits<int>::max();
+  largest = largest + 1;
+}
+
+void throw_another(const Target&, Input) { throw std::logic_error("a planted exception"); }
+
+void fail_expectation(const Target&, Input) { expect(false, "a planted expectation"); }
+
+struct Way {
+  std::string_view name;
+  void (*run)(const Target&, Input);
+};
+
+constexpr std::array ways{Way{"", run_plainly}, Way{"read", read_beyond}, Way{"overflow", overflow},
+                          Way{"exception", throw_another}, Way{"expectation", fail_expectation}};
+
 /// libFuzzer gives its entry point the input and nothing else.
 const Target* chosen = nullptr;
+const Way* chosen_way = ways.begin();
 
 void list_targets_and_exit() {
   for (const Target& target : targets)
@@ -60,10 +97,10 @@ void list_targets_and_exit() {
   std::exit(0);
 }
 
-const Target* find_target(std::string_view name) {
-  for (const Target& target : targets)
-    if (target.name == name) return &target;
-  return nullptr;
+template <typename Named>
+const typename Named::value_type* find_named(const Named& all, std::string_view name) {
+  const auto found = std::ranges::find(all, name, &Named::value_type::name);
+  return found == all.end() ? nullptr : &*found;
 }
 
 }  // namespace
@@ -78,21 +115,25 @@ void expect(bool holds, const char* what) {
 
 extern "C" int LLVMFuzzerInitialize(int* count, char*** words) {
   using namespace accrue::fuzz;
-  constexpr std::string_view flag = "--target=";
+  constexpr std::string_view flag = "--target=", planted_flag = "--planted=";
   for (int i = 1; i < *count; ++i) {
     const std::string_view word = (*words)[i];
     if (word == "--list") list_targets_and_exit();
-    if (word.starts_with(flag)) chosen = find_target(word.substr(flag.size()));
+    if (word.starts_with(flag)) chosen = find_named(targets, word.substr(flag.size()));
+    if (word.starts_with(planted_flag))
+      chosen_way = find_named(ways, word.substr(planted_flag.size()));
   }
-  if (chosen != nullptr) return 0;
-  std::fputs("error: accrue_fuzz: expected --target= and a name, received another; try --list\n",
-             stderr);
+  if (chosen != nullptr && chosen_way != nullptr) return 0;
+  std::fputs(
+      "error: accrue_fuzz: expected --target= and a name of --list, and of --planted= read, "
+      "overflow, exception or expectation, received another; try --list\n",
+      stderr);
   std::exit(2);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    accrue::fuzz::chosen->run({data, size});
+    accrue::fuzz::chosen_way->run(*accrue::fuzz::chosen, {data, size});
   } catch (const accrue::Error&) {
     // It was refused, in words.
   }

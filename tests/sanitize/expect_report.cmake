@@ -1,0 +1,11 @@
+# Runs PROGRAM NAME and fails unless that ends with an error and with REPORT among its output, or well if REPORT is empty.
+execute_process(COMMAND ${PROGRAM} ${NAME} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(REPORT STREQUAL "")
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "expected no report, received ${result}:\n${output}")
+  endif()
+elseif(result EQUAL 0)
+  message(FATAL_ERROR "expected an error, received none:\n${output}")
+elseif(NOT output MATCHES "${REPORT}" OR output MATCHES "went on")
+  message(FATAL_ERROR "expected \"${REPORT}\" and no more after it, received ${result}:\n${output}")
+endif()
