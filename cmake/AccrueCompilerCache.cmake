@@ -12,4 +12,6 @@ if(ACCRUE_CCACHE_PROGRAM)
       "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" ${ACCRUE_CCACHE_PROGRAM})
   # Without it g++ leaves a precompiled header out of what ccache reads.
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  # GoogleTest's macros have __FILE__: from the source folder, so that it is the same in each clone.
+  add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
 endif()

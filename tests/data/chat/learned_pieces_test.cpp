@@ -15,7 +15,7 @@ using accrue::testing::usage_message;
 using Messages = nlohmann::ordered_json;
 
 ChatTemplate family(const std::string& name) {
-  const std::filesystem::path folder = std::filesystem::path(__FILE__).parent_path() / "templates";
+  const std::filesystem::path folder = ACCRUE_CHAT_TEMPLATES;
   return ChatTemplate::parse(read_file(folder / (name + ".jinja")), name);
 }
 
