@@ -15,6 +15,7 @@ from typing import Dict, NamedTuple, Tuple
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
+from reserved_port import ReservedPort  # noqa: E402
 
 try:
     import torch

@@ -12,6 +12,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
+from reserved_port import ReservedPort  # noqa: E402
 
 try:
     import numpy
