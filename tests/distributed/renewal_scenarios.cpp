@@ -81,20 +81,36 @@ void hearing(const Launch& launch, const Words& words) {
   }
 }
 
-/// Rank 1 hangs for longer than the others wait, and then finds that they went on.
+void meet_where_one_hangs(Group& group) {
+  try {
+    group.barrier("where one hangs");
+  } catch (const RanksGone&) {
+    tell(group.renew(wait_on));
+  }
+}
+
+/// Rank 1 hangs for longer than the others wait, and then finds that they went on. Rank 0 hosts the
+/// store in which that stands: it stays until rank 1 has read it.
 void hanging(const Launch& launch, const Words&) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 3s, .least = 1});
   group->settle();
   tell("first", *group);
-  if (launch.rank == 1)
+  if (launch.rank == 1) {
     accrue::testing::wait_until([] { return std::filesystem::exists("../rank0/went_on"); });
-  try {
-    group->barrier("where one hangs");
-  } catch (const RanksGone&) {
-    tell(group->renew(wait_on));
+    try {
+      meet_where_one_hangs(*group);
+    } catch (const std::exception&) {
+      std::ofstream("left").put('1');
+      throw;
+    }
+    return;
   }
+  meet_where_one_hangs(*group);
   tell("renewed", *group);
-  if (launch.rank == 0) std::ofstream("went_on").put('1');
+  if (launch.rank == 0) {
+    std::ofstream("went_on").put('1');
+    accrue::testing::wait_until([] { return std::filesystem::exists("../rank1/left"); });
+  }
   group->barrier("the end");
 }
 
