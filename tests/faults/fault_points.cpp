@@ -179,7 +179,6 @@ class Faults {
     ::on_exit([](int status, void* self) { ::_exit(static_cast<Faults*>(self)->at_end(status)); },
               this);
   }
-  ~Faults() = default;
   Faults(const Faults&) = delete;
   Faults& operator=(const Faults&) = delete;
 
@@ -233,10 +232,11 @@ class Faults {
   bool updated_ = false;
 };
 
-Faults faults;
+/// Never destroyed: what exit() runs last still asks it.
+Faults* const faults = new Faults;
 
 std::unique_ptr<at::ObserverContext> Faults::at_span(const at::RecordFunction& span) {
-  faults.arrive(point_of(span.name()));
+  faults->arrive(point_of(span.name()));
   return nullptr;
 }
 
@@ -244,7 +244,7 @@ std::unique_ptr<at::ObserverContext> Faults::at_span(const at::RecordFunction& s
 
 // In place of the C library's, which leave out what exit() does.
 extern "C" [[noreturn]] void _exit(int status) {
-  ::syscall(SYS_exit_group, faults.at_end(status));
+  ::syscall(SYS_exit_group, faults == nullptr ? status : faults->at_end(status));
   __builtin_unreachable();
 }
 extern "C" [[noreturn]] void _Exit(int status) { ::_exit(status); }
