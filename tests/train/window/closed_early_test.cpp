@@ -360,6 +360,7 @@ TEST(ClosedEarlyWindow, IsNotClosedForAWishThatCameTooLate) {
     middles.closed({{.weight = 1}, {.weight = 1}});
     ranks.add_up({1}, "the turns of the test");
     EXPECT_FALSE(middles.close_early(false));
+    ranks.add_up({1}, "the turns of the test");  // before another rank wishes again
     EXPECT_TRUE(middles.close_early(true)) << "the next one is another wish";
     ranks.add_up({1}, "the turns of the test");
   });
