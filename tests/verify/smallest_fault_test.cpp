@@ -1,7 +1,10 @@
 // The smallest faults that a run says it would have noticed: twice that size is found, of each
-// kind, in fp32 and in bf16. In fp32 a fifth of it passes in some parameter and in a sample, so
+// kind, in fp32 and in bf16. In fp32 a seventh of it passes in some parameter and in a sample, so
 // that these figures are no overstatement either; those of bf16, and those of the movement by
 // steps, are upper limits.
+//
+// A fifth of it is as large as the bound of one comparison (1.06e-6 beside 1.04e-6 of a sample that
+// counts otherwise): whether it passes is then a matter of how a processor rounds.
 #include <gmock/gmock.h>
 
 #include "changed_model.h"
@@ -16,7 +19,7 @@ namespace {
 using testing::ChangedModel;
 
 constexpr auto of_both = {models::Compute::fp32, models::Compute::bf16};
-constexpr double found_from = 2, not_found_at = 0.2;
+constexpr double found_from = 2, not_found_at = 0.15;
 
 /// What training's way alone makes of the loss.
 struct PlantedInLoss {
