@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a change must pass before it is submitted: `make gate`, which is all that .ci/run does.
 
-Runs the steps below, the cheapest first, and goes on behind one that failed where the next ones do not depend on it. Ends with a
+Runs the steps below, the cheapest first, and goes on behind one that failed if the next ones do not depend on it. Ends with a
 table of the steps and their seconds, the slowest tests, and the list of what failed, also if a step hung and was ended.
 
 Writes
@@ -10,7 +10,7 @@ Writes
   build/gate/*.xml       the results of ctest, as JUnit has them
 
     scripts/gate.py            all
-    scripts/gate.py NAME...    some of the steps, which must have been run before where others depend on them; no gate.json
+    scripts/gate.py NAME...    some of the steps, which must have been run before if others depend on them; no gate.json
 
 Exit status 0: all passed; 1: the list at the end has what failed; 2: an unknown step.
 """

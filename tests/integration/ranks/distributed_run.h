@@ -176,9 +176,6 @@ class DistributedRun : public TinyRun {
     const auto steps = steps_of(c);
     return steps.empty() ? 0 : steps.back()["step"].get<std::int64_t>();
   }
-  static void wait_for_step(const Config& c, std::int64_t step) {
-    wait_until([&] { return steps_done(c) >= step; });
-  }
 
   static void expect_all_end(std::vector<Program>& ranks, int status) {
     for (Program& rank : ranks) {
