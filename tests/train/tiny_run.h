@@ -8,16 +8,19 @@
 #include <fstream>
 #include <string>
 
+#include "accrue/memory/caching_allocator.h"
 #include "accrue/train/config.h"
 #include "accrue/train/run_directory.h"
 #include "accrue/train/trainer.h"
 
 namespace accrue::train::testing {
 
-/// A folder of its own for each test of each process, with a few KiB of text to train on.
+/// A folder of its own for each test of each process, with a few KiB of text to train on. A test
+/// neither finds the memory budget of another one's run, which is the process's, nor leaves one.
 class TinyRun : public ::testing::Test {
  protected:
   void SetUp() override {
+    memory::set_budget(std::nullopt);
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
     std::string name =
         "accrue_" + std::to_string(getpid()) + "_" + info->test_suite_name() + "_" + info->name();
@@ -28,7 +31,10 @@ class TinyRun : public ::testing::Test {
     std::ofstream text(folder_ / "text.txt");
     for (int i = 0; i < 300; ++i) text << "line " << i * 7919 % 1000 << " of a small text\n";
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void TearDown() override {
+    memory::set_budget(std::nullopt);
+    std::filesystem::remove_all(folder_);
+  }
 
   Config config(const std::string& out = "run") const {
     Config c;

@@ -57,10 +57,6 @@ class TrainerMemory : public testing::TinyRun {
     TinyRun::SetUp();
     memory::install_caching_allocator();
   }
-  void TearDown() override {
-    memory::set_budget(std::nullopt);
-    TinyRun::TearDown();
-  }
 
   /// Micro-batches of 32 samples take several MiB more than single ones.
   Config large_config() const {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include "accrue/core/error.h"
-#include "accrue/memory/caching_allocator.h"
 #include "train/plan/plan_choice.h"
 #include "train/plan/setup.h"
 #include "train/tiny_run.h"
@@ -15,16 +14,6 @@ using ::testing::HasSubstr;
 
 class PlanRun : public testing::TinyRun {
  protected:
-  /// A run of another test may have left its budget, which is the process's.
-  void SetUp() override {
-    TinyRun::SetUp();
-    memory::set_budget(std::nullopt);
-  }
-  void TearDown() override {
-    memory::set_budget(std::nullopt);
-    TinyRun::TearDown();
-  }
-
   Config open_config() const {
     Config c = config();
     c.batch.micro.reset();

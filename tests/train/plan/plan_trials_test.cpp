@@ -26,10 +26,6 @@ class PlanMemory : public testing::TinyRun {
     memory::install_caching_allocator();
     memory::release_cached();
   }
-  void TearDown() override {
-    memory::set_budget(std::nullopt);
-    TinyRun::TearDown();
-  }
 
   Config open_config() const {
     Config c = config();
