@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -37,6 +38,20 @@ inline std::vector<std::string> armed(const std::vector<Fault>& faults,
   for (const Fault& fault : faults) all += to_text(fault) + ";";
   return {std::string("LD_PRELOAD=") + ACCRUE_FAULT_POINTS, "ACCRUE_FAULT=" + all,
           "ACCRUE_FAULT_FOLDER=" + folder.string()};
+}
+
+/// What happens to which rank.
+using FaultsOfRanks = std::map<int, std::vector<Fault>>;
+
+/// The words of a rank's command, for `env`, behind what arms its faults.
+inline std::vector<std::string> with_faults(const FaultsOfRanks& faults, int rank,
+                                            const std::filesystem::path& folder,
+                                            std::vector<std::string> command) {
+  const auto found = faults.find(rank);
+  if (found == faults.end()) return command;
+  const std::vector<std::string> words = armed(found->second, folder);
+  command.insert(command.begin(), words.begin(), words.end());
+  return command;
 }
 
 /// The two FIFOs by which a test meets a process at a point: `pause:NAME`, or `tell:NAME`, of

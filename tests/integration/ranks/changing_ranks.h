@@ -84,9 +84,9 @@ class ChangingRanks : public DistributedRun {
     return {.at = "optimizer-step", .action = "TERM", .step = step};
   }
 
-  /// Rank `rank` of `world`, in a folder of its own with a copy of the text.
-  Program start_rank(int rank, int world, const Words& words,
-                     const std::vector<Fault>& faults = {}) {
+  /// Rank `rank` of `world`, in a folder of its own with a copy of the text. `words` are its
+  /// command, and before that what arms its faults.
+  Program start_rank(int rank, int world, const Words& words) {
     const std::filesystem::path own = folder_ / ("process" + std::to_string(++started_));
     std::filesystem::create_directories(own);
     std::filesystem::copy(folder_ / "text.txt", own);
@@ -98,19 +98,15 @@ class ChangingRanks : public DistributedRun {
                   "MASTER_PORT=" + std::to_string(port_->number()),
                   "TORCHELASTIC_USE_AGENT_STORE=True",
                   "OMP_NUM_THREADS=1"};
-    for (const Words& part : {accrue::testing::armed(faults, folder_), words})
-      command.insert(command.end(), part.begin(), part.end());
+    command.insert(command.end(), words.begin(), words.end());
     return {own, std::move(command)};
   }
   std::vector<Program> start_all(const Config& c, int world, const FaultsOfRanks& faults = {},
                                  const Words& more = {}) {
     const Words words = command(c, more);
     std::vector<Program> ranks;
-    for (int rank = 0; rank < world; ++rank) {
-      const auto found = faults.find(rank);
-      ranks.push_back(start_rank(rank, world, words,
-                                 found == faults.end() ? std::vector<Fault>() : found->second));
-    }
+    for (int rank = 0; rank < world; ++rank)
+      ranks.push_back(start_rank(rank, world, with_faults(faults, rank, words)));
     return ranks;
   }
 

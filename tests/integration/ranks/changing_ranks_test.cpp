@@ -160,7 +160,8 @@ TEST_F(ChangingRanks, TakeInOneThatComesBack) {
         c, 2, {{victim, {killed_at("micro-batch")}}, {other, {tells_at_step("alone", 8)}}});
     expect_killed(ranks[static_cast<std::size_t>(victim)]);
     alone.wait();
-    Program again = start_rank(victim, 2, command(c), {stops_at_step(3)});
+    Program again =
+        start_rank(victim, 2, with_faults({{victim, {stops_at_step(3)}}}, victim, command(c)));
     expect_ends(again, kInterrupted);
     expect_ends(ranks[static_cast<std::size_t>(other)], kInterrupted);
     EXPECT_THAT(worlds_of(c), ElementsAre(2, 1, 2));

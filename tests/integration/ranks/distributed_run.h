@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -25,9 +24,8 @@ namespace accrue::train::testing {
 using accrue::testing::wait_until;
 using Words = std::vector<std::string>;
 using accrue::testing::Fault;
+using accrue::testing::FaultsOfRanks;
 using accrue::testing::Program;
-/// What happens to which rank.
-using FaultsOfRanks = std::map<int, std::vector<Fault>>;
 
 /// A process's exit code after a signal.
 inline constexpr int kInterrupted = 130;
@@ -114,10 +112,7 @@ class DistributedRun : public TinyRun {
 
   /// `words` behind what arms the faults of a rank.
   Words with_faults(const FaultsOfRanks& faults, int rank, const Words& words) const {
-    const auto found = faults.find(rank);
-    Words all = found == faults.end() ? Words() : accrue::testing::armed(found->second, folder_);
-    all.insert(all.end(), words.begin(), words.end());
-    return all;
+    return accrue::testing::with_faults(faults, rank, folder_, words);
   }
 
   /// Rank 1 is killed by its fault: the others end, and name it.

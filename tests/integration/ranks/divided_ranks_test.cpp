@@ -118,7 +118,7 @@ TEST_F(DividedRanks, TakeInOneThatComesBack) {
       start_all(c, 2, {{0, {killed_at("micro-batch", 2)}}, {1, {tells_at_step("alone", 8)}}});
   expect_killed(ranks[0]);
   alone.wait();
-  Program again = start_rank(0, 2, command(c), {stops_at_step(3)});
+  Program again = start_rank(0, 2, with_faults({{0, {stops_at_step(3)}}}, 0, command(c)));
   expect_ends(again, kInterrupted);
   expect_ends(ranks[1], kInterrupted);
   EXPECT_THAT(worlds_of(c), ElementsAre(2, 1, 2));

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <set>
 #include <sstream>
 
@@ -33,24 +32,20 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.form << ' ' << c.world << " seed " << c.seed << ' ' << c.fault;
 }
 
-std::vector<Program::Result> run(const Case& c,
-                                 const std::map<int, std::vector<Fault>>& faults = {}) {
+std::vector<Program::Result> run(const Case& c, const FaultsOfRanks& faults = {}) {
   std::ostringstream name;
   name << "accrue_loop " << c << ' ' << ::getpid();
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / name.str();
   auto results = run_ranks(folder, c.world, c.world, [&](int rank) {
-    const auto found = faults.find(rank);
-    std::vector<std::string> words =
-        found == faults.end() ? std::vector<std::string>() : armed(found->second, folder);
-    words.insert(words.end(), {ACCRUE_LOOP_PROGRAM, c.form, std::to_string(c.seed), c.fault});
-    return words;
+    return with_faults(faults, rank, folder,
+                       {ACCRUE_LOOP_PROGRAM, c.form, std::to_string(c.seed), c.fault});
   });
   std::filesystem::remove_all(folder);
   return results;
 }
 
 /// What the ranks printed, which all have to end with the same parameters.
-std::vector<Numbers> train(const Case& c, const std::map<int, std::vector<Fault>>& faults = {}) {
+std::vector<Numbers> train(const Case& c, const FaultsOfRanks& faults = {}) {
   std::vector<Numbers> numbers;
   for (const Program::Result& result : run(c, faults)) {
     EXPECT_EQ(result.status, 0) << c << ": " << result.errors;

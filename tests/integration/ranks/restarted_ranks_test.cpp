@@ -62,7 +62,7 @@ TEST_F(RestartedRanks, TakeInOneThatComesBack) {
   alone.wait();
   Words words = command(c);
   words.insert(words.end(), kBeginOrGoOn.begin(), kBeginOrGoOn.end());
-  Program back = start_rank(1, 2, words, {stops_at_step(3)});
+  Program back = start_rank(1, 2, with_faults({{1, {stops_at_step(3)}}}, 1, words));
   expect_ends(back, kInterrupted);
   expect_ends(second[0], kInterrupted);
   EXPECT_THAT(worlds_of(c), ElementsAre(2, 1, 2));
