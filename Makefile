@@ -173,12 +173,13 @@ ASAN_ALL_ROOMS = $(ASAN_ROOMS) observe models train runs verify
 SANITIZE = $(call CONFIGURE,sanitize) && cmake --build build/sanitize -j $(JOBS) --target $(1)
 # Two threads a test, in which loops have chunks. What tests start gets as many as they state.
 ASAN_TESTS = $(TEST_ENV) OMP_NUM_THREADS=2 ctest --test-dir build/sanitize --no-tests=error --output-on-failure --timeout 600 -j $(TEST_JOBS) $(call JUNIT,sanitizers) -L '^($(subst $(eval) ,|,$(strip $(ASAN_ROOMS) planted)))$$'
+FUZZERS = accrue_fuzz
 sanitize: setup-test sanitize-build sanitize-test sanitize-corpus
 
 sanitize-build:
 	@scripts/setup.sh fuzz
 	@mkdir -p build
-	@$(call SANITIZE,$(addsuffix _test,$(ASAN_ROOMS)) planted_faults accrue_fuzz)
+	@$(call SANITIZE,$(addsuffix _test,$(ASAN_ROOMS)) planted_faults $(FUZZERS))
 
 sanitize-test:
 	@$(ASAN_TESTS)
@@ -187,11 +188,8 @@ sanitize-corpus:
 	@scripts/fuzz.sh 0
 	@scripts/fuzz.sh planted
 
-asan: setup-test
-	@scripts/setup.sh fuzz
-	@mkdir -p build
-	@$(call SANITIZE,$(addsuffix _test,$(ASAN_ROOMS)) planted_faults)
-	@$(ASAN_TESTS)
+asan: FUZZERS =
+asan: setup-test sanitize-build sanitize-test
 
 asan-all:
 	@$(MAKE) --no-print-directory asan "ASAN_ROOMS=$(ASAN_ALL_ROOMS)"

@@ -3,14 +3,12 @@
 // The points are the spans that a trace shows (accrue train --trace): RECORD_USER_SCOPE, which does
 // nothing unless somebody listens. So the program that is tested is the one that is shipped.
 //
-//   ACCRUE_FAULT="rank=1 step=7 at=reduce:bucket count=2 do=kill; at=micro-batch count=every
-//   do=clock:0.2"
+//   ACCRUE_FAULT="rank=1 step=7 at=reduce:bucket do=kill; at=micro-batch count=every do=clock:0.2"
 //
 // Rules are separated by ';'. Each has
 //   at     the span, without its spaces: "close window" is close-window, "reduce: bucket" is
 //          reduce:bucket
-//   do     kill, stop, or a signal (TERM, INT, HUP, USR2): raised in the thread that is at the
-//   point
+//   do     kill, stop, TERM, INT, HUP or USR2: that signal, raised in the thread at the point
 //          tell:NAME      writes to the FIFO NAME.arrived of ACCRUE_FAULT_FOLDER
 //          pause:NAME     the same, and then waits until the FIFO NAME.go is closed
 //          clock:SECONDS  the steady clock jumps ahead
