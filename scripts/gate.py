@@ -20,6 +20,7 @@ import datetime
 import json
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -60,6 +61,7 @@ class Done:
     step: Step
     result: str  # passed, failed, ended after so long, or not run
     seconds: float = 0
+    processor_seconds: float = 0  # of all cores: a step with fewer than cores x seconds waits
 
     @property
     def passed(self) -> bool:
@@ -74,10 +76,16 @@ def log_of(step: Step) -> pathlib.Path:
     return OUT / (step.name.replace(" ", "-") + ".log")
 
 
+def processor_seconds() -> float:
+    """Of all processes that ended below this one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def run(step: Step) -> Done:
     """Shows and keeps what the step prints. What it started ends with it."""
     print(f"\n== {step.name}: {step.command}", flush=True)
-    begin = time.monotonic()
+    begin, used = time.monotonic(), processor_seconds()
     ended = ""
     process = subprocess.Popen(["bash", "-o", "pipefail", "-c", f"{{ {step.command}; }} 2>&1 | tee '{log_of(step)}'"], cwd=ROOT,
                                stdin=subprocess.DEVNULL, start_new_session=True, env=os.environ | {"ACCRUE_GATE": str(OUT)})
@@ -89,7 +97,8 @@ def run(step: Step) -> Done:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return Done(step, ended or ("passed" if process.returncode == 0 else "failed"), time.monotonic() - begin)
+    return Done(step, ended or ("passed" if process.returncode == 0 else "failed"), time.monotonic() - begin,
+                processor_seconds() - used)
 
 
 def tests_of(step: Step) -> list[tuple[str, float, bool]]:
@@ -101,10 +110,10 @@ def tests_of(step: Step) -> list[tuple[str, float, bool]]:
 
 
 def print_table(done: list[Done]) -> None:
-    print("\n== the gate")
+    print(f"\n== the gate\n{'':<18}{'took':>10} {'processors':>10}")
     for row in done:
-        print(f"{row.step.name:<18}{row.seconds:>8.0f} s   {row.result}")
-    print(f"{'all':<18}{sum(row.seconds for row in done):>8.0f} s")
+        print(f"{row.step.name:<18}{row.seconds:>8.0f} s {row.processor_seconds:>8.0f} s   {row.result}")
+    print(f"{'all':<18}{sum(row.seconds for row in done):>8.0f} s {sum(row.processor_seconds for row in done):>8.0f} s")
     tests = sorted((test for row in done for test in tests_of(row.step)), key=lambda test: -test[1])
     if tests:
         print(f"\nthe slowest of {len(tests)} tests")
@@ -137,6 +146,7 @@ def write_result(done: list[Done], commit: str, is_clean: bool) -> None:
     result = {"result": "passed" if passed else "failed", "commit": commit if passed and is_clean else None, "tried": commit[:10],
               "clean": is_clean, "ended": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
               "cores": os.cpu_count(), "failed": failures(done), "seconds": {row.step.name: round(row.seconds, 1) for row in done},
+              "processor_seconds": {row.step.name: round(row.processor_seconds, 1) for row in done},
               "tests": {f"{row.step.name}: {name}": round(seconds, 2) for row in done for name, seconds, _ in tests_of(row.step)}}
     partial = RESULT.with_suffix(".partial")
     partial.write_text(json.dumps(result, indent=1) + "\n")
