@@ -142,6 +142,8 @@ PARTS = (
          of_pytest),
     Part("generic", "whole rooms by operators of ATen alone", "an hour",
          f"{BUILT} && ACCRUE_TEST_KERNELS=generic ctest --test-dir build/release --no-tests=error --output-on-failure -j 1 -L '^({GENERIC_ROOMS})$'", of_ctest),
+    Part("golden", "comparisons with other libraries, on all of their texts", "10 minutes",
+         f"{BUILT} && ACCRUE_GOLDEN=whole ctest --test-dir build/release --no-tests=error --output-on-failure -R '^golden_'", of_ctest),
     Part("benches", "the benchmarks, built", "10 minutes", f"{MAKE} benches", of_build),
     Part("examples-alone", "the examples without precompiled headers", "15 minutes", f"{MAKE} examples-alone", of_build),
     Part("cold-build", "everything from a clone, with no cache", "25 minutes", "scripts/cold_build.sh", of_build),
