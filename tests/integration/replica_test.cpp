@@ -15,6 +15,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -129,7 +130,9 @@ TEST_F(ReplicaProgram, TwoRunningRunsDoNotShareOne) {
   EXPECT_FALSE(fs::exists(folder_ / "copy/.accrue-lock"));
 }
 
-/// Before its second copy, and in the middle of it: a checkpoint has four files.
+/// Before its second copy, and in the middle of it: a checkpoint has four files. Copies are made
+/// beside the run, which may have written the next checkpoint before the first is copied, so the
+/// step of the first copy is read and not assumed.
 TEST_F(ReplicaProgram, IsTakenUpAfterAKill) {
   const Words often{"--run.replica=copy", "--run.checkpoint_every=3"};
   Words again = often;
@@ -144,16 +147,18 @@ TEST_F(ReplicaProgram, IsTakenUpAfterAKill) {
       EXPECT_THAT(copies.front(), StartsWith(".")) << "half a copy";
       copies.erase(copies.begin());
     }
-    EXPECT_THAT(copies, ElementsAre("step-00000003"));
+    ASSERT_THAT(copies, ElementsAre(StartsWith("step-")));
+    const int first = std::stoi(copies[0].substr(std::string_view("step-").size()));
     EXPECT_EQ(accrue({"checkpoint", "verify", "copy"}).status, 0) << "whole or absent";
     fs::remove_all(folder_ / "out");
     const Program::Result result = accrue_with(
         {{.at = "optimizer-step", .action = "TERM", .step = 4}}, long_run("out", again));
     EXPECT_EQ(result.status, kInterrupted) << result.errors;
     EXPECT_THAT(result.errors,
-                AllOf(HasSubstr("interrupted after step 7"), Not(HasSubstr("checkpoint_skipped"))));
+                AllOf(HasSubstr("interrupted after step " + std::to_string(first + 4)),
+                      Not(HasSubstr("checkpoint_skipped"))));
     EXPECT_THAT(checkpoints_of("copy"), Each(StartsWith("step-")));
-    EXPECT_THAT(checkpoints_of("copy"), Contains("step-00000007"));
+    EXPECT_THAT(checkpoints_of("copy"), Contains(EndsWith(std::to_string(first + 4))));
     fs::remove_all(folder_ / "out");
   }
 }
