@@ -1,14 +1,15 @@
-// augment_golden GLOB SHAPES TARGET SEED DRAW AUGMENT [MASKS]: what becomes of each image of a
-// folder per class at that draw, and of its mask where a pattern of masks is given. SHAPES has the
+// augment_golden OUT GLOB SHAPES TARGET SEED DRAW AUGMENT [MASKS]: what becomes of each image of a
+// folder per class at that draw, and of its mask if a pattern of masks is given. SHAPES has the
 // images' [channels, height, width], TARGET that of the result, AUGMENT the keys of data.augment,
-// all in JSON. For each image it writes a line of JSON, what was drawn, and behind it the fp32
-// values [C, H, W]; then of a mask the int64 classes [H, W].
+// all in JSON. For each image it writes to OUT a line of JSON, what was drawn, and after it the
+// fp32 values [C, H, W]; then of a mask the int64 classes [H, W]. Runs requests
+// (support/requests.h).
 #include <array>
-#include <cstdio>
-#include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "data/images/image_change.h"
+#include "support/requests.h"
 
 namespace {
 
@@ -49,31 +50,34 @@ Json to_json(const ImageChange& change) {
           {"erased", to_json(change.erased)}};
 }
 
-}  // namespace
+void write(std::ofstream& out, const at::Tensor& tensor) {
+  out.write(static_cast<const char*>(tensor.const_data_ptr()),
+            static_cast<std::streamsize>(tensor.nbytes()));
+}
 
-int main(int count, char** words) {
-  if (count != 7 && count != 8) return 2;
-  const Json shapes = Json::parse(words[2]);
-  const ImageShape target = shape_in(Json::parse(words[3]));
-  const DrawKey key{std::strtoull(words[4], nullptr, 10), std::atoll(words[5])};
-  const Augment augment = augment_in(Json::parse(words[6]));
-  const auto source = open_source({.globs = {words[1]},
+void run(const std::vector<std::string>& words) {
+  std::ofstream out(words.at(0), std::ios::binary);
+  const Json shapes = Json::parse(words.at(2));
+  const ImageShape target = shape_in(Json::parse(words.at(3)));
+  const DrawKey key{std::stoull(words.at(4)), std::stoll(words.at(5))};
+  const Augment augment = augment_in(Json::parse(words.at(6)));
+  const auto source = open_source({.globs = {words.at(1)},
                                    .format = Format::images,
-                                   .masks = {words + 7, words + count},
+                                   .masks = {words.begin() + 7, words.end()},
                                    .image = target,
                                    .augment = augment,
                                    .seed = key.seed},
                                   "data.train");
   for (std::int64_t index = 0; index < source->size(); ++index) {
     const ImageShape from = shape_in(shapes.at(static_cast<std::size_t>(index)));
-    std::printf("%s\n", to_json(draw_change(augment, key, from, target)).dump().c_str());
+    out << to_json(draw_change(augment, key, from, target)).dump() << '\n';
     const accrue::batch::MicroBatch micro =
         source->fetch_drawn(std::span(&index, 1), std::span(&key.draw, 1));
-    std::fwrite(micro.inputs.const_data_ptr<float>(), sizeof(float),
-                static_cast<std::size_t>(micro.inputs.numel()), stdout);
-    if (source->has_masks())
-      std::fwrite(micro.targets.const_data_ptr<std::int64_t>(), sizeof(std::int64_t),
-                  static_cast<std::size_t>(micro.targets.numel()), stdout);
+    write(out, micro.inputs);
+    if (source->has_masks()) write(out, micro.targets);
   }
-  return 0;
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return accrue::testing::run_requests(argc, argv, run); }

@@ -6,13 +6,13 @@ goes, by Pillow's NEAREST; what lies outside is ignored.
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
+from request_program import RequestProgram  # noqa: E402
 
 try:
     import numpy
@@ -139,8 +139,9 @@ def by_lower_corner(mask, size):
 
 def ours(folder, shapes, target, draw, augment, masks):
     """Of each image what was drawn, its values and, with masks, the classes."""
-    command = [PROGRAM, f"{folder}/images/*/*", json.dumps(shapes), json.dumps(target), "7", str(draw), json.dumps(augment)]
-    output = subprocess.run(command + [f"{folder}/masks/*/*"] * masks, check=True, stdout=subprocess.PIPE).stdout
+    out = Path(folder, "ours")
+    PROGRAM.run(out, f"{folder}/images/*/*", json.dumps(shapes), json.dumps(target), 7, draw, json.dumps(augment), *[f"{folder}/masks/*/*"] * masks)
+    output = out.read_bytes()
     count, pixels = target[0] * target[1] * target[2], target[1] * target[2]
     for _ in shapes:
         line, output = output.split(b"\n", 1)
@@ -218,5 +219,5 @@ def others_of(change):
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    PROGRAM = sys.argv[1]
+    PROGRAM = RequestProgram(sys.argv[1])
     main()

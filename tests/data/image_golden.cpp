@@ -1,11 +1,11 @@
-// image_golden CHANNELS HEIGHT WIDTH FILE...: what the library makes of image files, brought to
-// that shape: each file's bytes [C, H, W] to stdout, one after the other.
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
+// image_golden OUT CHANNELS HEIGHT WIDTH FILE...: what the library makes of image files, brought to
+// that shape: each file's bytes [C, H, W] to OUT, one after the other. Runs requests
+// (support/requests.h).
+#include <fstream>
 
 #include "accrue/core/error.h"
 #include "data/images/image_files.h"
+#include "support/requests.h"
 
 namespace {
 
@@ -14,20 +14,20 @@ char byte_of(float value) {
   return static_cast<char>(static_cast<unsigned char>((value + 1) / 2 * 255 + 0.5F));
 }
 
+void run(const std::vector<std::string>& words) {
+  std::ofstream out(words.at(0), std::ios::binary);
+  const accrue::data::ImageShape shape{std::stoi(words.at(1)), std::stoi(words.at(2)),
+                                       std::stoi(words.at(3))};
+  for (std::size_t i = 4; i < words.size(); ++i) {
+    const accrue::data::ReadImage image = accrue::data::read_image(words[i], shape);
+    if (!image.failure.empty())
+      throw accrue::usage_error("image_golden", "an image", words[i] + ": " + image.failure,
+                                "image_golden.py");
+    const float* values = image.values.const_data_ptr<float>();
+    for (std::int64_t at = 0; at < image.values.numel(); ++at) out.put(byte_of(values[at]));
+  }
+}
+
 }  // namespace
 
-int main(int count, char** words) {
-  if (count < 5) return 2;
-  const accrue::data::ImageShape shape{std::atoi(words[1]), std::atoi(words[2]),
-                                       std::atoi(words[3])};
-  for (int i = 4; i < count; ++i) {
-    const accrue::data::ReadImage image = accrue::data::read_image(words[i], shape);
-    if (!image.failure.empty()) {
-      std::fprintf(stderr, "%s: %s\n", words[i], image.failure.c_str());
-      return 1;
-    }
-    const float* values = image.values.const_data_ptr<float>();
-    for (std::int64_t at = 0; at < image.values.numel(); ++at) std::putchar(byte_of(values[at]));
-  }
-  return 0;
-}
+int main(int argc, char** argv) { return accrue::testing::run_requests(argc, argv, run); }

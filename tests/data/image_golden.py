@@ -3,13 +3,13 @@
 Pillow decodes, converts and scales; the sizes and margins are torchvision's, as its Resize and CenterCrop compute them.
 """
 
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
+from request_program import RequestProgram  # noqa: E402
 
 try:
     import numpy
@@ -58,9 +58,9 @@ def expected(path, channels, target, resample=Image.Resampling.BILINEAR, shift=0
 
 
 def ours(paths, channels, target):
-    output = subprocess.run([PROGRAM, str(channels), *map(str, target), *paths], check=True,
-                            stdout=subprocess.PIPE).stdout
-    return numpy.frombuffer(output, "uint8").astype("int32").reshape(len(paths), channels, *target)
+    out = Path(paths[0]).with_name("ours")
+    PROGRAM.run(out, channels, *target, *paths)
+    return numpy.fromfile(out, "uint8").astype("int32").reshape(len(paths), channels, *target)
 
 
 def check(paths, channels, target):
@@ -101,5 +101,5 @@ def check_controls(paths):
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    PROGRAM = sys.argv[1]
+    PROGRAM = RequestProgram(sys.argv[1])
     main()

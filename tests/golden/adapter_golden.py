@@ -4,7 +4,6 @@ adapter_golden.py HELPER: the C++ half (adapter_golden.cpp). Exit status 77 wher
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -13,6 +12,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
+from request_program import RequestProgram  # noqa: E402
 from tolerance import relative_error  # noqa: E402
 
 try:
@@ -28,7 +28,7 @@ from llama_golden import (  # noqa: E402
     GRADIENT_BOUND, IGNORED, LENGTH, LOSS_BOUND, SHAPE, in_double, random_samples, rows_of,
     softmax_in_the_models_dtype, summed_loss)
 
-HELPER = ""
+HELPER = None
 DTYPE = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
 GPT2 = dict(vocab_size=199, n_embd=64, n_layer=2, n_head=4, n_positions=64, bos_token_id=None, eos_token_id=None,
             resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
@@ -49,10 +49,6 @@ KINDS = {
     "dora, rank-stabilised": dict(r=4, lora_alpha=5, use_rslora=True, use_dora=True),
 }
 CASES = [(base, targets, kind) for base in BASES for targets in TARGETS[base] for kind in KINDS]
-
-
-def run_helper(*arguments):
-    subprocess.run([HELPER, *map(str, arguments)], check=True)
 
 
 def our_name(name):
@@ -107,7 +103,7 @@ class AdapterGolden(unittest.TestCase):
 
     def ours(self, folder, samples, *arguments):
         save_file(rows_of(samples), Path(folder, "batch.safetensors"))
-        run_helper(arguments[0], folder, *arguments[1:])
+        HELPER.run(arguments[0], folder, *arguments[1:])
         return load_file(Path(folder, "ours.safetensors"))
 
     def assert_same(self, ours, loss, gradients, precision):
@@ -202,5 +198,5 @@ class AdapterGolden(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    HELPER = sys.argv.pop(1)
+    HELPER = RequestProgram(sys.argv.pop(1))
     unittest.main()

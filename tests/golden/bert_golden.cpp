@@ -13,6 +13,7 @@
 #include "data/masked_tokens.h"
 #include "language_golden.h"
 #include "models/files/bert_names.h"
+#include "support/requests.h"
 
 namespace accrue::models {
 namespace {
@@ -63,5 +64,5 @@ void run(const std::vector<std::string>& arguments) {
 }  // namespace accrue::models
 
 int main(int argc, char** argv) {
-  return accrue::models::run_golden(argc, argv, accrue::models::run);
+  return accrue::testing::run_requests(argc, argv, accrue::models::run);
 }

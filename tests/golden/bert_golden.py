@@ -15,6 +15,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
+from request_program import RequestProgram  # noqa: E402
 from tolerance import (  # noqa: E402
     GRADIENT_BOUND,
     LOSS_BOUND,
@@ -34,16 +35,13 @@ try:
 except ImportError as error:
     skips.missing_in_build(f"{error}; scripts/setup.sh test installs what is missing")
 
-HELPER = ACCRUE = ""
+ACCRUE = ""
+HELPER = None
 IGNORED = -100
 DTYPE = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.float32}
 LENGTHS = (32, 9, 20)  # of the batch's samples, a row each
 CONTEXT, SAMPLES, BATCH, STEPS = 24, 26, 6, 6
 STEP_BOUND = {"fp32": 1e-5, "fp64": 1e-10}
-
-
-def run_helper(*arguments):
-    subprocess.run([HELPER, *map(str, arguments)], check=True)
 
 
 def tiny_model(dtype, vocab=211, positions=40, kind=BertForMaskedLM):
@@ -98,7 +96,7 @@ class BertGolden(unittest.TestCase):
         for precision in ("fp32", "fp64", "bf16"):
             with self.subTest(precision), tempfile.TemporaryDirectory() as folder:
                 loss, gradients = self.reference(folder, precision)
-                run_helper("gradients", folder, precision)
+                HELPER.run("gradients", folder, precision)
                 ours = load_file(Path(folder, "ours.safetensors"))
                 self.assertLessEqual(relative_error(ours.pop("loss"), loss), LOSS_BOUND[precision])
                 self.assertEqual(ours.keys(), gradients.keys())
@@ -112,7 +110,7 @@ class BertGolden(unittest.TestCase):
     def test_the_comparison_sees_wrong_gradients_and_padding_that_is_seen(self):
         with tempfile.TemporaryDirectory() as folder:
             loss, gradients = self.reference(folder, "fp64")
-            run_helper("gradients", folder, "fp64")
+            HELPER.run("gradients", folder, "fp64")
             ours = load_file(Path(folder, "ours.safetensors"))
             name = "bert.encoder.layer.1.attention.output.dense.weight"  # square
             self.assertGreater(relative_error(ours[name].t(), gradients[name]), GRADIENT_BOUND["fp64"])
@@ -129,7 +127,7 @@ class BertGolden(unittest.TestCase):
             self.assertTrue(any("pooler" in name for name in load_file(Path(folder, "model.safetensors"))))
             batch, attention = padded_batch(model.config.vocab_size)
             save_file(batch, Path(folder, "batch.safetensors"))
-            run_helper("gradients", folder, "fp64")
+            HELPER.run("gradients", folder, "fp64")
             ours = load_file(Path(folder, "ours.safetensors"))["loss"]
             logits = model(input_ids=batch["inputs"], attention_mask=attention).prediction_logits
             expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["targets"].flatten(),
@@ -142,7 +140,7 @@ class BertGolden(unittest.TestCase):
                 inputs = torch.randint(0, 300, (4, 20))
                 batch = {"inputs": inputs, "targets": torch.where(torch.rand(inputs.shape) < 0.3, inputs, IGNORED)}
                 save_file(batch, Path(folder, "batch.safetensors"))
-                run_helper("export", folder, precision)
+                HELPER.run("export", folder, precision)
                 with warnings.catch_warnings(), self.assertNoLogs("transformers", level="WARNING"):
                     warnings.simplefilter("error")
                     model, info = BertForMaskedLM.from_pretrained(folder, output_loading_info=True)
@@ -170,7 +168,7 @@ class BertSteps(unittest.TestCase):
         lengths = torch.randint(3, CONTEXT + 1, (SAMPLES,), generator=generator).tolist()
         texts = ["".join(chr(97 + i) for i in torch.randint(0, 26, (length,), generator=generator)) for length in lengths]
         (cls.folder / "train.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-        run_helper("masks", cls.folder, SAMPLES * 2)
+        HELPER.run("masks", cls.folder, SAMPLES * 2)
         cls.masks = load_file(cls.folder / "masks.safetensors")
         cls.expected = {compute: cls.train_by_torch(compute) for compute in STEP_BOUND}
 
@@ -238,5 +236,5 @@ class BertSteps(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ACCRUE, HELPER = sys.argv.pop(2), sys.argv.pop(1)
+    ACCRUE, HELPER = sys.argv.pop(2), RequestProgram(sys.argv.pop(1))
     unittest.main()

@@ -4,7 +4,6 @@ transformers' logits processors.
 generate_golden.py HELPER: the C++ half (generate_golden.cpp). Exit status 77 where transformers is not there.
 """
 
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -12,6 +11,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
+from request_program import RequestProgram  # noqa: E402
 
 try:
     import torch
@@ -25,7 +25,7 @@ except ImportError as error:
 
 import llama_golden  # noqa: E402
 
-HELPER = ""
+HELPER = None
 TOKENS = 36
 PROMPT = 20  # more than the windows and original contexts of the families; with TOKENS within the context
 PLAIN = (1.0, 0, 1.0, 1.0)  # temperature, top_k, top_p, repetition_penalty
@@ -58,7 +58,7 @@ class GenerateGolden(unittest.TestCase):
 
     def ours(self, folder, ids, penalty):
         request(folder, ids, (*PLAIN[:3], penalty), tokens=torch.tensor(TOKENS))
-        subprocess.run([HELPER, "continue", str(folder), "fp32"], check=True)
+        HELPER.run("continue", str(folder), "fp32")
         return load_file(Path(folder, "ours.safetensors"))["ids"].tolist()
 
     def theirs(self, model, ids, penalty):
@@ -105,7 +105,7 @@ class GenerateGolden(unittest.TestCase):
                 logits = 3 * torch.randn(300, dtype=torch.float64)
                 ids = torch.randint(0, 300, (1, 40))
                 request(folder, ids, options, logits=logits)
-                subprocess.run([HELPER, "choices", folder], check=True)
+                HELPER.run("choices", folder)
                 ours = load_file(Path(folder, "ours.safetensors"))
                 expected = self.processed(logits, ids, *options)
                 self.assertEqual(set(ours["ids"].tolist()), set(expected.nonzero().flatten().tolist()))
@@ -114,5 +114,5 @@ class GenerateGolden(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    HELPER = sys.argv.pop(1)
+    HELPER = RequestProgram(sys.argv.pop(1))
     unittest.main()

@@ -13,6 +13,7 @@
 #include "accrue/models/llama_gguf.h"
 #include "accrue/models/llama_io.h"
 #include "language_golden.h"
+#include "support/requests.h"
 
 namespace accrue::models {
 namespace {
@@ -67,5 +68,5 @@ void run(const std::vector<std::string>& arguments) {
 }  // namespace accrue::models
 
 int main(int argc, char** argv) {
-  return accrue::models::run_golden(argc, argv, accrue::models::run);
+  return accrue::testing::run_requests(argc, argv, accrue::models::run);
 }

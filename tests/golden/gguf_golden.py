@@ -4,7 +4,6 @@ every type, losses, adapters.
 gguf_golden.py HELPER: the C++ half (gguf_golden.cpp). Exit status 77 where a package is not there.
 """
 
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -13,6 +12,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
+from request_program import RequestProgram  # noqa: E402
 from tolerance import LOSS_BOUND, relative_error  # noqa: E402
 
 try:
@@ -30,7 +30,7 @@ except ImportError as error:
 
 import llama_golden  # noqa: E402
 
-HELPER = ""
+HELPER = None
 ARCHITECTURES = {"Llama": "llama", "Mistral": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2": "gemma2",
                  "Gemma3": "gemma3"}
 # What GGUF can state of each family: windows of llama.cpp's Gemma have the usual period, and scores are divided by the
@@ -49,10 +49,6 @@ STATED = {
 UNKNOWN_TO_TRANSFORMERS = {"llama", "llama, linear", "llama, yarn", "llama with biases", "qwen3", "gemma2", "gemma3"}
 
 
-def run_helper(*arguments):
-    subprocess.run([HELPER, *map(str, arguments)], check=True)
-
-
 def tiny_model(family):
     name, config = STATED[family]
     with unittest.mock.patch.dict(llama_golden.FAMILIES, {family: (name, config)}):
@@ -65,7 +61,7 @@ def save_batch(folder, vocab=199):
 
 
 def loss_of(folder, *arguments):
-    run_helper(*arguments)
+    HELPER.run(*arguments)
     return load_file(Path(folder, "ours.safetensors"))["loss"].item()
 
 
@@ -121,7 +117,7 @@ class GgufOfModels(unittest.TestCase):
                 model = tiny_model(family)
                 model.save_pretrained(folder)
                 save_batch(folder)
-                run_helper("write", folder, "f32")
+                HELPER.run("write", folder, "f32")
                 expected, found = expected_tensors(family, model), tensors_of(Path(folder, "ours.gguf"))
                 found.pop("rope_freqs.weight", None)
                 self.assertEqual(found.keys(), expected.keys())
@@ -140,7 +136,7 @@ class GgufOfModels(unittest.TestCase):
             with self.subTest(family), tempfile.TemporaryDirectory() as folder:
                 model = tiny_model(family).eval()
                 model.save_pretrained(folder)
-                run_helper("write", folder, "f32")
+                HELPER.run("write", folder, "f32")
                 theirs = AutoModelForCausalLM.from_pretrained(folder, gguf_file="ours.gguf",
                                                               attn_implementation="eager").eval()
                 ids = torch.randint(0, 199, (2, 24))
@@ -152,7 +148,7 @@ class GgufOfModels(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             model = tiny_model("llama")
             model.save_pretrained(folder)
-            run_helper("write", folder, "f16")
+            HELPER.run("write", folder, "f16")
             factors = values_of(tensors_of(Path(folder, "ours.gguf"))["rope_freqs.weight"])
             scaled = model.model.rotary_emb.inv_freq.numpy()
             plain = 500.0 ** -(numpy.arange(0, 16, 2, dtype=numpy.float32) / 16)
@@ -164,7 +160,7 @@ class GgufOfModels(unittest.TestCase):
             with self.subTest(dtype), tempfile.TemporaryDirectory() as folder:
                 model = tiny_model("qwen3")
                 model.save_pretrained(folder)
-                run_helper("write", folder, dtype)
+                HELPER.run("write", folder, dtype)
                 found = tensors_of(Path(folder, "ours.gguf"))
                 for name, value in expected_tensors("qwen3", model).items():
                     wanted = kind if value.ndim == 2 else Type.F32
@@ -176,7 +172,7 @@ class GgufOfModels(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             model = tiny_model("llama")
             model.save_pretrained(folder)
-            run_helper("write", folder, "q8_0")
+            HELPER.run("write", folder, "q8_0")
             keys = keys_of(Path(folder, "ours.gguf"))
         stated = {"general.architecture": "llama", "general.type": "model", "general.file_type": 7,
                   "general.quantization_version": 2, "llama.vocab_size": 199, "llama.context_length": 64,
@@ -197,7 +193,7 @@ class GgufOfModels(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             model = tiny_model("llama plain, as many heads of keys")
             model.save_pretrained(folder)
-            run_helper("write", folder, "f32")
+            HELPER.run("write", folder, "f32")
             found = values_of(tensors_of(Path(folder, "ours.gguf"))["blk.0.attn_q.weight"])
             plain = model.state_dict()["model.layers.0.self_attn.q_proj.weight"].numpy()
             self.assertFalse(numpy.array_equal(found, plain))
@@ -210,7 +206,7 @@ class GgufOfModels(unittest.TestCase):
                 adapted = get_peft_model(model, LoraConfig(r=4, lora_alpha=10, use_rslora=True, init_lora_weights=False,
                                                            target_modules=["q_proj", "k_proj", "down_proj"]))
                 adapted.save_pretrained(Path(folder, "adapter"))
-                run_helper("adapter", folder)
+                HELPER.run("adapter", folder)
                 keys, found = keys_of(Path(folder, "adapter.gguf")), tensors_of(Path(folder, "adapter.gguf"))
                 self.assertEqual([keys[k] for k in ("general.type", "adapter.type", "general.architecture")],
                                  ["adapter", "lora", ARCHITECTURES[STATED[family][0]]])
@@ -296,7 +292,7 @@ class GgufOfThePackage(unittest.TestCase):
         for kind in (Type.F32, Type.F16, Type.BF16, Type.Q8_0, Type.Q4_K, Type.Q5_K, Type.Q6_K):
             with self.subTest(kind.name), tempfile.TemporaryDirectory() as folder:
                 values = self.write(Path(folder, "theirs.gguf"), kind)
-                run_helper("read", folder, "theirs.gguf")
+                HELPER.run("read", folder, "theirs.gguf")
                 ours = load_file(Path(folder, "ours.safetensors"))
                 for name, theirs in hub.items():
                     numpy.testing.assert_array_equal(ours[theirs + ".weight"].numpy(), values[name], name)
@@ -304,7 +300,7 @@ class GgufOfThePackage(unittest.TestCase):
     def test_rows_of_queries_are_put_back(self):
         with tempfile.TemporaryDirectory() as folder:
             values = self.write(Path(folder, "theirs.gguf"), Type.Q4_K, "llama")
-            run_helper("read", folder, "theirs.gguf")
+            HELPER.run("read", folder, "theirs.gguf")
             ours = load_file(Path(folder, "ours.safetensors"))
             for hub, own, heads in (("q", "attn_q", 2 * self.HEADS), ("k", "attn_k", self.HEADS)):
                 value = ours[f"model.layers.0.self_attn.{hub}_proj.weight"].numpy()
@@ -318,11 +314,11 @@ class GgufOfThePackage(unittest.TestCase):
             content = bytearray(file.read_bytes())
             content[int(tensor.data_offset) + 2] ^= 1
             file.write_bytes(content)
-            run_helper("read", folder, "theirs.gguf")
+            HELPER.run("read", folder, "theirs.gguf")
             ours = load_file(Path(folder, "ours.safetensors"))["lm_head.weight"].numpy()
             self.assertEqual((ours != values["output"]).sum(), 1)
 
 
 if __name__ == "__main__":
-    HELPER = str(Path(sys.argv.pop(1)).resolve())
+    HELPER = RequestProgram(Path(sys.argv.pop(1)).resolve())
     unittest.main()

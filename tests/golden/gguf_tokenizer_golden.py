@@ -12,7 +12,8 @@ import unittest.mock
 from pathlib import Path
 
 import gguf_golden
-from gguf_golden import SHAPE, keys_of, run_helper
+from gguf_golden import SHAPE, keys_of
+from request_program import RequestProgram
 
 import gguf
 import llama_golden
@@ -98,8 +99,8 @@ class GgufTokenizers(unittest.TestCase):
             llama_golden.tiny_model("this", torch.float32).save_pretrained(folder)
         tokenizer.save(str(Path(folder, "tokenizer.json")))
         Path(folder, "tokenizer_config.json").write_text(json.dumps(settings))
-        run_helper("write", folder, "f16")
-        run_helper("tokenizer", folder, "ours.gguf")
+        gguf_golden.HELPER.run("write", folder, "f16")
+        gguf_golden.HELPER.run("tokenizer", folder, "ours.gguf")
         return Tokenizer.from_file(str(Path(folder, "read", "tokenizer.json")))
 
     def check(self, ours, theirs):
@@ -147,5 +148,5 @@ class GgufTokenizers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    gguf_golden.HELPER = str(Path(sys.argv.pop(1)).resolve())
+    gguf_golden.HELPER = RequestProgram(Path(sys.argv.pop(1)).resolve())
     unittest.main()

@@ -4,6 +4,7 @@
 //   and FOLDER/ours.safetensors
 #include "accrue/models/gpt2_io.h"
 #include "language_golden.h"
+#include "support/requests.h"
 
 namespace accrue::models {
 namespace {
@@ -37,5 +38,5 @@ void run(const std::vector<std::string>& arguments) {
 }  // namespace accrue::models
 
 int main(int argc, char** argv) {
-  return accrue::models::run_golden(argc, argv, accrue::models::run);
+  return accrue::testing::run_requests(argc, argv, accrue::models::run);
 }

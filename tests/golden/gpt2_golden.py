@@ -4,7 +4,6 @@ gpt2_golden.py HELPER: the C++ half (gpt2_golden.cpp). Exit status 77 where tran
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -13,6 +12,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
+from request_program import RequestProgram  # noqa: E402
 from tolerance import (  # noqa: E402
     GRADIENT_BOUND,
     LOSS_BOUND,
@@ -29,13 +29,9 @@ try:
 except ImportError as error:
     skips.missing_in_build(f"{error}; scripts/setup.sh test installs what is missing")
 
-HELPER = ""
+HELPER = None
 IGNORED = -100
 DTYPE = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.float32}
-
-
-def run_helper(*arguments):
-    subprocess.run([HELPER, *map(str, arguments)], check=True)
 
 
 def random_batch(vocab, rows, length):
@@ -91,7 +87,7 @@ class Gpt2Golden(unittest.TestCase):
         for precision in ("fp32", "fp64", "bf16"):
             with self.subTest(precision), tempfile.TemporaryDirectory() as folder:
                 loss, gradients = self.reference(folder, precision)
-                run_helper("gradients", folder, precision)
+                HELPER.run("gradients", folder, precision)
                 ours = load_file(Path(folder, "ours.safetensors"))
                 self.assertLessEqual(relative_error(ours.pop("loss"), loss), LOSS_BOUND[precision])
                 self.assertEqual(ours.keys(), gradients.keys())
@@ -103,14 +99,14 @@ class Gpt2Golden(unittest.TestCase):
     def test_a_model_in_several_files_has_the_same_loss(self):
         with tempfile.TemporaryDirectory() as folder:
             loss, _ = self.reference(folder, "fp64")
-            run_helper("gradients", folder, "fp64")
+            HELPER.run("gradients", folder, "fp64")
             whole = load_file(Path(folder, "ours.safetensors"))
             model = GPT2LMHeadModel.from_pretrained(folder)
             Path(folder, "model.safetensors").unlink()
             model.save_pretrained(folder, max_shard_size="300KB")
             index = json.loads(Path(folder, "model.safetensors.index.json").read_text())
             self.assertGreater(len(set(index["weight_map"].values())), 2)
-            run_helper("gradients", folder, "fp64")
+            HELPER.run("gradients", folder, "fp64")
             parts = load_file(Path(folder, "ours.safetensors"))
             self.assertLessEqual(relative_error(parts["loss"], loss), LOSS_BOUND["fp64"])
             for name, expected in whole.items():
@@ -119,7 +115,7 @@ class Gpt2Golden(unittest.TestCase):
     def test_the_comparison_sees_a_wrong_gradient(self):
         with tempfile.TemporaryDirectory() as folder:
             _, gradients = self.reference(folder, "fp32")
-            run_helper("gradients", folder, "fp32")
+            HELPER.run("gradients", folder, "fp32")
             ours = load_file(Path(folder, "ours.safetensors"))
             name = "transformer.h.1.attn.c_proj.weight"  # square: only its values tell a missing transpose
             self.assertGreater(relative_error(ours[name].t(), gradients[name]), GRADIENT_BOUND["fp32"])
@@ -128,7 +124,7 @@ class Gpt2Golden(unittest.TestCase):
     def test_the_comparison_sees_a_wrong_factor_in_bf16(self):
         with tempfile.TemporaryDirectory() as folder:
             _, gradients = self.reference(folder, "bf16")
-            run_helper("gradients", folder, "bf16")
+            HELPER.run("gradients", folder, "bf16")
             ours = load_file(Path(folder, "ours.safetensors"))
             for name, expected in gradients.items():
                 for factor in (0.97, 1.03):
@@ -139,7 +135,7 @@ class Gpt2Golden(unittest.TestCase):
             with self.subTest(precision), tempfile.TemporaryDirectory() as folder:
                 batch = random_batch(300, 4, 20)
                 save_file(batch, Path(folder, "batch.safetensors"))
-                run_helper("export", folder, precision)
+                HELPER.run("export", folder, precision)
                 with warnings.catch_warnings(), self.assertNoLogs("transformers", level="WARNING"):
                     warnings.simplefilter("error")
                     model, info = GPT2LMHeadModel.from_pretrained(folder, output_loading_info=True)
@@ -158,5 +154,5 @@ class Gpt2Golden(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    HELPER = sys.argv.pop(1)
+    HELPER = RequestProgram(sys.argv.pop(1))
     unittest.main()

@@ -4,12 +4,10 @@
 
 #include <filesystem>
 #include <functional>
-#include <iostream>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "accrue/core/error.h"
 #include "accrue/models/compute.h"
 #include "accrue/models/safetensors.h"
 #include "accrue/models/trainable.h"
@@ -76,18 +74,6 @@ inline void write_gradients(const std::filesystem::path& folder, Trainable& mode
 inline void write_loss(const std::filesystem::path& folder, Trainable& model) {
   write_safetensors(folder / "ours.safetensors",
                     {{"loss", mean_of(forward(model, read_batch(folder)))}});
-}
-
-/// Runs `action` on the program's arguments, and ends as the command line does.
-inline int run_golden(int argc, char** argv,
-                      const std::function<void(const std::vector<std::string>&)>& action) {
-  try {
-    action({argv + 1, argv + argc});
-    return 0;
-  } catch (const Error& error) {
-    std::cerr << "error: " << error.what() << '\n';
-    return error.exit_code();
-  }
 }
 
 }  // namespace accrue::models

@@ -15,6 +15,7 @@ from unittest import mock
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
+from request_program import RequestProgram  # noqa: E402
 from tolerance import (  # noqa: E402
     GRADIENT_BOUND,
     LOSS_BOUND,
@@ -32,7 +33,7 @@ try:
 except ImportError as error:
     skips.missing_in_build(f"{error}; scripts/setup.sh test installs what is missing")
 
-HELPER = ""
+HELPER = None
 IGNORED = -100
 DTYPE = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.float32}
 LENGTH = 32
@@ -69,10 +70,6 @@ FAMILIES = {
     "gemma3, linear": ("Gemma3", dict(GEMMA, sliding_window_pattern=3,
                                       rope_scaling={"rope_type": "linear", "factor": 8.0})),
 }
-
-
-def run_helper(*arguments):
-    subprocess.run([HELPER, *map(str, arguments)], check=True)
 
 
 def classes_of(family):
@@ -183,7 +180,7 @@ class LlamaGolden(unittest.TestCase):
 
     def ours(self, folder, batch, precision):
         save_file(batch, Path(folder, "batch.safetensors"))
-        run_helper("gradients", folder, precision)
+        HELPER.run("gradients", folder, precision)
         return load_file(Path(folder, "ours.safetensors"))
 
     def assert_same(self, ours, loss, gradients, precision):
@@ -263,9 +260,10 @@ class LlamaGolden(unittest.TestCase):
             self.assertTrue(torch.equal(self.ours(folder, batch, "fp32")["loss"], once))
             weights["lm_head.weight"][5, 7] += 1e-3
             save_file(weights, file)
-            refused = subprocess.run([HELPER, "gradients", folder, "fp32"], capture_output=True, text=True)
-            self.assertEqual(refused.returncode, 2)
-            self.assertIn("lm_head.weight", refused.stderr)
+            with self.assertRaises(subprocess.CalledProcessError) as refused:
+                HELPER.run("gradients", folder, "fp32")
+            self.assertEqual(refused.exception.returncode, 2)
+            self.assertIn("lm_head.weight", refused.exception.stderr)
 
     def test_the_comparison_sees_every_key_of_the_config(self):
         """Negative controls: a model made by another value of one key has another loss."""
@@ -344,7 +342,7 @@ class LlamaGolden(unittest.TestCase):
                 (ids, targets), = random_samples(300, (20,))
                 batch = {"inputs": ids, "targets": targets}
                 save_file(batch, Path(folder, "batch.safetensors"))
-                run_helper("export", folder, precision)
+                HELPER.run("export", folder, precision)
                 expected = load_file(Path(folder, "ours.safetensors"))["loss"]
                 model = self.assert_loads(folder, precision, batch, expected)
                 self.assertEqual(type(model).__name__, "LlamaForCausalLM")
@@ -360,7 +358,7 @@ class LlamaGolden(unittest.TestCase):
                 model = self.saved(folder, family, "fp32", torch.bfloat16)
                 batch = rows_of(random_samples(model.config.vocab_size, (LENGTH, LENGTH)))
                 save_file(batch, Path(folder, "batch.safetensors"))
-                run_helper("copy", folder, "fp32")
+                HELPER.run("copy", folder, "fp32")
                 expected = load_file(Path(folder, "ours.safetensors"))["loss"]
                 copied = self.assert_loads(Path(folder, "copy"), "fp32", batch, expected)
                 self.assertIs(type(copied), type(model))
@@ -373,5 +371,5 @@ class LlamaGolden(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    HELPER = sys.argv.pop(1)
+    HELPER = RequestProgram(sys.argv.pop(1))
     unittest.main()

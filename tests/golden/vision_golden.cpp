@@ -11,7 +11,7 @@
 #include "accrue/models/resnet.h"
 #include "accrue/models/safetensors.h"
 #include "accrue/models/vit.h"
-#include "support/exit_status.h"
+#include "support/requests.h"
 
 namespace accrue::models {
 namespace {
@@ -84,8 +84,5 @@ void run(const std::vector<std::string>& arguments) {
 }  // namespace accrue::models
 
 int main(int argc, char** argv) {
-  return accrue::testing::exit_status_of([&] {
-    accrue::models::run({argv + 1, argv + argc});
-    return 0;
-  });
+  return accrue::testing::run_requests(argc, argv, accrue::models::run);
 }

@@ -2,7 +2,6 @@
 same weights, loaded through the file layout that both sides share.
 
 usage: vision_golden.py HELPER"""
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -10,6 +9,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
+from request_program import RequestProgram  # noqa: E402
 from tolerance import PROJECTION_LIMIT, projection_error, relative_error  # noqa: E402
 
 try:
@@ -21,7 +21,7 @@ try:
 except ImportError as error:
     skips.missing_in_build(f"{error}; scripts/setup.sh test installs what is missing")
 
-HELPER = ""
+HELPER = None
 IGNORED = -100
 # Relative to the reference's largest element, as in tests/support/tolerance.h: 16 times the unit roundoff (bf16: 4
 # times) times the square root of the summed terms (12 x 12 pixels of 10 images; 600 in the ViT).
@@ -172,7 +172,7 @@ class VisionGolden(unittest.TestCase):
         logits = output.logits if kind == "vit" else output
         loss = nn.functional.cross_entropy(logits, batch["targets"], ignore_index=IGNORED)
         loss.backward()
-        subprocess.run([HELPER, kind, folder, precision], check=True)
+        HELPER.run(kind, folder, precision)
         expected = {file_name(name): p.grad for name, p in model.named_parameters()}
         expected |= dict(model.named_buffers()) | {"loss": loss.detach()}
         return load_file(Path(folder, "ours.safetensors")), expected
@@ -210,5 +210,5 @@ class VisionGolden(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    HELPER = sys.argv.pop(1)
+    HELPER = RequestProgram(sys.argv.pop(1))
     unittest.main()
