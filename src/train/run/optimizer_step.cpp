@@ -218,8 +218,6 @@ std::optional<double> OptimizerStep::consume(accum::MeanGradient gradient, doubl
     run_.optimizer.set_second_moment(*beta2, progress_.state.adapt.log_decay);
   is_half_done_ = true;
   run_.optimizer.step(std::move(gradient), lr);
-  is_half_done_ = false;
-  progress_.state.step += 1;
   return norm;
 }
 
@@ -229,15 +227,20 @@ std::optional<NoiseReading> OptimizerStep::read_noise(WindowRun& window) const {
   return noise_->read(window.noise_sums, *window.gradient);
 }
 
+/// Counts the step and its window together: a checkpoint that had the one without the other would
+/// train the window twice.
 void OptimizerStep::advance(batch::Range samples, WindowRun& window,
                             const std::optional<NoiseReading>& noise) {
   TrainState& state = progress_.state;
+  is_half_done_ = true;
   batch_.take_in(window, samples.size(), window.gradient.has_value(), noise, state);
+  if (window.gradient) state.step += 1;
   state.window += 1;
   progress_.started.reset();
   progress_.part.reset();
   state.samples += samples.size();
   state.tokens += window.tokens;
+  is_half_done_ = false;
   flow_.parallelism.after_step(state, window);
 }
 

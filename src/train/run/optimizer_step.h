@@ -38,7 +38,8 @@ class OptimizerStep {
     went_back,  ///< the window was torn: the run goes on from the last checkpoint
   };
   Taken take();
-  /// Whether an exception left some parameters updated and others not.
+  /// Whether an exception left some parameters updated and others not, or a step that is not
+  /// counted.
   bool is_half_done() const { return is_half_done_; }
 
  private:
