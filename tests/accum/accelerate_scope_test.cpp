@@ -1,6 +1,8 @@
 #include <ATen/autocast_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <gmock/gmock.h>
 
+#include <memory>
 #include <thread>
 
 #include "accum/accelerated_cases.h"
@@ -50,6 +52,50 @@ TEST(Accelerate, EndsWithItsScopeAndStaysOnItsThread) {
   EXPECT_EQ(count_all(outside.calls()), 1);
   model->forward(x);
   EXPECT_EQ(count_all(outside.calls()), 2);
+}
+
+/// A data thread that collects garbage, or a notebook's server, may end what another thread began.
+TEST(Accelerate, MayBeDestroyedOnAnotherThread) {
+  nn::Linear model(5, 7), inner(5, 7);
+  const at::Tensor x = at::randn({6, 5});
+  const auto is_included = [] {
+    return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::AutocastPrivateUse1);
+  };
+  const auto destroyed_elsewhere = [](std::unique_ptr<Accelerated>& accelerated) {
+    std::thread([&] { accelerated.reset(); }).join();
+  };
+  const auto accelerated = [](const nn::Linear& of) {
+    return std::make_unique<Accelerated>(detail::named_parameters_of(of));
+  };
+
+  std::unique_ptr<Accelerated> outside = accelerated(model), inside = accelerated(inner);
+  destroyed_elsewhere(inside);
+  inner->forward(x).sum().backward();
+  model->forward(x).sum().backward();
+  EXPECT_EQ(count_all(outside->calls()), 1) << "that of the model whose scope is left";
+  EXPECT_TRUE(is_included());
+  const at::Tensor late = model->forward(x);
+  destroyed_elsewhere(outside);
+  late.sum().backward();
+  EXPECT_TRUE(relative_error(model->weight.grad(), 2 * x.sum(0).expand({7, 5})) < 1e-6);
+  model->forward(x);
+  EXPECT_FALSE(is_included()) << "the last scope of this thread is gone";
+
+  outside = accelerated(model);
+  model->forward(x);
+  EXPECT_EQ(count_all(outside->calls()), 1) << "it may begin again";
+}
+
+/// No operation finds what it reads gone, whenever the other thread ends it.
+TEST(Accelerate, MayBeDestroyedWhileItsThreadComputes) {
+  nn::Linear model(5, 7);
+  const at::Tensor x = at::randn({6, 5});
+  for (int round = 0; round < 200; ++round) {
+    auto accelerated = std::make_unique<Accelerated>(detail::named_parameters_of(model));
+    std::thread other([&] { accelerated.reset(); });
+    for (int i = 0; i < 10; ++i) at::gelu(model->forward(x), "tanh").sum().backward();
+    other.join();
+  }
 }
 
 /// Operands are rounded by libtorch; what is made of them goes into the sum in fp32.

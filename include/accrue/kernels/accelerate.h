@@ -35,7 +35,8 @@ struct AcceleratedCalls {
 
 /// While it lives, accrue does operations of a model that knows nothing of accrue, as it does those
 /// of its own layers. The model is not changed: libtorch's dispatcher asks accrue first, on the
-/// thread that made this object and on no other. It is to be destroyed on that thread.
+/// thread that made this object and on no other. It may be destroyed on any thread: the next
+/// operation of the one that made it is libtorch's.
 ///
 ///   const accrue::Accelerated accelerated = accrue::accelerate(model);
 ///   accrue::Accumulator acc(model, {.batch = accrue::Tokens{524'288}});

@@ -3,8 +3,10 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "kernels/foreign/interception.h"
 
@@ -12,7 +14,8 @@ namespace accrue {
 namespace kernels {
 namespace {
 
-thread_local AcceleratedScope* innermost_scope = nullptr;
+/// Of this thread, the last one innermost.
+thread_local std::vector<std::shared_ptr<AcceleratedScope::State>> scopes;
 
 void include_key_on_this_thread(bool included) {
   c10::impl::tls_set_dispatch_key_excluded(accelerated_key, !included);
@@ -39,26 +42,31 @@ AcceleratedModel::AcceleratedModel(const NamedParameters& parameters) {
 }
 
 AcceleratedScope::AcceleratedScope(AcceleratedPass of_pass)
-    : pass(std::move(of_pass)), outer_(innermost_scope) {
-  innermost_scope = this;
+    : state_(std::make_shared<State>(std::move(of_pass))) {
+  leave_closed();
+  scopes.push_back(state_);
   include_key_on_this_thread(true);
 }
 
 AcceleratedScope::~AcceleratedScope() {
-  AcceleratedScope** place = &innermost_scope;
-  while (*place != nullptr && *place != this) place = &(*place)->outer_;
-  if (*place == this) *place = outer_;
-  if (innermost_scope == nullptr) include_key_on_this_thread(false);
+  state_->is_closed = true;
+  leave_closed();
 }
 
 AcceleratedPass* AcceleratedScope::innermost() {
-  return innermost_scope == nullptr ? nullptr : &innermost_scope->pass;
+  return scopes.empty() ? nullptr : &scopes.back()->pass;
 }
 
 AcceleratedPass* AcceleratedScope::of(const at::Tensor& parameter) {
-  AcceleratedScope* scope = innermost_scope;
-  while (scope != nullptr && !scope->pass.model->has(parameter)) scope = scope->outer_;
-  return scope == nullptr ? nullptr : &scope->pass;
+  const auto last = std::find_if(scopes.rbegin(), scopes.rend(), [&](const auto& scope) {
+    return scope->pass.model->has(parameter);
+  });
+  return last == scopes.rend() ? nullptr : &(*last)->pass;
+}
+
+void AcceleratedScope::leave_closed() {
+  const auto is_closed = [](const auto& scope) { return scope->is_closed.load(); };
+  if (std::erase_if(scopes, is_closed) > 0 && scopes.empty()) include_key_on_this_thread(false);
 }
 
 }  // namespace kernels
@@ -68,12 +76,12 @@ Accelerated::Accelerated(const NamedParameters& parameters, const AccelerateOpti
 Accelerated::~Accelerated() = default;
 
 void Accelerated::begin(std::vector<std::int64_t> sample_ids, std::int64_t window) {
-  kernels::AcceleratedPass& pass = scope_->pass;
+  kernels::AcceleratedPass& pass = scope_->pass();
   pass.context.sample_ids = std::move(sample_ids);
   pass.context.window = window;
   pass.next_site = 0;
 }
 
-const AcceleratedCalls& Accelerated::calls() const { return scope_->pass.model->calls; }
+const AcceleratedCalls& Accelerated::calls() const { return scope_->pass().model->calls; }
 
 }  // namespace accrue

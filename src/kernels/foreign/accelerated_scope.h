@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/DispatchKey.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -65,7 +66,9 @@ struct AcceleratedPass {
   }
 };
 
-/// While it lives, a pass that runs on its thread is accelerated.
+/// While it lives, a pass that runs on the thread that made it is accelerated. It may be destroyed
+/// on another thread, also while that one is in an operation: the next operation there is
+/// libtorch's.
 class AcceleratedScope {
  public:
   explicit AcceleratedScope(AcceleratedPass pass);
@@ -73,15 +76,25 @@ class AcceleratedScope {
   AcceleratedScope(const AcceleratedScope&) = delete;
   AcceleratedScope& operator=(const AcceleratedScope&) = delete;
 
-  /// That of the scope made last on this thread, or null.
+  /// That of the scope made last on this thread, or null. What these two return lives until this
+  /// thread makes or destroys a scope, or calls leave_closed().
   static AcceleratedPass* innermost();
   /// That of the scope made last on this thread for a model that has `parameter`, or null.
   static AcceleratedPass* of(const at::Tensor& parameter);
+  /// Forgets the scopes of this thread that another one destroyed. To be called where an operation
+  /// begins.
+  static void leave_closed();
 
-  AcceleratedPass pass;
+  AcceleratedPass& pass() { return state_->pass; }
+
+  /// Shared with the thread that made it, which reads it without a lock.
+  struct State {
+    AcceleratedPass pass;
+    std::atomic<bool> is_closed = false;
+  };
 
  private:
-  AcceleratedScope* outer_;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace accrue::kernels

@@ -25,9 +25,15 @@ namespace accrue::kernels {
 namespace {
 
 /// While it lives, operations of this thread go to libtorch. Each function that the dispatcher asks
-/// makes one first.
+/// makes one first. Scopes that another thread closed are left before the key is set aside, which
+/// puts it back as it finds it.
 class Plainly {
-  c10::impl::ExcludeDispatchKeyGuard guard_{accelerated_key};
+ private:
+  static c10::DispatchKey key_behind_closed_scopes() {
+    AcceleratedScope::leave_closed();
+    return accelerated_key;
+  }
+  c10::impl::ExcludeDispatchKeyGuard guard_{key_behind_closed_scopes()};
 };
 
 /// The keys that come after accrue's.
@@ -208,20 +214,33 @@ at::Tensor attention_of(const at::Tensor& q, const at::Tensor& k, const at::Tens
   return foreign_attention(q, k, v, options, pass.context);
 }
 
+/// Whether attention is accrue's here and now: a pass fits it, or drops some of it.
+struct FittedAttention {
+  AcceleratedPass* pass = AcceleratedScope::innermost();
+  bool drops = false, fits = false;
+
+  /// libtorch makes it of other operations, a dropout of the pass among them.
+  bool is_made_of_others(const at::Tensor& q) const {
+    return drops && !(fits && pass->samples() == q.size(0));
+  }
+};
+
 at::Tensor asked_attention(c10::DispatchKeySet keys, const at::Tensor& q, const at::Tensor& k,
                            const at::Tensor& v, const std::optional<at::Tensor>& mask,
                            double dropout, bool is_causal, std::optional<double> scale,
                            bool enable_gqa) {
-  AcceleratedPass* pass = AcceleratedScope::innermost();
-  const bool drops = pass != nullptr && pass->samples() > 0 && dropout > 0 && dropout < 1;
-  const bool fits =
-      pass != nullptr && !mask && scale.value_or(1) > 0 && fits_attention(q, k, v, enable_gqa);
-  const bool is_made_of_others =
-      drops && !(fits && pass->samples() == q.size(0));  // a dropout, too
-  if (is_autocasting() || is_made_of_others)
+  const auto fitted = [&] {
+    FittedAttention of;
+    if (of.pass == nullptr) return of;
+    of.drops = of.pass->samples() > 0 && dropout > 0 && dropout < 1;
+    of.fits = !mask && scale.value_or(1) > 0 && fits_attention(q, k, v, enable_gqa);
+    return of;
+  };
+  if (is_autocasting() || fitted().is_made_of_others(q))
     return at::redispatch::scaled_dot_product_attention(keys & later_keys, q, k, v, mask, dropout,
                                                         is_causal, scale, enable_gqa);
   const Plainly plainly;
+  const auto [pass, drops, fits] = fitted();
   if (!fits || !(drops || (dropout == 0 && does_operations() && is_differentiated({q, k, v}))))
     return at::scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale, enable_gqa);
   ++pass->model->calls.attentions;
