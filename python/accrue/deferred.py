@@ -32,11 +32,16 @@ class DeferredLogits(torch.Tensor):
                 logits.register_hook(_refuse_gradient)
         logits.hidden, logits.weight, logits.bias, logits.head = hidden, weight, bias, head
         logits.made_from, logits.made = made_from, None
+        logits.has_loss = False
         return logits
 
     def part(self, hidden: torch.Tensor, make: Callable, dtype: torch.dtype | None = None) -> "DeferredLogits":
         """Other rows of them, or another dtype: `make` makes that of the logits themselves."""
         return DeferredLogits(hidden, self.weight, self.bias, dtype or self.dtype, self.head, (self, make))
+
+    def whole(self) -> "DeferredLogits":
+        """What the layer gave, of which these may be a part."""
+        return self if self.made_from is None else self.made_from[0].whole()
 
     def is_made(self) -> bool:
         return self.made is not None or (self.made_from is not None and self.made_from[0].is_made())
@@ -65,6 +70,8 @@ class DeferredLogits(torch.Tensor):
         with torch._C.DisableTorchFunctionSubclass():
             if function in DESCRIBING:
                 return function(*args, **kwargs)
+            if function in DIFFERENTIATING:
+                _refuse_by_logits(*args, **kwargs)
             handler = HANDLERS.get(function)
             # Without a graph a part would be one of the whole with its graph.
             answer = handler(*args, **kwargs) if handler is not None and torch.is_grad_enabled() else NotImplemented
@@ -84,6 +91,13 @@ def _not_seen_through(what: str) -> UsageError:
 def _refuse_gradient(gradient: torch.Tensor) -> None:
     """One that arrives here would end here: it came through what does not ask the class."""
     raise _not_seen_through("a gradient by another way (an autograd.Function)")
+
+
+def _refuse_by_logits(outputs: Any, inputs: Any = (), **_: Any) -> None:
+    """autograd.grad(loss, logits): a loss that was taken without logits has no gradient by them."""
+    if any(isinstance(each, DeferredLogits) and each.whole().has_loss for each in inputs or ()):
+        raise UsageError("gradient by the logits of an accelerated model", "logits that were made", "a loss that was taken without them",
+                         "accrue.accelerate(model, defer_logits=False)")
 
 
 def _plain(value: Any) -> Any:
@@ -149,6 +163,7 @@ def _cross_entropy(input: Any, target: torch.Tensor, weight: torch.Tensor | None
         return NotImplemented
     loss = linear_cross_entropy(input.hidden, input.weight, target, input.bias, ignore_index=ignore_index, label_smoothing=label_smoothing)
     input.head.losses += 1
+    input.whole().has_loss = True
     if reduction == "sum":
         return loss.sum
     return loss.sum / loss.weight if loss.weight > 0 else loss.sum * float("nan")
@@ -165,6 +180,8 @@ HANDLERS: dict[Any, Callable] = {
     torch.Tensor.to: _to,
     nn.functional.cross_entropy: _cross_entropy,
 }
+
+DIFFERENTIATING = {torch.autograd.grad, torch.autograd.backward}
 
 # What tells of a tensor and does not read it.
 DESCRIBING = {torch.Tensor.dim, torch.Tensor.size, torch.Tensor.numel, torch.Tensor.is_floating_point, torch.is_floating_point,
