@@ -2,6 +2,7 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
+#include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,8 +10,16 @@
 namespace accrue::memory {
 
 struct ThreadMeter::Impl {
-  class Reporter : public c10::MemoryReportingInfoBase {
+  /// libtorch's Python functions (torch.autograd.Function) ask what is in this place for a
+  /// profiler's configuration, so it is a profiler's state, of one that is off.
+  class Reporter : public torch::profiler::impl::ProfilerStateBase {
    public:
+    Reporter()
+        : ProfilerStateBase(torch::profiler::impl::ProfilerConfig(
+              torch::profiler::impl::ProfilerState::Disabled)) {}
+    torch::profiler::impl::ActiveProfilerType profilerType() override {
+      return torch::profiler::impl::ActiveProfilerType::NONE;
+    }
     void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t,
                            c10::Device device) override {
       if (!device.is_cpu()) return;
