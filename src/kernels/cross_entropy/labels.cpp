@@ -1,6 +1,7 @@
 #include "kernels/cross_entropy/labels.h"
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cmath>
 #include <span>
@@ -60,6 +61,10 @@ void expect_row_weights(std::string_view operation, const at::Tensor& targets,
   if (row_weights.scalar_type() != at::kFloat || row_weights.sizes() != targets.sizes())
     throw usage_error(operation, "row weights Float " + c10::str(targets.sizes()),
                       text_of(row_weights), "one fp32 weight for each target");
+  if (row_weights.requires_grad() && at::GradMode::is_enabled())
+    throw usage_error(operation, "row weights that require no gradient",
+                      "some that depend on parameters",
+                      "detach() of them, or torch's cross entropy times the weights");
   const at::Tensor host = on_host(row_weights);
   const auto weights = elements<float>(host);
   for (std::size_t row = 0; row < weights.size(); ++row)
