@@ -36,7 +36,8 @@ double loss_after_training(std::int64_t micro_batch) {
     accelerated.begin(ids);  // added: whose rows the next forward has
     const at::Tensor error =
         model->forward(inputs.slice(0, sample, end)) - targets.slice(0, sample, end);
-    acc.backward({error.square().sum(), static_cast<double>(end - sample)});
+    acc.backward({error.square().sum(), static_cast<double>(end - sample)},
+                 accrue::Samples{end - sample});
     if (acc.full()) loss = acc.step(optimizer).loss.value();
     sample = end;
   }

@@ -36,7 +36,8 @@ double train(const std::shared_ptr<accrue::distributed::Group>& group) {
       const std::int64_t end = std::min(begin + kMicroBatch, mine.end);
       const Batch batch = read(step, begin, end);
       const at::Tensor error = model->forward(batch.inputs) - batch.targets;
-      acc.backward({error.square().sum(), static_cast<double>(end - begin)});
+      acc.backward({error.square().sum(), static_cast<double>(end - begin)},
+                   accrue::Samples{end - begin});
     }
     report = acc.step(optimizer);  // the same step on all ranks, of the mean over all samples
   }

@@ -32,6 +32,7 @@ class Loss:
 
 class Event:
     """Something that happened besides a step, with its reason."""
+    def __init__(self, name: str, reason: str, step: int) -> None: ...
     @property
     def name(self) -> str: ...
     @property
@@ -75,8 +76,8 @@ class StepReport:
     batchnorm: str | None
     def to_dict(self) -> dict[str, Any]: ...
     @staticmethod
-    def of(*, step: int, stepped: bool, weight: float, loss: float | None, grad_norm: float, micro_batches: int, world: int,
-           seconds: float) -> StepReport: ...
+    def of(*, step: int, stepped: bool, weight: float, loss: float | None, grad_norm: float, micro_batches: int, quarantined: int,
+           world: int, seconds: float) -> StepReport: ...
 
 class Group:
     """The processes that train together."""

@@ -1,6 +1,8 @@
 """Windows of parameters that fully_shard() (FSDP2) divides over ranks: sums are in `.grad`, reduced in each backward."""
 
+import math
 import time
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +11,7 @@ import torch.distributed as distributed
 from torch import nn
 
 from accrue import _native
-from accrue.errors import UsageError
+from accrue.errors import RunError, UsageError
 
 
 def is_sharded(parameters: Sequence[tuple[str, torch.Tensor]]) -> bool:
@@ -17,39 +19,85 @@ def is_sharded(parameters: Sequence[tuple[str, torch.Tensor]]) -> bool:
 
 
 # Options of an Accumulator that are not for these windows, with the values that say nothing.
-UNUSED = {"accumulate": "fp32", "check_finite": True, "max_quarantined": 16, "split_out_of_memory": True, "measure_noise": False, "replay": None, "on_event": None,
-          "group": None}
+UNUSED = {"accumulate": "fp32", "check_finite": True, "split_out_of_memory": True, "measure_noise": False, "replay": None, "group": None}
+DROPPED = "the window was dropped: "
+
+
+def _parameter_groups(part: nn.Module) -> list:
+    """A part's groups of parameters that are gathered together: torch 2.13 may have several, before it there was one or none."""
+    state = part._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None)
+    return groups if groups is not None else [group for group in [state._fsdp_param_group] if group is not None]
+
+
+def _norm(gradients: Sequence[torch.Tensor]) -> float:
+    """The norm over all of them, which may lie on several meshes: those of tensor parallelism, and those that it leaves whole."""
+    by_mesh: dict[Any, list[torch.Tensor]] = {}
+    for gradient in gradients:
+        by_mesh.setdefault(getattr(gradient, "device_mesh", None), []).append(gradient)
+    norms = [nn.utils.get_total_norm(those) for those in by_mesh.values()]
+    return math.hypot(*(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm) for norm in norms))
+
+
+class DataRanks:
+    """The ranks that have samples of their own: all dimensions of the mesh that parameters are divided and repeated over, and none that
+    divides the model itself (tensor parallelism)."""
+
+    def __init__(self, parts: Sequence[nn.Module], device: torch.device):
+        meshes = [group.mesh_info for part in parts for group in _parameter_groups(part)]
+        dimensions = [[(info.mesh, dim) for dim in (info.replicate_mesh_dim, info.shard_mesh_dim) if dim is not None] for info in meshes]
+        sizes = {math.prod(mesh.size(dim) for mesh, dim in each) for each in dimensions}
+        if len(sizes) != 1:
+            raise UsageError("Accumulator", "a module whose parts are divided over the same ranks",
+                             f"parts that are divided over {' and '.join(map(str, sorted(sizes)))} ranks", "one mesh for all of fully_shard()")
+        self.world = sizes.pop()
+        self.rank = 0
+        for mesh, dim in dimensions[0]:
+            self.rank = self.rank * mesh.size(dim) + mesh.get_local_rank(dim)
+        self._groups = [mesh.get_group(dim) for mesh, dim in dimensions[0]]
+        self._device = device
+
+    def add_up(self, values: list[float]) -> list[float]:
+        totals = torch.tensor(values, dtype=torch.float64, device=self._device)
+        for group in self._groups:
+            distributed.all_reduce(totals, group=group)
+        return totals.tolist()
 
 
 class ShardedWindow:
     """What an Accumulator is made of where its parameters are DTensors; the interface is that of `_native.Accumulator`.
 
     fully_shard() reduces and scatters each backward's gradient, so that no rank holds more than its shard of the sums: accrue has it
-    add up (and not average) over ranks, and divides once, by the weight of all ranks.
+    add up (and not average) over ranks, and divides once, by the weight of all ranks. As each backward is a collective, a micro-batch
+    whose loss is not finite on one rank is left out on all of them.
     """
 
     def __init__(self, model: Any, parameters: Sequence[tuple[str, torch.Tensor]], *, batch: Any, micro_batches: int, clip_norm: float,
-                 **others: Any):
+                 max_quarantined: int, on_event: Any, **others: Any):
         if not isinstance(model, nn.Module):
             raise UsageError("Accumulator", "the module that fully_shard() divided", "its parameters", "Accumulator(model)")
         stated = [name for name, default in UNUSED.items() if others.get(name, default) != default]
         if stated:
-            raise UsageError("Accumulator", "batch, micro_batches and clip_norm of a module that fully_shard() divided", ", ".join(stated),
-                             "leaving them out")
-        for part in model.modules():
-            if hasattr(part, "set_gradient_divide_factor"):
-                part.set_gradient_divide_factor(1.0)
-                part.set_force_sum_reduction_for_comms(True)  # Gloo has no sum that divides
+            raise UsageError("Accumulator", "batch, micro_batches, clip_norm, max_quarantined and on_event of a module that fully_shard() divided",
+                             ", ".join(stated), "leaving them out")
+        self._parts = [part for part in model.modules() if hasattr(part, "set_gradient_divide_factor")]
+        for part in self._parts:
+            part.set_gradient_divide_factor(1.0)
+            part.set_force_sum_reduction_for_comms(True)  # Gloo has no sum that divides
         self._trained = [tensor for _, tensor in parameters if tensor.requires_grad]
+        self._ranks = DataRanks(self._parts, self._trained[0].device)
         self._batch, self._micro_batches, self._clip_norm = batch, micro_batches, clip_norm
+        self._max_quarantined, self._on_event = max_quarantined, on_event
         self._steps = 0
+        self._dropped_in_a_row = 0
         self._clear()
 
     def _clear(self) -> None:
-        self._weight, self._loss, self._units, self._count, self._begin = 0.0, 0.0, 0.0, 0, time.monotonic()
+        self._weight, self._loss, self._units, self._begin = 0.0, 0.0, 0.0, time.monotonic()
+        self._count = self._quarantined = 0  # micro-batches of this rank that are in, and that were left out
 
     def set_batch(self, batch: Any) -> None:
-        if self._count > 0:
+        if self.pending():
             raise UsageError("set_batch", "no open window", "one with micro-batches pending", "step() or finish() before it")
         if type(batch) is not type(self._batch):
             raise UsageError("set_batch", "a batch in the unit of the accumulator's", repr(batch), "the unit that it was made with")
@@ -58,13 +106,52 @@ class ShardedWindow:
     def backward(self, loss: _native.Loss, size: Any, sample_ids: list[int]) -> None:
         if not isinstance(loss, _native.Loss):
             raise UsageError("Accumulator.backward", "accrue.Loss(sum, weight)", type(loss).__name__, "one loss, as a sum and its weight")
-        if self._count == 0:
+        units = self._units_of(loss, size, sample_ids)
+        if not self.pending():
             self._forget()
+        value = float(loss.sum.detach())
+        bad, flat = self._ranks.add_up([not math.isfinite(value), not loss.sum.requires_grad])
+        if bad:
+            return self._quarantine(value, int(bad))
+        if flat:
+            raise UsageError("Accumulator.backward", "a loss that depends on the parameters, on each rank",
+                             f"one that requires no gradient, on {flat:.0f} of {self._ranks.world} ranks", "computing it without no_grad(), detach() or item()")
         loss.sum.backward()
         self._weight += loss.weight
-        self._loss += float(loss.sum.detach())
-        self._units += size.count if size is not None else loss.weight
+        self._loss += value
+        self._units += units
         self._count += 1
+
+    def _units_of(self, loss: _native.Loss, size: Any, sample_ids: list[int]) -> float:
+        """How much of the batch a micro-batch is, as the ordinary Accumulator counts it."""
+        if size is not None:
+            if self._batch is not None and type(size) is not type(self._batch):
+                raise UsageError("backward", "a size in the unit of the batch", "the other unit", "stating both in tokens, or both in samples")
+            return size.count
+        if not isinstance(self._batch, _native.Samples):
+            return loss.weight
+        if not sample_ids:
+            raise UsageError("backward", "the samples of this micro-batch, as the batch is in samples", "a loss alone, whose weight may count tokens",
+                             "backward(loss, Samples(n)), or a batch in Tokens")
+        return len(sample_ids)
+
+    def _quarantine(self, value: float, ranks: int) -> None:
+        """Leaves a micro-batch out on all ranks, which ask alike: none of them runs its backward."""
+        for part in self._parts:
+            part.reshard()  # which its backward would have done
+        place = self._count + self._quarantined
+        self._quarantined += 1
+        self._tell("quarantined", f"micro-batch {place}: the loss is not finite on {ranks} of {self._ranks.world} ranks (here it is {value}), "
+                                  "and each backward is one of all ranks")
+        if self._quarantined > self._max_quarantined:
+            raise RunError("backward", f"at most {self._max_quarantined} micro-batches of a window without a finite loss", f"{self._quarantined} of them",
+                           "a lower learning rate, clip_norm, or an earlier checkpoint")
+
+    def _tell(self, name: str, reason: str) -> None:
+        if self._on_event is not None:
+            self._on_event(_native.Event(name, reason, self._steps))
+        else:
+            warnings.warn(f"accrue: {reason}", RuntimeWarning, stacklevel=4)
 
     def expect(self, totals: list[float], coefficients: list[float]) -> None:
         raise UsageError("expect", "a module whose parameters are whole", "one that fully_shard() divided", "one loss")
@@ -73,16 +160,10 @@ class ShardedWindow:
         """All ranks ask alike, since each backward is a collective of theirs: the batch counts what all of them have."""
         if self._micro_batches:
             return self._count >= self._micro_batches
-        return self._batch is not None and self._over_ranks([self._units])[0] >= self._batch.count
-
-    def _over_ranks(self, values: list[float]) -> list[float]:
-        """Sums over the ranks that the parameters are divided over."""
-        totals = torch.tensor(values, dtype=torch.float64, device=self._trained[0].device)
-        distributed.all_reduce(totals, group=self._trained[0].device_mesh.get_group(0))
-        return totals.tolist()
+        return self._batch is not None and self._ranks.add_up([self._units])[0] >= self._batch.count
 
     def pending(self) -> bool:
-        return self._count > 0
+        return self._count + self._quarantined > 0
 
     def weight(self) -> float:
         return self._weight
@@ -96,33 +177,51 @@ class ShardedWindow:
             tensor.grad = None
 
     def step(self, optimizer: torch.optim.Optimizer) -> _native.StepReport:
-        weight, loss, count = self._over_ranks([self._weight, self._loss, self._count])
+        weight, loss, count, quarantined = self._ranks.add_up([self._weight, self._loss, self._count, self._quarantined])
         norm = self._mean(weight)
-        stepped = weight > 0 and norm == norm and norm != float("inf")
+        stepped = weight > 0 and math.isfinite(norm)
         if stepped:
             optimizer.step()
             self._steps += 1
         else:
             self._forget()
         report = _native.StepReport.of(step=self._steps, stepped=stepped, weight=weight, loss=loss / weight if weight else None, grad_norm=norm,
-                                       micro_batches=int(count), world=distributed.get_world_size(), seconds=time.monotonic() - self._begin)
+                                       micro_batches=int(count), quarantined=int(quarantined), world=self._ranks.world,
+                                       seconds=time.monotonic() - self._begin)
         self._clear()
+        if count + quarantined:
+            self._look_at(report, norm)
         return report
+
+    def _look_at(self, report: _native.StepReport, norm: float) -> None:
+        """Tells why a window gave no step; windows in a row without a finite gradient are an error."""
+        if math.isfinite(norm):
+            self._dropped_in_a_row = 0
+            if not report.stepped:
+                self._tell("dropped", DROPPED + "its total weight is 0")
+            return
+        self._dropped_in_a_row += 1
+        self._tell("dropped", DROPPED + f"the gradient's norm is {norm}")
+        if self._dropped_in_a_row > self._max_quarantined:
+            raise RunError("step", f"at most {self._max_quarantined} windows in a row without a finite gradient", f"{self._dropped_in_a_row} of them",
+                           "a lower learning rate, clip_norm, or an earlier checkpoint")
 
     def _mean(self, weight: float) -> float:
         """Divides the sums by the weight of all ranks, clips, and returns the norm before that."""
-        for tensor in self._trained:
-            if tensor.grad is not None:
-                tensor.grad.mul_(1 / weight if weight else 0.0)
-        largest = self._clip_norm if self._clip_norm > 0 else float("inf")
-        norm = torch.nn.utils.clip_grad_norm_(self._trained, largest)
-        return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
+        gradients = [tensor.grad for tensor in self._trained if tensor.grad is not None]
+        if not weight:
+            return 0.0
+        norm = _norm(gradients) / weight
+        clipping = min(1.0, self._clip_norm / norm) if self._clip_norm > 0 and norm > 0 else 1.0
+        for gradient in gradients:
+            gradient.mul_(clipping / weight)
+        return norm
 
     def finish(self, optimizer: torch.optim.Optimizer) -> _native.StepReport:
         return self.step(optimizer)
 
     def share(self, size: Any) -> tuple[int, int]:
-        rank, world = distributed.get_rank(), distributed.get_world_size()
+        rank, world = self._ranks.rank, self._ranks.world
         count = size.count if size is not None else self._batch.count
         return count * rank // world, count * (rank + 1) // world
 

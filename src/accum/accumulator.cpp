@@ -77,8 +77,15 @@ void Accumulator::open_lazily() {
   since_open_.restart();
 }
 
-double Accumulator::units_of(const Loss& loss, const BatchSize& size) const {
-  if (!is_stated(size)) return loss.weight;
+double Accumulator::units_of(const Loss& loss, const BatchSize& size,
+                             const std::vector<std::int64_t>& sample_ids) const {
+  if (!is_stated(size)) {
+    if (!std::holds_alternative<Samples>(options_.batch)) return loss.weight;
+    if (!sample_ids.empty()) return static_cast<double>(sample_ids.size());
+    throw usage_error("backward", "the samples of this micro-batch, as the batch is in samples",
+                      "a loss alone, whose weight may count tokens",
+                      "backward(loss, Samples(n)), or a batch in Tokens");
+  }
   if (is_stated(options_.batch) && size.index() != options_.batch.index())
     throw usage_error("backward", "a size in the unit of the batch", "the other unit",
                       "stating both in tokens, or both in samples");
@@ -93,7 +100,7 @@ void Accumulator::backward(Loss loss) { backward(std::move(loss), BatchSize{}); 
 void Accumulator::backward(Loss loss, BatchSize size, std::vector<std::int64_t> sample_ids) {
   among_ranks<Error>([&] {
     const double sum = checked_sum(loss);
-    const double units = units_of(loss, size);
+    const double units = units_of(loss, size, sample_ids);
     if (counters_.losses && window_.is_open())
       throw usage_error("backward", "all losses that expect() was told of", "one loss",
                         "backward(std::vector{first, second})");
@@ -141,9 +148,9 @@ void Accumulator::add_once(Micro& micro, bool is_last) {
   look_for_batch_norms();
 }
 
-bool Accumulator::counts(const Loss& loss) const {
-  return loss.weight > 0 || (counters_.losses && loss.sum.requires_grad());
-}
+/// A sum without a weight of its own has a gradient, too: of a loss that is divided by the batch's
+/// positives, a micro-batch may have none. What requires no gradient and weighs nothing is empty.
+bool Accumulator::counts(const Loss& loss) { return loss.weight > 0 || loss.sum.requires_grad(); }
 
 /// Where it fails, the graph of `loss` is freed: a replay may need its memory.
 void Accumulator::guarded(const std::function<void()>& backward, Loss& loss) {
@@ -237,13 +244,14 @@ StepReport Accumulator::close(const StepFunction& take_step) {
 
 void Accumulator::apply(accum::MeanGradient gradient, const StepFunction& take_step,
                         StepReport& result) {
-  if (options_.check_finite || options_.clip_norm > 0) result.grad_norm = gradient.norm();
   read_noise(gradient, result);
-  if (options_.clip_norm > 0) gradient.clip(options_.clip_norm);
   if (options_.on_mean_gradient) {
     gradient.materialize();
     options_.on_mean_gradient(gradient);
+    gradient.changed();
   }
+  if (options_.check_finite || options_.clip_norm > 0) result.grad_norm = gradient.norm();
+  if (options_.clip_norm > 0) gradient.clip(options_.clip_norm);
   const Stopwatch watch;
   take_step(std::move(gradient));
   result.optimizer_seconds = watch.seconds();

@@ -44,7 +44,7 @@ void Accumulator::backward(std::vector<Loss> losses, BatchSize size,
                         "none", "expect({{W_first, W_second}}), counted from the labels");
     Micro micro = weighed(losses);
     losses.clear();  // a micro-batch that runs out of memory frees its graph
-    micro.units = units_of(micro.loss, size);
+    micro.units = units_of(micro.loss, size, sample_ids);
     micro.samples = samples_of(micro.units, size);
     micro.sample_ids = std::move(sample_ids);
     add(std::move(micro));

@@ -33,6 +33,7 @@ class NarrowGradients {
 
 void take_torch_step(torch::optim::Optimizer& optimizer, MeanGradient& gradient) {
   gradient.materialize();
+  if (auto* told = dynamic_cast<SeesClipping*>(&optimizer)) told->see_clipping(gradient.clipping());
   const NarrowGradients narrow(gradient.buffer());
   optimizer.step();
 }

@@ -28,10 +28,9 @@ struct Diagnosis {
 Diagnosis diagnosis(Disturbance what) {
   switch (what) {
     case Disturbance::stepped:
-      return {
-          "a changed parameter, as by step() of an optimizer:",
-          "calling step() only with a closed window (Accumulator::step does both); this window is "
-          "lost"};
+      return {"a changed parameter, as by step() of an optimizer:",
+              "calling step() only with a closed window (Accumulator::step does both), and an "
+              "embedding's max_norm behind it; this window is lost"};
     case Disturbance::written:
       return {"a gradient written in place, as by zero_grad(false) or clipping:",
               "leaving zero_grad() out (a window starts fresh by itself) and clipping after the "

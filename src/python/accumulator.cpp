@@ -10,6 +10,7 @@
 #include "accrue/distributed/group.h"
 #include "python/bindings.h"
 #include "python/callback.h"
+#include "python/held.h"
 #include "python/python_optimizer.h"
 #include "python/values.h"
 
@@ -23,7 +24,8 @@ using WithoutInterpreter = py::call_guard<py::gil_scoped_release>;
 constexpr const char* operation = "Accumulator";
 
 struct Options {
-  py::object batch, replay, on_event, batch_norms;
+  py::object batch;
+  MaybeCallback replay, on_event, batch_norms;
   std::int64_t micro_batches;
   std::string accumulate;
   double clip_norm;
@@ -34,9 +36,9 @@ struct Options {
   std::shared_ptr<distributed::Group> group;
 };
 
-std::function<Loss(const MicroRef&)> replay_of(const py::object& function) {
-  if (function.is_none()) return {};
-  return [replay = Callback(function)](const MicroRef& micro) {
+std::function<Loss(const MicroRef&)> replay_of(const MaybeCallback& function) {
+  if (!function) return {};
+  return [replay = *function](const MicroRef& micro) {
     return replay.call([](const py::object& loss) { return loss_of(loss, "Accumulator.replay"); },
                        micro);
   };
@@ -59,11 +61,12 @@ AccumulatorOptions options_of(const Options& stated) {
   return options;
 }
 
-/// An Accumulator, and what its optimizers are told of.
+/// An Accumulator, and the functions that it was made with.
 class PythonAccumulator {
  public:
   PythonAccumulator(const Named& parameters, const Options& stated)
-      : accumulator_(named_parameters_of(parameters), with_noted(clipping_, options_of(stated)),
+      : held_(held_by({stated.replay, stated.on_event, stated.batch_norms})),
+        accumulator_(named_parameters_of(parameters), options_of(stated),
                      batch_norm_finder_of(stated.batch_norms)) {}
 
   void backward(const py::object& loss, const py::object& size,
@@ -82,12 +85,12 @@ class PythonAccumulator {
     accumulator_.expect({std::move(totals), std::move(coefficients)});
   }
   StepReport step(const py::object& optimizer) {
-    PythonOptimizer taken(optimizer, clipping_);
+    PythonOptimizer taken(optimizer);
     const py::gil_scoped_release released;
     return accumulator_.step(taken);
   }
   StepReport finish(const py::object& optimizer) {
-    PythonOptimizer taken(optimizer, clipping_);
+    PythonOptimizer taken(optimizer);
     const py::gil_scoped_release released;
     return accumulator_.finish(taken);
   }
@@ -105,33 +108,36 @@ class PythonAccumulator {
   void discard() { accumulator_.discard(); }
   double weight() const { return accumulator_.current_window().ledger().committed_weight(); }
 
+  const std::vector<py::object*>& held() const { return held_; }
+
  private:
-  Clipping clipping_ = std::make_shared<double>(1);
+  std::vector<py::object*> held_;  ///< that the accumulator's functions own
   Accumulator accumulator_;
 };
 
 }  // namespace
 
 void bind_accumulator(py::module_& module) {
-  py::class_<PythonAccumulator>(module, "Accumulator")
+  py::class_<PythonAccumulator>(module, "Accumulator", seen_by_collector<PythonAccumulator>())
       .def(py::init([](const Named& parameters, py::object batch, std::int64_t micro_batches,
                        std::string accumulate, double clip_norm, bool check_finite,
                        std::int64_t max_quarantined, bool split_out_of_memory, bool measure_noise,
-                       py::object replay, py::object on_event, py::object batch_norms,
-                       std::shared_ptr<distributed::Group> group) {
+                       const py::object& replay, const py::object& on_event,
+                       const py::object& batch_norms, std::shared_ptr<distributed::Group> group) {
              return std::make_unique<PythonAccumulator>(
-                 parameters, Options{.batch = std::move(batch),
-                                     .replay = std::move(replay),
-                                     .on_event = std::move(on_event),
-                                     .batch_norms = std::move(batch_norms),
-                                     .micro_batches = micro_batches,
-                                     .accumulate = std::move(accumulate),
-                                     .clip_norm = clip_norm,
-                                     .check_finite = check_finite,
-                                     .max_quarantined = max_quarantined,
-                                     .split_out_of_memory = split_out_of_memory,
-                                     .measure_noise = measure_noise,
-                                     .group = std::move(group)});
+                 parameters,
+                 Options{.batch = std::move(batch),
+                         .replay = callback_of(replay, operation, "replay"),
+                         .on_event = callback_of(on_event, operation, "on_event"),
+                         .batch_norms = callback_of(batch_norms, operation, "batch_norms"),
+                         .micro_batches = micro_batches,
+                         .accumulate = std::move(accumulate),
+                         .clip_norm = clip_norm,
+                         .check_finite = check_finite,
+                         .max_quarantined = max_quarantined,
+                         .split_out_of_memory = split_out_of_memory,
+                         .measure_noise = measure_noise,
+                         .group = std::move(group)});
            }),
            py::arg("parameters"), py::kw_only(), py::arg("batch"), py::arg("micro_batches"),
            py::arg("accumulate"), py::arg("clip_norm"), py::arg("check_finite"),

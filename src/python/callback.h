@@ -3,8 +3,11 @@
 #include <pybind11/pybind11.h>
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "accrue/accum/batch_norms.h"
 #include "accrue/core/observer.h"
@@ -30,9 +33,14 @@ class Callback {
   /// Calls it, and returns what `read` makes of its answer. What it raises is thrown (rethrow()).
   template <class Read, class... Arguments>
   auto call(Read read, const Arguments&... arguments) const {
+    return with([&](const pybind11::object& function) { return read(function(arguments...)); });
+  }
+  /// Lets `use` have the object, with the interpreter held. What that raises is thrown.
+  template <class Use>
+  auto with(Use use) const {
     const pybind11::gil_scoped_acquire held;
     try {
-      return read((*function_)(arguments...));
+      return use(*function_);
     } catch (pybind11::error_already_set& error) {
       rethrow(error);
     }
@@ -43,6 +51,9 @@ class Callback {
     call([](const pybind11::object&) {}, arguments...);
   }
 
+  /// What it calls, which all copies share: see held.h.
+  pybind11::object* object() const { return function_.get(); }
+
  private:
   static void let_go(pybind11::object* function) {
     const pybind11::gil_scoped_acquire held;
@@ -52,9 +63,17 @@ class Callback {
   std::shared_ptr<pybind11::object> function_;
 };
 
-/// What Python is told of events; null where `function` is None.
-std::function<void(const Event&)> teller_of(const pybind11::object& function);
-/// Names of batch normalisations that Python finds; null where `function` is None.
-accum::FindBatchNorms batch_norm_finder_of(const pybind11::object& function);
+/// Functions that an object was made with, as they are held: nothing of those that are None.
+using MaybeCallback = std::optional<Callback>;
+/// Throws a usage Error of `operation` where `function` is neither None nor can be called.
+MaybeCallback callback_of(const pybind11::object& function, const char* operation,
+                          const char* name);
+/// The objects that callbacks hold.
+std::vector<pybind11::object*> held_by(std::initializer_list<MaybeCallback> callbacks);
+
+/// What Python is told of events; null where there is none.
+std::function<void(const Event&)> teller_of(const MaybeCallback& function);
+/// Names of batch normalisations that Python finds; null where there is none.
+accum::FindBatchNorms batch_norm_finder_of(const MaybeCallback& function);
 
 }  // namespace accrue::python

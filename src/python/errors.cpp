@@ -43,6 +43,25 @@ bool says_out_of_memory(const py::error_already_set& error) {
   return std::string_view(error.what()).find("DefaultCPUAllocator") != std::string_view::npos;
 }
 
+/// Re-entrant checkpoints run backward() within backward(), which autograd refuses where it is
+/// asked for stated parameters' gradients, as all of accrue asks.
+bool says_reentrant(const py::error_already_set& error) {
+  return error.matches(PyExc_RuntimeError) &&
+         std::string_view(error.what()).find("use_reentrant=True") != std::string_view::npos;
+}
+
+/// What Python code raised under autograd's engine.
+void raise_again(python_error& thrown) {
+  const py::gil_scoped_acquire held;
+  thrown.restore();
+  py::error_already_set error;
+  if (!says_reentrant(error)) return error.restore();
+  raise(usage_error("backward", "checkpoints that are not re-entrant",
+                    "torch.utils.checkpoint with use_reentrant=True",
+                    "use_reentrant=False (of a transformers model "
+                    "gradient_checkpointing_kwargs={\"use_reentrant\": False})"));
+}
+
 }  // namespace
 
 void rethrow(py::error_already_set& error) {
@@ -62,7 +81,7 @@ void translate_errors() {
     } catch (Ended& ended) {
       ended.error.restore();
     } catch (python_error& error) {
-      error.restore();
+      raise_again(error);
     } catch (const Error& error) {
       raise(error);
     } catch (const c10::OutOfMemoryError& error) {

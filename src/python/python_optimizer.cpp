@@ -5,10 +5,10 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "python/values.h"
 
 namespace py = pybind11;
 
@@ -17,49 +17,62 @@ namespace {
 
 class NoOptions final : public torch::optim::OptimizerCloneableOptions<NoOptions> {};
 
-std::vector<torch::optim::OptimizerParamGroup> groups_of(const py::object& optimizer) {
-  if (!py::hasattr(optimizer, "param_groups") || !py::hasattr(optimizer, "step"))
-    throw usage_error("step", "a torch.optim optimizer",
-                      std::string(py::str(py::type::handle_of(optimizer).attr("__name__"))),
-                      "torch.optim.AdamW(model.parameters())");
-  std::vector<torch::optim::OptimizerParamGroup> groups;
-  for (const py::handle group : optimizer.attr("param_groups")) {
-    std::vector<at::Tensor> parameters;
-    for (const py::handle parameter : group["params"])
-      parameters.push_back(THPVariable_Unpack(parameter.ptr()));
-    groups.emplace_back(parameters);
+Error no_optimizer(const std::string& received) {
+  return usage_error("step", "a torch.optim optimizer, whose param_groups list tensors", received,
+                     "torch.optim.AdamW(model.parameters())");
+}
+
+std::vector<at::Tensor> parameters_of(const py::handle group) {
+  if (!py::isinstance<py::dict>(group) || !group.contains("params"))
+    throw no_optimizer("a parameter group without 'params', of type " + type_of(group));
+  const py::object listed = group["params"];
+  if (!py::isinstance<py::sequence>(listed))
+    throw no_optimizer("a parameter group whose 'params' is of type " + type_of(listed));
+  std::vector<at::Tensor> parameters;
+  for (const py::handle parameter : listed) {
+    if (!THPVariable_Check(parameter.ptr()))
+      throw no_optimizer("a parameter group with a value of type " + type_of(parameter));
+    parameters.push_back(THPVariable_Unpack(parameter.ptr()));
   }
+  return parameters;
+}
+
+std::vector<torch::optim::OptimizerParamGroup> groups_of(const py::object& optimizer) {
+  if (!py::hasattr(optimizer, "param_groups") ||
+      PyCallable_Check(py::getattr(optimizer, "step", py::none()).ptr()) == 0)
+    throw no_optimizer("a value of type " + type_of(optimizer));
+  const py::object listed = optimizer.attr("param_groups");
+  if (!py::isinstance<py::sequence>(listed))
+    throw no_optimizer("param_groups of type " + type_of(listed));
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  for (const py::handle group : listed) groups.emplace_back(parameters_of(group));
   return groups;
 }
 
-/// Steps an optimizer that is told of `clipping` meanwhile.
-py::cpp_function step_of(const py::object& optimizer) {
-  return [optimizer](double clipping) {
-    optimizer.attr("accrue_clipping") = clipping;
-    struct Forget {
-      const py::object& of;
-      ~Forget() { PyObject_DelAttrString(of.ptr(), "accrue_clipping"); }
-    };
-    const Forget forget{optimizer};
-    optimizer.attr("step")();
-  };
-}
+/// Tells an optimizer of its clipping while it lives.
+class ToldOfClipping {
+ public:
+  ToldOfClipping(const py::object& optimizer, double clipping) : optimizer_(optimizer) {
+    optimizer_.attr("accrue_clipping") = clipping;
+  }
+  ~ToldOfClipping() { PyObject_DelAttrString(optimizer_.ptr(), "accrue_clipping"); }
+  ToldOfClipping(const ToldOfClipping&) = delete;
+  ToldOfClipping& operator=(const ToldOfClipping&) = delete;
+
+ private:
+  const py::object& optimizer_;
+};
 
 }  // namespace
 
-std::function<void(accum::MeanGradient&)> note_clipping(Clipping clipping) {
-  return [clipping = std::move(clipping)](accum::MeanGradient& gradient) {
-    *clipping = gradient.clipping();
-  };
-}
-
-PythonOptimizer::PythonOptimizer(const py::object& optimizer, Clipping clipping)
-    : Optimizer(groups_of(optimizer), std::make_unique<NoOptions>()),
-      step_(step_of(optimizer)),
-      clipping_(std::move(clipping)) {}
+PythonOptimizer::PythonOptimizer(const py::object& optimizer)
+    : Optimizer(groups_of(optimizer), std::make_unique<NoOptions>()), optimizer_(optimizer) {}
 
 at::Tensor PythonOptimizer::step(LossClosure /*closure*/) {
-  step_(*clipping_);
+  optimizer_.with([this](const py::object& optimizer) {
+    const ToldOfClipping told(optimizer, clipping_);
+    optimizer.attr("step")();
+  });
   return {};
 }
 

@@ -3,36 +3,26 @@
 #include <pybind11/pybind11.h>
 #include <torch/optim/optimizer.h>
 
-#include <functional>
-#include <memory>
-
-#include "accrue/accum/mean_gradient.h"
+#include "accum/torch_step.h"
 #include "python/callback.h"
 
 namespace accrue::python {
 
-/// By how much gradients were clipped that an optimizer is about to see: it is told while it steps,
-/// as its attribute `accrue_clipping`, so that accrue.watch() knows them as they were.
-using Clipping = std::shared_ptr<double>;
-/// What notes it.
-std::function<void(accum::MeanGradient&)> note_clipping(Clipping clipping);
-/// AccumulatorOptions or StepOptions, with that as their on_mean_gradient.
-template <class Options>
-Options with_noted(const Clipping& clipping, Options options) {
-  options.on_mean_gradient = note_clipping(clipping);
-  return options;
-}
-
 /// A torch.optim optimizer of Python as C++ code takes one: step() calls its step(). Its groups
 /// have the same parameters, as they are when it is made.
-class PythonOptimizer final : public torch::optim::Optimizer {
+///
+/// By how much the gradient was clipped it is told while it steps, as its attribute
+/// `accrue_clipping`, so that accrue.watch() knows gradients as they were.
+class PythonOptimizer final : public torch::optim::Optimizer, public accum::SeesClipping {
  public:
-  PythonOptimizer(const pybind11::object& optimizer, Clipping clipping);
+  explicit PythonOptimizer(const pybind11::object& optimizer);
   at::Tensor step(LossClosure closure = nullptr) override;
+  void see_clipping(double clipping) override { clipping_ = clipping; }
+  const Callback& held() const { return optimizer_; }
 
  private:
-  Callback step_;
-  Clipping clipping_;
+  Callback optimizer_;
+  double clipping_ = 1;
 };
 
 }  // namespace accrue::python

@@ -11,6 +11,7 @@
 #include "accrue/train/step.h"
 #include "python/bindings.h"
 #include "python/callback.h"
+#include "python/held.h"
 #include "python/python_optimizer.h"
 #include "python/values.h"
 
@@ -20,21 +21,23 @@ namespace accrue::python {
 namespace {
 
 detail::SteppedModel model_of(const Named& parameters, const std::vector<at::Tensor>& buffers,
-                              const py::object& batch_norms) {
+                              const MaybeCallback& batch_norms) {
   return {named_parameters_of(parameters), buffers, batch_norm_finder_of(batch_norms)};
 }
 
-/// A Stepper, and the optimizer that it steps with.
+/// A Stepper, the optimizer that it steps with, and the functions that it was made with.
 class Stepper {
  public:
   Stepper(const Named& parameters, const std::vector<at::Tensor>& buffers,
-          const py::object& batch_norms, const py::object& optimizer, StepOptions options)
-      : optimizer_(optimizer, clipping_),
+          const MaybeCallback& batch_norms, const py::object& optimizer,
+          const MaybeCallback& on_event, StepOptions options)
+      : optimizer_(optimizer),
+        held_(held_by({batch_norms, on_event, optimizer_.held()})),
         slices_(model_of(parameters, buffers, batch_norms), optimizer_,
-                with_noted(clipping_, std::move(options))) {}
+                with_teller(on_event, std::move(options))) {}
 
   StepReport step(std::int64_t samples, const py::object& run) {
-    const detail::RunSlice slices = run_of(run, "step");
+    const detail::RunSlice slices = run_of(callback_of(run, "step", "loss_fn"), "step");
     const py::gil_scoped_release released;
     return slices_.step(samples, slices);
   }
@@ -43,21 +46,18 @@ class Stepper {
     return pair_of(slices_.share(samples));
   }
 
+  const std::vector<py::object*>& held() const { return held_; }
+
  private:
-  Clipping clipping_ = std::make_shared<double>(1);
+  static StepOptions with_teller(const MaybeCallback& on_event, StepOptions options) {
+    options.on_event = teller_of(on_event);
+    return options;
+  }
+
   PythonOptimizer optimizer_;
+  std::vector<py::object*> held_;  ///< that the members own
   detail::SliceStepper slices_;
 };
-
-StepOptions options_of(double clip_norm, std::int64_t micro_batch, bool accelerate,
-                       const py::object& on_event, std::shared_ptr<distributed::Group> group) {
-  StepOptions options{.clip_norm = clip_norm,
-                      .micro_batch = micro_batch,
-                      .accelerate = accelerate,
-                      .group = std::move(group)};
-  options.on_event = teller_of(on_event);
-  return options;
-}
 
 void bind_entry(py::module_& module) {
   py::class_<LoopPlanEntry>(module, "PlanEntry", "A micro-batch that was considered.")
@@ -83,13 +83,14 @@ LoopPlan plan(const Named& parameters, const std::vector<at::Tensor>& buffers,
               std::int64_t reserve_bytes, const py::object& progress) {
   LoopPlanOptions options{
       .budget = std::move(budget), .batch_samples = batch_samples, .reserve_bytes = reserve_bytes};
-  if (!progress.is_none())
-    options.progress = [tell = Callback(progress)](const std::string& what) { tell(what); };
-  const detail::PlannedLoop loop{.model = model_of(parameters, buffers, batch_norms),
-                                 .sums = nullptr,
-                                 .run = run_of(run, "plan"),
-                                 .samples = samples,
-                                 .repeats = repeats};
+  if (const MaybeCallback told = callback_of(progress, "plan", "progress"))
+    options.progress = [tell = *told](const std::string& what) { tell(what); };
+  const detail::PlannedLoop loop{
+      .model = model_of(parameters, buffers, callback_of(batch_norms, "plan", "batch_norms")),
+      .sums = nullptr,
+      .run = run_of(callback_of(run, "plan", "loss_fn"), "plan"),
+      .samples = samples,
+      .repeats = repeats};
   const py::gil_scoped_release released;
   return detail::plan_loop(loop, options);
 }
@@ -98,14 +99,18 @@ LoopPlan plan(const Named& parameters, const std::vector<at::Tensor>& buffers,
 
 void bind_steps(py::module_& module) {
   bind_entry(module);
-  py::class_<Stepper>(module, "Stepper")
+  py::class_<Stepper>(module, "Stepper", seen_by_collector<Stepper>())
       .def(py::init([](const Named& parameters, const std::vector<at::Tensor>& buffers,
                        const py::object& batch_norms, const py::object& optimizer, double clip_norm,
                        std::int64_t micro_batch, bool accelerate, const py::object& on_event,
                        std::shared_ptr<distributed::Group> group) {
-             return std::make_unique<Stepper>(
-                 parameters, buffers, batch_norms, optimizer,
-                 options_of(clip_norm, micro_batch, accelerate, on_event, std::move(group)));
+             return std::make_unique<Stepper>(parameters, buffers,
+                                              callback_of(batch_norms, "step", "batch_norms"),
+                                              optimizer, callback_of(on_event, "step", "on_event"),
+                                              StepOptions{.clip_norm = clip_norm,
+                                                          .micro_batch = micro_batch,
+                                                          .accelerate = accelerate,
+                                                          .group = std::move(group)});
            }),
            py::arg("parameters"), py::arg("buffers"), py::arg("batch_norms"), py::arg("optimizer"),
            py::kw_only(), py::arg("clip_norm"), py::arg("micro_batch"), py::arg("accelerate"),

@@ -3,11 +3,13 @@
 #include <ATen/ATen.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <cmath>
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "accrue/kernels/grad_slot.h"
 #include "observe/jsonl_sink.h"
 #include "python/callback.h"
 
@@ -15,10 +17,6 @@ namespace py = pybind11;
 
 namespace accrue::python {
 namespace {
-
-std::string type_of(py::handle value) {
-  return py::str(py::type::handle_of(value).attr("__name__")).cast<std::string>();
-}
 
 std::string in_words(py::handle value) {
   if (value.is_none()) return "None";
@@ -44,8 +42,18 @@ at::Tensor sum_of(py::handle value) {
                     "Loss(loss.sum(), loss.numel())");
 }
 
+/// The weight is a number that nothing is differentiated by: the gradient through it would be lost.
+double weight_of(py::handle value) {
+  if (THPVariable_Check(value.ptr()) && THPVariable_Unpack(value.ptr()).requires_grad())
+    throw usage_error("Loss", "a weight that requires no gradient",
+                      "one that depends on parameters",
+                      "weight.detach(), where it only counts, or a loss whose terms have their "
+                      "weights in the sum");
+  return number_of(value, "a weight");
+}
+
 Loss make_loss(py::handle sum, py::handle weight) {
-  Loss loss{.sum = sum_of(sum), .weight = number_of(weight, "a weight")};
+  Loss loss{.sum = sum_of(sum), .weight = weight_of(weight)};
   if (!std::isfinite(loss.weight) || loss.weight < 0)
     throw usage_error("Loss", "a finite weight of at least 0", std::to_string(loss.weight),
                       "how many terms the sum has");
@@ -76,8 +84,8 @@ py::dict fields_of(const StepReport& report) {
 
 /// The report of a window that Python kept.
 StepReport report_of(std::int64_t step, bool stepped, double weight, std::optional<double> loss,
-                     double grad_norm, std::int64_t micro_batches, std::int64_t world,
-                     double seconds) {
+                     double grad_norm, std::int64_t micro_batches, std::int64_t quarantined,
+                     std::int64_t world, double seconds) {
   StepReport report;
   report.step = step;
   report.stepped = stepped;
@@ -85,6 +93,7 @@ StepReport report_of(std::int64_t step, bool stepped, double weight, std::option
   report.loss = loss;
   report.grad_norm = grad_norm;
   report.micro_batches = micro_batches;
+  report.quarantined = quarantined;
   report.world = world;
   report.seconds = seconds;
   return report;
@@ -96,7 +105,8 @@ void bind_report(py::module_& module) {
                          "metrics.jsonl; what was not measured is None.")
       .def_static("of", &report_of, py::kw_only(), py::arg("step"), py::arg("stepped"),
                   py::arg("weight"), py::arg("loss"), py::arg("grad_norm"),
-                  py::arg("micro_batches"), py::arg("world"), py::arg("seconds"))
+                  py::arg("micro_batches"), py::arg("quarantined"), py::arg("world"),
+                  py::arg("seconds"))
       .def_readonly("step", &StepReport::step, "1 after the first optimizer step")
       .def_readonly("stepped", &StepReport::stepped,
                     "False: total weight 0 or a dropped window; nothing was changed")
@@ -132,7 +142,23 @@ void bind_report(py::module_& module) {
       });
 }
 
+/// When the last post-accumulate hook of a tensor is removed torch keeps the empty place, which is
+/// in the way of a window's own.
+void forget_removed_hooks(const at::Tensor& tensor) {
+  constexpr const char* place = "_post_accumulate_grad_hooks";
+  const py::object seen = py::cast(tensor);
+  const py::object hooks = seen.attr(place);
+  if (!py::isinstance<py::dict>(hooks) || py::len(hooks) > 0) return;
+  seen.attr(place) = py::none();
+  if (kernels::slot_of(tensor) == nullptr)
+    torch::autograd::impl::set_post_acc_grad_hooks(tensor, nullptr);
+}
+
 }  // namespace
+
+std::string type_of(py::handle value) {
+  return py::str(py::type::handle_of(value).attr("__name__")).cast<std::string>();
+}
 
 Loss loss_of(py::handle value, const char* operation) {
   if (py::isinstance<Loss>(value)) return value.cast<Loss>();
@@ -159,9 +185,9 @@ BatchSize batch_size_of(py::handle value, const char* operation) {
                     "accrue.Tokens(524_288) or accrue.Samples(256)");
 }
 
-detail::RunSlice run_of(const py::object& function, const char* operation) {
-  if (function.is_none()) return {};
-  return [run = Callback(function), operation](std::int64_t begin, std::int64_t end) {
+detail::RunSlice run_of(const MaybeCallback& function, const char* operation) {
+  if (!function) return {};
+  return [run = *function, operation](std::int64_t begin, std::int64_t end) {
     return run.call([operation](const py::object& loss) { return loss_of(loss, operation); }, begin,
                     end);
   };
@@ -173,7 +199,10 @@ std::pair<std::int64_t, std::int64_t> pair_of(const accum::WindowShare& share) {
 
 NamedParameters named_parameters_of(const Named& parameters) {
   NamedParameters named;
-  for (const auto& [name, tensor] : parameters) named.push_back({name, tensor});
+  for (const auto& [name, tensor] : parameters) {
+    forget_removed_hooks(tensor);
+    named.push_back({name, tensor});
+  }
   return named;
 }
 
@@ -191,6 +220,10 @@ void bind_values(py::module_& module) {
         return c10::str("accrue.Loss(", loss.sum.item<double>(), ", ", loss.weight, ")");
       });
   py::class_<Event>(module, "Event", "Something that happened besides a step, with its reason.")
+      .def(py::init([](std::string name, std::string reason, std::int64_t step) {
+             return Event{std::move(name), std::move(reason), step};
+           }),
+           py::arg("name"), py::arg("reason"), py::arg("step"))
       .def_readonly("name", &Event::name)
       .def_readonly("reason", &Event::reason)
       .def_readonly("step", &Event::step)

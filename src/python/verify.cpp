@@ -10,6 +10,7 @@
 
 #include "python/bindings.h"
 #include "python/callback.h"
+#include "python/held.h"
 #include "python/values.h"
 
 namespace py = pybind11;
@@ -20,9 +21,13 @@ namespace {
 /// What Python tells of a model: python/accrue/verify.py.
 struct Described {
   Named parameters, buffers;
-  py::object batch_norms, evaluate;
+  MaybeCallback batch_norms, evaluate;
   std::int64_t samples;
-  py::object loss, loss_in_double;
+  MaybeCallback loss, loss_in_double;
+
+  std::vector<py::object*> held() const {
+    return held_by({batch_norms, evaluate, loss, loss_in_double});
+  }
 };
 
 detail::VerifiedModel model_of(const Described& described) {
@@ -33,8 +38,8 @@ detail::VerifiedModel model_of(const Described& described) {
   model.loss = run_of(described.loss, "verify");
   model.loss_in_double = run_of(described.loss_in_double, "verify");
   model.batch_norms = batch_norm_finder_of(described.batch_norms);
-  if (!described.evaluate.is_none()) {
-    model.evaluate = [evaluate = Callback(described.evaluate)](bool batch_norms_alone) {
+  if (described.evaluate) {
+    model.evaluate = [evaluate = *described.evaluate](bool batch_norms_alone) {
       return evaluate.call(
           [](const py::object& undo) -> std::function<void()> {
             return [undo = Callback(undo)] { undo(); };
@@ -105,16 +110,17 @@ py::dict dict_of_causes(const std::vector<std::string>& causes, double error, do
 }  // namespace
 
 void bind_verify(py::module_& module) {
-  py::class_<Described>(module, "Described")
-      .def(py::init([](Named parameters, Named buffers, py::object batch_norms, py::object evaluate,
-                       std::int64_t samples, py::object loss, py::object loss_in_double) {
+  py::class_<Described>(module, "Described", seen_by_collector<Described>())
+      .def(py::init([](Named parameters, Named buffers, const py::object& batch_norms,
+                       const py::object& evaluate, std::int64_t samples, const py::object& loss,
+                       const py::object& loss_in_double) {
              return Described{std::move(parameters),
                               std::move(buffers),
-                              std::move(batch_norms),
-                              std::move(evaluate),
+                              callback_of(batch_norms, "verify", "batch_norms"),
+                              callback_of(evaluate, "verify", "evaluate"),
                               samples,
-                              std::move(loss),
-                              std::move(loss_in_double)};
+                              callback_of(loss, "verify", "loss_fn"),
+                              callback_of(loss_in_double, "verify", "loss_fn")};
            }),
            py::kw_only(), py::arg("parameters"), py::arg("buffers"), py::arg("batch_norms"),
            py::arg("evaluate"), py::arg("samples"), py::arg("loss"), py::arg("loss_in_double"));

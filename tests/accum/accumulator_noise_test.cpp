@@ -90,14 +90,14 @@ TEST(AccumulatorNoise, GoesOnFromAnArchive) {
 TEST(AccumulatorBatch, MayChangeBetweenWindows) {
   const at::Tensor p = pulled();
   Accumulator acc(std::vector{p}, {.batch = Samples{4}});
-  acc.backward(pull_of(p, 2));
+  acc.backward(pull_of(p, 2), Samples{2});
   EXPECT_FALSE(acc.full());
   EXPECT_THAT(error_of([&] { acc.set_batch(Samples{2}); }), HasSubstr("no open window"));
-  acc.backward(pull_of(p, 2));
+  acc.backward(pull_of(p, 2), Samples{2});
   EXPECT_TRUE(acc.full());
   acc.step(drop_gradient);
   acc.set_batch(Samples{2});
-  acc.backward(pull_of(p, 2));
+  acc.backward(pull_of(p, 2), Samples{2});
   EXPECT_TRUE(acc.full());
   acc.discard();
   EXPECT_THAT(error_of([&] { acc.set_batch(Tokens{2}); }), HasSubstr("unit"));

@@ -85,6 +85,11 @@ TEST(Accumulator, CountsTheBatchInItsUnit) {
   by_samples.backward(problem.loss({2}), Samples{1});
   EXPECT_TRUE(by_samples.full());
   EXPECT_EQ(by_samples.step(kTake).samples, 3);
+  by_samples.backward(problem.loss({0, 1}), {}, {0, 1});
+  EXPECT_FALSE(by_samples.full()) << "two sample ids";
+  by_samples.backward(problem.loss({2}), {}, {2});
+  EXPECT_TRUE(by_samples.full());
+  EXPECT_EQ(by_samples.step(kTake).samples, 6);
 
   Accumulator by_count(problem.parameters, {.micro_batches = 2});
   by_count.backward(problem.loss({0, 1}));
@@ -119,22 +124,98 @@ TEST(Accumulator, ReportsWhatItDid) {
   }
 }
 
-TEST(Accumulator, ClipsTheMeanAndShowsItToTheHook) {
+/// A weight may count tokens: as samples it would end a window far too early.
+TEST(Accumulator, TakesNoWeightForACountOfSamples) {
+  const Problem problem = make_problem(3, at::kFloat);
+  Accumulator by_samples(problem.parameters, {.batch = Samples{64}});
+  const auto tokens = [&] { return Loss{.sum = problem.loss({0}).sum, .weight = 100}; };
+  EXPECT_THAT(error_of([&] { by_samples.backward(tokens()); }), HasSubstr("Samples(n)"));
+  EXPECT_THAT(error_of([&] { by_samples.window().backward(tokens()); }), HasSubstr("Samples(n)"));
+  by_samples.expect({{100, 100}, {1, 1}});
+  EXPECT_THAT(error_of([&] {
+                by_samples.backward(std::vector{tokens(), tokens()});
+              }),
+              HasSubstr("Samples(n)"));
+  by_samples.discard();
+  by_samples.backward(tokens(), Samples{1});
+  EXPECT_FALSE(by_samples.full());
+  EXPECT_EQ(by_samples.finish(kTake).samples, 1);
+  Accumulator by_tokens(problem.parameters, {.batch = Tokens{64}});
+  by_tokens.backward(tokens());
+  EXPECT_TRUE(by_tokens.full()) << "tokens are what a weight counts";
+}
+
+/// The order of a Trainer: the hook, then clipping, so that what it writes is bounded, too.
+TEST(Accumulator, ShowsTheMeanToTheHookAndClipsWhatItLeaves) {
   const Problem problem = make_problem(5, at::kFloat);
+  const auto norm_of = [&] {
+    double squares = 0;
+    for (const auto& p : problem.parameters)
+      squares += p.tensor.grad().square().sum().item<double>();
+    return std::sqrt(squares);
+  };
   double seen = 0;
   Accumulator accumulator(
       problem.parameters,
       {.clip_norm = 0.5, .on_mean_gradient = [&](accum::MeanGradient& gradient) {
          EXPECT_EQ(gradient.scale(), 1);
-         for (const auto& p : problem.parameters)
-           seen += p.tensor.grad().square().sum().item<double>();
+         EXPECT_EQ(gradient.clipping(), 1);
          problem.parameters[1].tensor.grad().zero_();
+         problem.parameters[0].tensor.grad().mul_(7);
+         seen = norm_of();
        }});
   accumulator.backward(problem.loss({0, 1, 2}));
   accumulator.backward(problem.loss({3}));
-  EXPECT_GT(accumulator.step(kTake).grad_norm.value(), 0.5);
-  EXPECT_NEAR(std::sqrt(seen), 0.5, 1e-6);
+  const StepReport report =
+      accumulator.step([](accum::MeanGradient&& gradient) { gradient.materialize(); });
+  EXPECT_GT(seen, 0.5);
+  EXPECT_NEAR(report.grad_norm.value(), seen, 1e-6 * seen) << "what the hook left";
+  EXPECT_NEAR(norm_of(), 0.5, 1e-6);
   EXPECT_EQ(problem.parameters[1].tensor.grad().abs().sum().item<double>(), 0);
+}
+
+/// A loss divided by the batch's positives, of which all micro-batches but the last have none:
+/// whatever the split, the gradient is that of all terms over all positives.
+TEST(Accumulator, AddsSumsThatHaveNoWeightOfTheirOwn) {
+  constexpr double positives = 3;
+  const Problem problem = make_problem(6, at::kDouble);
+  const Ids samples = problem.all();
+  std::vector<at::Tensor> expected = problem.reference();  // over the weight of all terms
+  for (at::Tensor& gradient : expected) gradient *= problem.loss(samples).weight / positives;
+  const auto fill = [&](Accumulator& accumulator) {
+    for (const std::int64_t sample : samples)
+      accumulator.backward({problem.loss({sample}).sum, sample == samples.back() ? positives : 0},
+                           {}, {sample});
+  };
+  const auto expect_mean = [&](Accumulator& accumulator) {
+    EXPECT_EQ(accumulator.step(kTake).weight, positives);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_LE(testing::relative_error(gradients_of(problem)[i], expected[i]), 1e-12);
+  };
+
+  Accumulator plain(problem.parameters);
+  fill(plain);
+  expect_mean(plain);
+
+  Accumulator with_empty(problem.parameters);
+  with_empty.backward({at::zeros({}, at::kDouble), 0});  // depends on nothing
+  fill(with_empty);
+  expect_mean(with_empty);
+
+  // One of no finite gradient is left out, and the others are added again.
+  const auto bad = [&] {
+    return Loss{.sum = (problem.parameters[0].tensor * 0).sum().sqrt(), .weight = 0};
+  };
+  std::int64_t replayed = 0;
+  Accumulator replaying(problem.parameters, {.replay = [&](const MicroRef& micro) {
+                          ++replayed;
+                          if (micro.sample_ids.empty()) return bad();
+                          return Loss{problem.loss(micro.sample_ids).sum, micro.weight};
+                        }});
+  fill(replaying);
+  replaying.backward(bad());
+  expect_mean(replaying);
+  EXPECT_GE(replayed, std::ssize(samples));
 }
 
 TEST(Accumulator, TakesNoStepForNoWeight) {

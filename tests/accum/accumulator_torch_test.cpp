@@ -90,7 +90,7 @@ TEST(AccumulatorTorch, TakesTheStepsOfAFullBatchLoop) {
             model->parameters(),
             AccumulatorOptions{.batch = Samples{kRows}, .clip_norm = clip_norm});
       for (const auto& [from, to] : kSplit) {
-        accumulator->backward(loss_of(model, rows.slice(from, to)));
+        accumulator->backward(loss_of(model, rows.slice(from, to)), Samples{to - from});
         if (accumulator->full()) accumulator->step(optimizer);
       }
       optimizer.zero_grad();
@@ -116,19 +116,19 @@ TEST(AccumulatorTorch, RefusesTheLoopsOfOldByName) {
   torch::optim::AdamW optimizer = make_adamw(model);
   const Rows rows = make_rows();
   Accumulator accumulator(model->parameters(), {.batch = Samples{kRows}});
-  accumulator.backward(loss_of(model, rows.slice(0, 4)));
+  accumulator.backward(loss_of(model, rows.slice(0, 4)), Samples{4});
   optimizer.zero_grad();
-  EXPECT_THAT(error_of([&] { accumulator.backward(loss_of(model, rows.slice(4, 8))); }),
+  EXPECT_THAT(error_of([&] { accumulator.backward(loss_of(model, rows.slice(4, 8)), Samples{4}); }),
               HasSubstr("zero_grad()"));
   EXPECT_FALSE(accumulator.full());
   model->zero_grad(false);
   accumulator.discard();
-  accumulator.backward(loss_of(model, rows.slice(0, 4)));
+  accumulator.backward(loss_of(model, rows.slice(0, 4)), Samples{4});
   model->zero_grad(false);
-  EXPECT_THAT(error_of([&] { accumulator.backward(loss_of(model, rows.slice(4, 8))); }),
+  EXPECT_THAT(error_of([&] { accumulator.backward(loss_of(model, rows.slice(4, 8)), Samples{4}); }),
               HasSubstr("window is lost"));
   accumulator.discard();
-  accumulator.backward(loss_of(model, rows.slice(0, 4)));
+  accumulator.backward(loss_of(model, rows.slice(0, 4)), Samples{4});
   optimizer.step();
   EXPECT_THAT(error_of([&] { accumulator.step(optimizer); }), HasSubstr("step()"));
 }
@@ -199,7 +199,7 @@ TEST(AccumulatorTorch, SavesAndLoadsInTheMiddleOfAWindow) {
       accumulator->load(read_accumulator_state(in));
       EXPECT_EQ(accumulator->current_window().ledger().entries[0].micro.sample_ids[4], 14);
     }
-    accumulator->backward(loss_of(model, rows.slice(5, kRows)));
+    accumulator->backward(loss_of(model, rows.slice(5, kRows)), Samples{kRows - 5});
     EXPECT_TRUE(accumulator->full());
     EXPECT_EQ(accumulator->step(optimizer).samples, kRows);
     return testing::copies(model->parameters());
@@ -220,7 +220,7 @@ TEST(AccumulatingOptimizer, ActsOnlyWhenItsWindowIsFull) {
     for (const auto& [from, to] : kSplit) {
       optimizer.zero_grad();
       const at::Tensor before = model->parameters()[0].detach().clone();
-      wrapped.backward(loss_of(model, rows.slice(from, to)));
+      wrapped.backward(loss_of(model, rows.slice(from, to)), Samples{to - from});
       optimizer.step();
       EXPECT_EQ(at::equal(before, model->parameters()[0]), to < kRows);
       EXPECT_EQ(wrapped.last_report().stepped, to == kRows);
@@ -247,7 +247,7 @@ TEST(AccumulatingOptimizer, RefusesClosuresAndStepsWithoutBackward) {
   AccumulatingOptimizer optimizer(adamw, {.batch = Samples{kRows}});
   EXPECT_THAT(error_of([&] { optimizer.step(); }), HasSubstr("optimizer.backward"));
   EXPECT_THAT(error_of([&] { optimizer.step([] { return at::Tensor(); }); }), HasSubstr("closure"));
-  optimizer.backward(loss_of(model, make_rows().slice(0, 3)));
+  optimizer.backward(loss_of(model, make_rows().slice(0, 3)), Samples{3});
   EXPECT_TRUE(optimizer.finish().stepped);
 }
 
@@ -257,20 +257,20 @@ TEST(AccumulatingOptimizer, SavesTheInnerOptimizerAndTheOpenWindow) {
     torch::nn::Sequential model = make_model();
     torch::optim::AdamW adamw = make_adamw(model), adamw_resumed = make_adamw(model);
     AccumulatingOptimizer first(adamw, {.batch = Samples{kRows}});
-    first.backward(loss_of(model, rows));
+    first.backward(loss_of(model, rows), Samples{kRows});
     first.step();
-    first.backward(loss_of(model, rows.slice(0, 5)));
+    first.backward(loss_of(model, rows.slice(0, 5)), Samples{5});
     std::stringstream file;
     torch::save(first, file);
     if (!interrupted) {
-      first.backward(loss_of(model, rows.slice(5, kRows)));
+      first.backward(loss_of(model, rows.slice(5, kRows)), Samples{kRows - 5});
       first.step();
       return testing::copies(model->parameters());
     }
     first.accumulator().discard();
     AccumulatingOptimizer second(adamw_resumed, {.batch = Samples{kRows}});
     torch::load(second, file);
-    second.backward(loss_of(model, rows.slice(5, kRows)));
+    second.backward(loss_of(model, rows.slice(5, kRows)), Samples{kRows - 5});
     second.step();
     EXPECT_EQ(second.last_report().step, 2);
     return testing::copies(model->parameters());

@@ -81,7 +81,8 @@ def test_a_controller_grows_the_batch_to_the_noise_and_says_why():
 
 
 def test_a_controller_goes_on_from_its_state():
-    report = accrue.StepReport.of(step=1, stepped=True, weight=4, loss=1.0, grad_norm=1.0, micro_batches=2, world=1, seconds=1.0)
+    report = accrue.StepReport.of(step=1, stepped=True, weight=4, loss=1.0, grad_norm=1.0, micro_batches=2, quarantined=0, world=1,
+                                  seconds=1.0)
     controller = accrue.BatchController("critical", batch=8, most=64)
     assert controller.step(report).batch == 8
     other = accrue.BatchController("critical", batch=8, most=64)
@@ -102,6 +103,6 @@ def test_what_makes_no_sense_is_refused():
     acc = accrue.Accumulator(model, batch=accrue.Samples(2))
     with pytest.raises(accrue.UsageError, match="unit"):
         acc.set_batch(accrue.Tokens(4))
-    acc.backward(accrue.Loss(model(torch.zeros(1, ELEMENTS)), 1))
+    acc.backward(accrue.Loss(model(torch.zeros(1, ELEMENTS)), 1), accrue.Samples(1))
     with pytest.raises(accrue.UsageError, match="open window"):
         acc.set_batch(accrue.Samples(4))

@@ -44,3 +44,7 @@ def test_loops_over_ddp_are_watched(loop, causes):
 
 def test_parameters_that_fsdp2_divides():
     assert on_two_ranks("sharded.py").count("fine") == 2
+
+
+def test_parameters_that_fsdp2_divides_on_any_mesh():
+    assert on_ranks(4, "sharded_mesh.py", "4", "2x2", "4x1", "1x4", "tensor").count("fine") == 4

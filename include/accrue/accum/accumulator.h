@@ -51,8 +51,8 @@ constexpr void refuse_tensor_as_loss() {
 using BatchSize = std::variant<std::monostate, Tokens, Samples>;
 
 struct AccumulatorOptions {
-  /// The optimisation batch, over all ranks. A micro-batch counts by its loss's weight, or by what
-  /// `backward` was told.
+  /// The optimisation batch, over all ranks. A micro-batch counts by what `backward` was told; of a
+  /// batch in tokens without that by its loss's weight, of one in samples by its sample ids.
   BatchSize batch{};
   /// How many micro-batches (of this rank) make a window, instead of `batch`. With neither, full()
   /// is never true and the loop decides when to step.
@@ -78,8 +78,8 @@ struct AccumulatorOptions {
   /// A micro-batch that runs out of memory in backward() and has sample ids is run by the replay
   /// once more, and then in halves (see backward()). Off: the exception goes to the caller.
   bool split_out_of_memory = true;
-  /// Sees (and may change) the mean gradient, in `.grad` too, after clipping and before the
-  /// optimizer.
+  /// Sees (and may change) the mean gradient, in `.grad` too, before clipping and the optimizer, as
+  /// a Trainer's hook does: what it writes counts in StepReport::grad_norm and is clipped.
   std::function<void(accum::MeanGradient&)> on_mean_gradient{};
   /// Measures the noise of the gradient by the window's first micro-batch, whose sums take one more
   /// pass over memory: StepReport::noise_scale and its neighbours, as averages over steps. With
@@ -171,7 +171,8 @@ class Accumulator {
   /// before others run again, where the caller keeps no other reference to `loss.sum`.
   void backward(Loss loss);
   /// `size` says how much of the batch this micro-batch is, where the loss's weight is not in the
-  /// unit that the batch is stated in.
+  /// unit that the batch is stated in. Of a batch in samples a weight is no count of them: a usage
+  /// Error where neither `size` nor `sample_ids` are told.
   ///
   /// Where `sample_ids` are told and there is a replay, a micro-batch that runs out of memory here
   /// (c10::OutOfMemoryError, std::bad_alloc) is undone, and its samples run by the replay: once
@@ -289,7 +290,8 @@ class Accumulator {
   };
 
   void open_lazily();
-  double units_of(const Loss& loss, const BatchSize& size) const;
+  double units_of(const Loss& loss, const BatchSize& size,
+                  const std::vector<std::int64_t>& sample_ids) const;
   double samples_of(double units, const BatchSize& size) const;
   void add(Micro micro);
   void add_once(Micro& micro, bool is_last);
@@ -300,7 +302,7 @@ class Accumulator {
   Loss replay(const MicroRef& micro);
   std::vector<Loss> forward_again(const MicroRef& micro) const;
   Micro weighed(const std::vector<Loss>& losses) const;
-  bool counts(const Loss& loss) const;
+  static bool counts(const Loss& loss);
   bool quarantine(const LedgerEntry& entry);
   void check_quarantined(const char* call) const;
   std::vector<double> loss_weights(MicroStatus status) const;

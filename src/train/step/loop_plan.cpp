@@ -223,7 +223,7 @@ void run_module(accum::Window& window, const RunSlice& run, std::int64_t samples
   const double sum = checked_sum(loss);
   window.begin({.index = 0, .sample_ids = {}, .weight = loss.weight});
   if (!std::isfinite(sum)) return window.abort(MicroStatus::quarantined, "the loss is not finite");
-  if (loss.weight > 0) accum::differentiate(*window.buffer(), loss);
+  if (loss.weight > 0 || loss.sum.requires_grad()) accum::differentiate(*window.buffer(), loss);
   window.commit(sum, loss.weight);
 }
 

@@ -36,7 +36,7 @@ TEST(LoopPlanOfRanks, TrialsAddIntoTheSumsThatTheLoopHas) {
   const Loss loss = weighted_error(r.model, r.batch());
   const torch::Tensor expected =
       torch::autograd::grad({loss.sum / loss.weight}, {first.parameter}, {}, true).front();
-  accumulator.backward(loss);
+  accumulator.backward(loss, Samples{8});
   EXPECT_TRUE(accumulator.step([](accum::MeanGradient&& mean) { mean.materialize(); }).stepped);
   EXPECT_LT(testing::relative_error(first.parameter.grad(), expected), 1e-12)
       << "the trials left nothing";
