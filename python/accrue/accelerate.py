@@ -10,7 +10,9 @@ from torch import nn
 from accrue import _native
 from accrue.activations import as_one_operator
 from accrue.deferred import DeferringHead, deferring
+from accrue.errors import UsageError
 from accrue.models import named_parameters, unwrapped
+from accrue.options import check_options, whole_numbers
 
 
 KEPT_AS = "_accrue_accelerated"  # the attribute by which a model keeps it
@@ -29,6 +31,10 @@ class Accelerated:
     """
 
     def __init__(self, model: Any, seed: int | None = None, head: nn.Module | None = None, defer_logits: bool = True):
+        if seed is not None:
+            check_options("accelerate", {"seed": seed}, seed=int)
+        if head is not None and not isinstance(head, nn.Module):
+            raise UsageError("accelerate", "a torch.nn.Linear as head", f"a value of type {type(head).__name__}", "model.lm_head")
         earlier = getattr(model, KEPT_AS, None)
         if isinstance(earlier, Accelerated):
             earlier.close()
@@ -46,7 +52,8 @@ class Accelerated:
     def begin(self, sample_ids: Sequence[int], window: int = 0) -> None:
         """The next forward pass has these samples, in order: dropout's masks follow them, however a batch is split."""
         if self._native is not None:
-            self._native.begin(list(sample_ids), window)
+            check_options("begin", {"window": window}, window=int)
+            self._native.begin(whole_numbers("begin", "sample_ids", sample_ids), window)
 
     @property
     def calls(self) -> dict[str, int]:

@@ -9,7 +9,9 @@ import torch
 from accrue import _native
 from accrue.batches import micro_batches as micro_batches_of
 from accrue.errors import UsageError
-from accrue.models import batch_norm_finder, named_parameters
+from accrue.models import Named, batch_norm_finder, named_parameters
+from accrue.optimizers import require_steps_by_itself
+from accrue.options import check_function, check_group, check_options, numbers_of, whole_numbers
 from accrue.ranks import ranks_of
 from accrue.sharded import ShardedWindow, is_sharded
 from accrue.verify import LossFn
@@ -33,7 +35,7 @@ class Accumulator:
     model           a torch.nn.Module (DistributedDataParallel and torch.compile are looked through), its parameters() or
                     named_parameters()
     batch           accrue.Tokens(n) or accrue.Samples(n) of one optimizer step, over all ranks: what full() tells. A
-                    micro-batch counts by its loss's weight, or by what backward() was told
+                    micro-batch counts by what backward() was told; of a batch in tokens without that by its loss's weight
     micro_batches   how many of them make a window, in place of `batch`
     accumulate      the precision of sums: fp32, fp64, bf16, bf16-kahan, bf16-stochastic, fixed (same bits for any order)
     clip_norm       global norm of the mean gradient; 0: off
@@ -45,19 +47,22 @@ class Accumulator:
     on_event        told of what happens besides (accrue.Event), with its reason
     group           accrue.join(): the ranks that share each window, with one reduction per step. A DistributedDataParallel joins
                     by itself, and no longer reduces in each backward. Parameters that fully_shard() (FSDP2) divided stay its own:
-                    it reduces each backward, and the window adds up and divides once; of the options batch, micro_batches and
-                    clip_norm are for them
+                    it reduces each backward, and the window adds up and divides once; of the options batch, micro_batches,
+                    clip_norm, max_quarantined and on_event are for them
     """
 
     def __init__(self, model: Any, *, batch: Size = None, micro_batches: int = 0, accumulate: str = "fp32",
                  clip_norm: float = 0.0, check_finite: bool = True, max_quarantined: int = 16,
                  split_out_of_memory: bool = True, measure_noise: bool = False, replay: Callable[[_native.MicroRef], _native.Loss] | None = None,
                  on_event: Callable[[_native.Event], Any] | None = None, group: _native.Group | None = None):
-        group = ranks_of(model, group, "Accumulator")
-        named = named_parameters(model, "Accumulator")
+        check_group("Accumulator", group, _native.Group)
         options = {"batch": batch, "micro_batches": micro_batches, "accumulate": accumulate, "clip_norm": clip_norm,
                    "check_finite": check_finite, "max_quarantined": max_quarantined, "split_out_of_memory": split_out_of_memory, "measure_noise": measure_noise,
-                   "replay": replay, "on_event": on_event, "group": group}
+                   "replay": replay, "on_event": on_event}
+        check_options("Accumulator", options, micro_batches=int, accumulate=str, clip_norm=float, check_finite=bool, max_quarantined=int,
+                      split_out_of_memory=bool, measure_noise=bool)
+        named = named_parameters(model, "Accumulator")
+        options["group"] = ranks_of(model, group, "Accumulator")
         if is_sharded(named):
             self._native = ShardedWindow(model, named, **options)
         else:
@@ -66,14 +71,16 @@ class Accumulator:
     def backward(self, loss: _native.Loss | Sequence[_native.Loss], size: Size = None, sample_ids: Sequence[int] = ()) -> None:
         """Differentiates `loss.sum` and adds the gradient to the window.
 
-        `size` says how much of the batch this micro-batch is, where the loss's weight is not in the batch's unit. A micro-batch
-        whose loss is not finite is quarantined, and the window goes on. Several losses want expect() first.
+        `size` says how much of the batch this micro-batch is, where the loss's weight is not in the batch's unit: of a batch in
+        samples that, or `sample_ids`, is to be told. A micro-batch whose loss is not finite is quarantined, and the window goes on.
+        Several losses want expect() first.
         """
-        self._native.backward(loss, size, list(sample_ids))
+        self._native.backward(loss, size, whole_numbers("backward", "sample_ids", sample_ids))
 
     def expect(self, totals: Sequence[float], coefficients: Sequence[float] = ()) -> None:
         """Opens a window of several losses with denominators of their own: their total weights over the window."""
-        self._native.expect(list(totals), list(coefficients) or [1.0] * len(totals))
+        weights = numbers_of("expect", "totals", totals)
+        self._native.expect(weights, numbers_of("expect", "coefficients", coefficients) or [1.0] * len(weights))
 
     def set_batch(self, batch: Size) -> None:
         """The batch of the windows to come, in the unit that it was stated in; between windows."""
@@ -95,10 +102,12 @@ class Accumulator:
 
     def step(self, optimizer: torch.optim.Optimizer) -> _native.StepReport:
         """Closes the window: mean gradient, clipping, one step of `optimizer`."""
+        require_steps_by_itself(optimizer, "Accumulator.step")
         return self._native.step(optimizer)
 
     def finish(self, optimizer: torch.optim.Optimizer) -> _native.StepReport:
         """step() for a short last window; `stepped` is False where nothing is pending."""
+        require_steps_by_itself(optimizer, "Accumulator.finish")
         return self._native.finish(optimizer)
 
     def share(self, size: Size = None) -> tuple[int, int]:
@@ -179,27 +188,31 @@ def accumulating(model: Any, optimizer: torch.optim.Optimizer, micro_batches: in
     return AccumulatingOptimizer(Accumulator(model, micro_batches=micro_batches, **options), optimizer)
 
 
+class _Take:
+    """Takes the mean gradient in the place of a step."""
+
+    def __init__(self, named: Named):
+        self.param_groups = [{"params": [tensor for _, tensor in named]}]
+        self.gradients: dict[str, torch.Tensor] = {}
+        self._named = named
+
+    def step(self) -> None:
+        self.gradients.update({name: tensor.grad.clone() for name, tensor in self._named if tensor.grad is not None})
+
+
 def accumulate(model: Any, batch: Any, loss_fn: LossFn, micro_batch: int, **options) -> tuple[dict[str, torch.Tensor], float]:
     """The mean gradient of a batch by parameter's name (of those that a loss reached), and its weight. `.grad` is as before."""
+    check_options("accumulate", {"micro_batch": micro_batch}, micro_batch=int)
+    check_function("accumulate", "loss_fn", loss_fn)
     named = [(name, tensor) for name, tensor in named_parameters(model, "accumulate") if tensor.requires_grad]
     kept = [(tensor, tensor.grad) for _, tensor in named]
     reduces = getattr(model, "require_backward_grad_sync", None)  # of a DistributedDataParallel
-    gradients: dict[str, torch.Tensor] = {}
-
-    class Take:
-        """Takes the gradient in the place of a step."""
-
-        param_groups = [{"params": [tensor for _, tensor in named]}]
-
-        @staticmethod
-        def step() -> None:
-            gradients.update({name: tensor.grad.clone() for name, tensor in named if tensor.grad is not None})
-
+    take = _Take(named)
     accumulator = Accumulator(model, **options)
     try:
         for micro in micro_batches_of(batch, micro_batch):
             accumulator.backward(loss_fn(model, micro))
-        return gradients, accumulator.step(Take()).weight
+        return take.gradients, accumulator.step(take).weight
     finally:
         accumulator.discard()
         for tensor, grad in kept:

@@ -5,6 +5,7 @@ from typing import Any
 
 from accrue import _native
 from accrue.errors import UsageError
+from accrue.options import check_options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +41,9 @@ class BatchController:
         if rule not in ("noise-scale", "norm-test", "critical"):
             raise UsageError("BatchController", "a rule that goes by measured noise: noise-scale, norm-test or critical", repr(rule),
                              "\"critical\"; of the learning rate's schedule, its own code")
-        if batch % quantum != 0:
+        numbers = {"batch": batch, "most": most, "least": least, "quantum": quantum, "one_pass": one_pass, "windows": windows, "lr_rule": lr_rule}
+        check_options("BatchController", numbers, batch=int, most=int, least=int, quantum=int, one_pass=int, windows=int, lr_rule=str)
+        if quantum < 1 or batch % quantum != 0:
             raise UsageError("BatchController", f"a batch that is a whole multiple of quantum, {quantum}", str(batch), "a quantum that divides it")
         if not least <= batch <= most:
             raise UsageError("BatchController", f"a batch between least and most, {least} and {most}", str(batch), "wider bounds")

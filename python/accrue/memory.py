@@ -1,6 +1,7 @@
 """accrue's allocator for tensors on the CPU."""
 
 from accrue import _native
+from accrue.options import check_options
 
 
 def install_allocator(budget: str = "none") -> None:
@@ -10,6 +11,7 @@ def install_allocator(budget: str = "none") -> None:
     micro-batch. `budget` ("6GiB", "auto", "none") is what tensors may take: an allocation beyond it raises torch.OutOfMemoryError,
     which `accrue.step` undoes and splits. May be called again to change the budget.
     """
+    check_options("install_allocator", {"budget": budget}, budget=str)
     _native.install_allocator(budget)
 
 

@@ -29,15 +29,37 @@ def without_ranks(model: nn.Module) -> nn.Module:
     return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
 
 
+# What computes again in fp64 and compares: a complex number would lose its imaginary part there.
+COMPARING = ("verify", "verify_loop", "watch")
+
+
 def named_parameters(model: Any, operation: str) -> Named:
     """The parameters of a module, or of what lists them: tensors, (name, tensor), groups of an optimizer."""
-    if isinstance(model, nn.Module):
-        named = list(unwrapped(model).named_parameters())
-        if not any(tensor.requires_grad for _, tensor in named):
-            raise UsageError(operation, "a model with parameters to train", "frozen ones alone" if named else "none",
-                             "requires_grad_(True) of what is to be trained")
-        return named
-    return _listed(model, operation)
+    named = _of_module(model, operation) if isinstance(model, nn.Module) else _listed(model, operation)
+    state = [*named, *named_buffers(model)] if operation in COMPARING else [(name, tensor) for name, tensor in named if tensor.requires_grad]
+    for name, tensor in state:
+        if tensor.is_complex():
+            raise UsageError(operation, "parameters and buffers of real numbers", f"'{name}', which is complex",
+                             "torch.view_as_real of it, and view_as_complex in forward()")
+    if isinstance(model, nn.Module) and operation != "accelerate":
+        _require_still_embeddings(unwrapped(model), operation)
+    return named
+
+
+def _require_still_embeddings(model: nn.Module, operation: str) -> None:
+    """A forward pass that shortens rows of its weight changes what the window's other micro-batches are differentiated by."""
+    for name, part in model.named_modules():
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.max_norm is not None and part.weight.requires_grad:
+            raise UsageError(operation, "embeddings whose forward pass leaves their weight alone", f"'{name}' with max_norm={part.max_norm}",
+                             "max_norm=None, and torch.renorm of the weight behind each optimizer step")
+
+
+def _of_module(model: nn.Module, operation: str) -> Named:
+    named = list(unwrapped(model).named_parameters())
+    if not any(tensor.requires_grad for _, tensor in named):
+        raise UsageError(operation, "a model with parameters to train", "frozen ones alone" if named else "none",
+                         "requires_grad_(True) of what is to be trained")
+    return named
 
 
 def _listed(parameters: Any, operation: str) -> Named:
@@ -49,7 +71,7 @@ def _listed(parameters: Any, operation: str) -> Named:
     for item in parameters:
         if torch.is_tensor(item):
             named.append((str(len(named)), item))
-        elif isinstance(item, dict) and "params" in item:
+        elif isinstance(item, dict) and isinstance(item.get("params"), (list, tuple)) and all(map(torch.is_tensor, item["params"])):
             named += [(str(len(named) + place), tensor) for place, tensor in enumerate(item["params"])]
         elif isinstance(item, tuple) and len(item) == 2 and torch.is_tensor(item[1]):
             named.append((str(item[0]), item[1]))

@@ -6,6 +6,7 @@ from torch import nn
 
 from accrue import _native
 from accrue.errors import UsageError
+from accrue.options import check_options
 
 
 def join(timeout: float = 300.0) -> _native.Group | None:
@@ -15,6 +16,7 @@ def join(timeout: float = 300.0) -> _native.Group | None:
 
     Give it to Accumulator or Stepper as `group`: gradients are summed once per window, while the last backward runs.
     """
+    check_options("join", {"timeout": timeout}, timeout=float)
     return _native.join(timeout)
 
 

@@ -14,6 +14,7 @@ import torch
 from accrue import _native
 from accrue._build import VERSION
 from accrue.errors import UsageError
+from accrue.options import check_options
 
 
 def _now() -> str:
@@ -73,6 +74,8 @@ class RunLog:
 
         samples, tokens   how many were seen so far, where the report does not count them: the speed is told in tokens where they are
         """
+        if not isinstance(report, _native.StepReport):
+            raise UsageError("RunLog.step", "the report of a step", f"a value of type {type(report).__name__}", "log.step(acc.step(optimizer))")
         if not report.stepped:
             return self.event("no_step", "the window weighed nothing, or was dropped")
         self._last_step = self._first_step + report.step
@@ -83,11 +86,14 @@ class RunLog:
 
     def evaluation(self, step: int, loss: float, weight: float = 0.0) -> None:
         """The mean loss over `weight` terms of validation data, behind optimizer step `step`."""
-        self._native.evaluation(step, loss, weight)
+        check_options("RunLog.evaluation", {"step": step, "loss": loss, "weight": weight}, step=int, loss=float, weight=float)
+        self._native.evaluation(step, float(loss), float(weight))
 
     def event(self, name: str, reason: str, step: int | None = None) -> None:
         """What happens besides, with its reason; as `on_event` of an Accumulator: `on_event=lambda e: log.event(e.name, e.reason)`."""
-        self._native.event(name, reason, self._last_step if step is None else step)
+        at = self._last_step if step is None else step
+        check_options("RunLog.event", {"name": name, "reason": reason, "step": at}, name=str, reason=str, step=int)
+        self._native.event(name, reason, at)
 
     def close(self, failed: bool = False) -> None:
         """Ends the run."""

@@ -10,6 +10,8 @@ from accrue import _native
 from accrue.batches import batch_size, batch_slice, like
 from accrue.errors import UsageError
 from accrue.models import batch_norm_finder, named_buffers, named_parameters
+from accrue.optimizers import require_steps_by_itself
+from accrue.options import check_function, check_group, check_options
 from accrue.ranks import ranks_of
 from accrue.sharded import is_sharded
 from accrue.verify import LossFn
@@ -33,21 +35,29 @@ class Stepper:
     def __init__(self, model: Any, optimizer: torch.optim.Optimizer, *, clip_norm: float = 0.0, micro_batch: int = 0,
                  accelerate: bool = False, on_event: Callable[[_native.Event], Any] | None = None,
                  group: _native.Group | None = None):
+        check_options("step", {"clip_norm": clip_norm, "micro_batch": micro_batch, "accelerate": accelerate}, clip_norm=float, micro_batch=int,
+                      accelerate=bool)
+        check_group("step", group, _native.Group)
         self._model = model
         named = named_parameters(model, "step")
         if is_sharded(named):
             raise UsageError("step", "a module whose parameters are whole", "one that fully_shard() divided", "accrue.Accumulator(model)")
+        require_steps_by_itself(optimizer, "step")
         group = ranks_of(model, group, "step")
+        self._optimizer = optimizer
         self._native = _native.Stepper(
             named, [tensor for _, tensor in named_buffers(model)], batch_norm_finder(model), optimizer,
             clip_norm=clip_norm, micro_batch=micro_batch, accelerate=accelerate, on_event=on_event, group=group)
 
     def step(self, batch: Any, loss_fn: LossFn) -> _native.StepReport:
         """One step by the mean loss of `batch`; `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`."""
+        check_function("step", "loss_fn", loss_fn)
+        require_steps_by_itself(self._optimizer, "step")
         return self._native.step(batch_size(batch), lambda begin, end: loss_fn(self._model, batch_slice(batch, begin, end)))
 
     def share(self, samples: int) -> tuple[int, int]:
         """This rank's samples [begin, end) of the next batch, which has `samples` over all ranks."""
+        check_options("share", {"samples": samples}, samples=int)
         return self._native.share(samples)
 
 
@@ -109,6 +119,9 @@ def plan(model: Any, batch: Any, loss_fn: LossFn, *, budget: str = "", batch_sam
     `batch` should have the longest samples there are; one of tensors is repeated where larger micro-batches are tried than it
     has samples. Parameters, buffers, `.grad` and generators are put back. RefusedError says that not even one sample fits.
     """
+    check_options("plan", {"budget": budget, "batch_samples": batch_samples, "reserve_bytes": reserve_bytes}, budget=str, batch_samples=int,
+                  reserve_bytes=int)
+    check_function("plan", "loss_fn", loss_fn)
     repeats = _can_repeat(batch)
 
     def run(begin: int, end: int) -> _native.Loss:

@@ -11,12 +11,14 @@ from accrue.batches import micro_batches as micro_batches_of
 from accrue.devices import world
 from accrue.errors import UsageError
 from accrue.models import batch_norm_finder, evaluator, named_buffers, named_parameters, without_ranks
+from accrue.options import check_function, check_options
 from accrue.report import Report
 
 LossFn = Callable[[Any, Any], _native.Loss]
 
 
 def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str) -> _native.Described:
+    check_function(operation, "loss_fn", loss_fn)
     if isinstance(model, nn.parallel.DistributedDataParallel):
         if world() > 1:
             raise UsageError(operation, "a model on one rank", f"DistributedDataParallel over {world()} ranks",
@@ -50,6 +52,9 @@ def verify(model: Any, batch: Any, loss_fn: LossFn, *, micro_batches: Sequence[i
 
     Raises UsageError where the batch has fewer than 2 samples or weighs nothing, or a loss or gradient is not finite.
     """
+    check_options("verify", {"noise_draws": noise_draws, "seed": seed}, noise_draws=int, seed=int)
+    for size in micro_batches:
+        check_options("verify", {"micro_batches": size}, micro_batches=int)
     described = _described(model, batch, loss_fn, "verify")
     return Report.of(_native.verify(described, micro_batches=list(micro_batches), noise_draws=noise_draws, seed=seed))
 
@@ -69,6 +74,8 @@ def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, li
 
         print(accrue.verify_loop(model, batch, loss_fn, loop, micro_batch=4))
     """
+    check_options("verify_loop", {"micro_batch": micro_batch, "noise_draws": noise_draws, "seed": seed}, micro_batch=int, noise_draws=int, seed=int)
+    check_function("verify_loop", "loop", loop)
     described = _described(model, batch, loss_fn, "verify_loop")
 
     def run(size: int) -> None:

@@ -137,6 +137,168 @@ def test_sparse_gradients_are_refused_by_name(optimizer):
     refused(lambda: accrue.verify(net, whole, sums), "dense", "'sparse' option")
 
 
+class Complex(nn.Module):
+    """Of complex numbers, as a Fourier layer or a rotary table: `kind` says where."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.linear = nn.Linear(5, 4)
+        w = torch.complex(torch.ones(4), 3 * torch.ones(4))
+        if kind == "buffer":
+            self.register_buffer("w", w)
+        else:
+            self.w = nn.Parameter(w, requires_grad=kind == "parameter")
+
+    def forward(self, x):
+        return (self.linear(x) * self.w).abs().sum(-1)
+
+
+def absolutes(net, micro):
+    return accrue.Loss(net(micro).square().sum(), len(micro))
+
+
+def watched(net, micros, loss_fn=absolutes):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with accrue.watch(net, optimizer, loss_fn) as w:
+        for micro in w.micro_batches(micros):
+            loss_fn(net, micro).sum.backward()
+        optimizer.step()
+    return w.report
+
+
+@pytest.mark.parametrize("kind", ["parameter", "buffer", "frozen"])
+def test_complex_numbers_are_refused_by_name(kind):
+    net, whole = Complex(kind), torch.randn(8, 5)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    comparing = [lambda: accrue.verify(net, whole, absolutes), lambda: accrue.verify_loop(net, whole, absolutes, lambda *_: None),
+                 lambda: watched(net, whole.split(2))]
+    training = [lambda: accrue.step(net, optimizer, whole, absolutes, micro_batch=2), lambda: accrue.Accumulator(net),
+                lambda: accrue.accumulate(net, whole, absolutes, 2), lambda: accrue.plan(net, whole, absolutes, budget="none")]
+    for call in comparing + (training if kind == "parameter" else []):
+        refused(call, "'w'", "complex", "view_as_real")
+    assert all(p.grad is None for p in net.parameters())
+
+
+@pytest.mark.parametrize("kind", ["buffer", "frozen"])
+def test_complex_numbers_that_are_not_trained_are_computed_with(kind):
+    """Loops train with them, exactly: the reference is one pass in fp64."""
+    net, whole = Complex(kind), torch.randn(8, 5)
+    reference = Complex(kind)
+    reference.linear = nn.Linear(5, 4).double()
+    reference.linear.load_state_dict(net.linear.state_dict())
+    loss = absolutes(reference, whole.double())
+    expected = torch.autograd.grad(loss.sum / loss.weight, list(reference.linear.parameters()))
+    table = net.w.detach().clone()
+    gradients, _ = accrue.accumulate(net, whole, absolutes, 3)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    accrue.step(net, optimizer, whole, absolutes, micro_batch=3)
+    for found in (list(gradients.values()), [p.grad for p in net.linear.parameters()]):
+        assert max(float((a - b).norm() / b.norm()) for a, b in zip(found, expected)) < 1e-6
+    assert torch.equal(net.w, table)
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.first, self.hidden, self.last = nn.Linear(5, 8), nn.Linear(8, 8), nn.Linear(8, 1)
+        self.reentrant = reentrant
+
+    def forward(self, x):
+        return self.last(torch.utils.checkpoint.checkpoint(self.hidden, self.first(x), use_reentrant=self.reentrant)).tanh()
+
+
+def test_re_entrant_checkpoints_are_refused_in_one_sentence():
+    net, whole = Checkpointed(True), torch.randn(8, 5)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for call in (lambda: accrue.step(net, optimizer, whole, absolutes, micro_batch=2), lambda: accrue.verify(net, whole, absolutes),
+                 lambda: accrue.verify_loop(net, whole, absolutes, lambda *_: None), lambda: accrue.accumulate(net, whole, absolutes, 2),
+                 lambda: accrue.plan(net, whole, absolutes, budget="none"), lambda: accrue.Accumulator(net).backward(absolutes(net, whole))):
+        refused(call, "use_reentrant=False")
+    assert all(p.grad is None or not p.grad.any() for p in net.parameters())
+    other = Checkpointed(False)
+    assert accrue.verify(other, whole, absolutes).equal
+    assert accrue.step(other, torch.optim.SGD(other.parameters(), lr=0.1), whole, absolutes, micro_batch=2).stepped
+
+
+def test_an_error_of_the_users_own_backward_is_no_checkpoint():
+    class Failing(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(context, gradient):
+            raise RuntimeError("something else")
+
+    net = model()
+    acc = accrue.Accumulator(net)
+    with pytest.raises(RuntimeError, match="something else") as raised:
+        acc.backward(accrue.Loss(Failing.apply(loss_fn(net, batch()).sum), 1))
+    assert not isinstance(raised.value, accrue.Error)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(context, gradient):
+        return 2 * gradient
+
+
+def test_functions_of_ones_own_run_while_memory_is_metered():
+    """torch asks whether it is profiled where it applies them."""
+    net, whole = nn.Linear(5, 1), torch.randn(8, 5)
+
+    def doubled(net, micro):
+        return accrue.Loss(Doubled.apply(net(micro)).square().sum(), len(micro))
+
+    for _ in range(5):
+        assert accrue.plan(net, whole, doubled, budget="none").micro_batch > 0
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+        assert accrue.step(net, optimizer, whole, doubled).stepped, "whose micro-batch is measured"
+    expected = torch.autograd.grad(4 * net(whole).square().mean(), list(net.parameters()))
+    assert all(torch.allclose(p.grad, gradient, rtol=1e-5) for p, gradient in zip(net.parameters(), expected))
+
+
+def test_post_accumulate_hooks_that_were_removed_are_in_nobodys_way(net, optimizer):
+    handles = [p.register_post_accumulate_grad_hook(lambda p: None) for p in net.parameters()]
+    refused(lambda: accrue.Accumulator(net), "post-accumulate hook")
+    for handle in handles:
+        handle.remove()
+    acc = accrue.Accumulator(net)
+    acc.backward(loss_fn(net, batch()))
+    assert acc.step(optimizer).stepped
+    assert accrue.step(net, optimizer, batch(), loss_fn).stepped
+    del acc
+    seen = []
+    handle = next(net.parameters()).register_post_accumulate_grad_hook(seen.append)
+    loss_fn(net, batch()).sum.backward()
+    assert len(seen) == 1, "a hook that is registered later is called"
+    handle.remove()
+
+
+def test_embeddings_that_change_their_weight_in_forward(optimizer):
+    for kind in (nn.Embedding, nn.EmbeddingBag):
+        net = nn.Sequential(kind(20, 8, max_norm=1.0), nn.Linear(8, 20))
+        whole = torch.randint(20, (8, 5))
+        refused(lambda: accrue.Accumulator(net), "'0'", "max_norm=None")
+        refused(lambda: accrue.step(net, torch.optim.SGD(net.parameters(), lr=0.1), whole, absolutes), "max_norm=None")
+        refused(lambda: accrue.verify(net, whole, absolutes), "max_norm=None")
+    net = nn.Embedding(20, 8)
+
+    def by_function(net, micro):
+        return accrue.Loss(nn.functional.embedding(micro, net.weight, max_norm=0.5).square().sum(), len(micro))
+
+    acc = accrue.Accumulator(net)
+    acc.backward(by_function(net, whole[:4]))
+    refused(lambda: acc.backward(by_function(net, whole[4:])), "max_norm", "'weight'")
+    net.weight.requires_grad_(False)
+    frozen = nn.Sequential(nn.Embedding(20, 8, max_norm=1.0).requires_grad_(False), nn.Linear(8, 20))
+    assert accrue.step(frozen, torch.optim.SGD(frozen[1].parameters(), lr=0.1), whole, absolutes, micro_batch=2).stepped
+
+
 def test_calls_that_are_no_micro_batches(net, optimizer):
     def twice():
         with accrue.watch(net, optimizer, loss_fn):

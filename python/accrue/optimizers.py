@@ -1,0 +1,70 @@
+"""Optimizers that windows can step: those that take one gradient for each step, by themselves."""
+
+import ast
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from accrue.errors import UsageError
+
+
+def require_steps_by_itself(optimizer: Any, operation: str) -> None:
+    """Refuses an optimizer whose step() would not take a window's gradient, before the window is closed: it wants a closure (LBFGS,
+    SAM), accumulates by itself, or scales losses (both by Accelerate). What is no optimizer at all is refused where it is stepped."""
+    if not callable(getattr(optimizer, "step", None)):
+        return
+    if isinstance(optimizer, torch.amp.GradScaler):
+        raise UsageError(operation, "an optimizer", "a GradScaler, whose scale sums in fp32 do not want",
+                         f"{operation}(optimizer), without the scaler: a window that overflows is dropped by itself")
+    _require_no_closure(optimizer, operation)
+    if hasattr(optimizer, "gradient_state"):
+        _require_plain_accelerate(optimizer, operation)
+
+
+def _require_no_closure(optimizer: Any, operation: str) -> None:
+    function = inspect.unwrap(optimizer.step)
+    if _wants_closure(getattr(function, "__func__", function)):
+        raise UsageError(operation, "an optimizer that takes one gradient for each step",
+                         f"{type(optimizer).__name__}, whose step() wants a closure that runs the batch again",
+                         "torch.optim.AdamW(model.parameters()), or its own loop over the whole batch")
+
+
+def _require_plain_accelerate(optimizer: Any, operation: str) -> None:
+    state = optimizer.gradient_state
+    if getattr(state, "num_steps", 1) > 1 or not getattr(state, "sync_gradients", True):
+        raise UsageError(operation, "an Accelerator that leaves accumulation to the window",
+                         "an optimizer whose Accelerator accumulates too, and skips steps",
+                         "Accelerator(gradient_accumulation_steps=1), without accelerator.accumulate()")
+    scaler = getattr(optimizer, "scaler", None)
+    if scaler is not None and scaler.is_enabled():
+        raise UsageError(operation, "an optimizer without a loss scale", "one whose Accelerator has a GradScaler (fp16)",
+                         'Accelerator(mixed_precision="bf16"), or optimizer.optimizer')
+    _require_no_closure(optimizer.optimizer, operation)
+
+
+@functools.lru_cache(maxsize=32)
+def _wants_closure(step: Callable) -> bool:
+    """Whether step() cannot be called without an argument: by its signature, or as its source refuses the default (as SAM's does)."""
+    try:
+        parameters = list(inspect.signature(step).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    if any(each.default is each.empty and each.kind in named and each.name != "self" for each in parameters):
+        return True
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(step)))
+    except (OSError, TypeError, SyntaxError):
+        return False
+    return any(_refuses_none(node) for node in ast.walk(tree))
+
+
+def _refuses_none(node: ast.AST) -> bool:
+    """`assert closure is not None`, `if closure is None: raise ...` and their like."""
+    if isinstance(node, ast.Assert):
+        return ast.unparse(node.test) in ("closure is not None", "closure")
+    return isinstance(node, ast.If) and ast.unparse(node.test) in ("closure is None", "not closure") and isinstance(node.body[0], ast.Raise)
