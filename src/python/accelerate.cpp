@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "python/bindings.h"
+#include "python/on_self.h"
 #include "python/values.h"
 
 namespace py = pybind11;
@@ -36,7 +37,7 @@ void bind_accelerate(py::module_& module) {
                                                   AccelerateOptions{.seed = seed});
            }),
            py::arg("parameters"), py::arg("seed"))
-      .def("begin", &Accelerated::begin, py::arg("sample_ids"), py::arg("window"))
+      .def("begin", on_self(&Accelerated::begin), py::arg("sample_ids"), py::arg("window"))
       .def("calls", [](const Accelerated& accelerated) { return by_kind_of(accelerated.calls()); });
 }
 

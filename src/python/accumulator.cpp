@@ -11,6 +11,7 @@
 #include "python/bindings.h"
 #include "python/callback.h"
 #include "python/held.h"
+#include "python/on_self.h"
 #include "python/python_optimizer.h"
 #include "python/values.h"
 
@@ -143,17 +144,17 @@ void bind_accumulator(py::module_& module) {
            py::arg("accumulate"), py::arg("clip_norm"), py::arg("check_finite"),
            py::arg("max_quarantined"), py::arg("split_out_of_memory"), py::arg("measure_noise"),
            py::arg("replay"), py::arg("on_event"), py::arg("batch_norms"), py::arg("group"))
-      .def("backward", &PythonAccumulator::backward)
-      .def("expect", &PythonAccumulator::expect, WithoutInterpreter())
-      .def("set_batch", &PythonAccumulator::set_batch)
-      .def("full", &PythonAccumulator::full)
-      .def("pending", &PythonAccumulator::pending)
-      .def("step", &PythonAccumulator::step)
-      .def("finish", &PythonAccumulator::finish)
-      .def("share", &PythonAccumulator::share)
-      .def("next_is_last", &PythonAccumulator::next_is_last)
-      .def("discard", &PythonAccumulator::discard, WithoutInterpreter())
-      .def("weight", &PythonAccumulator::weight);
+      .def("backward", on_self(&PythonAccumulator::backward))
+      .def("expect", on_self(&PythonAccumulator::expect), WithoutInterpreter())
+      .def("set_batch", on_self(&PythonAccumulator::set_batch))
+      .def("full", on_self(&PythonAccumulator::full))
+      .def("pending", on_self(&PythonAccumulator::pending))
+      .def("step", on_self(&PythonAccumulator::step))
+      .def("finish", on_self(&PythonAccumulator::finish))
+      .def("share", on_self(&PythonAccumulator::share))
+      .def("next_is_last", on_self(&PythonAccumulator::next_is_last))
+      .def("discard", on_self(&PythonAccumulator::discard), WithoutInterpreter())
+      .def("weight", on_self(&PythonAccumulator::weight));
 }
 
 }  // namespace accrue::python

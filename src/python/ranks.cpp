@@ -5,6 +5,7 @@
 
 #include "accrue/distributed/group.h"
 #include "python/bindings.h"
+#include "python/on_self.h"
 
 namespace py = pybind11;
 
@@ -16,8 +17,8 @@ void bind_ranks(py::module_& module) {
   py::class_<Group, std::shared_ptr<Group>>(module, "Group", "The processes that train together.")
       .def_property_readonly("rank", [](const Group& group) { return group.rank(); })
       .def_property_readonly("world", [](const Group& group) { return group.world(); })
-      .def("barrier", &Group::barrier, py::arg("what") = "a barrier", WithoutInterpreter())
-      .def("fail", &Group::fail, py::arg("reason"), WithoutInterpreter(),
+      .def("barrier", on_self(&Group::barrier), py::arg("what") = "a barrier", WithoutInterpreter())
+      .def("fail", on_self(&Group::fail), py::arg("reason"), WithoutInterpreter(),
            "Tells the others why this rank ends; to be called before its process does.");
   module.def(
       "join",

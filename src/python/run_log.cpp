@@ -13,6 +13,7 @@
 #include "observe/jsonl_sink.h"
 #include "observe/tensorboard/tensorboard_sink.h"
 #include "python/bindings.h"
+#include "python/on_self.h"
 
 namespace py = pybind11;
 
@@ -87,11 +88,12 @@ void bind_run_log(py::module_& module) {
            }),
            py::arg("folder"), py::arg("first_step"), py::arg("tensorboard"),
            py::arg("hyper_parameters"))
-      .def("step", &RunLog::step, py::arg("report"), py::arg("lr"), py::arg("samples"),
+      .def("step", on_self(&RunLog::step), py::arg("report"), py::arg("lr"), py::arg("samples"),
            py::arg("tokens"))
-      .def("evaluation", &RunLog::evaluation, py::arg("step"), py::arg("loss"), py::arg("weight"))
-      .def("event", &RunLog::event, py::arg("name"), py::arg("reason"), py::arg("step"))
-      .def("end", &RunLog::end, py::arg("step"), py::arg("failed"));
+      .def("evaluation", on_self(&RunLog::evaluation), py::arg("step"), py::arg("loss"),
+           py::arg("weight"))
+      .def("event", on_self(&RunLog::event), py::arg("name"), py::arg("reason"), py::arg("step"))
+      .def("end", on_self(&RunLog::end), py::arg("step"), py::arg("failed"));
 }
 
 }  // namespace accrue::python

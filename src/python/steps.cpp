@@ -12,6 +12,7 @@
 #include "python/bindings.h"
 #include "python/callback.h"
 #include "python/held.h"
+#include "python/on_self.h"
 #include "python/python_optimizer.h"
 #include "python/values.h"
 
@@ -115,8 +116,8 @@ void bind_steps(py::module_& module) {
            py::arg("parameters"), py::arg("buffers"), py::arg("batch_norms"), py::arg("optimizer"),
            py::kw_only(), py::arg("clip_norm"), py::arg("micro_batch"), py::arg("accelerate"),
            py::arg("on_event"), py::arg("group"))
-      .def("step", &Stepper::step, py::arg("samples"), py::arg("run"))
-      .def("share", &Stepper::share, py::arg("samples"));
+      .def("step", on_self(&Stepper::step), py::arg("samples"), py::arg("run"))
+      .def("share", on_self(&Stepper::share), py::arg("samples"));
   module.def("plan", &plan, py::arg("parameters"), py::arg("buffers"), py::arg("batch_norms"),
              py::arg("run"), py::arg("samples"), py::kw_only(), py::arg("repeats"),
              py::arg("budget"), py::arg("batch_samples"), py::arg("reserve_bytes"),
