@@ -4,6 +4,7 @@
 
 #include "accrue/accum/accumulator_archive.h"
 #include "accrue/core/error.h"
+#include "accum/optimizer_options.h"
 
 namespace accrue {
 namespace {
@@ -21,7 +22,41 @@ AccumulatingOptimizer::AccumulatingOptimizer(torch::optim::Optimizer& inner,
                                              AccumulatorOptions options)
     : torch::optim::Optimizer(std::vector<torch::optim::OptimizerParamGroup>{}, nullptr),
       inner_(inner),
-      accumulator_(parameters_of(inner), std::move(options)) {}
+      accumulator_(parameters_of(inner), std::move(options)) {
+  take_groups();
+}
+
+void AccumulatingOptimizer::take_groups() {
+  param_groups_.clear();
+  settled_.clear();
+  settle_groups();
+}
+
+/// Groups that the inner optimizer got since are taken, too.
+void AccumulatingOptimizer::settle_groups() {
+  std::vector<torch::optim::OptimizerParamGroup>& groups = inner_.param_groups();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (i == settled_.size()) {
+      settled_.push_back(groups[i].has_options() ? groups[i].options().clone() : nullptr);
+      param_groups_.emplace_back(std::vector<at::Tensor>{},
+                                 settled_[i] ? settled_[i]->clone() : nullptr);
+    } else if (settled_[i]) {
+      accum::settle_options(param_groups_[i].options(), groups[i].options(), *settled_[i]);
+    }
+  }
+}
+
+void AccumulatingOptimizer::pass_on_groups() const {
+  for (std::size_t i = 0; i < settled_.size(); ++i)
+    if (settled_[i])
+      accum::pass_on_options(param_groups_[i].options(), inner_.param_groups()[i].options(),
+                             *settled_[i]);
+}
+
+StepReport AccumulatingOptimizer::finish() {
+  settle_groups();
+  return accumulator_.finish(inner_);
+}
 
 at::Tensor AccumulatingOptimizer::step(LossClosure closure) {
   if (closure)
@@ -31,12 +66,16 @@ at::Tensor AccumulatingOptimizer::step(LossClosure closure) {
     throw usage_error("step", "a backward() of this optimizer before it", "none",
                       "optimizer.backward(Loss{sum, weight}) instead of loss.backward()");
   last_report_.stepped = false;
-  if (accumulator_.full()) last_report_ = accumulator_.step(inner_);
+  if (accumulator_.full()) {
+    settle_groups();
+    last_report_ = accumulator_.step(inner_);
+  }
   return {};
 }
 
 void AccumulatingOptimizer::save(torch::serialize::OutputArchive& archive) const {
   torch::serialize::OutputArchive inner, accumulator;
+  pass_on_groups();
   inner_.save(inner);
   write(accumulator_.state(), accumulator);
   archive.write("inner", inner);
@@ -48,6 +87,7 @@ void AccumulatingOptimizer::load(torch::serialize::InputArchive& archive) {
   archive.read("inner", inner);
   archive.read("accumulator", accumulator);
   inner_.load(inner);
+  take_groups();
   accumulator_.load(read_accumulator_state(accumulator));
 }
 

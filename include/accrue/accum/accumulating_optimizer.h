@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -18,8 +19,11 @@ namespace accrue {
 ///   optimizer.backward(Loss{sum, weight});   // instead of loss.backward()
 ///   optimizer.step();                        // does nothing until 256 samples are in
 ///
-/// It holds no parameter groups itself, so zero_grad() through it is harmless at any time;
-/// learning-rate schedulers take `inner()`.
+/// Its parameter groups have the options of the inner optimizer's and no parameters, so that
+/// zero_grad() through it is harmless at any time. A learning-rate scheduler, or whoever writes to
+/// options, may take this or `inner()`: where one of the two was changed, step() that acts,
+/// finish() and save() change the other alike; where both were, this one's count. Of options of a
+/// type that is not libtorch's, the learning rate alone is kept alike.
 class AccumulatingOptimizer : public torch::optim::Optimizer {
  public:
   /// `inner` must outlive this object. Accumulates all its parameters that require gradients.
@@ -31,7 +35,9 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
                         AccumulatorOptions options)
       : torch::optim::Optimizer(std::vector<torch::optim::OptimizerParamGroup>{}, nullptr),
         inner_(inner),
-        accumulator_(model, std::move(options)) {}
+        accumulator_(model, std::move(options)) {
+    take_groups();
+  }
 
   void backward(Loss loss) { accumulator_.backward(std::move(loss)); }
   void backward(Loss loss, BatchSize size) { accumulator_.backward(std::move(loss), size); }
@@ -46,7 +52,7 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
   /// where no backward() came before.
   at::Tensor step(LossClosure closure = nullptr) override;
   /// Steps with what is pending, at the end of the data.
-  StepReport finish() { return accumulator_.finish(inner_); }
+  StepReport finish();
   /// Tells of the last full window; `stepped` is false while the next one fills.
   const StepReport& last_report() const { return last_report_; }
 
@@ -58,8 +64,14 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
   void load(torch::serialize::InputArchive& archive) override;
 
  private:
+  void take_groups();
+  void settle_groups();
+  void pass_on_groups() const;
+
   torch::optim::Optimizer& inner_;
   Accumulator accumulator_;
+  /// Each group's options when both optimizers had the same.
+  std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> settled_;
   StepReport last_report_;
 };
 
