@@ -41,7 +41,9 @@ void Accumulator::backward(std::vector<Loss> losses, BatchSize size,
       throw usage_error("backward",
                         "the total weights of " + std::to_string(losses.size()) +
                             " losses before the window's first backward",
-                        "none", "expect({{W_first, W_second}}), counted from the labels");
+                        "none",
+                        "one Loss of their sum where they count the same terms, or "
+                        "expect({{W_first, W_second}}), counted from the labels");
     Micro micro = weighed(losses);
     losses.clear();  // a micro-batch that runs out of memory frees its graph
     micro.units = units_of(micro.loss, size, sample_ids);

@@ -18,6 +18,11 @@ inline double checked_sum(const Loss& loss) {
         "backward", "a loss sum of one element",
         loss.sum.defined() ? std::to_string(loss.sum.numel()) + " elements" : "an undefined tensor",
         "Loss{losses.sum(), number of them}");
+  if (loss.sum.is_complex())
+    throw usage_error("backward", "a real loss sum",
+                      std::string("one of ") + c10::toString(loss.sum.scalar_type()),
+                      "Loss{at::real(sum), weight}, or the sum of squared magnitudes, "
+                      "at::real(x * x.conj())");
   if (!std::isfinite(loss.weight) || loss.weight < 0)
     throw usage_error("backward", "a finite weight >= 0", std::to_string(loss.weight),
                       "the number of terms in the sum");

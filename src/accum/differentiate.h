@@ -1,7 +1,9 @@
 #pragma once
 
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <string_view>
 #include <vector>
 
 #include "accrue/accum/gradient_buffer.h"
@@ -10,15 +12,30 @@
 
 namespace accrue::accum {
 
+/// Whether libtorch says that a graph was freed by an earlier backward pass through it.
+inline bool says_differentiated_twice(const c10::Error& error) {
+  return std::string_view(error.what_without_backtrace())
+             .find("backward through the graph a second time") != std::string_view::npos;
+}
+
 /// Differentiates `roots` with respect to the buffer's parameters and no others; `gradients` are
-/// upstream of them, or empty for scalars.
+/// upstream of them, or empty for scalars. Throws a usage Error where their graph was
+/// differentiated before.
 inline void differentiate(const GradientBuffer& buffer, const std::vector<at::Tensor>& roots,
                           const std::vector<at::Tensor>& gradients = {}) {
   torch::autograd::variable_list trained;
   for (const GradientBuffer::Entry& entry : buffer.entries())
     if (entry.parameter.requires_grad()) trained.push_back(entry.parameter);
   if (trained.empty()) return;
-  torch::autograd::backward(roots, gradients, std::nullopt, false, trained);
+  try {
+    torch::autograd::backward(roots, gradients, std::nullopt, false, trained);
+  } catch (const c10::Error& error) {
+    if (!says_differentiated_twice(error)) throw;
+    throw usage_error("backward", "one loss for each forward pass",
+                      "a second one, whose graph the first one's backward() has freed",
+                      "one Loss of their sum, or expect() and backward(std::vector{first, second}) "
+                      "where they have denominators of their own");
+  }
 }
 
 /// Differentiates a loss's sum. Throws a usage Error where it does not depend on parameters.
