@@ -8,6 +8,7 @@
 #include "accum/batch_size.h"
 #include "accum/checked_sum.h"
 #include "accum/differentiate.h"
+#include "accum/torch_step.h"
 
 namespace accrue {
 namespace {
@@ -253,6 +254,7 @@ void Accumulator::apply(accum::MeanGradient gradient, const StepFunction& take_s
   if (options_.check_finite || options_.clip_norm > 0) result.grad_norm = gradient.norm();
   if (options_.clip_norm > 0) gradient.clip(options_.clip_norm);
   const Stopwatch watch;
+  const accum::MeanInGrad shown(gradient);
   take_step(std::move(gradient));
   result.optimizer_seconds = watch.seconds();
   ++counters_.steps;

@@ -27,8 +27,9 @@ void check_covered(const torch::optim::Optimizer& optimizer, const accum::Gradie
 }
 
 Accumulator::StepFunction step_of(torch::optim::Optimizer& optimizer) {
-  return
-      [&optimizer](accum::MeanGradient&& gradient) { accum::take_torch_step(optimizer, gradient); };
+  return [&optimizer](accum::MeanGradient&& gradient) {
+    accum::step_by_grad(optimizer, gradient);
+  };
 }
 
 }  // namespace

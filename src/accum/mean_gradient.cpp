@@ -9,6 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/kernel_choice.h"
+#include "accum/slot_binding.h"
 #include "accum/staged_sum.h"
 #include "accum/sum_of_terms.h"
 #include "core/kernel_span.h"
@@ -168,6 +169,7 @@ double MeanGradient::clip(double max_norm) {
   if (before > max_norm) {
     scale_ *= max_norm / before;
     clipping_ *= max_norm / before;
+    if (is_materialized_) materialize();
   }
   return before;
 }
@@ -183,10 +185,18 @@ void MeanGradient::materialize() {
       if (!entry.staged) entry.slot->main.mul_(scale_);
     for (const at::Tensor& copy : copies_)
       if (copy.defined()) copy.mul_(scale_);
+    renew_narrow();
   }
   if (buffer_->is_staged() && copies_.empty()) copy_staged();
   if (raw_norm_) *raw_norm_ *= scale_;
   scale_ = 1;
+  is_materialized_ = true;
+}
+
+void MeanGradient::renew_narrow() const {
+  for (const GradientBuffer::Entry& entry : buffer_->entries())
+    if (is_narrow(entry) && entry.parameter.grad().defined())
+      entry.parameter.mutable_grad().copy_(entry.slot->main);
 }
 
 void MeanGradient::copy_staged() {

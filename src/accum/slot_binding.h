@@ -9,6 +9,11 @@ inline bool shows_sum(const GradientBuffer::Entry& entry) {
   return !entry.slot->fresh && grad_can_view_slot(entry);
 }
 
+/// Whether the sum is one as it stands, in another dtype than the parameter's.
+inline bool is_narrow(const GradientBuffer::Entry& entry) {
+  return !entry.staged && !entry.folded && !grad_can_view_slot(entry);
+}
+
 /// Makes `.grad` show the sum. Fresh slots get none, so that autograd hands over its first gradient
 /// instead of adding to zeros.
 void bind(const GradientBuffer::Entry& entry);

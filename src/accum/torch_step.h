@@ -15,8 +15,25 @@ class SeesClipping {
   virtual void see_clipping(double clipping) = 0;
 };
 
-/// Has an optimizer of torch::optim take a step by the mean gradient, which it finds in `.grad`, in
-/// the parameters' dtype; of what the window did not use `.grad` is undefined.
+/// While it lives, the mean gradient is in `.grad`, in the parameters' dtype, for readers that know
+/// nothing of sums and scales. What the window did not use has an undefined `.grad`. Where the
+/// dtype is not the sum's (fp16, bf16), `.grad` is a copy that goes with this object: one stated
+/// pass for each such parameter. Staged slots keep theirs.
+class MeanInGrad {
+ public:
+  explicit MeanInGrad(MeanGradient& gradient);
+  ~MeanInGrad();
+  MeanInGrad(const MeanInGrad&) = delete;
+  MeanInGrad& operator=(const MeanInGrad&) = delete;
+
+ private:
+  const GradientBuffer& buffer_;
+};
+
+/// Has an optimizer of torch::optim take a step by the mean gradient, which is in `.grad` already.
+void step_by_grad(torch::optim::Optimizer& optimizer, const MeanGradient& gradient);
+
+/// Has an optimizer of torch::optim take a step by the mean gradient.
 void take_torch_step(torch::optim::Optimizer& optimizer, MeanGradient& gradient);
 
 }  // namespace accrue::accum

@@ -250,7 +250,11 @@ class Accumulator {
   /// trained parameters that are not accumulated here. Throws a usage Error where no window is open
   /// and no other rank can have one.
   StepReport step(torch::optim::Optimizer& optimizer);
-  /// Hands the gradient to any consumer, such as an accrue::optim::Optimizer.
+  /// Hands the gradient to any consumer, such as an accrue::optim::Optimizer. It is in `.grad`,
+  /// too, as the mean and in each parameter's dtype: one or several optimizers of torch::optim may
+  /// step there.
+  ///
+  ///   acc.step([&](accum::MeanGradient&&) { generator.step(); encoder.step(); });
   using StepFunction = std::function<void(accum::MeanGradient&&)>;
   StepReport step(const StepFunction& take_step);
 

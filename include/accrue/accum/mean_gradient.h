@@ -42,14 +42,16 @@ class MeanGradient {
   /// To be called after writing to the gradient: forgets the norm.
   void changed() { raw_norm_.reset(); }
   /// Global-norm clipping (Pascanu, Mikolov, Bengio, arXiv:1211.5063): where norm() > max_norm,
-  /// scales the gradient by max_norm / norm. Returns the norm before. max_norm > 0.
+  /// scales the gradient by max_norm / norm. Returns the norm before. max_norm > 0. After
+  /// materialize() it writes to `.grad`, too, whose reader would not know of the scale.
   double clip(double max_norm);
   /// What clip() multiplied the gradient by; 1 where it left it as it was.
   double clipping() const { return clipping_; }
   /// Multiplies the gradient by `scale`, which becomes 1: for readers that know nothing of it, such
   /// as torch::optim or a user's hook, which find it in `.grad`. One pass, and none where scale()
   /// is 1. The gradient of a staged slot that was used is copied into a `.grad` of its own, in the
-  /// parameter's dtype, where it is read from then on. A usage Error where this is a shard.
+  /// parameter's dtype, where it is read from then on. A usage Error where this is a shard. Where
+  /// somebody shows a narrow parameter's gradient in `.grad` (accum/torch_step.h), it is renewed.
   void materialize();
 
  private:
@@ -60,6 +62,7 @@ class MeanGradient {
   double norm_by_aten() const;
   double sum_of_entries() const;
   void copy_staged();
+  void renew_narrow() const;
 
   std::shared_ptr<GradientBuffer> buffer_;
   const SumShard* shard_;
@@ -67,6 +70,7 @@ class MeanGradient {
   double weight_ = 0;
   double scale_ = 1;
   double clipping_ = 1;
+  bool is_materialized_ = false;
   std::optional<double> raw_norm_;
 };
 
