@@ -1,23 +1,23 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <optional>
 #include <string>
 
+#include "core/even_parts.h"
 #include "memory/recovery.h"
 
 namespace accrue::memory {
 
-/// Runs `samples` samples in order, in parts of the size that `recovery` has come to. `run(begin,
-/// end)` returns false where a part ran out of memory and was undone: it runs anew then, in the
-/// size that this left.
+/// Runs `samples` samples in order, in even parts of at most the size that `recovery` has come to.
+/// `run(begin, end)` returns false where a part ran out of memory and was undone: it runs anew
+/// then, in the size that this left.
 template <class Run>
 void run_in_parts(std::int64_t samples, const Recovery& recovery, const Run& run) {
   for (std::int64_t begin = 0; begin < samples;) {
-    const std::int64_t end = std::min(begin + recovery.state().micro_batch, samples);
+    const std::int64_t end = begin + even_part(samples - begin, recovery.state().micro_batch);
     if (run(begin, end)) begin = end;
   }
 }

@@ -7,7 +7,9 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
+#include "accum/checked_sum.h"
 #include "batch/schedule.h"
+#include "core/even_parts.h"
 #include "distributed/group/among_ranks.h"
 #include "memory/thread_meter.h"
 #include "support/snapshot.h"
@@ -138,8 +140,7 @@ class CoupledStep {
   /// a gradient to go on with, which a loss that is not finite has not.
   bool differentiate_loss(const Representations& leaves) {
     const Loss loss = parts_.loss(leaves);
-    const bool is_scalar = loss.sum.defined() && loss.sum.numel() == 1;
-    const bool counts = is_scalar && std::isfinite(loss.sum.item<double>()) && loss.weight > 0;
+    const bool counts = std::isfinite(checked_sum(loss)) && loss.weight > 0;
     if (loss.sum.requires_grad())
       upstream_ = torch::autograd::grad({loss.sum}, leaves, {}, true, false, true);
     require_one_loss(counts);
@@ -200,6 +201,14 @@ class CoupledStep {
   std::int64_t first_row_ = 0;      ///< of this rank's samples in it
 };
 
+/// The samples in even parts of at most `most`; none where there are no samples.
+std::vector<batch::Range> even_slices(std::int64_t samples, std::int64_t most) {
+  std::vector<batch::Range> slices;
+  for (std::int64_t begin = 0; begin < samples; begin = slices.back().end)
+    slices.push_back({begin, begin + even_part(samples - begin, most)});
+  return slices;
+}
+
 StepReport take_coupled_step(const SteppedModel& model, torch::optim::Optimizer& optimizer,
                              std::int64_t samples, const CoupledParts& parts,
                              const StepOptions& options) {
@@ -209,8 +218,7 @@ StepReport take_coupled_step(const SteppedModel& model, torch::optim::Optimizer&
   const std::int64_t micro = options.micro_batch > 0 || samples == 0
                                  ? options.micro_batch
                                  : coupled.fitting_micro_batch(samples);
-  const std::vector<batch::Range> slices =
-      samples > 0 ? batch::split({0, samples}, micro) : std::vector<batch::Range>();
+  const std::vector<batch::Range> slices = even_slices(samples, micro);
   if (slices.size() == 1 && is_alone) {
     coupled.run_whole(samples);
   } else {
@@ -219,7 +227,7 @@ StepReport take_coupled_step(const SteppedModel& model, torch::optim::Optimizer&
   StepReport report = coupled.step(optimizer);
   report.step = train::steps_taken(optimizer).value_or(report.step);
   report.samples = coupled.samples();
-  report.micro_batch = std::min(micro, samples);
+  report.micro_batch = slices.empty() ? 0 : slices.front().size();
   report.micro_batches = coupled.micro_batches();
   return report;
 }

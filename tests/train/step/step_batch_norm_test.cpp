@@ -104,5 +104,24 @@ TEST(StepBatchNorm, OfAnAutomaticSizeThatFitsIsTheWholeBatchs) {
   EXPECT_EQ(split.model->buffers()[2].item<std::int64_t>(), 1);
 }
 
+/// A last micro-batch of one sample has no statistics, and libtorch refuses it.
+TEST(StepBatchNorm, LeavesNoSampleAlone) {
+  for (const auto& [samples, micro_batch, largest] :
+       {std::tuple{9, 4, 3}, {10, 3, 3}, {12, 11, 6}, {4, 8, 4}}) {
+    Normalised n;
+    torch::optim::SGD optimizer(n.model->parameters(), 0.1);
+    std::int64_t fewest = samples;
+    const auto loss_fn = [&](torch::nn::Sequential& m, const torch::Tensor& slice) {
+      fewest = std::min(fewest, slice.size(0));
+      return Normalised::loss(m, slice);
+    };
+    const StepReport report =
+        step(n.model, optimizer, torch::randn({samples, 4}), loss_fn, {.micro_batch = micro_batch});
+    EXPECT_TRUE(report.stepped);
+    EXPECT_EQ(report.micro_batch, largest);
+    EXPECT_GE(fewest, 2);
+  }
+}
+
 }  // namespace
 }  // namespace accrue
