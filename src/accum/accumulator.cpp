@@ -8,6 +8,7 @@
 #include "accum/batch_size.h"
 #include "accum/checked_sum.h"
 #include "accum/differentiate.h"
+#include "accum/one_thread.h"
 #include "accum/torch_step.h"
 
 namespace accrue {
@@ -48,7 +49,8 @@ void check_options(const AccumulatorOptions& options) {
 
 Accumulator::Accumulator(const NamedParameters& parameters, AccumulatorOptions options,
                          accum::FindBatchNorms batch_norms)
-    : options_(std::move(options)),
+    : thread_(std::make_unique<accum::OneThread>("Accumulator")),
+      options_(std::move(options)),
       find_batch_norms_(std::move(batch_norms)),
       window_(make_buffer(parameters, options_)) {
   check_options(options_);
@@ -99,6 +101,7 @@ double Accumulator::units_of(const Loss& loss, const BatchSize& size,
 void Accumulator::backward(Loss loss) { backward(std::move(loss), BatchSize{}); }
 
 void Accumulator::backward(Loss loss, BatchSize size, std::vector<std::int64_t> sample_ids) {
+  const accum::OneThread::Call call(*thread_, "backward");
   among_ranks<Error>([&] {
     const double sum = checked_sum(loss);
     const double units = units_of(loss, size, sample_ids);
@@ -177,6 +180,7 @@ void Accumulator::check_quarantined(const char* call) const {
 }
 
 bool Accumulator::full() const {
+  const accum::OneThread::Call call(*thread_, "full");
   if (!window_.is_open()) return share_ && share_->size() == 0;
   if (window_.is_lost()) return true;
   if (options_.micro_batches > 0) return micro_batches_in() >= options_.micro_batches;
@@ -211,6 +215,7 @@ StepReport Accumulator::report() const {
 }
 
 StepReport Accumulator::step(const StepFunction& take_step) {
+  const accum::OneThread::Call call(*thread_, "step");
   return among_ranks<std::exception>([&] {
     if (!ranks_ && !window_.is_open())
       throw usage_error("step", "a window with at least one backward()", "none pending",
@@ -267,11 +272,13 @@ void Accumulator::drop(const std::string& reason) const {
 }
 
 StepReport Accumulator::finish(const StepFunction& take_step) {
+  const accum::OneThread::Call call(*thread_, "finish");
   if (ranks_) return among_ranks<std::exception>([&] { return ranks_->finish(take_step); });
   return window_.is_open() ? step(take_step) : blank_report();
 }
 
 void Accumulator::discard() {
+  const accum::OneThread::Call call(*thread_, "discard");
   // The other ranks have a window of this number open, or will.
   if (ranks_ && window_.is_open()) --counters_.windows;
   window_.discard();
@@ -279,7 +286,23 @@ void Accumulator::discard() {
   next_is_last_ = false;
 }
 
+bool Accumulator::pending() const {
+  const accum::OneThread::Call call(*thread_, "pending");
+  return window_.is_open();
+}
+
+const accum::Window& Accumulator::current_window() const {
+  const accum::OneThread::Call call(*thread_, "current_window");
+  return window_;
+}
+
+void Accumulator::next_is_last() {
+  const accum::OneThread::Call call(*thread_, "next_is_last");
+  next_is_last_ = true;
+}
+
 AccumulatorScope Accumulator::window() {
+  const accum::OneThread::Call call(*thread_, "window");
   if (window_.is_open())
     throw usage_error("window", "no open window", "one with micro-batches pending",
                       "step() or finish() before it");
@@ -287,19 +310,27 @@ AccumulatorScope Accumulator::window() {
 }
 
 AccumulatorState Accumulator::state() const {
+  const accum::OneThread::Call call(*thread_, "state");
   AccumulatorState state = counters_;
   state.window = window_.state();
   return state;
 }
 
 void Accumulator::load(const AccumulatorState& state) {
+  const accum::OneThread::Call call(*thread_, "load");
   window_.load(state.window);
   counters_ = state;
   counters_.window = {};
   since_open_.restart();
 }
 
-AccumulatorScope::~AccumulatorScope() { accumulator_->discard(); }
+AccumulatorScope::~AccumulatorScope() {
+  try {
+    accumulator_->discard();
+  } catch (const Error&) {
+    // Another thread is in a call: it meets the window that was left open.
+  }
+}
 
 void AccumulatorScope::backward(Loss loss, BatchSize size, std::vector<std::int64_t> sample_ids) {
   accumulator_->backward(std::move(loss), size, std::move(sample_ids));

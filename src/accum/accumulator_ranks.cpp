@@ -8,6 +8,7 @@
 
 #include "accrue/core/error.h"
 #include "accum/batch_size.h"
+#include "accum/one_thread.h"
 
 namespace accrue {
 namespace {
@@ -202,6 +203,7 @@ void Accumulator::tell_ranks(const char* reason) noexcept {
 }
 
 accum::WindowShare Accumulator::share(BatchSize size) {
+  const accum::OneThread::Call call(*thread_, "share");
   if (window_.is_open())
     throw usage_error("share", "no open window", "one with micro-batches pending",
                       "calling it before the window's first backward()");

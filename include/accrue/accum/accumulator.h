@@ -31,6 +31,10 @@ class Optimizer;
 
 namespace accrue {
 
+namespace accum {
+class OneThread;
+}
+
 struct LoopPlan;
 struct LoopPlanOptions;
 
@@ -208,7 +212,7 @@ class Accumulator {
   accum::WindowShare share(BatchSize size = {});
   /// Says that the next backward() is this rank's last of the window, where neither the batch nor a
   /// number of micro-batches does: what is ready of its gradients then travels meanwhile.
-  void next_is_last() { next_is_last_ = true; }
+  void next_is_last();
 
   /// Opens a window of several losses with denominators of their own (see LossTotals): their total
   /// weights over the window, counted from the labels before its first backward; of several ranks,
@@ -243,8 +247,8 @@ class Accumulator {
   /// Whether the window holds its batch (or was lost, and nothing more can come of it).
   bool full() const;
   /// Whether a window is open.
-  bool pending() const { return window_.is_open(); }
-  const accum::Window& current_window() const { return window_; }
+  bool pending() const;
+  const accum::Window& current_window() const;
 
   /// Closes the window: mean gradient, clipping, one optimizer step. The optimizer may not hold
   /// trained parameters that are not accumulated here. Throws a usage Error where no window is open
@@ -339,6 +343,7 @@ class Accumulator {
 
   class Ranks;
 
+  std::unique_ptr<accum::OneThread> thread_;
   AccumulatorOptions options_;
   accum::FindBatchNorms find_batch_norms_;
   bool told_of_batch_norms_ = false;

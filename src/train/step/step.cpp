@@ -6,6 +6,7 @@
 #include <string>
 
 #include "accrue/kernels/accelerate.h"
+#include "accum/one_thread.h"
 #include "distributed/group/among_ranks.h"
 #include "memory/out_of_memory.h"
 #include "memory/retries.h"
@@ -53,10 +54,14 @@ class SliceStepper::Impl {
         accumulator_(model_.parameters, accumulation(), model_.batch_norms) {}
 
   StepReport step(std::int64_t samples, const RunSlice& run) {
+    const accum::OneThread::Call call(thread_, kStep);
     return distributed::among_ranks(options_.group.get(), [&] { return step_alike(samples, run); });
   }
 
-  accum::WindowShare share(std::int64_t samples) { return accumulator_.share(Samples{samples}); }
+  accum::WindowShare share(std::int64_t samples) {
+    const accum::OneThread::Call call(thread_, "share");
+    return accumulator_.share(Samples{samples});
+  }
 
  private:
   StepReport step_alike(std::int64_t samples, const RunSlice& run) {
@@ -191,6 +196,7 @@ class SliceStepper::Impl {
     }
   }
 
+  accum::OneThread thread_{"Stepper"};
   SteppedModel model_;
   torch::optim::Optimizer& optimizer_;
   StepOptions options_;
