@@ -24,7 +24,7 @@ concept HasNamedParameters = requires(Model& model) {
 }
 || requires(Model& model) { model.named_parameters(); };
 
-/// torch's OrderedDict<std::string, Tensor> and what else lists tensors with names.
+/// torch's OrderedDict<std::string, Tensor>, TorchScript's lists, NamedParameters.
 template <class List>
 concept ListOfNamed = requires(const List& list) {
   list.begin()->key();
@@ -48,6 +48,8 @@ NamedParameters named(const List& list) {
   for (const auto& item : list) {
     if constexpr (requires { item.key(); }) {
       tensors.push_back({item.key(), item.value()});
+    } else if constexpr (requires { item.tensor; }) {
+      tensors.push_back({item.name, item.tensor});
     } else {
       tensors.push_back({item.name, item.value});
     }
@@ -69,6 +71,15 @@ inline std::vector<at::Tensor> tensors_of(const NamedParameters& parameters) {
   return tensors;
 }
 
+/// The tensors of any range of them. The iterators of a TorchScript module's lists are those of no
+/// standard category, so that a vector cannot be made of two.
+template <class Range>
+std::vector<at::Tensor> tensors_in(const Range& range) {
+  std::vector<at::Tensor> tensors;
+  for (const at::Tensor& tensor : range) tensors.push_back(tensor);
+  return tensors;
+}
+
 /// The model's parameters by name; numbered where it has parameters() alone.
 template <class Model>
 NamedParameters named_parameters_of(Model& model) {
@@ -76,8 +87,7 @@ NamedParameters named_parameters_of(Model& model) {
   if constexpr (requires { network.named_parameters(); }) {
     return named(network.named_parameters());
   } else {
-    const auto parameters = network.parameters();
-    return numbered({parameters.begin(), parameters.end()});
+    return numbered(tensors_in(network.parameters()));
   }
 }
 
@@ -86,8 +96,7 @@ template <class Model>
 std::vector<at::Tensor> buffers_of(Model& model) {
   auto& network = pointee(model);
   if constexpr (requires { network.buffers(); }) {
-    const auto buffers = network.buffers();
-    return {buffers.begin(), buffers.end()};
+    return tensors_in(network.buffers());
   } else {
     return {};
   }
