@@ -54,6 +54,7 @@ Accumulator::Accumulator(const NamedParameters& parameters, AccumulatorOptions o
       find_batch_norms_(std::move(batch_norms)),
       window_(make_buffer(parameters, options_)) {
   check_options(options_);
+  window_.watch_contents();
   if (options_.replay || options_.replay_losses)
     window_.set_replay([this](const MicroRef& micro) { return replay(micro); });
   window_.set_on_quarantine([this](const LedgerEntry& entry) { return quarantine(entry); });
@@ -141,6 +142,7 @@ void Accumulator::add_once(Micro& micro, bool is_last) {
   // A lost window has no use for more gradients, but its loop goes on to step() as always.
   if (counts(micro.loss) && !window_.is_lost()) {
     if (ranks_) ranks_->begin_backward(is_last);
+    if (ranks_ && is_last && options_.sharing.overlap) window_.leave_sums();
     guarded([&] { accum::differentiate(*window_.buffer(), micro.loss); }, micro.loss);
   }
   if (window_.commit(micro.sum, micro.loss.weight) == MicroStatus::committed) {

@@ -102,6 +102,10 @@ at::Tensor allocate(const Group& group) {
   return flat;
 }
 
+std::string in_words(at::ScalarType dtype, at::IntArrayRef sizes, const at::Device& device) {
+  return c10::str(c10::toString(dtype), sizes, " on ", device.str());
+}
+
 /// Sums of one window lie in one place, where their norm is taken.
 void check_one_device(const std::vector<GradientBuffer::Entry>& entries) {
   for (const GradientBuffer::Entry& entry : entries) {
@@ -154,6 +158,9 @@ GradientBuffer::GradientBuffer(const NamedParameters& parameters, FoldInto into)
 }
 
 void GradientBuffer::attach_all() {
+  for (const Entry& entry : entries_)
+    kinds_.push_back(
+        {entry.parameter.scalar_type(), entry.parameter.device(), entry.parameter.sizes().vec()});
   try {
     claim();
   } catch (...) {
@@ -213,7 +220,21 @@ std::int64_t GradientBuffer::bytes() const {
   return staging_ ? bytes + staging_->bytes() : bytes;
 }
 
+std::string GradientBuffer::conversion(std::size_t index) const {
+  const Kind& made = kinds_[index];
+  const at::Tensor& now = entries_[index].parameter;
+  if (now.scalar_type() == made.dtype && now.device() == made.device && now.sizes() == made.sizes)
+    return {};
+  return "'" + entries_[index].name + "', which was " +
+         in_words(made.dtype, made.sizes, made.device) + " and is " +
+         in_words(now.scalar_type(), now.sizes(), now.device()) + " now";
+}
+
 void GradientBuffer::claim() {
+  for (std::size_t i = 0; i < entries_.size(); ++i)
+    if (const std::string converted = conversion(i); !converted.empty())
+      throw usage_error("gradient buffer", "parameters as they were when it was made", converted,
+                        "model->to(...) first, and the Accumulator, Stepper or optimizer after it");
   for (const Entry& entry : entries_)
     if (const kernels::GradSlot* owner = kernels::slot_of(entry.parameter);
         owner != nullptr && owner->in_window)

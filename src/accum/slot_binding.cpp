@@ -15,6 +15,7 @@ void make_fresh(const GradientBuffer::Entry& entry) {
   entry.slot->fresh = true;
   entry.slot->contributions = 0;
   entry.slot->unfinished = false;
+  entry.slot->passed_by = false;
   entry.slot->found_non_finite = false;
   entry.slot->found_too_large = false;
   entry.slot->bound_version = entry.slot->bound._version();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
+#include "accum/content_watch.h"
 #include "accum/slot_binding.h"
 
 namespace accrue::accum {
@@ -74,6 +75,16 @@ void Window::open(std::int64_t index, double loss_scale, std::optional<double> t
   open_ = true;
 }
 
+void Window::watch_contents() {
+  if (open_)
+    throw usage_error("watch_contents", "no open window", where(), "calling it before open()");
+  contents_ = std::make_unique<ContentWatch>(*buffer_);
+}
+
+void Window::leave_sums() {
+  if (contents_) contents_->leave_sums();
+}
+
 void Window::take_slots() {
   parameter_versions_.clear();
   for (const Entry& entry : buffer_->entries()) {
@@ -82,6 +93,7 @@ void Window::take_slots() {
     entry.slot->in_window = true;
     parameter_versions_.push_back(entry.parameter._version());
   }
+  if (contents_) contents_->begin_window();
 }
 
 void Window::release_slots() {
@@ -105,13 +117,14 @@ void Window::close_slots() {
     entry.slot->open = false;
     bind(entry);
   }
+  if (contents_) contents_->see_sums();
 }
 
 void Window::begin(MicroRef micro) {
   require_open("begin");
   require_between("begin");
   require_own_sums("begin");
-  check_undisturbed("begin");
+  check_undisturbed("begin", /*waits_for_device=*/false);
   entries_.push_back({std::move(micro), MicroStatus::pending, 0, {}});
   contributions_at_begin_ = contributions();
   in_micro_batch_ = true;
@@ -175,7 +188,7 @@ std::optional<MeanGradient> Window::close(bool check_finite) {
   require_open("close");
   require_between("close");
   require_own_sums("close");
-  check_undisturbed("close");
+  check_undisturbed("close", /*waits_for_device=*/true);
   if (buffer_->needs_total_weight()) check_total_weight();
   std::optional<MeanGradient> gradient =
       reduction_ != nullptr ? reduced_mean(check_finite) : audited_mean(check_finite);
@@ -284,6 +297,7 @@ void Window::load(const WindowState& state) {
     GradientBuffer::restore_sum(*targets[i], state.sums[i].tensor, state.contributions[i]);
     bind(*targets[i]);
   }
+  if (contents_ && open_) contents_->see_sums();
 }
 
 }  // namespace accrue::accum

@@ -2,6 +2,7 @@
 
 #include "accrue/accum/window.h"
 #include "accrue/core/error.h"
+#include "accum/content_watch.h"
 #include "accum/slot_binding.h"
 
 namespace accrue::accum {
@@ -10,14 +11,26 @@ namespace {
 using Entry = GradientBuffer::Entry;
 
 /// What somebody else did to a parameter between our micro-batches, the worst last.
-enum class Disturbance { none, stray, detached, written, stepped };
+enum class Disturbance { none, stray, detached, written, added, stepped, converted };
+
+/// Whether a backward outside the micro-batches made `otherwise`.
+Disturbance unless_passed_by(const Entry& entry, Disturbance by_backward, Disturbance otherwise) {
+  return entry.slot->passed_by ? by_backward : otherwise;
+}
 
 Disturbance disturbance(const Entry& entry, std::int64_t parameter_version) {
   if (entry.parameter._version() != parameter_version) return Disturbance::stepped;
   const at::Tensor& grad = entry.parameter.grad();
   if (!shows_sum(entry)) return grad.defined() ? Disturbance::stray : Disturbance::none;
-  if (entry.slot->bound._version() != entry.slot->bound_version) return Disturbance::written;
-  return grad.is_same(entry.slot->bound) ? Disturbance::none : Disturbance::detached;
+  if (entry.slot->bound._version() != entry.slot->bound_version)
+    return unless_passed_by(entry, Disturbance::added, Disturbance::written);
+  if (grad.is_same(entry.slot->bound)) return Disturbance::none;
+  return unless_passed_by(entry, Disturbance::stray, Disturbance::detached);
+}
+
+Disturbance disturbance(const Entry& entry, const ContentWatch& contents, std::size_t index) {
+  if (contents.parameter_changed(index)) return Disturbance::stepped;
+  return shows_sum(entry) && contents.sum_changed(index) ? Disturbance::written : Disturbance::none;
 }
 
 struct Diagnosis {
@@ -27,10 +40,17 @@ struct Diagnosis {
 
 Diagnosis diagnosis(Disturbance what) {
   switch (what) {
+    case Disturbance::converted:
+      return {"a parameter that was moved or converted:",
+              "model->to(...) before the Accumulator or Stepper is made; this window is lost"};
     case Disturbance::stepped:
       return {"a changed parameter, as by step() of an optimizer:",
               "calling step() only with a closed window (Accumulator::step does both), and an "
               "embedding's max_norm behind it; this window is lost"};
+    case Disturbance::added:
+      return {"a gradient that a plain backward() outside the window's micro-batches added to:",
+              "Accumulator::backward(Loss{sum, weight}) in the place of loss.backward(); this "
+              "window is lost"};
     case Disturbance::written:
       return {"a gradient written in place, as by zero_grad(false) or clipping:",
               "leaving zero_grad() out (a window starts fresh by itself) and clipping after the "
@@ -44,35 +64,50 @@ Diagnosis diagnosis(Disturbance what) {
     case Disturbance::none:
       break;
   }
-  return {
-      "a gradient from a backward() outside the window's micro-batches:",
-      "running every backward() of these parameters through the window; the sums are intact and "
-      "the window goes on"};
+  return {"a gradient from a plain backward() outside the window's micro-batches:",
+          "Accumulator::backward(Loss{sum, weight}) in the place of loss.backward(); the sums are "
+          "intact and the window goes on"};
 }
 
 }  // namespace
 
-void Window::check_undisturbed(const char* call) {
+void Window::check_undisturbed(const char* call, bool waits_for_device) {
   Disturbance worst = Disturbance::none;
   std::string name;
+  const auto take = [&](std::size_t index, Disturbance what) {
+    if (what <= worst) return;
+    worst = what;
+    const std::string converted = buffer_->conversion(index);
+    name = converted.empty() ? "'" + buffer_->entries()[index].name + "'" : converted;
+  };
   for (std::size_t i = 0; i < parameter_versions_.size(); ++i) {
     const Entry& entry = buffer_->entries()[i];
-    const Disturbance what = disturbance(entry, parameter_versions_[i]);
-    if (what <= worst) continue;
-    worst = what;
-    name = entry.name;
+    if (!buffer_->conversion(i).empty()) {
+      take(i, Disturbance::converted);
+      continue;
+    }
+    take(i, disturbance(entry, parameter_versions_[i]));
+    if (contents_) take(i, disturbance(entry, *contents_, i));
+  }
+  if (contents_ && worst != Disturbance::converted) {
+    contents_->compare_sums_on_device();
+    if (waits_for_device)
+      for (const ContentWatch::Found& found : contents_->found_on_device())
+        take(found.index, found.is_parameter ? Disturbance::stepped : Disturbance::written);
   }
   if (worst == Disturbance::none) return;
 
   const Diagnosis text = diagnosis(worst);
-  const std::string received = std::string(text.received) + " '" + name + "'";
+  const std::string received = std::string(text.received) + " " + name;
   if (worst >= Disturbance::written) lose(received);
   for (std::size_t i = 0; i < parameter_versions_.size(); ++i) {
     const Entry& entry = buffer_->entries()[i];
     parameter_versions_[i] = entry.parameter._version();
     entry.slot->bound_version = entry.slot->bound._version();
+    entry.slot->passed_by = false;
     bind(entry);
   }
+  if (contents_ && worst != Disturbance::converted) contents_->see_all();
   throw usage_error(std::string(call) + " (" + where() + ")",
                     "parameters and gradients left alone while the window is open", received,
                     text.suggestion);

@@ -3,6 +3,7 @@
 
 #include "accrue/accum/window.h"
 #include "accrue/core/error.h"
+#include "accum/content_watch.h"
 
 namespace accrue::accum {
 
@@ -52,6 +53,7 @@ void Window::take_over(std::vector<LedgerEntry> entries) {
                       "calling it where is_unfinished()");
   entries_ = std::move(entries);
   unfinished_ = false;
+  if (contents_) contents_->see_all();
 }
 
 }  // namespace accrue::accum

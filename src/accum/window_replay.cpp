@@ -3,6 +3,7 @@
 
 #include "accrue/accum/window.h"
 #include "accrue/core/error.h"
+#include "accum/content_watch.h"
 #include "accum/finite_sums.h"
 #include "accum/slot_binding.h"
 
@@ -87,6 +88,7 @@ std::string Window::lower_loss_scale() {
 
 void Window::start_over() {
   if (reduction_ != nullptr) reduction_->withdraw();
+  if (contents_) contents_->see_own_sums();
   for (const Entry& entry : buffer_->entries()) make_fresh(entry);
   close_slots();
 }

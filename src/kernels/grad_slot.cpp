@@ -72,7 +72,8 @@ class SlotHook final : public torch::autograd::PostAccumulateGradHook {
   explicit SlotHook(std::shared_ptr<GradSlot> slot) : slot_(std::move(slot)) {}
 
   void operator()(const at::Tensor& parameter) override {
-    if (slot_->open) receive(*slot_, parameter);
+    if (slot_->open) return receive(*slot_, parameter);
+    slot_->passed_by = slot_->passed_by || slot_->in_window;
   }
   GradSlot* slot() const { return slot_.get(); }
 

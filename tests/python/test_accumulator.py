@@ -1,8 +1,11 @@
 """Accumulator, step, plan and accelerate beside plain torch over the whole batch, in fp64 to 1e-12."""
 
+import threading
+
 import pytest
 import torch
 from museum.parts import batch, loss_fn, mean, micro_batches, model, words
+from torch import nn
 
 import accrue
 
@@ -155,3 +158,74 @@ def test_autocast_models_accumulate_to_bf16s_rounding():
             acc.backward(loss_fn(net, accrue.batch_slice(whole, begin, begin + 4)))
     assert acc.step(torch.optim.SGD(net.parameters(), lr=0.0)).stepped
     assert 1e-5 < difference([p.grad for p in net.parameters()], truth) < 3e-2
+
+
+def refused_in_a_window(meddle):
+    net, whole = double(model()), batch()
+    acc = accrue.Accumulator(net)
+    micro = [accrue.batch_slice(whole, 0, 5), accrue.batch_slice(whole, 5, 10)]
+    acc.backward(loss_fn(net, micro[0]))
+    meddle(net, micro[1])
+    with pytest.raises(accrue.UsageError) as raised:
+        acc.backward(loss_fn(net, micro[1]))
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("meddle, says", [
+    (lambda net, _: torch.optim.SGD(net.parameters(), lr=1e-3).step(), "a changed parameter"),
+    (lambda net, _: torch.optim.SGD(net.parameters(), lr=1e-3, foreach=True).step(), "a changed parameter"),
+    (lambda net, _: [p.data.mul_(0.999) for p in net.parameters()], "a changed parameter"),
+    (lambda net, _: [p.data.sub_(p.grad, alpha=1e-3) for p in net.parameters() if p.grad is not None], "a changed parameter"),
+    (lambda net, _: torch.nn.utils.clip_grad_norm_(net.parameters(), 1e-3), "a gradient written in place"),
+    (lambda net, _: [p.grad.data.mul_(0.5) for p in net.parameters() if p.grad is not None], "a gradient written in place"),
+    (lambda net, micro: loss_fn(net, micro).sum.backward(), "a plain backward()"),
+    (lambda net, _: net.float(), "moved or converted"),
+])
+def test_what_others_do_to_an_open_window_is_refused_by_name(meddle, says):
+    assert says in refused_in_a_window(meddle)
+
+
+def test_two_losses_of_one_forward_pass_are_named():
+    net = double(nn.Linear(4, 2))
+    acc = accrue.Accumulator(net)
+    y = net(torch.ones(3, 4, dtype=torch.float64)).exp()
+    acc.backward(accrue.Loss(y.sum(), 3))
+    with pytest.raises(accrue.UsageError, match="expected one loss for each forward pass.*their sum"):
+        acc.backward(accrue.Loss(y.square().sum(), 3))
+
+
+def test_a_second_thread_is_refused():
+    net = double(model())
+    said = []
+    acc = accrue.Accumulator(net)
+
+    class Asks:
+        param_groups = [{"params": list(net.parameters())}]
+
+        @staticmethod
+        def step():
+            thread = threading.Thread(target=ask)
+            thread.start()
+            thread.join()
+
+    def ask():
+        try:
+            acc.full()
+        except accrue.UsageError as error:
+            said.append(str(error))
+
+    acc.backward(loss_fn(net, batch()))
+    acc.step(Asks())
+    assert len(said) == 1 and "one thread at a time" in said[0]
+
+
+def test_no_sample_of_a_step_is_left_alone():
+    sizes = []
+
+    def loss(net, micro):
+        sizes.append(len(micro))
+        return accrue.Loss(net(micro).square().sum(), len(micro))
+
+    net = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 1))
+    report = accrue.step(net, torch.optim.SGD(net.parameters(), lr=0.1), torch.randn(9, 4), loss, micro_batch=4)
+    assert report.stepped and sizes == [3, 3, 3]

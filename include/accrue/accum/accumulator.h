@@ -131,10 +131,18 @@ class AccumulatorScope;
 ///   }
 ///   acc.finish(optimizer);
 ///
-/// A window is open from its first backward() to step(). While it is, zero_grad() and step() by
-/// others are refused (see accum::Window). Parameters frozen at construction are left out; tied
-/// ones count once; what a window did not use keeps an undefined `.grad`, so torch::optim skips it.
-/// After step() `.grad` holds the mean gradient that was used, until the next window opens.
+/// A window is open from its first backward() to step(). While it is, zero_grad(), clipping, a
+/// plain backward(), step() and model->to() by others are refused, by backward() and step() (see
+/// accum::Window). What leaves no other trace, such as libtorch's SGD and whoever writes through
+/// data(), is found by a few elements of each parameter and sum, so that a write to some other
+/// elements alone is not; on a GPU, step() tells of it. Parameters frozen at construction are left
+/// out; tied ones count once; what a window did not use keeps an undefined `.grad`, so torch::optim
+/// skips it. After step() `.grad` holds the mean gradient that was used, until the next window
+/// opens (of fp32 and fp64 parameters; of narrower ones during the step alone).
+///
+/// Any thread may call, one at a time: a call while another thread is in one is a usage Error. The
+/// model is to stay as it is: after model->to() of another device or dtype the next window is a
+/// usage Error.
 ///
 /// Made from a model, it also sees batch normalisations that take the statistics of each
 /// micro-batch where a window has more than one: StepReport::batchnorm says so, and

@@ -87,8 +87,13 @@ class GradientBuffer {
   std::int64_t bytes() const;
 
   /// Attaches the slots anew where another buffer took a parameter in the meantime. Throws a usage
-  /// Error naming the parameter, and changes nothing, where a window over it is open.
+  /// Error naming the parameter, and changes nothing, where a window over it is open or it was
+  /// moved or converted.
   void claim();
+  /// Tells what the parameter of entry `index` was when this was made and is now, where it was
+  /// moved to another device or converted to another dtype or shape since, as model->to() does it:
+  /// its sum is then of the old kind. Empty where it is as it was.
+  std::string conversion(std::size_t index) const;
 
   /// To be called when window `index` opens, before its first contribution: it keys stochastic
   /// rounding, and fixed-point units take effect.
@@ -139,9 +144,17 @@ class GradientBuffer {
   void judge_staged();
   void plan_units(const SumShard* shard);
 
+  /// What a parameter was when its slot was made.
+  struct Kind {
+    at::ScalarType dtype;
+    at::Device device;
+    std::vector<std::int64_t> sizes;
+  };
+
   Accumulation accumulation_ = Accumulation::fp32;
   std::uint64_t rounding_seed_ = 0;
   std::vector<Entry> entries_;
+  std::vector<Kind> kinds_;  ///< in order of entries_
   std::vector<at::Tensor> flat_;
   std::shared_ptr<Staging> staging_;
   std::shared_ptr<Folding> folding_;

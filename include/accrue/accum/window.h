@@ -16,6 +16,8 @@
 
 namespace accrue::accum {
 
+class ContentWatch;
+
 /// A window in the middle, as plain data: what a user's own checkpoint holds. Sums are copies by
 /// name; slots that nothing was added to yet have none.
 struct WindowState {
@@ -48,8 +50,12 @@ struct WindowState {
 /// once:
 ///   - zero_grad() that detaches gradients, and gradients that a backward outside a micro-batch
 ///     left: the sums are intact, `.grad` is bound anew, and the window goes on;
-///   - zero_grad(false), clipping and other writes to `.grad`, and a step() that changes
-///     parameters: the sums are no longer those of the ledger, and the window is lost.
+///   - zero_grad(false), clipping and other writes to `.grad`, a backward outside a micro-batch
+///     that autograd added to a sum, a step() that changes parameters, and a parameter that was
+///     moved or converted: the sums are no longer those of the ledger, and the window is lost.
+/// Version counters tell of most of these. Where watch_contents() was called, a few elements of
+/// each parameter and sum are compared, too: writes through data(), as libtorch's SGD and clipping
+/// make them, are counted by none.
 /// A lost window goes through the same calls, but records micro-batches as lost, and closes to
 /// nothing.
 ///
@@ -92,6 +98,13 @@ class Window {
   double loss_scale() const { return loss_scale_; }
   /// Times that the open window was started again for an overflow or for larger units.
   std::int64_t retries() const { return retries_; }
+
+  /// Compares contents from the next window on (see above); to be called while none is open. On a
+  /// device close() alone tells of what it finds, with one copy to the host.
+  void watch_contents();
+  /// Says that others, such as a reduction over ranks, write to the open window's sums from here to
+  /// close(): what they hold is not compared.
+  void leave_sums();
 
   /// Starts a micro-batch: slots take gradients until `commit` or `abort`, `.grad` of parameters is
   /// bound to them. Throws a usage Error naming `zero_grad()` or `step()` where the gradients or
@@ -188,7 +201,7 @@ class Window {
   void release_slots();
   void open_slots();
   void close_slots();
-  void check_undisturbed(const char* call);
+  void check_undisturbed(const char* call, bool waits_for_device);
   void check_arrived() const;
   std::int64_t contributions() const;
 
@@ -218,6 +231,7 @@ class Window {
   std::vector<LedgerEntry> entries_;
   /// The parameters' versions when the window opened, in order of the buffer's entries.
   std::vector<std::int64_t> parameter_versions_;
+  std::unique_ptr<ContentWatch> contents_;  ///< null: contents are not compared
   Replay replay_;
   OnQuarantine on_quarantine_;
   OnOverflow on_overflow_;

@@ -58,6 +58,9 @@ struct GradSlot {
   /// A contribution is being added to `main`. Where a kernel throws it stays set, and the sum holds
   /// part of a contribution: the micro-batch is to be undone.
   bool unfinished = false;
+  /// In its owner's window, but in no micro-batch of it, a backward pass came to the parameter.
+  /// Cleared by the owner of the window.
+  bool passed_by = false;
   /// Set by `fold`, cleared by the owner of the window.
   bool found_non_finite = false;
   bool found_too_large = false;    ///< for the units of a fixed-point sum

@@ -143,7 +143,7 @@ constexpr bool gives_a_loss() {
 ///
 /// With StepOptions::group all ranks make a Stepper alike and call step() as often; share() says
 /// which part of a batch a rank is to give. What leaves step() as an exception ends all ranks with
-/// its reason.
+/// its reason. One thread at a time may call; the model is to stay on its device and in its dtype.
 ///
 ///   const accum::WindowShare mine = stepper.share(256);
 ///   stepper.step(samples_of(mine.begin, mine.end), loss_fn);

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <thread>
 
 #include "accrue/train/coupled_step.h"
 #include "accrue/train/step.h"
@@ -97,6 +98,64 @@ TEST(StepMisuse, AStrayGradientIsCalledByItsName) {
       usage_message(
           [&] { step(r.model, optimizer, r.batch(), also_backward, {.micro_batch = 5}); }),
       AllOf(HasSubstr("gradients left alone while the window is open"), HasSubstr("'2.weight'")));
+}
+
+TEST(StepMisuse, AStepOfAnotherOptimizerWithinIsNamed) {
+  Regression r;
+  torch::optim::SGD optimizer(r.model->parameters(), 0.1), another(r.model->parameters(), 0.1);
+  const auto also_steps = [&](torch::nn::Sequential& m, const std::vector<torch::Tensor>& micro) {
+    another.step();
+    return weighted_error(m, micro);
+  };
+  EXPECT_THAT(
+      usage_message([&] { step(r.model, optimizer, r.batch(), also_steps, {.micro_batch = 5}); }),
+      HasSubstr("a changed parameter, as by step() of an optimizer"));
+}
+
+TEST(StepMisuse, AModelThatWasConvertedIsNamed) {
+  Regression r;
+  torch::optim::SGD optimizer(r.model->parameters(), 0.1);
+  Stepper stepper(r.model, optimizer, {.micro_batch = 5});
+  stepper.step(r.batch(), weighted_error);
+  r.model->to(torch::kFloat);
+  const std::vector<torch::Tensor> batch{r.inputs.to(torch::kFloat), r.targets.to(torch::kFloat),
+                                         r.weights.to(torch::kFloat)};
+  EXPECT_THAT(usage_message([&] { stepper.step(batch, weighted_error); }),
+              AllOf(HasSubstr("was Double"), HasSubstr("is Float"), HasSubstr("Stepper")));
+}
+
+TEST(StepMisuse, ASecondThreadIsNamed) {
+  Regression r;
+  torch::optim::SGD optimizer(r.model->parameters(), 0.1);
+  Stepper stepper(r.model, optimizer, {.micro_batch = 13});
+  std::string said;
+  const auto asks_in_a_thread = [&](torch::nn::Sequential& m,
+                                    const std::vector<torch::Tensor>& micro) {
+    std::thread([&] {
+      said = usage_message([&] { stepper.step(r.batch(), weighted_error); });
+    }).join();
+    return weighted_error(m, micro);
+  };
+  EXPECT_TRUE(stepper.step(r.batch(), asks_in_a_thread).stepped);
+  EXPECT_THAT(said, HasSubstr("calls of one thread at a time to this Stepper"));
+}
+
+TEST(StepMisuse, AComplexLossIsNamed) {
+  Regression r;
+  torch::optim::SGD optimizer(r.model->parameters(), 0.1);
+  const auto complex_loss = [](torch::nn::Sequential& m, const std::vector<torch::Tensor>& micro) {
+    return Loss{m->forward(micro[0]).sum().to(torch::kComplexDouble), 1};
+  };
+  EXPECT_THAT(usage_message([&] { step(r.model, optimizer, r.batch(), complex_loss); }),
+              HasSubstr("a real loss sum"));
+  EXPECT_THAT(usage_message([&] {
+                coupled_step(
+                    r.model, optimizer, r.inputs,
+                    [](auto& m, const torch::Tensor& slice) { return m->forward(slice); },
+                    [](const torch::Tensor& all) { return all.sum().to(torch::kComplexDouble); },
+                    {.micro_batch = 5});
+              }),
+              HasSubstr("a real loss sum"));
 }
 
 /// What a Stepper of micro-batches of 5 samples tells of two steps.

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "accrue/accum/gradient_buffer.h"
+
+namespace accrue::accum {
+
+/// Evenly spread elements of a buffer's parameters and sums on a device, gathered and compared
+/// there by a few kernels for all: the host waits in found() alone.
+class DeviceSamples {
+ public:
+  /// `buffer` is kept by reference.
+  explicit DeviceSamples(const GradientBuffer& buffer);
+
+  /// Sees parameters and sums as they are, and forgets what was found.
+  void begin_window();
+  void see_sums() { seen_sums_ = bytes_of_sums(); }
+  /// Notes which bytes of the sums differ from those that were seen.
+  void compare_sums();
+  struct Found {
+    std::size_t index = 0;  ///< of the buffer's entry
+    bool is_parameter = false;
+  };
+  /// What changed since begin_window(), parameters as they are now: one copy to the host.
+  std::vector<Found> found();
+
+ private:
+  /// Bytes [begin, end) of all that are gathered are of one entry.
+  struct Part {
+    std::size_t index = 0;
+    std::int64_t begin = 0, end = 0;
+  };
+  struct Parameters {
+    std::vector<std::size_t> of;      ///< entries of one dtype
+    std::vector<at::Tensor> views;    ///< of their elements
+    std::vector<const void*> places;  ///< where they lay when the views were made
+  };
+  struct Sums {
+    at::Tensor flat, elements;  ///< a flat buffer, and which of its elements are taken
+  };
+  void make_sums();
+  void group_parameters();
+  void renew_views(Parameters& group) const;
+  at::Tensor bytes_of_parameters();
+  at::Tensor bytes_of_sums() const;
+
+  const GradientBuffer& buffer_;
+  std::vector<Parameters> parameters_;
+  std::vector<Sums> sums_;
+  std::vector<Part> parts_of_parameters_, parts_of_sums_;
+  at::Tensor seen_parameters_, seen_sums_, differs_;
+};
+
+}  // namespace accrue::accum
