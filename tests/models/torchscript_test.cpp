@@ -3,9 +3,11 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "accrue/models/normalisation.h"
+#include "accrue/models/safetensors.h"
 #include "image_support.h"
 #include "support/tolerance.h"
 
@@ -20,8 +22,8 @@ constexpr std::int64_t features = 32;
 
 at::Tensor leaf(const at::Tensor& values) { return values.detach().requires_grad_(true); }
 
-/// A linear classifier of flattened images, with `body` between.
-torch::jit::Module classifier(const std::string& body = "") {
+/// A linear classifier of flattened images, with `body` between, which may read `buffers`.
+torch::jit::Module classifier(const std::string& body = "", const NamedParameters& buffers = {}) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(3);
   torch::jit::Module module("Classifier");
   const at::Tensor weight =
@@ -30,6 +32,7 @@ torch::jit::Module classifier(const std::string& body = "") {
   module.register_parameter("bias", leaf(at::zeros({tiny_classes})), false);
   module.register_buffer("mean", at::zeros({features}));
   module.register_buffer("var", at::ones({features}));
+  for (const NamedParameter& buffer : buffers) module.register_buffer(buffer.name, buffer.tensor);
   module.register_attribute("training", c10::BoolType::get(), true);
   module.define("def forward(self, x):\n  x = torch.flatten(x, 1)\n" + body +
                 "  return torch.matmul(x, self.weight.t()) + self.bias\n");
@@ -153,6 +156,86 @@ TEST_F(TorchScript, FileTensorsAndModulesComeBack) {
   const TorchScriptModel saved({.file = folder / "saved.pt"});
   for (std::size_t i = 0; i < tensors.size(); ++i)
     EXPECT_TRUE(at::equal(saved.file_tensors()[i].tensor, tensors[i].tensor));
+}
+
+/// |w x| of complex w, in a form without complex numbers, is what the module computes; a cast to
+/// real numbers would leave |Re w| |x|.
+TEST_F(TorchScript, KeepsComplexBuffers) {
+  const at::Tensor real = at::ones({features}), imaginary = 3 * at::ones({features});
+  const torch::jit::Module module =
+      classifier("  x = torch.abs(x * self.w)\n", {{"w", at::complex(real, imaginary)}});
+  for (const auto& [compute, bound] :
+       {std::pair(Compute::fp64, 1e-6), std::pair(Compute::fp32, 1e-5)}) {
+    TorchScriptModel model = load(module, compute);
+    EXPECT_EQ(model.buffers().back().tensor.scalar_type(), at::kComplexFloat);
+    const TensorsByName reference = double_leaves(model);
+    const auto loss_of = [&](double magnitude) {
+      const at::Tensor x = micro.inputs.to(at::kDouble).flatten(1).abs() * magnitude;
+      return at::cross_entropy_loss(at::linear(x, reference.at("weight"), reference.at("bias")),
+                                    micro.targets, {}, at::Reduction::Sum, -100);
+    };
+    const Loss loss = forward(model, micro, context_of(micro));
+    EXPECT_LT(relative_error(loss.sum, loss_of(std::sqrt(10.0))), bound);
+    EXPECT_GT(relative_error(loss.sum, loss_of(1)), 1e-2) << "of the real part alone";
+  }
+}
+
+/// Whole numbers and truth values that a module counts, looks up and masks with.
+TEST_F(TorchScript, KeepsWholeNumbersAndTruthValues) {
+  const torch::jit::Module module =
+      classifier("  x = torch.where(self.mask, x, torch.zeros_like(x))[:, self.places]\n",
+                 {{"places", at::arange(features).flip(0)},
+                  {"mask", at::arange(features).remainder(2).eq(0)},
+                  {"count", at::full({}, (std::int64_t{1} << 40) + 1, at::kLong)},
+                  {"small", at::ones({2}, at::kChar)}});
+  for (const Compute compute : {Compute::fp32, Compute::fp64, Compute::bf16}) {
+    TorchScriptModel model = load(module, compute);
+    const auto dtype_of = [&](const std::string& name) {
+      for (const NamedParameter& buffer : model.buffers())
+        if (buffer.name == name) return buffer.tensor.scalar_type();
+      return at::kFloat;
+    };
+    EXPECT_EQ(dtype_of("places"), at::kLong);
+    EXPECT_EQ(dtype_of("mask"), at::kBool);
+    EXPECT_EQ(dtype_of("count"), at::kLong);
+    EXPECT_EQ(dtype_of("small"), at::kChar);
+    EXPECT_NO_THROW(forward(model, micro, context_of(micro)));
+  }
+}
+
+/// Checkpoints have all of them; those of earlier versions have whole numbers as floating-point
+/// ones.
+TEST_F(TorchScript, FilesHoldComplexAndWholeNumbers) {
+  const torch::jit::Module module =
+      classifier("", {{"w", at::complex(at::ones({3}), at::full({3}, -2.5))},
+                      {"count", at::full({}, 7, at::kLong)}});
+  const TorchScriptModel model = load(module, Compute::fp32);
+  write_safetensors(folder / "saved.safetensors", model.file_tensors());
+  module.attr("w").toTensor().zero_();
+  module.attr("count").toTensor().zero_();
+  TorchScriptModel other = load(module, Compute::fp32);
+  other.load_file_tensors(open_safetensors(folder / "saved.safetensors").tensors, "a test");
+  for (std::size_t i = 0; i < model.file_tensors().size(); ++i)
+    EXPECT_TRUE(at::equal(other.file_tensors()[i].tensor, model.file_tensors()[i].tensor));
+
+  NamedParameters former = model.file_tensors();
+  for (NamedParameter& tensor : former)
+    if (tensor.name == "count") tensor.tensor = at::full({}, 9, at::kFloat);
+  other.load_file_tensors(stored(former), "a test");
+  EXPECT_EQ(other.buffers().back().tensor.item<std::int64_t>(), 9);
+  for (NamedParameter& tensor : former)
+    if (tensor.name == "w") tensor.tensor = at::ones({3});
+  EXPECT_THAT(message_of([&] { other.load_file_tensors(stored(former), "a test"); }),
+              HasSubstr("\"w\": expected complex numbers, received Float"));
+}
+
+TEST_F(TorchScript, RefusesByNameWhatItCannotTrainOrKeep) {
+  torch::jit::Module trained = classifier();
+  trained.register_parameter("turn", leaf(at::ones({2}, at::kComplexFloat)), false);
+  EXPECT_THAT(refusal(save(trained)), HasSubstr("expected real numbers as parameters to train, "
+                                                "received 'turn' of ComplexFloat"));
+  const torch::jit::Module wide = classifier("", {{"wide", at::ones({2}, at::kComplexDouble)}});
+  EXPECT_THAT(refusal(save(wide)), HasSubstr("tensor 'wide' of ComplexDouble"));
 }
 
 TEST_F(TorchScript, MakesParametersContiguous) {

@@ -35,9 +35,11 @@ TensorsByName by_name(const StoredTensors& tensors, const Loading& loading) {
   return result;
 }
 
-/// Whether it holds floating-point numbers, perhaps in blocks.
-bool holds_reals(at::ScalarType dtype, at::IntArrayRef sizes) {
-  return at::isFloatingType(dtype) || kernels::is_in_blocks(dtype, sizes);
+/// What numbers it holds, perhaps in blocks: one kind cannot stand for another.
+const char* numbers_of(at::ScalarType dtype, at::IntArrayRef sizes) {
+  if (at::isComplexType(dtype)) return "complex numbers";
+  return at::isFloatingType(dtype) || kernels::is_in_blocks(dtype, sizes) ? "floating-point numbers"
+                                                                          : "integers";
 }
 
 /// The sizes of what the tensor holds: those of a matrix where it is in blocks.
@@ -74,10 +76,9 @@ void check_fits(const NamedParameter& target, const TensorsByName& given, const 
   const auto found = given.find(target.name);
   if (found == given.end()) throw loading.misfit(target.name, "it to be there", "no such tensor");
   const StoredTensor& tensor = *found->second;
-  const bool real = holds_reals(target.tensor.scalar_type(), target.tensor.sizes());
-  if (real != holds_reals(tensor.dtype, tensor.shape))
-    throw loading.misfit(target.name, real ? "floating-point numbers" : "integers",
-                         c10::toString(tensor.dtype));
+  const std::string numbers = numbers_of(target.tensor.scalar_type(), target.tensor.sizes());
+  if (numbers != numbers_of(tensor.dtype, tensor.shape))
+    throw loading.misfit(target.name, numbers, c10::toString(tensor.dtype));
   const std::vector<std::int64_t> expected =
       unpacked_sizes(target.tensor.scalar_type(), target.tensor.sizes());
   if (unpacked_sizes(tensor.dtype, tensor.shape) != expected)

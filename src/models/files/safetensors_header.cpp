@@ -13,15 +13,19 @@ struct NamedDtype {
   at::ScalarType dtype;
 };
 
-constexpr std::array<NamedDtype, 8> dtypes{{{"F32", at::kFloat},
-                                            {"F64", at::kDouble},
-                                            {"F16", at::kHalf},
-                                            {"BF16", at::kBFloat16},
-                                            {"I64", at::kLong},
-                                            {"I32", at::kInt},
-                                            {"U8", at::kByte},
-                                            {"BOOL", at::kBool}}};
-constexpr std::string_view dtype_list = "one of F32, F64, F16, BF16, I64, I32, U8 and BOOL";
+constexpr std::array<NamedDtype, 11> dtypes{{{"F32", at::kFloat},
+                                             {"F64", at::kDouble},
+                                             {"F16", at::kHalf},
+                                             {"BF16", at::kBFloat16},
+                                             {"C64", at::kComplexFloat},
+                                             {"I64", at::kLong},
+                                             {"I32", at::kInt},
+                                             {"I16", at::kShort},
+                                             {"I8", at::kChar},
+                                             {"U8", at::kByte},
+                                             {"BOOL", at::kBool}}};
+constexpr std::string_view dtype_list =
+    "one of F32, F64, F16, BF16, C64, I64, I32, I16, I8, U8 and BOOL";
 constexpr std::size_t longest_quote = 160;
 constexpr std::size_t most_dimensions = 64;  // what ATen's iterators can walk
 

@@ -9,6 +9,7 @@
 #include "accrue/models/freeze.h"
 #include "models/files/named_tensors.h"
 #include "models/foreign/foreign_passes.h"
+#include "models/foreign/kept_dtypes.h"
 #include "models/layers/compute_dtypes.h"
 
 namespace accrue::models {
@@ -36,6 +37,7 @@ void check_device(const NamedParameters& tensors) {
 
 void check(const Trainable& trainable) {
   NamedParameters tensors = trainable.parameters();
+  expect_trainable_dtypes(tensors, trainable.buffers(), take_model);
   if (trained_parameter_count(trainable) == 0)
     throw usage_error(take_model, "a parameter that wants a gradient",
                       tensors.empty() ? "no parameters" : "all of them frozen",
@@ -45,21 +47,13 @@ void check(const Trainable& trainable) {
   check_device(tensors);
 }
 
-void convert(const NamedParameters& tensors, at::ScalarType dtype) {
-  for (const NamedParameter& named : tensors) {
-    at::Tensor tensor = named.tensor;
-    if (at::isFloatingType(tensor.scalar_type()) && tensor.scalar_type() != dtype)
-      tensor.set_data(tensor.detach().to(dtype));
-  }
-}
-
 }  // namespace
 
 CustomModel::CustomModel(std::unique_ptr<Trainable> trainable, Compute compute)
     : trainable_(std::move(trainable)), passes_(std::make_unique<ForeignPasses>(compute)) {
   check(*trainable_);
-  convert(trainable_->parameters(), master_dtype(compute));
-  convert(trainable_->buffers(), master_dtype(compute));
+  convert_floating(trainable_->parameters(), master_dtype(compute));
+  convert_floating(trainable_->buffers(), master_dtype(compute));
 }
 
 CustomModel::~CustomModel() = default;

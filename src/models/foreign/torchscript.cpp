@@ -13,6 +13,7 @@
 #include "core/words.h"
 #include "models/files/named_tensors.h"
 #include "models/foreign/foreign_passes.h"
+#include "models/foreign/kept_dtypes.h"
 #include "models/foreign/module_generator.h"
 #include "models/foreign/own_losses.h"
 #include "models/foreign/script_heads.h"
@@ -25,6 +26,18 @@ namespace {
 
 at::ScalarType dtype_of(const TorchScriptOptions& options) {
   return options.compute == Compute::fp64 ? at::kDouble : at::kFloat;
+}
+
+NamedParameters list(const torch::jit::named_parameter_list& tensors) {
+  NamedParameters result;
+  for (const auto& entry : tensors) result.push_back({entry.name, entry.value});
+  return result;
+}
+
+NamedParameters list(const torch::jit::named_buffer_list& tensors) {
+  NamedParameters result;
+  for (const auto& entry : tensors) result.push_back({entry.name, entry.value});
+  return result;
 }
 
 /// Makes parameters contiguous, as the optimizer's pass in place needs them.
@@ -48,7 +61,9 @@ torch::jit::Module load(const TorchScriptOptions& options) {
   try {
     const MemoryTagScope tag(MemoryTag::parameters);
     torch::jit::Module module = torch::jit::load(file, at::kCPU);
-    module.to(dtype);
+    // Module::to(dtype) of libtorch converts every tensor, whole numbers and complex ones too.
+    convert_floating(list(module.named_parameters()), dtype);
+    convert_floating(list(module.named_buffers()), dtype);
     make_contiguous(module);
     return module;
   } catch (const c10::OutOfMemoryError&) {
@@ -65,12 +80,6 @@ torch::jit::Module load(const TorchScriptOptions& options) {
 std::vector<ScriptLoss> stated_or_usual(const TorchScriptOptions& options) {
   if (!options.heads.empty() || !options.method.empty()) return options.heads;
   return {{.name = "cross_entropy"}};
-}
-
-NamedParameters list(const torch::jit::named_parameter_list& tensors) {
-  NamedParameters result;
-  for (const auto& entry : tensors) result.push_back({entry.name, entry.value});
-  return result;
 }
 
 bool contains(const std::vector<ForeignLayer>& layers, ForeignLayer::Kind kind) {
@@ -98,6 +107,7 @@ struct TorchScriptModel::Impl {
         loss(options.loss),
         heads(stated_or_usual(options)),
         parameters(list(module.named_parameters())),
+        buffers(list(module.named_buffers())),
         passes(options.compute) {
     if (options.method.empty()) {
       forward.emplace(module, "forward", origin);
@@ -105,8 +115,8 @@ struct TorchScriptModel::Impl {
     } else {
       own.emplace(module, options.method, heads, origin);
     }
-    for (const auto& entry : module.named_buffers()) buffers.push_back({entry.name, entry.value});
     check_parameters();
+    expect_trainable_dtypes(parameters, buffers, "load " + origin);
     foreign = layers_in_graph(module, own ? options.method : "forward");
   }
 
@@ -167,7 +177,9 @@ NamedParameters TorchScriptModel::file_tensors() const {
 }
 
 void TorchScriptModel::load_file_tensors(const StoredTensors& tensors, const std::string& origin) {
-  copy_by_name(file_tensors(), tensors, origin, "the parameters of this TorchScript module");
+  const NamedParameters targets = file_tensors();
+  copy_by_name(targets, with_whole_numbers(tensors, targets), origin,
+               "the parameters of this TorchScript module");
 }
 
 bool TorchScriptModel::contains_batch_norm() const {

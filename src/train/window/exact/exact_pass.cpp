@@ -10,13 +10,16 @@ namespace {
 
 /// A sum in fp64 is finite where all terms are.
 bool is_finite(const at::Tensor& tensor) {
-  if (!tensor.defined() || !at::isFloatingType(tensor.scalar_type())) return true;
+  if (!tensor.defined()) return true;
+  if (tensor.is_complex()) return is_finite(at::view_as_real(tensor.detach().resolve_conj()));
+  if (!at::isFloatingType(tensor.scalar_type())) return true;
   return std::isfinite(tensor.detach().sum(at::kDouble).item<double>());
 }
 
 at::Tensor as_leaf(const at::Tensor& tensor) {
   const at::Tensor leaf = tensor.detach();
-  return at::isFloatingType(leaf.scalar_type()) ? leaf.requires_grad_(true) : leaf;
+  const bool has_gradient = at::isFloatingType(leaf.scalar_type()) || leaf.is_complex();
+  return has_gradient ? leaf.requires_grad_(true) : leaf;
 }
 
 PassOptions loss_options(const ExactOptions& options, double loss_scale) {
