@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <string_view>
 
 namespace accrue::models {
 
@@ -18,7 +19,13 @@ struct BatchNorm {
   double momentum = 0.1;  ///< weight of the new value in the running statistics
 };
 
-/// Normalises by the statistics of x itself; differentiable. The running statistics move.
+/// What errors about it say, PyTorch's and ours: "Expected more than 1 value per channel when
+/// training".
+inline constexpr std::string_view one_value_per_channel = "more than 1 value per channel";
+
+/// Normalises by the statistics of x itself; differentiable. The running statistics move. Throws a
+/// usage Error, with nothing changed, where x has one value for each channel, as
+/// torch.nn.functional.batch_norm does: it has no variance.
 at::Tensor normalise_by_micro_batch(const BatchNorm& layer, const at::Tensor& x);
 /// `layer` for a run that leaves the running statistics as they are.
 BatchNorm without_running_statistics(BatchNorm layer);

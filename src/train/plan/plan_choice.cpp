@@ -6,6 +6,7 @@
 #include "memory/out_of_memory.h"
 #include "memory/plan_refusal.h"
 #include "train/pass/forward_backward.h"
+#include "train/plan/batch_norm_values.h"
 #include "train/plan/enough_memory.h"
 #include "train/plan/memory_advice.h"
 #include "train/plan/storage.h"
@@ -74,6 +75,7 @@ memory::PlanQuestion plan_question(const Workload& work) {
           .is_budget = budget.has_value(),
           .modes = modes,
           .micro_batch = config.batch.micro,
+          .least_micro_batch = least_micro_batch(work),
           .open_micro_batch = micro_batch_advice(config, "\"auto\""),
           .enough_bytes = budget ? enough_budget(work).value_or(0) : 0,
           .more_recomputation = modes.back() != Recompute::full && can_recompute(work),

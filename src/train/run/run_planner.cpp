@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "train/plan/batch_norm_values.h"
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
 #include "train/plan/setup.h"
@@ -32,6 +33,8 @@ const RunPlan& RunPlanner::decide() {
     records_.push_back(
         {.micro_batch = std::min(decision.samples, work_.schedule.samples_per_window),
          .recompute = decision.recompute});
+  expect_values_for_batch_norm(work_,
+                               records_[static_cast<std::size_t>(ranks_.rank())].micro_batch);
   plan_ = make_plan(work_, decisions[static_cast<std::size_t>(ranks_.rank())], records_);
   plan_->trials = trials;
   return *plan_;

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+#include "train/workload/workload.h"
+
+namespace accrue::train {
+
+/// The fewest samples of a micro-batch that can be trained on: 2 where model.batchnorm = "micro"
+/// and one sample leaves a batch normalisation one value for each channel, of which there is no
+/// variance; else 1. Runs one sample, and leaves everything as it was.
+std::int64_t least_micro_batch(const Workload& work);
+
+/// Throws a usage Error where the run of `config` has a window with a micro-batch of fewer samples,
+/// before it begins. What several ranks and changing batches make of a window shows as they run:
+/// there the layer itself refuses.
+void expect_values_for_batch_norm(const Workload& work, std::int64_t micro_batch);
+
+}  // namespace accrue::train
