@@ -108,20 +108,44 @@ void check_vit(const Config& config, const StatedKeys& stated) {
   check_images(config, stated);
 }
 
+/// Label smoothing and a z-loss are terms of a cross-entropy that accrue makes.
+void check_loss_terms(const Config& config, const StatedKeys& stated) {
+  const bool is_script = config.model.kind == ModelKind::torchscript;
+  const bool is_custom = config.model.kind == ModelKind::custom;
+  const auto is_cross_entropy = [](const models::ScriptLoss& head) {
+    return head.kind == models::ScriptLossKind::cross_entropy;
+  };
+  const bool has_cross_entropy =
+      config.loss.method.empty() &&
+      (config.loss.heads.empty() || std::ranges::any_of(config.loss.heads, is_cross_entropy));
+  if (!is_custom && (!is_script || has_cross_entropy)) return;
+  const auto refuse = [&](const char* key) {
+    throw usage_error(where(stated, key),
+                      std::string(key) + " only with a cross-entropy that accrue makes",
+                      is_custom                    ? "the losses of model.kind = \"custom\""
+                      : config.loss.method.empty() ? "loss.heads without one"
+                                                   : "loss.method, the module's own loss",
+                      "leaving " + std::string(key) + " out, or making it in the " +
+                          (is_custom ? "program" : "module"));
+  };
+  const auto states = [&](const char* key, double value) {
+    return value != 0 && stated.contains(key);
+  };
+  if (states("loss.label_smoothing", config.loss.label_smoothing)) refuse("loss.label_smoothing");
+  if (states("loss.z_loss", config.loss.z_loss)) refuse("loss.z_loss");
+}
+
 void check_torchscript(const Config& config, const StatedKeys& stated) {
   if (config.model.from.empty())
     throw usage_error(where(stated, "model.kind"), "model.from to name the TorchScript file",
                       "nothing", "from = \"model.pt\" in [model]");
   if (config.loss.method.empty()) return;
-  const bool changes_terms = config.loss.label_smoothing != 0 || config.loss.z_loss != 0;
   const bool reads_outputs = std::ranges::any_of(
       config.loss.heads, [](const models::ScriptLoss& head) { return !head.output.empty(); });
-  if (!changes_terms && !reads_outputs) return;
-  throw usage_error(
-      where(stated, "loss.method"),
-      "the module's own loss, of which loss.heads has the names and coefficients",
-      changes_terms ? "label smoothing or a z-loss beside it" : "a head with an output beside it",
-      changes_terms ? "both in the module" : "loss.heads without output");
+  if (!reads_outputs) return;
+  throw usage_error(where(stated, "loss.method"),
+                    "the module's own loss, of which loss.heads has the names and coefficients",
+                    "a head with an output beside it", "loss.heads without output");
 }
 
 void check_gpt2(const Config& config, const StatedKeys& stated) {
@@ -358,6 +382,7 @@ void check_statements(const Config& config, const StatedKeys& stated) {
   for (const auto& [name, place] : stated) check_is_read(name, place, config);
   if (const auto eps = stated.find("optim.eps"); eps != stated.end())
     check_eps(config, eps->second);
+  check_loss_terms(config, stated);
 }
 
 void check_together(const Config& config, const StatedKeys& stated, const std::string& origin) {

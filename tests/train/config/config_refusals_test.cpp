@@ -257,6 +257,33 @@ TEST(RefusalsOfMissingKeys, NameWhatIsMissing) {
               HasSubstr("run.toml:3:6"));
 }
 
+/// Label smoothing and a z-loss change a cross-entropy alone, and only one that accrue makes.
+TEST(RefusalsOfLossTerms, NameTheKeyThatNoLossReads) {
+  const std::string run = config_with("run", "keep = 1");
+  const std::vector<std::string> script{"model.kind=torchscript", "model.from=a.pt"};
+  const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const std::string mse = "{name = \"stars\", loss = \"mse\"}";
+  const std::vector<std::string> of_mse = with(script, {"loss.heads=[" + mse + "]"}),
+                                 own = with(script, {"loss.method=loss"}),
+                                 custom{"model.kind=custom"};
+  for (const char* key : {"loss.label_smoothing", "loss.z_loss"}) {
+    const std::string stated = std::string(key) + "=0.1";
+    const std::string expected =
+        std::string(key) + " only with a cross-entropy that accrue makes, received ";
+    EXPECT_THAT(refusal_of(run, with(of_mse, {stated})),
+                HasSubstr(expected + "loss.heads without one"));
+    EXPECT_THAT(refusal_of(run, with(own, {stated})), HasSubstr(expected + "loss.method"));
+    EXPECT_THAT(refusal_of(run, with(custom, {stated})), HasSubstr("model.kind = \"custom\""));
+    EXPECT_NO_THROW(parse_config(run, "run.toml", with(script, {stated})));
+    EXPECT_NO_THROW(parse_config(
+        run, "run.toml", with(script, {"loss.heads=[{name = \"a\"}, " + mse + "]", stated})));
+    EXPECT_NO_THROW(parse_config(run, "run.toml", with(of_mse, {std::string(key) + "=0"})));
+  }
+}
+
 TEST(RefusalsOfPairs, ValidationDataIsGivenOnce) {
   EXPECT_THAT(refusal_of(config_with("data", "val = [\"b\"]\nval_fraction = 0.1")),
               HasSubstr("either data.val or data.val_fraction"));
