@@ -12,9 +12,14 @@
 namespace accrue::train {
 namespace {
 
-/// What ranks add up beside weights, in this order: counts, and then requests.
-enum RoundFigure { kTokens, kQuarantined, kStops, kWrites, kRoundFigures };
-constexpr std::size_t kRequests = kRoundFigures - kStops;
+/// What ranks add up beside weights, in this order: counts, whether each window of the round had
+/// weight, and then requests.
+enum RoundCount { kTokens, kQuarantined, kRoundCounts };
+enum RoundRequest { kStops, kWrites, kRequests };
+
+bool exchanges_at_once(const DistConfig& dist) {
+  return dist.outer_parts == 1 && dist.outer_delay == 0;
+}
 
 /// Begins the names in a checkpoint of what a rank alone has between rounds.
 std::string own_prefix(std::int64_t rank) { return "local" + std::to_string(rank) + "."; }
@@ -28,10 +33,15 @@ LocalSteps::LocalSteps(const ParallelismContext& context)
       control_(context.control),
       leases_(context.ranks.rank(), context.state.ranks,
               context.config.dist.shares == Shares::speed),
+      round_windows_(context.ranks.are_many() && exchanges_at_once(context.config.dist)
+                         ? static_cast<std::size_t>(context.config.dist.local_steps)
+                         : 0),
+      counts_each_window_(context.ranks.are_many() && !exchanges_at_once(context.config.dist)),
       rounds_(context.ranks.make_rounds(
-          context.config, context.model.parameters(), kRoundFigures, kRequests,
+          context.config, context.model.parameters(), kRoundCounts + round_windows_ + kRequests,
+          kRequests,
           [this](const std::string& reason) { log_.event_of_this_rank("dist", reason); })),
-      total_steps_(context.total_steps) {}
+      total_windows_(context.total_steps) {}
 
 batch::Range LocalSteps::share(batch::Range window) {
   const batch::Range mine = leases_.share(window);
@@ -42,38 +52,58 @@ batch::Range LocalSteps::share(batch::Range window) {
 void LocalSteps::close(accum::Window& window, WindowRun& run) { close_window(window, run); }
 
 bool LocalSteps::takes_outer_step_after(std::int64_t windows) const {
-  return windows == total_steps_ || rounds_->merges_after(windows);
+  return windows == total_windows_ || rounds_->merges_after(windows);
 }
 
 bool LocalSteps::is_within_round(std::int64_t windows) const {
-  return windows != total_steps_ && !rounds_->ends_round(windows);
+  return windows != total_windows_ && !rounds_->ends_round(windows);
+}
+
+/// What this rank has to say of the window behind it.
+std::vector<double> LocalSteps::rank_sums(const TrainState& state, const WindowRun& run) {
+  std::vector<double> sums(kRoundCounts + round_windows_ + kRequests, 0);
+  sums[kTokens] = static_cast<double>(run.tokens);
+  sums[kQuarantined] = static_cast<double>(run.quarantined);
+  if (round_windows_ > 0 && run.gradient)
+    sums[kRoundCounts + static_cast<std::size_t>(state.window - 1) % round_windows_] = 1;
+  double* const requests = &sums[kRoundCounts + round_windows_];
+  requests[kStops] = control_.asked_to_stop() ? 1 : 0;
+  requests[kWrites] = std::exchange(asks_to_write_, false) ? 1 : 0;
+  return sums;
 }
 
 void LocalSteps::after_step(TrainState& state, WindowRun& run) {
-  state.step = state.window;
-  outcome_ = rounds_->after_step(
-      {.steps = state.step,
-       .weight = run.gradient ? run.weight : 0,
-       .rank_sums = {static_cast<double>(run.tokens), static_cast<double>(run.quarantined),
-                     control_.asked_to_stop() ? 1.0 : 0.0,
-                     std::exchange(asks_to_write_, false) ? 1.0 : 0.0}},
-      state.window == total_steps_);
+  if (counts_each_window_ && !run.gradient) ++state.step;
+  outcome_ = rounds_->after_step({.steps = state.window,
+                                  .weight = run.gradient ? run.weight : 0,
+                                  .rank_sums = rank_sums(state, run)},
+                                 state.window == total_windows_);
   if (outcome_.totals) end_round(*outcome_.totals, state, run);
+}
+
+/// The steps of the round that ends, in place of those of this rank alone.
+void LocalSteps::count_steps(const distributed::RoundTotals& totals, TrainState& state) const {
+  if (round_windows_ == 0) return;
+  state.step = began_;
+  for (std::size_t i = 0; i < round_windows_; ++i)
+    if (totals.rank_sums.at(kRoundCounts + i) > 0) ++state.step;
 }
 
 void LocalSteps::end_round(const distributed::RoundTotals& totals, TrainState& state,
                            WindowRun& run) {
-  const auto whole = [&](RoundFigure figure) {
+  const auto whole = [&](std::size_t figure) {
     return static_cast<std::int64_t>(totals.rank_sums.at(figure));
   };
+  count_steps(totals, state);
   if (totals.weight == 0 && whole(kQuarantined) > 0)
     throw runtime_error(
         "the round that ends with step " + std::to_string(state.step), "a finite loss",
         "none in any of its micro-batches",
         "a lower optim.lr, a longer warm-up, or --resume from an earlier checkpoint");
   state.tokens = tokens_ += whole(kTokens);
-  run.stop_requested = whole(kStops) > 0;
-  writes_ = whole(kWrites) > 0;
+  const std::size_t requests = kRoundCounts + round_windows_;
+  run.stop_requested = whole(requests + kStops) > 0;
+  writes_ = whole(requests + kWrites) > 0;
   last_began_ = std::exchange(began_, state.step);
 }
 
@@ -113,17 +143,18 @@ void LocalSteps::append_own_states(NamedParameters& of_ranks) const {
 void LocalSteps::load_state(const StoredTensors& of_ranks, const TrainState& state) {
   rounds_->load_state(of_ranks);
   rounds_->load_own_state(state_under(own_prefix(ranks_.rank()), of_ranks));
-  begin_round(state.window);
+  begin_round(state);
   tokens_ = state.tokens;
   if (!ranks_.is_first())
     optimizer_.load_state(state_under(optimizer_prefix(ranks_.rank()), of_ranks));
 }
 
 /// Begins a round as a run does that goes on from a checkpoint, which is made between rounds.
-void LocalSteps::begin_round(std::int64_t steps) {
-  began_ = steps;
-  last_began_ = std::max<std::int64_t>(0, steps - 1);
-  while (last_began_ > 0 && !rounds_->ends_round(last_began_)) --last_began_;
+void LocalSteps::begin_round(const TrainState& state) {
+  std::int64_t before = std::max<std::int64_t>(0, state.window - 1);
+  while (before > 0 && !rounds_->ends_round(before)) --before;
+  began_ = state.step;
+  last_began_ = std::max<std::int64_t>(0, state.step - (state.window - before));
 }
 
 }  // namespace accrue::train

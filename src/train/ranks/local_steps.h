@@ -11,9 +11,13 @@
 
 namespace accrue::train {
 
-/// Ranks that step alone (dist.local_steps), and from time to time take an outer step together. A
-/// step is counted for each window, whether or not this rank's share of it had any weight: so all
-/// ranks count alike without a word. One process may do so, too.
+/// Ranks that step alone (dist.local_steps), and from time to time take an outer step together. One
+/// process may do so, too.
+///
+/// A window without weight on any rank is no step. Within a round a rank knows of its own share
+/// alone, so it counts the windows in which that had weight; where the round ends ranks tell each
+/// other, and all have the same count. With parts or a delay, where they do not wait for each other
+/// at the end of a round, several ranks count each window, so that they count alike without a word.
 class LocalSteps final : public Parallelism {
  public:
   /// A round ends also with the run.
@@ -42,8 +46,10 @@ class LocalSteps final : public Parallelism {
   void load_state(const StoredTensors& of_ranks, const TrainState& state) override;
 
  private:
+  std::vector<double> rank_sums(const TrainState& state, const WindowRun& run);
+  void count_steps(const distributed::RoundTotals& totals, TrainState& state) const;
   void end_round(const distributed::RoundTotals& totals, TrainState& state, WindowRun& run);
-  void begin_round(std::int64_t steps);
+  void begin_round(const TrainState& state);
   void append_own_states(NamedParameters& of_ranks) const;
 
   const Ranks& ranks_;
@@ -51,8 +57,10 @@ class LocalSteps final : public Parallelism {
   RunLog& log_;
   const RunControl& control_;
   WindowLeases leases_;
+  std::size_t round_windows_;  ///< of which ranks tell each other; 0: each counts by itself
+  bool counts_each_window_;
   std::unique_ptr<distributed::OuterRounds> rounds_;
-  std::int64_t total_steps_;
+  std::int64_t total_windows_;
   std::int64_t began_ = 0, last_began_ = 0;  ///< steps before this round, and before the last
   std::int64_t tokens_ = 0;                  ///< of all ranks, that the ended rounds know of
   bool asks_to_write_ = false,

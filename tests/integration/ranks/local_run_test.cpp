@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
 #include <set>
 #include <string_view>
 
@@ -86,6 +87,36 @@ TEST_F(LocalRun, ARankWithoutMicroBatchesTakesPartInTheRound) {
   expect_runs(alone, 1);
   expect_runs(c, 3);
   EXPECT_TRUE(are_close(c, alone));
+}
+
+/// Windows of 6 samples: two ranks' shares of 3. The second has no weight on either rank, the
+/// fourth on the first rank alone, which learns at the end of the round that it was a step.
+TEST_F(LocalRun, CountsNoStepForAWindowWithoutWeightOnAnyRank) {
+  std::ofstream lines(folder_ / "lines.jsonl");
+  for (int i = 0; i < 36; ++i) {
+    const int window = i / 6, rank = i % 6 / 3;
+    const bool counts = window != 1 && (window != 3 || rank == 1);
+    lines << nlohmann::json{{"input_ids", {1, 2, 3}},
+                            {"labels",
+                             counts ? nlohmann::json{1, 2, 3} : nlohmann::json{-100, -100, -100}}}
+          << "\n";
+  }
+  lines.close();
+  Config c = local("run", 3);
+  c.model.vocab = 8;
+  c.data.train = {(folder_ / "lines.jsonl").string()};
+  c.data.val.clear();
+  c.data.val_fraction = 0;
+  c.data.order = batch::Order::sequential;
+  c.run.eval_every.reset();
+  c.run.steps = 6;
+  c.batch = {.samples = 6, .micro = 3};
+  c.dist.shares = Shares::equal;
+  expect_runs(c, 2);
+  std::vector<std::int64_t> steps;
+  for (const nlohmann::json& step : steps_of(c)) steps.push_back(step.at("step"));
+  EXPECT_THAT(steps, ::testing::ElementsAre(1, 1, 2, 2, 3, 5));
+  EXPECT_THAT(RunDirectory(c.run.out).checkpoint_steps(), ::testing::Contains(5));
 }
 
 TEST_F(LocalRun, CommunicatesAndEvaluatesAndSavesWhereARoundEnds) {
