@@ -1,7 +1,9 @@
 #include "train/checkpoint/train_state.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "accrue/core/error.h"
 #include "train/checkpoint/state_reader.h"
 
 namespace accrue::train {
@@ -93,9 +95,7 @@ AdaptState adapt_from_json(const StateReader& in, const std::string& operation) 
   return adapt;
 }
 
-}  // namespace
-
-json to_json(const TrainState& state) {
+json written(const TrainState& state) {
   json out{{"step", state.step},
            {"window", state.window},
            {"samples", state.samples},
@@ -124,7 +124,6 @@ json to_json(const TrainState& state) {
   if (state.inner_optimizers) out["inner_optimizers"] = *state.inner_optimizers;
   if (state.evaluated_step) out["evaluated"] = {{"step", *state.evaluated_step}};
   if (state.eval_loss) out["evaluated"]["eval_loss"] = *state.eval_loss;
-  if (state.middle) out["middle"] = to_json(*state.middle);
   if (state.best_eval) out["best"] = {{"eval_loss", *state.best_eval}, {"step", *state.best_step}};
   return out;
 }
@@ -137,6 +136,27 @@ TrainState train_state_from_json(const json& in, const std::string& operation) {
   state.samples = reader.integer("samples", 0);
   state.tokens = reader.integer("tokens", 0);
   state.elapsed = reader.number_of_at_least_0("elapsed");
+/// JSON has no numbers that are not finite: null would stand in their place, and no resume takes
+/// that. Such a checkpoint is not written, so that the one before it stays the newest.
+void expect_finite(const json& value, const std::string& place) {
+  if (value.is_number_float() && !std::isfinite(value.get<double>()))
+    throw runtime_error("write a checkpoint", place + " in state.json to be a finite number",
+                        std::to_string(value.get<double>()), "--resume from the checkpoint before");
+  if (!value.is_structured()) return;
+  for (const auto& [name, part] : value.items())
+    expect_finite(part, place.empty() ? name : place + "." + name);
+}
+
+}  // namespace
+
+json to_json(const TrainState& state) {
+  json out = written(state);
+  expect_finite(out, "");
+  // Sums of losses within a window may be NaN, and are read back as such.
+  if (state.middle) out["middle"] = to_json(*state.middle);
+  return out;
+}
+
   state.epoch_began.reset();
   if (reader.has("epoch_began")) state.epoch_began = reader.number_of_at_least_0("epoch_began");
   const StateReader plan = reader.object("plan");

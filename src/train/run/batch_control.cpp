@@ -18,6 +18,9 @@ namespace {
 /// until so many were measured of a batch, then every so-manieth.
 constexpr std::int64_t windows_measured_first = 20, windows_between_probes = 8;
 
+/// exp() of less is 0, too. A decay of 0 has the logarithm -inf, which JSON cannot hold.
+constexpr double least_log_decay = -1000;
+
 /// Batches are whole multiples of an eighth of the stated one, or of a quarter; of one that is no
 /// multiple of four, of single samples.
 std::int64_t part_of(std::int64_t samples) {
@@ -108,7 +111,8 @@ std::optional<double> BatchControl::beta2() const {
 void BatchControl::take_in(const WindowRun& window, std::int64_t samples, bool stepped,
                            const std::optional<NoiseReading>& reading, TrainState& state) const {
   if (stepped)
-    if (const auto decay = beta2()) state.adapt.log_decay += std::log(*decay);
+    if (const auto decay = beta2())
+      state.adapt.log_decay = std::max(least_log_decay, state.adapt.log_decay + std::log(*decay));
   if (!reading) return;
   const std::int64_t units = config_.batch.tokens ? window.tokens : samples;
   add_reading(*reading, static_cast<double>(units), window.weight, state.adapt);
