@@ -81,7 +81,7 @@ std::vector<ElementwiseOptimizer::Task> ElementwiseOptimizer::tasks_for(
     if (!trained.parameter.tensor.requires_grad()) continue;
     const accum::GradientSource& whole = found->second;
     tasks.push_back({{.gradient_scale = gradient.scale(),
-                      .lr = lr * trained.lr_factor,
+                      .lr = group_rate(trained.lr_factor, lr, fall_),
                       .weight_decay = trained.weight_decay,
                       .step = state_.steps() + 1},
                      {trained.stepped(), trained.range ? whole.part(*trained.range) : whole,

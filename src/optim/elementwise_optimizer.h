@@ -41,6 +41,7 @@ struct WholeUpdate {
 class ElementwiseOptimizer : public Optimizer {
  public:
   void step(accum::MeanGradient&& gradient, double lr) final;
+  void set_fall(const std::optional<RateFall>& fall) final { fall_ = fall; }
   NamedParameters state() const final { return state_.tensors(); }
   std::vector<StateRange> ranges() const final;
   void load_state(const StoredTensors& state) final { state_.load(state); }
@@ -72,6 +73,7 @@ class ElementwiseOptimizer : public Optimizer {
 
   RankSlice slice_;
   std::vector<Trained> trained_;
+  std::optional<RateFall> fall_;
   OptimizerState state_;
 };
 

@@ -169,7 +169,7 @@ std::vector<FoldingOptimizer::Task> FoldingOptimizer::tasks_for(double lr) const
     if (!trained.parameter.tensor.requires_grad()) continue;  // frozen since
     tasks.push_back({trained.parameter.tensor,
                      {.weight_decay = trained.weight_decay,
-                      .lr = lr * trained.lr_factor,
+                      .lr = group_rate(trained.lr_factor, lr, fall_),
                       .first = folded_[i] == 0,
                       .step = state_.steps() + 1},
                      written_states(i)});

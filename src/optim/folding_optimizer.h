@@ -37,6 +37,7 @@ struct WholeFold {
 class FoldingOptimizer : public Optimizer {
  public:
   void step(accum::MeanGradient&& gradient, double lr) final;
+  void set_fall(const std::optional<RateFall>& fall) final { fall_ = fall; }
   /// Throws a runtime Error in the middle of a window: the state before it is not there any more.
   NamedParameters state() const final;
   void load_state(const StoredTensors& state) final;
@@ -73,6 +74,7 @@ class FoldingOptimizer : public Optimizer {
 
   const char* name_;
   std::vector<Trained> trained_;
+  std::optional<RateFall> fall_;
   std::unordered_map<const at::TensorImpl*, std::size_t> places_;
   std::vector<std::uint32_t> folded_;  ///< contributions of this window, by parameter
   OptimizerState state_;

@@ -101,6 +101,11 @@ std::vector<Trained> resolve_groups(const NamedParameters& parameters,
   return result;
 }
 
+double group_rate(double factor, double lr, const std::optional<RateFall>& fall) {
+  // With the schedule's own rate there is nothing to round.
+  return fall && factor != 1 ? fall->rate(factor) : factor * lr;
+}
+
 at::Tensor Trained::stepped() const {
   const at::Tensor& whole = parameter.tensor;
   if (!range) return whole;

@@ -18,6 +18,9 @@ struct Trained {
   at::Tensor stepped() const;
 };
 
+/// The rate of a group of this factor where the schedule's is `lr`.
+double group_rate(double factor, double lr, const std::optional<RateFall>& fall);
+
 /// The trained parameters in order of `parameters`. Throws a usage Error as make_adam() says.
 std::vector<Trained> resolve_groups(const NamedParameters& parameters,
                                     const std::vector<ParameterGroup>& groups);

@@ -29,30 +29,33 @@ void validate(const LearningRate& schedule) {
           std::to_string(schedule.total_steps), "the run's length");
 }
 
-/// The part of the way from the peak to the minimum that is left; 1 at the first step after
-/// warm-up, 0 at the horizon's last.
-double remaining(ScheduleKind kind, double progress) {
-  if (kind == ScheduleKind::linear) return 1 - progress;
-  return (1 + std::cos(std::numbers::pi * progress)) / 2;
-}
+double half_cosine(double progress) { return (1 + std::cos(std::numbers::pi * progress)) / 2; }
 
 }  // namespace
+
+std::optional<double> LearningRate::left(std::int64_t begin) const {
+  if (kind == ScheduleKind::constant || begin < warmup) return std::nullopt;
+  const bool is_of_last_step = version == ScheduleVersion::min_in_last_step;
+  if (is_of_last_step && total_steps == 1) return std::nullopt;
+  const std::int64_t end = is_of_last_step ? total_steps - 1 : total_steps;
+  if (begin >= end) return 0;
+  const double progress = static_cast<double>(begin - warmup) / static_cast<double>(end - warmup);
+  return kind == ScheduleKind::linear ? 1 - progress : half_cosine(progress);
+}
 
 double LearningRate::at(std::int64_t begin, std::int64_t end) const {
   validate(*this);
   require(begin >= 0, "a step of 0 or more", std::to_string(begin), "counting steps from 0");
   const std::int64_t last = total_steps - 1;
   // A constant rate has no horizon, so nothing holds back its warm-up.
-  if (kind != ScheduleKind::constant && begin > last) {
+  if (kind != ScheduleKind::constant && last < warmup && begin > last) {
     end -= begin - last;
     begin = last;
   }
   if (begin < warmup)
     return peak * static_cast<double>(std::min(end, warmup)) / static_cast<double>(warmup);
-  if (kind == ScheduleKind::constant || total_steps == 1) return peak;
-  if (begin == last) return min_lr;
-  const double progress = static_cast<double>(begin - warmup) / static_cast<double>(last - warmup);
-  return min_lr + (peak - min_lr) * remaining(kind, progress);
+  const std::optional<double> part = left(begin);
+  return part ? min_lr + (peak - min_lr) * *part : peak;
 }
 
 double scale_learning_rate(double lr, ScaleRule rule, std::int64_t batch, std::int64_t base_batch) {

@@ -14,6 +14,43 @@ using testing::usage_message;
 
 at::Tensor trained(at::IntArrayRef sizes) { return at::ones(sizes).requires_grad_(true); }
 
+TEST(GroupRateTest, IsItsFactorsPartOrFallsToTheFloor) {
+  EXPECT_EQ(group_rate(0.5, 0.3, std::nullopt), 0.15);
+  const RateFall half_way{.peak = 1, .floor = 0.1, .left = 0.5};
+  EXPECT_DOUBLE_EQ(group_rate(0.5, 0.55, half_way), 0.3);  // (0.5 + 0.1) / 2
+  EXPECT_DOUBLE_EQ(group_rate(3, 0.55, half_way), 1.55);
+  EXPECT_EQ(group_rate(1, 0.55, half_way), 0.55) << "the schedule's own, unrounded";
+}
+
+/// Of a loss p c a step moves by the group's rate times c, whichever optimizer takes it.
+TEST(GroupRateTest, IsWhatAStepMovesBy) {
+  for (const bool folds : {false, true}) {
+    const at::Tensor w = trained({2, 2});
+    const NamedParameters parameters{{"w", w}};
+    const std::vector<ParameterGroup> groups{{.names = {"w"}, .lr_factor = 0.5}};
+    const auto optimizer = folds ? make_folded_sgd(parameters, groups, {.momentum = 0.5})
+                                 : make_sgd(parameters, groups, {.momentum = 0.5});
+    auto buffer =
+        folds ? std::make_shared<accum::GradientBuffer>(
+                    parameters, accum::FoldInto{.target = optimizer->fold_target()})
+              : std::make_shared<accum::GradientBuffer>(parameters, accum::Accumulation::fp32);
+    accum::Window window(buffer);
+    const auto step_with = [&](const std::optional<RateFall>& fall) {
+      const at::Tensor before = w.detach().clone();
+      window.open(0, 1, 1);
+      window.begin({.index = 0, .weight = 1});
+      const at::Tensor loss = (4 * w).sum();
+      loss.backward();
+      window.commit(loss.item<double>(), 1);
+      optimizer->set_fall(fall);
+      optimizer->step(std::move(window.close()).value(), 0.55);
+      return (before - w.detach())[0][0].item<double>();
+    };
+    EXPECT_NEAR(step_with(RateFall{.peak = 1, .floor = 0.1, .left = 0.5}), 0.3 * 4, 1e-6) << folds;
+    EXPECT_NEAR(step_with(std::nullopt), 0.275 * 6, 1e-6) << folds;  // momentum: 4 + 0.5 * 4
+  }
+}
+
 TEST(DefaultGroupsTest, DecayMatricesOnly) {
   const NamedParameters parameters{{"embedding", trained({4, 3})},
                                    {"norm", trained({3})},

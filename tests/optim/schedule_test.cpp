@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <initializer_list>
 
 #include "windows.h"
 
@@ -11,47 +12,122 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(ScheduleTest, Table) {
-  constexpr auto constant = ScheduleKind::constant, linear = ScheduleKind::linear,
-                 cosine = ScheduleKind::cosine;
-  struct Case {
-    LearningRate schedule;
-    std::int64_t step;
-    double expected;
-  };
-  // 21 steps, the first 10 of them warm-up: step 10 is the peak, step 15 half-way, step 20 the
-  // last.
-  const auto made = [](ScheduleKind kind) {
-    return LearningRate{.kind = kind, .peak = 1, .min_lr = 0.2, .warmup = 10, .total_steps = 21};
-  };
-  for (const auto& [schedule, step, expected] : {
-           Case{made(cosine), 0, 0.1},
-           Case{made(cosine), 9, 1},
-           Case{made(cosine), 10, 1},
-           Case{made(cosine), 15, 0.6},
-           Case{made(cosine), 12, 0.2 + 0.4 * (1 + std::cos(3.14159265358979 * 0.2))},
-           Case{made(cosine), 20, 0.2},
-           Case{made(cosine), 1000, 0.2},
-           Case{made(linear), 4, 0.5},
-           Case{made(linear), 15, 0.6},
-           Case{made(linear), 12, 0.84},
-           Case{made(linear), 20, 0.2},
-           Case{made(linear), 21, 0.2},
-           Case{made(constant), 9, 1},
-           Case{made(constant), 1000, 1},
-           // A constant rate warms up whatever the horizon is.
-           Case{{.kind = constant, .peak = 1, .warmup = 4}, 2, 0.75},
-           // A run shorter than its warm-up ends within it; one step behind it is the fall's end.
-           Case{{.kind = cosine, .peak = 1, .warmup = 10, .total_steps = 5}, 7, 0.5},
-           Case{{.kind = cosine, .peak = 1, .warmup = 4, .total_steps = 4}, 3, 1},
-           Case{{.kind = linear, .peak = 1, .min_lr = 0.2, .warmup = 4, .total_steps = 5}, 3, 1},
-           Case{{.kind = linear, .peak = 1, .min_lr = 0.2, .warmup = 4, .total_steps = 5}, 4, 0.2},
-           Case{{.kind = cosine, .peak = 1, .min_lr = 0.2, .warmup = 4, .total_steps = 5}, 9, 0.2},
-           Case{{.kind = cosine, .peak = 1, .warmup = 0, .total_steps = 1}, 0, 1},
-           Case{{.kind = cosine, .peak = 1, .warmup = 1, .total_steps = 1}, 0, 1},
-       })
+constexpr auto constant = ScheduleKind::constant, linear = ScheduleKind::linear,
+               cosine = ScheduleKind::cosine;
+
+struct Rate {
+  LearningRate schedule;
+  std::int64_t step;
+  double expected;
+};
+
+void expect_rates(std::initializer_list<Rate> rates) {
+  for (const auto& [schedule, step, expected] : rates)
     EXPECT_NEAR(schedule.at(step), expected, 1e-12)
         << "kind " << static_cast<int>(schedule.kind) << ", step " << step;
+}
+
+/// 20 steps, the first 10 of them warm-up: step 10 is the peak, step 15 half-way, and step 20,
+/// which is not taken, the end.
+LearningRate of_20_steps(ScheduleKind kind) {
+  return {.kind = kind, .peak = 1, .min_lr = 0.2, .warmup = 10, .total_steps = 20};
+}
+
+TEST(ScheduleTest, Table) {
+  expect_rates({
+      {of_20_steps(cosine), 0, 0.1},
+      {of_20_steps(cosine), 9, 1},
+      {of_20_steps(cosine), 10, 1},
+      {of_20_steps(cosine), 15, 0.6},
+      {of_20_steps(cosine), 12, 0.2 + 0.4 * (1 + std::cos(3.14159265358979 * 0.2))},
+      {of_20_steps(cosine), 20, 0.2},
+      {of_20_steps(cosine), 1000, 0.2},
+      {of_20_steps(linear), 4, 0.5},
+      {of_20_steps(linear), 15, 0.6},
+      {of_20_steps(linear), 12, 0.84},
+      {of_20_steps(linear), 19, 0.28},
+      {of_20_steps(linear), 20, 0.2},
+      {of_20_steps(linear), 21, 0.2},
+      {of_20_steps(constant), 9, 1},
+      {of_20_steps(constant), 1000, 1},
+      // A constant rate warms up whatever the horizon is.
+      {{.kind = constant, .peak = 1, .warmup = 4}, 2, 0.75},
+      // A run shorter than its warm-up ends within it; one step behind it has the peak.
+      {{.kind = cosine, .peak = 1, .warmup = 10, .total_steps = 5}, 7, 0.5},
+      {{.kind = cosine, .peak = 1, .warmup = 4, .total_steps = 4}, 3, 1},
+      {{.kind = cosine, .peak = 1, .warmup = 4, .total_steps = 4}, 4, 1},
+      {{.kind = linear, .peak = 1, .min_lr = 0.2, .warmup = 4, .total_steps = 5}, 3, 1},
+      {{.kind = linear, .peak = 1, .min_lr = 0.2, .warmup = 4, .total_steps = 5}, 4, 1},
+      {{.kind = cosine, .peak = 1, .min_lr = 0.2, .warmup = 4, .total_steps = 5}, 9, 0.2},
+      {{.kind = cosine, .peak = 1, .warmup = 0, .total_steps = 1}, 0, 1},
+      {{.kind = cosine, .peak = 1, .warmup = 1, .total_steps = 1}, 0, 1},
+      // Both steps of a run of two move something.
+      {{.kind = linear, .peak = 1, .total_steps = 2}, 1, 0.5},
+      {{.kind = cosine, .peak = 1, .total_steps = 2}, 1, 0.5},
+  });
+}
+
+/// A run that was begun by such a version goes on with it.
+TEST(ScheduleTest, OfTheFirstVersionEndsInTheLastStep) {
+  const auto of_first = [](LearningRate schedule) {
+    schedule.version = ScheduleVersion::min_in_last_step;
+    return schedule;
+  };
+  LearningRate of_21_steps = of_first(of_20_steps(linear));
+  of_21_steps.total_steps = 21;
+  expect_rates({
+      {of_21_steps, 4, 0.5},
+      {of_21_steps, 12, 0.84},
+      {of_21_steps, 20, 0.2},
+      {of_21_steps, 21, 0.2},
+      {of_first({.kind = linear, .peak = 1, .min_lr = 0.2, .warmup = 4, .total_steps = 5}), 4, 0.2},
+      {of_first({.kind = cosine, .peak = 1, .warmup = 0, .total_steps = 1}), 0, 1},
+      {of_first({.kind = cosine, .peak = 1, .total_steps = 2}), 1, 0},
+  });
+}
+
+/// The recursion that torch.optim.lr_scheduler.CosineAnnealingLR steps by, which is another form.
+TEST(ScheduleTest, IsPyTorchsCosineAnnealing) {
+  constexpr double pi = 3.141592653589793;
+  for (const std::int64_t steps : {2, 3, 10, 1000}) {
+    const LearningRate schedule{.peak = 3e-4, .min_lr = 1e-5, .total_steps = steps};
+    double rate = schedule.peak;
+    for (std::int64_t step = 0; step < steps; ++step) {
+      EXPECT_NEAR(schedule.at(step), rate, 1e-15) << step << " of " << steps;
+      const double now = pi * static_cast<double>(step) / static_cast<double>(steps),
+                   next = pi * static_cast<double>(step + 1) / static_cast<double>(steps);
+      rate =
+          schedule.min_lr + (1 + std::cos(next)) / (1 + std::cos(now)) * (rate - schedule.min_lr);
+    }
+    EXPECT_NEAR(schedule.at(steps), rate, 1e-15) << "the step behind the last";
+    LearningRate other = schedule;
+    other.version = ScheduleVersion::min_in_last_step;
+    EXPECT_GT(std::abs(other.at(steps - 1) - schedule.at(steps - 1)), 1e-10);
+  }
+}
+
+/// torch 2.13.0: SequentialLR of LinearLR(0.5, 1.0, total_iters=1) and CosineAnnealingLR(T_max=4)
+/// from step 2 on.
+TEST(ScheduleTest, BehindAWarmUpIsPyTorchs) {
+  const LearningRate schedule{.peak = 1, .warmup = 2, .total_steps = 6};
+  std::int64_t step = 0;
+  for (const double rate : {0.5, 1.0, 1.0, 0.853553390593274, 0.5, 0.146446609406726, 0.0})
+    EXPECT_NEAR(schedule.at(step++), rate, 1e-14) << step;
+}
+
+/// torch 2.13.0: CosineAnnealingLR(T_max=5, eta_min=0.2) over groups of 1.0 and 0.3.
+TEST(ScheduleTest, GroupsFallToOneFloorAsPyTorchs) {
+  const LearningRate schedule{.peak = 1, .min_lr = 0.2, .total_steps = 5};
+  std::int64_t step = 0;
+  for (const double rate :
+       {0.3, 0.290450849718747, 0.265450849718747, 0.234549150281253, 0.209549150281253, 0.2}) {
+    const RateFall fall{.peak = 1, .floor = 0.2, .left = schedule.left(step).value()};
+    EXPECT_NEAR(fall.rate(0.3), rate, 1e-14) << step;
+    EXPECT_NEAR(fall.rate(1), schedule.at(step), 1e-14) << step;
+    ++step;
+  }
+  EXPECT_FALSE(of_20_steps(cosine).left(9)) << "a warm-up";
+  EXPECT_FALSE(of_20_steps(constant).left(15));
 }
 
 /// Steps that hold more and more of what a run counts: of those of 1, 2, 4, ... the rate at a place

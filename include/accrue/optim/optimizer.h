@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "accrue/accum/window.h"
 #include "accrue/core/stored_tensor.h"
+#include "accrue/optim/schedule.h"
 #include "accrue/optim/state_precision.h"
 
 namespace accrue::optim {
@@ -16,7 +18,7 @@ namespace accrue::optim {
 struct ParameterGroup {
   std::vector<std::string> names;
   double weight_decay = 0;
-  double lr_factor = 1;   ///< times the schedule's learning rate
+  double lr_factor = 1;   ///< its peak as a multiple of the schedule's (RateFall::rate)
   std::string name = {};  ///< for metrics
 };
 
@@ -61,6 +63,11 @@ class Optimizer {
   /// Updates the parameters in place with learning rate `lr` (>= 0). The gradient's scale is
   /// applied on the way. The parameters' version counters move.
   virtual void step(accum::MeanGradient&& gradient, double lr) = 0;
+
+  /// How far the schedule has fallen in the steps ahead, so that groups with a factor fall to the
+  /// schedule's floor; without it a group's rate is its factor times the step's. An optimizer of
+  /// torch::optim has groups and rates of its own.
+  virtual void set_fall(const std::optional<RateFall>& /*fall*/) {}
 
   /// The next step's decay of second moments, where it is another one than the optimizer was made
   /// with, and the logarithm of the product of the decays of all steps before it, which the bias

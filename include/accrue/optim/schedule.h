@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "accrue/core/enum_words.h"
 
@@ -13,26 +14,51 @@ inline constexpr auto schedule_kind_words =
                               {ScheduleKind::linear, "linear"},
                               {ScheduleKind::constant, "constant"}});
 
+/// The rules that runs were begun with. A run keeps its own (state.json, "schedule").
+enum class ScheduleVersion {
+  /// The last step has min_lr, and a group with a rate of its own falls to its part of min_lr.
+  min_in_last_step = 1,
+  /// The step behind the last one would have min_lr, which is the floor of all groups.
+  min_after_last_step = 2,
+};
+
+/// How far a schedule has fallen, for groups with a rate of their own: each falls from its peak to
+/// the same floor.
+struct RateFall {
+  double peak = 0;
+  double floor = 0;
+  double left = 1;  ///< the part of the way from the peak to the floor that is left
+
+  /// The rate of a group whose peak is `factor` times the schedule's.
+  double rate(double factor) const { return floor + (factor * peak - floor) * left; }
+  bool operator==(const RateFall&) const = default;
+};
+
 /// The learning rate as a pure function of the optimizer step. Linear warm-up over `warmup` steps
 /// (step s of it has peak * (s + 1) / warmup), then constant, or falling to `min_lr`, linearly or
-/// as half a cosine (Loshchilov and Hutter, arXiv:1608.03983). The last step that is no warm-up has
-/// `min_lr`, also where it is the only one behind the warm-up; a run of one step has the peak.
+/// as half a cosine (Loshchilov and Hutter, arXiv:1608.03983). The first step behind the warm-up
+/// has the peak, and step `total_steps`, which a run does not take, would have `min_lr`: as
+/// PyTorch's CosineAnnealingLR with T_max = total_steps - warmup.
 struct LearningRate {
   ScheduleKind kind = ScheduleKind::cosine;
   double peak = 3e-4;
   double min_lr = 0;
   std::int64_t warmup = 0;
   std::int64_t total_steps = 1;
+  ScheduleVersion version = ScheduleVersion::min_after_last_step;
 
-  /// The rate of optimizer step `step`, 0-based. Beyond the horizon it keeps its last value (a
-  /// constant rate has no horizon). A run that ends within its warm-up never reaches the peak.
-  /// Throws a usage Error where a field makes no sense: min_lr above the peak, a negative warm-up,
-  /// no step.
+  /// The rate of optimizer step `step`, 0-based. Beyond the horizon it is `min_lr` (a constant rate
+  /// has no horizon). A run that ends within its warm-up never reaches the peak, and keeps its last
+  /// value. Throws a usage Error where a field makes no sense: min_lr above the peak, a negative
+  /// warm-up, no step.
   double at(std::int64_t step) const { return at(step, step + 1); }
-  /// The same of a step that takes [begin, end) of what the run counts, where `warmup` counts it,
-  /// too, and total_steps - 1 is where the last step begins: tokens, say, where steps hold more and
-  /// more of them.
+  /// The same of a step that takes [begin, end) of what the run counts, where `warmup` and
+  /// `total_steps` count it, too: tokens, say, where steps hold more and more of them. (In
+  /// min_in_last_step, total_steps - 1 is where the last step begins.)
   double at(std::int64_t begin, std::int64_t end) const;
+  /// The part of the way from the peak to `min_lr` that is left at `begin`; none within the
+  /// warm-up, and of a rate that does not fall.
+  std::optional<double> left(std::int64_t begin) const;
 };
 
 enum class ScaleRule { none, linear, sqrt };

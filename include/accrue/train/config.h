@@ -201,6 +201,8 @@ struct ScheduleConfig {
   optim::ScheduleKind kind = optim::ScheduleKind::cosine;
   Duration warmup{0, Duration::Unit::steps};
   double min_lr = 0;
+  /// No key: a run that goes on, or is repeated, keeps what it began with.
+  optim::ScheduleVersion version = optim::ScheduleVersion::min_after_last_step;
 };
 
 /// A learning rate of its own for the parameters that a pattern matches.

@@ -77,6 +77,7 @@ std::string describe_run(const RunInfo& info) {
   run["config"] = to_json(info.config);
   run["plan"] = info.plan;
   run["total_steps"] = info.total_steps;
+  run["schedule"] = static_cast<int>(info.config.optim.schedule.version);
   run["parameters"] = info.parameters;
   run["unit"] = info.counts_tokens ? "tokens" : "samples";
   run["data"] = to_json(info.data);

@@ -79,6 +79,10 @@ RunRecord record_in(const json& run, const std::string& folder) {
     record.accelerate = run.at("plan").at("accelerate").get<bool>();
   if (record.ranks.empty()) throw json::other_error::create(500, "plan.ranks is empty", &run);
   return record;
+  using enum optim::ScheduleVersion;
+  if (run.contains("schedule"))
+    record.schedule = static_cast<optim::ScheduleVersion>(
+        integer_in(run, "schedule", static_cast<int>(min_after_last_step)));
 }
 
 json run_json_of(const RunDirectory& run, const std::string& operation) {
@@ -118,3 +122,4 @@ Config config_to_repeat(const RunRecord& record, const std::vector<std::string>&
 }
 
 }  // namespace accrue::train
+  config.optim.schedule.version = record.schedule;

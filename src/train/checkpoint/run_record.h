@@ -29,7 +29,9 @@ struct RunRecord {
   std::vector<RankRecord> ranks;  ///< the plan, by rank; not empty
   std::string plan_reason;
   std::optional<bool> accelerate;  ///< RunPlan::accelerate
-  std::string start;               ///< digest of the parameters that it started from
+  /// Of a run whose run.json does not tell, the first.
+  optim::ScheduleVersion schedule = optim::ScheduleVersion::min_in_last_step;
+  std::string start;   ///< digest of the parameters that it started from
   std::vector<PastResumption> resumed;
 };
 

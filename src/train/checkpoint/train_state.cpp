@@ -30,6 +30,13 @@ memory::RecoveryState micro_batches_from_json(const StateReader& plan) {
           .quiet_windows = plan.has("quiet_windows") ? plan.integer("quiet_windows", 0) : 0};
 }
 
+optim::ScheduleVersion schedule_from_json(const StateReader& in) {
+  using enum optim::ScheduleVersion;
+  return static_cast<optim::ScheduleVersion>(
+      in.integer_or("schedule", static_cast<int>(min_in_last_step),
+                    static_cast<int>(min_after_last_step), static_cast<int>(min_in_last_step)));
+}
+
 DataIdentity data_from_json(const StateReader& in) {
   return {.fingerprint = in.text("fingerprint"),
           .samples = in.has("samples") ? in.integer("samples", 0) : 0,
@@ -98,6 +105,7 @@ AdaptState adapt_from_json(const StateReader& in, const std::string& operation) 
 json written(const TrainState& state) {
   json out{{"step", state.step},
            {"window", state.window},
+           {"schedule", static_cast<int>(state.schedule)},
            {"samples", state.samples},
            {"tokens", state.tokens},
            {"elapsed", state.elapsed},
@@ -128,14 +136,6 @@ json written(const TrainState& state) {
   return out;
 }
 
-TrainState train_state_from_json(const json& in, const std::string& operation) {
-  const StateReader reader(in, "", operation);
-  TrainState state;
-  state.step = reader.integer("step", 0);
-  state.window = reader.integer("window", state.step);
-  state.samples = reader.integer("samples", 0);
-  state.tokens = reader.integer("tokens", 0);
-  state.elapsed = reader.number_of_at_least_0("elapsed");
 /// JSON has no numbers that are not finite: null would stand in their place, and no resume takes
 /// that. Such a checkpoint is not written, so that the one before it stays the newest.
 void expect_finite(const json& value, const std::string& place) {
@@ -157,6 +157,15 @@ json to_json(const TrainState& state) {
   return out;
 }
 
+TrainState train_state_from_json(const json& in, const std::string& operation) {
+  const StateReader reader(in, "", operation);
+  TrainState state;
+  state.step = reader.integer("step", 0);
+  state.window = reader.integer("window", state.step);
+  state.schedule = schedule_from_json(reader);
+  state.samples = reader.integer("samples", 0);
+  state.tokens = reader.integer("tokens", 0);
+  state.elapsed = reader.number_of_at_least_0("elapsed");
   state.epoch_began.reset();
   if (reader.has("epoch_began")) state.epoch_began = reader.number_of_at_least_0("epoch_began");
   const StateReader plan = reader.object("plan");

@@ -8,6 +8,7 @@
 
 #include "accrue/adapt/noise_scale.h"
 #include "accrue/core/recompute.h"
+#include "accrue/optim/schedule.h"
 #include "memory/recovery.h"
 #include "optim/loss_scale.h"
 #include "train/checkpoint/data_continuity.h"
@@ -43,6 +44,8 @@ struct AdaptState {
 struct TrainState {
   std::int64_t step = 0;    ///< optimizer steps taken
   std::int64_t window = 0;  ///< windows done; more than `step` where a window had no weight
+  /// Of the learning rate; a checkpoint that does not tell is of the first.
+  optim::ScheduleVersion schedule = optim::ScheduleVersion::min_after_last_step;
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
   double elapsed = 0;  ///< seconds, over all resumptions

@@ -21,6 +21,7 @@ class ShardedOptimizer final : public optim::Optimizer {
       : own_(own), sharding_(std::move(sharding)), replica_(std::move(replica)) {}
 
   void step(accum::MeanGradient&& gradient, double lr) override;
+  void set_fall(const std::optional<optim::RateFall>& fall) override { own_.set_fall(fall); }
   void set_second_moment(double beta2, double log_decay) override {
     own_.set_second_moment(beta2, log_decay);
   }

@@ -93,13 +93,21 @@ double BatchControl::batch_of(std::int64_t window) const {
   return static_cast<double>(batch_at(config_, samples_, schedule_.changing->place(window)));
 }
 
+/// By what the rate follows the batch of the window ahead; none where it does not.
+std::optional<double> BatchControl::rate_factor() const {
+  if (!may_change() || config_.adapt.lr_rule == adapt::RateRule::none) return std::nullopt;
+  return adapt::rate_factor(config_.adapt.lr_rule, batch_of(state_.window), stated_batch(config_),
+                            noise_in_batch_units(state_.adapt));
+}
+
 double BatchControl::learning_rate() const {
-  if (!may_change() || config_.adapt.lr_rule == adapt::RateRule::none)
-    return rates_.at(state_.window, state_.step);
-  return rates_.scaled_at(
-      state_.window, state_.step,
-      adapt::rate_factor(config_.adapt.lr_rule, batch_of(state_.window), stated_batch(config_),
-                         noise_in_batch_units(state_.adapt)));
+  const std::optional<double> factor = rate_factor();
+  return factor ? rates_.scaled_at(state_.window, state_.step, *factor)
+                : rates_.at(state_.window, state_.step);
+}
+
+std::optional<optim::RateFall> BatchControl::rate_fall() const {
+  return rates_.fall_at(state_.window, state_.step, rate_factor().value_or(1));
 }
 
 std::optional<double> BatchControl::beta2() const {

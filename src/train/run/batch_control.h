@@ -41,6 +41,7 @@ class BatchControl {
 
   /// Of the window ahead.
   double learning_rate() const;
+  std::optional<optim::RateFall> rate_fall() const;
   /// The second moment's decay in the step ahead; nothing where it does not follow the batch.
   std::optional<double> beta2() const;
   /// What there is to say of the batch of the window ahead, where the config states another one
@@ -62,6 +63,7 @@ class BatchControl {
   bool may_change() const { return schedule_.changing != nullptr; }
   bool is_probed(std::int64_t samples, std::int64_t most) const;
   double batch_of(std::int64_t window) const;
+  std::optional<double> rate_factor() const;
   adapt::BatchBounds bounds() const;
   void enforce(const std::vector<BatchChange>& changes);
   std::string batch_in_words(double batch) const;

@@ -13,6 +13,7 @@
 #include "core/cause.h"
 #include "core/digits.h"
 #include "memory/out_of_memory.h"
+#include "optim/groups.h"
 #include "train/window/quarantine_limits.h"
 
 namespace accrue::train {
@@ -200,13 +201,13 @@ OptimizerStep::Update OptimizerStep::update_parameters(WindowRun& window) {
   if (window.gradient || flow_.parallelism.takes_outer_step_after(state.window + 1))
     checkpointer_.finish();
   const Stopwatch watch;
-  Update update{.lr = batch_.learning_rate()};
-  if (window.gradient) update.grad_norm = consume(std::move(*window.gradient), update.lr);
+  Update update{.lr = batch_.learning_rate(), .fall = batch_.rate_fall()};
+  if (window.gradient) update.grad_norm = consume(std::move(*window.gradient), update);
   update.seconds = watch.seconds();
   return update;
 }
 
-std::optional<double> OptimizerStep::consume(accum::MeanGradient gradient, double lr) {
+std::optional<double> OptimizerStep::consume(accum::MeanGradient gradient, const Update& update) {
   if (run_.gradient_hook) {
     gradient.materialize();
     run_.gradient_hook(gradient);
@@ -216,8 +217,9 @@ std::optional<double> OptimizerStep::consume(accum::MeanGradient gradient, doubl
   RECORD_USER_SCOPE("optimizer step");
   if (const auto beta2 = batch_.beta2())
     run_.optimizer.set_second_moment(*beta2, progress_.state.adapt.log_decay);
+  run_.optimizer.set_fall(update.fall);
   is_half_done_ = true;
-  run_.optimizer.step(std::move(gradient), lr);
+  run_.optimizer.step(std::move(gradient), update.lr);
   return norm;
 }
 
@@ -270,7 +272,7 @@ StepReport OptimizerStep::report_of(const WindowRun& window, const Draws& draws,
       .losses = window.together ? std::map<std::string, double>{} : window.losses,
       .grad_norm = update.grad_norm,
       .lr = update.lr,
-      .lrs = rates_of_groups(update.lr),
+      .lrs = rates_of_groups(update),
       .micro_batches = window.micro_batches,
       .batch_samples = (flow_.parallelism.steps_alone() ? draws.own : draws.all).size(),
       .seconds = seconds,
@@ -305,10 +307,11 @@ std::optional<double> OptimizerStep::seconds_of_epoch_that_ended() {
   return progress_.end_epoch();
 }
 
-std::map<std::string, double> OptimizerStep::rates_of_groups(double lr) const {
+std::map<std::string, double> OptimizerStep::rates_of_groups(const Update& update) const {
   std::map<std::string, double> rates;
   if (groups_.size() < 2) return rates;
-  for (const optim::ParameterGroup& group : groups_) rates[group.name] = group.lr_factor * lr;
+  for (const optim::ParameterGroup& group : groups_)
+    rates[group.name] = optim::group_rate(group.lr_factor, update.lr, update.fall);
   return rates;
 }
 

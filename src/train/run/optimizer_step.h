@@ -50,6 +50,7 @@ class OptimizerStep {
   /// What the optimizer did with a window's gradient.
   struct Update {
     double lr = 0;
+    std::optional<optim::RateFall> fall = {};
     std::optional<double> grad_norm = {};  ///< before clipping; none where there was no step
     double seconds = 0;
   };
@@ -65,14 +66,14 @@ class OptimizerStep {
   void look_at_first(const WindowRun& window);
   void require_a_finite_loss(const WindowRun& window) const;
   Update update_parameters(WindowRun& window);
-  std::optional<double> consume(accum::MeanGradient gradient, double lr);
+  std::optional<double> consume(accum::MeanGradient gradient, const Update& update);
   std::optional<double> clipped_norm(accum::MeanGradient& gradient) const;
   std::optional<NoiseReading> read_noise(WindowRun& window) const;
   void advance(batch::Range samples, WindowRun& window, const std::optional<NoiseReading>& noise);
   StepReport report_of(const WindowRun& window, const Draws& draws, const Update& update,
                        double seconds);
   std::optional<double> seconds_of_epoch_that_ended();
-  std::map<std::string, double> rates_of_groups(double lr) const;
+  std::map<std::string, double> rates_of_groups(const Update& update) const;
   void tell_step(const StepReport& report, const WindowRun& window) const;
   void tell_what_looks_wrong(const StepReport& report, batch::Range draws);
 

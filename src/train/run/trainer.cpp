@@ -34,7 +34,8 @@ namespace accrue::train {
 
 struct Trainer::Impl {
   Impl(Config as_given, std::shared_ptr<distributed::Group> group, const data::TellProgress& tell)
-      : given(with_whole_batch(std::move(as_given), group ? group->world() : 1)),
+      : given(with_schedule_of_run(
+            with_whole_batch(std::move(as_given), group ? group->world() : 1))),
         ranks(std::move(group)),
         work(open(given, ranks.world(), tell)),
         copies(RunDirectory(given.run.out), given.run.replica),
@@ -46,6 +47,16 @@ struct Trainer::Impl {
   }
 
   static Workload open(const Config& config, std::int64_t world, const data::TellProgress& tell) {
+  /// A run that goes on keeps the schedule that it began with, which all its checkpoints have. A
+  /// new run has no checkpoint: its folder is its own.
+  static Config with_schedule_of_run(Config config) {
+    if (config.run.out.empty()) return config;
+    const RunCopies copies(RunDirectory(config.run.out), config.run.replica);
+    if (const auto newest = copies.newest_whole())
+      config.optim.schedule.version = read_checkpoint_state(*newest).schedule;
+    return config;
+  }
+
     if (config.run.out.empty())
       throw usage_error("run.out", "a folder for the run", "nothing",
                         "out = \"runs/first\" in [run]");
@@ -90,8 +101,6 @@ struct Trainer::Impl {
   TrainState start_new(const optim::Optimizer& optimizer, const RunOptions& options,
                        RunClaim* claim) {
     expect_noise_that_decides(work);
-    // It throws before anything is written.
-    make_learning_rate(work.config, make_horizon(planner.decide())).at(0);
     if (claim != nullptr) create_directory(optimizer, options, *claim);
     return first_state();
   }
@@ -114,7 +123,8 @@ struct Trainer::Impl {
   TrainState first_state() {
     const RunPlan& plan = planner.decide();
     const std::int64_t micro = plan.micro_batch;
-    return {.micro_batches = {.planned = micro, .micro_batch = micro},
+    return {.schedule = given.optim.schedule.version,
+            .micro_batches = {.planned = micro, .micro_batch = micro},
             .recompute = plan.recompute,
             .accelerate = plan.accelerate,
             .ranks = planner.records(),

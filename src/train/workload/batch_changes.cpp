@@ -223,7 +223,8 @@ optim::LearningRate rate_over_length(const Config& config, const SampleFacts& sa
   optim::LearningRate rate = make_learning_rate(config, horizon);
   if (config.optim.schedule.warmup.unit == Duration::Unit::steps)
     rate.warmup = std::llround(static_cast<double>(rate.warmup) * step);
-  rate.total_steps = std::max<std::int64_t>(1, horizon.total_steps - std::llround(step) + 1);
+  if (rate.version == optim::ScheduleVersion::min_in_last_step)
+    rate.total_steps = std::max<std::int64_t>(1, horizon.total_steps - std::llround(step) + 1);
   return rate;
 }
 

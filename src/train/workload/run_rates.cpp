@@ -27,7 +27,9 @@ RunRates::RunRates(const Config& config, const Horizon& horizon,
 void RunRates::count_what_windows_hold(std::int64_t windows) {
   const Duration& warmup = config_.optim.schedule.warmup;
   const auto whole = static_cast<double>(held_before(windows));
-  rate_.total_steps = held_before(windows - 1) + 1;
+  rate_.total_steps = rate_.version == optim::ScheduleVersion::min_in_last_step
+                          ? held_before(windows - 1) + 1
+                          : held_before(windows);
   rate_.warmup = warmup.unit == Duration::Unit::percent
                      ? static_cast<std::int64_t>(std::llround(warmup.value / 100 * whole))
                      : held_within(warmup);
@@ -42,6 +44,26 @@ double RunRates::at(std::int64_t window, std::int64_t step) const {
 double RunRates::scaled_at(std::int64_t window, std::int64_t step, double factor) const {
   const double rate = at(window, step), floor = rate_.min_lr;
   return rate <= floor ? rate : floor + factor * (rate - floor);
+}
+
+std::optional<optim::RateFall> RunRates::fall_at(std::int64_t window, std::int64_t step,
+                                                 double factor) const {
+  // A floor of 0 is the same part of every peak.
+  if (rate_.version == optim::ScheduleVersion::min_in_last_step || rate_.min_lr == 0)
+    return std::nullopt;
+  std::optional<double> left;
+  if (config_.adapt.batch == adapt::BatchRule::seesaw) {
+    const double rate = of_seesaw(window), way = rate_.peak - rate_.min_lr;
+    if (has_seesaw_begun(window)) left = way > 0 ? (rate - rate_.min_lr) / way : 0;
+  } else {
+    left = rate_.left(counts_steps_ ? step : held_before(window));
+  }
+  if (!left) return std::nullopt;
+  return optim::RateFall{.peak = rate_.peak, .floor = rate_.min_lr, .left = *left * factor};
+}
+
+bool RunRates::has_seesaw_begun(std::int64_t window) const {
+  return seesaw_at(config_, samples_, schedule_.changing->place(window)).rate_left.has_value();
 }
 
 double RunRates::of_seesaw(std::int64_t window) const {

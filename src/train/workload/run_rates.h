@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "accrue/core/units.h"
 #include "accrue/optim/schedule.h"
@@ -26,6 +27,10 @@ class RunRates {
   double at(std::int64_t window, std::int64_t step) const;
   /// The same with what exceeds the schedule's floor times `factor`: the floor is absolute.
   double scaled_at(std::int64_t window, std::int64_t step, double factor) const;
+  /// What of it groups with a rate of their own need beside it; none where their factor says all:
+  /// in the warm-up, and of a rate that does not fall or falls to 0.
+  std::optional<optim::RateFall> fall_at(std::int64_t window, std::int64_t step,
+                                         double factor) const;
 
  private:
   void count_what_windows_hold(std::int64_t windows);
@@ -35,6 +40,7 @@ class RunRates {
   }
   std::int64_t held_within(const Duration& duration) const;
   double of_seesaw(std::int64_t window) const;
+  bool has_seesaw_begun(std::int64_t window) const;
 
   Config config_;
   batch::WindowSchedule schedule_, as_begun_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/cross_entropy.h"
@@ -235,6 +236,7 @@ Datasets open_data(Config& config, const data::TellProgress& tell) {
 
 Workload open_workload(Config config, const data::TellProgress& tell) {
   config = with_standard_input(with_whole_batch(std::move(config), 1));
+  check_rates(config);
   Workload work;
   std::unique_ptr<models::Model> loaded = load_shaping_model(config, work.remarks);
   config.model.context = config.model.context_or_default();
@@ -368,7 +370,30 @@ optim::LearningRate make_learning_rate(const Config& config, const Horizon& hori
                                                    o.base_batch.value_or(batch)),
           .min_lr = o.schedule.min_lr,
           .warmup = to_steps(o.schedule.warmup, horizon, "optim.schedule.warmup"),
-          .total_steps = horizon.total_steps};
+          .total_steps = horizon.total_steps,
+          .version = o.schedule.version};
+}
+
+void check_rates(const Config& config) {
+  const OptimConfig& o = config.optim;
+  const double floor = o.schedule.min_lr;
+  if (o.schedule.kind == optim::ScheduleKind::constant || floor == 0) return;
+  const double peak = make_learning_rate(config, {.total_steps = 1}).peak;
+  const auto refuse = [&](const std::string& key, double rate, const std::string& suggestion) {
+    std::ostringstream expected, received;
+    expected << "a rate of at least optim.schedule.min_lr (" << floor
+             << "), which is absolute and no rate falls below";
+    received << rate;
+    throw usage_error(key, expected.str(), received.str(), suggestion);
+  };
+  if (peak < floor)
+    refuse("optim.scale_lr with this batch", peak,
+           "a smaller optim.schedule.min_lr, or scale_lr = \"none\"");
+  if (o.schedule.version == optim::ScheduleVersion::min_in_last_step) return;
+  for (const RateOfPattern& rate : o.rates)
+    if (const double own = rate.lr / o.lr * peak; own < floor)
+      refuse("optim.rates, \"" + rate.match + "\"", own,
+             "a smaller optim.schedule.min_lr, or a larger rate");
 }
 
 }  // namespace accrue::train

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <numbers>
 
 #include "core/atomic_file.h"
@@ -63,13 +65,13 @@ class LongerRun : public testing::TinyRun {
   }
 };
 
-/// docs/guide/config.md: half a cosine from the step after the warm-up to the last.
+/// docs/guide/config.md: half a cosine from the step after the warm-up to the one behind the last.
 double cosine_rate(const Config& c, std::int64_t step, std::int64_t length) {
   const double peak = c.optim.lr, least = c.optim.schedule.min_lr;
   const double warmup = c.optim.schedule.warmup.value;
   const auto at = static_cast<double>(step - 1);
   if (at < warmup) return peak * (at + 1) / warmup;
-  const double progress = (at - warmup) / (static_cast<double>(length) - 1 - warmup);
+  const double progress = (at - warmup) / (static_cast<double>(length) - warmup);
   return least + (peak - least) * (1 + std::cos(std::numbers::pi * progress)) / 2;
 }
 
@@ -89,6 +91,104 @@ TEST_F(LongerRun, HasTheBitsOfOneThatWasLongFromTheStart) {
   Trainer(other).run();
   EXPECT_FALSE(at::equal(parameters_of(other)[0].tensor, parameters_of(straight)[0].tensor))
       << "one step more would be seen";
+}
+
+/// The schedule of versions that ended in the last step.
+double former_rate(const Config& c, std::int64_t step, std::int64_t length) {
+  return cosine_rate(c, step, length - 1);
+}
+
+/// Makes the last checkpoint one of a version that wrote no schedule, nor checksums.
+void make_former(const Config& c) {
+  const RunDirectory run(c.run.out);
+  const std::filesystem::path folder = run.checkpoint(run.checkpoint_steps().back());
+  nlohmann::json state = nlohmann::json::parse(read_file(folder / "state.json"));
+  EXPECT_EQ(state.at("schedule"), 2);
+  state.erase("schedule");
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"})
+    state["files"][name] = std::filesystem::file_size(folder / name);
+  write_file_atomically(folder / "state.json", state.dump());
+  std::filesystem::remove(folder / "manifest.json");
+}
+
+TEST_F(LongerRun, OfAFormerVersionKeepsItsSchedule) {
+  Config c = cosine("run", 6);
+  stop_after(3, c);
+  make_former(c);
+  stop_after(4, c, true);  // the checkpoints written since keep it, too
+  const auto recorder = resume(c);
+  ASSERT_EQ(recorder->steps.size(), 2U);
+  for (const StepReport& report : recorder->steps) {
+    EXPECT_NEAR(*report.lr, former_rate(c, report.step, 6), 1e-12) << report.step;
+    EXPECT_GT(std::abs(*report.lr - cosine_rate(c, report.step, 6)), 1e-6) << report.step;
+  }
+  EXPECT_NEAR(*recorder->steps.back().lr, c.optim.schedule.min_lr, 1e-12);
+  c.run.steps = 9;
+  EXPECT_NEAR(*resume(c)->steps.front().lr, former_rate(c, 7, 9), 1e-12) << "and made longer";
+}
+
+/// A pattern's rate below the floor was taken then, and a part of the floor was its own.
+TEST_F(LongerRun, OfAFormerVersionKeepsTheRatesOfItsGroups) {
+  Config c = cosine("run", 6);
+  c.optim.rates = {{.match = "wte", .lr = 2e-4}};
+  stop_after(3, c);
+  make_former(c);
+  const auto recorder = resume(c);
+  for (const StepReport& report : recorder->steps)
+    EXPECT_NEAR(report.lrs.at("decayed:wte"), 0.02 * *report.lr, 1e-15) << report.step;
+}
+
+/// A window without weight is no step, with and without rounds of several steps.
+TEST_F(LongerRun, CountsNoStepForAWindowWithoutWeight) {
+  std::ofstream lines(folder_ / "lines.jsonl");
+  for (int i = 0; i < 24; ++i)
+    lines << nlohmann::json{{"input_ids", {1, 2, 3}},
+                            {"labels", i / 4 % 3 == 1 ? nlohmann::json{-100, -100, -100}
+                                                      : nlohmann::json{1, 2, 3}}}
+          << "\n";
+  lines.close();
+  const auto trained = [&](const std::string& out, std::int64_t local_steps) {
+    Config c = cosine(out, 6);
+    c.model.vocab = 8;
+    c.data.train = {(folder_ / "lines.jsonl").string()};
+    c.data.val_fraction = 0;
+    c.data.order = batch::Order::sequential;
+    c.batch = {.samples = 4, .micro = 2};
+    c.dist.local_steps = local_steps;
+    if (local_steps > 1) c.dist.outer_lr = 1;
+    const auto recorder = std::make_shared<Recorder>();
+    Trainer trainer(c);
+    trainer.add_observer(recorder);
+    EXPECT_EQ(trainer.run().step, 4) << out;
+    return std::pair(c, recorder);
+  };
+  const auto [plain, alone] = trained("plain", 1);
+  for (const std::int64_t local_steps : {2, 3, 4}) {
+    const auto [c, rounds] = trained("rounds" + std::to_string(local_steps), local_steps);
+    ASSERT_EQ(rounds->steps.size(), alone->steps.size());
+    for (std::size_t i = 0; i < rounds->steps.size(); ++i) {
+      EXPECT_EQ(rounds->steps[i].step, alone->steps[i].step);
+      EXPECT_EQ(rounds->steps[i].stepped, alone->steps[i].stepped);
+      EXPECT_EQ(rounds->steps[i].lr, alone->steps[i].lr) << "windows without weight move no rate";
+    }
+  }
+}
+
+/// The logarithm of a decay of 0 is no number that JSON holds.
+TEST_F(LongerRun, GoesOnWithSecondMomentsThatAreNotKept) {
+  const auto rooted = [&](const std::string& out) {
+    Config c = constant(out, 6);
+    c.optim.beta2 = 0;
+    c.batch.schedule_unit = BatchUnit::tokens;
+    c.batch.schedule = {{.at = {0}, .size = 7 * 16}, {.at = {2}, .size = 14 * 16}};
+    c.adapt.lr_rule = adapt::RateRule::sqrt;
+    return c;
+  };
+  const Config straight = rooted("straight"), broken = rooted("broken");
+  Trainer(straight).run();
+  stop_after(3, broken);
+  EXPECT_EQ(resume(broken)->steps.back().step, 6);
+  expect_same_bits(parameters_of(broken), parameters_of(straight));
 }
 
 TEST_F(LongerRun, HasTheNewSchedulesRatesFromTheNextStepOn) {
@@ -157,7 +257,8 @@ TEST_F(LongerRun, BecomesShorterOnlyWhereThatIsMeant) {
   const auto recorder = resume(shorter, {.may_shorten = true});
   ASSERT_EQ(recorder->steps.size(), 2u);
   EXPECT_NEAR(*recorder->steps.front().lr, cosine_rate(c, 6, 7), 1e-12);
-  EXPECT_NEAR(*recorder->steps.back().lr, c.optim.schedule.min_lr, 1e-12);
+  EXPECT_NEAR(*recorder->steps.back().lr, cosine_rate(c, 7, 7), 1e-12);
+  EXPECT_GT(*recorder->steps.back().lr, c.optim.schedule.min_lr);
   EXPECT_EQ(kept_steps(c), 7);
 
   shorter.run.steps = 6;

@@ -93,12 +93,12 @@ TEST_F(ChangingBatch, IsEvaluatedByWhatWasLearnedFromRatherThanBySteps) {
 TEST_F(ChangingBatch, DoesNotMakeTheLearningRateJump) {
   const Config c = four_then_eight("run");
   const std::vector<double> all = rates(*run(c));
-  const double last_begins = 8 * 8 + 3 * 16;
+  const double all_samples = 8 * 8 + 4 * 16;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const double begins =
         i < 8 ? 8. * static_cast<double>(i) : 64 + 16. * static_cast<double>(i - 8);
     const double expected =
-        c.optim.lr * (1 + std::cos(std::numbers::pi * begins / last_begins)) / 2;
+        c.optim.lr * (1 + std::cos(std::numbers::pi * begins / all_samples)) / 2;
     EXPECT_NEAR(all[i], expected, 1e-12) << i;
   }
 }
