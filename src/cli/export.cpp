@@ -13,6 +13,7 @@
 #include "cli/gguf_export.h"
 #include "cli/model_card.h"
 #include "cli/trained_text.h"
+#include "cli/trusted_module.h"
 #include "core/atomic_file.h"
 #include "data/text/tokenizer_files.h"
 #include "models/files/vision_io.h"
@@ -30,6 +31,7 @@ struct ExportArguments {
   std::string format = "hf";
   std::optional<std::string> dtype;
   bool adapter = false;
+  bool trust_module = false;
 };
 
 /// Refuses a folder that holds files, among which somebody would have to pick out the model's.
@@ -145,7 +147,8 @@ int run_export(const ExportArguments& arguments) {
   check_options(arguments);
   check_nothing_is_there(out);
   const train::TrainedModel trained =
-      train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint);
+      train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint, {},
+                                module_trust(arguments.trust_module));
   const std::string card = save(out, trained, arguments);
   write_file_atomically(out / "README.md", card);
   std::cout << out.string() << std::endl;
@@ -181,6 +184,7 @@ void add_export(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"f16", "q8_0", "bf16", "f32"}))
       ->type_name("WORD");
   verb->add_flag("--adapter", arguments->adapter, "With --format gguf: what lora trained alone");
+  add_trust_module(*verb, arguments->trust_module);
   verb->callback([=, &action] { action = [=] { return run_export(*arguments); }; });
 }
 

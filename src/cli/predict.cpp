@@ -8,6 +8,7 @@
 
 #include "accrue/core/error.h"
 #include "cli/commands.h"
+#include "cli/trusted_module.h"
 #include "data/images/image_files.h"
 #include "train/plan/setup.h"
 
@@ -22,6 +23,7 @@ struct PredictArguments {
   std::string run;
   std::vector<std::string> images;
   std::optional<std::int64_t> checkpoint;
+  bool trust_module = false;
   bool json = false;
 };
 
@@ -58,7 +60,8 @@ void name_unread(const train::Prediction& prediction) {
 int run_predict(const PredictArguments& arguments) {
   train::use_threads(0);
   train::TrainedModel trained =
-      train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint);
+      train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint, {},
+                                module_trust(arguments.trust_module));
   Json result{{"checkpoint", trained.step}, {"images", Json::array()}, {"unread", Json::array()}};
   train::Classifier classifier(std::move(trained));
   const std::vector<std::filesystem::path> files =
@@ -97,6 +100,7 @@ void add_predict(CLI::App& app, Action& action) {
       ->required();
   verb->add_option("--checkpoint", arguments->checkpoint, "Step (default: the newest checkpoint)")
       ->type_name("STEP");
+  add_trust_module(*verb, arguments->trust_module);
   verb->add_flag("--json", arguments->json, "One JSON object on stdout");
   verb->callback([=, &action] { action = [=] { return run_predict(*arguments); }; });
 }

@@ -20,6 +20,7 @@
 #include "cli/row.h"
 #include "cli/stop_signals.h"
 #include "cli/tokenizing.h"
+#include "cli/trusted_module.h"
 #include "core/notice_signal.h"
 #include "memory/plan.h"
 #include "train/config/toml/toml_reader.h"
@@ -37,6 +38,7 @@ namespace {
 struct TrainArguments {
   std::string config;
   std::string checkpoint;
+  bool trust_module = false;
   std::string repeat;  // folder of the run that is repeated; empty: none
   std::string trace;   // file; empty: none
   bool resume = false;
@@ -152,6 +154,7 @@ Task task_of(const TrainArguments& arguments, const Arguments& typed, std::int64
   auto record = train::read_run_record(train::RunDirectory(arguments.repeat));
   train::Config config =
       program.with_its_model(train::config_to_repeat(*record, arguments.overrides));
+  if (!arguments.trust_module) train::expect_module_to_repeat(*record, config, arguments.overrides);
   return {std::move(config), std::move(record), {}};
 }
 
@@ -290,6 +293,7 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed, const Prog
       verb->add_flag("--accept-data", arguments->accept_data,
                      "With --resume: go on with files that were changed since, where they hold as "
                      "many samples as before; with --repeat: take them as they are");
+  add_trust_module(*verb, arguments->trust_module);
   verb->add_flag("--dry-run", arguments->dry_run, "Print what the run would be and write nothing");
   verb->add_flag("--quiet", arguments->quiet,
                  "Print errors and the result alone, and not how the run goes");
@@ -299,6 +303,8 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed, const Prog
       ->type_name("FILE");
   verb->callback([=, &action, &typed, &program] {
     arguments->resume = resume->count() > 0;
+    if (arguments->trust_module && repeat->count() == 0)
+      throw CLI::RequiresError("--trust-module", "--repeat");
     if (accept->count() > 0 && resume->count() + repeat->count() == 0)
       throw CLI::RequiresError("--accept-data", "--resume or --repeat");
     arguments->overrides = take_overrides(*verb);

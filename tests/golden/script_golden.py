@@ -233,6 +233,30 @@ def trained_by_torch(kind, lines, coefficients):
     return {name: tensor.detach() for name, tensor in module.state_dict().items()}
 
 
+class Turned(torch.nn.Module):
+    """Reads a complex factor, a table of places and a mask, none of which is a floating-point number."""
+
+    def __init__(self, trained=False):
+        super().__init__()
+        torch.manual_seed(3)
+        self.words = torch.nn.Embedding(VOCAB, WIDTH)
+        self.extent = torch.nn.Linear(WIDTH, 1)
+        factor = torch.complex(torch.ones(WIDTH), 3 * torch.ones(WIDTH))
+        if trained:
+            self.factor = torch.nn.Parameter(factor)
+        else:
+            self.register_buffer("factor", factor)
+        self.register_buffer("places", torch.arange(WIDTH).flip(0))
+        self.register_buffer("mask", torch.arange(WIDTH) % 2 == 0)
+
+    @torch.jit.export
+    def loss(self, input_ids: Tensor, attention_mask: Tensor, extent: Tensor) -> Tuple[Tensor, int]:
+        pooled = (self.words(input_ids) * attention_mask.unsqueeze(-1)).sum(1)
+        turned = (pooled[:, self.places] * self.factor).abs()
+        turned = torch.where(self.mask, turned, turned * 2)
+        return (self.extent(turned).squeeze(-1) - extent).square().sum(), extent.numel()
+
+
 def config(folder, name, loss):
     return f"""
 [run]
@@ -276,9 +300,9 @@ class ScriptGolden(unittest.TestCase):
     def tearDownClass(cls):
         cls.scratch.cleanup()
 
-    def write(self, name, kind, loss):
+    def write(self, name, kind, loss, module=None):
         name = name.replace(" ", "-")
-        torch.jit.script(make_module(kind)).save(str(self.folder / f"{name}.pt"))
+        torch.jit.script(module or make_module(kind)).save(str(self.folder / f"{name}.pt"))
         path = self.folder / f"{name}.toml"
         path.write_text(config(self.folder, name, loss))
         return path
@@ -346,6 +370,58 @@ class ScriptGolden(unittest.TestCase):
         resumed = self.trained(path, "broken", "--batch.micro=3", "--resume")
         for name, tensor in straight.items():
             self.assertTrue(torch.equal(tensor, resumed[name]), name)
+
+    def test_complex_numbers_whole_numbers_and_truth_values_stay_what_they_are(self):
+        module = Turned()
+        path = self.write("turned", None, 'method = "loss"', module)
+        columns = '--data.columns=["input_ids", "attention_mask", "extent"]'
+
+        def total_of(some):
+            samples = [tensors_of(line) for line in self.lines[:BATCH]]
+            return sum(some.loss(one["input_ids"], one["attention_mask"], one["extent"])[0].item() for one in samples)
+
+        for compute, bound in (("fp32", 1e-6), ("fp64", 1e-6)):
+            out = self.folder / f"turned-{compute}"
+            self.accrue("train", path, f"--run.out={out}", columns, f"--precision.compute={compute}", "--batch.micro=3", "--optim.lr=1e-3",
+                        "--run.steps=2")
+            told = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+            first = next(line for line in told if "loss" in line)
+            self.assertLess(abs(first["loss"] / (total_of(module) / BATCH) - 1), bound)
+            real = Turned()
+            real.factor = real.factor.real
+            self.assertGreater(abs(total_of(real) / total_of(module) - 1), 0.01)
+            self.accrue("train", path, f"--run.out={out}", columns, f"--precision.compute={compute}", "--batch.micro=3", "--optim.lr=1e-3",
+                        "--run.steps=4", "--resume")
+            self.accrue("export", out, "--out", self.folder / f"export-{compute}")
+            exported = torch.jit.load(str(self.folder / f"export-{compute}" / "model.pt"))
+            for name, buffer in module.named_buffers():
+                self.assertTrue(torch.equal(dict(exported.named_buffers())[name], buffer), name)
+        self.accrue("verify", path, columns, "--batch.micro=3")
+        self.assertIn("'factor' of ComplexFloat", self.accrue(
+            "train", self.write("trained", None, 'method = "loss"', Turned(trained=True)), columns, status=2).stderr)
+
+    def test_a_module_that_a_run_folder_names_is_the_one_of_its_training(self):
+        path = self.write("own losses", OwnLosses, OWN)
+        out = self.folder / "trusted"
+        self.accrue("train", path, f"--run.out={out}", "--run.steps=1")
+        self.accrue("export", out, "--out", self.folder / "first")
+        again = [f"--run.out={self.folder / 'again'}", "--dry-run"]
+        self.accrue("train", "--repeat", out, *again)
+        torch.jit.script(make_module(OwnLosses)).save(str(self.folder / "other.pt"))
+        changed = (out / "config.toml").read_text().replace("own-losses.pt", "other.pt")
+        (out / "config.toml").write_text(changed)
+        self.assertIn("--trust-module", self.accrue("export", out, "--out", self.folder / "second", status=2).stderr)
+        self.assertIn("--trust-module", self.accrue("predict", out, self.folder, status=2).stderr)
+        self.assertIn("--trust-module", self.accrue("sample", out, "--prompt", "a", status=2).stderr)
+        self.accrue("export", out, "--out", self.folder / "third", "--trust-module")
+        record = json.loads((out / "run.json").read_text())
+        record["config"]["model"]["from"] = str(self.folder / "other.pt")
+        (out / "run.json").write_text(json.dumps(record))
+        self.assertIn("--trust-module", self.accrue("train", "--repeat", out, *again, status=2).stderr)
+        self.accrue("train", "--repeat", out, *again, "--trust-module")
+        del record["module"]
+        (out / "run.json").write_text(json.dumps(record))
+        self.assertIn("earlier versions", self.accrue("export", out, "--out", self.folder / "fourth", status=2).stderr)
 
     def test_refusals_say_what_was_found_and_what_to_write(self):
         def refused(name, kind, loss, *overrides):

@@ -57,14 +57,22 @@ struct TrainedModel {
 /// text.
 bool trained_on_bytes(const std::string& data_format, const ModelConfig& model);
 
+/// Which TorchScript module a run folder may have loaded: the code in it runs.
+enum class ModuleTrust {
+  recorded,  ///< the one whose digest is in the run's run.json
+  any,       ///< whichever the folder names, as whoever asks trusts it (--trust-module)
+};
+
 /// Loads a checkpoint (none: the newest), with products in the precision of training or in another
-/// one. Throws a usage Error that names the step that is missing
-/// and lists those there are, or the file and the tensor that is not as it was written.
+/// one. Throws a usage Error that names the step that is missing and lists those there are, the
+/// file and the tensor that is not as it was written, or the module that is not `trusted`; no code
+/// of that has run then.
 TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int64_t> step,
-                                std::optional<models::Compute> compute = {});
+                                std::optional<models::Compute> compute = {},
+                                ModuleTrust trusted = ModuleTrust::recorded);
 /// Loads the checkpoint's model alone.
-std::unique_ptr<models::Model> load_model(const RunDirectory& run,
-                                          std::optional<std::int64_t> step);
+std::unique_ptr<models::Model> load_model(const RunDirectory& run, std::optional<std::int64_t> step,
+                                          ModuleTrust trusted = ModuleTrust::recorded);
 
 /// The name of class `index`; its number where the run has no names (of earlier versions).
 std::string class_name(const ModelConfig& model, std::int64_t index);

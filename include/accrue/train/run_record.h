@@ -21,4 +21,11 @@ std::shared_ptr<const RunRecord> read_run_record(const RunDirectory& run);
 /// alone: only an override states one.
 Config config_to_repeat(const RunRecord& record, const std::vector<std::string>& overrides = {});
 
+/// Throws a usage Error that names --trust-module where `config`, that of config_to_repeat(), has a
+/// TorchScript module that neither an override names nor the run was trained with, by its digest in
+/// run.json. To be called before the config is trained with: the module's code runs when it is
+/// loaded.
+void expect_module_to_repeat(const RunRecord& record, const Config& config,
+                             const std::vector<std::string>& overrides = {});
+
 }  // namespace accrue::train

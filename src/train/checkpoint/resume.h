@@ -22,6 +22,9 @@ struct Resumed {
   std::string window_begins_again;
   /// What changed in the data, where that was accepted; empty: nothing.
   std::string data_change;
+  /// That the TorchScript module is another one, where it is; a module is code, and to go on with
+  /// another one is whoever changed it to answer for.
+  std::string module_change;
   std::vector<std::string> skipped;  ///< what is wrong with checkpoints that would come before it
   /// Why the checkpoint is the replica's; empty where it is the run's own.
   std::string replica_reason;

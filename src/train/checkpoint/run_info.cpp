@@ -82,6 +82,7 @@ std::string describe_run(const RunInfo& info) {
   run["unit"] = info.counts_tokens ? "tokens" : "samples";
   run["data"] = to_json(info.data);
   run["start"] = info.start;
+  if (!info.module.empty()) run["module"] = info.module;
   if (!info.repeats.empty())
     run["repeats"] = {{"run", info.repeats}, {"differences", info.differences}};
   return text_of_run(run);
@@ -98,6 +99,7 @@ std::string add_resumption(const std::string& run_json, const Resumption& resump
   if (!run["resumed"].is_array()) run["resumed"] = json::array();
   run["resumed"].push_back(std::move(entry));
   run.erase("ended");
+  if (!resumption.module.empty()) run["module"] = resumption.module;
   // A run of an earlier version stays one that tells too little to be repeated.
   if (run.contains("config")) run["config"] = to_json(resumption.config);
   if (run.contains("data")) run["data"] = to_json(resumption.data);

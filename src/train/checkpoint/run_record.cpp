@@ -4,6 +4,7 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
+#include "train/checkpoint/module_digest.h"
 #include "train/config/config_json.h"
 #include "train/config/toml/toml_reader.h"
 
@@ -73,16 +74,17 @@ RunRecord record_in(const json& run, const std::string& folder) {
                    .ranks = ranks_in(run.at("plan")),
                    .plan_reason = run.at("plan").at("reason").get<std::string>(),
                    .start = run.at("start").get<std::string>(),
+                   .module = run.value("module", std::string()),
                    .resumed = resumptions_in(run.at("resumed"))};
   integer_in(run.at("machine"), "threads", most_threads);
   if (run.at("plan").contains("accelerate"))
     record.accelerate = run.at("plan").at("accelerate").get<bool>();
-  if (record.ranks.empty()) throw json::other_error::create(500, "plan.ranks is empty", &run);
-  return record;
   using enum optim::ScheduleVersion;
   if (run.contains("schedule"))
     record.schedule = static_cast<optim::ScheduleVersion>(
         integer_in(run, "schedule", static_cast<int>(min_after_last_step)));
+  if (record.ranks.empty()) throw json::other_error::create(500, "plan.ranks is empty", &run);
+  return record;
 }
 
 json run_json_of(const RunDirectory& run, const std::string& operation) {
@@ -111,15 +113,21 @@ std::shared_ptr<const RunRecord> read_run_record(const RunDirectory& run) {
   }
 }
 
+void expect_module_to_repeat(const RunRecord& record, const Config& config,
+                             const std::vector<std::string>& overrides) {
+  if (overrides_state(overrides, "model.from")) return;
+  expect_recorded_module(config, record.module, "repeat " + record.folder);
+}
+
 Config config_to_repeat(const RunRecord& record, const std::vector<std::string>& overrides) {
   Config config = config_from_json(record.config, record.folder + "/run.json", overrides);
   if (!overrides_state(overrides, "run.replica")) config.run.replica.clear();
   // They are those of another machine, and may be commands that nobody here has chosen.
   if (!overrides_state(overrides, "run.limits")) config.run.limits.clear();
+  config.optim.schedule.version = record.schedule;
   const bool states_threads = overrides_state(overrides, "run.threads");
   if (config.run.threads == 0 && !states_threads) config.run.threads = record.environment.threads;
   return config;
 }
 
 }  // namespace accrue::train
-  config.optim.schedule.version = record.schedule;

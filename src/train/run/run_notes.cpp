@@ -7,6 +7,7 @@
 
 #include "accrue/memory/caching_allocator.h"
 #include "core/atomic_file.h"
+#include "train/checkpoint/module_digest.h"
 #include "train/checkpoint/run_info.h"
 #include "train/plan/plan_json.h"
 #include "train/workload/model_digest.h"
@@ -66,6 +67,7 @@ std::string note_start(const RunNotes& notes, const RunPlan& plan,
        .parameters = plan.parameters,
        .counts_tokens = plan.batch_tokens > 0,
        .start = digest_of(*notes.work.model),
+       .module = digest_of_module(notes.given),
        .repeats = repeated ? repeated->record->folder : "",
        .differences = repeated ? repeated->repetition.differences : std::vector<std::string>{}});
 }
@@ -80,7 +82,8 @@ void note_resumption(const RunDirectory& run, const RunNotes& notes, const Resum
                                         .changes = differences(started, notes.given),
                                         .environment = notes.environment,
                                         .data = data_of(notes),
-                                        .data_changed = !resumed.data_change.empty()}));
+                                        .data_changed = !resumed.data_change.empty(),
+                                        .module = digest_of_module(notes.given)}));
 }
 
 std::string note_end(const RunDirectory& run, const RunResult& result) {

@@ -126,6 +126,7 @@ std::vector<Event> folder_events(const RunFolders& folders, const RunCopies& cop
   if (!resumed || resumed->checkpoint.empty()) return list;
   Events events(resumed->state.step);
   events.add("data", resumed->data_change);
+  events.add("model", resumed->module_change);
   if (!resumed->has_checksums)
     events.add("checkpoint",
                resumed->checkpoint.filename().string() +

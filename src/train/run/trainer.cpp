@@ -6,6 +6,7 @@
 #include "data/text/tokenizer_files.h"
 #include "memory/out_of_memory.h"
 #include "memory/plan.h"
+#include "train/checkpoint/module_digest.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/run_copies.h"
 #include "train/config/gradient_folding.h"
@@ -46,7 +47,6 @@ struct Trainer::Impl {
     work.ranks = ranks_that_share(given, ranks.world());
   }
 
-  static Workload open(const Config& config, std::int64_t world, const data::TellProgress& tell) {
   /// A run that goes on keeps the schedule that it began with, which all its checkpoints have. A
   /// new run has no checkpoint: its folder is its own.
   static Config with_schedule_of_run(Config config) {
@@ -57,6 +57,7 @@ struct Trainer::Impl {
     return config;
   }
 
+  static Workload open(const Config& config, std::int64_t world, const data::TellProgress& tell) {
     if (config.run.out.empty())
       throw usage_error("run.out", "a folder for the run", "nothing",
                         "out = \"runs/first\" in [run]");
@@ -168,9 +169,18 @@ struct Trainer::Impl {
     }
     settle_started_window(found, work, ranks.world());
     ranks.check_resumable(found.state.inner_optimizers);
+    found.module_change = module_change();
     resumed = std::move(found);
     if (ranks.is_first()) write_resumption(options, started);
     return resumed->state;
+  }
+
+  /// The config is the user's own word for the module, so it is loaded; that it changed is told.
+  std::string module_change() const {
+    const std::string before = recorded_module(directory), now = digest_of_module(given);
+    if (before.empty() || before == now) return {};
+    return given.model.from + " is another TorchScript module than the run had: " + now +
+           " in place of " + before;
   }
 
   /// Writes the length first: a process that is killed in between leaves a run of either length.

@@ -1,6 +1,7 @@
 #include "accrue/train/run_directory.h"
 #include "data/text/tokenizer_files.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/module_digest.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/workload.h"
 
@@ -33,7 +34,7 @@ bool trained_on_bytes(const std::string& data_format, const ModelConfig& model) 
 }
 
 TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int64_t> step,
-                                std::optional<models::Compute> compute) {
+                                std::optional<models::Compute> compute, ModuleTrust trusted) {
   const VerifiedCheckpoint checkpoint(find_checkpoint(run, step), VerifiedCheckpoint::Files::model);
   TrainedModel trained{.config = checkpoint.with_shape(run.config()),
                        .checkpoint = checkpoint.folder(),
@@ -42,14 +43,17 @@ TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int6
                        .tokenizer = tokenizer_of(run),
                        .model = nullptr};
   if (compute) trained.config.precision.compute = *compute;
+  if (trusted == ModuleTrust::recorded)
+    expect_recorded_module(trained.config, recorded_module(run),
+                           "load the model of " + run.root().string());
   trained.model = make_model_to_load(trained.config);
   checkpoint.load(*trained.model);
   return trained;
 }
 
-std::unique_ptr<models::Model> load_model(const RunDirectory& run,
-                                          std::optional<std::int64_t> step) {
-  return load_trained_model(run, step).model;
+std::unique_ptr<models::Model> load_model(const RunDirectory& run, std::optional<std::int64_t> step,
+                                          ModuleTrust trusted) {
+  return load_trained_model(run, step, {}, trusted).model;
 }
 
 std::string class_name(const ModelConfig& model, std::int64_t index) {
