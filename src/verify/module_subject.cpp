@@ -13,6 +13,7 @@
 #include "verify/comparison.h"
 #include "verify/modes.h"
 #include "verify/running_errors.h"
+#include "verify/unheard.h"
 
 namespace accrue {
 
@@ -175,6 +176,7 @@ Gradients ModuleSubject::accumulated(const Parts& parts, const Conditions& condi
   const KeepState keep(trained_, model_.buffers);
   const InMode mode(model_, conditions.mode);
   seed_generator(conditions.seed);
+  const Unheard unheard(trained_);
   Accumulator accumulator(trained_, {.check_finite = false});
   const auto& entries = accumulator.current_window().buffer()->entries();
   Gradients result;

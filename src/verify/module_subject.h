@@ -6,19 +6,26 @@
 
 namespace accrue::proof {
 
-/// Keeps buffers, `.grad` and the CPU's random generator, and puts them back.
+/// Keeps buffers, `.grad` and the random generators of the CPU and the parameters' devices, and
+/// puts them back.
 class KeepState {
  public:
   KeepState(const NamedParameters& parameters, const NamedParameters& buffers)
       : grads_(GradSnapshot(parameters)),
         buffers_(TensorSnapshot(buffers)),
-        generator_(GeneratorSnapshot()) {}
+        generators_(GeneratorSnapshot(devices_of(tensors_of(parameters)))) {}
   bool buffers_moved() const { return buffers_.snapshot().moved(); }
 
  private:
   Keep<GradSnapshot> grads_;
   Keep<TensorSnapshot> buffers_;
-  Keep<GeneratorSnapshot> generator_;
+  static std::vector<at::Tensor> tensors_of(const NamedParameters& parameters) {
+    std::vector<at::Tensor> tensors;
+    for (const NamedParameter& parameter : parameters) tensors.push_back(parameter.tensor);
+    return tensors;
+  }
+
+  Keep<GeneratorSnapshot> generators_;
 };
 
 void seed_generator(std::uint64_t seed);

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <functional>
 #include <mutex>
 #include <utility>
@@ -19,6 +20,20 @@ bool is_zero(const at::Tensor& tensor) {
 
 /// The pointer's kind differs between versions of libtorch.
 using Adder = decltype(torch::autograd::impl::grad_accumulator(at::Tensor()));
+
+/// Is called before a gradient is added to a parameter's `.grad`, or handed to who asked for it.
+class Before final : public torch::autograd::FunctionPreHook {
+ public:
+  explicit Before(std::function<void()> tell) : tell_(std::move(tell)) {}
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& gradients) override {
+    tell_();
+    return gradients;
+  }
+
+ private:
+  std::function<void()> tell_;
+};
 
 /// Is called when a gradient has been added to a parameter's `.grad`.
 class Arrival final : public torch::autograd::FunctionPostHook {
@@ -44,7 +59,7 @@ struct LoopWatch::Impl {
     at::Tensor at_first;  ///< its value
     std::int64_t backwards = 0;
     bool has_sum = false;
-    unsigned hook = 0;
+    const torch::autograd::FunctionPreHook* hook = nullptr;
     Adder adds;  ///< what adds to its `.grad`
     std::uintptr_t arrival = 0;
   };
@@ -81,10 +96,12 @@ LoopWatch::LoopWatch(const NamedParameters& parameters) : impl_(std::make_shared
     const std::size_t index = impl_->watched.size();
     impl_->watched.push_back({parameter.name, parameter.tensor, {}});
     Impl::Watched& watched = impl_->watched.back();
-    watched.hook = parameter.tensor.register_hook(
-        [impl = std::weak_ptr<Impl>(impl_), index](const at::Tensor&) {
-          if (const auto alive = impl.lock()) alive->see(index);
-        });
+    // Tensor::register_hook() would clear the hooks that Python has registered.
+    auto before = std::make_unique<Before>([impl = std::weak_ptr<Impl>(impl_), index] {
+      if (const auto alive = impl.lock()) alive->see(index);
+    });
+    watched.hook = before.get();
+    torch::autograd::impl::hooks(parameter.tensor).push_back(std::move(before));
     watched.adds = torch::autograd::impl::grad_accumulator(parameter.tensor);
     watched.arrival = watched.adds->add_post_hook(
         std::make_unique<Arrival>([impl = std::weak_ptr<Impl>(impl_), index] {
@@ -95,7 +112,8 @@ LoopWatch::LoopWatch(const NamedParameters& parameters) : impl_(std::make_shared
 
 LoopWatch::~LoopWatch() {
   for (const Impl::Watched& w : impl_->watched) {
-    w.parameter.remove_hook(w.hook);
+    std::erase_if(torch::autograd::impl::hooks(w.parameter),
+                  [&](const auto& hook) { return hook.get() == w.hook; });
     w.adds->del_post_hook(w.arrival);
   }
 }

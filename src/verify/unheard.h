@@ -1,0 +1,35 @@
+#pragma once
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "accrue/core/parameter.h"
+
+namespace accrue::proof {
+
+/// While it lives nobody is told when a gradient has been added to these parameters: who steps or
+/// sends it then does so in training, and not in a check. An Accumulator takes their place.
+class Unheard {
+ public:
+  explicit Unheard(const NamedParameters& parameters) {
+    for (const NamedParameter& parameter : parameters)
+      kept_.emplace_back(parameter.tensor,
+                         std::move(torch::autograd::impl::post_acc_grad_hooks(parameter.tensor)));
+  }
+  ~Unheard() {
+    for (auto& [tensor, hook] : kept_)
+      torch::autograd::impl::set_post_acc_grad_hooks(tensor, std::move(hook));
+  }
+  Unheard(const Unheard&) = delete;
+  Unheard& operator=(const Unheard&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, std::unique_ptr<torch::autograd::PostAccumulateGradHook>>>
+      kept_;
+};
+
+}  // namespace accrue::proof
