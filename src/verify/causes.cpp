@@ -59,6 +59,12 @@ CauseInWords in_words(Cause cause) {
     case Cause::last_micro_batch_only:
       return {"only the last micro-batch's gradient is used",
               "call backward() for each micro-batch, inside the loop over them"};
+    case Cause::carried_state:
+      return {
+          "a forward pass leaves state that the next one reads, so micro-batches depend on "
+          "their order",
+          "accept it where it is meant (spectral normalisation, hidden states, codebooks), "
+          "or keep that state fixed within a window"};
     case Cause::device_mean:
       return {"devices' own means are averaged, although their batches weigh differently",
               "add up sums and weights over the devices, and divide once"};

@@ -219,6 +219,15 @@ double joint_bound(const Comparison& comparison, const Gradients& reference) {
   return norms == 0 ? 0 : std::sqrt(bounds / norms);
 }
 
+bool are_conclusive(const Comparison& comparison, const Gradients& reference) {
+  const std::vector<double> norms = mean_norms(reference);
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    const bool is_faint = norms[i] < comparison.parameters[i].scale;
+    if (!is_faint && norms[i] > 0 && comparison.parameters[i].norm.bound >= norms[i]) return false;
+  }
+  return joint_bound(comparison, reference) <= most_conclusive_bound;
+}
+
 double relative_error(const Gradients& actual, const Gradients& reference) {
   double difference = 0, total = 0;
   for (std::size_t i = 0; i < reference.sums.size(); ++i) {

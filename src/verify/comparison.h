@@ -76,6 +76,10 @@ constexpr double most_conclusive_bound = 0.1;
 /// The bounds of all parameters' norms together, relative to the gradient.
 double joint_bound(const Comparison& comparison, const Gradients& reference);
 
+/// Whether the bounds leave little enough: of all parameters together at most
+/// most_conclusive_bound, and of each whose gradient is not faint less than that gradient itself.
+bool are_conclusive(const Comparison& comparison, const Gradients& reference);
+
 /// |mean gradient - mean reference| / |mean reference|, all parameters together.
 double relative_error(const Gradients& actual, const Gradients& reference);
 

@@ -52,7 +52,33 @@ Explanation by_seed(const Observations& seen) {
   return found;
 }
 
+/// Something between the loss and `.grad` is not linear, and acts on each pass by itself.
+Explanation by_clipping(const Observations& seen) {
+  if (!seen.halved || *seen.halved <= most_unscaled) return {};
+  return Diagnosis{
+      Cause::clip_per_micro_batch,
+      {"half the loss does not give half the gradient (off by " + number(*seen.halved) +
+       "): a hook clips, clamps or normalises what each pass gives"}};
+}
+
+/// What a forward pass leaves for the next one: with buffers as they were before each, parts add
+/// up.
+bool carries_state(const Observations& seen) {
+  return seen.buffers_moved && seen.parts_add_up && seen.batch_norms.empty() &&
+         !seen.parts_differ_by_design && !(seen.kernels && seen.kernels->exceeds());
+}
+
+Explanation by_state(const Observations& seen) {
+  if (!carries_state(seen)) return {};
+  return Diagnosis{Cause::carried_state,
+                   {"a forward pass in training mode moves buffers, and nothing normalises by the "
+                    "batch",
+                    "with buffers as they were before each of them, the parts' gradients add up to "
+                    "the whole's"}};
+}
+
 Explanation by_batch_norms(const Observations& seen) {
+  if (carries_state(seen)) return {};
   const bool found_layers = !seen.batch_norms.empty();
   const bool vanished_frozen = seen.frozen && !seen.frozen->exceeds();
   const bool vanished = seen.evaluation && !seen.evaluation->exceeds();
@@ -340,7 +366,7 @@ Diagnosis diagnose(const Observations& seen) {
   if (const Explanation found = by_repetition(seen)) return *found;
   if (!seen.split.exceeds()) return {};
   Diagnosis result = by_layers_and_weights(seen);
-  for (const auto explain : {by_combination, by_precision, by_masks}) {
+  for (const auto explain : {by_clipping, by_state, by_combination, by_precision, by_masks}) {
     if (result.cause != Cause::none) break;
     if (Explanation found = explain(seen)) result = std::move(*found);
   }

@@ -22,6 +22,9 @@ constexpr double weight_tolerance = 1e-6;
 /// What fp64 may leave of a difference that is nothing but rounding: u shrinks by 2^29.
 constexpr double shrunk_in_double = 1e-5;
 
+/// Half the loss gives half the gradient but for numbers that vanish (fp16).
+constexpr double most_unscaled = 1e-2;
+
 /// How well an explanation reproduces a gradient, a free factor fitted by least squares.
 struct Fit {
   double factor = 1;
@@ -55,7 +58,9 @@ struct Observations {
   bool buffers_moved = false;            ///< by a forward pass in training mode
   std::optional<Difference> frozen;      ///< the split again, batch norms by running statistics
   std::optional<Difference> evaluation;  ///< the split again, the model in evaluation mode
-  double weight = 0;                     ///< of one pass
+  /// By how much the mean gradient of one pass changes when its loss is halved, relative.
+  std::optional<double> halved;
+  double weight = 0;  ///< of one pass
   double weight_of_parts = 0;
   double loss_sum = 0;
   double loss_sum_of_parts = 0;

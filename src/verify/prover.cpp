@@ -23,6 +23,9 @@ constexpr double low_rounding = 4 * 0x1p-8;
 /// that shows in these, too: at least this part of it.
 constexpr std::int64_t samples_in_search = 64;
 constexpr double least_shown = 0.1;
+/// Draws that change more than this part of the gradient are looked into: whether it is rounding at
+/// all.
+constexpr double much_noise = 0.1;
 /// A difference of which a mode leaves more than this part is not judged by further draws: they are
 /// for a rounding at a kink (ReLU, MaxPool), which is small beside what the mode took away.
 constexpr double most_left_of_kinks = 0.01;
@@ -71,10 +74,37 @@ Prover::Prover(Subject& subject, Parts passes, Gradients reference, Noise noise)
 
 void Prover::draw(int times) {
   const auto pass = [this](double weighting) {
-    return subject_.in_passes(passes_, {.weighting = weighting});
+    return subject_.in_passes(passes_, {.weighting = scales_draws_ ? weighting : 1});
   };
-  for (int i = 0; i < times; ++i)
+  for (int i = 0; i < times; ++i) {
+    const Noise before = noise_;
     draw_noise(noise_, subject_.parameters(), pass, reference_, ++draws_);
+    if (!scales_draws_ || noise_of_gradient() <= much_noise || halved() <= most_unscaled) continue;
+    // A hook that clamps or normalises makes another gradient of a scaled loss: that is no
+    // rounding.
+    scales_draws_ = false;
+    noise_ = before;
+    draw_noise(noise_, subject_.parameters(), pass, reference_, draws_);
+  }
+}
+
+/// Of the parameter whose gradient it changes most, relative.
+double Prover::noise_of_gradient() const {
+  const std::vector<double> norms = mean_norms(reference_);
+  double most = 0;
+  for (std::size_t i = 0; i < norms.size(); ++i)
+    if (norms[i] > 0) most = std::max(most, noise_.norm[i] / norms[i]);
+  return most;
+}
+
+/// By how much the mean gradient of a parameter changes, relative, when the loss is halved, which
+/// rounds nothing.
+double Prover::halved() {
+  if (subject_.takes_statistics_of_window()) return 0;
+  const Gradients half = subject_.in_passes(passes_, {.weighting = 0.5});
+  const Comparison comparison = compare(subject_.parameters(), half, reference_, {});
+  const ParameterComparison& most = comparison.parameters[comparison.largest()];
+  return most.norm.error / most.scale;
 }
 
 double Prover::fit_tolerance() const { return tolerance_of_fits(joint_bound_); }
@@ -111,6 +141,7 @@ SplitResult Prover::record(const Split& split, const Gradients& accumulated, Fin
     worst_split_ = split;
     worst_gradients_ = accumulated;
     joint_bound_ = proof::joint_bound(comparison, reference_);
+    is_conclusive_ = are_conclusive(comparison, reference_);
   }
   last_ = comparison;
   return result_of(split.name, samples_.size(), std::ssize(split.parts), subject_.parameters(),
@@ -265,6 +296,7 @@ Diagnosis Prover::explain() {
   seen.buffers_moved = subject_.buffers_moved();
   seen.low_precision = subject_.low_precision();
   intervene(seen);
+  attempt(seen, "half the loss", [&] { seen.halved = halved(); });
   attempt(seen, "fits of the parts", [&] { fit(seen); });
   if (seen.low_precision.empty()) seen.low_precision = subject_.low_precision();
   if (seen.parts_add_up && passes_.size() == 1)

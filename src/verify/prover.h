@@ -53,6 +53,8 @@ class Prover {
   const Comparison& last() const { return last_; }
   /// joint_bound of the worst split.
   double joint_bound() const { return joint_bound_; }
+  /// are_conclusive() of the worst split.
+  bool is_conclusive() const { return is_conclusive_; }
   /// Gradients::accumulation_errors of the last split checked, divided by its weight.
   const std::vector<double>& mean_accumulation_errors() const { return mean_accumulation_errors_; }
   /// Passes over parts of the samples, each by itself.
@@ -65,6 +67,8 @@ class Prover {
   template <class Measure>
   void attempt(Observations& seen, const std::string& what, Measure measure);
   void intervene(Observations& seen);
+  double noise_of_gradient() const;
+  double halved();
   void fit(Observations& seen);
   AddedUp fit_training();
   void compare_operations(Observations& seen);
@@ -84,6 +88,8 @@ class Prover {
   Split worst_split_;
   Gradients worst_gradients_;
   double joint_bound_ = 0;
+  bool is_conclusive_ = true;
+  bool scales_draws_ = true;  ///< whether a scaled loss gives the same mean gradient
   std::vector<double> mean_accumulation_errors_;
   std::optional<Difference> repeated_;
   std::vector<std::string> left_out_;

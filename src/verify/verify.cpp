@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "accrue/core/error.h"
-#include "memory/out_of_memory.h"
 #include "verify/config/skipped.h"
+#include "verify/in_double.h"
 #include "verify/module_subject.h"
 #include "verify/power.h"
 #include "verify/prover.h"
@@ -15,8 +15,6 @@ namespace {
 using proof::Split;
 
 constexpr std::int64_t most_parts = 64;
-/// A bound beyond this lets faults of a size pass that fp64 finds.
-constexpr double blunt_bound = 1e-3;
 
 std::vector<std::int64_t> usual_sizes(std::int64_t samples) {
   std::vector<std::int64_t> sizes;
@@ -43,31 +41,6 @@ std::vector<Split> splits_of(batch::Range samples, const VerifyOptions& options)
   }
   splits.push_back(proof::uneven_split(samples));
   return splits;
-}
-
-/// Where rounding hides too much (bf16, kinks) fp64 decides, if it can be had. Returns what it
-/// finds wrong.
-std::optional<proof::Diagnosis> confirm_in_double(proof::Subject& subject,
-                                                  const proof::Prover& prover,
-                                                  proof::Findings& findings,
-                                                  proof::Report& report) {
-  if (prover.worst().exceeds() || prover.joint_bound() <= blunt_bound) return {};
-  report.conclusive = prover.joint_bound() <= proof::most_conclusive_bound;
-  try {
-    const std::unique_ptr<proof::Subject> twin = subject.in_double();
-    if (!twin) return {};
-    proof::Prover in_double(*twin, {0, std::min(proof::samples_in_double, subject.samples())}, 1);
-    Split split = proof::uneven_split(in_double.samples());
-    split.name += ", in fp64";
-    report.splits.push_back(in_double.check(split, findings));
-    report.conclusive = true;
-    if (in_double.worst().exceeds()) return in_double.explain();
-  } catch (const std::exception& error) {
-    // A loss with fp32 tensors of its own: there is no arbiter then.
-    if (memory::is_out_of_memory(error))
-      report.left_out.push_back("the comparison in fp64: " + memory::why_out_of_memory(error));
-  }
-  return {};
 }
 
 /// What the last split would have let pass.
@@ -100,7 +73,9 @@ proof::Report verify_model(const VerifiedModel& model, const VerifyOptions& opti
     proof::check_or_skip(prover, split, findings, report);
   proof::require_some_split(report, model.samples);
   state_power(subject, prover, report);
-  std::optional<proof::Diagnosis> in_double = confirm_in_double(subject, prover, findings, report);
+  report.conclusive = prover.worst().exceeds() || prover.is_conclusive();
+  std::optional<proof::Diagnosis> in_double =
+      proof::confirm_in_double(subject, prover, findings, report);
   findings.write(report);
   proof::Diagnosis diagnosis = in_double ? std::move(*in_double) : prover.explain();
   report.cause = diagnosis.cause;

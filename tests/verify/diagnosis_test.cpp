@@ -272,6 +272,27 @@ TEST(Diagnosis, MovedBuffersAloneAreBatchNormWhereEvaluationAgrees) {
   EXPECT_EQ(diagnose(seen).cause, Cause::batchnorm);
 }
 
+TEST(Diagnosis, StateThatPassesLeaveIsNoBatchNorm) {
+  Observations seen = differing();
+  seen.buffers_moved = true;
+  seen.evaluation = Difference{1e-7, 0.1};
+  seen.parts_add_up = true;  // each with the buffers as they were
+  EXPECT_EQ(diagnose(seen).cause, Cause::carried_state);
+  seen.batch_norms = {"bn1"};
+  EXPECT_EQ(diagnose(seen).cause, Cause::batchnorm) << "where a layer is known";
+  seen.batch_norms.clear();
+  seen.kernels = Difference{0.1, 1e4};
+  EXPECT_NE(diagnose(seen).cause, Cause::carried_state) << "one pass by itself differs";
+}
+
+TEST(Diagnosis, HalfALossThatDoesNotGiveHalfTheGradientIsClipping) {
+  Observations seen = differing();
+  seen.halved = 0.5;
+  EXPECT_EQ(diagnose(seen).cause, Cause::clip_per_micro_batch);
+  seen.halved = 1e-5;  // what fp16 may lose
+  EXPECT_EQ(diagnose(seen).cause, Cause::batch_coupled_loss);
+}
+
 TEST(DiagnosisOfLoops, WhatWasSeenGoesBeforeWhatFits) {
   LoopObservations seen{.difference = {0.5, 1e5}, .micro_batches = 4, .total_weight = 9};
   seen.multiple = {.factor = 0.5, .residual = 1e-7, .matches = true};

@@ -31,6 +31,7 @@ enum class Cause {
   scaled_twice,              ///< divided by the number of micro-batches once too often
   last_micro_batch_only,     ///< of a window's micro-batches, only the last one reached `.grad`
   device_mean,               ///< the mean over ranks of their own means
+  carried_state,             ///< a forward pass leaves state that the next one reads
 };
 
 /// The names that the command line prints.
@@ -53,7 +54,8 @@ inline constexpr auto cause_words =
                        {Cause::last_window, "last-window"},
                        {Cause::scaled_twice, "scaled-twice"},
                        {Cause::last_micro_batch_only, "last-micro-batch-only"},
-                       {Cause::device_mean, "device-mean"}});
+                       {Cause::device_mean, "device-mean"},
+                       {Cause::carried_state, "carried-state"}});
 constexpr std::string_view to_string(Cause cause) { return cause_words.of(cause); }
 
 /// Where a difference lies whose cause is `unknown`.

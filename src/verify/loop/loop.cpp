@@ -7,6 +7,7 @@
 #include "accrue/core/error.h"
 #include "accrue/verify/verify.h"
 #include "verify/fit.h"
+#include "verify/in_double.h"
 #include "verify/loop/loop_ruled_out.h"
 #include "verify/loop/loop_watch.h"
 #include "verify/module_subject.h"
@@ -30,12 +31,23 @@ constexpr double no_rounding = 100;
 constexpr std::size_t most_fitted = 256;
 
 /// Near a quarter of the batch, but no divisor of it: mistakes in weighting hide where all
-/// micro-batches are alike.
-std::int64_t uneven_micro_batch(std::int64_t samples) {
+/// micro-batches are alike. Batch normalisation takes no micro-batch of one sample.
+std::int64_t uneven_micro_batch(std::int64_t samples, bool normalises_by_batch) {
   const std::int64_t quarter = std::max<std::int64_t>(1, samples / 4);
-  for (std::int64_t micro = quarter; micro <= samples / 2; ++micro)
-    if (samples % micro != 0) return micro;
-  return quarter;
+  if (!normalises_by_batch) {
+    for (std::int64_t micro = quarter; micro <= samples / 2; ++micro)
+      if (samples % micro != 0) return micro;
+    return quarter;
+  }
+  const std::int64_t least = std::max<std::int64_t>(2, quarter);
+  for (std::int64_t micro = least; micro <= samples - 2; ++micro)
+    if (samples % micro > 1) return micro;
+  for (std::int64_t micro = least; micro <= samples - 2; ++micro)
+    if (samples % micro == 0) return micro;
+  throw usage_error("verify_loop",
+                    "a batch that splits into micro-batches of at least 2 samples, which batch "
+                    "normalisation takes",
+                    std::to_string(samples) + " samples", "a batch of 4 samples or more");
 }
 
 /// What a run of the loop left behind.
@@ -169,8 +181,15 @@ bool is_unsound(proof::Subject& subject, proof::Prover& prover, const proof::Spl
   proof::Findings findings(subject.parameters());
   // In their own order the parts draw the masks of dropout that the whole draws.
   const proof::SplitResult checked = prover.check(proof::reversed(split), findings);
-  report.conclusive = prover.joint_bound() <= proof::most_conclusive_bound;
-  if (checked.equal) return false;
+  report.conclusive = !checked.equal || prover.is_conclusive();
+  if (checked.equal) {
+    std::optional<proof::Diagnosis> in_double =
+        proof::confirm_in_double(subject, prover, findings, report);
+    if (!in_double) return false;
+    findings.write(report);
+    use(report, std::move(*in_double));
+    return true;
+  }
   report.splits.push_back(checked);
   findings.write(report);
   use(report, prover.explain());
@@ -193,10 +212,12 @@ proof::Comparison compared(proof::Subject& subject, proof::Prover& prover,
 
 proof::Report verify_loop(const VerifiedModel& model, const Loop& loop,
                           const VerifyOptions& options) {
-  const std::int64_t micro =
-      options.loop_micro_batch > 0 ? options.loop_micro_batch : uneven_micro_batch(model.samples);
   require_two_samples(model);
   proof::ModuleSubject subject(model);
+  const std::int64_t micro =
+      options.loop_micro_batch > 0
+          ? options.loop_micro_batch
+          : uneven_micro_batch(model.samples, !subject.batch_norms().empty());
   const batch::Range all{0, model.samples};
   proof::Prover prover(subject, all, options.noise_draws);
   const proof::Split split = proof::even_split(all, micro);
@@ -212,6 +233,8 @@ proof::Report verify_loop(const VerifiedModel& model, const Loop& loop,
   proof::Findings findings(subject.parameters());
   findings.add(comparison);
   findings.write(report);
+  // The loop itself has no fp64: what rounding hides of it stays hidden.
+  report.conclusive = comparison.exceeds() || proof::are_conclusive(comparison, prover.reference());
   LoopObservations seen{.difference = comparison.difference(),
                         .micro_batches = static_cast<std::int64_t>(split.parts.size()),
                         .total_weight = prover.reference().weight,
