@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from accrue.generators import Generators
 from accrue.tensors import IGNORED
-from accrue.watching import Generators
 
 # Beyond what rounding makes of a loss where other columns of the row change, relative.
 MOST_ROUNDING = 1e-4

@@ -3,6 +3,8 @@
 import json
 from dataclasses import dataclass, field
 
+from accrue import _native
+
 
 @dataclass(frozen=True)
 class ParameterError:
@@ -32,6 +34,7 @@ class Report:
     bound: float
     conclusive: bool
     parameters: list[ParameterError] = field(repr=False)
+    judged: bool = True  # False: `conclusion` begins with "Not judged" and says why
 
     @staticmethod
     def of(fields: dict, **changed) -> "Report":
@@ -58,3 +61,9 @@ class Report:
             lines.append("Not looked into:")
             lines += [f"  - {text}" for text in self.left_out]
         return "\n".join(lines)
+
+
+def not_judged(reason: str, instead: str = "") -> Report:
+    """No verdict: neither equal to be relied on (`conclusive` is False) nor a difference. `instead`: what would make it one."""
+    fields = _native.describe_causes([], 0.0, 0.0) | {"conclusive": False, "judged": False}
+    return Report.of(fields, conclusion=f"Not judged: {reason}.", advice=instead, left_out=[reason])

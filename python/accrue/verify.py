@@ -1,6 +1,7 @@
 """Proofs that accumulating gives the full batch's gradient, and the cause where it does not."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch import nn
@@ -13,6 +14,7 @@ from accrue.errors import UsageError
 from accrue.models import batch_norm_finder, evaluator, named_buffers, named_parameters, without_ranks
 from accrue.options import check_function, check_options
 from accrue.report import Report
+from accrue.untouched import require_restorable, untouched
 
 LossFn = Callable[[Any, Any], _native.Loss]
 
@@ -24,6 +26,10 @@ def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str) -> _nati
             raise UsageError(operation, "a model on one rank", f"DistributedDataParallel over {world()} ranks",
                              "accrue.watch(model, optimizer, loss_fn) around one window, on all ranks")
         model = without_ranks(model)
+    require_restorable(model, operation)
+    named = named_parameters(model, operation)
+    if complex_ := [name for name, tensor in named if tensor.requires_grad and tensor.is_complex()]:
+        raise UsageError(operation, "real parameters", f"{complex_[0]}, which is complex", "torch.view_as_real of it")
 
     def loss(begin: int, end: int) -> _native.Loss:
         return loss_fn(model, batch_slice(batch, begin, end))
@@ -32,7 +38,7 @@ def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str) -> _nati
         return loss_fn(model, in_double(batch_slice(batch, begin, end)))
 
     return _native.Described(
-        parameters=named_parameters(model, operation),
+        parameters=named,
         buffers=named_buffers(model),
         batch_norms=batch_norm_finder(model),
         evaluate=evaluator(model),
@@ -42,13 +48,27 @@ def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str) -> _nati
     )
 
 
+@contextlib.contextmanager
+def _undisturbed(operation: str, *roots: Any) -> Iterator[None]:
+    """Whatever happens within, `roots` are what they were; and what torch says of re-entrant checkpoints is said in accrue's words."""
+    try:
+        with untouched(roots):
+            yield
+    except RuntimeError as error:
+        if "use_reentrant=True" not in str(error):
+            raise
+        raise UsageError(operation, "checkpoints whose gradient can be taken by given parameters", "a re-entrant one",
+                         "torch.utils.checkpoint.checkpoint(..., use_reentrant=False)") from error
+
+
 def verify(model: Any, batch: Any, loss_fn: LossFn, *, micro_batches: Sequence[int] = (), noise_draws: int = 3,
            seed: int = 1) -> Report:
     """Proves that micro-batches of `batch`, added up, give the gradient of the whole batch's mean loss.
 
     `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`. One pass by plain autograd is compared, parameter by
-    parameter, with several splits and orders (`micro_batches`: their sizes; empty: 1, 2, 3, 7, half and all). Parameters, buffers,
-    `.grad`, modes and torch's generator of the CPU are as before afterwards.
+    parameter, with several splits and orders (`micro_batches`: their sizes; empty: 1, 2, 3, 7, half and all). Everything is as before
+    afterwards, also behind an exception: parameters, buffers, `.grad`, hooks, modes, random generators, and the models, optimizers and
+    tensors that `loss_fn` reads.
 
     Raises UsageError where the batch has fewer than 2 samples or weighs nothing, or a loss or gradient is not finite.
     """
@@ -56,7 +76,8 @@ def verify(model: Any, batch: Any, loss_fn: LossFn, *, micro_batches: Sequence[i
     for size in micro_batches:
         check_options("verify", {"micro_batches": size}, micro_batches=int)
     described = _described(model, batch, loss_fn, "verify")
-    return Report.of(_native.verify(described, micro_batches=list(micro_batches), noise_draws=noise_draws, seed=seed))
+    with _undisturbed("verify", model, loss_fn):
+        return Report.of(_native.verify(described, micro_batches=list(micro_batches), noise_draws=noise_draws, seed=seed))
 
 
 def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, list], Any], *, micro_batch: int = 0,
@@ -65,8 +86,9 @@ def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, li
 
     `loop(model, micro_batches)` gets `batch` in slices of `micro_batch` samples (0: about a quarter of it, the last one uneven);
     `.grad` is None when it begins. `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)` and is checked first: it
-    defines the truth. The loop runs once, and once more where it differs; what it changes besides parameters, buffers and
-    `.grad` (an optimizer's state) stays changed. It takes about four windows' time where nothing is wrong.
+    defines the truth. The loop runs once, and once more where it differs. What it changes is put back: the model, and the models,
+    optimizers, schedules, scalers, tensors and generators that it reaches; not lists and names of its own. It takes about four windows' time
+    where nothing is wrong.
 
         def loop(model, micro_batches):
             for micro in micro_batches:
@@ -78,9 +100,14 @@ def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, li
     check_function("verify_loop", "loop", loop)
     described = _described(model, batch, loss_fn, "verify_loop")
 
+    trained = [tensor for _, tensor in named_parameters(model, "verify_loop") if tensor.requires_grad]
+
+
     def run(size: int) -> None:
         loop(model, micro_batches_of(batch, size))
+        for tensor in trained:  # a loop may freeze some, and the comparison differentiates by all
+            tensor.requires_grad_(True)
 
-    return Report.of(_native.verify_loop(described, run, micro_batch=micro_batch, noise_draws=noise_draws, seed=seed))
-
+    with _undisturbed("verify_loop", model, loss_fn, loop):
+        return Report.of(_native.verify_loop(described, run, micro_batch=micro_batch, noise_draws=noise_draws, seed=seed))
 

@@ -11,13 +11,23 @@ from accrue.devices import report_over_ranks, world
 from accrue.errors import UsageError
 from accrue.models import named_buffers, named_parameters, without_ranks
 from accrue.packing import leaks
-from accrue.report import Report
-from accrue.tensors import kept, put_back
+from accrue.replaying import Replay
+from accrue.report import Report, not_judged
+from accrue.tensors import norm
+from accrue.untouched import require_restorable, untouched
 from accrue.verify import LossFn
-from accrue.watching import MicroBatch, Recorder, Seen
+from accrue.watching import Recorder, Seen, plain_optimizer
 
 # What is found in how a window ran explains its gradient, so that what the gradient looks like says no more.
 EXPLAINS_GRADIENT = {"stepped-mid-window", "decay-per-micro-batch", "zeroed-mid-window", "clip-per-micro-batch"}
+# What is no fault where the gradient is right: sums may be kept elsewhere, and be scaled as they grow.
+HARMLESS_WHERE_RIGHT = {"zeroed-mid-window", "clip-per-micro-batch"}
+# One gradient is a multiple of another where this much of it is left, and a factor is a number where it is so near.
+OF_ROUNDING = 1e-4
+# So large a part of a gradient's elements is not another's by chance.
+ALIKE = 0.05
+
+Gradients = list[torch.Tensor | None]
 
 
 class Watch:
@@ -27,8 +37,13 @@ class Watch:
                  noise_draws: int = 1, seed: int = 1):
         self._model = model
         self._loss_fn = loss_fn
-        self._named = _stepped(named_parameters(model, "watch"), optimizer)
-        self._recorder = Recorder(model, optimizer, self._named)
+        require_restorable(model, "watch")
+        plain = plain_optimizer(optimizer)
+        if plain is None:
+            raise UsageError("watch", "an optimizer of torch.optim, or what holds one", f"a value of type {type(optimizer).__name__}",
+                             "accrue.verify_loop of the loop's gradients")
+        self._named = _stepped(named_parameters(model, "watch"), plain)
+        self._recorder = Recorder(model, plain, self._named, (model, loss_fn))
         self._usual = usual_micro_batches
         self._draws, self._seed = noise_draws, seed
         self._report: Report | None = None
@@ -51,6 +66,14 @@ class Watch:
         return self._report
 
     @property
+    def model(self) -> nn.Module:
+        return self._model
+
+    def judge_by(self, loss_fn: LossFn) -> None:
+        """The window is judged by this loss: which one it is may show only behind the window."""
+        self._loss_fn = loss_fn
+
+    @property
     def seen_micro_batches(self) -> list:
         """The window's micro-batches, as loss_fn got them."""
         return [micro.batch for micro in self._recorder.seen.micro_batches]
@@ -69,53 +92,127 @@ class Watch:
             self._report = self._judge(self._recorder.seen)
 
     def _judge(self, seen: Seen) -> Report:
+        if seen.failure:
+            return not_judged(f"the window could not be recorded: {seen.failure}")
+        self._require_window(seen)
+        with untouched((self._model, self._loss_fn), everything=True):
+            with torch.no_grad():
+                for tensor, before in zip(self._recorder.trained, self._recorder.before):
+                    tensor.requires_grad_(True)
+                    tensor.data.copy_(before)
+            return self._explained(seen, self._gradient_report(seen))
+
+    def _require_window(self, seen: Seen) -> None:
+        if seen.sparse:
+            raise UsageError("watch", "dense gradients", f"a sparse one, of {seen.sparse}", "turning off the embedding's 'sparse' option")
+        if seen.skipped:
+            raise UsageError("watch", "a window with a step", "one whose step GradScaler skipped, since gradients were not finite",
+                             "watching a later window, when the scale has come down")
+        for (name, _), gradient in zip(self._named, seen.gradients or []):
+            if gradient is not None and not bool(torch.isfinite(gradient).all()):
+                raise UsageError("watch", "finite gradients", f"one that is not, of {name}", "looking at the loop's loss")
         if len(seen.micro_batches) < 2:
             raise UsageError("watch", "a window of at least 2 micro-batches", f"{len(seen.micro_batches)} forward passes with a gradient",
                              "a with statement around all micro-batches of one optimizer step")
-        self._require_calls(seen)
-        behind = kept(self._model)
-        try:
-            put_back(self._recorder.kept)
-            return self._explained(seen, self._gradient_report(seen))
-        finally:
-            put_back(behind)
-
-    def _require_calls(self, seen: Seen) -> None:
-        """Calls of the model are micro-batches only where each has a backward pass."""
-        if self._recorder.is_told or seen.backwards in (0, 1, len(seen.micro_batches)):
-            return
-        raise UsageError("watch", "one call of the model for each micro-batch", f"{len(seen.micro_batches)} calls and {seen.backwards} backward passes",
-                         "for micro in w.micro_batches(window), or w.tell(micro), which say what a micro-batch is")
+        # Calls of the model are micro-batches only where each has a backward pass.
+        if not self._recorder.is_told and seen.backwards not in (0, 1, len(seen.micro_batches)):
+            raise UsageError("watch", "one call of the model for each micro-batch",
+                             f"{len(seen.micro_batches)} calls and {seen.backwards} backward passes",
+                             "for micro in w.micro_batches(window), or w.tell(micro), which say what a micro-batch is")
 
     def _gradient_report(self, seen: Seen) -> Report:
         """The gradient that the window left, beside its micro-batches' own: each is a sample of the window."""
+        replay = Replay(self._model, self._loss_fn, self._recorder)
+        places = range(len(seen.micro_batches))
         if world() > 1:
-            losses = [lambda micro=micro: self._loss_of([micro]) for micro in seen.micro_batches]
-            left = [torch.zeros_like(tensor) if gradient is None else gradient
-                    for tensor, gradient in zip(self._recorder.trained, seen.gradients)]
-            return report_over_ranks(losses, self._named, left)
+            return report_over_ranks([lambda place=place: replay.loss(place, place + 1) for place in places], self._named,
+                                     self._whole(seen.gradients))
+        left = self._compared(replay, seen.gradients)
+        if not replay.repeats(0):
+            return not_judged("loss_fn gives another gradient when it is run again: it draws or reads what could not be put back")
+        has_hooks = any(tensor._backward_hooks for tensor in self._recorder.trained)
+        if crooked := [place for place in (places if has_hooks else places[:1]) if not replay.is_linear(place)]:
+            told = _native.describe_causes(["clip-per-micro-batch"], left.max_relative_error, left.bound)
+            return Report.of(told, reference=left.reference, evidence=[
+                f"half the loss of micro-batch {crooked[0] + 1} does not give half its gradient: a hook clips, clamps or normalises what each "
+                "backward pass gives"])
+        if not left.equal:
+            left = self._by_own_changes(replay, seen, left)
+        if not left.equal and replay.other_inputs:
+            return not_judged(f"{replay.other_inputs}: what the loop drew or changed before the call is not known to loss_fn",
+                              "w.micro_batches(loader) or w.tell(micro), and a loss_fn that draws as the loop does")
+        return left
+
+    def _whole(self, gradients: Gradients) -> list[torch.Tensor]:
+        return [torch.zeros_like(tensor) if gradient is None else gradient
+                for tensor, gradient in zip(self._recorder.trained, gradients)]
+
+    def _compared(self, replay: Replay, gradients: Gradients) -> Report:
         described = _native.Described(
             parameters=self._named, buffers=named_buffers(self._model), batch_norms=None, evaluate=None,
-            samples=len(seen.micro_batches), loss=lambda begin, end: self._loss_of(seen.micro_batches[begin:end]), loss_in_double=None)
+            samples=len(self._recorder.seen.micro_batches), loss=replay.loss, loss_in_double=None)
 
         def leave(_: int) -> None:
-            for tensor, gradient in zip(self._recorder.trained, seen.gradients):
-                tensor.grad = None if gradient is None else gradient.clone()
+            for tensor, gradient in zip(self._recorder.trained, gradients):
+                tensor.grad = None if gradient is None else gradient.clone().to(tensor.dtype)
 
         return Report.of(_native.verify_loop(described, leave, micro_batch=1, noise_draws=self._draws, seed=self._seed))
 
-    def _loss_of(self, micro_batches: list[MicroBatch]) -> _native.Loss:
-        losses = []
-        for micro in micro_batches:
-            micro.generators.restore()
-            with micro.rounding.restored():
-                losses.append(self._loss_fn(without_ranks(self._model), micro.batch))
-            if not isinstance(losses[-1], _native.Loss):
-                return losses[-1]  # whose type is refused where it arrives
-        return _native.Loss(sum(loss.sum for loss in losses), sum(loss.weight for loss in losses))
+    def _by_own_changes(self, replay: Replay, seen: Seen, left: Report) -> Report:
+        """What the loop's own code did to `.grad` between the last backward pass and the step (clipping of its own, noise, clamps) is
+        its own business, where the sum behind that pass is right; but for a division or a multiplication by the number of micro-batches."""
+        if seen.sums is None:
+            return left
+        stepped, summed = self._whole(seen.gradients), self._whole(seen.sums)
+        factor, rest = _multiple(stepped, summed)
+        is_scaled = rest < OF_ROUNDING
+        if is_scaled and abs(factor - 1) < OF_ROUNDING:
+            return left
+        of_sums = self._compared(replay, seen.sums)
+        count = len(seen.micro_batches)
+        if of_sums.equal:
+            if factor == 0 or (is_scaled and _is_one_of(factor, count, 1 / count)):
+                return left
+            return _as_meant(of_sums)
+        if seen.zeroed and not is_scaled and seen.arrived is not None:
+            return self._kept_elsewhere(replay, seen, left)
+        if of_sums.factor is None:
+            return left if is_scaled else of_sums
+        divided = [tensor / of_sums.factor for tensor in summed]
+        if not is_scaled and _are_alike(stepped, divided):
+            return _as_meant(self._compared(replay, divided))
+        if not is_scaled and _are_alike(stepped, summed):
+            return of_sums
+        known = (count, 1 / count, replay.weight, 1 / replay.weight, of_sums.factor)
+        if is_scaled and (left.factor is None or left.factor >= 1 or _is_one_of(left.factor, *known)):
+            return left
+        return not_judged(f"the sum behind the last backward pass is {of_sums.factor:.4g} times the window's gradient, and the loop's own code "
+                          "changed it before the step: whether that division is in it cannot be told",
+                          "dividing losses before backward(), or clipping by torch.nn.utils")
+
+    def _kept_elsewhere(self, replay: Replay, seen: Seen, left: Report) -> Report:
+        """A loop may take each gradient out of `.grad` and bring the sum back. Of what it makes of that sum besides, a factor tells."""
+        arrived = self._whole(seen.arrived)
+        of_all = self._compared(replay, seen.arrived)
+        if not of_all.equal:
+            return left
+        factor, rest = _multiple(self._whole(seen.gradients), arrived)
+        if rest >= OF_ROUNDING:
+            if _are_alike(self._whole(seen.gradients), arrived):
+                return _as_meant(of_all)
+            if _are_alike(self._whole(seen.gradients), self._whole(seen.sums)):
+                return left
+            return not_judged("sums are kept outside .grad, and the loop's own code changes them before the step: whether all of the window is in "
+                              "them cannot be told", "adding up in .grad, or clipping by torch.nn.utils")
+        count = len(seen.micro_batches)
+        return left if factor == 0 or _is_one_of(factor, count, 1 / count) else _as_meant(of_all)
 
     def _explained(self, seen: Seen, left: Report) -> Report:
         found = causes_of(seen)
+        if left.equal or not left.judged:
+            found = {cause: text for cause, text in found.items() if cause not in HARMLESS_WHERE_RIGHT}
+        if seen.thawed or not (left.equal or found):
+            found |= _of_frozen(seen)
         if self._is_short(seen, left):
             found["last-window"] = f"{len(seen.micro_batches)} micro-batches were divided by the {self._usual} of other windows"
         if leaked := leaks(without_ranks(self._model), self._loss_fn, [micro.batch for micro in seen.micro_batches]):
@@ -123,7 +220,7 @@ class Watch:
         if not found:
             return left
         others = [] if EXPLAINS_GRADIENT & found.keys() else [cause for cause in left.causes if cause not in IMPLIED_BY.get(next(iter(found)), ())]
-        told = _native.describe_causes([*found, *others], left.max_relative_error, left.bound)
+        told = _native.describe_causes(list(dict.fromkeys([*found, *others])), left.max_relative_error, left.bound)
         evidence = [*found.values(), *(left.evidence if others else [])]
         return Report.of(told, evidence=evidence, reference=left.reference, ruled_out=left.ruled_out if others else [],
                          left_out=left.left_out, parameters=[vars(error) for error in left.parameters])
@@ -133,7 +230,46 @@ class Watch:
         return count < self._usual and left.factor is not None and abs(left.factor * self._usual / count - 1) < 1e-3
 
 
+def _as_meant(of_sums: Report) -> Report:
+    return Report.of(of_sums.to_dict(), evidence=[
+        "the sum of the backward passes is the window's; what the loop's own code made of it before the step is taken as meant"])
+
+
 IMPLIED_BY = {"last-window": ("normalization", "weighting", "zeroed-mid-window", "unknown")}
+
+
+def _multiple(some: list[torch.Tensor], others: list[torch.Tensor]) -> tuple[float, float]:
+    """The factor that brings `others` nearest to `some`, and what that leaves of them, relative."""
+    dot = sum(float((a.double() * b.double()).sum()) for a, b in zip(some, others))
+    squares = sum(norm(b) ** 2 for b in others)
+    factor = dot / squares if squares > 0 else 0.0
+    size = sum(norm(a) ** 2 for a in some)
+    rest = sum(norm(a.double() - factor * b.double()) ** 2 for a, b in zip(some, others))
+    return factor, (rest / size) ** 0.5 if size > 0 else 0.0
+
+
+def _are_alike(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+    """Whether a part of the elements is the same, which chance does not bring about: what masks and clamps leave alone."""
+    same, count = 0, 0
+    for a, b in zip(some, others):
+        a, b = a.double(), b.double()
+        same += int(((a - b).abs() <= OF_ROUNDING * b.abs()).logical_and(b != 0).sum())
+        count += int((b != 0).sum())
+    return same > ALIKE * count
+
+
+def _is_one_of(factor: float, *known: float) -> bool:
+    return any(abs(factor / each - 1) < OF_ROUNDING for each in known)
+
+
+def _of_frozen(seen: Seen) -> dict[str, str]:
+    """Parameters that require a gradient in a part of the window only, where its gradient is not the whole window's."""
+    count = len(seen.micro_batches)
+    if seen.frozen:
+        return {"weighting": f"parameter {seen.frozen[1]} was frozen from micro-batch {seen.frozen[0] + 1} of {count} on"}
+    if seen.thawed:
+        return {"weighting": f"parameter {seen.thawed[1]} was frozen before micro-batch {seen.thawed[0] + 1} of {count}"}
+    return {}
 
 
 def causes_of(seen: Seen) -> dict[str, str]:
@@ -158,8 +294,9 @@ def causes_of(seen: Seen) -> dict[str, str]:
         found["clip-per-micro-batch"] = f"the sum in .grad of {seen.shrunk[1]} was scaled down when backward {seen.shrunk[0] + 1} {of} began"
     if changes := [backward for backward, rates in sorted(seen.rates.items()) if rates != seen.rates[0]]:
         found["schedule-per-micro-batch"] = f"the learning rate had changed when backward {changes[0] + 1} {of} began"
-    elif seen.scheduler_steps > max(1, len(seen.steps)):
-        found["schedule-per-micro-batch"] = f"the schedule took {seen.scheduler_steps} steps in a window of {len(seen.steps)} optimizer steps"
+    elif moves := [backward for backward, positions in sorted(seen.positions.items()) if positions != seen.positions[0]]:
+        # How many steps a schedule takes behind the optimizer's is its own business: Accelerate's takes one for each rank.
+        found["schedule-per-micro-batch"] = f"the schedule had taken a step when backward {moves[0] + 1} {of} began"
     if seen.carried_over:
         found["last-window"] = f"the window began with what an earlier one left in .grad, of {seen.carried_over}"
     elif not seen.steps and not found:
@@ -177,6 +314,8 @@ def _stepped(named: list[tuple[str, torch.Tensor]], optimizer: torch.optim.Optim
     if not stepped:
         raise UsageError("watch", "the optimizer of the model's parameters", "one that holds none of them",
                          "making the optimizer from model.parameters(), behind what replaces them (.to(), FSDP)")
+    if complex_ := [name for name, tensor in stepped if tensor.is_complex()]:
+        raise UsageError("watch", "real parameters", f"{complex_[0]}, which is complex", "torch.view_as_real of it")
     return stepped
 
 
@@ -189,13 +328,15 @@ def watch(model: nn.Module, optimizer: torch.optim.Optimizer, loss_fn: LossFn, *
 
     `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`: what the window is to be the mean of. A micro-batch is what
     the model was called with (a dict of its named arguments, or its only argument), or what `w.micro_batches(loader)` handed on.
-    The window is run anew from its start, with the same random draws, to know each micro-batch's gradient; parameters, buffers,
-    `.grad` and the optimizer are then what your loop left. It takes about four windows' time.
+    Each micro-batch is run anew with all that it read as it was (parameters, buffers, modes, random draws, and what loss_fn reads besides
+    the model: another network, an average, a temperature) to know its gradient; everything is then what your loop left. It takes
+    about four windows' time.
 
     With torch.distributed set up, all ranks watch the same window, and its gradient is compared with that of the mean over all ranks.
 
     usual_micro_batches   how many micro-batches other windows have: tells a short last window that was divided by them
 
-    Raises UsageError where fewer than 2 forward passes with a gradient were seen, or the optimizer holds other parameters.
+    Raises UsageError where fewer than 2 forward passes with a gradient were seen, the optimizer holds other parameters, or the window was
+    one that cannot be judged: its step skipped by GradScaler, gradients sparse or not finite.
     """
     return Watch(model, optimizer, loss_fn, **options)

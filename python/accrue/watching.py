@@ -1,4 +1,8 @@
-"""What a window of somebody's training loop does, recorded by hooks: micro-batches, sums, parameters, clipping, steps, rates."""
+"""What a window of somebody's training loop does, recorded by hooks: micro-batches, sums, parameters, clipping, steps, rates.
+
+The recorder is a guest: it takes no attribute and no dtype for granted, and what goes wrong in it is told behind the window, never raised
+inside the loop.
+"""
 
 import contextlib
 import functools
@@ -10,12 +14,18 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules import module as modules
 from torch.nn.utils import clip_grad
 from torch.optim.lr_scheduler import LRScheduler
 
 from accrue.errors import UsageError
+from accrue.generators import Generators
 from accrue.models import unwrapped
-from accrue.tensors import Kept, kept, norm
+from accrue.state import State
+from accrue.tensors import norm
+
+# A sum that has lost this part of itself between two backward passes was scaled down; less is rounding.
+SHRUNK = 1e-4
 
 
 @dataclass(frozen=True)
@@ -26,43 +36,30 @@ class Call:
     kwargs: dict
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
     """Loops may fill the same tensors anew."""
     if torch.is_tensor(value):
         return value.detach().clone()
     if isinstance(value, Mapping):
-        return {name: _copied(item) for name, item in value.items()}
+        return {name: copied(item) for name, item in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_copied(item) for item in value)
+        return type(value)(copied(item) for item in value)
     return value
 
 
 def micro_batch_of(model: nn.Module, args: tuple, kwargs: dict) -> Any:
     """A call as a micro-batch: the one thing that the model was called with, or its arguments by name, or a Call."""
     if len(args) == 1 and not kwargs:
-        return _copied(args[0])
+        return copied(args[0])
     parameters = inspect.signature(unwrapped(model).forward).parameters.values()
     names = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
     if len(args) > len(names):
-        return Call(_copied(args), _copied(kwargs))
-    return _copied(dict(zip(names, args)) | kwargs)
-
-
-class Generators:
-    """The state of torch's random generators: the CPU's, and CUDA's where it is in use."""
-
-    def __init__(self) -> None:
-        self._cpu = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
-
-    def restore(self) -> None:
-        torch.set_rng_state(self._cpu)
-        if self._cuda is not None:
-            torch.cuda.set_rng_state_all(self._cuda)
+        return Call(copied(args), copied(kwargs))
+    return copied(dict(zip(names, args)) | kwargs)
 
 
 class Rounding:
-    """The state of autocasting where a forward pass began."""
+    """The state of autocasting as of now."""
 
     def __init__(self) -> None:
         self._of = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]
@@ -76,12 +73,24 @@ class Rounding:
 
 
 @dataclass
+class Moment:
+    """How things stood when the model, or a part of it, was called."""
+
+    inputs: Any  # of the whole model alone
+    generators: Generators
+    rounding: Rounding
+    modes: list[tuple[nn.Module, bool]]
+
+
+@dataclass
 class MicroBatch:
-    """One forward pass of the window."""
+    """One micro-batch of the window, and all that its loss may read, as it was when the micro-batch began."""
 
     batch: Any
     generators: Generators
-    rounding: Rounding = field(default_factory=Rounding)
+    state: State
+    first: Moment | None = None  # when the model or the first part of it was called
+    calls: list[Moment] = field(default_factory=list)  # of the whole model
 
 
 class Clipping:
@@ -91,8 +100,10 @@ class Clipping:
         self.before = gradient.detach().clone()
         self.norm_behind = 0.0
 
-    def note(self, gradient: torch.Tensor) -> bool:
+    def note(self, gradient: torch.Tensor | None) -> bool:
         """What clipping left; whether it changed anything."""
+        if gradient is None:
+            return False
         self.norm_behind = norm(gradient)
         return not torch.equal(self.before, gradient)
 
@@ -108,86 +119,185 @@ class Seen:
     micro_batches: list[MicroBatch] = field(default_factory=list)
     backwards: int = 0
     steps: list[int] = field(default_factory=list)  # how many backwards were before each
-    clips: list[int] = field(default_factory=list)  # likewise
+    skipped: bool = False  # whether a GradScaler took no step, since gradients were not finite
+    clips: list[int] = field(default_factory=list)  # how many backwards were before each
     rates: dict[int, tuple] = field(default_factory=dict)  # learning rates when each backward began
-    scheduler_steps: int = 0
+    positions: dict[int, tuple] = field(default_factory=dict)  # of the schedules, likewise
     changed: tuple[int, str, str] | None = None  # the first backward that found a parameter changed, its name, how
     zeroed: tuple[int, str] | None = None  # the first backward that found a sum gone, whose
     shrunk: tuple[int, str] | None = None  # the first backward that found a sum scaled down, whose
+    frozen: tuple[int, str] | None = None  # the first micro-batch that found a trained parameter frozen, its name
+    thawed: tuple[int, str] | None = None  # or a frozen one of the optimizer's trained
     carried_over: str = ""  # a parameter in whose .grad something was when its first backward began
+    sparse: str = ""  # a parameter whose gradient is sparse
     gradients: list[torch.Tensor | None] | None = None  # before clipping, where a step began; else what is left
+    # Scaled as a GradScaler scales them back:
+    sums: list[torch.Tensor | None] | None = None  # what .grad was behind the last backward
+    arrived: list[torch.Tensor | None] | None = None  # what all backwards together brought, wherever it was kept
+    failure: str = ""  # why something could not be recorded
+
+
+def _guarded(method: Callable) -> Callable:
+    """A recorder's own failure is none of the loop."""
+
+    @functools.wraps(method)
+    def guarded(self, *args, **kwargs):
+        if not self.is_recording:
+            return None
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:
+            self.seen.failure = self.seen.failure or f"{type(error).__name__}: {error}"
+            return None
+
+    return guarded
+
+
+def _nothing(*_) -> None:
+    """What copies of a model that is watched have in the place of a recorder's hook."""
+
+
+class _Hook:
+    """A recorder's hook on a model. Copies of the model, and what torch.save() writes of it, are not recorded."""
+
+    def __init__(self, call: Callable):
+        self._call = call
+
+    def __call__(self, *args: Any) -> None:
+        self._call(*args)
+
+    def __deepcopy__(self, memo: dict) -> Callable:
+        return _nothing
+
+    def __reduce__(self) -> tuple:
+        return functools.partial, (_nothing,)
 
 
 class Recorder:
     """Hooks into a model, its optimizer and torch's clipping between start() and stop()."""
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, named: list[tuple[str, torch.Tensor]]):
-        """`named`: parameters of the optimizer that are trained."""
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, named: list[tuple[str, torch.Tensor]], roots: tuple):
+        """`named`: parameters of the optimizer that are trained. `roots`: what the loss reads is reached from."""
         self.seen = Seen()
         self._model = model
         self._optimizer = optimizer
         self._named = named
+        self._roots = roots
         self.trained = [tensor for _, tensor in self._named]
-        self._handles: list[Any] = []
+        self.before: list[torch.Tensor] = []  # their values when the window began
+        self._frozen: list[tuple[str, torch.Tensor]] = []  # parameters of the optimizer that are not trained as the window begins
+        self.is_recording = False
+        self._is_used = False
+        self._open = contextlib.ExitStack()
         self._nodes: list[Any] = []  # torch forgets a parameter's node, with its hooks, unless somebody keeps it
-        self._undo: list[Callable[[], None]] = []
         self.is_told = False  # whether micro-batches are told, so that the model's calls do not tell them
         self._awaits_call = False  # whether the micro-batch that was told last has not been run yet
+        self._awaits_part = False  # whether no part of the model has been called for it
         self._arrivals = [0] * len(self.trained)
-        self._sums: list[tuple[float, int] | None] = [None] * len(self.trained)
+        self._arrived: list[torch.Tensor | None] = [None] * len(self.trained)
+        self._sums: list[float | None] = [None] * len(self.trained)
         self._clipped: dict[int, Clipping] = {}  # by place, since the last backward
-        self._graph_task = -1  # of the backward that runs
-        self.kept: Kept = []  # all parameters and buffers, as the window began
+        self._backward: tuple[str, int] = ("", -1)  # that runs
+        self._depth = 0  # of calls of torch.autograd.backward, which a re-entrant checkpoint nests
+        self._calls_of_backward = 0
+        self._unscaling = 1.0  # what a GradScaler multiplied gradients by since the last backward
 
     def start(self) -> None:
-        if self._handles:
+        if self._is_used:
             raise UsageError("watch", "a Watch that is entered once", "one that was entered before", "accrue.watch(...) for each window")
-        self.kept = kept(self._model)
-        copies = {id(tensor): copy for tensor, copy in self.kept}
-        self._before = [copies[id(tensor)] for tensor in self.trained]
-        self._versions = [tensor._version for tensor in self.trained]
-        self._schedulers = [(scheduler, scheduler.last_epoch) for scheduler in _schedulers_of(self._optimizer)]
-        self._handles.append(self._model.register_forward_pre_hook(self._on_forward, with_kwargs=True))
+        self._is_used = True
+        self.before = [tensor.detach().clone() for tensor in self.trained]
+        held = {id(tensor) for group in self._optimizer.param_groups for tensor in group["params"]}
+        self._frozen = [(name, tensor) for name, tensor in unwrapped(self._model).named_parameters()
+                        if id(tensor) in held and not tensor.requires_grad]
+        self._schedules = _schedules_of(self._optimizer)
+        try:
+            self._install()
+        except BaseException:
+            self._open.close()
+            raise
+        self.is_recording = True
+
+    def _install(self) -> None:
+        self._hold(self._model.register_forward_pre_hook(_Hook(self._on_forward), with_kwargs=True))
+        parts = {id(part) for part in self._model.modules()}
+        self._hold(modules.register_module_forward_pre_hook(lambda part, _: self._on_part(part) if id(part) in parts else None))
         for place, tensor in enumerate(self.trained):
-            self._handles.append(tensor.register_hook(functools.partial(self._on_gradient, place)))
+            self._hold(tensor.register_hook(functools.partial(self._on_gradient, place)))
             # Not a hook on the tensor, which would stand in the way of an Accumulator's.
             node = torch.autograd.graph.get_gradient_edge(tensor).node
             self._nodes.append(node)
-            self._handles.append(node.register_hook(functools.partial(self._on_sum, place)))
-        self._handles.append(self._optimizer.register_step_pre_hook(self._on_step))
+            self._hold(node.register_hook(functools.partial(self._on_sum, place)))
+        self._hold(self._optimizer.register_step_pre_hook(self._on_step))
+        self._watch_backward()
         self._watch_clipping()
+        self._watch_scaler()
+
+    def _hold(self, handle: Any) -> None:
+        self._open.callback(handle.remove)
 
     def stop(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        for undo in reversed(self._undo):
-            undo()
-        self.seen.scheduler_steps = max((scheduler.last_epoch - before for scheduler, before in self._schedulers), default=0)
-        if self.seen.gradients is None:
-            self.seen.gradients = self._gradients()
+        if self.is_recording and self.seen.gradients is None:
+            self._note_gradients()
+        self.is_recording = False
+        self._open.close()
 
+    @_guarded
+    def _note_gradients(self) -> None:
+        self.seen.gradients = self._gradients()
+
+    @_guarded
     def tell(self, batch: Any) -> None:
         """This micro-batch comes next, whatever the model is called with."""
         self.is_told = self._awaits_call = True
-        self.seen.micro_batches.append(MicroBatch(_copied(batch), Generators()))
+        self._begin(copied(batch))
 
+    def _begin(self, batch: Any) -> None:
+        self._awaits_part = True
+        place = len(self.seen.micro_batches)
+        earlier = self.seen.micro_batches[-1].state if place else None
+        state = State(self._roots, gradients=False, spared=self.trained, earlier=earlier)
+        self.seen.micro_batches.append(MicroBatch(batch, Generators(), state))
+        for name, tensor in self._named:
+            if not tensor.requires_grad and self.seen.frozen is None:
+                self.seen.frozen = (place, name)
+        for name, tensor in self._frozen:
+            if tensor.requires_grad and self.seen.thawed is None:
+                self.seen.thawed = (place, name)
+
+    def _now(self, inputs: Any) -> Moment:
+        return Moment(inputs, Generators(), Rounding(), [(part, part.training) for part in self._model.modules()])
+
+    @_guarded
     def _on_forward(self, model: nn.Module, args: tuple, kwargs: dict) -> None:
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or self._depth > 0:
             return
         if not self.is_told:
-            self.seen.micro_batches.append(MicroBatch(micro_batch_of(model, args, kwargs), Generators()))
-        elif self._awaits_call:
-            self._awaits_call = False
-            self.seen.micro_batches[-1].generators = Generators()
-            self.seen.micro_batches[-1].rounding = Rounding()
+            self._begin(micro_batch_of(model, args, kwargs))
+        elif not self.seen.micro_batches:
+            return
+        micro = self.seen.micro_batches[-1]
+        moment = self._now(micro_batch_of(model, args, kwargs) if self.is_told else micro.batch)
+        micro.calls.append(moment)
+        if micro.first is None:
+            micro.first = moment
+        self._awaits_call = self._awaits_part = False
 
+    @_guarded
+    def _on_part(self, part: nn.Module) -> None:
+        """A loop may call a part of the model, as Lightning's training_step does."""
+        if part is self._model or not self._awaits_part or not self.is_told or not torch.is_grad_enabled():
+            return
+        self._awaits_part = False
+        self.seen.micro_batches[-1].first = self._now(None)
+
+    @_guarded
     def _on_gradient(self, place: int, gradient: torch.Tensor) -> None:
-        task = torch._C._current_graph_task_id()
-        if task != self._graph_task:
-            self._graph_task = task
-            self.seen.rates[self.seen.backwards] = self._rates()
-            self.seen.backwards += 1
-            self._clipped = {}
+        self._begin_backward()
+        if gradient.layout is not torch.strided:
+            self.seen.sparse = self._named[place][0]
+        else:
+            self._arrived[place] = gradient.detach().clone() if self._arrived[place] is None else self._arrived[place] + gradient.detach()
         backward = self.seen.backwards - 1
         is_first = self._arrivals[place] == 0
         self._arrivals[place] += 1
@@ -197,29 +307,43 @@ class Recorder:
         self._look_at_parameter(place, backward)
         self._look_at_sum(place, backward)
 
+    def _begin_backward(self) -> None:
+        """A backward pass begins where it reaches the first trained parameter: others are none of the window's."""
+        running = ("call", self._calls_of_backward) if self._depth else ("graph", torch._C._current_graph_task_id())
+        if running == self._backward:
+            return
+        self._backward = running
+        self.seen.rates[self.seen.backwards] = self._rates()
+        self.seen.positions[self.seen.backwards] = tuple(_position(schedule) for schedule in self._schedules)
+        self.seen.backwards += 1
+        self._clipped = {}
+        self._unscaling = 1.0
+        self.seen.sums = None
+
     def _look_at_parameter(self, place: int, backward: int) -> None:
-        tensor = self.trained[place]
-        if self.seen.changed is None and tensor._version != self._versions[place]:
-            how = _change(self._before[place], tensor.detach())
-            if how:
-                self.seen.changed = (backward, self._named[place][0], how)
+        """By its values: what is written through .data leaves no other trace. One number alone does not tell decay from a step."""
+        known = self.seen.changed
+        if known and (known[0] != backward or known[2] != "unclear"):
+            return
+        how = _change(self.before[place], self.trained[place].detach())
+        if how and not (known and how == "unclear"):
+            self.seen.changed = (backward, self._named[place][0], how)
 
     def _look_at_sum(self, place: int, backward: int) -> None:
         known = self._sums[place]
-        if known is None or known[0] == 0:
+        if not known:
             return
         grad, name = self.trained[place].grad, self._named[place][0]
-        if grad is not None and grad._version == known[1]:
-            return
         left = 0.0 if grad is None else norm(grad)
         if left == 0 and self.seen.zeroed is None:
             self.seen.zeroed = (backward, name)
-        elif 0 < left < known[0] * (1 - 1e-4) and self.seen.shrunk is None:
+        elif 0 < left < known * (1 - SHRUNK) and self.seen.shrunk is None:
             self.seen.shrunk = (backward, name)
 
+    @_guarded
     def _on_sum(self, place: int, *_) -> None:
         grad = self.trained[place].grad
-        self._sums[place] = None if grad is None else (norm(grad), grad._version)
+        self._sums[place] = None if grad is None else norm(grad)
 
     def _on_step(self, optimizer: torch.optim.Optimizer, args: tuple, kwargs: dict) -> tuple | None:
         """A closure has the window's last backward in it (Lightning's do): gradients are what it leaves."""
@@ -234,15 +358,26 @@ class Recorder:
 
         return (args[0], noted, *args[2:]), {name: value for name, value in kwargs.items() if name != "closure"}
 
+    @_guarded
     def _note_step(self, optimizer: torch.optim.Optimizer) -> None:
         self.seen.steps.append(self.seen.backwards)
         if len(self.seen.steps) > 1:
             return
         told = getattr(optimizer, "accrue_clipping", 1.0)
         scaled = getattr(optimizer, "grad_scale", None)  # by a GradScaler, whose scale a fused optimizer takes off itself
-        self.seen.gradients = self._gradients(1 / (told * (float(scaled) if scaled is not None else 1.0)))
+        scaling = float(scaled) if scaled is not None else 1.0
+        self.seen.gradients = self._gradients(1 / (told * scaling))
+        factor = self._unscaling / scaling
+        self.seen.arrived = [None if tensor is None else tensor * factor for tensor in self._arrived]
+        if self.seen.sums is not None:
+            self.seen.sums = [None if tensor is None else tensor * factor for tensor in self.seen.sums]
 
     def _gradients(self, factor: float = 1.0) -> list[torch.Tensor | None]:
+        for (name, _), tensor in zip(self._named, self.trained):
+            if tensor.grad is not None and tensor.grad.layout is not torch.strided:
+                self.seen.sparse = name
+        if self.seen.sparse:
+            return []
         left = [None if tensor.grad is None else tensor.grad.detach() * factor for tensor in self.trained]
         for place, clipping in self._clipped.items():
             if left[place] is not None:
@@ -250,46 +385,129 @@ class Recorder:
         return left
 
     def _rates(self) -> tuple:
-        return tuple(float(group["lr"]) for group in self._optimizer.param_groups)
+        """Adafactor's may be None, capturable ones are tensors, and an optimizer may have none at all."""
+        rates = [group.get("lr") for group in self._optimizer.param_groups]
+        return tuple(float(rate) if torch.is_tensor(rate) else rate for rate in rates)
+
+    def _replace(self, owner: Any, name: str, make: Callable[[Callable], Callable]) -> None:
+        """Until stop(), `owner.name` is what `make` makes of it."""
+        original = getattr(owner, name, None)
+        if original is not None:
+            setattr(owner, name, functools.wraps(original)(make(original)))
+            self._open.callback(setattr, owner, name, original)
+
+    def _watch_backward(self) -> None:
+        def watched(original: Callable) -> Callable:
+            def backward(*args, **kwargs):
+                self._calls_of_backward += self._depth == 0
+                self._depth += 1
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    self._depth -= 1
+                    if self._depth == 0 and self._backward == ("call", self._calls_of_backward):
+                        self._keep_sums()
+
+            return backward
+
+        self._replace(torch.autograd, "backward", watched)
+
+    @_guarded
+    def _keep_sums(self) -> None:
+        if not self.seen.sparse and not self.seen.steps:
+            self.seen.sums = [None if tensor.grad is None else tensor.grad.detach().clone() for tensor in self.trained]
 
     def _watch_clipping(self) -> None:
         """What people import is a name for torch's function, which asks its module for what scales gradients."""
 
         def watched(original: Callable) -> Callable:
-            @functools.wraps(original)
             def clip(*args, **kwargs):
-                before = {place: Clipping(tensor.grad) for place, tensor in enumerate(self.trained) if tensor.grad is not None}
+                before = self._before_clipping()
                 answer = original(*args, **kwargs)
-                changed = {place: clipping for place, clipping in before.items() if clipping.note(self.trained[place].grad)}
-                if changed:
-                    self.seen.clips.append(self.seen.backwards)
-                    self._clipped = changed | self._clipped  # the first of several is what there was
-                    for place in changed:
-                        self._clipped[place].norm_behind = changed[place].norm_behind
+                self._note_clipping(before or {})
                 return answer
 
             return clip
 
-        places = ((clip_grad, "_clip_grads_with_norm_"), (clip_grad, "clip_grads_with_norm_"), (nn.utils, "clip_grads_with_norm_"),
-                  (clip_grad, "clip_grad_value_"), (nn.utils, "clip_grad_value_"))
-        for owner, name in places:
-            original = getattr(owner, name, None)
-            if original is None:
-                continue
-            setattr(owner, name, watched(original))
-            self._undo.append(functools.partial(setattr, owner, name, original))
+        for owner, name in ((clip_grad, "_clip_grads_with_norm_"), (clip_grad, "clip_grads_with_norm_"), (nn.utils, "clip_grads_with_norm_"),
+                            (clip_grad, "clip_grad_value_"), (nn.utils, "clip_grad_value_")):
+            self._replace(owner, name, watched)
+
+    @_guarded
+    def _before_clipping(self) -> dict[int, Clipping]:
+        return {place: Clipping(tensor.grad) for place, tensor in enumerate(self.trained)
+                if tensor.grad is not None and tensor.grad.layout is torch.strided}
+
+    @_guarded
+    def _note_clipping(self, before: dict[int, Clipping]) -> None:
+        changed = {place: clipping for place, clipping in before.items() if clipping.note(self.trained[place].grad)}
+        if not changed:
+            return
+        self.seen.clips.append(self.seen.backwards)
+        self._clipped = changed | self._clipped  # the first of several is what there was
+        for place in changed:
+            self._clipped[place].norm_behind = changed[place].norm_behind
+
+    def _watch_scaler(self) -> None:
+        def unscaling(original: Callable) -> Callable:
+            def unscale(scaler, optimizer, inverse, *args, **kwargs):
+                self._note_unscaling(optimizer, inverse)
+                return original(scaler, optimizer, inverse, *args, **kwargs)
+
+            return unscale
+
+        def stepping(original: Callable) -> Callable:
+            def step(scaler, optimizer, *args, **kwargs):
+                steps = len(self.seen.steps)
+                answer = original(scaler, optimizer, *args, **kwargs)
+                if self.is_recording and plain_optimizer(optimizer) is self._optimizer and len(self.seen.steps) == steps:
+                    self.seen.skipped = True
+                return answer
+
+            return step
+
+        self._replace(torch.amp.GradScaler, "_unscale_grads_", unscaling)
+        self._replace(torch.amp.GradScaler, "step", stepping)
+
+    @_guarded
+    def _note_unscaling(self, optimizer: Any, inverse: Any) -> None:
+        if plain_optimizer(optimizer) is self._optimizer:
+            self._unscaling *= float(inverse)
 
 
-def _schedulers_of(optimizer: torch.optim.Optimizer) -> list[LRScheduler]:
-    """A schedule knows its optimizer, and not the other way round."""
-    return [found for found in gc.get_objects() if issubclass(type(found), LRScheduler) and getattr(found, "optimizer", None) is optimizer]
+def plain_optimizer(optimizer: Any) -> torch.optim.Optimizer | None:
+    """The torch optimizer that Accelerate's, Lightning's or somebody's own wrapper holds; None where there is none."""
+    for _ in range(4):
+        if isinstance(optimizer, torch.optim.Optimizer) and hasattr(optimizer, "_optimizer_step_pre_hooks"):
+            return optimizer
+        held = getattr(optimizer, "__dict__", {}).values()
+        inner = [value for value in held if isinstance(value, torch.optim.Optimizer) or hasattr(value, "param_groups")]
+        if not inner:
+            return None
+        optimizer = inner[0]
+    return None
+
+
+def _schedules_of(optimizer: torch.optim.Optimizer) -> list[LRScheduler]:
+    """A schedule knows its optimizer, and not the other way round. Accelerate's schedules know the wrapped one."""
+    return [found for found in gc.get_objects()
+            if issubclass(type(found), LRScheduler) and plain_optimizer(getattr(found, "optimizer", None)) is optimizer]
+
+
+def _position(schedule: LRScheduler) -> Any:
+    """How far a schedule is; None of those that only hold others (ChainedScheduler), which are found themselves."""
+    return getattr(schedule, "last_epoch", None)
 
 
 def _change(before: torch.Tensor, now: torch.Tensor) -> str:
-    """"" where nothing changed, "decayed" where all of it shrank alike, else "moved"."""
+    """"" where nothing changed, "decayed" where all of it shrank alike, "unclear" where one number did, else "moved"."""
+    if before.shape != now.shape or before.dtype != now.dtype:
+        return "moved"
     if torch.equal(before, now):
         return ""
     was, moved = before.double().flatten(), (now - before).double().flatten()
     share = float(torch.dot(moved, was) / torch.dot(was, was).clamp_min(1e-300))
     rest = float((moved - share * was).norm() / moved.norm())
-    return "decayed" if -0.5 < share < 0 and rest < 1e-2 and was.numel() > 1 else "moved"
+    if not (-0.5 < share < 0 and rest < 1e-2):
+        return "moved"
+    return "decayed" if was.numel() > 1 else "unclear"

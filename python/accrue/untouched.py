@@ -1,0 +1,55 @@
+"""A look at somebody's training that leaves it as it was."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from accrue.errors import UsageError
+from accrue.generators import Generators
+from accrue.models import unwrapped
+from accrue.state import State
+
+
+def require_restorable(model: Any, operation: str) -> None:
+    """Refuses, by name and before anything runs, a model whose state cannot be put back."""
+    if not isinstance(model, torch.nn.Module):
+        return
+    named = [*unwrapped(model).named_parameters(), *unwrapped(model).named_buffers()]
+    for name, tensor in named:
+        if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+            raise UsageError(operation, "parameters and buffers that can be put back", f"{name}, which the first forward pass makes",
+                             "one forward pass before")
+        if tensor.is_meta:
+            raise UsageError(operation, "parameters and buffers that can be put back", f"{name}, which is on the meta device",
+                             "a model with its values (to_empty() and loading them)")
+        if tensor.is_inference():
+            raise UsageError(operation, "parameters and buffers that can be put back", f"{name}, which was made in inference mode",
+                             "making the model outside torch.inference_mode()")
+
+
+@contextlib.contextmanager
+def ordinary_modes() -> Iterator[None]:
+    """Gradients are made, and autocasting starts without copies of weights from before, and leaves none."""
+    grad = torch.is_grad_enabled()
+    torch.clear_autocast_cache()
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        torch.clear_autocast_cache()
+        torch.set_grad_enabled(grad)
+
+
+@contextlib.contextmanager
+def untouched(roots: Iterable[Any], *, everything: bool = False) -> Iterator[None]:
+    """What `roots` reach is afterwards what it was, also behind an exception: tensors and their `.grad`, modes, hooks, optimizers,
+    schedules, scalers and generators; with `everything` also what functions and plain containers hold."""
+    state, generators = State(roots, everything=everything), Generators()
+    try:
+        with ordinary_modes():
+            yield
+    finally:
+        state.restore()
+        generators.restore()
