@@ -57,6 +57,12 @@ def loss(model: nn.Module, micro: Mapping[str, Any]) -> _native.Loss:
     if not labels.is_floating_point():
         if _predicts_next(model) and shifted is None:
             logits, labels = logits[:, :-1], labels[:, 1:]
+        if logits.shape[:-1] != labels.shape:
+            raise UsageError("transformers loss", f"a label for each of the logits, {list(logits.shape[:-1])}", f"labels of shape {list(labels.shape)}",
+                             "loss_fn= for a model with a loss of its own (CTC, segmentation, detection)")
         classes, flat = logits.flatten(0, -2).float(), labels.flatten()
         return _native.Loss(nn.functional.cross_entropy(classes, flat, ignore_index=IGNORED, reduction="sum"), (flat != IGNORED).sum())
+    if logits.float().squeeze(-1).shape != labels.shape:
+        raise UsageError("transformers loss", f"a label for each output, {list(logits.squeeze(-1).shape)}", f"labels of shape {list(labels.shape)}",
+                         "loss_fn= for a model with a loss of its own")
     return _native.Loss((logits.float().squeeze(-1) - labels).square().sum(), labels.numel())

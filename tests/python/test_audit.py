@@ -1,5 +1,7 @@
 """Trainers of others: one window of each, right and wrong."""
 
+import copy
+
 import pytest
 import torch
 
@@ -179,3 +181,173 @@ def test_lightnings_trainer(tmp_path, lengths, cause):
     report = accrue.audit(trainer, loss_fn, model=module, loader=loader)
     assert report.cause == cause, f"\n{report}"
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters()))
+
+
+def left_by(trainer):
+    """What a Trainer's training leaves, to the bit."""
+    net = trainer.accelerator.unwrap_model(trainer.model)
+    optimizer = trainer.optimizer
+    while not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+        optimizer = optimizer.optimizer
+    states = [state[name] for state in optimizer.state.values() for name in sorted(state)]
+    return [*net.parameters(), *states, torch.get_rng_state()], [group["lr"] for group in optimizer.param_groups], trainer.state.global_step
+
+
+def is_same(a, b):
+    return a[1:] == b[1:] and len(a[0]) == len(b[0]) and all(torch.equal(x, y) for x, y in zip(a[0], b[0]))
+
+
+@pytest.mark.parametrize("own_optimizer", [False, True])
+def test_an_audited_trainer_trains_to_the_bit(tmp_path, own_optimizer):
+    def made():
+        torch.manual_seed(5)
+        each = trainer(tmp_path)
+        if own_optimizer:
+            each.optimizer = torch.optim.AdamW(each.model.parameters(), lr=1e-2)
+            each.lr_scheduler = torch.optim.lr_scheduler.ExponentialLR(each.optimizer, 0.9)
+            for parameter in each.model.parameters():
+                parameter.grad = torch.ones_like(parameter)
+            each.optimizer.step()  # so that there are moments
+            each.optimizer.zero_grad()
+        return each
+
+    plain, audited = made(), made()
+    rates = [group["lr"] for group in audited.optimizer.param_groups] if own_optimizer else None
+    moments = [audited.optimizer.state[p]["exp_avg"].clone() for p in audited.model.parameters()] if own_optimizer else []
+    assert accrue.audit(audited).judged
+    assert audited.state.global_step == 0 and "compute_loss" not in vars(audited)
+    if own_optimizer:
+        assert [group["lr"] for group in audited.optimizer.param_groups] == rates
+        assert all(torch.equal(a, audited.optimizer.state[p]["exp_avg"]) for a, p in zip(moments, audited.model.parameters()))
+    for each in (plain, audited):
+        torch.manual_seed(6)
+        each.train()
+    assert is_same(left_by(plain), left_by(audited))
+
+
+def test_an_audited_trl_trainer_trains_to_the_bit(tmp_path):
+    plain, audited = trl_trainer(tmp_path), trl_trainer(tmp_path)
+    assert accrue.audit(audited).equal
+    for each in (plain, audited):
+        torch.manual_seed(6)
+        each.train()
+    assert is_same(left_by(plain), left_by(audited))
+
+
+def test_losses_of_a_trainers_own_are_judged_where_they_are_means(tmp_path):
+    smoothed = accrue.audit(trainer(tmp_path, label_smoothing_factor=0.1))
+    assert "not judged" not in smoothed.conclusion.lower(), f"\n{smoothed}"
+
+    class Squares(transformers.Trainer):
+        """A mean over samples."""
+
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            return model(input_ids=inputs["input_ids"]).logits.square().flatten(1).mean(1).mean()
+
+    class Twice(Squares):
+        def training_step(self, model, inputs, num_items_in_batch=None):
+            loss = self.compute_loss(model.train(), self._prepare_inputs(inputs))
+            loss.backward()  # never divided
+            return loss.detach()
+
+    assert accrue.audit(right := trainer(tmp_path, _divides(Squares))).equal, right
+    assert not accrue.audit(trainer(tmp_path, Twice)).equal
+
+    class Coupled(transformers.Trainer):
+        """The balance of a mixture of experts: no mean over anything."""
+
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            return model(input_ids=inputs["input_ids"]).logits.mean((0, 1)).square().sum()
+
+    report = accrue.audit(trainer(tmp_path, Coupled))
+    assert not report.judged and "Coupled" in report.conclusion and "loss_fn=" in report.advice, f"\n{report}"
+
+
+def _divides(kind):
+    """A Trainer of a mean of its own, which divides by the number of micro-batches."""
+    class Divides(kind):
+        def training_step(self, model, inputs, num_items_in_batch=None):
+            loss = self.compute_loss(model.train(), self._prepare_inputs(inputs))
+            (loss / self.args.gradient_accumulation_steps).backward()
+            return loss.detach()
+
+    return Divides
+
+
+def preference_trainer(folder, kind, config, **options):
+    trl, datasets = pytest.importorskip("trl"), pytest.importorskip("datasets")
+    rows = datasets.Dataset.from_list([{"prompt": "a b", "chosen": " c d e"[:2 + 2 * (i % 3)], "rejected": " e f"} for i in range(16)])
+    arguments = getattr(trl, config)(output_dir=str(folder), per_device_train_batch_size=2, gradient_accumulation_steps=4, report_to="none",
+                                     use_cpu=True, disable_tqdm=True, save_strategy="no", logging_strategy="no", max_steps=4, bf16=False,
+                                     gradient_checkpointing=False, max_length=LENGTH, **options)
+    from tokenizers import pre_tokenizers
+
+    words = _tokenizer()
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="a", eos_token="b")
+    net = model()
+    net.config.resid_pdrop = net.config.attn_pdrop = net.config.embd_pdrop = 0.0
+    return getattr(trl, kind)(model=net, ref_model=copy.deepcopy(net), args=arguments, train_dataset=rows, processing_class=tokenizer)
+
+
+def test_preference_losses_are_not_taken_for_cross_entropy(tmp_path):
+    report = accrue.audit(preference_trainer(tmp_path, "DPOTrainer", "DPOConfig"))
+    assert report.equal or not report.judged, f"\n{report}"
+
+
+def test_losses_that_are_no_cross_entropy_of_the_logits_are_refused_in_a_sentence():
+    ctc = transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=WORDS, conv_dim=(8, 8), conv_stride=(5, 2),
+        conv_kernel=(10, 3), num_feat_extract_layers=2, num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2))
+    with pytest.raises(accrue.UsageError, match="transformers loss.*loss_fn= for a model with a loss of its own"):
+        accrue.transformers.loss(ctc, {"input_values": torch.randn(2, 400), "labels": torch.ones(2, 5, dtype=torch.long)})
+    segments = transformers.SegformerForSemanticSegmentation(transformers.SegformerConfig(
+        num_encoder_blocks=1, depths=[1], sr_ratios=[1], hidden_sizes=[8], patch_sizes=[3], strides=[4], num_attention_heads=[1], mlp_ratios=[2],
+        decoder_hidden_size=8, num_labels=3))
+    with pytest.raises(accrue.UsageError, match="transformers loss.*loss_fn= for a model with a loss of its own"):
+        accrue.transformers.loss(segments, {"pixel_values": torch.randn(2, 3, 16, 16), "labels": torch.zeros(2, 16, 16, dtype=torch.long)})
+
+
+@pytest.mark.parametrize("options, windows", [({"max_epochs": 1}, 4), ({"max_steps": 3, "max_epochs": -1}, 3)])
+def test_lightnings_fit_behind_an_audit_is_that_without(tmp_path, options, windows):
+    lightning = pytest.importorskip("lightning")
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.net, self.seen = torch.nn.Linear(5, 1), 0
+
+        def training_step(self, batch, index):
+            self.seen += 1
+            return (self.net(batch[0]) - batch[1]).square().mean()
+
+        def configure_optimizers(self):
+            optimizer = torch.optim.AdamW(self.parameters(), lr=0.1)
+            return [optimizer], [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)]
+
+    torch.manual_seed(1)
+    data = torch.utils.data.TensorDataset(torch.randn(24, 5), torch.randn(24, 1))
+
+    def fitted(audited):
+        module = Module()
+        loader = torch.utils.data.DataLoader(data, batch_size=2, shuffle=True, generator=torch.Generator().manual_seed(3))
+        fit = lightning.Trainer(accumulate_grad_batches=3, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                                enable_model_summary=False, default_root_dir=tmp_path, **options)
+        if audited:
+            report = accrue.audit(fit, lambda net, micro: accrue.Loss((net.net(micro[0]) - micro[1]).square().sum(), len(micro[0])), model=module,
+                                  loader=loader)
+            assert report.equal and report.judged and fit.global_step == 0 and module.seen == 0, f"\n{report}"
+        fit.fit(module, loader)
+        return module, fit.global_step
+
+    (plain, steps), (behind, steps_behind) = fitted(False), fitted(True)
+    assert steps == steps_behind == windows and plain.seen == behind.seen == 3 * windows
+    assert torch.equal(plain.net.weight, behind.net.weight)
+
+
+def test_data_that_an_audit_would_use_up_are_refused(tmp_path):
+    lightning = pytest.importorskip("lightning")
+    with pytest.raises(accrue.UsageError, match="data that can be read anew, received an iterator of type generator"):
+        accrue.audit(lightning.Trainer(logger=False, default_root_dir=tmp_path), lambda net, micro: None, model=torch.nn.Linear(1, 1),
+                     loader=(each for each in [1]))
