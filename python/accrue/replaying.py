@@ -12,7 +12,7 @@ from accrue import _native
 from accrue.devices import VANISHING
 from accrue.models import without_ranks
 from accrue.tensors import norm
-from accrue.watching import MicroBatch, Recorder, micro_batch_of
+from accrue.watching import Hook, MicroBatch, Recorder, micro_batch_of
 
 # Multiples of a loss, none of them a power of two: each rounds every product of the backward pass anew.
 SCALES = [(129 + 2 * (37 * place % 64)) / 256 for place in range(1, 17)]
@@ -83,13 +83,12 @@ class Replay:
 
     def repeats(self, place: int) -> bool:
         """Whether a micro-batch gives the same gradient twice."""
-        first, second = self._gradients(place, 1.0), self._gradients(place, 1.0)
-        return _distance(first, second) <= MOST_UNSCALED
+        return _distance(self._gradients(place, 1.0), self._gradients(place, 1.0)) <= MOST_UNSCALED
 
     def is_linear(self, place: int) -> bool:
         """Whether half the loss gives half the gradient: a hook that clips or normalises each backward pass does not."""
-        whole, half = self._gradients(place, 1.0), self._gradients(place, 0.5)
-        return _distance([2 * gradient for gradient in half], whole) <= MOST_UNSCALED
+        whole = self._run(place)[2]
+        return _distance([2 * gradient for gradient in self._gradients(place, 0.5)], whole) <= MOST_UNSCALED
 
     def _run(self, place: int) -> Any:
         is_at_start = all(torch.equal(tensor.detach(), before) for tensor, before in zip(self._trained, self._before))
@@ -176,8 +175,8 @@ class Replay:
                 awaits_part[0] = False
                 micro.first.generators.restore()
 
-        open_.callback(without_ranks(self._model).register_forward_pre_hook(called, with_kwargs=True).remove)
-        open_.callback(modules.register_module_forward_pre_hook(part_called).remove)
+        open_.callback(without_ranks(self._model).register_forward_pre_hook(Hook(called), with_kwargs=True).remove)
+        open_.callback(modules.register_module_forward_pre_hook(Hook(part_called)).remove)
         return open_
 
     def _compare_inputs(self, expected: Any, args: tuple, kwargs: dict) -> None:

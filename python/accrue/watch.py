@@ -95,7 +95,8 @@ class Watch:
         if seen.failure:
             return not_judged(f"the window could not be recorded: {seen.failure}")
         self._require_window(seen)
-        with untouched((self._model, self._loss_fn), everything=True):
+        # What is compiled runs as it is written: hooks would have it compiled anew for each micro-batch.
+        with untouched((self._model, self._loss_fn), everything=True), torch.compiler.set_stance("force_eager"):
             with torch.no_grad():
                 for tensor, before in zip(self._recorder.trained, self._recorder.before):
                     tensor.requires_grad_(True)
@@ -128,10 +129,10 @@ class Watch:
             return report_over_ranks([lambda place=place: replay.loss(place, place + 1) for place in places], self._named,
                                      self._whole(seen.gradients))
         left = self._compared(replay, seen.gradients)
-        if not replay.repeats(0):
-            return not_judged("loss_fn gives another gradient when it is run again: it draws or reads what could not be put back")
         has_hooks = any(tensor._backward_hooks for tensor in self._recorder.trained)
         if crooked := [place for place in (places if has_hooks else places[:1]) if not replay.is_linear(place)]:
+            if not replay.repeats(crooked[0]):
+                return not_judged("loss_fn gives another gradient when it is run again: it draws or reads what could not be put back")
             told = _native.describe_causes(["clip-per-micro-batch"], left.max_relative_error, left.bound)
             return Report.of(told, reference=left.reference, evidence=[
                 f"half the loss of micro-batch {crooked[0] + 1} does not give half its gradient: a hook clips, clamps or normalises what each "
@@ -330,7 +331,7 @@ def watch(model: nn.Module, optimizer: torch.optim.Optimizer, loss_fn: LossFn, *
     the model was called with (a dict of its named arguments, or its only argument), or what `w.micro_batches(loader)` handed on.
     Each micro-batch is run anew with all that it read as it was (parameters, buffers, modes, random draws, and what loss_fn reads besides
     the model: another network, an average, a temperature) to know its gradient; everything is then what your loop left. It takes
-    about four windows' time.
+    about six windows' time.
 
     With torch.distributed set up, all ranks watch the same window, and its gradient is compared with that of the mean over all ranks.
 

@@ -157,14 +157,15 @@ def _nothing(*_) -> None:
     """What copies of a model that is watched have in the place of a recorder's hook."""
 
 
-class _Hook:
+class Hook:
     """A recorder's hook on a model. Copies of the model, and what torch.save() writes of it, are not recorded."""
 
     def __init__(self, call: Callable):
         self._call = call
 
     def __call__(self, *args: Any) -> None:
-        self._call(*args)
+        if not torch.compiler.is_compiling():  # whose graph is to have nothing of it
+            self._call(*args)
 
     def __deepcopy__(self, memo: dict) -> Callable:
         return _nothing
@@ -219,9 +220,9 @@ class Recorder:
         self.is_recording = True
 
     def _install(self) -> None:
-        self._hold(self._model.register_forward_pre_hook(_Hook(self._on_forward), with_kwargs=True))
-        parts = {id(part) for part in self._model.modules()}
-        self._hold(modules.register_module_forward_pre_hook(lambda part, _: self._on_part(part) if id(part) in parts else None))
+        self._hold(self._model.register_forward_pre_hook(Hook(self._on_forward), with_kwargs=True))
+        self._parts = {id(part) for part in self._model.modules()}
+        self._hold(modules.register_module_forward_pre_hook(Hook(self._on_part)))
         for place, tensor in enumerate(self.trained):
             self._hold(tensor.register_hook(functools.partial(self._on_gradient, place)))
             # Not a hook on the tensor, which would stand in the way of an Accumulator's.
@@ -284,9 +285,9 @@ class Recorder:
         self._awaits_call = self._awaits_part = False
 
     @_guarded
-    def _on_part(self, part: nn.Module) -> None:
+    def _on_part(self, part: nn.Module, *_) -> None:
         """A loop may call a part of the model, as Lightning's training_step does."""
-        if part is self._model or not self._awaits_part or not self.is_told or not torch.is_grad_enabled():
+        if id(part) not in self._parts or part is self._model or not self._awaits_part or not self.is_told or not torch.is_grad_enabled():
             return
         self._awaits_part = False
         self.seen.micro_batches[-1].first = self._now(None)

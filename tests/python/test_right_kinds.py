@@ -205,3 +205,20 @@ def test_accelerates_loop_of_its_guide():
 
 def test_models_in_another_mode_behind_the_window():
     assert is_right(window(behind=lambda net, optimizer: net.eval()))
+
+
+def test_compiled_models_are_watched_and_stay_compiled():
+    torch._dynamo.reset()
+    net = network()
+    compiled = torch.compile(net, backend="eager")
+    assert is_right(window(lambda micro: loss_fn(compiled, micro).sum / 9, net=net))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with accrue.watch(compiled, optimizer, loss_fn) as w:
+        for micro in w.micro_batches(MICROS):
+            (loss_fn(compiled, micro).sum / 9).backward()
+        optimizer.step()
+    assert w.report.judged, f"\n{w.report}"
+    compiled(X)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        compiled(X)
+    assert not torch.nn.modules.module._global_forward_pre_hooks
