@@ -5,6 +5,7 @@ last micro-batch. Whoever runs a micro-batch again has to find all of it as it w
 """
 
 import collections
+import contextlib
 import functools
 import types
 from collections.abc import Callable, Iterable
@@ -77,9 +78,13 @@ class _Items:
 
 
 def _of_dict(value: dict) -> _Items:
+    plain = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+
     def write(kept: list) -> None:
-        value.clear()
-        value.update(zip(kept[::2], kept[1::2]))
+        """By the base class's methods: a Counter's update() adds, and others' refuse."""
+        plain.clear(value)
+        for name, item in zip(kept[::2], kept[1::2]):
+            plain.__setitem__(value, name, item)
 
     return _Items(lambda: [part for item in list(dict.items(value)) for part in item], write)
 
@@ -89,7 +94,11 @@ def _of_list(value: list) -> _Items:
 
 
 def _of_deque(value: collections.deque) -> _Items:
-    return _Items(lambda: list(value), lambda kept: (value.clear(), value.extend(kept)) and None)
+    def write(kept: list) -> None:
+        value.clear()
+        value.extend(kept)
+
+    return _Items(lambda: list(value), write)
 
 
 class _Set:
@@ -143,7 +152,10 @@ class State:
         self._seen: set[int] = set()
         self._open: collections.deque[tuple[Any, bool]] = collections.deque((root, everything) for root in roots)
         while self._open:
-            self._look_at(*self._open.popleft())
+            value, owned = self._open.popleft()
+            # Proxies of other packages raise anything when they are looked at; they are no state of a loop.
+            with contextlib.suppress(Exception):
+                self._look_at(value, owned)
         self._earlier = {}
 
     def restore(self) -> None:

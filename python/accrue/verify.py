@@ -15,6 +15,7 @@ from accrue.models import batch_norm_finder, evaluator, named_buffers, named_par
 from accrue.options import check_function, check_options
 from accrue.report import Report
 from accrue.untouched import require_restorable, untouched
+from accrue.watching import unrecorded
 
 LossFn = Callable[[Any, Any], _native.Loss]
 
@@ -52,7 +53,7 @@ def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str) -> _nati
 def _undisturbed(operation: str, *roots: Any) -> Iterator[None]:
     """Whatever happens within, `roots` are what they were; and what torch says of re-entrant checkpoints is said in accrue's words."""
     try:
-        with untouched(roots):
+        with untouched(roots), unrecorded():
             yield
     except RuntimeError as error:
         if "use_reentrant=True" not in str(error):

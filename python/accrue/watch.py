@@ -16,7 +16,7 @@ from accrue.report import Report, not_judged
 from accrue.tensors import norm
 from accrue.untouched import require_restorable, untouched
 from accrue.verify import LossFn
-from accrue.watching import Recorder, Seen, plain_optimizer
+from accrue.watching import Recorder, Seen, plain_optimizer, unrecorded
 
 # What is found in how a window ran explains its gradient, so that what the gradient looks like says no more.
 EXPLAINS_GRADIENT = {"stepped-mid-window", "decay-per-micro-batch", "zeroed-mid-window", "clip-per-micro-batch"}
@@ -96,7 +96,7 @@ class Watch:
             return not_judged(f"the window could not be recorded: {seen.failure}")
         self._require_window(seen)
         # What is compiled runs as it is written: hooks would have it compiled anew for each micro-batch.
-        with untouched((self._model, self._loss_fn), everything=True), torch.compiler.set_stance("force_eager"):
+        with untouched((self._model, self._loss_fn), everything=True), unrecorded(), torch.compiler.set_stance("force_eager"):
             with torch.no_grad():
                 for tensor, before in zip(self._recorder.trained, self._recorder.before):
                     tensor.requires_grad_(True)

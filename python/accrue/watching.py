@@ -8,7 +8,7 @@ import contextlib
 import functools
 import gc
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,7 +142,7 @@ def _guarded(method: Callable) -> Callable:
 
     @functools.wraps(method)
     def guarded(self, *args, **kwargs):
-        if not self.is_recording:
+        if not self.is_recording or _pauses:
             return None
         try:
             return method(self, *args, **kwargs)
@@ -151,6 +151,19 @@ def _guarded(method: Callable) -> Callable:
             return None
 
     return guarded
+
+
+_pauses: list[None] = []  # one for each check that runs
+
+
+@contextlib.contextmanager
+def unrecorded() -> Iterator[None]:
+    """What runs within is a check, and none of the window of a watch that is open around it."""
+    _pauses.append(None)
+    try:
+        yield
+    finally:
+        _pauses.pop()
 
 
 def _nothing(*_) -> None:
@@ -400,6 +413,8 @@ class Recorder:
     def _watch_backward(self) -> None:
         def watched(original: Callable) -> Callable:
             def backward(*args, **kwargs):
+                if _pauses:
+                    return original(*args, **kwargs)
                 self._calls_of_backward += self._depth == 0
                 self._depth += 1
                 try:

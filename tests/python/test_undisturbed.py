@@ -219,6 +219,50 @@ def test_state_puts_back_what_it_reaches():
     assert counter == 6 and table["y"] == 3, "names and containers of a function's own are results of it"
 
 
+def test_containers_of_every_kind_are_put_back():
+    from collections import Counter, OrderedDict, deque
+
+    class Odd(OrderedDict):
+        def update(self, *_):
+            raise TypeError
+
+    class Proxy:
+        def __getattribute__(self, name):
+            raise LookupError
+
+    held = [Counter("aab"), Odd(x=1, y=2), deque([1, 2], maxlen=2), {"s"}, Proxy()]
+    before = [str(each) for each in held[:4]]
+
+    def function():
+        held[0].update("ccc")
+        held[1]["z"] = 3
+        held[1].move_to_end("x")
+        held[2].append(3)
+        held[3].add("t")
+
+    with untouched((function,), everything=True):
+        function()
+    assert [str(each) for each in held[:4]] == before
+    held[1]["z"] = 3
+    assert list(held[1]) == ["x", "y", "z"], "and an ordered one keeps its order"
+
+
+def test_a_check_inside_a_watch_is_none_of_its_window():
+    net, other = network(), network()
+    optimizer, others = torch.optim.SGD(net.parameters(), lr=0.1), torch.optim.SGD(other.parameters(), lr=0.1)
+    with accrue.watch(net, optimizer, loss_fn) as w:
+        for micro in w.micro_batches(micro_batches()):
+            (loss_fn(net, micro).sum / 8).backward()
+            assert accrue.verify(net, batch(), loss_fn, micro_batches=[4]).equal
+        with accrue.watch(other, others, lambda model, x: accrue.Loss((net(x) - model(x)).square().sum(), len(x))) as inner:
+            for micro in inner.micro_batches([each[0] for each in micro_batches()]):
+                ((net(micro).detach() - other(micro)).square().sum() / 8).backward()
+            others.step()
+        optimizer.step()
+    for report in (w.report, inner.report):
+        assert report.equal and report.conclusive and report.judged, f"\n{report}"
+
+
 def test_a_graph_of_the_users_stays_valid():
     net = network()
     waiting = loss_fn(net, batch()).sum
