@@ -1,7 +1,5 @@
 """Trainers of others: one window of each, right and wrong."""
 
-import copy
-
 import pytest
 import torch
 
@@ -274,25 +272,73 @@ def _divides(kind):
     return Divides
 
 
-def preference_trainer(folder, kind, config, **options):
+def trl_trainer_of(folder, kind, rows, micro_batch=2, steps=4, **options):
+    """One of TRL's other trainers, on words of one letter."""
     trl, datasets = pytest.importorskip("trl"), pytest.importorskip("datasets")
-    rows = datasets.Dataset.from_list([{"prompt": "a b", "chosen": " c d e"[:2 + 2 * (i % 3)], "rejected": " e f"} for i in range(16)])
-    arguments = getattr(trl, config)(output_dir=str(folder), per_device_train_batch_size=2, gradient_accumulation_steps=4, report_to="none",
-                                     use_cpu=True, disable_tqdm=True, save_strategy="no", logging_strategy="no", max_steps=4, bf16=False,
-                                     gradient_checkpointing=False, max_length=LENGTH, **options)
     from tokenizers import pre_tokenizers
 
+    config, others = options.pop("config", {}), options
+    arguments = getattr(trl, kind + "Config")(
+        output_dir=str(folder), per_device_train_batch_size=micro_batch, gradient_accumulation_steps=steps, report_to="none", use_cpu=True,
+        disable_tqdm=True, save_strategy="no", logging_strategy="no", max_steps=4, bf16=False, gradient_checkpointing=False, **config)
     words = _tokenizer()
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="a", eos_token="b")
-    net = model()
-    net.config.resid_pdrop = net.config.attn_pdrop = net.config.embd_pdrop = 0.0
-    return getattr(trl, kind)(model=net, ref_model=copy.deepcopy(net), args=arguments, train_dataset=rows, processing_class=tokenizer)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="a", eos_token="b", padding_side="left")
+    return getattr(trl, kind + "Trainer")(model=model(), args=arguments, train_dataset=datasets.Dataset.from_list(rows),
+                                          processing_class=tokenizer, **others)
 
 
-def test_preference_losses_are_not_taken_for_cross_entropy(tmp_path):
-    report = accrue.audit(preference_trainer(tmp_path, "DPOTrainer", "DPOConfig"))
-    assert report.equal or not report.judged, f"\n{report}"
+@pytest.mark.parametrize("kind, column", [("DPO", {"rejected": " e f"}), ("KTO", {"label": True})])
+def test_preference_losses_are_not_taken_for_cross_entropy(tmp_path, kind, column):
+    rows = [{"prompt": "a b", "chosen" if kind == "DPO" else "completion": " c d e"[:2 + 2 * (i % 3)]} | column for i in range(16)]
+    if kind == "KTO":
+        rows = [row | {"label": place % 2 == 0} for place, row in enumerate(rows)]
+    report = accrue.audit(trl_trainer_of(tmp_path, kind, rows, ref_model=model(), config={"max_length": LENGTH}))
+    assert report.equal and report.judged, f"\n{report}"
+
+
+def test_a_policys_loss_is_not_judged(tmp_path):
+    report = accrue.audit(trl_trainer_of(tmp_path, "GRPO", [{"prompt": "a b"}] * 16, micro_batch=4, steps=2,
+                                         config={"num_generations": 4, "max_completion_length": 4},
+                                         reward_funcs=lambda completions, **_: [float(len(set(text))) for text in completions]))
+    assert not report.judged and "GRPOTrainer" in report.conclusion, f"\n{report}"
+
+
+class Numbers(torch.utils.data.Dataset):
+    """One target each, which is a number."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        generator = torch.Generator().manual_seed(index)
+        return {"input_ids": torch.randint(WORDS, (8,), generator=generator), "labels": torch.randn((), generator=generator)}
+
+
+def regression(folder, micro_batch, steps, callbacks=()):
+    torch.manual_seed(0)
+    net = transformers.BertForSequenceClassification(transformers.BertConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=WORDS, num_labels=1, hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0))
+    arguments = transformers.TrainingArguments(
+        str(folder), per_device_train_batch_size=micro_batch, gradient_accumulation_steps=steps, report_to="none", use_cpu=True, disable_tqdm=True,
+        save_strategy="no", logging_strategy="no", max_steps=1, max_grad_norm=0.0)
+    return transformers.Trainer(net, arguments, train_dataset=Numbers(), callbacks=list(callbacks))
+
+
+def test_regression_is_judged_as_the_trainer_itself_does_it(tmp_path):
+    """Beside transformers alone: by how much the gradient of four micro-batches of two is off that of one of eight."""
+    gradients = []
+
+    class Keep(transformers.TrainerCallback):
+        def on_pre_optimizer_step(self, args, state, control, model=None, **others):
+            gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+
+    for micro_batch, steps in ((8, 1), (2, 4)):
+        regression(tmp_path, micro_batch, steps, [Keep()]).train()
+    factor = float(gradients[1].norm() / gradients[0].norm())
+    report = accrue.audit(regression(tmp_path, 2, 4))
+    assert report.judged and (report.equal if abs(factor - 1) < 1e-3 else abs(report.factor - factor) < 1e-3), f"{factor}\n{report}"
 
 
 def test_losses_that_are_no_cross_entropy_of_the_logits_are_refused_in_a_sentence():
