@@ -28,9 +28,7 @@ void check_covered(const torch::optim::Optimizer& optimizer, const accum::Gradie
 }
 
 Accumulator::StepFunction step_of(torch::optim::Optimizer& optimizer) {
-  return [&optimizer](accum::MeanGradient&& gradient) {
-    accum::step_by_grad(optimizer, gradient);
-  };
+  return [&optimizer](accum::MeanGradient&& gradient) { accum::step_by_grad(optimizer, gradient); };
 }
 
 }  // namespace
