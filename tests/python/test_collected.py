@@ -1,6 +1,8 @@
 """What Python's garbage collector sees of accrue's objects, and that calls leave nothing behind."""
 
+import ctypes
 import gc
+import sys
 import weakref
 
 import pytest
@@ -99,12 +101,36 @@ def test_the_collector_finds_an_object_whose_constructor_failed():
     gc.collect()
 
 
-def resident():
-    return accrue.memory_usage()["resident_bytes"]
+class Heap(ctypes.Structure):
+    """mallinfo2 of glibc; `uordblks` and `hblkhd` are what is in use."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
+                                                     "keepcost")]
+
+
+def in_use():
+    """Bytes of C++ code's objects, and blocks of Python's. What is resident would show a leak only when the free heap is used up."""
+    ask = ctypes.CDLL(None).mallinfo2
+    ask.restype = Heap
+    heap = ask()
+    return heap.uordblks + heap.hblkhd, sys.getallocatedblocks()
+
+
+def growth_of(call):
+    """Bytes and blocks that each call leaves, once caches are filled."""
+    calls = 500
+    for _ in range(calls):
+        call()
+    gc.collect()
+    bytes_before, blocks_before = in_use()
+    for _ in range(calls):
+        call()
+    gc.collect()
+    bytes_after, blocks_after = in_use()
+    return (bytes_after - bytes_before) / calls, (blocks_after - blocks_before) / calls
 
 
 def test_calls_leave_nothing_behind():
-    """Bytes that a call leaves, of several kinds. The collector runs by itself, as it does in a loop."""
     net, samples = nn.Linear(4, 1), torch.randn(8, 4)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
 
@@ -113,12 +139,8 @@ def test_calls_leave_nothing_behind():
 
     for call in (lambda: accrue.accumulate(net, samples, loss, 4), lambda: accrue.step(net, optimizer, samples, loss, micro_batch=4),
                  lambda: accrue.Accumulator(net, on_event=lambda event: None)):
-        for _ in range(600):
-            call()
-        gc.collect()
-        before, objects = resident(), len(gc.get_objects())
-        for _ in range(2000):
-            call()
-        gc.collect()
-        assert len(gc.get_objects()) - objects < 200
-        assert (resident() - before) / 2000 < 400, "bytes a call"
+        size, blocks = growth_of(call)
+        assert size < 50 and blocks < 0.5, (size, blocks)
+    leaked = []
+    size, blocks = growth_of(lambda: leaked.append([bytearray(1800)]))
+    assert size > 1800 and blocks >= 1, "the measure sees what stays"

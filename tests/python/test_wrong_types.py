@@ -83,7 +83,7 @@ def fuzz_natives():
         sys.stdout.write(f"{name}\n")
         sys.stdout.flush()
         named = keyword_arguments(function)
-        for count in range(8):
+        for count in (0, 1, 2, 4, 6):
             for shift in range(len(odd)):
                 some = [odd[(shift + 7 * place) % len(odd)] for place in range(count)]
                 tried(lambda: function(*some))
