@@ -37,8 +37,8 @@ def main() -> int:
         is_failure = outcome.is_false_alarm or outcome.is_missed or outcome.verdict == "raised" or bool(outcome.differs)
         failures += is_failure
         if is_failure or arguments.show:
-            print(f"seed {seed} {fault or 'right'}: {outcome.verdict}; differs from its twin: {outcome.differs or 'nothing'}\n{outcome.told}\n{outcome.report}\n",
-                  flush=True)
+            print(f"seed {seed} {fault or 'right'}: {outcome.verdict}; differs from its twin: {outcome.differs or 'nothing'}")
+            print(f"{outcome.told}\n{outcome.report}\n", flush=True)
     for (kind, verdict), count in sorted(counts.items()):
         print(f"{kind}: {verdict}: {count}")
     print(f"failures: {failures} of {len(runs)}")

@@ -58,7 +58,8 @@ def adaptive(net):
 
 OWN = {"own clipping": own_clip, "adaptive": adaptive, "noise": lambda net: [p.grad.add_(0.01 * torch.randn_like(p)) for p in net.parameters()],
        "clamped": lambda net: [p.grad.clamp_(-0.01, 0.01) for p in net.parameters()],
-       "old rows": lambda net: net[0].weight.grad[2:].zero_(), "own clipping behind torch's": lambda net: (clip_grad_norm_(net.parameters(), 0.1), own_clip(net))}
+       "old rows": lambda net: net[0].weight.grad[2:].zero_(),
+       "own clipping behind torch's": lambda net: (clip_grad_norm_(net.parameters(), 0.1), own_clip(net))}
 
 
 @pytest.mark.parametrize("kind", OWN)
