@@ -19,13 +19,13 @@ struct BatchNorm {
   double momentum = 0.1;  ///< weight of the new value in the running statistics
 };
 
-/// What errors about it say, PyTorch's and ours: "Expected more than 1 value per channel when
-/// training".
+/// What PyTorch's own refusal says, where a module has layers of its own: "Expected more than 1
+/// value per channel when training".
 inline constexpr std::string_view one_value_per_channel = "more than 1 value per channel";
 
-/// Normalises by the statistics of x itself; differentiable. The running statistics move. Throws a
-/// usage Error, with nothing changed, where x has one value for each channel, as
-/// torch.nn.functional.batch_norm does: it has no variance.
+/// Normalises by the statistics of x itself; differentiable. The running statistics move. One value
+/// for each channel has no variance, and running_var becomes NaN: whoever keeps the statistics of
+/// micro-batches refuses such ones before (train/plan/batch_norm_values.h).
 at::Tensor normalise_by_micro_batch(const BatchNorm& layer, const at::Tensor& x);
 /// `layer` for a run that leaves the running statistics as they are.
 BatchNorm without_running_statistics(BatchNorm layer);

@@ -7,10 +7,6 @@
 namespace accrue::models {
 
 at::Tensor normalise_by_micro_batch(const BatchNorm& layer, const at::Tensor& x) {
-  if (x.numel() == x.size(1))
-    throw usage_error("batch norm " + layer.name,
-                      std::string(one_value_per_channel) + " in training", c10::str(x.sizes()),
-                      "micro-batches of 2 samples or more (batch.micro, batch.last = \"drop\")");
   if (layer.batches_tracked.defined()) {
     const at::NoGradGuard no_grad;
     at::Tensor(layer.batches_tracked).add_(1);

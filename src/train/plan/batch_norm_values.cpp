@@ -18,6 +18,15 @@
 namespace accrue::train {
 namespace {
 
+/// Whether running statistics have become NaN. accrue's own layers leave that of one value;
+/// PyTorch's throw.
+bool holds_nan(const NamedParameters& buffers) {
+  return std::ranges::any_of(buffers, [](const NamedParameter& buffer) {
+    return buffer.tensor.defined() && at::isFloatingType(buffer.tensor.scalar_type()) &&
+           at::isnan(buffer.tensor).any().item<bool>();
+  });
+}
+
 /// The windows of which the last micro-batch may be short: a full one, and an epoch's last.
 std::vector<std::int64_t> windows_that_differ(const Workload& work) {
   const std::int64_t total = total_windows(work.config, work.schedule);
@@ -34,19 +43,41 @@ std::int64_t least_micro_batch(const Workload& work) {
   if (models::find_batch_norms(*work.model).none()) return 1;
   const batch::MicroBatch sample = data::fetch_one(*work.data.train);
   const at::NoGradGuard no_grad;
-  const TensorSnapshot buffers(work.model->buffers());
+  const TensorSnapshot before(work.model->buffers());
+  const bool held_nan = holds_nan(work.model->buffers());
   std::int64_t least = 1;
   try {
     models::run_segments(*work.model, sample,
                          batch::training_context(sample, work.config.run.seed, 0));
+    if (!held_nan && holds_nan(work.model->buffers())) least = 2;
   } catch (const std::exception& error) {
     // Whatever else is wrong with it shows where it is run in earnest.
     if (std::string_view(error.what()).find(models::one_value_per_channel) !=
         std::string_view::npos)
       least = 2;
   }
-  buffers.restore();
+  before.restore();
   return least;
+}
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& received) {
+  throw usage_error(
+      "model.batchnorm = \"micro\"",
+      "at least 2 samples in each micro-batch, since one sample leaves a batch normalisation one "
+      "value for each channel, which has no variance",
+      received, "another batch.micro or batch.samples, or batch.last = \"drop\"");
+}
+
+}  // namespace
+
+void expect_values_for_batch_norm(const Workload& work,
+                                  const std::vector<batch::Range>& micro_batches,
+                                  std::int64_t step) {
+  const auto has_one = [](const batch::Range& micro_batch) { return micro_batch.size() == 1; };
+  if (std::ranges::any_of(micro_batches, has_one) && least_micro_batch(work) > 1)
+    refuse("one of 1 sample in step " + std::to_string(step));
 }
 
 void expect_values_for_batch_norm(const Workload& work, std::int64_t micro_batch) {
@@ -55,13 +86,8 @@ void expect_values_for_batch_norm(const Workload& work, std::int64_t micro_batch
     const std::int64_t samples = work.schedule.window(window).size();
     const bool has_one = micro_batch == 1 || samples % micro_batch == 1;
     if (!has_one || least_micro_batch(work) == 1) continue;
-    throw usage_error(
-        "model.batchnorm = \"micro\"",
-        "at least 2 samples in each micro-batch, since one sample leaves a batch normalisation one "
-        "value for each channel, which has no variance",
-        "one of 1 sample in step " + std::to_string(window + 1) + ", of " +
-            counted(samples, "sample") + " in micro-batches of " + std::to_string(micro_batch),
-        "another batch.micro or batch.samples, or batch.last = \"drop\"");
+    refuse("one of 1 sample in step " + std::to_string(window + 1) + ", of " +
+           counted(samples, "sample") + " in micro-batches of " + std::to_string(micro_batch));
   }
 }
 

@@ -12,8 +12,10 @@
 #include "accum/window_remarks.h"
 #include "core/cause.h"
 #include "core/digits.h"
+#include "core/words.h"
 #include "memory/out_of_memory.h"
 #include "optim/groups.h"
+#include "train/plan/batch_norm_values.h"
 #include "train/window/quarantine_limits.h"
 
 namespace accrue::train {
@@ -134,6 +136,8 @@ WindowRequest OptimizerStep::request_of(batch::Range share, std::int64_t micro_b
   request.to_quarantine = rollback_history_.to_quarantine(index);
   const std::optional<StartedWindow>& middle = progress_.part ? progress_.part : progress_.started;
   if (middle) request.go_on_from(*middle, recovery_.state().micro_batch);
+  if (takes_micro_statistics_)
+    expect_values_for_batch_norm(run_.work, request.micro_batches, index + 1);
   return request;
 }
 

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
 #include "accrue/data/own_source.h"
@@ -86,36 +85,28 @@ TEST_F(OneValuePerChannel, IsLeftOutOfAPlan) {
   EXPECT_EQ(statistics["1.num_batches_tracked"].item<std::int64_t>(), 0) << "as they were";
 }
 
-/// What shows only as a run goes: the layer refuses, as PyTorch's own does.
-TEST_F(OneValuePerChannel, IsRefusedByTheLayer) {
+/// What shows only as a run goes: the second batch has one sample. PyTorch's layer refuses it, too.
+TEST_F(OneValuePerChannel, IsRefusedBeforeTheStepThatHasIt) {
+  Config c = micro_of(12);
+  c.batch.schedule_unit = BatchUnit::samples;
+  c.batch.schedule = {{.at = {0}, .size = 12}, {.at = {1}, .size = 1}};
   torch::nn::Sequential net = network();
-  const auto chain = models::from_sequential(net, models::class_cross_entropy, "net");
-  const auto train_on = [&](std::int64_t samples) {
-    batch::MicroBatch micro;
-    micro.inputs = at::rand({samples, inputs});
-    micro.targets = at::zeros({samples}, at::kLong);
-    micro.sample_ids.resize(static_cast<std::size_t>(samples));
-    models::run_segments(*chain, micro, batch::training_context(micro, 1, 0));
-  };
-  EXPECT_THAT(usage_message([&] { train_on(1); }), HasSubstr("more than 1 value per channel"));
-  EXPECT_THROW(net->forward(at::rand({1, inputs})), c10::Error) << "PyTorch's";
+  EXPECT_THAT(usage_message([&] { Trainer(c, on_samples(24, net)).run(); }),
+              HasSubstr("received one of 1 sample in step 2; try"));
   for (const auto& buffer : net->named_buffers())
     EXPECT_TRUE(at::isfinite(buffer.value()).all().item<bool>()) << buffer.key();
-  EXPECT_NO_THROW(train_on(2));
+  net->to(torch::kFloat32);
+  EXPECT_THROW(net->forward(at::rand({1, inputs})), c10::Error);
 }
 
-/// A map of several pixels has several values of one sample.
-TEST_F(OneValuePerChannel, IsNotWhatAnImageLeaves) {
-  const torch::nn::Sequential net(torch::nn::BatchNorm2d(2));
-  EXPECT_NO_THROW(models::from_sequential(net, models::class_cross_entropy, "net"));
-  const at::Tensor image = at::rand({1, 2, 3, 3});
-  const models::BatchNorm layer{.name = "norm"};
-  EXPECT_NO_THROW(models::normalise_by_micro_batch(layer, image));
-  EXPECT_THAT(usage_message([&] {
-                models::normalise_by_micro_batch(layer, at::rand({1, 2, 1, 1}));
-              }),
-              HasSubstr("batch norm norm: expected more than 1 value per channel in training, "
-                        "received [1, 2, 1, 1]"));
+/// Statistics of the whole batch do not ask for two samples in a micro-batch.
+TEST_F(OneValuePerChannel, IsNoMatterForTheWholeBatch) {
+  Config c = micro_of(1);
+  c.model.batchnorm = models::BatchNormPolicy::exact;
+  EXPECT_NO_THROW(Trainer(c, on_samples(24, network())).run());
+  c.run.out += "-planned";
+  c.batch.micro.reset();
+  EXPECT_NO_THROW(Trainer(c, on_samples(24, network())).run());
 }
 
 }  // namespace
