@@ -52,7 +52,7 @@ struct Trainer::Impl {
   static Config with_schedule_of_run(Config config) {
     if (config.run.out.empty()) return config;
     const RunCopies copies(RunDirectory(config.run.out), config.run.replica);
-    if (const auto newest = copies.newest_whole())
+    if (const auto newest = copies.hold_run() ? copies.newest_whole() : std::nullopt)
       config.optim.schedule.version = read_checkpoint_state(*newest).schedule;
     return config;
   }
