@@ -111,7 +111,8 @@ double distance(const std::vector<at::Tensor>& actual) {
   return worst;
 }
 
-/// A batch type of the user's own.
+/// A batch type of the user's own, in a namespace of its own, as its functions would hide accrue's.
+namespace users {
 struct OwnBatch {
   at::Tensor x;
 };
@@ -120,6 +121,8 @@ OwnBatch batch_slice(const OwnBatch& batch, std::int64_t begin, std::int64_t end
   return {batch.x.slice(0, begin, end)};
 }
 OwnBatch batch_in_double(const OwnBatch& batch) { return {batch.x.to(at::kDouble)}; }
+}  // namespace users
+using users::OwnBatch;
 
 template <class Model>
 class Templates : public ::testing::Test {
