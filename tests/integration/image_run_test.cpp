@@ -72,6 +72,23 @@ class ImageRun : public AccrueProgram {
   }
 };
 
+TEST_F(ImageRun, OneImageForABatchNormIsRefusedByWhatRunsBatches) {
+  write_images();
+  const Words options{"run.toml", "--model.batchnorm=micro", "--model.layers=18",
+                      "--data.image=32"};
+  for (const char* verb : {"train", "plan", "bench", "doctor"}) {
+    Words words{verb};
+    words.insert(words.end(), options.begin(), options.end());
+    words.push_back("--batch.micro=1");
+    EXPECT_THAT(refused(words), HasSubstr("expected at least 2 samples in each micro-batch"))
+        << verb;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+  Words two{"plan", "--batch.micro=2"};
+  two.insert(two.end(), options.begin(), options.end());
+  succeed(two);
+}
+
 TEST_F(ImageRun, TellsOtherImagesClassesByTheirNames) {
   write_images();
   const std::string told = succeed({"train", "run.toml"}).errors;

@@ -10,6 +10,7 @@
 #include "accrue/models/normalisation.h"
 #include "train/pass/forward_backward.h"
 #include "train/plan/acceleration.h"
+#include "train/plan/batch_norm_values.h"
 #include "train/ranks/alone.h"
 #include "train/run/make_runner.h"
 #include "train/run/run_window.h"
@@ -83,6 +84,7 @@ BenchSubject::BenchSubject(const Config& config)
       loader_(work_.data.train, make_sampler(work_.config, *work_.data.train)),
       recorded_(make_recorded_pass(work_.config, model())) {
   models::check_batch_norms(model(), work_.config.model.batchnorm);
+  expect_values_for_batch_norm(work_, std::min(micro_.samples, work_.schedule.samples_per_window));
   if (recorded_ == nullptr) return;
   check_recorded_pass(model(), device_);
   kept_buffer_ = make_gradient_buffer(work_.config, model(), optimizer_.get());

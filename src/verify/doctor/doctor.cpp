@@ -16,6 +16,7 @@
 #include "train/pass/forward_backward.h"
 #include "train/pass/run_micro_batch.h"
 #include "train/plan/acceleration.h"
+#include "train/plan/batch_norm_values.h"
 #include "train/plan/setup.h"
 #include "train/workload/batch_changes.h"
 #include "train/workload/workload.h"
@@ -56,6 +57,7 @@ void take_shape(const train::Workload& work, RunFacts& facts) {
   const std::int64_t window = schedule.window(0).size();
   facts.batch_tokens = static_cast<double>(schedule.tokens(0));
   facts.micro_batch = std::min(train::choose_micro_batch(work).samples, window);
+  train::expect_values_for_batch_norm(work, facts.micro_batch);
   facts.micro_batches = (window + facts.micro_batch - 1) / facts.micro_batch;
 }
 
