@@ -21,6 +21,10 @@ def is_sharded(parameters: Sequence[tuple[str, torch.Tensor]]) -> bool:
 # Options of an Accumulator that are not for these windows, with the values that say nothing.
 UNUSED = {"accumulate": "fp32", "check_finite": True, "split_out_of_memory": True, "measure_noise": False, "replay": None, "group": None}
 DROPPED = "the window was dropped: "
+CHANGED = "a changed parameter, as by step() of an optimizer: "
+WRITTEN = "a gradient written by somebody else, as by clipping or a plain backward(): "
+# How many parameters are looked at by their values between micro-batches, and how many elements of each.
+LOOKED_AT, ELEMENTS = 16, 256
 
 
 def _parameter_groups(part: nn.Module) -> list:
@@ -64,6 +68,39 @@ class DataRanks:
         return totals.tolist()
 
 
+def _beginning(tensor: torch.Tensor) -> torch.Tensor:
+    """The first elements of what this rank has of it, as bytes, since a NaN differs from itself."""
+    detached = tensor.detach()
+    return getattr(detached, "_local_tensor", detached).flatten()[:ELEMENTS].view(torch.uint8)
+
+
+class Marks:
+    """What the parameters and their sums were behind a backward pass: by version counters, which most writers leave higher, and of some
+    by their first elements, as torch's clipping of DTensors counts nothing."""
+
+    def __init__(self, named: Sequence[tuple[str, torch.Tensor]]):
+        self._of = [(name, tensor, tensor._version, tensor.grad, None if tensor.grad is None else tensor.grad._version) for name, tensor in named]
+        some = named[:: max(1, len(named) // LOOKED_AT)]
+        self._values = [(name, tensor, _beginning(tensor).clone(), None if tensor.grad is None else _beginning(tensor.grad).clone())
+                        for name, tensor in some]
+
+    def disturbance(self) -> str:
+        """What somebody did since, or an empty text."""
+        for name, tensor, version, grad, grad_version in self._of:
+            if tensor._version != version:
+                return CHANGED + f"'{name}'"
+            if grad is not None and tensor.grad is None:
+                return f"a gradient taken away, as by zero_grad(): '{name}'"
+            if tensor.grad is not grad or (grad is not None and grad._version != grad_version):
+                return WRITTEN + f"'{name}'"
+        for name, tensor, values, gradients in self._values:
+            if not torch.equal(_beginning(tensor), values):
+                return CHANGED + f"'{name}'"
+            if gradients is not None and not torch.equal(_beginning(tensor.grad), gradients):
+                return WRITTEN + f"'{name}'"
+        return ""
+
+
 class ShardedWindow:
     """What an Accumulator is made of where its parameters are DTensors; the interface is that of `_native.Accumulator`.
 
@@ -84,7 +121,8 @@ class ShardedWindow:
         for part in self._parts:
             part.set_gradient_divide_factor(1.0)
             part.set_force_sum_reduction_for_comms(True)  # Gloo has no sum that divides
-        self._trained = [tensor for _, tensor in parameters if tensor.requires_grad]
+        self._named = [(name, tensor) for name, tensor in parameters if tensor.requires_grad]
+        self._trained = [tensor for _, tensor in self._named]
         self._ranks = DataRanks(self._parts, self._trained[0].device)
         self._batch, self._micro_batches, self._clip_norm = batch, micro_batches, clip_norm
         self._max_quarantined, self._on_event = max_quarantined, on_event
@@ -95,6 +133,7 @@ class ShardedWindow:
     def _clear(self) -> None:
         self._weight, self._loss, self._units, self._begin = 0.0, 0.0, 0.0, time.monotonic()
         self._count = self._quarantined = 0  # micro-batches of this rank that are in, and that were left out
+        self._marks: Marks | None = None  # behind the last backward of the window
 
     def set_batch(self, batch: Any) -> None:
         if self.pending():
@@ -110,7 +149,10 @@ class ShardedWindow:
         if not self.pending():
             self._forget()
         value = float(loss.sum.detach())
-        bad, flat = self._ranks.add_up([not math.isfinite(value), not loss.sum.requires_grad])
+        disturbance = self._disturbance()
+        bad, flat, disturbed = self._ranks.add_up([not math.isfinite(value), not loss.sum.requires_grad, disturbance != ""])
+        if disturbed:
+            self._lose("backward", disturbance)
         if bad:
             return self._quarantine(value, int(bad))
         if flat:
@@ -121,6 +163,17 @@ class ShardedWindow:
         self._loss += value
         self._units += units
         self._count += 1
+        self._marks = Marks(self._named)
+
+    def _disturbance(self) -> str:
+        return self._marks.disturbance() if self._marks is not None else ""
+
+    def _lose(self, call: str, disturbance: str) -> None:
+        """On all ranks, which asked alike: the sums of one are in the steps of all."""
+        self._reshard()
+        self.discard()
+        raise UsageError(call, "parameters and gradients left alone while the window is open", disturbance or "ones that another rank's program changed",
+                         "calling step() of the Accumulator alone, and clip_norm of it in the place of clipping; this window is lost")
 
     def _units_of(self, loss: _native.Loss, size: Any, sample_ids: list[int]) -> float:
         """How much of the batch a micro-batch is, as the ordinary Accumulator counts it."""
@@ -137,8 +190,7 @@ class ShardedWindow:
 
     def _quarantine(self, value: float, ranks: int) -> None:
         """Leaves a micro-batch out on all ranks, which ask alike: none of them runs its backward."""
-        for part in self._parts:
-            part.reshard()  # which its backward would have done
+        self._reshard()
         place = self._count + self._quarantined
         self._quarantined += 1
         self._tell("quarantined", f"micro-batch {place}: the loss is not finite on {ranks} of {self._ranks.world} ranks (here it is {value}), "
@@ -146,6 +198,11 @@ class ShardedWindow:
         if self._quarantined > self._max_quarantined:
             raise RunError("backward", f"at most {self._max_quarantined} micro-batches of a window without a finite loss", f"{self._quarantined} of them",
                            "a lower learning rate, clip_norm, or an earlier checkpoint")
+
+    def _reshard(self) -> None:
+        """What the backward of a forward pass would have done."""
+        for part in self._parts:
+            part.reshard()
 
     def _tell(self, name: str, reason: str) -> None:
         if self._on_event is not None:
@@ -177,7 +234,11 @@ class ShardedWindow:
             tensor.grad = None
 
     def step(self, optimizer: torch.optim.Optimizer) -> _native.StepReport:
-        weight, loss, count, quarantined = self._ranks.add_up([self._weight, self._loss, self._count, self._quarantined])
+        disturbance = self._disturbance()
+        weight, loss, count, quarantined, disturbed = self._ranks.add_up(
+            [self._weight, self._loss, self._count, self._quarantined, disturbance != ""])
+        if disturbed:
+            self._lose("step", disturbance)
         norm = self._mean(weight)
         stepped = weight > 0 and math.isfinite(norm)
         if stepped:

@@ -53,8 +53,34 @@ def check(dtype, rank):
     assert acc.step(optimizer).stepped, "a window of what is not finite alone leaves nothing to the next one"
 
 
+def check_disturbed(rank):
+    """What somebody does to an open window, on one rank alone, is refused on both, and the next window is as if it had not been."""
+    mine = accrue.batch_slice(batch(), *[(0, 4), (4, 8)][rank])
+    disturbances = {"step()": lambda net, sgd: sgd.step(), "zero_grad()": lambda net, sgd: sgd.zero_grad(),
+                    "clipping": lambda net, sgd: torch.nn.utils.clip_grad_value_(net.parameters(), 1e-9),
+                    "nothing": lambda net, sgd: None}
+    for name, disturb in disturbances.items():
+        for is_last in (False, True):
+            net = divided(torch.float64)
+            sgd = torch.optim.SGD(net.parameters(), lr=0.0)
+            acc = accrue.Accumulator(net)
+            acc.backward(loss_fn(net, mine))
+            if rank == 1:
+                disturb(net, sgd)
+            try:
+                acc.step(sgd) if is_last else acc.backward(loss_fn(net, mine))
+                assert name == "nothing", f"{name} was accepted on rank {rank}"
+            except accrue.UsageError as error:
+                assert (name if rank == 1 else "another rank") in str(error), error
+                assert name != "nothing" and not acc.pending
+            acc.discard()
+            acc.backward(loss_fn(net, mine))
+            assert acc.step(sgd).grad_norm > 0
+
+
 def main():
     distributed.init_process_group("gloo")
+    check_disturbed(distributed.get_rank())
     for dtype in BOUNDS:
         check(dtype, distributed.get_rank())
     for wrong in ({"accumulate": "fixed"}, {"check_finite": False}, {"measure_noise": True}):
