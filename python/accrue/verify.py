@@ -29,8 +29,6 @@ def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str) -> _nati
         model = without_ranks(model)
     require_restorable(model, operation)
     named = named_parameters(model, operation)
-    if complex_ := [name for name, tensor in named if tensor.requires_grad and tensor.is_complex()]:
-        raise UsageError(operation, "real parameters", f"{complex_[0]}, which is complex", "torch.view_as_real of it")
 
     def loss(begin: int, end: int) -> _native.Loss:
         return loss_fn(model, batch_slice(batch, begin, end))

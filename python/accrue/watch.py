@@ -315,8 +315,6 @@ def _stepped(named: list[tuple[str, torch.Tensor]], optimizer: torch.optim.Optim
     if not stepped:
         raise UsageError("watch", "the optimizer of the model's parameters", "one that holds none of them",
                          "making the optimizer from model.parameters(), behind what replaces them (.to(), FSDP)")
-    if complex_ := [name for name, tensor in stepped if tensor.is_complex()]:
-        raise UsageError("watch", "real parameters", f"{complex_[0]}, which is complex", "torch.view_as_real of it")
     return stepped
 
 

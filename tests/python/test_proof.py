@@ -253,5 +253,5 @@ def test_complex_parameters_are_refused_by_name():
     net = Complex()
     for check in (lambda: accrue.verify(net, batch(), loss_fn), lambda: accrue.verify_loop(net, batch(), loss_fn, right),
                   lambda: accrue.watch(net, torch.optim.SGD(net.parameters(), lr=0.1), loss_fn)):
-        with pytest.raises(accrue.UsageError, match="real parameters, received w, which is complex"):
+        with pytest.raises(accrue.UsageError, match="of real numbers, received 'w', which is complex"):
             check()

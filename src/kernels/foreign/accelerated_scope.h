@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "accrue/core/forward_context.h"
@@ -89,6 +90,7 @@ class AcceleratedScope {
 
   /// Shared with the thread that made it, which reads it without a lock.
   struct State {
+    explicit State(AcceleratedPass of_pass) : pass(std::move(of_pass)) {}
     AcceleratedPass pass;
     std::atomic<bool> is_closed = false;
   };

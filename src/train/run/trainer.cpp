@@ -48,9 +48,12 @@ struct Trainer::Impl {
   }
 
   /// A run that goes on keeps the schedule that it began with, which all its checkpoints have. A
-  /// new run has no checkpoint: its folder is its own.
+  /// new run has no checkpoint: its folder is its own. A user's file in the place of the
+  /// checkpoints is refused where the folder is claimed.
   static Config with_schedule_of_run(Config config) {
     if (config.run.out.empty()) return config;
+    const std::filesystem::path own = RunDirectory(config.run.out).checkpoints();
+    if (std::filesystem::exists(own) && !std::filesystem::is_directory(own)) return config;
     const RunCopies copies(RunDirectory(config.run.out), config.run.replica);
     if (const auto newest = copies.hold_run() ? copies.newest_whole() : std::nullopt)
       config.optim.schedule.version = read_checkpoint_state(*newest).schedule;
