@@ -50,7 +50,7 @@ int main() {
   torch::manual_seed(1);
   Net model;
   torch::optim::Adam optimizer(model->parameters(), torch::optim::AdamOptions(1e-2));
-  accrue::Stepper stepper(model, optimizer, {.micro_batch = 16});
+  accrue::Stepper stepper(model, optimizer, {.micro_batch = 9});
   double loss = 1;
   for (std::int64_t step = 0; step < kSteps; ++step) {
     loss = stepper.step(read(step), loss_of).loss.value();
