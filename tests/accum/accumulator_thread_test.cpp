@@ -47,7 +47,7 @@ TEST(AccumulatorThread, RefusesEachCallOfASecondThread) {
                           HasSubstr("a second thread"), HasSubstr("a mutex"));
   at::Tensor weight = torch::ones({3}).requires_grad_();
   Accumulator accumulator({weight}, {.batch = Samples{2}});
-  accumulator.backward({weight.sum(), 1});
+  accumulator.backward({weight.sum(), 1}, Samples{1});
   {
     const HeldStep held(accumulator);
     torch::optim::SGD optimizer({weight}, 0.1);
@@ -83,7 +83,7 @@ TEST(AccumulatorThread, RefusesEachCallOfASecondThread) {
       EXPECT_THAT(usage_message(calls[i]), says) << "call " << i;
   }
   EXPECT_TRUE(at::equal(weight.grad(), at::ones({3}))) << "the first thread's step is whole";
-  accumulator.backward({weight.sum(), 1});
+  accumulator.backward({weight.sum(), 1}, Samples{1});
   EXPECT_TRUE(accumulator.step(kTake).stepped) << "another thread may go on";
 }
 

@@ -167,7 +167,8 @@ TYPED_TEST(Templates, AStepperSteps) {
 
 TYPED_TEST(Templates, AnAccumulatorAndWrappedOptimizersStep) {
   const auto run = [](TypeParam& model, auto& accumulator) {
-    for (const at::Tensor& micro : rows().split(4)) accumulator.backward(kLoss(model, micro));
+    for (const at::Tensor& micro : rows().split(4))
+      accumulator.backward(kLoss(model, micro), Samples{micro.size(0)});
   };
   if constexpr (detail::HasNamedParameters<TypeParam>) {
     Accumulator accumulator(this->subject);
