@@ -297,7 +297,7 @@ TEST(Safetensors, RefusesToWriteWhatCouldNotBeReadAgain) {
   EXPECT_THAT(refused({{"w", one_value}, {"w", one_value}}), ::testing::HasSubstr("w"));
   EXPECT_THAT(refused({{"__metadata__", one_value}}), ::testing::HasSubstr("__metadata__"));
   EXPECT_THAT(refused({{"w", at::Tensor()}}), ::testing::HasSubstr("undefined"));
-  EXPECT_THAT(refused({{"w", one_value.to(at::kComplexFloat)}}), ::testing::HasSubstr("BF16"));
+  EXPECT_THAT(refused({{"w", one_value.to(at::kComplexDouble)}}), ::testing::HasSubstr("BF16"));
   EXPECT_THAT(refused({{"\xff", one_value}}), ::testing::HasSubstr("UTF-8"));
 }
 

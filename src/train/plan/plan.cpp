@@ -4,6 +4,7 @@
 #include "accrue/models/normalisation.h"
 #include "memory/out_of_memory.h"
 #include "train/plan/acceleration.h"
+#include "train/plan/batch_norm_values.h"
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
 #include "train/plan/plan_choice.h"
@@ -87,6 +88,7 @@ PlanReport plan_run(const Config& config, const PlanRunOptions& options) {
     models::check_batch_norms(*work.model, work.config.model.batchnorm);
     decide_acceleration(work);
     report = plan_workload(work, options);
+    expect_values_for_batch_norm(work, report.plan.chosen.point.micro_batch);
     report.parameters = models::parameter_count(*work.model);
     report.batch_tokens = tokens_of_window(work);
     report.remarks = remarks_of(work);
