@@ -14,6 +14,7 @@
 #include "train/run/make_runner.h"
 #include "train/run/noise_record.h"
 #include "train/run/run_window.h"
+#include "train/workload/peak_rate.h"
 
 namespace accrue::train {
 namespace {
@@ -58,9 +59,7 @@ void ShortTraining::restart() {
   next_draw_ = window_ = 0;
 }
 
-double ShortTraining::stated_rate() const {
-  return make_learning_rate(work_.config, {.total_steps = 1}).peak;
-}
+double ShortTraining::stated_rate() const { return peak_rate(work_.config); }
 
 double ShortTraining::units_per_sample() const {
   if (!counts_tokens()) return 1;

@@ -20,6 +20,7 @@
 #include "train/workload/batch_changes.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/pair_reference.h"
+#include "train/workload/peak_rate.h"
 #include "train/workload/placement.h"
 #include "train/workload/standard_input.h"
 #include "train/workload/text_tokenizer.h"
@@ -360,14 +361,17 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
                           state);
 }
 
+double peak_rate(const Config& config) {
+  const OptimConfig& o = config.optim;
+  if (o.scale_lr == optim::ScaleRule::none) return o.lr;
+  const std::int64_t batch = config.batch.tokens ? *config.batch.tokens : *config.batch.samples;
+  return optim::scale_learning_rate(o.lr, o.scale_lr, batch, o.base_batch.value_or(batch));
+}
+
 optim::LearningRate make_learning_rate(const Config& config, const Horizon& horizon) {
   const OptimConfig& o = config.optim;
-  const std::int64_t batch = config.batch.tokens ? *config.batch.tokens : *config.batch.samples;
   return {.kind = o.schedule.kind,
-          .peak = o.scale_lr == optim::ScaleRule::none
-                      ? o.lr
-                      : optim::scale_learning_rate(o.lr, o.scale_lr, batch,
-                                                   o.base_batch.value_or(batch)),
+          .peak = peak_rate(config),
           .min_lr = o.schedule.min_lr,
           .warmup = to_steps(o.schedule.warmup, horizon, "optim.schedule.warmup"),
           .total_steps = horizon.total_steps,
@@ -378,7 +382,7 @@ void check_rates(const Config& config) {
   const OptimConfig& o = config.optim;
   const double floor = o.schedule.min_lr;
   if (o.schedule.kind == optim::ScheduleKind::constant || floor == 0) return;
-  const double peak = make_learning_rate(config, {.total_steps = 1}).peak;
+  const double peak = peak_rate(config);
   const auto refuse = [&](const std::string& key, double rate, const std::string& suggestion) {
     std::ostringstream expected, received;
     expected << "a rate of at least optim.schedule.min_lr (" << floor

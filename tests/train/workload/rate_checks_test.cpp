@@ -43,6 +43,20 @@ TEST_F(RateChecks, NameTheKeyThatScalesThePeakBelowTheFloor) {
   EXPECT_NO_THROW(open_workload(c)) << "to 1e-3 alone";
 }
 
+/// What a warm-up is in steps is known only when the data and the plan are.
+TEST_F(RateChecks, TakeAWarmUpInAnyUnit) {
+  for (const Duration::Unit unit :
+       {Duration::Unit::tokens, Duration::Unit::epochs, Duration::Unit::percent}) {
+    Config c = with_floor(1e-3);
+    c.optim.schedule.warmup = {2, unit};
+    EXPECT_NO_THROW(open_workload(c)) << static_cast<int>(unit);
+    c.optim.lr = 1e-4;
+    c.optim.scale_lr = optim::ScaleRule::linear;
+    c.optim.base_batch = 112;
+    EXPECT_THAT(refusal(c), HasSubstr("received 0.0001")) << static_cast<int>(unit);
+  }
+}
+
 TEST_F(RateChecks, NameThePatternWithARateBelowTheFloor) {
   Config c = with_floor(1e-3);
   c.optim.rates = {{.match = "wte", .lr = 1e-4}};
