@@ -9,6 +9,7 @@ import torch
 from accrue.errors import UsageError
 from accrue.generators import Generators
 from accrue.models import unwrapped
+from accrue.sharded import is_sharded
 from accrue.state import State
 
 
@@ -27,6 +28,9 @@ def require_restorable(model: Any, operation: str) -> None:
         if tensor.is_inference():
             raise UsageError(operation, "parameters and buffers that can be put back", f"{name}, which was made in inference mode",
                              "making the model outside torch.inference_mode()")
+        if is_sharded([(name, tensor)]):
+            raise UsageError(operation, "a model that is whole on each rank", f"{name}, which fully_shard() divides over ranks",
+                             "the whole model on one rank, or in DistributedDataParallel")
 
 
 @contextlib.contextmanager

@@ -361,16 +361,17 @@ class Recorder:
 
     def _on_step(self, optimizer: torch.optim.Optimizer, args: tuple, kwargs: dict) -> tuple | None:
         """A closure has the window's last backward in it (Lightning's do): gradients are what it leaves."""
-        closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
-        if closure is None:
+        by_name = callable(kwargs.get("closure"))
+        if not by_name and not (len(args) > 1 and callable(args[1])):
             return self._note_step(optimizer)
+        closure = kwargs["closure"] if by_name else args[1]
 
         def noted() -> Any:
             loss = closure()
             self._note_step(optimizer)
             return loss
 
-        return (args[0], noted, *args[2:]), {name: value for name, value in kwargs.items() if name != "closure"}
+        return (args, kwargs | {"closure": noted}) if by_name else ((args[0], noted, *args[2:]), kwargs)
 
     @_guarded
     def _note_step(self, optimizer: torch.optim.Optimizer) -> None:

@@ -314,6 +314,26 @@ def test_rates_that_are_none_and_optimizers_without_one():
     assert window(net, optimizer).equal
 
 
+class Scaled(torch.optim.Optimizer):
+    """step() has an argument of its own, and takes a closure by name alone."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.1})
+        self.seen = []
+
+    def step(self, scale=1.0, *, closure=None):
+        self.seen.append((scale, None if closure is None else closure()))
+
+
+def test_arguments_of_a_step_arrive_as_they_were_given():
+    net = network()
+    optimizer = Scaled(net.parameters())
+    assert window(net, optimizer, step=lambda: optimizer.step(0.5)).equal
+    assert window(net, optimizer, step=lambda: optimizer.step(scale=0.25)).equal
+    assert window(net, optimizer, step=lambda: optimizer.step(closure=lambda: 3.0)).equal
+    assert optimizer.seen == [(0.5, None), (0.25, None), (1.0, 3.0)]
+
+
 def test_sparse_gradients_are_refused_behind_the_loop():
     net = nn.Sequential(nn.Embedding(20, 4, sparse=True), nn.Linear(4, 1))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)

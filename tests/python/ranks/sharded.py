@@ -89,6 +89,12 @@ def main():
             raise SystemExit(f"{wrong} was accepted")
         except accrue.UsageError as error:
             assert next(iter(wrong)) in str(error)
+    net = divided(torch.float32)
+    try:
+        accrue.watch(net, torch.optim.SGD(net.parameters(), lr=1.0), loss_fn)
+        raise SystemExit("a model that fully_shard() divided was watched")
+    except accrue.UsageError as error:
+        assert "whole on each rank" in str(error)
     sys.stdout.write("fine\n")
     leave()
 
