@@ -6,6 +6,10 @@
 
 namespace accrue::proof {
 
+/// The CPU and the devices that tensors are on, without those whose backend has no random
+/// generator: what is drawn there comes from the CPU's.
+std::vector<at::Device> devices_with_generators(const std::vector<at::Tensor>& tensors);
+
 /// Keeps buffers, `.grad` and the random generators of the CPU and the parameters' devices, and
 /// puts them back.
 class KeepState {
@@ -13,7 +17,7 @@ class KeepState {
   KeepState(const NamedParameters& parameters, const NamedParameters& buffers)
       : grads_(GradSnapshot(parameters)),
         buffers_(TensorSnapshot(buffers)),
-        generators_(GeneratorSnapshot(devices_of(tensors_of(parameters)))) {}
+        generators_(GeneratorSnapshot(devices_with_generators(tensors_of(parameters)))) {}
   bool buffers_moved() const { return buffers_.snapshot().moved(); }
 
  private:
