@@ -15,16 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string in_hexadecimal(const std::array<unsigned char, crypto_hash_sha256_BYTES>& bytes) {
-  constexpr const char* digits = "0123456789abcdef";
-  std::string text;
-  for (const unsigned char byte : bytes) {
-    text += digits[byte >> 4U];
-    text += digits[byte & 0xfU];
-  }
-  return text;
-}
-
 /// XXH3, which checkpoints have, is no protection against somebody who forges.
 std::string sha256_of(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -39,7 +29,9 @@ std::string sha256_of(const fs::path& file) {
                       "the path of a file that torch.jit.save wrote");
   std::array<unsigned char, crypto_hash_sha256_BYTES> digest{};
   crypto_hash_sha256_final(&state, digest.data());
-  return "sha256:" + in_hexadecimal(digest);
+  std::array<char, 2 * digest.size() + 1> digits{};
+  sodium_bin2hex(digits.data(), digits.size(), digest.data(), digest.size());
+  return std::string("sha256:") + digits.data();
 }
 
 }  // namespace

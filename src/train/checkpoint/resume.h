@@ -22,8 +22,10 @@ struct Resumed {
   std::string window_begins_again;
   /// What changed in the data, where that was accepted; empty: nothing.
   std::string data_change;
-  /// That the TorchScript module is another one, where it is; a module is code, and to go on with
-  /// another one is whoever changed it to answer for.
+  /// digest_of_module() of the config, of the first rank alone, which writes it down.
+  std::string module;
+  /// What is another TorchScript module than before; empty: none is. A module is code, and whoever
+  /// changed it answers for going on with it.
   std::string module_change;
   std::vector<std::string> skipped;  ///< what is wrong with checkpoints that would come before it
   /// Why the checkpoint is the replica's; empty where it is the run's own.

@@ -72,20 +72,21 @@ namespace {
 
 }  // namespace
 
-void expect_values_for_batch_norm(const Workload& work,
+bool expect_values_for_batch_norm(const Workload& work,
                                   const std::vector<batch::Range>& micro_batches,
                                   std::int64_t step) {
   const auto has_one = [](const batch::Range& micro_batch) { return micro_batch.size() == 1; };
-  if (std::ranges::any_of(micro_batches, has_one) && least_micro_batch(work) > 1)
-    refuse("one of 1 sample in step " + std::to_string(step));
+  if (std::ranges::none_of(micro_batches, has_one)) return false;
+  if (least_micro_batch(work) > 1) refuse("one of 1 sample in step " + std::to_string(step));
+  return true;
 }
 
 void expect_values_for_batch_norm(const Workload& work, std::int64_t micro_batch) {
   if (batch_changes(work.config) || work.ranks > 1) return;
   for (const std::int64_t window : windows_that_differ(work)) {
     const std::int64_t samples = work.schedule.window(window).size();
-    const bool has_one = micro_batch == 1 || samples % micro_batch == 1;
-    if (!has_one || least_micro_batch(work) == 1) continue;
+    if (micro_batch != 1 && samples % micro_batch != 1) continue;
+    if (least_micro_batch(work) == 1) return;
     refuse("one of 1 sample in step " + std::to_string(window + 1) + ", of " +
            counted(samples, "sample") + " in micro-batches of " + std::to_string(micro_batch));
   }

@@ -15,9 +15,10 @@ std::int64_t least_micro_batch(const Workload& work);
 /// Throws a usage Error where the run has a window with a micro-batch of fewer samples, before it
 /// begins. What several ranks and changing batches make of a window shows as they run.
 void expect_values_for_batch_norm(const Workload& work, std::int64_t micro_batch);
-/// Throws it where one of a window's micro-batches has fewer, before the window is run. `step` is
-/// the window's number, from 1.
-void expect_values_for_batch_norm(const Workload& work,
+/// Throws it if one of a window's micro-batches has fewer, before the window is run. `step` is the
+/// window's number, from 1. Returns whether the model was tried with one sample, which it took: it
+/// takes one in all windows.
+bool expect_values_for_batch_norm(const Workload& work,
                                   const std::vector<batch::Range>& micro_batches,
                                   std::int64_t step);
 

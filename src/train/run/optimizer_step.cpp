@@ -130,14 +130,14 @@ void OptimizerStep::settle_memory() {
     flow_.log.event_of_this_rank("plan", decision->reason);
 }
 
-WindowRequest OptimizerStep::request_of(batch::Range share, std::int64_t micro_batch) const {
+WindowRequest OptimizerStep::request_of(batch::Range share, std::int64_t micro_batch) {
   const std::int64_t index = progress_.state.window;
   WindowRequest request = WindowRequest::even(index, share, micro_batch);
   request.to_quarantine = rollback_history_.to_quarantine(index);
   const std::optional<StartedWindow>& middle = progress_.part ? progress_.part : progress_.started;
   if (middle) request.go_on_from(*middle, recovery_.state().micro_batch);
-  if (takes_micro_statistics_)
-    expect_values_for_batch_norm(run_.work, request.micro_batches, index + 1);
+  if (takes_micro_statistics_ && !takes_one_sample_)
+    takes_one_sample_ = expect_values_for_batch_norm(run_.work, request.micro_batches, index + 1);
   return request;
 }
 

@@ -58,7 +58,7 @@ class OptimizerStep {
   void settle_memory();
   void put_own_parameters_back();
   void begin_noise(const Draws& draws);
-  WindowRequest request_of(batch::Range share, std::int64_t micro_batch) const;
+  WindowRequest request_of(batch::Range share, std::int64_t micro_batch);
   std::optional<WindowRun> run_unless_torn(batch::Range share, std::int64_t micro_batch);
   void tell_of_interruption() const;
   void tell_of(const WindowRun& window);
@@ -91,7 +91,8 @@ class OptimizerStep {
   std::vector<optim::ParameterGroup> groups_;  ///< without their parameters
   HistogramTaker histograms_;
   RollbackHistory rollback_history_;
-  bool takes_micro_statistics_;  ///< model.batchnorm = "micro", and the model has one
+  bool takes_micro_statistics_;    ///< model.batchnorm = "micro", and the model has one
+  bool takes_one_sample_ = false;  ///< the model was tried with a micro-batch of one sample
   bool is_half_done_ = false;
   bool looked_at_window_ = false;  ///< a window that gave a gradient was remarked on
 };

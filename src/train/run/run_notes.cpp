@@ -83,7 +83,7 @@ void note_resumption(const RunDirectory& run, const RunNotes& notes, const Resum
                                         .environment = notes.environment,
                                         .data = data_of(notes),
                                         .data_changed = !resumed.data_change.empty(),
-                                        .module = digest_of_module(notes.given)}));
+                                        .module = resumed.module}));
 }
 
 std::string note_end(const RunDirectory& run, const RunResult& result) {

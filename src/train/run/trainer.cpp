@@ -172,18 +172,21 @@ struct Trainer::Impl {
     }
     settle_started_window(found, work, ranks.world());
     ranks.check_resumable(found.state.inner_optimizers);
-    found.module_change = module_change();
+    if (ranks.is_first()) look_at_module(found);
     resumed = std::move(found);
     if (ranks.is_first()) write_resumption(options, started);
     return resumed->state;
   }
 
-  /// The config is the user's own word for the module, so it is loaded; that it changed is told.
-  std::string module_change() const {
-    const std::string before = recorded_module(directory), now = digest_of_module(given);
-    if (before.empty() || before == now) return {};
-    return given.model.from + " is another TorchScript module than the run had: " + now +
-           " in place of " + before;
+  /// The config is the user's own word for the module, so it is loaded; that it changed is
+  /// reported.
+  void look_at_module(Resumed& found) const {
+    found.module = digest_of_module(given);
+    const std::string before = recorded_module(directory);
+    if (before.empty() || before == found.module) return;
+    found.module_change = given.model.from +
+                          " is another TorchScript module than the run had: " + found.module +
+                          " in place of " + before;
   }
 
   /// Writes the length first: a process that is killed in between leaves a run of either length.
