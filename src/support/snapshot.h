@@ -74,12 +74,14 @@ class GradSnapshot {
   std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
 };
 
-/// The states of libtorch's random generators of some devices, each named once.
+/// The states of libtorch's random generators of some devices, each named once. A device whose
+/// backend has no generator is left out: what is drawn there comes from the CPU's.
 class GeneratorSnapshot {
  public:
   explicit GeneratorSnapshot(const std::vector<at::Device>& devices = {at::kCPU}) {
     for (const at::Device& device : devices) {
-      at::Generator generator = at::globalContext().defaultGenerator(device);
+      at::Generator generator = generator_of(device);
+      if (!generator.defined()) continue;
       const std::lock_guard<std::mutex> lock(generator.mutex());
       kept_.emplace_back(generator, generator.get_state());
     }
@@ -92,6 +94,14 @@ class GeneratorSnapshot {
   }
 
  private:
+  static at::Generator generator_of(const at::Device& device) {
+    try {
+      return at::globalContext().defaultGenerator(device);
+    } catch (const c10::Error&) {
+      return {};
+    }
+  }
+
   std::vector<std::pair<at::Generator, at::Tensor>> kept_;
 };
 

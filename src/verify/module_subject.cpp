@@ -119,18 +119,6 @@ class DoubleSubject : public ModuleSubject {
 
 }  // namespace
 
-std::vector<at::Device> devices_with_generators(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Device> devices = devices_of(tensors);
-  std::erase_if(devices, [](const at::Device& device) {
-    try {
-      return !at::globalContext().defaultGenerator(device).defined();
-    } catch (const c10::Error&) {
-      return true;
-    }
-  });
-  return devices;
-}
-
 void seed_generator(std::uint64_t seed) {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());

@@ -1,14 +1,11 @@
 #pragma once
 
+#include "accrue/core/user_model.h"
 #include "accrue/verify/verify.h"
 #include "support/snapshot.h"
 #include "verify/subject.h"
 
 namespace accrue::proof {
-
-/// The CPU and the devices that tensors are on, without those whose backend has no random
-/// generator: what is drawn there comes from the CPU's.
-std::vector<at::Device> devices_with_generators(const std::vector<at::Tensor>& tensors);
 
 /// Keeps buffers, `.grad` and the random generators of the CPU and the parameters' devices, and
 /// puts them back.
@@ -17,18 +14,12 @@ class KeepState {
   KeepState(const NamedParameters& parameters, const NamedParameters& buffers)
       : grads_(GradSnapshot(parameters)),
         buffers_(TensorSnapshot(buffers)),
-        generators_(GeneratorSnapshot(devices_with_generators(tensors_of(parameters)))) {}
+        generators_(GeneratorSnapshot(devices_of(detail::tensors_of(parameters)))) {}
   bool buffers_moved() const { return buffers_.snapshot().moved(); }
 
  private:
   Keep<GradSnapshot> grads_;
   Keep<TensorSnapshot> buffers_;
-  static std::vector<at::Tensor> tensors_of(const NamedParameters& parameters) {
-    std::vector<at::Tensor> tensors;
-    for (const NamedParameter& parameter : parameters) tensors.push_back(parameter.tensor);
-    return tensors;
-  }
-
   Keep<GeneratorSnapshot> generators_;
 };
 
