@@ -140,7 +140,9 @@ TEST(AccumulatorThread, LosesNoSampleWithoutAWord) {
   EXPECT_EQ(refused + taken, 400);
   const StepReport report = accumulator.step(kTake);
   EXPECT_EQ(report.weight, taken.load());
-  EXPECT_TRUE(at::equal(weight.grad(), at::ones({2000})));
+  // The sum of ones is exact; the mean rounds once or twice. Equal bits would depend on how many
+  // calls are refused: 49 times 1 / 49 is not 1.
+  EXPECT_TRUE(testing::close(weight.grad(), at::ones({2000}), at::kFloat, 1));
 }
 
 }  // namespace
