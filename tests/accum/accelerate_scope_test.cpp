@@ -2,7 +2,9 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "accum/accelerated_cases.h"
@@ -191,6 +193,33 @@ TEST(Accelerate, TellsAnInputThatWasChangedInPlace) {
   const at::Tensor y = model->forward(x);
   x.add_(1);
   EXPECT_THROW(y.sum().backward(), c10::Error);
+}
+
+/// Something of a program that is destroyed when it exits, behind what its main thread owned.
+struct UntilExit {
+  ~UntilExit() {
+    const at::Tensor x = at::randn({6, 5});
+    model->forward(x);
+    const bool is_plain = count_all(accelerated->calls()) == 1;
+    accelerated.reset();
+    const Accelerated late = accelerate(model);
+    model->forward(x);
+    if (!is_plain || count_all(late.calls()) != 0) std::_Exit(1);
+  }
+  nn::Linear model{5, 7};
+  std::optional<Accelerated> accelerated;
+};
+
+TEST(AccelerateDeathTest, MayLiveUntilTheProgramExits) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto exit_with_a_scope = [] {
+    static UntilExit until_exit;
+    until_exit.accelerated.emplace(detail::named_parameters_of(until_exit.model));
+    until_exit.model->forward(at::randn({6, 5}));
+    const std::int64_t calls = count_all(until_exit.accelerated->calls());
+    std::exit(calls == 1 ? 0 : 2);
+  };
+  EXPECT_EXIT(exit_with_a_scope(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

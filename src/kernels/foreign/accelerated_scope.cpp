@@ -14,12 +14,32 @@ namespace accrue {
 namespace kernels {
 namespace {
 
-/// Of this thread, the last one innermost.
-thread_local std::vector<std::shared_ptr<AcceleratedScope::State>> scopes;
-
 void include_key_on_this_thread(bool included) {
   c10::impl::tls_set_dispatch_key_excluded(accelerated_key, !included);
   c10::impl::tls_set_dispatch_key_included(accelerated_key, included);
+}
+
+using Scopes = std::vector<std::shared_ptr<AcceleratedScope::State>>;
+
+/// Outlives everything of its thread, as it has no destructor.
+thread_local bool is_over = false;
+
+/// The scopes of a thread, the last one innermost. What it has when it ends is closed: a scope of
+/// static storage duration is destroyed behind the main thread's objects, and operations of others
+/// in that phase are libtorch's.
+struct OfThread {
+  ~OfThread() {
+    is_over = true;
+    if (!scopes.empty()) include_key_on_this_thread(false);
+  }
+  Scopes scopes;
+};
+
+/// Those of this thread; null where it has ended but for objects of static storage duration.
+Scopes* scopes_of_thread() {
+  if (is_over) return nullptr;
+  thread_local OfThread of_thread;
+  return &of_thread.scopes;
 }
 
 std::uint64_t drawn_seed() {
@@ -44,7 +64,9 @@ AcceleratedModel::AcceleratedModel(const NamedParameters& parameters) {
 AcceleratedScope::AcceleratedScope(AcceleratedPass of_pass)
     : state_(std::make_shared<State>(std::move(of_pass))) {
   leave_closed();
-  scopes.push_back(state_);
+  Scopes* const scopes = scopes_of_thread();
+  if (scopes == nullptr) return;
+  scopes->push_back(state_);
   include_key_on_this_thread(true);
 }
 
@@ -54,19 +76,24 @@ AcceleratedScope::~AcceleratedScope() {
 }
 
 AcceleratedPass* AcceleratedScope::innermost() {
-  return scopes.empty() ? nullptr : &scopes.back()->pass;
+  const Scopes* const scopes = scopes_of_thread();
+  return scopes == nullptr || scopes->empty() ? nullptr : &scopes->back()->pass;
 }
 
 AcceleratedPass* AcceleratedScope::of(const at::Tensor& parameter) {
-  const auto last = std::find_if(scopes.rbegin(), scopes.rend(), [&](const auto& scope) {
+  const Scopes* const scopes = scopes_of_thread();
+  if (scopes == nullptr) return nullptr;
+  const auto last = std::find_if(scopes->rbegin(), scopes->rend(), [&](const auto& scope) {
     return scope->pass.model->has(parameter);
   });
-  return last == scopes.rend() ? nullptr : &(*last)->pass;
+  return last == scopes->rend() ? nullptr : &(*last)->pass;
 }
 
 void AcceleratedScope::leave_closed() {
+  Scopes* const scopes = scopes_of_thread();
+  if (scopes == nullptr) return;
   const auto is_closed = [](const auto& scope) { return scope->is_closed.load(); };
-  if (std::erase_if(scopes, is_closed) > 0 && scopes.empty()) include_key_on_this_thread(false);
+  if (std::erase_if(*scopes, is_closed) > 0 && scopes->empty()) include_key_on_this_thread(false);
 }
 
 }  // namespace kernels
