@@ -33,24 +33,16 @@ void AccumulatingOptimizer::take_groups() {
 }
 
 /// Groups that the inner optimizer got since are taken, too.
-void AccumulatingOptimizer::settle_groups() {
+void AccumulatingOptimizer::settle_groups() const {
   std::vector<torch::optim::OptimizerParamGroup>& groups = inner_.param_groups();
   for (std::size_t i = 0; i < groups.size(); ++i) {
     if (i == settled_.size()) {
       settled_.push_back(groups[i].has_options() ? groups[i].options().clone() : nullptr);
-      param_groups_.emplace_back(std::vector<at::Tensor>{},
-                                 settled_[i] ? settled_[i]->clone() : nullptr);
+      groups_.emplace_back(std::vector<at::Tensor>{}, settled_[i] ? settled_[i]->clone() : nullptr);
     } else if (settled_[i]) {
-      accum::settle_options(param_groups_[i].options(), groups[i].options(), *settled_[i]);
+      accum::settle_options(groups_[i].options(), groups[i].options(), *settled_[i]);
     }
   }
-}
-
-void AccumulatingOptimizer::pass_on_groups() const {
-  for (std::size_t i = 0; i < settled_.size(); ++i)
-    if (settled_[i])
-      accum::pass_on_options(param_groups_[i].options(), inner_.param_groups()[i].options(),
-                             *settled_[i]);
 }
 
 StepReport AccumulatingOptimizer::finish() {
@@ -75,7 +67,7 @@ at::Tensor AccumulatingOptimizer::step(LossClosure closure) {
 
 void AccumulatingOptimizer::save(torch::serialize::OutputArchive& archive) const {
   torch::serialize::OutputArchive inner, accumulator;
-  pass_on_groups();
+  settle_groups();
   inner_.save(inner);
   write(accumulator_.state(), accumulator);
   archive.write("inner", inner);

@@ -52,13 +52,8 @@ void copy(const OptimizerOptions& from, OptimizerOptions& to,
 
 }  // namespace
 
-void pass_on_options(const OptimizerOptions& own, OptimizerOptions& inner,
-                     const OptimizerOptions& settled) {
-  copy(own, inner, &settled);
-}
-
 void settle_options(OptimizerOptions& own, OptimizerOptions& inner, OptimizerOptions& settled) {
-  pass_on_options(own, inner, settled);
+  copy(own, inner, &settled);
   copy(inner, own);
   copy(inner, settled);
 }

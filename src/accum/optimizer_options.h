@@ -4,13 +4,9 @@
 
 namespace accrue::accum {
 
-/// Where `own` is no longer what was `settled`, makes `inner` like it. Of a type that is not
-/// libtorch's the learning rate alone is compared and set, if it has one.
-void pass_on_options(const torch::optim::OptimizerOptions& own,
-                     torch::optim::OptimizerOptions& inner,
-                     const torch::optim::OptimizerOptions& settled);
-
-/// Passes on, and then makes `own` and `settled` like `inner`.
+/// Where `own` is no longer what was `settled`, makes `inner` like it, and then `own` and `settled`
+/// like `inner`. Of a type that is not libtorch's the learning rate alone is compared and set, if
+/// it has one.
 void settle_options(torch::optim::OptimizerOptions& own, torch::optim::OptimizerOptions& inner,
                     torch::optim::OptimizerOptions& settled);
 

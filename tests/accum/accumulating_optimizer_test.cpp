@@ -137,6 +137,32 @@ TEST(AccumulatingOptimizerGroups, AreSettledAtFinishSaveAndLoad) {
   EXPECT_EQ(grouped_rate(wrapped), 0.125) << "what the inner one was set to is seen, too";
 }
 
+/// What was set before a save is settled by it: of two changes with one between them the later one
+/// counts.
+TEST(AccumulatingOptimizerGroups, AreAlikeBehindASave) {
+  const auto save = [](const AccumulatingOptimizer& optimizer) {
+    std::stringstream file;
+    torch::save(optimizer, file);
+  };
+  nn::Linear model = grouped_model();
+  SGD sgd(model->parameters(), 0.1);
+  AccumulatingOptimizer wrapped(sgd, {.micro_batches = 2});
+  sgd.param_groups()[0].options().set_lr(0.125);
+  wrapped.backward(grouped_loss(model, 0));
+  save(wrapped);
+  EXPECT_EQ(grouped_rate(wrapped), 0.125);
+
+  wrapped.param_groups()[0].options().set_lr(0.25);
+  save(wrapped);
+  EXPECT_EQ(grouped_rate(sgd), 0.25);
+  sgd.param_groups()[0].options().set_lr(0.5);
+  wrapped.backward(grouped_loss(model, 5));
+  wrapped.step();
+  EXPECT_TRUE(wrapped.last_report().stepped);
+  EXPECT_EQ(grouped_rate(sgd), 0.5);
+  EXPECT_EQ(grouped_rate(wrapped), 0.5);
+}
+
 TEST(AccumulatingOptimizerGroups, FollowEachGroupOfTheInnerOne) {
   nn::Linear model = grouped_model();
   torch::optim::AdamW adamw(

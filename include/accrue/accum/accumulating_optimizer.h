@@ -65,13 +65,14 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
 
  private:
   void take_groups();
-  void settle_groups();
-  void pass_on_groups() const;
+  void settle_groups() const;
 
   torch::optim::Optimizer& inner_;
   Accumulator accumulator_;
+  /// This one's, for save(), which is const and settles them, too.
+  std::vector<torch::optim::OptimizerParamGroup>& groups_ = param_groups_;
   /// Each group's options when both optimizers had the same.
-  std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> settled_;
+  mutable std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> settled_;
   StepReport last_report_;
 };
 
