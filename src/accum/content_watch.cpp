@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "accum/element_place.h"
 #include "accum/slot_binding.h"
 
 namespace accrue::accum {
@@ -26,16 +27,6 @@ std::uint64_t word_at(const char* data, std::int64_t index) {
   Word word;
   std::memcpy(&word, data + index * static_cast<std::int64_t>(sizeof(Word)), sizeof(Word));
   return word;
-}
-
-/// Where an element, counted as in a contiguous tensor, lies.
-std::int64_t place_of(const at::Tensor& tensor, std::int64_t index) {
-  std::int64_t place = 0;
-  for (std::int64_t dimension = tensor.dim() - 1; dimension >= 0; --dimension) {
-    place += index % tensor.size(dimension) * tensor.stride(dimension);
-    index /= tensor.size(dimension);
-  }
-  return place;
 }
 
 template <class Word, std::size_t N>
@@ -79,10 +70,11 @@ std::int64_t spread(std::int64_t i, std::int64_t looks, std::int64_t elements) {
 
 }  // namespace
 
-ContentWatch::ContentWatch(const GradientBuffer& buffer) : buffer_(buffer) {
+ContentWatch::ContentWatch(const GradientBuffer& buffer, bool parameters)
+    : buffer_(buffer), parameters_(parameters) {
   const std::vector<Entry>& entries = buffer_.entries();
   if (!entries.empty() && !entries.front().parameter.is_cpu()) {
-    on_device_ = std::make_unique<DeviceSamples>(buffer_);
+    on_device_ = std::make_unique<DeviceSamples>(buffer_, parameters_);
     return;
   }
   samples_.resize(entries.size());
@@ -121,7 +113,7 @@ void ContentWatch::see_all() {
 
 void ContentWatch::see_parameter(std::size_t index) {
   // Of one that was converted, elements lie elsewhere; the window's owner is told of that instead.
-  if (!buffer_.conversion(index).empty()) return;
+  if (!parameters_ || !buffer_.conversion(index).empty()) return;
   Sample& sample = samples_[index];
   read(buffer_.entries()[index].parameter, sample.at, sample.count, sample.parameter);
 }
@@ -176,7 +168,7 @@ void ContentWatch::search_largest(std::size_t index) {
 }
 
 bool ContentWatch::parameter_changed(std::size_t index) const {
-  if (on_device_) return false;
+  if (on_device_ || !parameters_) return false;
   const Sample& sample = samples_[index];
   std::array<std::uint64_t, kElements> now{};
   read(buffer_.entries()[index].parameter, sample.at, sample.count, now);

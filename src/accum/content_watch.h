@@ -21,8 +21,8 @@ namespace accrue::accum {
 /// and compared there: nobody waits for it but whoever asks on_device().
 class ContentWatch {
  public:
-  /// `buffer` is kept by reference.
-  explicit ContentWatch(const GradientBuffer& buffer);
+  /// `buffer` is kept by reference. Without `parameters`, sums alone are compared.
+  explicit ContentWatch(const GradientBuffer& buffer, bool parameters = true);
   ~ContentWatch();
   ContentWatch(const ContentWatch&) = delete;
   ContentWatch& operator=(const ContentWatch&) = delete;
@@ -66,6 +66,7 @@ class ContentWatch {
   void search_largest(std::size_t index);
 
   const GradientBuffer& buffer_;
+  bool parameters_;
   std::vector<Sample> samples_;  ///< in order of the buffer's entries; of a device's none
   std::unique_ptr<DeviceSamples> on_device_;
   bool leaves_sums_ = false;

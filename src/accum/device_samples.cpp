@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "accum/element_place.h"
+
 namespace accrue::accum {
 namespace {
 
@@ -15,12 +17,16 @@ std::int64_t step_through(std::int64_t elements) {
   return std::max<std::int64_t>(1, elements / kElements);
 }
 
-at::Tensor view_of(const at::Tensor& parameter) {
-  const at::Tensor all = parameter.detach();
-  const at::Tensor flat =
-      all.is_non_overlapping_and_dense() ? all.as_strided({all.numel()}, {1}) : all.reshape({-1});
-  const std::int64_t step = step_through(flat.numel());
-  return flat.slice(0, 0, std::min(flat.numel(), kElements * step), step);
+/// How many elements of memory a tensor reaches over.
+std::int64_t extent_of(const at::Tensor& tensor) {
+  std::int64_t last = 0;
+  for (std::int64_t dimension = 0; dimension < tensor.dim(); ++dimension)
+    last += (tensor.size(dimension) - 1) * tensor.stride(dimension);
+  return last + 1;
+}
+
+at::Tensor there(const std::vector<std::int64_t>& elements, at::Device device) {
+  return at::tensor(elements, at::kLong).to(device);
 }
 
 at::Tensor joined(const std::vector<at::Tensor>& bytes) {
@@ -29,9 +35,21 @@ at::Tensor joined(const std::vector<at::Tensor>& bytes) {
 
 }  // namespace
 
-DeviceSamples::DeviceSamples(const GradientBuffer& buffer) : buffer_(buffer) {
-  group_parameters();
+DeviceSamples::DeviceSamples(const GradientBuffer& buffer, bool parameters) : buffer_(buffer) {
+  if (parameters) group_parameters();
   make_sums();
+}
+
+/// A parameter with gaps has no flat view: its elements are picked out of the memory that it
+/// reaches over.
+DeviceSamples::Taken DeviceSamples::taken_of(const at::Tensor& parameter) {
+  const at::Tensor all = parameter.detach();
+  const std::int64_t count = std::min(all.numel(), kElements);
+  const std::int64_t step = step_through(all.numel());
+  if (all.is_non_overlapping_and_dense()) return {all.as_strided({count}, {step}), {}};
+  std::vector<std::int64_t> elements;
+  for (std::int64_t i = 0; i < count; ++i) elements.push_back(place_of(all, i * step));
+  return {all.as_strided({extent_of(all)}, {1}), there(elements, all.device())};
 }
 
 void DeviceSamples::group_parameters() {
@@ -73,35 +91,35 @@ void DeviceSamples::make_sums() {
       end += count * static_cast<std::int64_t>(sum.itemsize());
       parts_of_sums_.push_back({index, begin, end});
     }
-    if (!elements.empty())
-      sums_.push_back({flat, at::tensor(elements, at::kLong).to(flat.device())});
+    if (!elements.empty()) sums_.push_back({flat, there(elements, flat.device())});
   }
 }
 
-void DeviceSamples::renew_views(Parameters& group) const {
+void DeviceSamples::renew_places(Parameters& group) const {
   std::vector<const void*> places;
   for (const std::size_t index : group.of)
     places.push_back(buffer_.entries()[index].parameter.const_data_ptr());
   if (places == group.places) return;
-  group.views.clear();
+  group.taken.clear();
   for (const std::size_t index : group.of)
-    group.views.push_back(view_of(buffer_.entries()[index].parameter));
+    group.taken.push_back(taken_of(buffer_.entries()[index].parameter));
   group.places = std::move(places);
 }
 
 at::Tensor DeviceSamples::bytes_of_parameters() {
   std::vector<at::Tensor> bytes;
   for (Parameters& group : parameters_) {
-    renew_views(group);
-    bytes.push_back(at::cat(group.views).view(at::kByte));
+    renew_places(group);
+    std::vector<at::Tensor> values;
+    for (const Taken& taken : group.taken) values.push_back(taken.values());
+    bytes.push_back(at::cat(values).view(at::kByte));
   }
   return joined(bytes);
 }
 
 at::Tensor DeviceSamples::bytes_of_sums() const {
   std::vector<at::Tensor> bytes;
-  for (const Sums& sums : sums_)
-    bytes.push_back(sums.flat.index_select(0, sums.elements).view(at::kByte));
+  for (const Taken& sums : sums_) bytes.push_back(sums.values().view(at::kByte));
   return joined(bytes);
 }
 
@@ -118,9 +136,10 @@ void DeviceSamples::compare_sums() {
 }
 
 std::vector<DeviceSamples::Found> DeviceSamples::found() {
-  if (!seen_parameters_.defined()) return {};
-  std::vector<at::Tensor> differing{bytes_of_parameters().ne(seen_parameters_)};
+  std::vector<at::Tensor> differing;
+  if (seen_parameters_.defined()) differing.push_back(bytes_of_parameters().ne(seen_parameters_));
   if (differs_.defined()) differing.push_back(differs_);
+  if (differing.empty()) return {};
   const at::Tensor on_host = at::cat(differing).cpu();
   const bool* differs = on_host.const_data_ptr<bool>();
   std::vector<Found> found;
@@ -130,7 +149,7 @@ std::vector<DeviceSamples::Found> DeviceSamples::found() {
         found.push_back({part.index, are_parameters});
     differs += parts.back().end;
   };
-  look(parts_of_parameters_, true);
+  if (seen_parameters_.defined()) look(parts_of_parameters_, true);
   if (differs_.defined()) look(parts_of_sums_, false);
   return found;
 }

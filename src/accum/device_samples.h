@@ -14,8 +14,8 @@ namespace accrue::accum {
 /// there by a few kernels for all: the host waits in found() alone.
 class DeviceSamples {
  public:
-  /// `buffer` is kept by reference.
-  explicit DeviceSamples(const GradientBuffer& buffer);
+  /// `buffer` is kept by reference. Without `parameters`, sums alone are seen.
+  DeviceSamples(const GradientBuffer& buffer, bool parameters);
 
   /// Sees parameters and sums as they are, and forgets what was found.
   void begin_window();
@@ -35,23 +35,26 @@ class DeviceSamples {
     std::size_t index = 0;
     std::int64_t begin = 0, end = 0;
   };
+  /// Elements of a tensor of one dimension; all of them where `elements` is undefined.
+  struct Taken {
+    at::Tensor flat, elements;
+    at::Tensor values() const { return elements.defined() ? flat.index_select(0, elements) : flat; }
+  };
   struct Parameters {
     std::vector<std::size_t> of;      ///< entries of one dtype
-    std::vector<at::Tensor> views;    ///< of their elements
-    std::vector<const void*> places;  ///< where they lay when the views were made
+    std::vector<Taken> taken;         ///< of them, in order
+    std::vector<const void*> places;  ///< where they lay when `taken` was made
   };
-  struct Sums {
-    at::Tensor flat, elements;  ///< a flat buffer, and which of its elements are taken
-  };
+  static Taken taken_of(const at::Tensor& parameter);
   void make_sums();
   void group_parameters();
-  void renew_views(Parameters& group) const;
+  void renew_places(Parameters& group) const;
   at::Tensor bytes_of_parameters();
   at::Tensor bytes_of_sums() const;
 
   const GradientBuffer& buffer_;
   std::vector<Parameters> parameters_;
-  std::vector<Sums> sums_;
+  std::vector<Taken> sums_;  ///< of the flat buffers
   std::vector<Part> parts_of_parameters_, parts_of_sums_;
   at::Tensor seen_parameters_, seen_sums_, differs_;
 };

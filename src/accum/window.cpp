@@ -75,10 +75,11 @@ void Window::open(std::int64_t index, double loss_scale, std::optional<double> t
   open_ = true;
 }
 
-void Window::watch_contents() {
+void Window::watch_contents(Watch watch) {
   if (open_)
     throw usage_error("watch_contents", "no open window", where(), "calling it before open()");
-  contents_ = std::make_unique<ContentWatch>(*buffer_);
+  contents_ = std::make_unique<ContentWatch>(*buffer_, watch == Watch::all);
+  watch_ = watch;
 }
 
 void Window::leave_sums() {
@@ -86,13 +87,12 @@ void Window::leave_sums() {
 }
 
 void Window::take_slots() {
-  parameter_versions_.clear();
   for (const Entry& entry : buffer_->entries()) {
     make_fresh(entry);
     bind(entry);
     entry.slot->in_window = true;
-    parameter_versions_.push_back(entry.parameter._version());
   }
+  see_parameter_versions();
   if (contents_) contents_->begin_window();
 }
 
@@ -188,7 +188,7 @@ std::optional<MeanGradient> Window::close(bool check_finite) {
   require_open("close");
   require_between("close");
   require_own_sums("close");
-  check_undisturbed("close", /*waits_for_device=*/true);
+  check_undisturbed("close", /*waits_for_device=*/check_finite);
   if (buffer_->needs_total_weight()) check_total_weight();
   std::optional<MeanGradient> gradient =
       reduction_ != nullptr ? reduced_mean(check_finite) : audited_mean(check_finite);

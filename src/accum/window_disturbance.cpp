@@ -71,8 +71,15 @@ Diagnosis diagnosis(Disturbance what) {
 
 }  // namespace
 
+void Window::see_parameter_versions() {
+  parameter_versions_.clear();
+  for (const Entry& entry : buffer_->entries())
+    parameter_versions_.push_back(entry.parameter._version());
+}
+
 void Window::check_undisturbed(const char* call, bool waits_for_device) {
   Disturbance worst = Disturbance::none;
+  if (watch_ == Watch::sums) see_parameter_versions();
   std::string name;
   const auto take = [&](std::size_t index, Disturbance what) {
     if (what <= worst) return;
@@ -91,7 +98,7 @@ void Window::check_undisturbed(const char* call, bool waits_for_device) {
   }
   if (contents_ && worst != Disturbance::converted) {
     contents_->compare_sums_on_device();
-    if (waits_for_device)
+    if (waits_for_device && !lost_)
       for (const ContentWatch::Found& found : contents_->found_on_device())
         take(found.index, found.is_parameter ? Disturbance::stepped : Disturbance::written);
   }
@@ -99,15 +106,16 @@ void Window::check_undisturbed(const char* call, bool waits_for_device) {
 
   const Diagnosis text = diagnosis(worst);
   const std::string received = std::string(text.received) + " " + name;
-  if (worst >= Disturbance::written) lose(received);
-  for (std::size_t i = 0; i < parameter_versions_.size(); ++i) {
-    const Entry& entry = buffer_->entries()[i];
-    parameter_versions_[i] = entry.parameter._version();
+  const bool is_lost = worst >= Disturbance::written;
+  if (is_lost) lose(received);
+  see_parameter_versions();
+  for (const Entry& entry : buffer_->entries()) {
     entry.slot->bound_version = entry.slot->bound._version();
     entry.slot->passed_by = false;
     bind(entry);
   }
-  if (contents_ && worst != Disturbance::converted) contents_->see_all();
+  // Of a window that goes on, what a device was seen to have stays to be told of.
+  if (contents_ && is_lost && worst != Disturbance::converted) contents_->see_all();
   throw usage_error(std::string(call) + " (" + where() + ")",
                     "parameters and gradients left alone while the window is open", received,
                     text.suggestion);

@@ -99,9 +99,12 @@ class Window {
   /// Times that the open window was started again for an overflow or for larger units.
   std::int64_t retries() const { return retries_; }
 
+  enum class Watch { all, sums };
   /// Compares contents from the next window on (see above); to be called while none is open. On a
-  /// device close() alone tells of what it finds, with one copy to the host.
-  void watch_contents();
+  /// device close() alone tells of what it finds, with one copy to the host, and looks only where
+  /// it waits for the norm anyway (`check_finite`). With Watch::sums parameters may change while a
+  /// window is open, whether a version counter tells of it or not.
+  void watch_contents(Watch watch = Watch::all);
   /// Says that others, such as a reduction over ranks, write to the open window's sums from here to
   /// close(): what they hold is not compared.
   void leave_sums();
@@ -202,6 +205,7 @@ class Window {
   void open_slots();
   void close_slots();
   void check_undisturbed(const char* call, bool waits_for_device);
+  void see_parameter_versions();
   void check_arrived() const;
   std::int64_t contributions() const;
 
@@ -233,6 +237,7 @@ class Window {
   std::vector<std::int64_t> parameter_versions_;
   std::unique_ptr<ContentWatch> contents_;  ///< null: contents are not compared
   Replay replay_;
+  Watch watch_ = Watch::all;
   OnQuarantine on_quarantine_;
   OnOverflow on_overflow_;
   std::string lost_reason_;
