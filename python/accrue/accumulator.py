@@ -39,6 +39,9 @@ class Accumulator:
     micro_batches   how many of them make a window, in place of `batch`
     accumulate      the precision of sums: fp32, fp64, bf16, bf16-kahan, bf16-stochastic, fixed (same bits for any order)
     clip_norm       global norm of the mean gradient; 0: off
+    watch_parameters  refuses a window in which parameters were changed between micro-batches. False for a model whose forward()
+                    writes its own weights (a constraint through `.data`, an embedding with max_norm); a step() of somebody else within a
+                    window then passes unseen
     replay          `replay(MicroRef) -> Loss` runs a committed micro-batch again, so that one that fails half-way (memory, a
                     gradient that is not finite) costs a replay and not the window
     measure_noise   measures the gradient's noise by the first micro-batch of each window, one more pass over the sums: noise_scale
@@ -52,16 +55,16 @@ class Accumulator:
     """
 
     def __init__(self, model: Any, *, batch: Size = None, micro_batches: int = 0, accumulate: str = "fp32",
-                 clip_norm: float = 0.0, check_finite: bool = True, max_quarantined: int = 16,
+                 clip_norm: float = 0.0, check_finite: bool = True, watch_parameters: bool = True, max_quarantined: int = 16,
                  split_out_of_memory: bool = True, measure_noise: bool = False, replay: Callable[[_native.MicroRef], _native.Loss] | None = None,
                  on_event: Callable[[_native.Event], Any] | None = None, group: _native.Group | None = None):
         check_group("Accumulator", group, _native.Group)
         options = {"batch": batch, "micro_batches": micro_batches, "accumulate": accumulate, "clip_norm": clip_norm,
-                   "check_finite": check_finite, "max_quarantined": max_quarantined, "split_out_of_memory": split_out_of_memory, "measure_noise": measure_noise,
+                   "check_finite": check_finite, "watch_parameters": watch_parameters, "max_quarantined": max_quarantined, "split_out_of_memory": split_out_of_memory, "measure_noise": measure_noise,
                    "replay": replay, "on_event": on_event}
-        check_options("Accumulator", options, micro_batches=int, accumulate=str, clip_norm=float, check_finite=bool, max_quarantined=int,
-                      split_out_of_memory=bool, measure_noise=bool)
-        named = named_parameters(model, "Accumulator")
+        check_options("Accumulator", options, micro_batches=int, accumulate=str, clip_norm=float, check_finite=bool, watch_parameters=bool,
+                      max_quarantined=int, split_out_of_memory=bool, measure_noise=bool)
+        named = named_parameters(model, "Accumulator", watch_parameters)
         options["group"] = ranks_of(model, group, "Accumulator")
         if is_sharded(named):
             self._native = ShardedWindow(model, named, **options)

@@ -33,15 +33,16 @@ def without_ranks(model: nn.Module) -> nn.Module:
 COMPARING = ("verify", "verify_loop", "watch")
 
 
-def named_parameters(model: Any, operation: str) -> Named:
-    """The parameters of a module, or of what lists them: tensors, (name, tensor), groups of an optimizer."""
+def named_parameters(model: Any, operation: str, watched: bool = True) -> Named:
+    """The parameters of a module, or of what lists them: tensors, (name, tensor), groups of an optimizer. Those that are not `watched` a
+    forward pass may write to."""
     named = _of_module(model, operation) if isinstance(model, nn.Module) else _listed(model, operation)
     state = [*named, *named_buffers(model)] if operation in COMPARING else [(name, tensor) for name, tensor in named if tensor.requires_grad]
     for name, tensor in state:
         if tensor.is_complex():
             raise UsageError(operation, "parameters and buffers of real numbers", f"'{name}', which is complex",
                              "torch.view_as_real of it, and view_as_complex in forward()")
-    if isinstance(model, nn.Module) and operation != "accelerate":
+    if isinstance(model, nn.Module) and operation != "accelerate" and watched:
         _require_still_embeddings(unwrapped(model), operation)
     return named
 

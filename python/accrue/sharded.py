@@ -19,7 +19,7 @@ def is_sharded(parameters: Sequence[tuple[str, torch.Tensor]]) -> bool:
 
 
 # Options of an Accumulator that are not for these windows, with the values that say nothing.
-UNUSED = {"accumulate": "fp32", "check_finite": True, "split_out_of_memory": True, "measure_noise": False, "replay": None, "group": None}
+UNUSED = {"accumulate": "fp32", "check_finite": True, "watch_parameters": True, "split_out_of_memory": True, "measure_noise": False, "replay": None, "group": None}
 DROPPED = "the window was dropped: "
 CHANGED = "a changed parameter, as by step() of an optimizer: "
 WRITTEN = "a gradient written by somebody else, as by clipping or a plain backward(): "

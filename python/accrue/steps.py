@@ -26,6 +26,7 @@ class Stepper:
 
     micro_batch   samples, at most; 0: measured at the first step
     accelerate    accrue's kernels do the model's operations while a step runs, and dropout's masks follow the samples
+    watch_parameters  as of an Accumulator: False where the model's forward() writes its own weights
     on_event      told of "micro_batch", "out_of_memory", "quarantined", ..., each with its reason
     group         accrue.join(): the ranks that take each step together, each with its own samples
 
@@ -33,13 +34,13 @@ class Stepper:
     """
 
     def __init__(self, model: Any, optimizer: torch.optim.Optimizer, *, clip_norm: float = 0.0, micro_batch: int = 0,
-                 accelerate: bool = False, on_event: Callable[[_native.Event], Any] | None = None,
+                 accelerate: bool = False, watch_parameters: bool = True, on_event: Callable[[_native.Event], Any] | None = None,
                  group: _native.Group | None = None):
-        check_options("step", {"clip_norm": clip_norm, "micro_batch": micro_batch, "accelerate": accelerate}, clip_norm=float, micro_batch=int,
-                      accelerate=bool)
+        options = {"clip_norm": clip_norm, "micro_batch": micro_batch, "accelerate": accelerate, "watch_parameters": watch_parameters}
+        check_options("step", options, clip_norm=float, micro_batch=int, accelerate=bool, watch_parameters=bool)
         check_group("step", group, _native.Group)
         self._model = model
-        named = named_parameters(model, "step")
+        named = named_parameters(model, "step", watch_parameters)
         if is_sharded(named):
             raise UsageError("step", "a module whose parameters are whole", "one that fully_shard() divided", "accrue.Accumulator(model)")
         require_steps_by_itself(optimizer, "step")
@@ -47,7 +48,7 @@ class Stepper:
         self._optimizer = optimizer
         self._native = _native.Stepper(
             named, [tensor for _, tensor in named_buffers(model)], batch_norm_finder(model), optimizer,
-            clip_norm=clip_norm, micro_batch=micro_batch, accelerate=accelerate, on_event=on_event, group=group)
+            **options, on_event=on_event, group=group)
 
     def step(self, batch: Any, loss_fn: LossFn) -> _native.StepReport:
         """One step by the mean loss of `batch`; `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`."""

@@ -54,7 +54,8 @@ Accumulator::Accumulator(const NamedParameters& parameters, AccumulatorOptions o
       find_batch_norms_(std::move(batch_norms)),
       window_(make_buffer(parameters, options_)) {
   check_options(options_);
-  window_.watch_contents();
+  using Watch = accum::Window::Watch;
+  window_.watch_contents(options_.watch_parameters ? Watch::all : Watch::sums);
   if (options_.replay || options_.replay_losses)
     window_.set_replay([this](const MicroRef& micro) { return replay(micro); });
   window_.set_on_quarantine([this](const LedgerEntry& entry) { return quarantine(entry); });

@@ -46,7 +46,8 @@ Diagnosis diagnosis(Disturbance what) {
     case Disturbance::stepped:
       return {"a changed parameter, as by step() of an optimizer:",
               "calling step() only with a closed window (Accumulator::step does both), and an "
-              "embedding's max_norm behind it; this window is lost"};
+              "embedding's max_norm behind it; where forward() itself writes the model's weights, "
+              "watch_parameters = false; this window is lost"};
     case Disturbance::added:
       return {"a gradient that a plain backward() outside the window's micro-batches added to:",
               "Accumulator::backward(Loss{sum, weight}) in the place of loss.backward(); this "
@@ -78,8 +79,8 @@ void Window::see_parameter_versions() {
 }
 
 void Window::check_undisturbed(const char* call, bool waits_for_device) {
-  Disturbance worst = Disturbance::none;
   if (watch_ == Watch::sums) see_parameter_versions();
+  Disturbance worst = Disturbance::none;
   std::string name;
   const auto take = [&](std::size_t index, Disturbance what) {
     if (what <= worst) return;

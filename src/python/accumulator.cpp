@@ -31,6 +31,7 @@ struct Options {
   std::string accumulate;
   double clip_norm;
   bool check_finite;
+  bool watch_parameters;
   std::int64_t max_quarantined;
   bool split_out_of_memory;
   bool measure_noise;
@@ -53,6 +54,7 @@ AccumulatorOptions options_of(const Options& stated) {
       stated.accumulate, "Accumulator(accumulate=...)", "accumulate=\"fp32\"");
   options.clip_norm = stated.clip_norm;
   options.check_finite = stated.check_finite;
+  options.watch_parameters = stated.watch_parameters;
   options.max_quarantined = stated.max_quarantined;
   options.split_out_of_memory = stated.split_out_of_memory;
   options.measure_noise = stated.measure_noise;
@@ -120,30 +122,33 @@ class PythonAccumulator {
 
 void bind_accumulator(py::module_& module) {
   py::class_<PythonAccumulator>(module, "Accumulator", seen_by_collector<PythonAccumulator>())
-      .def(py::init([](const Named& parameters, py::object batch, std::int64_t micro_batches,
-                       std::string accumulate, double clip_norm, bool check_finite,
-                       std::int64_t max_quarantined, bool split_out_of_memory, bool measure_noise,
-                       const py::object& replay, const py::object& on_event,
-                       const py::object& batch_norms, std::shared_ptr<distributed::Group> group) {
-             return std::make_unique<PythonAccumulator>(
-                 parameters,
-                 Options{.batch = std::move(batch),
-                         .replay = callback_of(replay, operation, "replay"),
-                         .on_event = callback_of(on_event, operation, "on_event"),
-                         .batch_norms = callback_of(batch_norms, operation, "batch_norms"),
-                         .micro_batches = micro_batches,
-                         .accumulate = std::move(accumulate),
-                         .clip_norm = clip_norm,
-                         .check_finite = check_finite,
-                         .max_quarantined = max_quarantined,
-                         .split_out_of_memory = split_out_of_memory,
-                         .measure_noise = measure_noise,
-                         .group = std::move(group)});
-           }),
-           py::arg("parameters"), py::kw_only(), py::arg("batch"), py::arg("micro_batches"),
-           py::arg("accumulate"), py::arg("clip_norm"), py::arg("check_finite"),
-           py::arg("max_quarantined"), py::arg("split_out_of_memory"), py::arg("measure_noise"),
-           py::arg("replay"), py::arg("on_event"), py::arg("batch_norms"), py::arg("group"))
+      .def(
+          py::init([](const Named& parameters, py::object batch, std::int64_t micro_batches,
+                      std::string accumulate, double clip_norm, bool check_finite,
+                      bool watch_parameters, std::int64_t max_quarantined, bool split_out_of_memory,
+                      bool measure_noise, const py::object& replay, const py::object& on_event,
+                      const py::object& batch_norms, std::shared_ptr<distributed::Group> group) {
+            return std::make_unique<PythonAccumulator>(
+                parameters,
+                Options{.batch = std::move(batch),
+                        .replay = callback_of(replay, operation, "replay"),
+                        .on_event = callback_of(on_event, operation, "on_event"),
+                        .batch_norms = callback_of(batch_norms, operation, "batch_norms"),
+                        .micro_batches = micro_batches,
+                        .accumulate = std::move(accumulate),
+                        .clip_norm = clip_norm,
+                        .check_finite = check_finite,
+                        .watch_parameters = watch_parameters,
+                        .max_quarantined = max_quarantined,
+                        .split_out_of_memory = split_out_of_memory,
+                        .measure_noise = measure_noise,
+                        .group = std::move(group)});
+          }),
+          py::arg("parameters"), py::kw_only(), py::arg("batch"), py::arg("micro_batches"),
+          py::arg("accumulate"), py::arg("clip_norm"), py::arg("check_finite"),
+          py::arg("watch_parameters"), py::arg("max_quarantined"), py::arg("split_out_of_memory"),
+          py::arg("measure_noise"), py::arg("replay"), py::arg("on_event"), py::arg("batch_norms"),
+          py::arg("group"))
       .def("backward", on_self(&PythonAccumulator::backward))
       .def("expect", on_self(&PythonAccumulator::expect), WithoutInterpreter())
       .def("set_batch", on_self(&PythonAccumulator::set_batch))

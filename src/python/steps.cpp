@@ -103,19 +103,20 @@ void bind_steps(py::module_& module) {
   py::class_<Stepper>(module, "Stepper", seen_by_collector<Stepper>())
       .def(py::init([](const Named& parameters, const std::vector<at::Tensor>& buffers,
                        const py::object& batch_norms, const py::object& optimizer, double clip_norm,
-                       std::int64_t micro_batch, bool accelerate, const py::object& on_event,
-                       std::shared_ptr<distributed::Group> group) {
+                       std::int64_t micro_batch, bool accelerate, bool watch_parameters,
+                       const py::object& on_event, std::shared_ptr<distributed::Group> group) {
              return std::make_unique<Stepper>(parameters, buffers,
                                               callback_of(batch_norms, "step", "batch_norms"),
                                               optimizer, callback_of(on_event, "step", "on_event"),
                                               StepOptions{.clip_norm = clip_norm,
                                                           .micro_batch = micro_batch,
                                                           .accelerate = accelerate,
+                                                          .watch_parameters = watch_parameters,
                                                           .group = std::move(group)});
            }),
            py::arg("parameters"), py::arg("buffers"), py::arg("batch_norms"), py::arg("optimizer"),
            py::kw_only(), py::arg("clip_norm"), py::arg("micro_batch"), py::arg("accelerate"),
-           py::arg("on_event"), py::arg("group"))
+           py::arg("watch_parameters"), py::arg("on_event"), py::arg("group"))
       .def("step", on_self(&Stepper::step), py::arg("samples"), py::arg("run"))
       .def("share", on_self(&Stepper::share), py::arg("samples"));
   module.def("plan", &plan, py::arg("parameters"), py::arg("buffers"), py::arg("batch_norms"),

@@ -278,5 +278,63 @@ TEST(ContentWatch, SeesClippingThatCutsTheLargestAlone) {
   EXPECT_THAT(error_of([&] { accumulator.step([](accum::MeanGradient&&) {}); }), kSaysWritten);
 }
 
+/// A model whose forward pass keeps the norms of its weight's rows at 1, and an embedding with
+/// max_norm, whose weight libtorch writes to.
+struct OwnWriter : nn::Module {
+  OwnWriter() {
+    torch::manual_seed(1);
+    constrained = register_parameter("constrained", torch::randn({300, 4}));
+    embedding =
+        register_module("embedding", nn::Embedding(nn::EmbeddingOptions(50, 4).max_norm(1)));
+  }
+  at::Tensor forward(const at::Tensor& ids) {
+    const at::Tensor data = constrained.data();
+    data.div_(data.norm(2, 1, true) + shift);
+    return at::linear(embedding(ids), constrained).square();
+  }
+  at::Tensor constrained;
+  nn::Embedding embedding{nullptr};
+  double shift = 0.01;  ///< so that each pass writes something
+};
+
+/// What the second of two micro-batches says, and step().
+std::string said_of_own_writer(AccumulatorOptions options,
+                               const std::function<void(OwnWriter&)>& meddle) {
+  auto model = std::make_shared<OwnWriter>();
+  torch::optim::SGD optimizer(model->parameters(), 0.1);
+  Accumulator accumulator(model, std::move(options));
+  std::string said;
+  const auto call = [&](const std::function<void()>& next) {
+    try {
+      next();
+    } catch (const Error& error) {
+      said += error.what();
+    }
+  };
+  for (int i = 0; i < 2; ++i) {
+    const at::Tensor ids = torch::arange(25 * i, 25 * i + 25);
+    call([&] { accumulator.backward({model->forward(ids).sum(), 25}); });
+    meddle(*model);
+  }
+  call([&] {
+    const at::Tensor before = model->constrained.detach().clone();
+    EXPECT_EQ(accumulator.step(optimizer).stepped, said.empty());
+    EXPECT_EQ(at::equal(model->constrained, before), !said.empty());
+  });
+  return said;
+}
+
+TEST(ContentWatch, LetsAModelWriteItsOwnWeightsIfAsked) {
+  const auto leave = [](OwnWriter&) {};
+  EXPECT_THAT(said_of_own_writer({}, leave),
+              AllOf(HasSubstr("a changed parameter"), HasSubstr("watch_parameters = false")));
+  EXPECT_EQ(said_of_own_writer({.watch_parameters = false}, leave), "");
+  EXPECT_THAT(said_of_own_writer(
+                  {.watch_parameters = false},
+                  [](OwnWriter& model) { nn::utils::clip_grad_value_(model.parameters(), 1e-6); }),
+              kSaysWritten)
+      << "sums are compared all the same";
+}
+
 }  // namespace
 }  // namespace accrue

@@ -293,10 +293,36 @@ def test_embeddings_that_change_their_weight_in_forward(optimizer):
 
     acc = accrue.Accumulator(net)
     acc.backward(by_function(net, whole[:4]))
-    refused(lambda: acc.backward(by_function(net, whole[4:])), "max_norm", "'weight'")
+    refused(lambda: acc.backward(by_function(net, whole[4:])), "max_norm", "'weight'", "watch_parameters")
     net.weight.requires_grad_(False)
     frozen = nn.Sequential(nn.Embedding(20, 8, max_norm=1.0).requires_grad_(False), nn.Linear(8, 20))
     assert accrue.step(frozen, torch.optim.SGD(frozen[1].parameters(), lr=0.1), whole, absolutes, micro_batch=2).stepped
+
+
+def test_models_that_write_their_own_weights_are_taken_if_asked():
+    for kind in (nn.Embedding, nn.EmbeddingBag):
+        net = nn.Sequential(kind(20, 8, max_norm=0.5), nn.Linear(8, 20))
+        whole = torch.randint(20, (8, 5))
+        acc = accrue.Accumulator(net, watch_parameters=False)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for part in whole.split(2):
+            acc.backward(absolutes(net, part))
+        assert acc.step(optimizer).stepped
+        assert accrue.step(net, optimizer, whole, absolutes, micro_batch=2, watch_parameters=False).stepped
+    linear = nn.Linear(8, 20)
+
+    def shrinking(net, micro):
+        net.weight.data.mul_(0.9)
+        return accrue.Loss(net(micro).square().sum(), len(micro))
+
+    for watches in (True, False):
+        acc = accrue.Accumulator(linear, watch_parameters=watches)
+        acc.backward(shrinking(linear, torch.ones(2, 8)))
+        if watches:
+            refused(lambda acc=acc: acc.backward(shrinking(linear, torch.ones(2, 8))), "'weight'", "watch_parameters = false")
+        else:
+            acc.backward(shrinking(linear, torch.ones(2, 8)))
+        assert acc.step(torch.optim.SGD(linear.parameters(), lr=0.1)).stepped is not watches
 
 
 def test_calls_that_are_no_micro_batches(net, optimizer):

@@ -28,6 +28,9 @@ struct StepOptions {
   /// accrue/kernels/accelerate.h). Their seed is drawn for each step from libtorch's default
   /// generator.
   bool accelerate = false;
+  /// As AccumulatorOptions::watch_parameters: off where the model's forward() writes its own
+  /// weights.
+  bool watch_parameters = true;
   /// Told of "micro_batch" (the size that was chosen), "out_of_memory", "quarantined", "dropped",
   /// and of what AccumulatorOptions::on_event is told once, each with its reason. Without it, what
   /// comes once is a warning by TORCH_WARN, and the others are silent.

@@ -64,6 +64,7 @@ class CoupledStep {
         devices_(devices_of(tensors_of(model.parameters))),
         group_(options.group.get()),
         accumulator_(model.parameters, {.clip_norm = options.clip_norm,
+                                        .watch_parameters = options.watch_parameters,
                                         .on_event = options.on_event,
                                         .group = options.group,
                                         .sharing = options.sharing}) {}

@@ -104,6 +104,7 @@ class SliceStepper::Impl {
     };
     // A size that did not fit is remembered here, for the steps to come.
     accumulation.split_out_of_memory = false;
+    accumulation.watch_parameters = options_.watch_parameters;
     accumulation.on_event = options_.on_event;
     accumulation.on_mean_gradient = options_.on_mean_gradient;
     accumulation.group = options_.group;
