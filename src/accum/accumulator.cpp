@@ -144,7 +144,7 @@ void Accumulator::add_once(Micro& micro, bool is_last) {
   if (counts(micro.loss) && !window_.is_lost()) {
     if (ranks_) ranks_->begin_backward(is_last);
     if (ranks_ && is_last && options_.sharing.overlap) window_.leave_sums();
-    guarded([&] { accum::differentiate(*window_.buffer(), micro.loss); }, micro.loss);
+    guarded([&] { differentiate(micro.loss); }, micro.loss);
   }
   if (window_.commit(micro.sum, micro.loss.weight) == MicroStatus::committed) {
     counters_.window_units += micro.units;
@@ -170,6 +170,11 @@ void Accumulator::guarded(const std::function<void()>& backward, Loss& loss) {
   }
 }
 
+void Accumulator::differentiate(const Loss& loss) const {
+  const accum::OneThread::Backward within(*thread_);
+  accum::differentiate(*window_.buffer(), loss);
+}
+
 void Accumulator::check_quarantined(const char* call) const {
   const std::int64_t quarantined = ranks_ && !window_.is_open()
                                        ? ranks_->totals().quarantined
@@ -183,7 +188,7 @@ void Accumulator::check_quarantined(const char* call) const {
 }
 
 bool Accumulator::full() const {
-  const accum::OneThread::Call call(*thread_, "full");
+  const accum::OneThread::Query query(*thread_, "full");
   if (!window_.is_open()) return share_ && share_->size() == 0;
   if (window_.is_lost()) return true;
   if (options_.micro_batches > 0) return micro_batches_in() >= options_.micro_batches;
@@ -290,12 +295,12 @@ void Accumulator::discard() {
 }
 
 bool Accumulator::pending() const {
-  const accum::OneThread::Call call(*thread_, "pending");
+  const accum::OneThread::Query query(*thread_, "pending");
   return window_.is_open();
 }
 
 const accum::Window& Accumulator::current_window() const {
-  const accum::OneThread::Call call(*thread_, "current_window");
+  const accum::OneThread::Query query(*thread_, "current_window");
   return window_;
 }
 

@@ -88,7 +88,12 @@ void Accumulator::backward_from(const std::vector<at::Tensor>& outputs,
   Loss none;
   if (ranks_) ranks_->begin_backward(false);
   if (!window_.is_lost())
-    guarded([&] { accum::differentiate(*window_.buffer(), outputs, gradients); }, none);
+    guarded(
+        [&] {
+          const accum::OneThread::Backward within(*thread_);
+          accum::differentiate(*window_.buffer(), outputs, gradients);
+        },
+        none);
   window_.commit(0, 0);
 }
 
@@ -105,7 +110,7 @@ std::vector<Loss> Accumulator::forward_again(const MicroRef& micro) const {
 
 Loss Accumulator::replay(const MicroRef& micro) {
   Loss loss = weighed(forward_again(micro)).loss;
-  if (counts(loss)) accum::differentiate(*window_.buffer(), loss);
+  if (counts(loss)) differentiate(loss);
   return loss;
 }
 

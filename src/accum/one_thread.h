@@ -1,6 +1,10 @@
 #pragma once
 
+#include <c10/util/ThreadLocalDebugInfo.h>
+
 #include <atomic>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -42,7 +46,47 @@ class OneThread {
     bool is_outermost_ = false;
   };
 
+  /// The time of a backward pass within a call. libtorch hands what it marks to autograd's threads,
+  /// which run the hooks of tensors on a device while the caller waits.
+  class Backward {
+   public:
+    explicit Backward(const OneThread& of)
+        : mark_(c10::DebugInfoKind::PRODUCER_INFO, std::make_shared<Mark>(of, innermost())) {}
+
+   private:
+    c10::DebugInfoGuard mark_;
+  };
+
+  /// The time of a call that reads and waits for nobody: hooks may make it on autograd's threads.
+  class Query {
+   public:
+    /// Throws as Call does, but where this thread works for a Backward of the object.
+    Query(OneThread& of, const char* operation) {
+      if (!of.works_for_backward()) call_.emplace(of, operation);
+    }
+
+   private:
+    std::optional<Call> call_;
+  };
+
  private:
+  struct Mark final : c10::DebugInfoBase {
+    Mark(const OneThread& marked, const Mark* outer_mark) : of(marked), outer(outer_mark) {}
+    const OneThread& of;
+    const Mark* outer;  ///< of the backward pass that this one runs within, or null
+    /// Keeps `outer` for as long as somebody has this.
+    std::shared_ptr<c10::ThreadLocalDebugInfo> around = c10::ThreadLocalDebugInfo::current();
+  };
+  static const Mark* innermost() {
+    return dynamic_cast<const Mark*>(
+        c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PRODUCER_INFO));
+  }
+  bool works_for_backward() const {
+    const Mark* mark = innermost();
+    while (mark != nullptr && &mark->of != this) mark = mark->outer;
+    return mark != nullptr;
+  }
+
   const char* object_;
   std::atomic<std::thread::id> inside_{};
 };

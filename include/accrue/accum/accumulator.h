@@ -88,8 +88,9 @@ class AccumulatorScope;
 /// skips it. After step() `.grad` holds the mean gradient that was used, until the next window
 /// opens (of fp32 and fp64 parameters; of narrower ones during the step alone).
 ///
-/// Any thread may call, one at a time: a call while another thread is in one is a usage Error. The
-/// model is to stay as it is: after model->to() of another device or dtype the next window is a
+/// Any thread may call, one at a time: a call while another thread is in one is a usage Error.
+/// Hooks of a backward() may ask full(), pending() and current_window() on autograd's threads, too.
+/// The model is to stay as it is: after model->to() of another device or dtype the next window is a
 /// usage Error.
 ///
 /// Made from a model, it also sees batch normalisations that take the statistics of each
@@ -282,6 +283,7 @@ class Accumulator {
   void see_part(double weight, bool is_last);
   void read_noise(accum::MeanGradient& gradient, StepReport& report);
   StepReport close(const StepFunction& take_step);
+  void differentiate(const Loss& loss) const;
   /// Calls `act`. Where an `Expected` exception leaves it, the other ranks end with that reason.
   template <class Expected, class Act>
   auto among_ranks(const Act& act) {
