@@ -236,8 +236,7 @@ StepReport Accumulator::close(const StepFunction& take_step) {
   open_lazily();
   if (!ranks_ && !window_.is_lost() && counters_.losses)
     require_totals(loss_weights(MicroStatus::committed));
-  std::optional<accum::MeanGradient> gradient =
-      window_.close(options_.check_finite || options_.clip_norm > 0);
+  std::optional<accum::MeanGradient> gradient = window_.close(takes_norm());
   check_quarantined("step");
   if (ranks_) counters_.window_units = ranks_->units();
   StepReport result = report();
@@ -259,12 +258,14 @@ StepReport Accumulator::close(const StepFunction& take_step) {
 void Accumulator::apply(accum::MeanGradient gradient, const StepFunction& take_step,
                         StepReport& result) {
   read_noise(gradient, result);
-  if (options_.on_mean_gradient) {
-    gradient.materialize();
-    options_.on_mean_gradient(gradient);
-    gradient.changed();
+  if (options_.on_mean_gradient) accum::show_to(options_.on_mean_gradient, gradient);
+  if (takes_norm()) {
+    const double norm = gradient.norm();
+    // The window's own gradient is finite: close() saw to that.
+    if (!std::isfinite(norm))
+      return lose("on_mean_gradient left a gradient whose norm is " + std::to_string(norm));
+    result.grad_norm = norm;
   }
-  if (options_.check_finite || options_.clip_norm > 0) result.grad_norm = gradient.norm();
   if (options_.clip_norm > 0) gradient.clip(options_.clip_norm);
   const Stopwatch watch;
   const accum::MeanInGrad shown(gradient);
@@ -283,6 +284,11 @@ StepReport Accumulator::finish(const StepFunction& take_step) {
   const accum::OneThread::Call call(*thread_, "finish");
   if (ranks_) return among_ranks<std::exception>([&] { return ranks_->finish(take_step); });
   return window_.is_open() ? step(take_step) : blank_report();
+}
+
+void Accumulator::lose(const std::string& reason) {
+  window_.lose(reason);
+  drop(reason);
 }
 
 void Accumulator::discard() {

@@ -193,10 +193,14 @@ void MeanGradient::materialize() {
   is_materialized_ = true;
 }
 
-void MeanGradient::renew_narrow() const {
-  for (const GradientBuffer::Entry& entry : buffer_->entries())
-    if (is_narrow(entry) && entry.parameter.grad().defined())
-      entry.parameter.mutable_grad().copy_(entry.slot->main);
+void MeanGradient::renew_narrow() {
+  const std::shared_ptr<Shown> shown = shown_.lock();
+  for (std::size_t i = 0; i < buffer_->entries().size(); ++i) {
+    const GradientBuffer::Entry& entry = buffer_->entries()[i];
+    if (!is_narrow(entry) || !entry.parameter.grad().defined()) continue;
+    entry.parameter.mutable_grad().copy_(entry.slot->main);
+    if (shown) (*shown)[i] = entry.slot->main._version();
+  }
 }
 
 void MeanGradient::copy_staged() {
@@ -205,6 +209,49 @@ void MeanGradient::copy_staged() {
     if (!entry.staged || entry.slot->contributions == 0) continue;
     copy = source_of(entry).scaled_copy(scale_, entry.parameter);
     entry.parameter.mutable_grad() = copy;
+  }
+}
+
+std::shared_ptr<MeanGradient::Shown> MeanGradient::show() {
+  materialize();
+  auto shown = std::make_shared<Shown>();
+  for (const GradientBuffer::Entry& entry : buffer_->entries()) {
+    const bool is_used = entry.slot->contributions > 0;
+    if (is_used && is_narrow(entry))
+      entry.parameter.mutable_grad() = entry.slot->main.to(entry.parameter.scalar_type());
+    shown->push_back(is_used ? std::optional(entry.slot->main._version()) : std::nullopt);
+  }
+  shown_ = shown;
+  return shown;
+}
+
+void MeanGradient::changed() {
+  raw_norm_.reset();
+  const std::shared_ptr<Shown> shown = shown_.lock();
+  if (!shown) return;
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < shown->size(); ++i)
+    if ((*shown)[i] || buffer_->entries()[i].parameter.grad().defined()) take_shown(i, (*shown)[i]);
+}
+
+/// A narrow copy has fewer digits than the sum, so it counts only where it differs; and not where
+/// the sum was written since, which it does not show.
+void MeanGradient::take_shown(std::size_t index, std::optional<std::int64_t> version_shown) {
+  const GradientBuffer::Entry& entry = buffer_->entries()[index];
+  at::Tensor& grad = entry.parameter.mutable_grad();
+  at::Tensor& read = entry.staged ? copies_[index] : entry.slot->main;
+  entry.slot->contributions =
+      grad.defined() ? std::max<std::int64_t>(entry.slot->contributions, 1) : 0;
+  if (!grad.defined()) {
+    read.zero_();
+  } else if (entry.staged) {
+    read = grad = grad.contiguous();
+  } else if (!is_narrow(entry)) {
+    if (!grad.is_same(entry.slot->bound)) read.copy_(grad);
+    grad = entry.slot->bound;
+  } else if (!version_shown || read._version() == *version_shown) {
+    const at::Tensor differs = grad.ne(read.to(grad.scalar_type()));
+    read.copy_(at::where(differs, grad.to(read.scalar_type()), read));
   }
 }
 

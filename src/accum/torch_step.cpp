@@ -6,16 +6,18 @@
 
 namespace accrue::accum {
 
-MeanInGrad::MeanInGrad(MeanGradient& gradient) : buffer_(gradient.buffer()) {
-  gradient.materialize();
-  for (const auto& entry : buffer_.entries())
-    if (is_narrow(entry) && entry.slot->contributions > 0)
-      entry.parameter.mutable_grad() = entry.slot->main.to(entry.parameter.scalar_type());
-}
+MeanInGrad::MeanInGrad(MeanGradient& gradient)
+    : buffer_(gradient.buffer()), shown_(gradient.show()) {}
 
 MeanInGrad::~MeanInGrad() {
   for (const auto& entry : buffer_.entries())
     if (is_narrow(entry)) entry.parameter.mutable_grad().reset();
+}
+
+void show_to(const std::function<void(MeanGradient&)>& hook, MeanGradient& gradient) {
+  const MeanInGrad shown(gradient);
+  hook(gradient);
+  gradient.changed();
 }
 
 void step_by_grad(torch::optim::Optimizer& optimizer, const MeanGradient& gradient) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <memory>
+
 #include "accrue/accum/mean_gradient.h"
 
 namespace torch::optim {
@@ -28,7 +31,11 @@ class MeanInGrad {
 
  private:
   const GradientBuffer& buffer_;
+  std::shared_ptr<MeanGradient::Shown> shown_;
 };
+
+/// Calls `hook` while the mean gradient is in `.grad`, and takes what it wrote there.
+void show_to(const std::function<void(MeanGradient&)>& hook, MeanGradient& gradient);
 
 /// Has an optimizer of torch::optim take a step by the mean gradient, which is in `.grad` already.
 void step_by_grad(torch::optim::Optimizer& optimizer, const MeanGradient& gradient);

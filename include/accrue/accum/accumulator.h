@@ -295,7 +295,9 @@ class Accumulator {
     }
   }
   void tell_ranks(const char* reason) noexcept;
+  void lose(const std::string& reason);
   std::optional<std::int64_t> own_batch() const;
+  bool takes_norm() const { return options_.check_finite || options_.clip_norm > 0; }
   bool would_fill(double units) const;
   std::int64_t micro_batches_in() const;
 

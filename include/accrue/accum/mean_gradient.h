@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -39,8 +40,10 @@ class MeanGradient {
 
   /// L2 norm of the mean gradient over all slots, in double. One pass, remembered.
   double norm();
-  /// To be called after writing to the gradient: forgets the norm.
-  void changed() { raw_norm_.reset(); }
+  /// To be called after writing to the gradient: forgets the norm. While somebody shows the mean in
+  /// `.grad` (accum/torch_step.h), what was written there counts, too: to a narrow parameter's
+  /// copy, and by another tensor in its place. A `.grad` that was taken away counts as zero.
+  void changed();
   /// Global-norm clipping (Pascanu, Mikolov, Bengio, arXiv:1211.5063): where norm() > max_norm,
   /// scales the gradient by max_norm / norm. Returns the norm before. max_norm > 0. After
   /// materialize() it writes to `.grad`, too, whose reader would not know of the scale.
@@ -56,13 +59,19 @@ class MeanGradient {
 
  private:
   friend class Window;
+  friend class MeanInGrad;
+  /// What was shown in `.grad`, by entry: the version of the sum that it shows, or none.
+  using Shown = std::vector<std::optional<std::int64_t>>;
   MeanGradient(std::shared_ptr<GradientBuffer> buffer, double weight, const SumShard* shard);
   void require_values(const char* call) const;
   double raw_norm() const;
   double norm_by_aten() const;
   double sum_of_entries() const;
   void copy_staged();
-  void renew_narrow() const;
+  void renew_narrow();
+  /// Makes `.grad` show the mean for as long as what it returns is kept.
+  std::shared_ptr<Shown> show();
+  void take_shown(std::size_t index, std::optional<std::int64_t> version_shown);
 
   std::shared_ptr<GradientBuffer> buffer_;
   const SumShard* shard_;
@@ -71,6 +80,7 @@ class MeanGradient {
   double scale_ = 1;
   double clipping_ = 1;
   bool is_materialized_ = false;
+  std::weak_ptr<Shown> shown_;
   std::optional<double> raw_norm_;
 };
 

@@ -135,7 +135,8 @@ class Window {
   void settle_losses(const std::vector<SettledLoss>& losses);
 
   /// Gives up the open window between micro-batches, where one that the caller cannot do without
-  /// did not go through: it is lost, and close() returns nothing.
+  /// did not go through: it is lost, and close() returns nothing. Of one that was closed, it says
+  /// that no step followed.
   void lose(const std::string& reason);
 
   /// Runs one micro-batch again (forward and backward) and returns its loss.
@@ -204,8 +205,8 @@ class Window {
   void release_slots();
   void open_slots();
   void close_slots();
-  void check_undisturbed(const char* call, bool waits_for_device);
   void see_parameter_versions();
+  void check_undisturbed(const char* call, bool waits_for_device);
   void check_arrived() const;
   std::int64_t contributions() const;
 
@@ -236,8 +237,8 @@ class Window {
   /// The parameters' versions when the window opened, in order of the buffer's entries.
   std::vector<std::int64_t> parameter_versions_;
   std::unique_ptr<ContentWatch> contents_;  ///< null: contents are not compared
-  Replay replay_;
   Watch watch_ = Watch::all;
+  Replay replay_;
   OnQuarantine on_quarantine_;
   OnOverflow on_overflow_;
   std::string lost_reason_;

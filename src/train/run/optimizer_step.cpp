@@ -9,6 +9,7 @@
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
+#include "accum/torch_step.h"
 #include "accum/window_remarks.h"
 #include "core/cause.h"
 #include "core/digits.h"
@@ -212,11 +213,7 @@ OptimizerStep::Update OptimizerStep::update_parameters(WindowRun& window) {
 }
 
 std::optional<double> OptimizerStep::consume(accum::MeanGradient gradient, const Update& update) {
-  if (run_.gradient_hook) {
-    gradient.materialize();
-    run_.gradient_hook(gradient);
-    gradient.changed();
-  }
+  if (run_.gradient_hook) accum::show_to(run_.gradient_hook, gradient);
   const std::optional<double> norm = clipped_norm(gradient);
   RECORD_USER_SCOPE("optimizer step");
   if (const auto beta2 = batch_.beta2())
