@@ -45,6 +45,14 @@ void check_options(const AccumulatorOptions& options) {
                       "0 for no clipping");
 }
 
+/// What takes a step by `.grad` finds the mean there. `take_step` is kept by reference.
+Accumulator::StepFunction finding_mean_in_grad(const Accumulator::StepFunction& take_step) {
+  return [&take_step](accum::MeanGradient&& gradient) {
+    const accum::MeanInGrad shown(gradient);
+    take_step(std::move(gradient));
+  };
+}
+
 }  // namespace
 
 Accumulator::Accumulator(const NamedParameters& parameters, AccumulatorOptions options,
@@ -159,6 +167,11 @@ void Accumulator::add_once(Micro& micro, bool is_last) {
 /// positives, a micro-batch may have none. What requires no gradient and weighs nothing is empty.
 bool Accumulator::counts(const Loss& loss) { return loss.weight > 0 || loss.sum.requires_grad(); }
 
+void Accumulator::differentiate(const Loss& loss) const {
+  const accum::OneThread::Backward within(*thread_);
+  accum::differentiate(*window_.buffer(), loss);
+}
+
 /// Where it fails, the graph of `loss` is freed: a replay may need its memory.
 void Accumulator::guarded(const std::function<void()>& backward, Loss& loss) {
   try {
@@ -168,11 +181,6 @@ void Accumulator::guarded(const std::function<void()>& backward, Loss& loss) {
     window_.abort(MicroStatus::lost, error.what());
     throw;
   }
-}
-
-void Accumulator::differentiate(const Loss& loss) const {
-  const accum::OneThread::Backward within(*thread_);
-  accum::differentiate(*window_.buffer(), loss);
 }
 
 void Accumulator::check_quarantined(const char* call) const {
@@ -223,6 +231,10 @@ StepReport Accumulator::report() const {
 }
 
 StepReport Accumulator::step(const StepFunction& take_step) {
+  return step_by(finding_mean_in_grad(take_step));
+}
+
+StepReport Accumulator::step_by(const StepFunction& take_step) {
   const accum::OneThread::Call call(*thread_, "step");
   return among_ranks<std::exception>([&] {
     if (!ranks_ && !window_.is_open())
@@ -268,27 +280,34 @@ void Accumulator::apply(accum::MeanGradient gradient, const StepFunction& take_s
   }
   if (options_.clip_norm > 0) gradient.clip(options_.clip_norm);
   const Stopwatch watch;
-  const accum::MeanInGrad shown(gradient);
   take_step(std::move(gradient));
   result.optimizer_seconds = watch.seconds();
   ++counters_.steps;
   result.stepped = true;
 }
 
-void Accumulator::drop(const std::string& reason) const {
-  for (const auto& entry : window_.buffer()->entries()) entry.parameter.mutable_grad().reset();
-  emit("dropped", reason);
-}
-
-StepReport Accumulator::finish(const StepFunction& take_step) {
-  const accum::OneThread::Call call(*thread_, "finish");
-  if (ranks_) return among_ranks<std::exception>([&] { return ranks_->finish(take_step); });
-  return window_.is_open() ? step(take_step) : blank_report();
-}
-
 void Accumulator::lose(const std::string& reason) {
   window_.lose(reason);
   drop(reason);
+}
+
+void Accumulator::drop(const std::string& reason) const {
+  take_grads_away();
+  emit("dropped", reason);
+}
+
+void Accumulator::take_grads_away() const {
+  for (const auto& entry : window_.buffer()->entries()) entry.parameter.mutable_grad().reset();
+}
+
+StepReport Accumulator::finish(const StepFunction& take_step) {
+  return finish_by(finding_mean_in_grad(take_step));
+}
+
+StepReport Accumulator::finish_by(const StepFunction& take_step) {
+  const accum::OneThread::Call call(*thread_, "finish");
+  if (ranks_) return among_ranks<std::exception>([&] { return ranks_->finish(take_step); });
+  return window_.is_open() ? step_by(take_step) : blank_report();
 }
 
 void Accumulator::discard() {

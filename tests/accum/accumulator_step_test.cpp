@@ -140,5 +140,56 @@ TEST(AccumulatorStep, OfStagedSumsShowsTheMeanToo) {
             1e-5);
 }
 
+/// An optimizer that reads the gradient itself, and keeps what it was given.
+struct SumReader {
+  void step(accum::MeanGradient&& gradient, double lr) {
+    scale = gradient.scale();
+    rate = lr;
+    is_tensor = gradient.source(0).staged == nullptr;
+    gradient.source(0).read(0, 1, &first);
+  }
+  double scale = 0, rate = 0, first = 0;
+  bool is_tensor = false;
+};
+
+/// Gradients of 1 and 2^-12, of weights 1 and 2; their mean has more digits than fp32.
+double sum_of(Accumulator& accumulator, const at::Tensor& weight) {
+  accumulator.backward({weight.to(at::kDouble).sum(), 1});
+  accumulator.backward({weight.to(at::kDouble).sum() * 0x1p-12, 2});
+  return 1 + 0x1p-12;
+}
+
+TEST(AccumulatorStep, MakesNoMeanForWhoReadsTheSums) {
+  using accum::Accumulation;
+  for (const Accumulation accumulate :
+       {Accumulation::fp32, Accumulation::fp64, Accumulation::fixed}) {
+    const bool is_staged = accumulate != Accumulation::fp32;
+    for (const bool finishes : {false, true}) {
+      const at::Tensor weight = torch::ones({4}).requires_grad_();
+      Accumulator accumulator({weight}, {.accumulate = accumulate});
+      const double sum = sum_of(accumulator, weight);
+      SumReader reader;
+      const StepReport report =
+          finishes ? accumulator.finish(reader, 0.5) : accumulator.step(reader, 0.5);
+      EXPECT_TRUE(report.stepped);
+      EXPECT_EQ(reader.rate, 0.5);
+      EXPECT_EQ(reader.scale, 1.0 / 3) << "the sums are as they were added up";
+      EXPECT_EQ(reader.first, sum);
+      EXPECT_EQ(reader.is_tensor, !is_staged);
+      EXPECT_FALSE(weight.grad().defined()) << "no sum is taken for a mean";
+    }
+  }
+}
+
+TEST(AccumulatorStep, OfAScopeMakesNoMeanEither) {
+  const at::Tensor weight = torch::ones({4}).requires_grad_();
+  Accumulator accumulator({weight});
+  SumReader reader;
+  auto window = accumulator.window();
+  sum_of(accumulator, weight);
+  window.step(reader, 0.5);
+  EXPECT_EQ(reader.scale, 1.0 / 3);
+}
+
 }  // namespace
 }  // namespace accrue

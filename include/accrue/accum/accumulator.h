@@ -69,6 +69,13 @@ struct AccumulatorState {
 
 class AccumulatorScope;
 
+/// Whoever steps by a MeanGradient itself, which is sums and their scale: accrue::optim::Optimizer.
+template <class Optimizer>
+concept StepsByMeanGradient = requires(Optimizer& optimizer, accum::MeanGradient&& gradient,
+                                       double lr) {
+  optimizer.step(std::move(gradient), lr);
+};
+
 /// Gradient accumulation for an existing loop: backward() as often as memory wants, one step() per
 /// batch.
 ///
@@ -86,7 +93,8 @@ class AccumulatorScope;
 /// elements alone is not; on a GPU, step() tells of it. Parameters frozen at construction are left
 /// out; tied ones count once; what a window did not use keeps an undefined `.grad`, so torch::optim
 /// skips it. After step() `.grad` holds the mean gradient that was used, until the next window
-/// opens (of fp32 and fp64 parameters; of narrower ones during the step alone).
+/// opens (of fp32 and fp64 parameters; of narrower ones during the step alone), but of a step that
+/// reads no `.grad`.
 ///
 /// Any thread may call, one at a time: a call while another thread is in one is a usage Error.
 /// Hooks of a backward() may ask full(), pending() and current_window() on autograd's threads, too.
@@ -211,9 +219,16 @@ class Accumulator {
   /// trained parameters that are not accumulated here. Throws a usage Error where no window is open
   /// and no other rank can have one.
   StepReport step(torch::optim::Optimizer& optimizer);
-  /// Hands the gradient to any consumer, such as an accrue::optim::Optimizer. It is in `.grad`,
-  /// too, as the mean and in each parameter's dtype: one or several optimizers of torch::optim may
-  /// step there.
+  /// Has an accrue::optim::Optimizer, or a class like it, take the step with learning rate `lr`.
+  /// It divides the sums while it reads them: no pass does that before, and sums in fp64 or fixed
+  /// point are not rounded to the parameters' dtype. `.grad` is undefined afterwards.
+  template <StepsByMeanGradient Optimizer>
+  StepReport step(Optimizer& optimizer, double lr) {
+    return step_by([&](accum::MeanGradient&& mean) { step_once(optimizer, std::move(mean), lr); });
+  }
+  /// Hands the gradient to any other consumer. It is in `.grad`, too, as the mean and in each
+  /// parameter's dtype, which costs a pass over the sums: one or several optimizers of torch::optim
+  /// may step there.
   ///
   ///   acc.step([&](accum::MeanGradient&&) { generator.step(); encoder.step(); });
   using StepFunction = std::function<void(accum::MeanGradient&&)>;
@@ -223,6 +238,11 @@ class Accumulator {
   /// ranks, it returns when all are in it: meanwhile this one takes part in the windows of those
   /// that have micro-batches left, and steps with them.
   StepReport finish(torch::optim::Optimizer& optimizer);
+  template <StepsByMeanGradient Optimizer>
+  StepReport finish(Optimizer& optimizer, double lr) {
+    return finish_by(
+        [&](accum::MeanGradient&& mean) { step_once(optimizer, std::move(mean), lr); });
+  }
   StepReport finish(const StepFunction& take_step);
 
   /// Drops the open window, if any.
@@ -263,6 +283,7 @@ class Accumulator {
   bool can_split(const Micro& micro, const std::exception& error) const;
   void run_in_parts(const Micro& whole, bool is_last, const std::exception& error);
   Micro part_of(const Micro& whole, std::int64_t begin, std::int64_t end);
+  void differentiate(const Loss& loss) const;
   void guarded(const std::function<void()>& backward, Loss& loss);
   Loss replay(const MicroRef& micro);
   std::vector<Loss> forward_again(const MicroRef& micro) const;
@@ -274,7 +295,9 @@ class Accumulator {
   void require_totals(const std::vector<double>& seen) const;
   StepReport blank_report() const;
   StepReport report() const;
+  void lose(const std::string& reason);
   void drop(const std::string& reason) const;
+  bool takes_norm() const { return options_.check_finite || options_.clip_norm > 0; }
   void apply(accum::MeanGradient gradient, const StepFunction& take_step, StepReport& report);
   void emit(const char* name, const std::string& reason) const;
   void warn(const char* name, const std::string& reason) const;
@@ -282,8 +305,16 @@ class Accumulator {
   void look_at_first_window();
   void see_part(double weight, bool is_last);
   void read_noise(accum::MeanGradient& gradient, StepReport& report);
+  /// These take what reads no `.grad`.
+  StepReport step_by(const StepFunction& take_step);
+  StepReport finish_by(const StepFunction& take_step);
   StepReport close(const StepFunction& take_step);
-  void differentiate(const Loss& loss) const;
+  template <class Optimizer>
+  void step_once(Optimizer& optimizer, accum::MeanGradient&& mean, double lr) const {
+    optimizer.step(std::move(mean), lr);
+    take_grads_away();
+  }
+  void take_grads_away() const;
   /// Calls `act`. Where an `Expected` exception leaves it, the other ranks end with that reason.
   template <class Expected, class Act>
   auto among_ranks(const Act& act) {
@@ -295,9 +326,7 @@ class Accumulator {
     }
   }
   void tell_ranks(const char* reason) noexcept;
-  void lose(const std::string& reason);
   std::optional<std::int64_t> own_batch() const;
-  bool takes_norm() const { return options_.check_finite || options_.clip_norm > 0; }
   bool would_fill(double units) const;
   std::int64_t micro_batches_in() const;
 
@@ -334,6 +363,10 @@ class AccumulatorScope {
   }
   bool full() const { return accumulator_->full(); }
   StepReport step(torch::optim::Optimizer& optimizer) { return accumulator_->step(optimizer); }
+  template <StepsByMeanGradient Optimizer>
+  StepReport step(Optimizer& optimizer, double lr) {
+    return accumulator_->step(optimizer, lr);
+  }
   StepReport step(const Accumulator::StepFunction& take) { return accumulator_->step(take); }
 
  private:
