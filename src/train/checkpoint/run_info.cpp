@@ -99,6 +99,7 @@ std::string add_resumption(const std::string& run_json, const Resumption& resump
   if (!run["resumed"].is_array()) run["resumed"] = json::array();
   run["resumed"].push_back(std::move(entry));
   run.erase("ended");
+  run["schedule"] = static_cast<int>(resumption.schedule);
   if (!resumption.module.empty()) run["module"] = resumption.module;
   // A run of an earlier version stays one that tells too little to be repeated.
   if (run.contains("config")) run["config"] = to_json(resumption.config);

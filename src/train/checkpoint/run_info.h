@@ -50,7 +50,9 @@ struct Resumption {
   RunEnvironment environment;
   RunData data;
   bool data_changed = false;
-  std::string module = {};  ///< digest_of_module()
+  std::string module = {};  ///< models::TorchScriptModel::digest()
+  /// Of the state that it goes on from, and so of the run from then on.
+  optim::ScheduleVersion schedule = optim::ScheduleVersion::min_after_last_step;
 };
 
 /// `run_json` with this resumption added to its "resumed" list, and with what it changes; a run

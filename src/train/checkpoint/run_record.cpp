@@ -66,6 +66,14 @@ std::vector<PastResumption> resumptions_in(const json& list) {
   return resumed;
 }
 
+/// A run that does not tell is of a version that had the first schedule.
+optim::ScheduleVersion schedule_in(const json& run) {
+  using enum optim::ScheduleVersion;
+  if (!run.contains("schedule")) return min_in_last_step;
+  return static_cast<optim::ScheduleVersion>(
+      integer_in(run, "schedule", static_cast<int>(min_after_last_step)));
+}
+
 RunRecord record_in(const json& run, const std::string& folder) {
   RunRecord record{.folder = folder,
                    .config = run.at("config"),
@@ -79,10 +87,7 @@ RunRecord record_in(const json& run, const std::string& folder) {
   integer_in(run.at("machine"), "threads", most_threads);
   if (run.at("plan").contains("accelerate"))
     record.accelerate = run.at("plan").at("accelerate").get<bool>();
-  using enum optim::ScheduleVersion;
-  if (run.contains("schedule"))
-    record.schedule = static_cast<optim::ScheduleVersion>(
-        integer_in(run, "schedule", static_cast<int>(min_after_last_step)));
+  record.schedule = schedule_in(run);
   if (record.ranks.empty()) throw json::other_error::create(500, "plan.ranks is empty", &run);
   return record;
 }
@@ -110,6 +115,18 @@ std::shared_ptr<const RunRecord> read_run_record(const RunDirectory& run) {
         operation, "a run.json that tells config, plan, data, environment and start of the run",
         "one of an earlier version, or damaged (" + std::string(missing.what()) + ")",
         "accrue train " + run.config_file().string() + " --run.out=NEW, which plans anew");
+  }
+}
+
+optim::ScheduleVersion recorded_schedule(const RunDirectory& run) {
+  std::error_code unreadable;
+  if (!std::filesystem::exists(run.run_file(), unreadable)) return schedule_in(json::object());
+  const json parsed = json::parse(read_file(run.run_file()), nullptr, false);
+  try {
+    return schedule_in(parsed.is_object() ? parsed : json::object());
+  } catch (const json::exception& unknown) {
+    throw usage_error("resume " + run.root().string(), "a run.json with a schedule that is known",
+                      unknown.what(), "the version of accrue that began the run");
   }
 }
 

@@ -36,4 +36,9 @@ struct RunRecord {
   std::vector<PastResumption> resumed;
 };
 
+/// The version of the schedule of the run in this folder, as its run.json has it; the first where
+/// that does not tell, as in folders of earlier versions. Throws a usage Error where it is none
+/// that is known.
+optim::ScheduleVersion recorded_schedule(const RunDirectory& run);
+
 }  // namespace accrue::train

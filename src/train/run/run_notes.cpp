@@ -83,7 +83,8 @@ void note_resumption(const RunDirectory& run, const RunNotes& notes, const Resum
                                         .environment = notes.environment,
                                         .data = data_of(notes),
                                         .data_changed = !resumed.data_change.empty(),
-                                        .module = resumed.module}));
+                                        .module = resumed.module,
+                                        .schedule = resumed.state.schedule}));
 }
 
 std::string note_end(const RunDirectory& run, const RunResult& result) {

@@ -9,6 +9,7 @@
 #include "train/checkpoint/module_digest.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/run_copies.h"
+#include "train/checkpoint/run_record.h"
 #include "train/config/gradient_folding.h"
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
@@ -35,7 +36,7 @@ namespace accrue::train {
 
 struct Trainer::Impl {
   Impl(Config as_given, std::shared_ptr<distributed::Group> group, const data::TellProgress& tell)
-      : given(with_schedule_of_run(
+      : given(with_schedule_to_open(
             with_whole_batch(std::move(as_given), group ? group->world() : 1))),
         ranks(std::move(group)),
         work(open(given, ranks.world(), tell)),
@@ -47,17 +48,32 @@ struct Trainer::Impl {
     work.ranks = ranks_that_share(given, ranks.world());
   }
 
-  /// A run that goes on keeps the schedule that it began with, which all its checkpoints have. A
-  /// new run has no checkpoint: its folder is its own. A user's file in the place of the
-  /// checkpoints is refused where the folder is claimed.
-  static Config with_schedule_of_run(Config config) {
+  /// Which rates are refused goes by the schedule's version, and that of a run which goes on shows
+  /// with what it goes on from (take_up_schedule). Until then it has the one that refuses least.
+  static Config with_schedule_to_open(Config config) {
     if (config.run.out.empty()) return config;
-    const std::filesystem::path own = RunDirectory(config.run.out).checkpoints();
-    if (std::filesystem::exists(own) && !std::filesystem::is_directory(own)) return config;
-    const RunCopies copies(RunDirectory(config.run.out), config.run.replica);
-    if (const auto newest = copies.hold_run() ? copies.newest_whole() : std::nullopt)
-      config.optim.schedule.version = read_checkpoint_state(*newest).schedule;
+    if (RunCopies(RunDirectory(config.run.out), config.run.replica).hold_run())
+      config.optim.schedule.version = optim::ScheduleVersion::min_in_last_step;
     return config;
+  }
+
+  /// A run that goes on keeps the schedule of the state that it goes on from, which its batch may
+  /// follow, too.
+  void take_up_schedule(optim::ScheduleVersion version) {
+    given.optim.schedule.version = version;
+    work.config.optim.schedule.version = version;
+    if (batch_changes(work.config))
+      work.schedule = make_window_schedule(work.config, work.data.train);
+    check_rates(work.config);
+  }
+
+  /// Decides it before anything depends on it. Which checkpoint is as it was written shows later:
+  /// continue_run() goes by the one that it loaded.
+  void settle_schedule(const RunOptions& options) {
+    if (!options.resume || !copies.hold_run()) return;
+    const bool has_state = !options.checkpoint.empty() || copies.newest_whole();
+    const auto state = has_state ? state_to_resume(copies, options.checkpoint) : std::nullopt;
+    take_up_schedule(state ? state->schedule : recorded_schedule(copies.record()));
   }
 
   static Workload open(const Config& config, std::int64_t world, const data::TellProgress& tell) {
@@ -169,6 +185,7 @@ struct Trainer::Impl {
       found.state = first_state();
     } else {
       planner.take_up(found.state);
+      take_up_schedule(found.state.schedule);
     }
     settle_started_window(found, work, ranks.world());
     ranks.check_resumable(found.state.inner_optimizers);
@@ -212,6 +229,7 @@ struct Trainer::Impl {
       state = std::move(changed.state);
       part = std::move(changed.part);
       planner.take_up(state, "as the ranks that were there have it");
+      take_up_schedule(state.schedule);
     } else {
       optimizer.emplace(ranks, work);
       state = options.resume ? continue_run(optimizer->whole(), options)
@@ -304,6 +322,7 @@ struct Trainer::Impl {
     if (ranks.is_first()) check_folders(copies, options.resume);
     settle_length(options);
     data = data_identity(work);
+    settle_schedule(options);
     settle_repetition(options);
     ranks.begin(work, data.fingerprint, start_of(options, needs_plan(options)));
     const auto state = options.resume ? look_up_checkpoint(options) : std::nullopt;
@@ -320,6 +339,7 @@ struct Trainer::Impl {
     if (ranks.is_first()) check_folders(copies, options.resume);
     settle_length(options);
     check_data(options.resume);
+    settle_schedule(options);
     settle_repetition(options);
     if (gradient_hook && folds_gradients(work.config))
       throw usage_error("gradient hook", "a gradient buffer for it to see",

@@ -98,10 +98,13 @@ double former_rate(const Config& c, std::int64_t step, std::int64_t length) {
   return cosine_rate(c, step, length - 1);
 }
 
-/// Makes the last checkpoint one of a version that wrote no schedule, nor checksums.
-void make_former(const Config& c) {
+std::filesystem::path last_checkpoint(const Config& c) {
   const RunDirectory run(c.run.out);
-  const std::filesystem::path folder = run.checkpoint(run.checkpoint_steps().back());
+  return run.checkpoint(run.checkpoint_steps().back());
+}
+
+/// Makes a checkpoint one of a version that wrote no schedule, nor checksums.
+void make_former(const std::filesystem::path& folder) {
   nlohmann::json state = nlohmann::json::parse(read_file(folder / "state.json"));
   EXPECT_EQ(state.at("schedule"), 2);
   state.erase("schedule");
@@ -114,7 +117,7 @@ void make_former(const Config& c) {
 TEST_F(LongerRun, OfAFormerVersionKeepsItsSchedule) {
   Config c = cosine("run", 6);
   stop_after(3, c);
-  make_former(c);
+  make_former(last_checkpoint(c));
   stop_after(4, c, true);  // the checkpoints written since keep it, too
   const auto recorder = resume(c);
   ASSERT_EQ(recorder->steps.size(), 2U);
@@ -127,12 +130,75 @@ TEST_F(LongerRun, OfAFormerVersionKeepsItsSchedule) {
   EXPECT_NEAR(*resume(c)->steps.front().lr, former_rate(c, 7, 9), 1e-12) << "and made longer";
 }
 
+void expect_former_rates(const Config& c, const Recorder& recorder) {
+  for (const StepReport& report : recorder.steps) {
+    EXPECT_NEAR(*report.lr, former_rate(c, report.step, 6), 1e-12) << report.step;
+    if (report.step > 3)  // the warm-up, and the step behind it, are the same
+      EXPECT_GT(std::abs(*report.lr - cosine_rate(c, report.step, 6)), 1e-6) << report.step;
+  }
+}
+
+int schedule_in_record(const Config& c) {
+  return nlohmann::json::parse(read_file(RunDirectory(c.run.out).run_file())).value("schedule", 0);
+}
+
+TEST_F(LongerRun, HasTheScheduleOfTheCheckpointThatIsNamed) {
+  const Config c = cosine("run", 6);
+  stop_after(3, c);
+  const std::filesystem::path kept = folder_ / "step-00000003";
+  std::filesystem::copy(last_checkpoint(c), kept, std::filesystem::copy_options::recursive);
+  make_former(kept);
+  stop_after(4, c, true);  // the newest has the present schedule
+  const auto recorder = resume(c, {.checkpoint = kept.string()});
+  ASSERT_EQ(recorder->steps.size(), 3U);
+  expect_former_rates(c, *recorder);
+  EXPECT_EQ(schedule_in_record(c), 1);
+  EXPECT_EQ(nlohmann::json::parse(read_file(last_checkpoint(c) / "state.json")).at("schedule"), 1);
+}
+
+/// One that was killed before its first checkpoint.
+TEST_F(LongerRun, OfAFormerVersionKeepsItsScheduleWithoutACheckpoint) {
+  Config c = cosine("run", 6);
+  c.optim.rates = {{.match = "wte", .lr = 2e-4}};
+  const auto stop_at_start = [&](bool resumes) {
+    stop_after(1, c, resumes);
+    std::filesystem::remove_all(RunDirectory(c.run.out).checkpoints());
+  };
+  stop_at_start(false);
+  const std::filesystem::path file = RunDirectory(c.run.out).run_file();
+  nlohmann::json record = nlohmann::json::parse(read_file(file));
+  EXPECT_EQ(record.at("schedule"), 2);
+  record.erase("schedule");
+  write_file_atomically(file, record.dump());
+  stop_at_start(true);
+  EXPECT_EQ(schedule_in_record(c), 1);
+  c.optim.schedule.min_lr = 1e-3;  // a pattern's rate below the floor was taken then
+  stop_at_start(true);
+  const auto recorder = resume(c);
+  ASSERT_EQ(recorder->steps.size(), 6U);
+  expect_former_rates(c, *recorder);
+}
+
+TEST_F(LongerRun, OfThisVersionKeepsItsScheduleWithoutACheckpoint) {
+  Config c = cosine("run", 6);
+  stop_after(1, c);
+  std::filesystem::remove_all(RunDirectory(c.run.out).checkpoints());
+  c.optim.schedule.min_lr = 1e-3;
+  c.optim.rates = {{.match = "wte", .lr = 1e-4}};
+  EXPECT_THAT(usage_message([&] { Trainer(c).preview({.resume = true}); }),
+              HasSubstr("optim.rates, \"wte\""));
+  c.optim.rates.clear();
+  for (const StepReport& report : resume(c)->steps)
+    EXPECT_NEAR(*report.lr, cosine_rate(c, report.step, 6), 1e-12) << report.step;
+  EXPECT_EQ(schedule_in_record(c), 2);
+}
+
 /// A pattern's rate below the floor was taken then, and a part of the floor was its own.
 TEST_F(LongerRun, OfAFormerVersionKeepsTheRatesOfItsGroups) {
   Config c = cosine("run", 6);
   c.optim.rates = {{.match = "wte", .lr = 2e-4}};
   stop_after(3, c);
-  make_former(c);
+  make_former(last_checkpoint(c));
   const auto recorder = resume(c);
   for (const StepReport& report : recorder->steps)
     EXPECT_NEAR(report.lrs.at("decayed:wte"), 0.02 * *report.lr, 1e-15) << report.step;

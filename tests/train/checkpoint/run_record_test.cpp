@@ -81,6 +81,25 @@ TEST_F(RunRecordTest, EndsAndGoesOn) {
   EXPECT_EQ(written()["ended"]["state"], "interrupted");
 }
 
+TEST_F(RunRecordTest, HasTheScheduleOfTheRun) {
+  using enum optim::ScheduleVersion;
+  const std::string begun = describe_run(info());
+  write(begun);
+  EXPECT_EQ(recorded_schedule(run()), min_after_last_step);
+  json former = json::parse(begun);
+  former.erase("schedule");
+  write(former.dump());
+  EXPECT_EQ(recorded_schedule(run()), min_in_last_step) << "of an earlier version";
+  write(add_resumption(
+      begun, {.config = config_, .environment = environment_, .schedule = min_in_last_step}));
+  EXPECT_EQ(recorded_schedule(run()), min_in_last_step) << "that it went on with";
+  former["schedule"] = 3;
+  write(former.dump());
+  EXPECT_THAT(usage_message([&] { recorded_schedule(run()); }), HasSubstr("schedule"));
+  write("{\"torn");
+  EXPECT_EQ(recorded_schedule(run()), min_in_last_step);
+}
+
 TEST_F(RunRecordTest, SaysInOneSentenceWhatItIsMissing) {
   EXPECT_THAT(usage_message([&] { read_run_record(RunDirectory(folder_ / "none")); }),
               AllOf(HasSubstr("expected a run folder"), HasSubstr("none")));
