@@ -8,6 +8,8 @@
 
 #include "accrue/models/normalisation.h"
 #include "accrue/models/safetensors.h"
+#include "core/atomic_file.h"
+#include "core/sha256.h"
 #include "image_support.h"
 #include "support/tolerance.h"
 
@@ -73,6 +75,35 @@ TEST_F(TorchScript, LossAndGradientsAreThoseOfTheModule) {
     for (const auto& [name, gradient] : gradients_of(model, micro))
       EXPECT_LT(relative_error(gradient, reference.at(name).grad()), bound) << name;
   }
+}
+
+/// Whoever swaps the file once its digest is known runs no code.
+TEST_F(TorchScript, LoadsTheBytesThatWereAdmitted) {
+  const torch::jit::Module module = classifier(), other = classifier("  x = 2 * x\n");
+  const std::filesystem::path file = save(module);
+  const std::string bytes = read_file(file);
+  std::string told;
+  TorchScriptModel model({.file = file, .admit = [&](const std::string& digest) {
+                            told = digest;
+                            save(other);
+                          }});
+  EXPECT_EQ(told, sha256_of(bytes));
+  EXPECT_EQ(model.digest(), told);
+  EXPECT_NE(read_file(file), bytes);
+  const Loss loaded = forward(model, micro, context_of(micro));
+  TorchScriptModel of_module = load(module, Compute::fp32), of_other = load(other, Compute::fp32);
+  EXPECT_TRUE(at::equal(loaded.sum, forward(of_module, micro, context_of(micro)).sum));
+  EXPECT_FALSE(at::equal(loaded.sum, forward(of_other, micro, context_of(micro)).sum));
+}
+
+TEST_F(TorchScript, IsNotLoadedWhereItIsNotAdmitted) {
+  EXPECT_THAT(message_of([&] {
+                const TorchScriptModel model(
+                    {.file = save(classifier()), .admit = [](const std::string&) {
+                       throw usage_error("load", "the module", "another one", "it");
+                     }});
+              }),
+              HasSubstr("received another one"));
 }
 
 TEST_F(TorchScript, TakesTokensAndGivesLogitsOfEachPosition) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct TorchScriptOptions {
   std::vector<ScriptLoss> heads = {};
   /// The method that makes the loss itself; empty: none does.
   std::string method = {};
+  /// Told the digest of the file's bytes (TorchScriptModel::digest()) before any of its code runs;
+  /// what it throws refuses them. Empty: whatever the file holds is loaded.
+  std::function<void(const std::string& digest)> admit = {};
 };
 
 /// A scripted or traced module as one segment. Its method takes tensors by the names of its
@@ -74,6 +78,10 @@ class TorchScriptModel : public Model {
 
   bool contains_batch_norm() const;
   bool contains_dropout() const;
+
+  /// "sha256:" and 64 hexadecimal digits of the bytes that were loaded: the file is read once, so
+  /// that a file which takes its place meanwhile has no part in it.
+  const std::string& digest() const;
 
   /// The module with its present values, as torch.jit.load reads it.
   void save(const std::filesystem::path& file) const;

@@ -6,10 +6,14 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
+#include <sstream>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
+#include "core/atomic_file.h"
 #include "core/cause.h"
+#include "core/sha256.h"
 #include "core/words.h"
 #include "models/files/named_tensors.h"
 #include "models/foreign/foreign_passes.h"
@@ -51,21 +55,30 @@ void make_contiguous(const torch::jit::Module& module) {
 /// and no caller can tell that memory ran out. libtorch has this for the process only.
 void let_errors_through() { FLAGS_torch_jit_enable_rethrow_caught_exception = true; }
 
-torch::jit::Module load(const TorchScriptOptions& options) {
+struct Loaded {
+  torch::jit::Module module;
+  std::string digest;
+};
+
+Loaded load(const TorchScriptOptions& options) {
   const at::ScalarType dtype = dtype_of(options);
   const std::string file = options.file.string();
   if (!std::filesystem::is_regular_file(options.file))
     throw usage_error("load " + file, "a TorchScript file", "no such file",
                       "the path of a file that torch.jit.save wrote");
+  std::string bytes = read_file(options.file);
+  std::string digest = sha256_of(bytes);
+  if (options.admit) options.admit(digest);
   let_errors_through();
   try {
     const MemoryTagScope tag(MemoryTag::parameters);
-    torch::jit::Module module = torch::jit::load(file, at::kCPU);
+    std::istringstream stream(std::move(bytes));
+    torch::jit::Module module = torch::jit::load(stream, at::kCPU);
     // Module::to(dtype) of libtorch converts every tensor, whole numbers and complex ones too.
     convert_floating(list(module.named_parameters()), dtype);
     convert_floating(list(module.named_buffers()), dtype);
     make_contiguous(module);
-    return module;
+    return {std::move(module), std::move(digest)};
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const std::exception& error) {
@@ -89,7 +102,7 @@ bool contains(const std::vector<ForeignLayer>& layers, ForeignLayer::Kind kind) 
 }  // namespace
 
 struct TorchScriptModel::Impl {
-  std::string origin;
+  std::string origin, digest;
   torch::jit::Module module;
   at::ScalarType dtype;
   LossOptions loss;
@@ -100,9 +113,12 @@ struct TorchScriptModel::Impl {
   std::vector<ForeignLayer> foreign;
   ForeignPasses passes;
 
-  explicit Impl(const TorchScriptOptions& options)
+  explicit Impl(const TorchScriptOptions& options) : Impl(options, load(options)) {}
+
+  Impl(const TorchScriptOptions& options, Loaded loaded)
       : origin(options.file.string()),
-        module(load(options)),
+        digest(std::move(loaded.digest)),
+        module(std::move(loaded.module)),
         dtype(dtype_of(options)),
         loss(options.loss),
         heads(stated_or_usual(options)),
@@ -189,6 +205,8 @@ bool TorchScriptModel::contains_batch_norm() const {
 bool TorchScriptModel::contains_dropout() const {
   return contains(impl_->foreign, ForeignLayer::Kind::dropout);
 }
+
+const std::string& TorchScriptModel::digest() const { return impl_->digest; }
 
 void TorchScriptModel::save(const std::filesystem::path& file) const {
   impl_->module.save(file.string());

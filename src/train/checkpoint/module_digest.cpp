@@ -1,38 +1,15 @@
 #include "train/checkpoint/module_digest.h"
 
-#include <sodium.h>
-
-#include <array>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
+#include "core/sha256.h"
 
 namespace accrue::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// XXH3, which checkpoints have, is no protection against somebody who forges.
-std::string sha256_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  crypto_hash_sha256_state state{};
-  crypto_hash_sha256_init(&state);
-  std::vector<char> piece(std::size_t{1} << 20U);
-  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())), in.gcount() > 0)
-    crypto_hash_sha256_update(&state, reinterpret_cast<const unsigned char*>(piece.data()),
-                              static_cast<unsigned long long>(in.gcount()));
-  if (!in.eof())
-    throw usage_error("read " + file.string(), "a TorchScript file", "none that can be read",
-                      "the path of a file that torch.jit.save wrote");
-  std::array<unsigned char, crypto_hash_sha256_BYTES> digest{};
-  crypto_hash_sha256_final(&state, digest.data());
-  std::array<char, 2 * digest.size() + 1> digits{};
-  sodium_bin2hex(digits.data(), digits.size(), digest.data(), digest.size());
-  return std::string("sha256:") + digits.data();
-}
 
 }  // namespace
 
@@ -40,26 +17,26 @@ fs::path module_of(const Config& config) {
   return config.model.kind == ModelKind::torchscript ? fs::path(config.model.from) : fs::path();
 }
 
-std::string digest_of_module(const Config& config) {
-  const fs::path file = module_of(config);
-  return file.empty() ? "" : sha256_of(file);
+AdmitModule admission_of_module(const Config& config, const std::string& recorded,
+                                const std::string& operation) {
+  return [file = module_of(config).string(), recorded, operation](const std::string& digest) {
+    if (digest == recorded) return;
+    const bool has_none = recorded.empty();
+    throw usage_error(
+        operation,
+        has_none ? "a run.json with the digest of its TorchScript module, whose code runs "
+                   "when it is loaded"
+                 : "the TorchScript module that the run was trained with (" + recorded +
+                       "), as its code runs when it is loaded",
+        has_none ? "none, as in folders of earlier versions" : file + " (" + digest + ")",
+        "--trust-module if you trust " + file + " as a program of yours");
+  };
 }
 
 void expect_recorded_module(const Config& config, const std::string& recorded,
                             const std::string& operation) {
-  const fs::path file = module_of(config);
-  if (file.empty()) return;
-  const std::string present = digest_of_module(config);
-  if (present == recorded) return;
-  throw usage_error(operation,
-                    recorded.empty()
-                        ? "a run.json with the digest of its TorchScript module, whose code runs "
-                          "when it is loaded"
-                        : "the TorchScript module that the run was trained with (" + recorded +
-                              "), as its code runs when it is loaded",
-                    recorded.empty() ? "none, as in folders of earlier versions"
-                                     : file.string() + " (" + present + ")",
-                    "--trust-module if you trust " + file.string() + " as a program of yours");
+  if (const fs::path file = module_of(config); !file.empty())
+    admission_of_module(config, recorded, operation)(sha256_of(read_file(file)));
 }
 
 std::string recorded_module(const RunDirectory& run) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "accrue/train/config.h"
@@ -12,13 +13,16 @@ namespace accrue::train {
 /// there is none.
 std::filesystem::path module_of(const Config& config);
 
-/// "sha256:" and 64 hexadecimal digits of the file of module_of(); empty where there is none.
-/// Throws a usage Error where the file cannot be read.
-std::string digest_of_module(const Config& config);
+/// Told the digest of a module before any of its code runs (models::TorchScriptOptions::admit).
+using AdmitModule = std::function<void(const std::string& digest)>;
 
 /// Throws a usage Error that names --trust-module unless the module of `config`, which a run folder
 /// names, is the one that the run was trained with: `recorded` is its digest in run.json, empty
-/// where that has none. To be called before the module is loaded; `operation` begins the error.
+/// where that has none. `operation` begins the error.
+AdmitModule admission_of_module(const Config& config, const std::string& recorded,
+                                const std::string& operation);
+
+/// Throws that where the file of the module is another one now, before it is loaded from there.
 void expect_recorded_module(const Config& config, const std::string& recorded,
                             const std::string& operation);
 

@@ -22,7 +22,7 @@ struct Resumed {
   std::string window_begins_again;
   /// What changed in the data, where that was accepted; empty: nothing.
   std::string data_change;
-  /// digest_of_module() of the config, of the first rank alone, which writes it down.
+  /// models::TorchScriptModel::digest(), of the first rank alone, which writes it down.
   std::string module;
   /// What is another TorchScript module than before; empty: none is. A module is code, and whoever
   /// changed it answers for going on with it.

@@ -32,7 +32,7 @@ struct RunInfo {
   std::int64_t parameters = 0;
   bool counts_tokens = true;  ///< its unit: tokens, or samples where samples have none
   std::string start;          ///< digest of the parameters that it starts from
-  std::string module = {};    ///< digest_of_module()
+  std::string module = {};    ///< models::TorchScriptModel::digest()
   /// The run that this one repeats, and what differs from it; no folder where it repeats none.
   std::string repeats;
   std::vector<std::string> differences = {};

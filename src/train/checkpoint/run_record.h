@@ -32,7 +32,7 @@ struct RunRecord {
   /// Of a run whose run.json does not tell, the first.
   optim::ScheduleVersion schedule = optim::ScheduleVersion::min_in_last_step;
   std::string start;   ///< digest of the parameters that it started from
-  std::string module;  ///< digest_of_module(); empty where run.json has none
+  std::string module;  ///< of its TorchScript module; empty where run.json has none
   std::vector<PastResumption> resumed;
 };
 

@@ -7,7 +7,6 @@
 
 #include "accrue/memory/caching_allocator.h"
 #include "core/atomic_file.h"
-#include "train/checkpoint/module_digest.h"
 #include "train/checkpoint/run_info.h"
 #include "train/plan/plan_json.h"
 #include "train/workload/model_digest.h"
@@ -67,7 +66,7 @@ std::string note_start(const RunNotes& notes, const RunPlan& plan,
        .parameters = plan.parameters,
        .counts_tokens = plan.batch_tokens > 0,
        .start = digest_of(*notes.work.model),
-       .module = digest_of_module(notes.given),
+       .module = digest_of_module(*notes.work.model),
        .repeats = repeated ? repeated->record->folder : "",
        .differences = repeated ? repeated->repetition.differences : std::vector<std::string>{}});
 }

@@ -27,6 +27,7 @@
 #include "train/run/start_events.h"
 #include "train/run/training_loop.h"
 #include "train/workload/batch_changes.h"
+#include "train/workload/model_digest.h"
 #include "train/workload/pair_reference.h"
 #include "train/workload/run_length.h"
 #include "train/workload/standard_input.h"
@@ -184,8 +185,8 @@ struct Trainer::Impl {
     if (found.checkpoint.empty()) {
       found.state = first_state();
     } else {
-      planner.take_up(found.state);
       take_up_schedule(found.state.schedule);
+      planner.take_up(found.state);
     }
     settle_started_window(found, work, ranks.world());
     ranks.check_resumable(found.state.inner_optimizers);
@@ -198,7 +199,7 @@ struct Trainer::Impl {
   /// The config is the user's own word for the module, so it is loaded; that it changed is
   /// reported.
   void look_at_module(Resumed& found) const {
-    found.module = digest_of_module(given);
+    found.module = digest_of_module(*work.model);
     const std::string before = recorded_module(directory);
     if (before.empty() || before == found.module) return;
     found.module_change = given.model.from +
@@ -228,8 +229,8 @@ struct Trainer::Impl {
       ChangedRanks changed = join_run(changing);
       state = std::move(changed.state);
       part = std::move(changed.part);
-      planner.take_up(state, "as the ranks that were there have it");
       take_up_schedule(state.schedule);
+      planner.take_up(state, "as the ranks that were there have it");
     } else {
       optimizer.emplace(ranks, work);
       state = options.resume ? continue_run(optimizer->whole(), options)
@@ -321,8 +322,8 @@ struct Trainer::Impl {
     expect_in_time("plan a run (--dry-run)");
     if (ranks.is_first()) check_folders(copies, options.resume);
     settle_length(options);
-    data = data_identity(work);
     settle_schedule(options);
+    data = data_identity(work);
     settle_repetition(options);
     ranks.begin(work, data.fingerprint, start_of(options, needs_plan(options)));
     const auto state = options.resume ? look_up_checkpoint(options) : std::nullopt;
@@ -338,8 +339,8 @@ struct Trainer::Impl {
   RunResult begin(const RunOptions& options) {
     if (ranks.is_first()) check_folders(copies, options.resume);
     settle_length(options);
-    check_data(options.resume);
     settle_schedule(options);
+    check_data(options.resume);
     settle_repetition(options);
     if (gradient_hook && folds_gradients(work.config))
       throw usage_error("gradient hook", "a gradient buffer for it to see",

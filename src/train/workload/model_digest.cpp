@@ -1,5 +1,6 @@
 #include "train/workload/model_digest.h"
 
+#include "accrue/models/torchscript.h"
 #include "core/checksum.h"
 
 namespace accrue::train {
@@ -12,6 +13,11 @@ std::string digest_of(const models::Model& model) {
     checksum.add({static_cast<const char*>(values.const_data_ptr()), values.nbytes()});
   }
   return checksum.text();
+}
+
+std::string digest_of_module(const models::Model& model) {
+  const auto* module = dynamic_cast<const models::TorchScriptModel*>(&model);
+  return module == nullptr ? "" : module->digest();
 }
 
 }  // namespace accrue::train

@@ -20,6 +20,7 @@
 #include "data/fetch.h"
 #include "kernels/blocks/block_matrix.h"
 #include "kernels/finite.h"
+#include "train/workload/admitted_model.h"
 #include "train/workload/model_options.h"
 #include "train/workload/token_masking.h"
 
@@ -186,7 +187,8 @@ std::unique_ptr<models::Model> make_custom_model(const Config& config) {
   return std::make_unique<models::CustomModel>(std::move(trainable), config.precision.compute);
 }
 
-std::unique_ptr<models::Model> make_whole_model(const Config& config, Initialisation values) {
+std::unique_ptr<models::Model> make_whole_model(const Config& config, Initialisation values,
+                                                const AdmitModule& admit) {
   if (config.model.kind == ModelKind::custom) return make_custom_model(config);
   if (config.model.kind == ModelKind::resnet)
     return std::make_unique<models::ResNet>(resnet_options(config), values);
@@ -198,7 +200,8 @@ std::unique_ptr<models::Model> make_whole_model(const Config& config, Initialisa
                                    .compute = config.precision.compute,
                                    .loss = loss_options(config),
                                    .heads = config.loss.heads,
-                                   .method = config.loss.method});
+                                   .method = config.loss.method,
+                                   .admit = admit});
   if (config.model.kind == ModelKind::llama)
     return std::make_unique<models::Llama>(llama_options(config), values);
   if (config.model.kind == ModelKind::bert)
@@ -206,8 +209,9 @@ std::unique_ptr<models::Model> make_whole_model(const Config& config, Initialisa
   return std::make_unique<models::Gpt2>(gpt2_options(config), values);
 }
 
-std::unique_ptr<models::Model> make_frozen_model(const Config& config, Initialisation values) {
-  std::unique_ptr<models::Model> model = make_whole_model(config, values);
+std::unique_ptr<models::Model> make_frozen_model(const Config& config, Initialisation values,
+                                                 const AdmitModule& admit = {}) {
+  std::unique_ptr<models::Model> model = make_whole_model(config, values, admit);
   models::freeze_parameters(*model, config.model.freeze);
   if (config.model.accelerate == Accelerate::on) model->accelerate(true);
   return model;
@@ -221,6 +225,10 @@ std::unique_ptr<models::Model> make_model(const Config& config) {
 
 std::unique_ptr<models::Model> make_model_to_load(const Config& config) {
   return make_frozen_model(config, Initialisation::zeros);
+}
+
+std::unique_ptr<models::Model> make_admitted_model(const Config& config, const AdmitModule& admit) {
+  return make_frozen_model(config, Initialisation::zeros, admit);
 }
 
 std::unique_ptr<models::Model> make_model_shapes(const Config& config) {

@@ -2,6 +2,7 @@
 #include "data/text/tokenizer_files.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/module_digest.h"
+#include "train/workload/admitted_model.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/workload.h"
 
@@ -43,10 +44,11 @@ TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int6
                        .tokenizer = tokenizer_of(run),
                        .model = nullptr};
   if (compute) trained.config.precision.compute = *compute;
+  AdmitModule admit;
   if (trusted == ModuleTrust::recorded)
-    expect_recorded_module(trained.config, recorded_module(run),
-                           "load the model of " + run.root().string());
-  trained.model = make_model_to_load(trained.config);
+    admit = admission_of_module(trained.config, recorded_module(run),
+                                "load the model of " + run.root().string());
+  trained.model = make_admitted_model(trained.config, admit);
   checkpoint.load(*trained.model);
   return trained;
 }

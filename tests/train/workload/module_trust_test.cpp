@@ -8,7 +8,6 @@
 #include "accrue/train/run_record.h"
 #include "core/atomic_file.h"
 #include "support/errors.h"
-#include "train/checkpoint/module_digest.h"
 #include "train/recorder.h"
 #include "train/tiny_run.h"
 
@@ -60,20 +59,6 @@ class ModuleTrustTest : public testing::TinyRun {
   Config config_;
 };
 
-/// sha256sum of a file of three letters.
-TEST(ModuleDigest, IsSha256) {
-  const fs::path file = fs::path(::testing::TempDir()) / "accrue_module_digest";
-  write_file_atomically(file, "abc");
-  Config c;
-  EXPECT_EQ(digest_of_module(c), "") << "no module";
-  c.model.kind = ModelKind::torchscript;
-  c.model.from = file.string();
-  EXPECT_EQ(digest_of_module(c),
-            "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  fs::remove(file);
-  EXPECT_THAT(usage_message([&] { digest_of_module(c); }), HasSubstr(file.string()));
-}
-
 TEST_F(ModuleTrustTest, TheModuleOfTheTrainingIsLoaded) {
   EXPECT_NO_THROW(load_model(run(), std::nullopt));
   fs::rename(folder_ / "model.pt", folder_ / "moved.pt");
@@ -113,6 +98,18 @@ TEST_F(ModuleTrustTest, ARepetitionGoesByTheDigestToo) {
               HasSubstr("--trust-module"));
   const std::vector<std::string> stated{"model.from=" + config_.model.from};
   EXPECT_NO_THROW(expect_module_to_repeat(*record, again, stated)) << "the user's own word";
+}
+
+/// The file that is there when the run begins to train may be another one than was loaded.
+TEST_F(ModuleTrustTest, ARunHasTheDigestOfTheModuleThatItLoaded) {
+  config_.run.out = (folder_ / "second").string();
+  Trainer trainer(config_);
+  fs::rename(folder_ / "model.pt", folder_ / "loaded.pt");
+  save("model.pt", 2);
+  trainer.run();
+  EXPECT_THAT(refusal(), HasSubstr("--trust-module"));
+  name_in_config("loaded.pt");
+  EXPECT_NO_THROW(load_model(run(), std::nullopt));
 }
 
 /// The config of a resumption is the user's own word. What changed is told, and is the run's then.
