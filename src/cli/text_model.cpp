@@ -21,11 +21,16 @@ namespace fs = std::filesystem;
 constexpr const char* sample_text = "accrue sample";
 
 TextModel model_of_run(const TextModelOrigin& origin) {
-  train::TrainedModel trained =
-      train::load_trained_model(train::RunDirectory(origin.from), origin.step, origin.compute);
+  const train::RunDirectory run(origin.from);
+  const std::string for_images = "accrue predict " + origin.from + " IMAGES",
+                    for_others = "a run of a language model; this one's module is its own";
+  // To load a TorchScript module is to run its code, and no such module is a language model.
+  if (const train::ModelConfig module = run.config().model;
+      module.kind == train::ModelKind::torchscript)
+    throw no_language_model(module, sample_text, for_images, for_others);
+  train::TrainedModel trained = train::load_trained_model(run, origin.step, origin.compute);
   models::LanguageModel& model =
-      expect_language_model(trained, sample_text, "accrue predict " + origin.from + " IMAGES",
-                            "a run of a language model; this one's module is its own");
+      expect_language_model(trained, sample_text, for_images, for_others);
   TextModel loaded{.model = &model};
   if (!trained.tokenizer.empty())
     loaded.tokenizer = data::Tokenizer::open(trained.tokenizer, sample_text);

@@ -9,14 +9,20 @@ models::LanguageModel& expect_language_model(const train::TrainedModel& trained,
                                              const std::string& for_images,
                                              const std::string& for_others) {
   if (auto* model = dynamic_cast<models::LanguageModel*>(trained.model.get())) return *model;
-  const bool images = !trained.config.model.image.empty();
-  const bool sees_all = trained.config.model.kind == train::ModelKind::bert;
-  throw usage_error(operation, "a run of a language model that predicts what follows (gpt2, llama)",
-                    "one of kind " + trained.model->kind() + (images ? ", of images" : ""),
-                    sees_all ? "a gpt2 or llama: a bert fills in hidden tokens, as transformers' "
-                               "pipeline does with what accrue export writes"
-                    : images ? for_images
-                             : for_others);
+  throw no_language_model(trained.config.model, operation, for_images, for_others);
+}
+
+Error no_language_model(const train::ModelConfig& model, const std::string& operation,
+                        const std::string& for_images, const std::string& for_others) {
+  const bool images = !model.image.empty();
+  const bool sees_all = model.kind == train::ModelKind::bert;
+  return usage_error(
+      operation, "a run of a language model that predicts what follows (gpt2, llama)",
+      "one of kind " + std::string(train::to_string(model.kind)) + (images ? ", of images" : ""),
+      sees_all ? "a gpt2 or llama: a bert fills in hidden tokens, as transformers' "
+                 "pipeline does with what accrue export writes"
+      : images ? for_images
+               : for_others);
 }
 
 bool trained_on_bytes(const train::TrainedModel& trained) {

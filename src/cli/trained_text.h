@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "accrue/core/error.h"
 #include "accrue/models/language_model.h"
 #include "accrue/train/run_directory.h"
 
@@ -13,6 +14,10 @@ models::LanguageModel& expect_language_model(const train::TrainedModel& trained,
                                              const std::string& operation,
                                              const std::string& for_images,
                                              const std::string& for_others);
+
+/// The Error of expect_language_model() for a run of such a model.
+Error no_language_model(const train::ModelConfig& model, const std::string& operation,
+                        const std::string& for_images, const std::string& for_others);
 
 /// Whether the run's tokens are bytes of text, so that its model reads and writes text.
 bool trained_on_bytes(const train::TrainedModel& trained);

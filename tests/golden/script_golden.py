@@ -412,7 +412,9 @@ class ScriptGolden(unittest.TestCase):
         (out / "config.toml").write_text(changed)
         self.assertIn("--trust-module", self.accrue("export", out, "--out", self.folder / "second", status=2).stderr)
         self.assertIn("--trust-module", self.accrue("predict", out, self.folder, status=2).stderr)
-        self.assertIn("--trust-module", self.accrue("sample", out, "--prompt", "a", status=2).stderr)
+        refusal = self.accrue("sample", out, "--prompt", "a", status=2).stderr
+        self.assertIn("a run of a language model", refusal)
+        self.assertNotIn("--trust-module", refusal, "it has no such option, as it loads no module")
         self.accrue("export", out, "--out", self.folder / "third", "--trust-module")
         record = json.loads((out / "run.json").read_text())
         record["config"]["model"]["from"] = str(self.folder / "other.pt")
