@@ -116,6 +116,27 @@ TEST_F(VerifyConfig, SamplesOfUnevenLengthsAreSound) {
   expect(Cause::none, config);
 }
 
+/// Each has one token, as samples of running text have as many as each other.
+TEST_F(VerifyConfig, ColumnsOfANumberEachAreSound) {
+  std::ofstream lines(folder_ / "data.jsonl");
+  for (int i = 0; i < 40; ++i)
+    lines << R"({"x": )" << 0.1 * i << R"(, "y": )" << 0.3 * i - 2 << "}\n";
+  lines.close();
+  torch::jit::Module module("Line");
+  module.register_parameter("slope", torch::zeros({1}).requires_grad_(), false);
+  module.register_attribute("training", c10::BoolType::get(), true);
+  module.define(
+      "def loss(self, x, y):\n"
+      "  return torch.sum((self.slope * x - y) ** 2), float(x.size(0))\n");
+  module.define("def forward(self, x):\n  return self.slope * x\n");
+  train::Config config = of_module(module);
+  config.data.format = data::Format::jsonl;
+  config.data.train = {(folder_ / "data.jsonl").string()};
+  config.data.columns = {"x", "y"};
+  config.loss.method = "loss";
+  expect(Cause::none, config);
+}
+
 TEST_F(VerifyConfig, TheDoctorFindsTheLayersThatPromisesDoNotCover) {
   const auto found = [](const train::Config& config, const std::string& id) {
     const Examination examination = doctor(config);

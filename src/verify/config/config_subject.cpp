@@ -371,7 +371,9 @@ DataCheck ConfigSubject::check_data(const Parts& parts) const {
         "not looked into");
   const data::Source& train = *work_.data.train;
   const bool is_own = config_.custom && config_.custom->train;
-  const bool is_running_text = train.uniform_tokens() && !train.image_shape() && !is_own;
+  // Columns that are a number each have as many tokens a sample, too, and none follows another.
+  const bool is_running_text =
+      train.uniform_tokens() && !train.image_shape() && !is_own && config_.data.columns.empty();
   if (!is_running_text) return check;
   const batch::Range first{window_.begin, window_.begin + 1};
   const batch::MicroBatch micro = loader_->fetch(first);
