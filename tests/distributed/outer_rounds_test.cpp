@@ -225,6 +225,24 @@ TEST(OuterRounds, GoOnFromTheirStatesToTheBit) {
   EXPECT_FALSE(at::equal(copies[1].tensor, parameters[1].tensor)) << "its own, of the round";
 }
 
+/// What a checkpoint of an earlier version has: fewer counts, and then requests.
+TEST(OuterRounds, TakeSumsThatAnEarlierVersionLacksForNothing) {
+  const OuterOptions options{.local_steps = 3, .delay = 1};
+  const auto rounds_with = [&](std::size_t sums) {
+    return OuterRounds(nullptr, testing::outer_parameters(),
+                       {.outer = options, .rank_sums = sums, .requests = 1});
+  };
+  OuterRounds before = rounds_with(2);
+  for (std::int64_t step = 1; step <= 3; ++step)
+    before.after_step({.steps = step, .weight = 5, .rank_sums = {7, 1}}, false);
+  OuterRounds now = rounds_with(4);
+  now.load_own_state(stored(before.own_state()));
+  EXPECT_THAT(now.rank_sums(), ::testing::ElementsAre(7, 0, 0, 0)) << "of the step behind the send";
+  OuterRounds fewer = rounds_with(1);
+  EXPECT_THAT(usage_message([&] { fewer.load_own_state(stored(before.own_state())); }),
+              HasSubstr("shares"));
+}
+
 TEST(OuterRounds, RefuseTheStateOfOtherRounds) {
   const OuterOptions streaming{.local_steps = 5, .parts = 2}, whole{.local_steps = 5};
   const OuterRounds other = rounds_of(testing::outer_parameters(), streaming);

@@ -60,6 +60,20 @@ void add_to(std::vector<double>& sums, const std::vector<double>& more) {
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += more.at(i);
 }
 
+/// `own` with its "shares" as long as those of `now`: requests, which are the last, are 0 in what
+/// is kept, and so is what was added behind them.
+StoredTensors with_all_sums(StoredTensors own, const NamedParameters& now) {
+  const auto shares = std::ranges::find(own, "shares", &StoredTensor::name);
+  const auto whole = std::ranges::find(now, "shares", &NamedParameter::name);
+  if (shares == own.end() || whole == now.end() || shares->shape.size() != 1) return own;
+  const std::int64_t kept = shares->shape[0], wanted = whole->tensor.numel();
+  if (kept >= wanted || shares->dtype != at::kDouble) return own;
+  const at::Tensor padded = at::zeros({wanted}, at::kDouble);
+  padded.narrow(0, 0, kept).copy_(shares->read());
+  *shares = stored({{"shares", padded}}).front();
+  return own;
+}
+
 /// This thread computes beside the one that trains, whose cores it is not to wait for in barriers.
 void compute_on_one_core() {
   at::internal::lazy_init_num_threads();
@@ -257,7 +271,7 @@ NamedParameters OuterRounds::own_state() const {
 
 void OuterRounds::load_own_state(const StoredTensors& own) {
   const NamedParameters loaded = own_state();
-  load_by_name(loaded, own, "go on between outer steps");
+  load_by_name(loaded, with_all_sums(own, loaded), "go on between outer steps");
   if (loaded.empty()) return;
   own_parameters_ = loaded[0].tensor;
   const double* const shares = loaded[1].tensor.const_data_ptr<double>();

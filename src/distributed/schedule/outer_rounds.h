@@ -89,6 +89,9 @@ class OuterRounds {
   /// then.
   OuterOutcome after_step(const RoundShare& share, bool ends_run);
 
+  /// This rank's since the last part was sent, which nobody else knows of.
+  const std::vector<double>& rank_sums() const { return rank_sums_; }
+
   /// Whether the start is in the parameters' place.
   bool is_set_aside() const { return own_parameters_.defined(); }
   /// Puts this rank's own parameters back, where they were set aside, before it goes on.
@@ -102,8 +105,9 @@ class OuterRounds {
   /// each part was sent and its rank sums since the last one was, without requests. Empty where all
   /// ranks' parameters are the same then.
   NamedParameters own_state() const;
-  /// All ranks call them, with the state() and the own_state() of their rank. They throw a usage
-  /// Error that names the first missing, extra or misshapen tensor.
+  /// All ranks call them, with the state() and the own_state() of their rank; sums that an earlier
+  /// version's own state lacks, at their end, are 0. They throw a usage Error that names the first
+  /// missing, extra or misshapen tensor.
   void load_state(const StoredTensors& state);
   void load_own_state(const StoredTensors& own);
 

@@ -12,13 +12,25 @@
 namespace accrue::train {
 namespace {
 
-/// What ranks add up beside weights, in this order: counts, whether each window of the round had
-/// weight, and then requests.
-enum RoundCount { kTokens, kQuarantined, kRoundCounts };
+/// What ranks add up beside weights, in this order: counts, whether each window had weight, and
+/// then requests. Checkpoints hold a rank's own, so that what is new goes behind the counts that
+/// are there (OuterRounds::load_own_state).
+enum RoundCount { kTokens, kQuarantined, kWindows, kRoundCounts };
 enum RoundRequest { kStops, kWrites, kRequests };
 
-bool exchanges_at_once(const DistConfig& dist) {
-  return dist.outer_parts == 1 && dist.outer_delay == 0;
+/// The last part is exchanged once a round, and once more where the run ends behind that.
+std::size_t places_for(const DistConfig& dist) {
+  return static_cast<std::size_t>(dist.local_steps + dist.outer_delay);
+}
+
+std::int64_t windows_in(const std::vector<double>& sums) {
+  return static_cast<std::int64_t>(sums.at(kWindows));
+}
+
+std::int64_t windows_with_weight(const std::vector<double>& sums, std::size_t places) {
+  const auto first = sums.begin() + kRoundCounts;
+  return std::count_if(first, first + static_cast<std::ptrdiff_t>(places),
+                       [](double ranks) { return ranks > 0; });
 }
 
 /// Begins the names in a checkpoint of what a rank alone has between rounds.
@@ -33,12 +45,9 @@ LocalSteps::LocalSteps(const ParallelismContext& context)
       control_(context.control),
       leases_(context.ranks.rank(), context.state.ranks,
               context.config.dist.shares == Shares::speed),
-      round_windows_(context.ranks.are_many() && exchanges_at_once(context.config.dist)
-                         ? static_cast<std::size_t>(context.config.dist.local_steps)
-                         : 0),
-      counts_each_window_(context.ranks.are_many() && !exchanges_at_once(context.config.dist)),
+      window_places_(context.ranks.are_many() ? places_for(context.config.dist) : 0),
       rounds_(context.ranks.make_rounds(
-          context.config, context.model.parameters(), kRoundCounts + round_windows_ + kRequests,
+          context.config, context.model.parameters(), kRoundCounts + window_places_ + kRequests,
           kRequests,
           [this](const std::string& reason) { log_.event_of_this_rank("dist", reason); })),
       total_windows_(context.total_steps) {}
@@ -61,19 +70,20 @@ bool LocalSteps::is_within_round(std::int64_t windows) const {
 
 /// What this rank has to say of the window behind it.
 std::vector<double> LocalSteps::rank_sums(const TrainState& state, const WindowRun& run) {
-  std::vector<double> sums(kRoundCounts + round_windows_ + kRequests, 0);
+  std::vector<double> sums(kRoundCounts + window_places_ + kRequests, 0);
   sums[kTokens] = static_cast<double>(run.tokens);
   sums[kQuarantined] = static_cast<double>(run.quarantined);
-  if (round_windows_ > 0 && run.gradient)
-    sums[kRoundCounts + static_cast<std::size_t>(state.window - 1) % round_windows_] = 1;
-  double* const requests = &sums[kRoundCounts + round_windows_];
+  sums[kWindows] = 1;
+  if (window_places_ > 0 && run.gradient)
+    sums[kRoundCounts + static_cast<std::size_t>(state.window - 1) % window_places_] = 1;
+  double* const requests = &sums[kRoundCounts + window_places_];
   requests[kStops] = control_.asked_to_stop() ? 1 : 0;
   requests[kWrites] = std::exchange(asks_to_write_, false) ? 1 : 0;
   return sums;
 }
 
 void LocalSteps::after_step(TrainState& state, WindowRun& run) {
-  if (counts_each_window_ && !run.gradient) ++state.step;
+  count_own_steps(state, run.gradient.has_value());
   outcome_ = rounds_->after_step({.steps = state.window,
                                   .weight = run.gradient ? run.weight : 0,
                                   .rank_sums = rank_sums(state, run)},
@@ -81,12 +91,24 @@ void LocalSteps::after_step(TrainState& state, WindowRun& run) {
   if (outcome_.totals) end_round(*outcome_.totals, state, run);
 }
 
-/// The steps of the round that ends, in place of those of this rank alone.
+/// One process knows of all windows, and has counted this one.
+void LocalSteps::count_own_steps(TrainState& state, bool has_weight) {
+  if (window_places_ == 0) return;
+  if (has_weight) ++own_;
+  state.step = std::max(began_, began_ - untold_ + own_);
+}
+
+/// The steps that all ranks know of where a round ends, in place of those of this rank alone.
 void LocalSteps::count_steps(const distributed::RoundTotals& totals, TrainState& state) const {
-  if (round_windows_ == 0) return;
-  state.step = began_;
-  for (std::size_t i = 0; i < round_windows_; ++i)
-    if (totals.rank_sums.at(kRoundCounts + i) > 0) ++state.step;
+  if (window_places_ == 0) return;
+  std::int64_t steps = began_ - untold_ + windows_in(rounds_->rank_sums());
+  steps += windows_with_weight(totals.rank_sums, window_places_);
+  state.step = std::max(began_, steps);
+}
+
+void LocalSteps::see_what_is_untold() {
+  untold_ = windows_in(rounds_->rank_sums());
+  own_ = windows_with_weight(rounds_->rank_sums(), window_places_);
 }
 
 void LocalSteps::end_round(const distributed::RoundTotals& totals, TrainState& state,
@@ -101,10 +123,11 @@ void LocalSteps::end_round(const distributed::RoundTotals& totals, TrainState& s
         "none in any of its micro-batches",
         "a lower optim.lr, a longer warm-up, or --resume from an earlier checkpoint");
   state.tokens = tokens_ += whole(kTokens);
-  const std::size_t requests = kRoundCounts + round_windows_;
+  const std::size_t requests = kRoundCounts + window_places_;
   run.stop_requested = whole(requests + kStops) > 0;
   writes_ = whole(requests + kWrites) > 0;
   last_began_ = std::exchange(began_, state.step);
+  see_what_is_untold();
 }
 
 void LocalSteps::report(const WindowRun&, StepReport& report) const {
@@ -155,6 +178,7 @@ void LocalSteps::begin_round(const TrainState& state) {
   while (before > 0 && !rounds_->ends_round(before)) --before;
   began_ = state.step;
   last_began_ = std::max<std::int64_t>(0, state.step - (state.window - before));
+  see_what_is_untold();
 }
 
 }  // namespace accrue::train

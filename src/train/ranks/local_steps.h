@@ -15,9 +15,10 @@ namespace accrue::train {
 /// process may do so, too.
 ///
 /// A window without weight on any rank is no step. Within a round a rank knows of its own share
-/// alone, so it counts the windows in which that had weight; where the round ends ranks tell each
-/// other, and all have the same count. With parts or a delay, where they do not wait for each other
-/// at the end of a round, several ranks count each window, so that they count alike without a word.
+/// alone, so it counts the windows in which that had weight; where the round ends ranks know of
+/// each other's, as the exchange of the last part has it, and all have the same count. With a delay
+/// that exchange was sent before the last windows of the round. All ranks take these for steps
+/// until the next round tells; a count that proves too high is made up for, and never goes back.
 class LocalSteps final : public Parallelism {
  public:
   /// A round ends also with the run.
@@ -47,7 +48,9 @@ class LocalSteps final : public Parallelism {
 
  private:
   std::vector<double> rank_sums(const TrainState& state, const WindowRun& run);
+  void count_own_steps(TrainState& state, bool has_weight);
   void count_steps(const distributed::RoundTotals& totals, TrainState& state) const;
+  void see_what_is_untold();
   void end_round(const distributed::RoundTotals& totals, TrainState& state, WindowRun& run);
   void begin_round(const TrainState& state);
   void append_own_states(NamedParameters& of_ranks) const;
@@ -57,12 +60,15 @@ class LocalSteps final : public Parallelism {
   RunLog& log_;
   const RunControl& control_;
   WindowLeases leases_;
-  std::size_t round_windows_;  ///< of which ranks tell each other; 0: each counts by itself
-  bool counts_each_window_;
+  /// Places for the windows that one round may tell of; none in one process, which knows of all.
+  std::size_t window_places_;
   std::unique_ptr<distributed::OuterRounds> rounds_;
   std::int64_t total_windows_;
   std::int64_t began_ = 0, last_began_ = 0;  ///< steps before this round, and before the last
-  std::int64_t tokens_ = 0;                  ///< of all ranks, that the ended rounds know of
+  /// Windows before this round that no exchange has told of, and those of them in which this rank's
+  /// share had weight, with those of this round.
+  std::int64_t untold_ = 0, own_ = 0;
+  std::int64_t tokens_ = 0;  ///< of all ranks, that the ended rounds know of
   bool asks_to_write_ = false,
        writes_ = false;                ///< what is said next, and what the last round said
   distributed::OuterOutcome outcome_;  ///< of the last window's step

@@ -3,8 +3,10 @@
 
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "distributed/schedule/outer_schedule.h"
 #include "integration/ranks/distributed_run.h"
@@ -51,6 +53,35 @@ class LocalRun : public DistributedRun {
     c.dist.outer_delay = delay;
     return c;
   }
+  /// Two rounds of three windows of 6 samples, of which two ranks have 3 each: whether labels
+  /// count, by window and rank.
+  Config labelled(const std::string& out, const std::function<bool(int, int)>& counts) const {
+    std::ofstream lines(folder_ / (out + ".jsonl"));
+    for (int i = 0; i < 36; ++i)
+      lines << nlohmann::json{{"input_ids", {1, 2, 3}},
+                              {"labels", counts(i / 6, i % 6 / 3)
+                                             ? nlohmann::json{1, 2, 3}
+                                             : nlohmann::json{-100, -100, -100}}}
+            << "\n";
+    Config c = local(out, 3);
+    c.model.vocab = 8;
+    c.data.train = {(folder_ / (out + ".jsonl")).string()};
+    c.data.val.clear();
+    c.data.val_fraction = 0;
+    c.data.order = batch::Order::sequential;
+    c.run.eval_every.reset();
+    c.run.steps = 6;
+    c.batch = {.samples = 6, .micro = 3};
+    c.dist.shares = Shares::equal;
+    return c;
+  }
+  /// What it counts after each window of a run of two ranks.
+  std::vector<std::int64_t> first_rank_counts(const Config& c) {
+    expect_runs(c, 2);
+    std::vector<std::int64_t> steps;
+    for (const nlohmann::json& step : steps_of(c)) steps.push_back(step.at("step"));
+    return steps;
+  }
   static constexpr std::string_view kExchange = "outer:exchange";
 
   static Fault stops_at(std::int64_t step) {
@@ -89,34 +120,28 @@ TEST_F(LocalRun, ARankWithoutMicroBatchesTakesPartInTheRound) {
   EXPECT_TRUE(are_close(c, alone));
 }
 
-/// Windows of 6 samples: two ranks' shares of 3. The second has no weight on either rank, the
-/// fourth on the first rank alone, which learns at the end of the round that it was a step.
+/// The second window has no weight on either rank, the fourth on the first rank alone, which learns
+/// at the end of the round that it was a step.
 TEST_F(LocalRun, CountsNoStepForAWindowWithoutWeightOnAnyRank) {
-  std::ofstream lines(folder_ / "lines.jsonl");
-  for (int i = 0; i < 36; ++i) {
-    const int window = i / 6, rank = i % 6 / 3;
-    const bool counts = window != 1 && (window != 3 || rank == 1);
-    lines << nlohmann::json{{"input_ids", {1, 2, 3}},
-                            {"labels",
-                             counts ? nlohmann::json{1, 2, 3} : nlohmann::json{-100, -100, -100}}}
-          << "\n";
+  const auto counts = [](int window, int rank) {
+    return window != 1 && (window != 3 || rank == 1);
+  };
+  for (const auto& [parts, delay] : {std::pair(1, 0), std::pair(2, 0), std::pair(1, 1)}) {
+    const Config c =
+        streamed(labelled("run" + std::to_string(2 * parts + delay), counts), parts, delay);
+    EXPECT_THAT(first_rank_counts(c), ::testing::ElementsAre(1, 1, 2, 2, 3, 5));
+    EXPECT_THAT(RunDirectory(c.run.out).checkpoint_steps(), ::testing::Contains(5));
   }
-  lines.close();
-  Config c = local("run", 3);
-  c.model.vocab = 8;
-  c.data.train = {(folder_ / "lines.jsonl").string()};
-  c.data.val.clear();
-  c.data.val_fraction = 0;
-  c.data.order = batch::Order::sequential;
-  c.run.eval_every.reset();
-  c.run.steps = 6;
-  c.batch = {.samples = 6, .micro = 3};
-  c.dist.shares = Shares::equal;
-  expect_runs(c, 2);
-  std::vector<std::int64_t> steps;
-  for (const nlohmann::json& step : steps_of(c)) steps.push_back(step.at("step"));
-  EXPECT_THAT(steps, ::testing::ElementsAre(1, 1, 2, 2, 3, 5));
-  EXPECT_THAT(RunDirectory(c.run.out).checkpoint_steps(), ::testing::Contains(5));
+}
+
+/// What comes behind the exchange is taken for a step where the round ends, and is none a round
+/// later.
+TEST_F(LocalRun, MakesUpForAWindowWithoutWeightThatItCountedBehindTheExchange) {
+  const auto counts = [](int window, int) { return window != 2; };
+  const Config c = streamed(labelled("run", counts), 1, 1);
+  EXPECT_THAT(first_rank_counts(c), ::testing::ElementsAre(1, 2, 3, 3, 4, 5));
+  EXPECT_THAT(first_rank_counts(labelled("whole", counts)),
+              ::testing::ElementsAre(1, 2, 2, 3, 4, 5));
 }
 
 TEST_F(LocalRun, CommunicatesAndEvaluatesAndSavesWhereARoundEnds) {
