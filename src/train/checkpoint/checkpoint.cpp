@@ -10,6 +10,7 @@
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
 #include "core/checksum.h"
+#include "kernels/finite.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
 
@@ -156,6 +157,35 @@ NamedParameters with_copies_of(const NamedParameters& changing, NamedParameters 
   return tensors;
 }
 
+bool may_be_infinite(at::ScalarType dtype) {
+  return c10::isFloatingType(dtype) || c10::isComplexType(dtype);
+}
+
+/// Nothing goes on from a NaN. A foreign module may keep infinities in its buffers, so that of its
+/// tensors those count that are trained.
+void expect_finite(const CheckpointContent& content) {
+  const bool is_own = !is_foreign(content.shape.kind);
+  for (const auto& [name, tensor] : content.model) {
+    if (!(is_own || tensor.requires_grad()) || !may_be_infinite(tensor.scalar_type()) ||
+        kernels::all_finite(tensor))
+      continue;
+    const std::string step = std::to_string(content.state.step);
+    throw ModelNotFinite(Error::Kind::runtime, "write the checkpoint of step " + step,
+                         "a model of finite numbers",
+                         "'" + name + "' with a NaN or an infinity after step " + step,
+                         "a lower optim.lr or a longer warm-up; --resume goes on from the "
+                         "checkpoint before, which is finite");
+  }
+}
+
+/// One tensor is read at a time.
+void expect_finite_file(const fs::path& checkpoint) {
+  for (const StoredTensor& tensor : models::open_safetensors(checkpoint / model_file).tensors)
+    if (may_be_infinite(tensor.dtype) && !kernels::all_finite(tensor.read()))
+      throw not_whole(checkpoint, std::string(model_file) + " of finite numbers",
+                      "tensor \"" + tensor.name + "\" with a NaN or an infinity");
+}
+
 Manifest::File file_entry(const fs::path& file, models::TensorChecksums tensors) {
   return {.bytes = static_cast<std::int64_t>(fs::file_size(file)),
           .checksum = {},
@@ -203,6 +233,7 @@ CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig&
 
 fs::path write_checkpoint(const RunDirectory& run, const CheckpointContent& content,
                           const std::function<void()>& expect_held) {
+  expect_finite(content);
   if (expect_held) expect_held();
   const fs::path final_path = run.checkpoint(content.state.step);
   const fs::path partial = partial_of(final_path);
@@ -249,6 +280,7 @@ VerifiedCheckpoint::VerifiedCheckpoint(fs::path folder, Files files) : folder_(s
     if (wanted && has_checksums_ && name != state_file)
       check_tensors(folder_, found.manifest, name);
   }
+  if (files != Files::none && !is_foreign(found.shape.kind)) expect_finite_file(folder_);
   has_ranks_ = found.manifest.files.contains(ranks_file);
   has_window_ = found.manifest.files.contains(window_file);
   state_ = std::move(found.state);

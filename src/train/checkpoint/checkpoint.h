@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "accrue/core/error.h"
 #include "accrue/models/model.h"
 #include "accrue/optim/optimizer.h"
 #include "accrue/train/config.h"
@@ -37,10 +38,17 @@ struct CheckpointContent {
 CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig& shape,
                                      const models::Model& model, const optim::Optimizer& optimizer);
 
+/// A model with a NaN or an infinity, which no checkpoint keeps.
+class ModelNotFinite : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Writes checkpoints/step-N whole or not at all: a hidden folder, its manifest last, fsync,
-/// rename. Throws a runtime Error where the disk is full or not writable, or the run directory is
-/// gone; earlier checkpoints are untouched then. So they are where `expect_held`, which is called
-/// before anything is written and before the rename, throws. Any thread may call it.
+/// rename. Throws ModelNotFinite, which names the tensor and the step, and a runtime Error where
+/// the disk is full or not writable, or the run directory is gone; earlier checkpoints are
+/// untouched then. So they are where `expect_held`, which is called before anything is written and
+/// before the rename, throws. Any thread may call it.
 std::filesystem::path write_checkpoint(const RunDirectory& run, const CheckpointContent& content,
                                        const std::function<void()>& expect_held = {});
 
@@ -63,7 +71,8 @@ class VerifiedCheckpoint {
   enum class Files { all, model, none };
 
   /// Reads the files once and compares their checksums. Throws a usage Error that names the file
-  /// and the tensor that is not as it was written. A checkpoint of a version before there were
+  /// and the tensor that is not as it was written, or is not finite: earlier versions wrote such
+  /// models, with which nothing goes on. A checkpoint of a version before there were
   /// checksums is compared by its lengths alone (`has_checksums`).
   explicit VerifiedCheckpoint(std::filesystem::path folder, Files files = Files::all);
 

@@ -210,16 +210,20 @@ void Checkpointer::tell_of_replica() const {
     log_.event_of_last_step("replica", remark);
 }
 
-void Checkpointer::save_what_was_done(bool is_whole) noexcept {
+std::exception_ptr Checkpointer::save_what_was_done(bool is_whole) noexcept {
   const std::int64_t step = progress_.state.step;
   try {
     finish();
-    if (!is_whole || !parallelism_.can_write_alone() || step == 0 || written_step_ == step) return;
+    if (!is_whole || !parallelism_.can_write_alone() || step == 0 || written_step_ == step)
+      return nullptr;
     begin_writing({});
     finish();
+  } catch (const ModelNotFinite&) {
+    return std::current_exception();
   } catch (const std::exception&) {
     // The first error is the one to report; earlier checkpoints are untouched.
   }
+  return nullptr;
 }
 
 std::optional<double> Checkpointer::take_seconds() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 
@@ -52,8 +53,9 @@ class Checkpointer {
   /// Returns when what was begun is written. Throws what went wrong with it.
   void finish();
   /// Keeps what was done since the last checkpoint, after an error, where the parameters are those
-  /// of the last step (`is_whole`). Throws nothing.
-  void save_what_was_done(bool is_whole) noexcept;
+  /// of the last step (`is_whole`). Throws nothing. Returns the ModelNotFinite that kept it from
+  /// that, as what failed then failed by it; else null.
+  std::exception_ptr save_what_was_done(bool is_whole) noexcept;
 
   /// Goes back to the last checkpoint: what was folded into the optimizer's state cannot be taken
   /// out again.

@@ -277,9 +277,11 @@ void TrainingLoop::expect_folder() const {
   if (run_.claim != nullptr) run_.claim->check_there();
 }
 
-void TrainingLoop::save_what_was_done() noexcept {
+/// A model that is not finite is why its losses are not: it takes the place of what was thrown.
+void TrainingLoop::save_what_was_done() {
   log_.failed();
-  checkpointer_.save_what_was_done(!step_.is_half_done());
+  if (const std::exception_ptr cause = checkpointer_.save_what_was_done(!step_.is_half_done()))
+    std::rethrow_exception(cause);
 }
 
 }  // namespace accrue::train

@@ -61,7 +61,7 @@ class TrainingLoop {
   bool lacks_checkpoint_to_go_back_to() const;
   void keep_loss_scale();
   void expect_folder() const;
-  void save_what_was_done() noexcept;
+  void save_what_was_done();
   memory::Retries make_retries();
   WindowKeeper make_keeper();
   std::optional<StartedWindow>* kept_of_windows();

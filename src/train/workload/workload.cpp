@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <sstream>
 
 #include "accrue/core/error.h"
@@ -378,7 +379,33 @@ optim::LearningRate make_learning_rate(const Config& config, const Horizon& hori
           .version = o.schedule.version};
 }
 
+namespace {
+
+/// Parameters are fp32 unless products are fp64: a rate beyond that is an infinity to them.
+void expect_rates_in_range(const Config& config) {
+  const OptimConfig& o = config.optim;
+  const bool is_double = config.precision.compute == models::Compute::fp64;
+  const double most = is_double ? std::numeric_limits<double>::max()
+                                : static_cast<double>(std::numeric_limits<float>::max());
+  const auto expect = [&](const std::string& key, double rate) {
+    if (rate <= most) return;
+    std::ostringstream expected, received;
+    expected << "a rate that parameters in " << (is_double ? "fp64" : "fp32") << " hold: at most "
+             << most;
+    received << rate;
+    throw usage_error(key, expected.str(), received.str(), "a lower one, such as 3e-4");
+  };
+  expect("optim.lr", o.lr);
+  const double peak = peak_rate(config);
+  expect("optim.scale_lr with this batch", peak);
+  for (const RateOfPattern& rate : o.rates)
+    expect("optim.rates, \"" + rate.match + "\"", std::max(rate.lr, rate.lr / o.lr * peak));
+}
+
+}  // namespace
+
 void check_rates(const Config& config) {
+  expect_rates_in_range(config);
   const OptimConfig& o = config.optim;
   const double floor = o.schedule.min_lr;
   if (o.schedule.kind == optim::ScheduleKind::constant || floor == 0) return;

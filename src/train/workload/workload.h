@@ -96,8 +96,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
 optim::LearningRate make_learning_rate(const Config& config, const Horizon& horizon);
 
 /// Throws a usage Error that names the key where the run's peak rate, scaled to its batch, or that
-/// of a pattern is below optim.schedule.min_lr. The batch is stated in samples or tokens
-/// (with_whole_batch). open_workload() asks this, for all verbs.
+/// of a pattern is more than parameters hold, or below optim.schedule.min_lr. The batch is stated
+/// in samples or tokens (with_whole_batch). open_workload() asks this, for all verbs.
 void check_rates(const Config& config);
 
 }  // namespace accrue::train

@@ -2,13 +2,16 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/error.h"
+#include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
 #include "support/errors.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_store.h"
 #include "train/recorder.h"
 #include "train/tiny_run.h"
 
@@ -138,6 +141,60 @@ TEST_F(CheckpointDamage, ARunGoesOnFromTheNewestThatIsWhole) {
     EXPECT_EQ(recorder->steps.size(), 2u) << name;
     expect_same_bits(parameters_of(config_), expected);
   }
+}
+
+/// Earlier versions wrote such checkpoints.
+TEST_F(CheckpointDamage, AModelThatIsNotFiniteIsNotWhole) {
+  const fs::path file = run().checkpoint(6) / "model.safetensors";
+  const models::TensorFile model = models::read_safetensors(file);
+  const NamedParameter& changed = model.tensors.at(1);
+  make_old(6);
+  EXPECT_EQ(damage(6), "") << "the control: finite";
+  for (const double value : {std::nan(""), HUGE_VAL}) {
+    changed.tensor.view(-1)[0] = value;
+    models::write_safetensors(file, model.tensors, model.metadata);
+    EXPECT_THAT(damage(6), AllOf(HasSubstr("tensor \"" + changed.name + "\""),
+                                 HasSubstr("with a NaN or an infinity")));
+    EXPECT_THAT(usage_message([&] { load_model(run(), std::nullopt); }), HasSubstr(changed.name));
+    EXPECT_EQ(list_checkpoints(run(), Thoroughness::contents).back().damage, damage(6));
+  }
+  const auto recorder = std::make_shared<testing::Recorder>();
+  Trainer trainer(config_);
+  trainer.add_observer(recorder);
+  trainer.run({.resume = true});
+  EXPECT_TRUE(recorder->has_event("checkpoint_skipped"));
+  EXPECT_EQ(damage(6), "") << "the step was taken again, from step 4";
+}
+
+/// A step that no parameter survives.
+TEST_F(CheckpointDamage, AModelThatIsNotFiniteIsNotWritten) {
+  Config c = config_;
+  c.run.out = (folder_ / "diverged").string();
+  c.run.checkpoint_every = {1, Duration::Unit::steps};
+  c.optim.kind = OptimizerKind::sgd;
+  c.optim.clip = c.optim.weight_decay = 0;
+  c.optim.lr = 1e10;
+  std::int64_t steps = 0;
+  const auto with_gradients = [&](accum::MeanGradient& gradient) {
+    const double value = ++steps == 3 ? 1e35 : 0;
+    for (const at::Tensor& flat : gradient.buffer().flat()) flat.fill_(value);
+  };
+  Trainer trainer(c);
+  trainer.set_gradient_hook(with_gradients);
+  std::string told;
+  try {
+    trainer.run();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 1);
+    told = error.what();
+  }
+  EXPECT_THAT(told, AllOf(HasSubstr("checkpoint of step 3"), HasSubstr("'transformer."),
+                          HasSubstr("with a NaN or an infinity after step 3")));
+  EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps(), (std::vector<std::int64_t>{1, 2}));
+  Trainer again(c);
+  steps = 3;
+  again.set_gradient_hook(with_gradients);
+  EXPECT_EQ(again.run({.resume = true}).step, 6);
 }
 
 TEST_F(CheckpointDamage, ARunIsNotBegunAgainWhereAllAreDamaged) {

@@ -68,6 +68,23 @@ TEST_F(RateChecks, NameThePatternWithARateBelowTheFloor) {
   EXPECT_NO_THROW(open_workload(c)) << "a rate that does not fall has no floor";
 }
 
+TEST_F(RateChecks, NameTheKeyWithMoreThanParametersHold) {
+  Config c = config();
+  c.optim.lr = 1e39;
+  EXPECT_THAT(refusal(c), HasSubstr("optim.lr: expected a rate that parameters in fp32 hold"));
+  c.precision.compute = models::Compute::fp64;
+  EXPECT_NO_THROW(open_workload(c));
+  c.precision.compute = models::Compute::fp32;
+  c.optim.lr = 1e38;
+  EXPECT_NO_THROW(open_workload(c));
+  c.optim.rates = {{.match = "wte", .lr = 1e39}};
+  EXPECT_THAT(refusal(c), HasSubstr("optim.rates, \"wte\": expected a rate that"));
+  c.optim.rates.clear();
+  c.optim.scale_lr = optim::ScaleRule::linear;
+  c.optim.base_batch = 7;  // 16 times the rate
+  EXPECT_THAT(refusal(c), HasSubstr("optim.scale_lr with this batch: expected a rate that"));
+}
+
 /// Half a cosine from each group's own peak to the same floor.
 TEST_F(RateChecks, GroupsOfARunFallToOneFloor) {
   Config c = with_floor(1e-3);
