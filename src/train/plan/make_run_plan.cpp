@@ -25,6 +25,24 @@ double tokens_per_step(const Workload& work, std::int64_t steps) {
          static_cast<double>(steps);
 }
 
+/// What a stated batch becomes that no epoch fills; empty: it is filled.
+std::string batch_beyond_data(const Workload& work) {
+  const batch::WindowSchedule& schedule = work.schedule;
+  if (schedule.changing || schedule.last == batch::LastWindow::drop) return {};
+  const bool in_tokens = work.config.batch.tokens.has_value();
+  const std::int64_t stated =
+      in_tokens ? *work.config.batch.tokens : work.config.batch.samples.value_or(0);
+  const std::int64_t there = !in_tokens ? schedule.samples_per_epoch
+                             : schedule.variable
+                                 ? schedule.variable->tokens_in_epoch(0)
+                                 : schedule.samples_per_epoch * schedule.tokens_per_sample;
+  if (stated <= there) return {};
+  const char* const unit = in_tokens ? " tokens" : " samples";
+  return std::string("batch.") + (in_tokens ? "tokens" : "samples") + " (" + digit_groups(stated) +
+         ") is more than the training data have (" + digit_groups(there) + unit +
+         "): each step is an epoch, and takes these";
+}
+
 std::string recomputation_in_words(const RunPlan& plan) {
   if (plan.recompute == Recompute::none) return {};
   return "; " + std::string(to_string(plan.recompute)) + " recomputation";
@@ -38,7 +56,8 @@ std::int64_t tokens_of_window(const Workload& work) {
   if (schedule.changing && !schedule.tokens_per_sample)
     return std::max(schedule.tokens(0), work.config.batch.tokens.value_or(0));
   if (!schedule.variable) return samples_of_plan(work) * schedule.tokens_per_sample;
-  if (work.config.batch.tokens) return *work.config.batch.tokens;
+  if (work.config.batch.tokens)
+    return std::min(*work.config.batch.tokens, schedule.variable->tokens_in_epoch(0));
   return schedule.variable->tokens_in_epoch(0) / schedule.windows_in_epoch(0);
 }
 
@@ -65,6 +84,8 @@ std::vector<std::string> remarks_of(const Workload& work) {
   std::vector<std::string> remarks = data_remarks(work.data);
   remarks.insert(remarks.end(), work.remarks.begin(), work.remarks.end());
   if (work.acceleration) remarks.push_back(work.acceleration->reason);
+  if (const std::string beyond = batch_beyond_data(work); !beyond.empty())
+    remarks.push_back(beyond);
   if (const std::string changes = batch_changes_in_words(work.config); !changes.empty())
     remarks.push_back("the batch changes: " + changes + "; planned for the largest");
   return remarks;

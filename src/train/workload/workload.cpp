@@ -295,6 +295,8 @@ batch::WindowSchedule make_window_schedule(const Config& config,
         last);
   }
   require_windows(schedule);
+  // A window ends where its epoch does: of a batch beyond the data, the data are what a step has.
+  schedule.samples_per_window = std::min(schedule.samples_per_window, schedule.samples_per_epoch);
   return schedule;
 }
 

@@ -103,6 +103,36 @@ TEST_F(PlanRun, TrialsOfMoreSamplesHoldMoreAndRecomputationLess) {
   EXPECT_LT(bytes(16, Recompute::full), sixteen);
 }
 
+/// A window ends where its epoch does.
+TEST_F(PlanRun, ABatchBeyondTheDataIsTheData) {
+  Config c = open_config();
+  c.batch.micro = 2;
+  const std::int64_t there = open_workload(c).data.train->size();
+  const auto remarks_of_data = [](const PlanReport& report) {
+    std::string told;
+    for (const std::string& remark : report.remarks) told += remark + "\n";
+    return told;
+  };
+  c.batch.tokens = there * 16;
+  EXPECT_THAT(remarks_of_data(plan_run(c)),
+              ::testing::Not(HasSubstr("more than the training data")));
+  c.batch.tokens = 1'000'000'000 * std::int64_t{16};
+  PlanReport report = plan_run(c);
+  EXPECT_EQ(report.question.window_samples, there);
+  EXPECT_EQ(report.plan.micro_batches, (there + 1) / 2);
+  EXPECT_EQ(report.batch_tokens, there * 16);
+  EXPECT_THAT(remarks_of_data(report),
+              HasSubstr("batch.tokens (16,000,000,000) is more than the training data have"));
+  c.batch = {.samples = 1'000'000'000, .micro = 2};
+  report = plan_run(c);
+  EXPECT_EQ(report.question.window_samples, there);
+  EXPECT_THAT(remarks_of_data(report),
+              HasSubstr("(" + std::to_string(there) + " samples): each step is an epoch"));
+  EXPECT_EQ(Trainer(c).plan().batch_samples, there);
+  c.batch.last = batch::LastWindow::drop;
+  EXPECT_THROW(plan_run(c), Error);
+}
+
 TEST_F(PlanRun, ReportsWhatItMeasuredBesideWhatItPredicted) {
   const PlanReport report = plan_run(open_config());
   EXPECT_EQ(report.question.window_samples, 32);
