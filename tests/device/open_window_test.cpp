@@ -131,7 +131,7 @@ TEST(OpenWindowOnADevice, SeesParametersWithGaps) {
   for (const bool meddles : {true, false}) {
     const at::Tensor weight = at::ones({70, 80}, there).slice(1, 20, 60).requires_grad_();
     ASSERT_FALSE(weight.is_non_overlapping_and_dense());
-    Accumulator accumulator({{"weight", weight}});
+    Accumulator accumulator(NamedParameters{{"weight", weight}});
     const auto backward = [&] {
       accumulator.backward({at::linear(input, weight).square().sum(), 2});
     };
