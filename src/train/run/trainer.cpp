@@ -29,6 +29,7 @@
 #include "train/workload/batch_changes.h"
 #include "train/workload/model_digest.h"
 #include "train/workload/pair_reference.h"
+#include "train/workload/placement.h"
 #include "train/workload/run_length.h"
 #include "train/workload/standard_input.h"
 #include "train/workload/workload.h"
