@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <string>
+
+#include "core/control_groups.h"
 
 namespace accrue {
 namespace {
@@ -15,27 +18,31 @@ std::int64_t affinity_count() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/// Processors the cgroup's CPU quota is worth, rounded down but at least 1; `fallback` without a
-/// quota.
-std::int64_t quota_count(std::int64_t fallback) {
-  std::ifstream v2("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (v2 >> quota >> period && quota != "max" && period > 0)
-    return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::stod(quota) / period));
-  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  double micros = 0;
-  if (v1_quota >> micros && v1_period >> period && micros > 0 && period > 0)
-    return std::max<std::int64_t>(1, static_cast<std::int64_t>(micros / period));
-  return fallback;
+constexpr double kNoQuota = std::numeric_limits<double>::infinity();
+
+/// Version 2 has the quota ("max": none) and the period in one file, version 1 in two.
+double processors_of(const ControlGroup& group) {
+  double quota = 0, period = 0;
+  if (group.version == 2) {
+    std::ifstream(group.folder / "cpu.max") >> quota >> period;
+  } else {
+    std::ifstream(group.folder / "cpu.cfs_quota_us") >> quota;  // -1: none
+    std::ifstream(group.folder / "cpu.cfs_period_us") >> period;
+  }
+  return quota > 0 && period > 0 ? quota / period : kNoQuota;
 }
 
 }  // namespace
 
 std::int64_t granted_threads() {
-  const std::int64_t count = std::max<std::int64_t>(1, affinity_count());
-  return std::min(count, quota_count(count));
+  return threads_of_quota(std::max<std::int64_t>(1, affinity_count()));
+}
+
+std::int64_t threads_of_quota(std::int64_t most, const std::filesystem::path& root) {
+  auto processors = static_cast<double>(most);
+  for (const ControlGroup& group : control_groups("cpu", root))
+    processors = std::min(processors, processors_of(group));
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(processors));
 }
 
 std::string processor_name() {

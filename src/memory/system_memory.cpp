@@ -11,6 +11,7 @@
 #include <string>
 
 #include "accrue/memory/caching_allocator.h"
+#include "core/control_groups.h"
 
 namespace accrue::memory {
 namespace {
@@ -19,16 +20,15 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
-/// The names that one version of the cgroup interface gives to the same figures.
-struct CgroupFiles {
-  const char* mount;
+/// The names that one version of control groups gives to the same figures.
+struct GroupFiles {
   const char* limit;
   const char* used;
   const char* reclaimable;  ///< in memory.stat: file pages that the kernel drops before it refuses
 };
-constexpr CgroupFiles kVersion2{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
-constexpr CgroupFiles kVersion1{"sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                                "memory.usage_in_bytes", "total_inactive_file"};
+constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
+                               "total_inactive_file"};
+constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file"};
 
 /// The number in a file; nothing for "max" (no limit), an empty or a missing file.
 std::optional<std::int64_t> number_in(const fs::path& file) {
@@ -49,43 +49,20 @@ std::optional<std::int64_t> entry_in(const fs::path& file, const std::string& ke
   return std::nullopt;
 }
 
-std::int64_t left_in(const fs::path& folder, const CgroupFiles& files) {
-  const auto limit = number_in(folder / files.limit), used = number_in(folder / files.used);
+std::int64_t left_in(const ControlGroup& group) {
+  const GroupFiles& files = group.version == 1 ? kVersion1 : kVersion2;
+  const auto limit = number_in(group.folder / files.limit);
+  const auto used = number_in(group.folder / files.used);
   if (!limit || !used) return kUnlimited;
-  const std::int64_t reclaimable = entry_in(folder / "memory.stat", files.reclaimable).value_or(0);
+  const std::int64_t reclaimable =
+      entry_in(group.folder / "memory.stat", files.reclaimable).value_or(0);
   return std::max<std::int64_t>(*limit - *used + reclaimable, 0);
 }
 
-/// What the limits leave: a group is bound by its ancestors' limits too. Inside a container its own
-/// path may not exist under the mount, whose root then is the group: walking up to the root covers
-/// both.
-std::int64_t left_along(const fs::path& root, const CgroupFiles& files, const fs::path& group) {
-  std::int64_t left = left_in(root / files.mount, files);
-  for (fs::path path = group.relative_path(); !path.empty(); path = path.parent_path())
-    left = std::min(left, left_in(root / files.mount / path, files));
-  return left;
-}
-
-/// What the group of one line of /proc/self/cgroup has left: "id:controllers:path"; version 2 has
-/// no controllers.
-std::int64_t left_in_group(const fs::path& root, const std::string& line) {
-  std::istringstream fields(line);
-  std::string id, controllers, group;
-  std::getline(fields, id, ':');
-  std::getline(fields, controllers, ':');
-  std::getline(fields, group);
-  if (controllers.empty()) return left_along(root, kVersion2, group);
-  std::istringstream names(controllers);
-  for (std::string name; std::getline(names, name, ',');)
-    if (name == "memory") return left_along(root, kVersion1, group);
-  return kUnlimited;
-}
-
-std::int64_t left_in_cgroups(const fs::path& root) {
+std::int64_t left_in_groups(const fs::path& root) {
   std::int64_t left = kUnlimited;
-  std::ifstream groups(root / "proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);)
-    left = std::min(left, left_in_group(root, line));
+  for (const ControlGroup& group : control_groups("memory", root))
+    left = std::min(left, left_in(group));
   return left;
 }
 
@@ -100,7 +77,7 @@ rusage usage_of_process() {
 std::int64_t available_bytes_under(const fs::path& root) {
   constexpr std::int64_t kKibibyte = 1024;
   const auto kibibytes = entry_in(root / "proc/meminfo", "MemAvailable:");
-  return std::min(kibibytes ? *kibibytes * kKibibyte : kUnlimited, left_in_cgroups(root));
+  return std::min(kibibytes ? *kibibytes * kKibibyte : kUnlimited, left_in_groups(root));
 }
 
 std::int64_t available_bytes() {

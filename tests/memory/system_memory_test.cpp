@@ -4,34 +4,26 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <string>
 
 #include "accrue/memory/caching_allocator.h"
+#include "support/system_tree.h"
 
 namespace accrue::memory {
 namespace {
 
-/// A /proc and /sys of its own.
 class SystemMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = std::filesystem::path(::testing::TempDir()) /
-            ("accrue_memory_" +
-             std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
-    std::filesystem::remove_all(root_);
     write("proc/meminfo", "MemTotal:       2000 kB\nMemFree:  10 kB\nMemAvailable:   1000 kB\n");
   }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
-  void write(const std::string& path, const std::string& content) {
-    const std::filesystem::path file = root_ / path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << content;
+  void write(const std::string& path, const std::string& content) const {
+    tree_.write(path, content);
   }
-  std::int64_t available() const { return available_bytes_under(root_); }
+  std::int64_t available() const { return available_bytes_under(tree_.root()); }
 
-  std::filesystem::path root_;
+ private:
+  testing::SystemTree tree_;
 };
 
 TEST_F(SystemMemoryTest, WithoutALimitItIsWhatTheSystemHas) {
@@ -67,6 +59,14 @@ TEST_F(SystemMemoryTest, VersionOneInsideAContainerIsReadAtTheMount) {
   EXPECT_EQ(available(), 600'000);
   write("sys/fs/cgroup/memory/memory.usage_in_bytes", "800000\n");
   EXPECT_EQ(available(), 0);
+}
+
+TEST_F(SystemMemoryTest, AGroupWithinAContainersIsFoundBelowTheMount) {
+  write("proc/self/mountinfo", "31 1 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n");
+  write("proc/self/cgroup", "0::/docker/abc/inner\n");
+  write("sys/fs/cgroup/inner/memory.max", "600000\n");
+  write("sys/fs/cgroup/inner/memory.current", "100000\n");
+  EXPECT_EQ(available(), 500'000);
 }
 
 TEST_F(SystemMemoryTest, ThisProcessHasSomeAndUsedSome) {
