@@ -10,6 +10,7 @@
 #include <iostream>
 #include <new>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "accrue/core/error.h"
@@ -108,6 +109,14 @@ int run(int count, char** words, const Program& program) {
         "system; try a smaller batch.micro",
         failed);
   } catch (const c10::Error& error) {
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again)
+      return report(cause_of(error), failed);
+    return report(
+        "start a thread: expected one that the work cannot do without, received a refusal by the "
+        "system; try a higher limit on processes (ulimit -u, pids.max of the control group), or "
+        "more memory for stacks",
+        failed);
     return report("libtorch: " + cause_of(error), failed);
   } catch (const std::exception& error) {
     return report(cause_of(error), failed);

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "core/helper_thread.h"
 #include "core/timed_scope.h"
 #include "data/fetch.h"
+#include "support/one_core.h"
 
 namespace accrue::data {
 namespace {
@@ -30,7 +32,7 @@ Loader::Loader(std::shared_ptr<const Source> source, batch::Sampler sampler, std
   if (ahead_ < 1) {
     throw usage_error("load data", "at least one micro-batch ahead", "0", "1, or fetch()");
   }
-  worker_ = std::thread([this] { work(); });
+  worker_ = start_thread([this] { work(); });
 }
 
 Loader::~Loader() {
@@ -39,7 +41,7 @@ Loader::~Loader() {
     stopping_ = true;
   }
   work_to_do_.notify_one();
-  worker_.join();
+  if (worker_.joinable()) worker_.join();
 }
 
 batch::MicroBatch Loader::fetch(batch::Range ordinals) const {
@@ -87,6 +89,7 @@ batch::MicroBatch Loader::next() {
   {
     RECORD_USER_SCOPE("data: wait");
     const TimedScope waiting(waited_seconds_);
+    if (!reads_ahead()) load_next(lock);
     work_done_.wait(lock, [this] { return !ready_.empty(); });
   }
   Outcome outcome = std::move(ready_.front());
@@ -106,23 +109,29 @@ void Loader::cancel() {
 }
 
 void Loader::work() {
+  const OneCore beside_the_training;
   std::unique_lock lock(mutex_);
   while (true) {
     work_to_do_.wait(
         lock, [this] { return stopping_ || (!requested_.empty() && ready_.size() < ahead_); });
     if (stopping_) return;
-    const batch::Range range = requested_.front();
-    requested_.pop_front();
-    const std::uint64_t generation = generation_;
-    in_progress_ = 1;
-    lock.unlock();
-    Outcome outcome = attempt(range);
-    lock.lock();
-    if (generation != generation_) continue;  // cancelled meanwhile
-    in_progress_ = 0;
-    ready_.push_back(std::move(outcome));
-    work_done_.notify_one();
+    load_next(lock);
   }
+}
+
+/// Reads what was requested first, without the lock.
+void Loader::load_next(std::unique_lock<std::mutex>& lock) {
+  const batch::Range range = requested_.front();
+  requested_.pop_front();
+  const std::uint64_t generation = generation_;
+  in_progress_ = 1;
+  lock.unlock();
+  Outcome outcome = attempt(range);
+  lock.lock();
+  if (generation != generation_) return;  // cancelled meanwhile
+  in_progress_ = 0;
+  ready_.push_back(std::move(outcome));
+  work_done_.notify_one();
 }
 
 Loader::Outcome Loader::attempt(batch::Range range) const noexcept {

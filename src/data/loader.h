@@ -19,7 +19,8 @@
 
 namespace accrue::data {
 
-/// Turns draw ordinals into micro-batches, ahead of the training thread where asked.
+/// Turns draw ordinals into micro-batches, ahead of the training thread where asked. If the system
+/// starts no thread for that, next() reads each as it is taken.
 ///
 /// `fetch` is a pure function of the ordinals: replay uses it. `prefetch` and `next` are for one
 /// consumer thread; `fetch` may be called from any thread at any time.
@@ -55,12 +56,15 @@ class Loader {
 
   /// Seconds, since it was made, that callers of next() and of the fetches waited for samples.
   double waited_seconds() const { return waited_seconds_; }
+  /// Whether micro-batches are read ahead, on a thread of its own.
+  bool reads_ahead() const { return worker_.joinable(); }
 
  private:
   using Outcome = std::variant<batch::MicroBatch, std::exception_ptr>;
 
   batch::MicroBatch load(std::vector<std::int64_t> ordinals) const;
   void work();
+  void load_next(std::unique_lock<std::mutex>& lock);
   Outcome attempt(batch::Range range) const noexcept;
 
   std::shared_ptr<const Source> source_;

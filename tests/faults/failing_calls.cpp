@@ -1,10 +1,12 @@
 // Faults inside a process, to be preloaded (LD_PRELOAD): calls of libc that fail, do less than they
 // were asked to, or take longer. A test orders them, at any time, in a file that both map
 // (ACCRUE_FAILING_CALLS; inside.py), and reads there how often each happened. Writes are meant that
-// go to regular files, and memory that is asked of the system in blocks.
+// go to regular files, memory that is asked of the system in blocks, and threads.
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -20,12 +22,21 @@
 namespace {
 
 /// In the order of inside.py.
-enum Fault { kShortWrite, kFullDisk, kSlowDisk, kFlippedBit, kNoMemory, kClockJump, kFaults };
+enum Fault {
+  kShortWrite,
+  kFullDisk,
+  kSlowDisk,
+  kFlippedBit,
+  kNoMemory,
+  kClockJump,
+  kNoThread,
+  kFaults
+};
 
 /// What is ordered of a fault, and what came of it.
 struct Order {
   std::atomic<std::int64_t> left;      ///< calls that it is still to meet
-  std::atomic<std::int64_t> amount;    ///< milliseconds, bytes or seconds
+  std::atomic<std::int64_t> amount;    ///< milliseconds, bytes, seconds or threads
   std::atomic<std::int64_t> happened;  ///< calls that it met
 };
 static_assert(sizeof(Order) == 3 * sizeof(std::int64_t));
@@ -79,6 +90,14 @@ void wait_for_disk() {
   ::nanosleep(&time, nullptr);
 }
 
+std::int64_t threads_of_process() {
+  DIR* folder = ::opendir("/proc/self/task");
+  std::int64_t entries = 0;
+  while (folder != nullptr && ::readdir(folder) != nullptr) ++entries;
+  if (folder != nullptr) ::closedir(folder);
+  return entries - 2;  // "." and ".."
+}
+
 /// A bit of tensors, which alone are long.
 constexpr std::size_t kLongWrite = 4096;
 
@@ -125,6 +144,15 @@ void* mmap(void* address, size_t bytes, int protection, int flags, int descripto
     return MAP_FAILED;
   }
   return real(address, bytes, protection, flags, descriptor, offset);
+}
+
+/// Refused while the process has as many threads as a limit allows.
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*routine)(void*),
+                   void* argument) noexcept {
+  static const auto real = next(&::pthread_create, "pthread_create");
+  if (orders != nullptr && threads_of_process() >= amount_of(kNoThread) && strikes(kNoThread))
+    return EAGAIN;
+  return real(thread, attributes, routine, argument);
 }
 
 /// The wall clock is ahead by all jumps so far, or behind.

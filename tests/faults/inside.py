@@ -12,7 +12,7 @@ import launchers
 import tinyrun
 from tinyrun import Campaign, Options, expect
 
-KINDS = ("short write", "full disk", "slow disk", "flipped bit", "no memory", "clock jump")  # as failing_calls.cpp has them
+KINDS = ("short write", "full disk", "slow disk", "flipped bit", "no memory", "clock jump", "no thread")  # as failing_calls.cpp has them
 ORDER = struct.Struct("=qqq")  # calls that are left to it, its amount, calls that it met
 
 
@@ -27,7 +27,7 @@ class FailingCalls:
 
     def order(self, kind: str, times: int = 1, amount: int = 0) -> None:
         """The next `times` calls meet it. `amount`: milliseconds of a slow disk, the bytes from which on memory is refused, the
-        seconds of a jump."""
+        seconds of a jump, the threads that a process may have."""
         place = KINDS.index(kind) * ORDER.size
         # The calls come last: the process may look at any moment.
         struct.pack_into("=q", self._orders, place + 8, amount)
@@ -48,6 +48,7 @@ ORDERS = {
     "flipped bit": lambda draw: (1, 0),
     "no memory": lambda draw: (draw.randrange(1, 4), 0),
     "clock jump": lambda draw: (draw.randrange(1, 4), draw.choice([-1, 1]) * draw.randrange(60, 400_000)),
+    "no thread": lambda draw: (draw.randrange(1, 20), 0),
 }
 
 

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "accrue/core/error.h"
+#include "core/helper_thread.h"
+
 namespace accrue::distributed {
 namespace {
 
@@ -37,9 +40,14 @@ struct Heartbeat::Shared {
 
 Heartbeat::Heartbeat(RankNotes notes, milliseconds patience, std::shared_ptr<Membership> membership)
     : patience_(patience), shared_(std::make_shared<Shared>()) {
-  talker_ = std::thread([notes = std::move(notes), membership = std::move(membership),
-                         shared = shared_] { talk(notes, membership.get(), *shared); });
-  watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+  watcher_ = start_thread<std::jthread>([this](const std::stop_token& stop) { watch(stop); });
+  if (watcher_.joinable())
+    talker_ = start_thread([notes = std::move(notes), membership = std::move(membership),
+                            shared = shared_] { talk(notes, membership.get(), *shared); });
+  if (!talker_.joinable())
+    throw runtime_error("join ranks", "two threads that show the others that this rank lives",
+                        "a system that starts none",
+                        "a higher limit on processes (ulimit -u, pids.max of the control group)");
 }
 
 Heartbeat::~Heartbeat() {

@@ -21,7 +21,8 @@ class Heartbeat {
  public:
   /// `notes` have a connection of their own, which nobody else waits on. The `membership` is asked
   /// with each beat whether somebody wants to join; null: it is not asked. A store that does not
-  /// answer for `patience` is gone.
+  /// answer for `patience` is gone. Throws a runtime Error if the system starts no thread: nobody
+  /// else can show for this rank that it lives while it computes.
   Heartbeat(RankNotes notes, std::chrono::milliseconds patience,
             std::shared_ptr<Membership> membership = nullptr);
   ~Heartbeat();

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/helper_thread.h"
 #include "distributed/group/addresses.h"
 #include "distributed/group/listening_socket.h"
 
@@ -40,7 +41,7 @@ Lifeline::Lifeline(const std::string& address)
   if (!waking_ || ::listen(listening_.get(), SOMAXCONN) != 0)
     throw std::system_error(errno, std::generic_category());
   place_ = to_text(place_of(listening_));
-  thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
+  thread_ = start_thread<std::jthread>([this](const std::stop_token& stop) { serve(stop); });
 }
 
 Lifeline::~Lifeline() {

@@ -18,7 +18,8 @@ namespace accrue::distributed {
 /// connection alone ended, as something between two machines may do, the process greets again.
 ///
 /// Each process lets others connect to it and watches one other, as long as this lives, on a
-/// thread of its own that never waits for a peer.
+/// thread of its own that never waits for a peer. If the system starts none, this process watches
+/// nobody and greets nobody: signs of life alone tell then.
 class Lifeline {
  public:
   /// Listens at `address`, one of this machine's, at a port of the system's choice. Throws where it

@@ -2,10 +2,13 @@
 
 #include <chrono>
 #include <future>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 #include <type_traits>
 #include <utility>
+
+#include "core/helper_thread.h"
 
 namespace accrue::distributed {
 
@@ -22,12 +25,18 @@ struct NoAnswer : std::runtime_error {
 
 /// Returns or throws what `call()` does, or throws NoAnswer where that has not come by `until`.
 /// `call` may block for ever and cannot be told to stop: it runs on a thread of its own, which then
-/// is left to itself, so it owns whatever it uses.
+/// is left to itself, so it owns whatever it uses. If the system starts no thread, it runs in
+/// place, and may take longer.
 template <class Call>
 std::invoke_result_t<Call&> run_until(Deadline until, Call call) {
-  std::packaged_task<std::invoke_result_t<Call&>()> task(std::move(call));
-  auto result = task.get_future();
-  std::thread thread(std::move(task));
+  using Task = std::packaged_task<std::invoke_result_t<Call&>()>;
+  const auto task = std::make_shared<Task>(std::move(call));
+  auto result = task->get_future();
+  std::thread thread = start_thread([task] { (*task)(); });
+  if (!thread.joinable()) {
+    (*task)();
+    return result.get();
+  }
   if (result.wait_until(until) == std::future_status::ready) {
     thread.join();
     return result.get();

@@ -1,9 +1,7 @@
 #include "distributed/schedule/outer_rounds.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,9 +9,11 @@
 
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
+#include "core/helper_thread.h"
 #include "core/joint_state.h"
 #include "distributed/compress/compressed_sums.h"
 #include "distributed/compress/named_state.h"
+#include "support/one_core.h"
 
 namespace accrue::distributed {
 namespace {
@@ -72,12 +72,6 @@ StoredTensors with_all_sums(StoredTensors own, const NamedParameters& now) {
   padded.narrow(0, 0, kept).copy_(shares->read());
   *shares = stored({{"shares", padded}}).front();
   return own;
-}
-
-/// This thread computes beside the one that trains, whose cores it is not to wait for in barriers.
-void compute_on_one_core() {
-  at::internal::lazy_init_num_threads();
-  omp_set_num_threads(1);
 }
 
 }  // namespace
@@ -151,16 +145,17 @@ std::shared_future<OuterRounds::Exchanged> OuterRounds::done_now(const Message& 
 }
 
 /// Exchanges follow each other, on every rank in the same order.
-std::shared_future<OuterRounds::Exchanged> OuterRounds::begin(const Message& message) const {
+std::shared_future<OuterRounds::Exchanged> OuterRounds::begin(const Message& message) {
   std::shared_future<Exchanged> before;
   if (!under_way_.empty()) before = under_way_.back().exchanged;
-  return std::async(std::launch::async,
-                    [this, message, before] {
-                      compute_on_one_core();
-                      if (before.valid()) before.get();
-                      return exchange(message);
-                    })
-      .share();
+  Begun<Exchanged> begun = run_beside([this, message, before] {
+    const OneCore beside_the_training;
+    if (before.valid()) before.get();
+    return exchange(message);
+  });
+  if (begun.in_place && !std::exchange(exchanges_in_place_, true) && setting_.say_waiting)
+    setting_.say_waiting(in_place_in_words("parts are exchanged"));
+  return begun.result.share();
 }
 
 void OuterRounds::merge_oldest(OuterOutcome& outcome) {

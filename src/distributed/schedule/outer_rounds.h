@@ -65,7 +65,8 @@ class OuterRounds {
     Compression compress = Compression::none;
     std::size_t rank_sums = 0;  ///< how many each share has
     std::size_t requests = 0;   ///< the last of them, which are of the moment: none is kept
-    /// Told where an exchange is waited for longer than a second; may be null.
+    /// Told where an exchange is waited for longer than a second, or is made in place since no
+    /// thread can be started; may be null.
     std::function<void(const std::string&)> say_waiting;
   };
 
@@ -137,7 +138,7 @@ class OuterRounds {
   Message message_of(std::size_t part, std::int64_t steps);
   void send(std::size_t part, std::int64_t steps);
   std::shared_future<Exchanged> done_now(const Message& message) const;
-  std::shared_future<Exchanged> begin(const Message& message) const;
+  std::shared_future<Exchanged> begin(const Message& message);
   void merge_oldest(OuterOutcome& outcome);
   void merge_all(std::int64_t steps, OuterOutcome& outcome);
   const Exchanged& wait_for(const UnderWay& under_way) const;
@@ -157,6 +158,7 @@ class OuterRounds {
   std::vector<std::int64_t> sent_at_;  ///< inner steps of the run when each part was sent last
   RoundTotals totals_;                 ///< of the round under way
   at::Tensor own_parameters_;          ///< while the start is in their place
+  bool exchanges_in_place_ = false;    ///< and that was told
   std::deque<UnderWay> under_way_;     ///< in order
 };
 

@@ -2,14 +2,18 @@
 
 #include <utility>
 
+#include "core/helper_thread.h"
+
 namespace accrue::train {
 
 CheckpointWriter::~CheckpointWriter() {
   if (writing_.valid()) writing_.wait();
 }
 
-void CheckpointWriter::start(std::function<void()> write) {
-  writing_ = std::async(std::launch::async, std::move(write));
+bool CheckpointWriter::start(const std::function<void()>& write) {
+  Begun<void> begun = run_beside(write);
+  writing_ = std::move(begun.result);
+  return !begun.in_place;
 }
 
 void CheckpointWriter::finish() {

@@ -15,8 +15,9 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Runs `write` on another thread. To be called after finish().
-  void start(std::function<void()> write);
+  /// Runs `write` on another thread. Returns false if the system starts none, and `write` was run
+  /// in place. To be called after finish().
+  bool start(const std::function<void()>& write);
   /// Whether finish() has something to wait for, or to throw.
   bool is_busy() const { return writing_.valid(); }
   /// Waits until what was started is done. Throws what it threw, once.

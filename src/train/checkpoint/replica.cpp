@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "core/helper_thread.h"
 #include "observe/history/run_state.h"
 
 namespace accrue::train {
@@ -34,7 +35,9 @@ Replica::Replica(const RunCopies& run, RunTenure tenure) : folder_(run, std::mov
     throw usage_error("run.replica " + path().string(), "a folder that no other run is copied to",
                       *failure, "another run.replica");
   note("the run", failure);
-  thread_ = std::thread([this] { work(); });
+  thread_ = start_thread([this] { work(); });
+  if (!thread_.joinable())
+    remarks_.push_back(in_place_in_words("checkpoints are copied to " + path().string()));
 }
 
 Replica::~Replica() {
@@ -43,13 +46,14 @@ Replica::~Replica() {
     ends_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Replica::copy(const PruneOptions& prune) {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     waiting_ = prune;
+    if (!thread_.joinable()) copy_waiting(lock);
   }
   changed_.notify_all();
 }
@@ -87,19 +91,24 @@ void Replica::work() {
   while (true) {
     changed_.wait(lock, [&] { return waiting_ || ends_; });
     if (!waiting_) return;
-    const PruneOptions next = *std::exchange(waiting_, std::nullopt);
-    is_copying_ = true;
-    lock.unlock();
-    bool was_there = true;
-    auto failure = failure_of([&] { was_there = folder_.copy(next); });
-    lock.lock();
-    is_copying_ = false;
-    if (!was_there && !waiting_) failure = "it was removed before it could be copied";
-    // A checkpoint that was replaced while it was copied is copied anew.
-    const bool is_replaced = waiting_ && waiting_->newest == next.newest;
-    if (!is_replaced && (was_there || !waiting_)) note(checkpoint_in_words(next.newest), failure);
+    copy_waiting(lock);
     changed_.notify_all();
   }
+}
+
+/// Makes the copy that waits, without the lock.
+void Replica::copy_waiting(std::unique_lock<std::mutex>& lock) {
+  const PruneOptions next = *std::exchange(waiting_, std::nullopt);
+  is_copying_ = true;
+  lock.unlock();
+  bool was_there = true;
+  auto failure = failure_of([&] { was_there = folder_.copy(next); });
+  lock.lock();
+  is_copying_ = false;
+  if (!was_there && !waiting_) failure = "it was removed before it could be copied";
+  // A checkpoint that was replaced while it was copied is copied anew.
+  const bool is_replaced = waiting_ && waiting_->newest == next.newest;
+  if (!is_replaced && (was_there || !waiting_)) note(checkpoint_in_words(next.newest), failure);
 }
 
 void Replica::note(const std::string& what, const std::optional<std::string>& failure) {

@@ -17,7 +17,7 @@ namespace accrue::train {
 /// Copies a run's checkpoints into its replica on a thread of its own, beside the training. One
 /// copy is made at a time; a newer checkpoint takes the place of one that waits. What fails is
 /// remarked once, tried again with the next checkpoint, and remarked once more when it succeeds; it
-/// never throws.
+/// never throws. If the system starts no thread, copy() makes the copy itself.
 class Replica {
  public:
   /// Claims the folder. Throws a usage Error where another process holds it; a folder that cannot
@@ -31,8 +31,9 @@ class Replica {
   const std::filesystem::path& path() const { return folder_.path(); }
 
   /// Asks for a copy of the run's checkpoint of step `prune.newest`, after which the others are
-  /// pruned likewise. Returns at once; any thread may call it. To be called before the run's own
-  /// checkpoints are pruned: so a checkpoint that is gone has a newer one that waits.
+  /// pruned likewise. Returns at once if there is a thread; any thread may call it. To be called
+  /// before the run's own checkpoints are pruned: so a checkpoint that is gone has a newer one that
+  /// waits.
   void copy(const PruneOptions& prune);
   /// Waits until all that was asked for is copied, or failed. Returns false where `most` is over
   /// before.
@@ -49,6 +50,7 @@ class Replica {
 
  private:
   void work();
+  void copy_waiting(std::unique_lock<std::mutex>& lock);
   /// Notes how an attempt at `what` ended: why it failed, or nothing where it did not. The mutex is
   /// held.
   void note(const std::string& what, const std::optional<std::string>& failure);

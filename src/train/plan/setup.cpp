@@ -12,6 +12,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "core/machine.h"
 #include "core/signal_handling.h"
+#include "core/startable_threads.h"
 #include "memory/out_of_memory.h"
 #include "train/plan/enough_memory.h"
 #include "train/plan/plan_choice.h"
@@ -20,12 +21,34 @@
 namespace accrue::train {
 
 void use_threads(std::int64_t threads) {
-  const auto count = static_cast<int>(threads > 0 ? threads : granted_threads());
+  // libgomp keeps a team for each thread that opens regions. Where it cannot start one's threads it
+  // ends the process.
+  thread_local std::int64_t team = 1;
+  const std::int64_t wanted = threads > 0 ? threads : granted_threads();
+  const std::int64_t possible = wanted <= team ? wanted : team + startable_threads(wanted - team);
+  if (threads > possible)
+    throw usage_error("run.threads = " + std::to_string(threads),
+                      "at most " + std::to_string(possible) +
+                          ", which is how many the system starts for this process",
+                      std::to_string(threads),
+                      "--run.threads=" + std::to_string(possible) +
+                          ", or a higher limit (ulimit -u, pids.max of the control group, memory "
+                          "for stacks)");
+  team = possible;
+  const auto count = static_cast<int>(possible);
   at::set_num_threads(count);
   omp_set_num_threads(count);
   // The system may give a signal to any thread, and each of these runs parts of products.
 #pragma omp parallel
   give_signals_a_stack();
+}
+
+std::string remark_on_threads(const Config& config) {
+  const std::int64_t granted = granted_threads();
+  if (config.run.threads > 0 || at::get_num_threads() >= granted) return {};
+  return std::to_string(at::get_num_threads()) + " of the " + std::to_string(granted) +
+         " threads that the machine grants: the system starts no more for this process (the limits "
+         "are ulimit -u, pids.max of the control group, and memory for stacks)";
 }
 
 std::int64_t threads_beside(std::int64_t processes) {

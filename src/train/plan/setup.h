@@ -14,8 +14,12 @@ struct Plan;
 
 namespace accrue::train {
 
-/// Sets the threads of libtorch and of OpenMP; 0: all that the machine grants.
+/// Sets the threads of libtorch and of OpenMP in this thread; 0: all that the machine grants, or as
+/// many of them as the system starts. Throws a usage Error if `threads` are stated and it starts
+/// fewer.
 void use_threads(std::int64_t threads);
+/// What use_threads() left out of what the machine grants, and why; empty: nothing.
+std::string remark_on_threads(const Config& config);
 /// How many threads each of `processes` on this machine may keep busy; at least 1.
 std::int64_t threads_beside(std::int64_t processes);
 /// What memory.budget = "auto" gives each of `processes` that share this machine's memory and have

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "accrue/core/units.h"
+#include "core/helper_thread.h"
 #include "core/timed_scope.h"
+#include "support/one_core.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/resume.h"
 
@@ -156,25 +158,29 @@ CheckpointContent with_middle(CheckpointContent content, const StartedWindow& st
   return content;
 }
 
-/// Writes on another thread, once it has written what was begun before.
+/// Writes on another thread if one can be started, once it has written what was begun before.
 void Checkpointer::write_beside(CheckpointContent content) {
   wait();
   const RunConfig& config = run_.work.config.run;
   const TrainState& state = progress_.state;
-  writer_.start([directory = run_.directory, content = std::move(content), claim = run_.claim,
-                 replica = run_.replica,
-                 prune = PruneOptions{.newest = state.step,
-                                      .keep = config.keep,
-                                      .best = config.keep_best ? state.best_step : std::nullopt}] {
-    RECORD_USER_SCOPE("checkpoint: write");
-    const auto expect_held = [claim] {
-      if (claim != nullptr) claim->check_there();
-    };
-    write_checkpoint(directory, content, expect_held);
-    expect_held();
-    if (replica != nullptr) replica->copy(prune);
-    prune_checkpoints(directory, prune, expect_held);
-  });
+  const bool is_beside = writer_.start(
+      [directory = run_.directory, content = std::move(content), claim = run_.claim,
+       replica = run_.replica,
+       prune = PruneOptions{.newest = state.step,
+                            .keep = config.keep,
+                            .best = config.keep_best ? state.best_step : std::nullopt}] {
+        RECORD_USER_SCOPE("checkpoint: write");
+        const OneCore beside_the_training;
+        const auto expect_held = [claim] {
+          if (claim != nullptr) claim->check_there();
+        };
+        write_checkpoint(directory, content, expect_held);
+        expect_held();
+        if (replica != nullptr) replica->copy(prune);
+        prune_checkpoints(directory, prune, expect_held);
+      });
+  if (!is_beside && !std::exchange(writes_in_place_, true))
+    log_.event_of_last_step("checkpoint", in_place_in_words("checkpoints are written"));
   written_step_ = state.step;
   answered();
 }

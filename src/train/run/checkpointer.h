@@ -87,6 +87,7 @@ class Checkpointer {
   Cadence cadence_;
   CheckpointWriter writer_;
   bool is_asked_ = false;
+  bool writes_in_place_ = false;    ///< and an event said so
   double seconds_ = 0;              ///< what take_seconds() gives
   std::int64_t written_step_ = -1;  ///< step of the newest checkpoint that this run wrote or began
 };

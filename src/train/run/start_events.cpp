@@ -5,6 +5,7 @@
 #include "memory/plan.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/plan/make_run_plan.h"
+#include "train/plan/setup.h"
 #include "train/ranks/rank_remarks.h"
 #include "train/run/histogram_taker.h"
 #include "train/watch/rare_updates.h"
@@ -85,6 +86,7 @@ std::vector<Event> start_events(const StartFacts& start) {
   Events events(step);
   events.add("length", length_change_in_words(config, start.plan, start.length, step));
   events.add("rare_updates", remark_on_updates(start));
+  events.add("threads", remark_on_threads(config));
   events.add("precision", remark_on_bf16(config));
   events.add("histograms", histogram_remark(config, start.work.slice));
   events.add_all("data", data_remarks(start.work.data));

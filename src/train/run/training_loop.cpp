@@ -8,6 +8,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
+#include "core/helper_thread.h"
 #include "train/plan/enough_memory.h"
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
@@ -167,6 +168,8 @@ std::optional<RunResult> TrainingLoop::run() {
   const memory::PeakScope peak;
   Ended ended = Ended::done;
   try {
+  if (!loader_.reads_ahead())
+    log_.event_of_last_step("data", in_place_in_words("samples are read"));
     ended = train();
   } catch (const Error& error) {
     const bool ranks_are_gone = dynamic_cast<const distributed::RanksGone*>(&error) != nullptr;

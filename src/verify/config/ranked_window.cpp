@@ -9,12 +9,14 @@
 
 #include <algorithm>
 #include <exception>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "accrue/core/error.h"
 #include "accrue/distributed/group.h"
+#include "core/helper_thread.h"
 #include "core/words.h"
 #include "train/ranks/meeting.h"
 #include "train/ranks/ranks.h"
@@ -163,13 +165,14 @@ distributed::GroupOptions options_of(const train::Config& config) {
   return options;
 }
 
-void run_rank(Meeting& meeting, int index, train::Workload work,
+void run_rank(Meeting& meeting, int index, std::int64_t threads, train::Workload work,
               const train::MicroDecision& micro) {
   std::shared_ptr<distributed::Group> group;
   try {
     distributed::Launch launch = meeting.launch;
     launch.rank = launch.local_rank = index;
     group = distributed::connect(launch, meeting.options);
+    train::use_threads(threads);
     Rank rank(group, std::move(work), micro);
     rank.run();
     const std::scoped_lock lock(meeting.mutex);
@@ -218,20 +221,30 @@ Gradients window_of_ranks(const train::Workload& work,
                   .result = nothing_of(*models.front())};
   {
     const SharedThreads shared(ranks);
+    // Ranks wait for each other: either all of them begin, or none.
+    std::promise<bool> are_all_there;
+    const std::shared_future<bool> begin = are_all_there.get_future().share();
     std::vector<std::jthread> threads;
     for (std::unique_ptr<models::Model>& model : models) {
       const auto index = static_cast<int>(threads.size());
-      threads.emplace_back([&, index, own = std::move(model)]() mutable {
-        train::use_threads(shared.each());
-        run_rank(meeting, index,
+      threads.push_back(start_thread<std::jthread>([&, index, own = std::move(model)]() mutable {
+        if (!begin.get()) return;
+        run_rank(meeting, index, shared.each(),
                  {.config = config_of_rank(work.config),
                   .data = work.data,
                   .schedule = work.schedule,
                   .model = std::move(own),
                   .ranks = work.ranks},
                  micro);
-      });
+      }));
     }
+    const bool all = std::ranges::all_of(threads, &std::jthread::joinable);
+    are_all_there.set_value(all);
+    if (!all)
+      throw runtime_error("verify with ranks", "a thread for each of " + counted(ranks, "rank"),
+                          "a system that starts no more",
+                          "fewer --ranks, or a higher limit on processes (ulimit -u, pids.max of "
+                          "the control group)");
   }
   if (meeting.first_error) std::rethrow_exception(meeting.first_error);
   // The reduction adds as many sums again as there are ranks.

@@ -1,0 +1,158 @@
+// Runs to which the system refuses threads.
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "accrue_program.h"
+#include "core/atomic_file.h"
+#include "core/machine.h"
+
+namespace accrue::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ThreadLimits : public AccrueProgram {
+ protected:
+  void SetUp() override {
+    AccrueProgram::SetUp();
+    write_small_run();
+  }
+
+  /// Runs the command line with at most so many threads, the first one included.
+  Program::Result accrue_within(std::int64_t threads, const Words& arguments,
+                                const Words& environment = {}) const {
+    order(threads);
+    Words words{"/usr/bin/env", std::string("LD_PRELOAD=") + ACCRUE_FAILING_CALLS_LIBRARY,
+                "ACCRUE_FAILING_CALLS=" + page().string()};
+    words.insert(words.end(), environment.begin(), environment.end());
+    words.emplace_back(ACCRUE_PROGRAM);
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return Program(folder_, words).wait();
+  }
+
+  /// How many were refused.
+  std::int64_t refused() const {
+    Orders orders{};
+    std::ifstream(page(), std::ios::binary)
+        .read(reinterpret_cast<char*>(orders.data()), sizeof orders);
+    return orders[kNoThread].happened;
+  }
+
+  std::string model_of(const std::string& run) const {
+    return read_file(folder_ / run / "checkpoints/step-00000004/model.safetensors");
+  }
+  std::string events_of(const std::string& run) const {
+    return read_file(folder_ / run / "metrics.jsonl");
+  }
+
+ private:
+  /// As tests/faults/failing_calls.cpp has them.
+  struct Order {
+    std::int64_t left, amount, happened;
+  };
+  static constexpr std::size_t kNoThread = 6;
+  using Orders = std::array<Order, kNoThread + 1>;
+
+  fs::path page() const { return folder_ / "orders"; }
+  void order(std::int64_t threads) const {
+    constexpr std::int64_t always = 1'000'000'000;
+    Orders orders{};
+    orders[kNoThread] = {.left = always, .amount = threads, .happened = 0};
+    std::ofstream(page(), std::ios::binary)
+        .write(reinterpret_cast<const char*>(orders.data()), sizeof orders);
+  }
+};
+
+TEST_F(ThreadLimits, ARunWithoutHelperThreadsWritesAndReadsInPlace) {
+  ASSERT_EQ(accrue({"train", "run.toml", "--run.out=free"}).status, 0);
+  const auto result = accrue_within(1, {"train", "run.toml"});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_GT(refused(), 0);
+  EXPECT_TRUE(fs::exists(folder_ / "out/checkpoints/step-00000002"));
+  EXPECT_TRUE(model_of("out") == model_of("free"));
+  EXPECT_EQ(accrue({"checkpoint", "verify", "out"}).status, 0);
+  for (const char* what : {"checkpoints are written by the thread that trains",
+                           "samples are read by the thread that trains"}) {
+    const std::string events = events_of("out");
+    const std::size_t first = events.find(what);
+    EXPECT_NE(first, std::string::npos) << events;
+    EXPECT_EQ(events.find(what, first + 1), std::string::npos) << "reported once";
+  }
+  EXPECT_THAT(events_of("free"), Not(HasSubstr("by the thread that trains")));
+}
+
+TEST_F(ThreadLimits, AReplicaIsCopiedInPlace) {
+  const auto result = accrue_within(1, {"train", "run.toml", "--run.replica=copy"});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_TRUE(model_of("copy") == model_of("out"));
+  EXPECT_THAT(events_of("out"), HasSubstr("checkpoints are copied to copy by the thread"));
+}
+
+TEST_F(ThreadLimits, OuterStepsAreExchangedInPlace) {
+  const Words outer{"train",
+                    "run.toml",
+                    "--dist.outer.lr=0.7",
+                    "--dist.outer.parts=2",
+                    "--dist.outer.delay=1",
+                    "--dist.local_steps=2"};
+  Words free = outer;
+  free.emplace_back("--run.out=free");
+  ASSERT_EQ(accrue(free).status, 0);
+  const auto result = accrue_within(1, outer);
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_TRUE(model_of("out") == model_of("free"));
+  EXPECT_THAT(events_of("out"), HasSubstr("parts are exchanged by the thread that trains"));
+}
+
+TEST_F(ThreadLimits, MoreThreadsThanStartAreRefusedBeforeAnythingIsWritten) {
+  const auto result = accrue_within(3, {"train", "run.toml", "--run.threads=16"});
+  EXPECT_EQ(result.status, 2) << result.errors;
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("run.threads = 16: expected at most 3"),
+                                   HasSubstr("--run.threads=3"), HasSubstr("pids.max")));
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+  EXPECT_EQ(accrue_within(3, {"train", "run.toml", "--run.threads=3"}).status, 0);
+}
+
+TEST_F(ThreadLimits, ThreadsThatNobodyStatedAreAsManyAsStart) {
+  const auto result = accrue_within(1, {"train", "run.toml", "--run.threads=0"});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  const auto run = nlohmann::json::parse(read_file(folder_ / "out/run.json"));
+  EXPECT_EQ(run.at("machine").at("threads"), 1);
+  if (granted_threads() > 1) {
+    EXPECT_THAT(events_of("out"), HasSubstr("threads that the machine grants"));
+  }
+}
+
+TEST_F(ThreadLimits, OtherVerbsWorkWithOneThread) {
+  ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
+  ASSERT_EQ(accrue({"train", "run.toml", "--run.out=second"}).status, 0);
+  const std::vector<Words> verbs{{"report", "out", "second", "--out", "page.html"},
+                                 {"compare", "out", "second"},
+                                 {"sample", "out", "--prompt", "the", "--tokens", "3"},
+                                 {"eval", "out", "--data", "text.txt"},
+                                 {"export", "out", "--out", "exported"},
+                                 {"data", "run.toml"},
+                                 {"plan", "run.toml"},
+                                 {"doctor", "run.toml"},
+                                 {"verify", "run.toml"},
+                                 {"checkpoint", "verify", "out"}};
+  for (const Words& verb : verbs) {
+    const int status = accrue(verb).status;
+    EXPECT_EQ(accrue_within(1, verb).status, status) << verb.front();
+  }
+}
+
+TEST_F(ThreadLimits, RanksSayThatTheyNeedThreads) {
+  const auto verified = accrue_within(1, {"verify", "run.toml", "--ranks", "2"});
+  EXPECT_EQ(verified.status, 1) << verified.errors;
+  EXPECT_THAT(verified.errors, HasSubstr("expected a thread for each of 2 ranks"));
+}
+
+}  // namespace
+}  // namespace accrue::testing
