@@ -54,6 +54,68 @@ TEST_F(ChangedData, IsAcceptedByNameWhereItHoldsAsManySamples) {
   EXPECT_EQ(accrue({"train", "run.toml", "--accept-data"}).status, 2) << "it goes with --resume";
 }
 
+class MovedData : public ChangedData {
+ protected:
+  /// Where the text lies as well, with this content.
+  std::string moved(const std::string& content) const {
+    fs::create_directories(folder_ / "scratch/job 17");
+    write("scratch/job 17/text.txt", content);
+    return "--data.train=[\"scratch/job 17/*.txt\"]";
+  }
+  std::string model_of(const std::string& run, const std::string& step) const {
+    return read_file(folder_ / run / "checkpoints" / step / "model.safetensors");
+  }
+};
+
+TEST_F(MovedData, IsTheSameOnResumeToTheBit) {
+  ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
+  const std::string straight = model_of("out", "step-00000004");
+  const std::string elsewhere = moved(read_file(folder_ / "text.txt"));
+  fs::rename(folder_ / "text.txt", folder_ / "gone");
+  const auto resumed = accrue({"train", "run.toml", "--resume", "2", elsewhere});
+  EXPECT_EQ(resumed.status, 0) << resumed.errors;
+  EXPECT_THAT(resumed.errors, HasSubstr("the same data as before lie elsewhere: data.train"));
+  EXPECT_TRUE(model_of("out", "step-00000004") == straight);
+  EXPECT_EQ(accrue({"train", "out/config.toml", "--resume", "--run.steps=5"}).status, 0)
+      << "the run's config has the new path";
+}
+
+TEST_F(MovedData, OfOtherContentAreRefused) {
+  ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
+  std::string content = read_file(folder_ / "text.txt");
+  content[content.size() / 2] ^= 1;
+  const std::string elsewhere = moved(content);
+  const Words resume{"train", "run.toml", "--resume", "2", elsewhere};
+  const auto refused = accrue(resume);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("other data"));
+  Words accept = resume;
+  accept.emplace_back("--accept-data");
+  EXPECT_EQ(accrue(accept).status, 0) << "as many samples";
+}
+
+TEST_F(MovedData, OfARunWithoutACheckpointAreComparedAsWell) {
+  ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
+  fs::remove_all(folder_ / "out/checkpoints");
+  const Words resume{"train", "run.toml", "--resume", moved("other words in another text\n")};
+  const auto refused = accrue(resume);
+  EXPECT_EQ(refused.status, 2) << refused.errors;
+  moved(read_file(folder_ / "text.txt"));
+  const auto begun = accrue(resume);
+  EXPECT_EQ(begun.status, 0) << begun.errors;
+}
+
+TEST_F(MovedData, AreRepeatedByThePlanAndTheBitsOfBefore) {
+  const std::string fixed = "--precision.accumulate=fixed";
+  ASSERT_EQ(accrue({"train", "run.toml", fixed}).status, 0);
+  const auto again = accrue(
+      {"train", "--repeat", "out", "--run.out=again", moved(read_file(folder_ / "text.txt"))});
+  EXPECT_EQ(again.status, 0) << again.errors;
+  EXPECT_THAT(again.errors, HasSubstr("by the plan that it had"));
+  EXPECT_THAT(again.errors, HasSubstr("the same bits are to be expected"));
+  EXPECT_TRUE(model_of("again", "step-00000004") == model_of("out", "step-00000004"));
+}
+
 TEST_F(ChangedData, DuringTheRunIsNoticed) {
   const Words often{"--run.checkpoint_every=5"};
   const Pause pause(folder_, "run");

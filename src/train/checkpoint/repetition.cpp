@@ -9,6 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "core/words.h"
+#include "train/config/data_paths.h"
 
 namespace accrue::train {
 namespace {
@@ -78,6 +79,12 @@ Pairs paired(const Files& before, const Files& now) {
     return are_namesakes(a, b) && names[name_in_folder(a)] == 2;
   });
   return pairs;
+}
+
+/// Whether files that are all paired have the order of before, in which their samples are counted.
+bool come_in_order(const Files& before, const Files& now, const Pairs& pairs) {
+  return std::ranges::equal(pointers_to(before), pointers_to(now), {},
+                            [&](const auto* file) { return pairs.now_of.at(file); });
 }
 
 std::string bytes_in_words(std::int64_t bytes) { return digit_groups(bytes) + " bytes"; }
@@ -192,6 +199,9 @@ Difference difference_of(const ConfigDifference& stated) {
   return {counts ? stated.key : "", in_words(stated)};
 }
 
+/// Bits do not depend on where data lie; that the data changed is found by itself.
+Difference move_of(const ConfigDifference& stated) { return {"", in_words(stated)}; }
+
 // --- what was resumed
 
 /// How the run that is repeated went where it was resumed. What changed then is nothing that a run
@@ -202,7 +212,8 @@ std::vector<Difference> history_of(const RunRecord& record, bool bits_depend_on_
     std::vector<std::string> texts;
     bool counts = past.data_changed;
     for (const ConfigDifference& change : past.changes) {
-      const Difference difference = difference_of(change);
+      const Difference difference =
+          names_data_files(change.key) ? move_of(change) : difference_of(change);
       texts.push_back(difference.text);
       counts = counts || !difference.what.empty();
     }
@@ -269,13 +280,15 @@ std::vector<std::string> changed_files(const Files& before, const Files& now) {
     else if (std::string change = change_of(file, *found->second); !change.empty())
       changes.push_back(std::move(change));
   for (const data::DataFile* file : pairs.now) changes.push_back(file->path.string() + " is new");
+  if (changes.empty() && !come_in_order(before, now, pairs))
+    changes.emplace_back("the files come in another order than before");
   return changes;
 }
 
 Repetition compare_with(const RunRecord& record, const RunBeside& now, bool accept_data) {
   const bool by_ranks = now.config.precision.accumulate != accum::Accumulation::fixed;
-  const std::vector<ConfigDifference> stated =
-      stated_otherwise(config_to_repeat(record), now.config);
+  const Config before = config_to_repeat(record);
+  const std::vector<ConfigDifference> stated = stated_otherwise(before, now.config);
   std::vector<std::string> files = changed_files(record.data.train, now.data.train);
   for (std::string& change : changed_files(record.data.val, now.data.val))
     files.push_back(std::move(change));
@@ -284,8 +297,9 @@ Repetition compare_with(const RunRecord& record, const RunBeside& now, bool acce
   Repetition repetition;
   std::vector<Difference> found;
   for (const ConfigDifference& difference : stated) {
-    found.push_back(difference_of(difference));
-    if (is_of_plan(difference.key)) repetition.keeps_plan = false;
+    const bool moves = only_moves(difference.key, before, now.config);
+    found.push_back(moves ? move_of(difference) : difference_of(difference));
+    if (is_of_plan(difference.key) && !(moves && files.empty())) repetition.keeps_plan = false;
   }
   for (std::string& change : files) found.push_back({"data", std::move(change)});
   for (Difference& difference :

@@ -9,6 +9,7 @@
 #include "accrue/core/units.h"
 #include "core/words.h"
 #include "train/checkpoint/checkpoint_folders.h"
+#include "train/config/data_paths.h"
 
 namespace accrue::train {
 namespace {
@@ -86,13 +87,14 @@ std::int64_t free_bytes_at(fs::path where) {
 void check_config_unchanged(const Config& started, const Config& now) {
   std::string changed;
   for (const ConfigDifference& difference : differences(started, now)) {
-    if (may_change_on_resume(difference.key)) continue;
+    if (may_change_on_resume(difference.key) || only_moves(difference.key, started, now)) continue;
     changed += (changed.empty() ? "" : ", ") + difference.key + " = " + difference.after +
                " (was " + difference.before + ")";
   }
   if (changed.empty()) return;
   throw usage_error("resume", "the config the run was started with", changed,
-                    "the old values or a new run.out; " + resumable_keys(now) + " may change");
+                    "the old values or a new run.out; " + resumable_keys(now) +
+                        " may change, and the paths of the same data");
 }
 
 std::optional<TrainState> state_to_resume(const RunCopies& run, const std::string& requested) {

@@ -30,6 +30,8 @@ struct Resumed {
   std::vector<std::string> skipped;  ///< what is wrong with checkpoints that would come before it
   /// Why the checkpoint is the replica's; empty where it is the run's own.
   std::string replica_reason;
+  /// Which paths of data changed while the data stayed (moves_in_words); empty: none.
+  std::string data_move;
 };
 
 /// Refuses a disk too full for the run's checkpoints before anything is written.
@@ -41,7 +43,7 @@ std::int64_t checkpoint_room(const RunConfig& config, std::int64_t total_steps,
 std::int64_t free_bytes_at(std::filesystem::path where);
 
 /// Refuses what may not change between a run's start and its resumption; the message lists what
-/// differs and what may.
+/// differs and what may. Paths of data may: load_checkpoint() compares the data themselves.
 void check_config_unchanged(const Config& started, const Config& now);
 
 /// The bookkeeping of the checkpoint that load_checkpoint() would load, as far as bookkeeping

@@ -11,6 +11,7 @@
 #include "accrue/models/normalisation.h"
 #include "accrue/version.h"
 #include "core/words.h"
+#include "train/config/data_paths.h"
 #include "train/plan/setup.h"
 #include "train/ranks/meeting.h"
 #include "train/ranks/outer_settings.h"
@@ -20,12 +21,13 @@
 namespace accrue::train {
 namespace {
 
-/// Whether a key may differ between machines without changing a step.
+/// Whether a key may differ between machines without changing a step. The data themselves are
+/// compared.
 bool is_of_the_machine(const std::string& key) {
   // What is measured of noise is part of the row that ranks exchange.
   if (key == "observe.noise") return false;
-  return key == "run.threads" || key == "run.limits" || key.starts_with("memory.budget") ||
-         key.starts_with("observe.");
+  return names_data_files(key) || key == "run.threads" || key == "run.limits" ||
+         key.starts_with("memory.budget") || key.starts_with("observe.");
 }
 
 distributed::Facts facts_of(const Config& config) {

@@ -5,9 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
 #include "core/atomic_file.h"
+#include "core/words.h"
 #include "train/checkpoint/run_info.h"
+#include "train/config/data_paths.h"
 #include "train/plan/plan_json.h"
 #include "train/workload/model_digest.h"
 
@@ -49,6 +52,19 @@ std::vector<std::string> in_words(const Repeated& repeated) {
     sentences.insert(sentences.end(), list->begin(), list->end());
   sentences.push_back(repetition.bits);
   return sentences;
+}
+
+void expect_data_of_start(const RunDirectory& run, const RunNotes& now, const Config& started,
+                          bool accept_data) {
+  if (accept_data || moves_in_words(started, now.given).empty()) return;
+  const RunData before = read_run_record(run)->data, data = data_of(now);
+  std::vector<std::string> changes = changed_files(before.train, data.train);
+  for (std::string& change : changed_files(before.val, data.val))
+    changes.push_back(std::move(change));
+  if (changes.empty()) return;
+  throw usage_error("resume " + run.root().string(), "the data that the run began with",
+                    "other data: " + listed(changes, "and"),
+                    "the same files, in any folder; or --accept-data");
 }
 
 std::string note_start(const RunNotes& notes, const RunPlan& plan,

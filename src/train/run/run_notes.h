@@ -34,6 +34,12 @@ Repeated repeat(std::shared_ptr<const RunRecord> record, const RunNotes& now, bo
 /// What is said of a repetition, a sentence each.
 std::vector<std::string> in_words(const Repeated& repeated);
 
+/// For a run that begins again, as it has no checkpoint yet: throws a usage Error if its data have
+/// moved and are not those that it began with, unless that is accepted (--accept-data). `started`
+/// is its config.
+void expect_data_of_start(const RunDirectory& run, const RunNotes& now, const Config& started,
+                          bool accept_data);
+
 /// run.json of a new run.
 std::string note_start(const RunNotes& notes, const RunPlan& plan,
                        const std::vector<RankRecord>& records,

@@ -128,6 +128,8 @@ std::vector<Event> folder_events(const RunFolders& folders, const RunCopies& cop
   if (!resumed || resumed->checkpoint.empty()) return list;
   Events events(resumed->state.step);
   events.add("data", resumed->data_change);
+  if (!resumed->data_move.empty())
+    events.add("data", "the same data as before lie elsewhere: " + resumed->data_move);
   events.add("model", resumed->module_change);
   if (!resumed->has_checksums)
     events.add("checkpoint",

@@ -10,6 +10,7 @@
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/run_copies.h"
 #include "train/checkpoint/run_record.h"
+#include "train/config/data_paths.h"
 #include "train/config/gradient_folding.h"
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
@@ -183,7 +184,9 @@ struct Trainer::Impl {
     const Config started = settle_config(directory.config(), given, work.config);
     Resumed found = load_checkpoint(copies, options.checkpoint, data, options.accept_data,
                                     *work.model, optimizer);
+    if (found.data_change.empty()) found.data_move = moves_in_words(started, given);
     if (found.checkpoint.empty()) {
+      expect_data_of_start(directory, notes(options), started, options.accept_data);
       found.state = first_state();
     } else {
       take_up_schedule(found.state.schedule);
@@ -210,8 +213,10 @@ struct Trainer::Impl {
 
   /// Writes the length first: a process that is killed in between leaves a run of either length.
   void write_resumption(const RunOptions& options, const Config& started) {
-    if (length && length->changes)
-      write_file_atomically(directory.config_file(), to_toml(with_length_of(started, given)));
+    Config kept = with_data_paths_of(started, given);
+    if (length && length->changes) kept = with_length_of(std::move(kept), given);
+    if (!differences(started, kept).empty())
+      write_file_atomically(directory.config_file(), to_toml(kept));
     note_resumption(directory, notes(options), *resumed, started);
   }
 

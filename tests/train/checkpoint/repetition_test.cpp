@@ -114,6 +114,36 @@ TEST_F(RepetitionTest, RefusesChangedDataByTheirNames) {
       << "who states other files accepts them";
 }
 
+/// Scratch of a node has another path in each job.
+TEST_F(RepetitionTest, OfDataThatMovedPromisesTheSameBits) {
+  config_.data.train = {"/scratch/17/*.txt"};
+  data_.train[0].path = "/scratch/17/a.txt";
+  const Repetition moved = compare();
+  EXPECT_TRUE(moved.keeps_plan);
+  EXPECT_THAT(moved.differences, ElementsAre(HasSubstr("data.train")));
+  EXPECT_THAT(moved.bits, HasSubstr(same_bits));
+  data_.train[0].fingerprint = "other";
+  const Repetition other = compare();
+  EXPECT_FALSE(other.keeps_plan);
+  EXPECT_THAT(other.bits, HasSubstr(std::string(other_bits) + "data"));
+}
+
+TEST_F(RepetitionTest, WeightsOfSourcesCountWhereverTheyLie) {
+  config_.data.weights = {2};
+  EXPECT_THAT(compare().bits, HasSubstr(std::string(other_bits) + "data.train"));
+}
+
+TEST(ChangedFiles, SeeAnotherOrderOfTheSameFiles) {
+  const data::DataFile a{.path = "1/a", .bytes = 1, .fingerprint = "a"},
+      b{.path = "2/b", .bytes = 1, .fingerprint = "b"};
+  data::DataFile moved_a = a, moved_b = b;
+  moved_a.path = "9/a";
+  moved_b.path = "8/b";
+  EXPECT_THAT(changed_files({a, b}, {moved_a, moved_b}), IsEmpty());
+  EXPECT_THAT(changed_files({a, b}, {moved_b, moved_a}),
+              ElementsAre("the files come in another order than before"));
+}
+
 TEST_F(RepetitionTest, SaysHowTheRunWentThatIsRepeated) {
   RunEnvironment later = environment_;
   later.threads = 1;
