@@ -10,10 +10,10 @@
 
 #include <array>
 
+#include "before_libraries.h"
+
 namespace accrue::cli {
 namespace {
-
-// Nothing here may need a library that is initialised, libc included.
 
 constexpr const char* kBounded = "GOMP_SPINCOUNT=1000";
 constexpr std::array kUsersOwn{"OMP_WAIT_POLICY=", "GOMP_SPINCOUNT="};
@@ -31,7 +31,9 @@ bool says_how_to_wait(const char* variable) {
   return false;
 }
 
-void begin_anew_with_bounded_spinning(int /*count*/, char** words, char** environment) {
+}  // namespace
+
+void begin_anew_with_bounded_spinning(char** words, char** environment) {
   static std::array<char*, kMostVariables> extended{};
   std::size_t count = 0;
   for (; environment[count] != nullptr; ++count) {
@@ -46,9 +48,4 @@ void begin_anew_with_bounded_spinning(int /*count*/, char** words, char** enviro
     ::execve(program.data(), words, extended.data());
 }
 
-using BeforeLibraries = void (*)(int, char**, char**);
-[[gnu::section(".preinit_array"), gnu::used]] const BeforeLibraries before_libraries =
-    begin_anew_with_bounded_spinning;
-
-}  // namespace
 }  // namespace accrue::cli

@@ -91,7 +91,8 @@ int report(const std::string& message, int status) {
 int run(int count, char** words, const Program& program) {
   cli::occupy_standard_streams();
   // Other verbs leave nothing half-made, and end by the signal, as the shell expects of a command.
-  if (count > 1 && words[1] == std::string_view("train")) cli::leave_on_stop_signals();
+  const bool trains = count > 1 && words[1] == std::string_view("train");
+  trains ? cli::leave_on_stop_signals() : cli::take_held_signals();
   // A reader that went away (a closed pipe) must not end a run.
   std::signal(SIGPIPE, SIG_IGN);
   // A limit on the size of files is met as a full disk is: by an error.
@@ -108,7 +109,6 @@ int run(int count, char** words, const Program& program) {
         "allocate memory: expected enough for one micro-batch, received a refusal by the "
         "system; try a smaller batch.micro",
         failed);
-  } catch (const c10::Error& error) {
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again)
       return report(cause_of(error), failed);
@@ -117,6 +117,7 @@ int run(int count, char** words, const Program& program) {
         "system; try a higher limit on processes (ulimit -u, pids.max of the control group), or "
         "more memory for stacks",
         failed);
+  } catch (const c10::Error& error) {
     return report("libtorch: " + cause_of(error), failed);
   } catch (const std::exception& error) {
     return report(cause_of(error), failed);

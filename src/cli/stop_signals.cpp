@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "core/signal_handling.h"
+#include "core/stop_signals.h"
 
 namespace accrue::cli {
 namespace {
@@ -16,12 +17,19 @@ void leave(int) { ::_exit(interrupted_status); }
 void leave_on_stop_signals() {
   struct sigaction hang_up {};
   ::sigaction(SIGHUP, nullptr, &hang_up);
-  if (hang_up.sa_handler != SIG_IGN) handle_signal(SIGHUP, leave);
-  for (const int signal : {SIGTERM, SIGINT}) handle_signal(signal, leave);
+  for (const int signal : kStopSignals)
+    if (signal != SIGHUP || hang_up.sa_handler != SIG_IGN) handle_signal(signal, leave);
 }
 
 void ignore_stop_signals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
+  for (const int signal : kStopSignals) std::signal(signal, SIG_IGN);
+}
+
+void take_held_signals() {
+  sigset_t held;
+  sigemptyset(&held);
+  for (const int signal : kHeldSignals) sigaddset(&held, signal);
+  ::sigprocmask(SIG_UNBLOCK, &held, nullptr);
 }
 
 }  // namespace accrue::cli

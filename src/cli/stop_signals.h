@@ -1,13 +1,25 @@
 #pragma once
 
+#include <array>
+#include <csignal>
+
 namespace accrue::cli {
 
 /// The exit status of a program that was interrupted.
 inline constexpr int interrupted_status = 130;
 
-/// From here on SIGINT, SIGTERM and SIGHUP end the program at once with status 130, wherever it is.
-/// A SIGHUP that was ignored (nohup) stays ignored. A run (train::Trainer) notes them instead while
-/// it lasts.
+/// What the program holds back while its libraries are loaded (apps/accrue/before_libraries.cpp):
+/// the signals that ask a run for something, which would end the process before main could take
+/// them.
+inline constexpr std::array<int, 6> kHeldSignals{SIGINT,  SIGTERM, SIGHUP,
+                                                 SIGXCPU, SIGUSR1, SIGUSR2};
+
+/// From here on signals that were held back arrive, those that came meanwhile at once.
+void take_held_signals();
+
+/// From here on SIGINT, SIGTERM, SIGHUP and SIGXCPU end the program at once with status 130,
+/// wherever it is. A SIGHUP that was ignored (nohup) stays ignored. A run (train::Trainer) notes
+/// them instead while it lasts.
 void leave_on_stop_signals();
 
 /// From here on these signals change nothing: the program is ending, with the status that it has.

@@ -201,9 +201,10 @@ void begin_trace(std::optional<train::Trace>& trace, const std::string& file,
 }
 
 int run_train(const TrainArguments& arguments, const Arguments& typed, const Program& program) {
-  const NoticeWatch notice;  // one that comes before the run begins is answered by the run
-  const memory::BudgetWatch from_the_start("");  // opening data may take long
+  // What comes before the run begins is answered by the run: opening data may take long.
+  const memory::BudgetWatch budget_from_the_start("");
   const NoticeWatch notice_from_the_start;
+  take_held_signals();
   const distributed::Launch launch = distributed::launch_of(distributed::this_environment());
   Task task = task_of(arguments, typed, launch.world, program);
   train::Config& config = task.config;
@@ -264,7 +265,7 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed, const Prog
   verb->allow_extras();
   verb->footer(
       "--section.key=value overrides a key of the config: a TOML value or a bare word.\n"
-      "A run ends with status 0, or 130 after SIGINT, SIGTERM or SIGHUP with a checkpoint "
+      "A run ends with status 0, or 130 after SIGINT, SIGTERM, SIGHUP or SIGXCPU with a checkpoint "
       "written.\n\n"
       "Example:\n"
       "  accrue train gpt.toml --run.out=runs/first --batch.tokens=16384 --optim.lr=1e-3\n"

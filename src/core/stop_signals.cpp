@@ -33,8 +33,8 @@ void note_signal(int signal) {
   const int error = errno;
   const std::int64_t now = monotonic_nanoseconds();
   std::int64_t first = 0;
-  if (!first_arrived.compare_exchange_strong(first, now) && now - first > kTogetherNanoseconds)
-    do_as_before(signal);
+  const bool is_first = first_arrived.compare_exchange_strong(first, now);
+  if (!is_first && signal != SIGXCPU && now - first > kTogetherNanoseconds) do_as_before(signal);
   errno = error;
 }
 

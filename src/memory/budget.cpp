@@ -119,12 +119,17 @@ std::optional<BudgetChange> BudgetWatch::poll(std::optional<std::int64_t> budget
   if (auto change = poll_file(budget)) return change;
   const int signals = signals_arrived.exchange(0);
   if (signals == 0) return std::nullopt;
-  const auto from = static_cast<double>(budget.value_or(held));
+  const std::int64_t from = budget.value_or(held), needed = least_();
+  if (from <= needed)
+    return kept(budget, "SIGUSR1 takes nothing, as the run needs " + format_bytes(needed));
   constexpr double kLeftBySignal = 0.9;
-  const auto to = static_cast<std::int64_t>(from * std::pow(kLeftBySignal, signals));
-  return changed(budget, to,
-                 "SIGUSR1 takes a tenth" + std::string(budget ? "" : " of what is held") +
-                     (signals > 1 ? ", " + std::to_string(signals) + " times" : ""));
+  const auto to =
+      static_cast<std::int64_t>(static_cast<double>(from) * std::pow(kLeftBySignal, signals));
+  const std::string cause = "SIGUSR1 takes a tenth" +
+                            std::string(budget ? "" : " of what is held") +
+                            (signals > 1 ? ", " + std::to_string(signals) + " times" : "");
+  if (to >= needed) return changed(budget, to, cause);
+  return changed(budget, needed, cause + ", but nothing of what the run needs");
 }
 
 std::optional<BudgetChange> BudgetWatch::poll_file(std::optional<std::int64_t> budget) {
@@ -169,13 +174,25 @@ std::optional<BudgetWatch::Version> BudgetWatch::version_of(const std::filesyste
       .modified_ns = status.st_mtim.tv_sec * kNanosecondsPerSecond + status.st_mtim.tv_nsec};
 }
 
-std::optional<std::string> follow_budget(BudgetWatch& watch) {
-  if (!caching_allocator_installed()) return std::nullopt;
-  const auto change = watch.poll(budget(), held_of_a_budget());
+namespace {
+
+std::optional<std::string> take_in(const std::optional<BudgetChange>& change) {
   if (!change) return std::nullopt;
   set_budget(change->budget);
   measure_outside();
   return change->reason;
+}
+
+}  // namespace
+
+std::optional<std::string> follow_budget(BudgetWatch& watch) {
+  if (!caching_allocator_installed()) return std::nullopt;
+  return take_in(watch.poll(budget(), held_of_a_budget()));
+}
+
+std::optional<std::string> follow_budget_file(BudgetWatch& watch) {
+  if (!caching_allocator_installed()) return std::nullopt;
+  return take_in(watch.poll_file(budget()));
 }
 
 }  // namespace accrue::memory

@@ -7,8 +7,9 @@
 //
 // Rules are separated by ';'. Each has
 //   at     the span, without its spaces: "close window" is close-window, "reduce: bucket" is
-//          reduce:bucket
-//   do     kill, stop, TERM, INT, HUP or USR2: that signal, raised in the thread at the point
+//          reduce:bucket; "load" is the moment in which the program's libraries are loaded
+//   do     kill, stop, TERM, INT, HUP, XCPU, USR1 or USR2: that signal, raised in the thread at the
+//   point
 //          tell:NAME      writes to the FIFO NAME.arrived of ACCRUE_FAULT_FOLDER
 //          pause:NAME     the same, and then waits until the FIFO NAME.go is closed
 //          clock:SECONDS  the steady clock jumps ahead
@@ -72,9 +73,9 @@ struct Rule {
 };
 
 int signal_of(const std::string& action) {
-  static const std::map<std::string, int> signals{{"kill", SIGKILL}, {"stop", SIGSTOP},
-                                                  {"TERM", SIGTERM}, {"INT", SIGINT},
-                                                  {"HUP", SIGHUP},   {"USR2", SIGUSR2}};
+  static const std::map<std::string, int> signals{
+      {"kill", SIGKILL}, {"stop", SIGSTOP}, {"TERM", SIGTERM}, {"INT", SIGINT},
+      {"HUP", SIGHUP},   {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"XCPU", SIGXCPU}};
   const auto found = signals.find(action);
   return found == signals.end() ? 0 : found->second;
 }
@@ -176,6 +177,7 @@ class Faults {
         at::RecordFunctionCallback(&Faults::at_span).scopes({at::RecordScope::USER_SCOPE}));
     ::on_exit([](int status, void* self) { ::_exit(static_cast<Faults*>(self)->at_end(status)); },
               this);
+    arrive("load");
   }
   Faults(const Faults&) = delete;
   Faults& operator=(const Faults&) = delete;

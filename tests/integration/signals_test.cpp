@@ -22,7 +22,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const std::vector<std::string> kSignals{"INT", "TERM", "HUP"};
+const std::vector<std::string> kSignals{"INT", "TERM", "HUP", "XCPU"};
 
 class Signals : public FaultyProgram {
  protected:
@@ -212,6 +212,34 @@ TEST_F(SignalsInAWindow, OfNoticeChangeNothingButTheCheckpoint) {
   EXPECT_EQ(noticed.status, 0) << noticed.errors;
   EXPECT_THAT(noticed.errors, HasSubstr("20 of 64 micro-batches of step 2 are kept"));
   EXPECT_TRUE(model_of("out") == model_of("straight"));
+}
+
+/// The moment in which libraries are loaded lies before main.
+TEST_F(Signals, WhileTheProgramIsLoadedAreTakenByIt) {
+  for (const std::string& signal : kSignals) {
+    const auto result = accrue_with({{.at = "load", .action = signal}}, long_run("out"));
+    EXPECT_EQ(result.status, kInterrupted) << signal << result.errors;
+  }
+  const auto noticed = accrue_with({{.at = "load", .action = "USR2"}}, {"train", "run.toml"});
+  EXPECT_EQ(noticed.status, 0) << noticed.errors;
+  EXPECT_THAT(checkpoints_of("out"), ElementsAre("step-00000002", "step-00000004"));
+}
+
+TEST_F(Signals, WhileAnotherVerbIsLoadedEndItAsTheyDo) {
+  const auto result = accrue_with({{.at = "load", .action = "TERM"}}, {"runs", "."});
+  EXPECT_EQ(result.status, 128 + SIGTERM) << result.errors;
+}
+
+/// Schedulers send it as a notice that the job will end.
+TEST_F(Signals, ThatLowerTheBudgetLeaveWhatTheRunNeeds) {
+  for (const Words& more : {Words{}, Words{"--precision.accumulate=fixed"}}) {
+    Words words{"train", "run.toml", "--run.out=out" + std::to_string(more.size())};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto result =
+        accrue_with({{.at = "load", .action = "USR1"}, stops_in_step(2, "USR1")}, words);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr("SIGUSR1 takes nothing, as the run needs"));
+  }
 }
 
 TEST_F(Signals, BeforeTheRunNothingIsLeftBehind) {

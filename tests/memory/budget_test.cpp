@@ -165,6 +165,30 @@ TEST_F(BudgetWatchTest, ASignalTakesATenth) {
   EXPECT_EQ(watch.poll(std::nullopt, 500)->budget, 450) << "of what is reserved";
 }
 
+TEST_F(BudgetWatchTest, ASignalLeavesWhatTheRunNeeds) {
+  BudgetWatch watch({});
+  watch.leave_at_least([] { return std::int64_t{950}; });
+  std::raise(SIGUSR1);
+  const auto lowered = watch.poll(1000, 500);
+  ASSERT_TRUE(lowered);
+  EXPECT_EQ(lowered->budget, 950);
+  EXPECT_THAT(lowered->reason, HasSubstr("but nothing of what the run needs"));
+  std::raise(SIGUSR1);
+  const auto kept = watch.poll(950, 500);
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->budget, 950);
+  EXPECT_THAT(kept->reason, HasSubstr("SIGUSR1 takes nothing, as the run needs 950 B"));
+  std::raise(SIGUSR1);
+  EXPECT_EQ(watch.poll(std::nullopt, 500)->budget, std::nullopt) << "no budget comes of it";
+}
+
+TEST_F(BudgetWatchTest, ASignalWaitsWhileTheFileAloneIsAsked) {
+  BudgetWatch watch(file_);
+  std::raise(SIGUSR1);
+  EXPECT_FALSE(watch.poll_file(1000));
+  EXPECT_EQ(watch.poll(1000, 0)->budget, 900);
+}
+
 volatile std::sig_atomic_t own_handler_ran = 0;
 
 TEST_F(BudgetWatchTest, HearsWhatCameWhileAnEarlierOneWatched) {

@@ -3,9 +3,11 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace accrue::memory {
 
@@ -48,8 +50,12 @@ struct BudgetChange {
   std::string reason;
 };
 
+/// The least budget that a run goes on with; asked when a signal comes.
+using LeastBudget = std::function<std::int64_t()>;
+
 /// Watches for a change of the budget during a run: by `memory.budget_file`, whose content is what
-/// `memory.budget` may be, and by SIGUSR1, which lowers the budget by a tenth. While it lives,
+/// `memory.budget` may be, and by SIGUSR1, which lowers the budget by a tenth, never below what the
+/// run needs: schedulers send it as a notice, too. While it lives,
 /// SIGUSR1 no longer ends the process. As signals are process-wide, one object is asked at a time;
 /// one that was made before it keeps for it the signals that come in between.
 class BudgetWatch {
@@ -60,12 +66,18 @@ class BudgetWatch {
   BudgetWatch(const BudgetWatch&) = delete;
   BudgetWatch& operator=(const BudgetWatch&) = delete;
 
+  /// From here on a signal leaves `least`; at first anything.
+  void leave_at_least(LeastBudget least) { least_ = std::move(least); }
+
   /// To be asked between micro-batches: one stat() while nothing changes. `budget` is the one that
-  /// holds, `held` what a signal takes a tenth of where there is none.
+  /// holds, `held` what a signal takes a tenth of where there is none. A signal that may take
+  /// nothing is answered as well.
   ///
   /// A file that is not readable, says nothing known, or is gone changes nothing, and is answered
   /// once with the budget that holds and the reason. An empty file is one that is being written.
   std::optional<BudgetChange> poll(std::optional<std::int64_t> budget, std::int64_t held);
+  /// The same for the file alone: signals wait.
+  std::optional<BudgetChange> poll_file(std::optional<std::int64_t> budget);
 
  private:
   /// What stat() says of a version of the file.
@@ -76,7 +88,6 @@ class BudgetWatch {
   };
   static std::optional<Version> version_of(const std::filesystem::path& file);
 
-  std::optional<BudgetChange> poll_file(std::optional<std::int64_t> budget);
   std::optional<BudgetChange> hear(std::optional<std::int64_t> budget);
 
   std::filesystem::path file_;
@@ -84,10 +95,13 @@ class BudgetWatch {
   bool settled_ = false;  ///< no later write can hide behind the time stamp of `seen_`
   std::string heard_;     ///< what `seen_` said, or what was wrong with it
   struct sigaction previous_action_ {};
+  LeastBudget least_ = [] { return std::int64_t{0}; };
 };
 
 /// Sets the budget that `watch` tells of, and then measures what lies outside tensors. Returns the
 /// reason of the change; nothing where nothing changed, or no allocator holds a budget.
 std::optional<std::string> follow_budget(BudgetWatch& watch);
+/// The same for the file alone: before there is a plan nobody knows what a signal may leave.
+std::optional<std::string> follow_budget_file(BudgetWatch& watch);
 
 }  // namespace accrue::memory

@@ -57,17 +57,21 @@ double tensor_bytes(const RunEstimate& estimate, const Config& config) {
          (1 - kPackedShare);
 }
 
-std::optional<std::int64_t> enough(const Config& config, const EstimateOptions& options) {
+std::optional<std::int64_t> enough_for_tensors(const Config& config,
+                                               const EstimateOptions& options) {
   try {
-    const RunEstimate estimate = estimate_run(config, options);
-    const auto tensors = static_cast<std::int64_t>(tensor_bytes(estimate, config));
-    const std::optional<std::int64_t> stated = memory::budget();
-    if (!stated || memory::budget_of() == memory::BudgetOf::tensors) return tensors;
-    const std::int64_t outside = memory::left_outside() - memory::reserve_outside(*stated);
-    return memory::budget_that_leaves(tensors, outside_of_a_run(outside));
+    return static_cast<std::int64_t>(tensor_bytes(estimate_run(config, options), config));
   } catch (const Error&) {
     return std::nullopt;  // the shape is not told
   }
+}
+
+std::optional<std::int64_t> enough(const Config& config, const EstimateOptions& options) {
+  const std::optional<std::int64_t> tensors = enough_for_tensors(config, options);
+  const std::optional<std::int64_t> stated = memory::budget();
+  if (!tensors || !stated || memory::budget_of() == memory::BudgetOf::tensors) return tensors;
+  const std::int64_t outside = memory::left_outside() - memory::reserve_outside(*stated);
+  return memory::budget_that_leaves(*tensors, outside_of_a_run(outside));
 }
 
 /// The config of a workload, whose model is known without its files.
@@ -75,6 +79,14 @@ Config shape_of(const Workload& work) {
   Config known = work.config;
   known.model.from.clear();
   return known;
+}
+
+/// The shape of a run by its plan.
+Config planned(const Workload& work, std::int64_t micro_batch, Recompute recompute) {
+  Config config = shape_of(work);
+  config.batch.micro = micro_batch;
+  config.memory.recompute = recompute;
+  return config;
 }
 
 EstimateOptions options_of(const Workload& work) {
@@ -100,10 +112,16 @@ std::optional<std::int64_t> enough_budget(const Workload& work) {
 
 std::optional<std::int64_t> enough_budget(const Workload& work, std::int64_t micro_batch,
                                           Recompute recompute) {
-  Config planned = shape_of(work);
-  planned.batch.micro = micro_batch;
-  planned.memory.recompute = recompute;
-  return enough(planned, options_of(work));
+  return enough(planned(work, micro_batch, recompute), options_of(work));
+}
+
+std::int64_t budget_to_go_on(const Workload& work, std::int64_t micro_batch, Recompute recompute) {
+  const auto shape = enough_for_tensors(planned(work, micro_batch, recompute), options_of(work));
+  const std::int64_t tensors = shape.value_or(memory::usage().reserved);
+  if (memory::budget_of() == memory::BudgetOf::tensors) return tensors;
+  const std::int64_t outside =
+      std::max<std::int64_t>(0, memory::resident_bytes() - memory::resident_in_tensors());
+  return memory::budget_that_leaves(tensors, outside_of_a_run(outside));
 }
 
 std::int64_t outside_of_a_run(std::int64_t outside) {

@@ -22,6 +22,10 @@ std::optional<std::int64_t> enough_budget(const Workload& work);
 std::optional<std::int64_t> enough_budget(const Workload& work, std::int64_t micro_batch,
                                           Recompute recompute);
 
+/// The least budget that a run goes on with: enough_budget() of it, micro-batches of `micro_batch`
+/// samples, with what lies outside tensors now; where the shape is not known, what it holds.
+std::int64_t budget_to_go_on(const Workload& work, std::int64_t micro_batch, Recompute recompute);
+
 /// What will lie outside tensors once training is under way, where `outside` lie there before.
 std::int64_t outside_of_a_run(std::int64_t outside);
 

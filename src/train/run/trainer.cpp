@@ -360,7 +360,7 @@ struct Trainer::Impl {
     take_reference(work, options.tell_reference);
     Surroundings surroundings(given);
     // A budget file counts from the start: the plan is made for what it says.
-    if (const auto reason = memory::follow_budget(surroundings.budget))
+    if (const auto reason = memory::follow_budget_file(surroundings.budget))
       announce_all({{.name = "budget", .reason = *reason}});
     if (plans) planner.decide();
     return train_or_abandon(options, surroundings);

@@ -121,6 +121,7 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
             {window_, *runner_, *parallelism_, retries_, log_, kept_of_windows()}, loader_,
             checkpointer_, control_, batch_, noise_.get(), why_windows_are_not_kept_) {
   window_.set_reduction(parallelism_->reduction());
+  run_.surroundings.budget.leave_at_least([this] { return least_budget(); });
   if (!run_.surroundings.limits.is_empty())
     control_.heed(run_.surroundings.limits, run_.notice, patience_of_others(run_));
   if (!of_ranks.empty()) parallelism_->load_state(of_ranks, progress_.state);
@@ -133,6 +134,13 @@ memory::Retries TrainingLoop::make_retries() {
       [this](std::int64_t samples) {
         return enough_budget(run_.work, samples, run_.plan.recompute);
       });
+}
+
+/// Micro-batches that memory may split have single samples at the least.
+std::int64_t TrainingLoop::least_budget() const {
+  const bool may_split = fixed_micro_batch_reason(run_.work.config).empty();
+  return budget_to_go_on(run_.work, may_split ? 1 : recovery_.state().micro_batch,
+                         run_.plan.recompute);
 }
 
 /// Asked once all members are there.
@@ -160,6 +168,8 @@ void TrainingLoop::tell_start() const {
               .batch_in_short = in_short(run_.plan.effective)});
   if (const std::string remark = parallelism_->remark(run_.plan.micro_batches); !remark.empty())
     log_.event_of_last_step("dist", remark);
+  if (!loader_.reads_ahead())
+    log_.event_of_last_step("data", in_place_in_words("samples are read"));
   if (noise_ != nullptr && !noise_->remark().empty())
     log_.event_of_last_step("noise", noise_->remark());
 }
@@ -168,8 +178,6 @@ std::optional<RunResult> TrainingLoop::run() {
   const memory::PeakScope peak;
   Ended ended = Ended::done;
   try {
-  if (!loader_.reads_ahead())
-    log_.event_of_last_step("data", in_place_in_words("samples are read"));
     ended = train();
   } catch (const Error& error) {
     const bool ranks_are_gone = dynamic_cast<const distributed::RanksGone*>(&error) != nullptr;

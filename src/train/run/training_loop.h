@@ -62,6 +62,7 @@ class TrainingLoop {
   void keep_loss_scale();
   void expect_folder() const;
   void save_what_was_done();
+  std::int64_t least_budget() const;
   memory::Retries make_retries();
   WindowKeeper make_keeper();
   std::optional<StartedWindow>* kept_of_windows();

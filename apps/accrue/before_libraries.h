@@ -1,0 +1,17 @@
+#pragma once
+
+namespace accrue::cli {
+
+/// What the program does before any library's constructor has run. Nothing here may need a library
+/// that is initialised, libc included.
+
+/// Holds back the signals that a run heeds, until main takes them (take_held_signals): loading
+/// takes a tenth of a second and more, in which each of them would end the process.
+void hold_signals();
+
+/// Begins the program anew with bounded spinning, unless the environment says how to wait. Signals
+/// that are held back stay so, and so do those that came. Where that is not possible it goes on as
+/// it is.
+void begin_anew_with_bounded_spinning(char** words, char** environment);
+
+}  // namespace accrue::cli
