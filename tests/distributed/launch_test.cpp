@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "support/errors.h"
 
 namespace accrue::distributed {
@@ -107,6 +110,100 @@ TEST(Launch, ReadsSrun) {
   EXPECT_EQ(launch.master_port, 15007);
   EXPECT_EQ(launch.how, Launcher::srun);
   EXPECT_EQ(launch_of(with(kSrun, {{"SLURM_STEP_NODELIST", "gpu03"}})).master_addr, "127.0.0.1");
+}
+
+TEST(Launch, TheStepsOfAJobHavePortsAndNamesOfTheirOwn) {
+  const auto step = [](const char* job, const char* number) {
+    return launch_of(with(kSrun, {{"SLURM_JOB_ID", job}, {"SLURM_STEP_ID", number}}));
+  };
+  std::set<int> ports;
+  std::set<std::string> names;
+  for (int number = 0; number < 1000; ++number) {
+    const Launch launch = step("30007", std::to_string(number).c_str());
+    EXPECT_TRUE(launch.master_port >= 15000 && launch.master_port < 30000);
+    ports.insert(launch.master_port);
+    names.insert(launch.run_id);
+  }
+  EXPECT_EQ(ports.size(), 1000U);
+  EXPECT_EQ(names.size(), 1000U);
+  EXPECT_NE(step("30007", "0").master_port, step("30008", "0").master_port);
+  EXPECT_NE(step("1", "10").run_id, step("11", "0").run_id);
+  EXPECT_NE(step("1", "0").run_id,
+            launch_of(with(kSrun, {{"SLURM_JOB_ID", "1"}, {"SLURM_CLUSTER_NAME", "a"}})).run_id);
+}
+
+TEST(Launch, AShellThatSallocOpensIsAlone) {
+  const Launch launch = launch_of(with(
+      kSrun,
+      {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
+  EXPECT_EQ(launch.world, 1);
+}
+
+TEST(Launch, TwoMpirunsHavePortsAndNamesOfTheirOwn) {
+  const auto job = [](const char* name, const char* key) {
+    return launch_of(
+        with(kMpirun, {{"PMIX_NAMESPACE", name}, {"OMPI_MCA_orte_precondition_transports", key}}));
+  };
+  const Launch one = job("1231945729", "d662d597-1921"), same = job("1231945729", "d662d597-1921");
+  EXPECT_EQ(one.master_port, same.master_port);
+  EXPECT_EQ(one.run_id, same.run_id);
+  for (const Launch& other : {job("1231945730", "d662d597-1921"), job("1231945729", "0-0")}) {
+    EXPECT_NE(other.master_port, one.master_port);
+    EXPECT_NE(other.run_id, one.run_id);
+  }
+  EXPECT_EQ(launch_of(with(kMpirun, {{"MASTER_PORT", "77"}})).master_port, 77);
+  EXPECT_EQ(launch_of(kMpirun).run_id, "") << "one that says nothing of its job";
+}
+
+TEST(Launch, ARunHasTheNameThatItsUserGivesIt) {
+  EXPECT_EQ(launch_of(kTorchrun).run_id, "");
+  EXPECT_EQ(launch_of(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}})).run_id, "")
+      << "torchrun's default";
+  EXPECT_NE(launch_of(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "a"}})).run_id, "");
+  for (const Environment& launcher : {kTorchrun, kSrun, kMpirun})
+    EXPECT_EQ(launch_of(with(launcher, {{"ACCRUE_RUN_ID", "mine"}})).run_id, "mine");
+}
+
+TEST(Launch, NamesTheVariablesThatMakeThisProcessARank) {
+  EXPECT_EQ(launch_of(kTorchrun).stated_by, "RANK=3 and WORLD_SIZE=4");
+  EXPECT_EQ(launch_of(kSrun).stated_by, "SLURM_PROCID=5 and SLURM_STEP_NUM_TASKS=8");
+  EXPECT_EQ(launch_of(kMpirun).stated_by, "OMPI_COMM_WORLD_RANK=2 and OMPI_COMM_WORLD_SIZE=4");
+}
+
+TEST(Launch, RefusesAnAddressThatIsNoneWithTheOneThatIsMeant) {
+  const struct {
+    const char *written, *meant;
+  } addresses[] = {{"", "the name or the address"},
+                   {" 127.0.0.1 ", "MASTER_ADDR=127.0.0.1"},
+                   {"node1\n", "MASTER_ADDR=node1"},
+                   {"[::1]", "MASTER_ADDR=::1"},
+                   {"[fd00::2]:29511", "MASTER_ADDR=fd00::2 and MASTER_PORT=29511"},
+                   {"127.0.0.1:29511", "MASTER_ADDR=127.0.0.1 and MASTER_PORT=29511"},
+                   {"tcp://node1:29511/", "MASTER_ADDR=node1 and MASTER_PORT=29511"},
+                   {"node1,node2", "the name or the address"},
+                   {"node1 node2", "the name or the address"},
+                   {"[::1", "the name or the address"},
+                   {"node1:port", "the name or the address"},
+                   {"-x", "the name or the address"}};
+  for (const auto& [written, meant] : addresses)
+    for (const Environment& launcher : {kTorchrun, kMpirun, kSrun})
+      EXPECT_THAT(usage_message([&, written = written] {
+                    launch_of(with(launcher, {{"MASTER_ADDR", written}}));
+                  }),
+                  AllOf(HasSubstr("MASTER_ADDR to be a host name or an address"),
+                        HasSubstr("'" + std::string(written) + "'"),
+                        HasSubstr(std::string("try ") + meant)));
+  for (const char* good : {"127.0.0.1", "::1", "fe80::1%eth0", "node-1.cluster_a.example", "7"})
+    EXPECT_EQ(launch_of(with(kTorchrun, {{"MASTER_ADDR", good}})).master_addr, good);
+}
+
+TEST(Launch, OneProcessNeedsNoAddress) {
+  EXPECT_EQ(
+      launch_of(
+          with(kTorchrun,
+               {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"MASTER_ADDR", ""}}))
+          .world,
+      1);
 }
 
 TEST(Launch, InABatchScriptWithoutSrunAProcessIsAlone) {

@@ -48,6 +48,21 @@ TEST_F(RollCalls, GiveAllOfAStartOneName) {
   }
 }
 
+TEST_F(RollCalls, PartTheRunsThatShareAStore) {
+  std::vector<RollCall> one, other;
+  for (const int rank : {1, 0}) {
+    one.push_back({client(), rank, 2, "one"});
+    other.push_back({client(), rank, 2, "other"});
+  }
+  std::vector<RollCall> stray;
+  stray.push_back({client(), 1, 2, "other"});
+  EXPECT_THAT(names(stray), ElementsAre(kNone));
+  std::vector<RollCall> alone;
+  alone.push_back({client(), 0, 2, "one"});
+  EXPECT_THAT(names(alone), ElementsAre(kNone)) << "the stray is none of its ranks";
+  EXPECT_NE(start_of(one), start_of(other));
+}
+
 /// The store still has what those of the first start wrote.
 TEST_F(RollCalls, CountNobodyOfACompleteStart) {
   std::vector<RollCall> first = processes(3);

@@ -29,6 +29,9 @@ class RanksGone : public Error {
   explicit RanksGone(const Error& error) : Error(error) {}
 };
 
+/// Writes a line to the standard error.
+void tell_on_standard_error(const std::string& line);
+
 struct GroupOptions {
   /// How long a rank waits for the others: to connect, and in each collective. > 0. Whatever
   /// became of them or of the store's host, it has given up five seconds later at most.
@@ -37,6 +40,10 @@ struct GroupOptions {
   /// The fewest ranks that go on when others are gone, by Group::renew(), which others may join; 0:
   /// the group ends with the first that is lost.
   std::int64_t least = 0;
+  /// Told once if this rank still waits for others after five seconds, or half of the timeout: for
+  /// whom, and which variables make it wait. Of those that have come the first is told. Null:
+  /// nobody.
+  std::function<void(const std::string& note)> tell_waiting = tell_on_standard_error;
 };
 
 /// A group that was made anew: for each of its ranks the one that it was in the group before; none

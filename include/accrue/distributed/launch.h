@@ -31,6 +31,13 @@ struct Launch {
   /// ACCRUE_RUN_TOKEN: the secret by which the ranks of a run know each other in the store; empty:
   /// none. It is shown to nobody.
   std::string run_token;
+  /// What parts this run from others that come to the same store by mistake: ACCRUE_RUN_ID, or the
+  /// launcher's name for the job and the step. Empty: nothing does, as where RANK and the others
+  /// are set by hand. It is no secret.
+  std::string run_id;
+  /// What says which rank this is, for people: "RANK=0 and WORLD_SIZE=2"; empty: no
+  /// launcher does.
+  std::string stated_by;
   std::string interface;  ///< GLOO_SOCKET_IFNAME: the network interface; empty: by address
   Launcher how = Launcher::none;
 };
@@ -41,11 +48,12 @@ struct Launch {
 ///
 /// Ranks that are all on one machine meet at 127.0.0.1: those of torchrun's agent where its
 /// LOCAL_WORLD_SIZE says so, those of mpirun and srun where MASTER_ADDR is not set. Without it srun
-/// on several machines meets at the first node of the step. Without MASTER_PORT its port is made of
-/// the job's number.
+/// on several machines meets at the first node of the step. Without MASTER_PORT the port is made of
+/// what srun calls the job and the step, or mpirun its job: two runs on one machine have two ports.
 ///
-/// Throws a usage Error that names the variables where some are missing, are no numbers in range,
-/// or contradict each other, and for a run token of less than 16 characters.
+/// Throws a usage Error that names the variables if some are missing, are no numbers in range, or
+/// contradict each other, if MASTER_ADDR is neither a host name nor an address, and for a run token
+/// of less than 16 characters.
 Launch launch_of(const Environment& environment);
 
 /// The variables of this process.

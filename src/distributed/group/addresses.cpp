@@ -45,6 +45,11 @@ Descriptor socket_for(const addrinfo& address, int flags) {
       ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | flags, address.ai_protocol));
 }
 
+std::string place_text(const std::string& host, std::uint16_t port) {
+  const bool has_colons = host.find(':') != std::string::npos;
+  return (has_colons ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
 std::string to_text(const Place& place) { return place.host + " " + std::to_string(place.port); }
 
 std::optional<Place> place_from_text(const std::string& text) {

@@ -27,6 +27,9 @@ struct Place {
   std::uint16_t port = 0;
 };
 
+/// A place for people: an address of IPv6 stands in brackets.
+std::string place_text(const std::string& host, std::uint16_t port);
+
 /// A place as ranks tell it each other.
 std::string to_text(const Place& place);
 /// Reads back what to_text() wrote; none where that is something else.

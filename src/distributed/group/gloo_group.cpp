@@ -24,7 +24,7 @@ constexpr int kPassed = 1;
 /// How long the engine may take beyond its own timeout, and to end after a failure.
 constexpr std::chrono::milliseconds kSpare{500};
 /// How often a group is made anew, at most, before it is one that works.
-constexpr int kTries = 16;
+constexpr int kRenewals = 16;
 
 /// The device for a launch: where the store is on the loopback interface, all ranks are on this
 /// machine.
@@ -43,7 +43,7 @@ class GlooGroup final : public Group {
       : launch_(launch),
         timeout_(options.timeout),
         least_(options.least),
-        ranks_(launch, options.timeout, options.least > 0),
+        ranks_(launch, options.timeout, options.least > 0, options.tell_waiting),
         make_device_engine_(std::move(make_device_engine)) {
     if (!ranks_.came_late()) connect_engine();
   }
@@ -268,7 +268,7 @@ FormerRanks GlooGroup::renew(const KeepWaiting& keep_waiting) {
   const WithoutSigpipe for_all_its_threads;
   const std::vector<Member> before = engine_ || ended_ ? ranks_.members() : std::vector<Member>();
   leave_engines();
-  for (int left = kTries; true; --left) {
+  for (int left = kRenewals; true; --left) {
     try {
       ranks_.meet_anew(least_, keep_waiting);
       ended_ = false;

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "distributed/group/master_addr.h"
+#include "distributed/group/run_id.h"
 #include "distributed/group/run_token.h"
 
 namespace accrue::distributed {
@@ -14,7 +16,6 @@ namespace {
 
 constexpr const char* kReadEnvironment = "read the launcher's environment";
 constexpr const char* kThisMachine = "127.0.0.1";
-constexpr std::uint16_t kDefaultPort = 29500;
 constexpr int kHighestPort = std::numeric_limits<std::uint16_t>::max();
 
 /// A launcher's variables, by the names it gives them.
@@ -25,6 +26,10 @@ class Variables {
   bool has(std::string_view name) const { return environment_.contains(name); }
 
   std::string text(std::string_view name) const { return environment_.find(name)->second; }
+  std::string text_or(std::string_view name, const char* otherwise) const {
+    return has(name) ? text(name) : otherwise;
+  }
+  std::string shown(std::string_view name) const { return std::string(name) + "=" + text(name); }
 
   int number(std::string_view name, int low, int high) const {
     const std::string value = text(name);
@@ -74,6 +79,19 @@ struct Names {
   const char *rank, *world;
 };
 
+/// A launch by `how`, with its rank and world by these names.
+Launch place_among_ranks(const Variables& variables, Launcher how, Names names) {
+  Launch launch{.how = how};
+  launch.world = world_of(variables, names.world);
+  launch.rank = rank_of(variables, names.rank, launch.world);
+  launch.stated_by = variables.shown(names.rank) + " and " + variables.shown(names.world);
+  return launch;
+}
+
+std::uint16_t port_of(const Variables& variables, int otherwise) {
+  return static_cast<std::uint16_t>(variables.number_or("MASTER_PORT", 1, kHighestPort, otherwise));
+}
+
 /// One launcher under another is two worlds only where torchrun says that it is one.
 void check_agree(const Variables& variables, const Launch& launch, Names other) {
   if (!variables.has(other.rank) || !variables.has(other.world)) return;
@@ -90,9 +108,7 @@ void check_agree(const Variables& variables, const Launch& launch, Names other) 
 Launch from_torchrun(const Variables& variables) {
   variables.require({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"},
                     "torchrun --no-python, or setting all of them");
-  Launch launch{.how = Launcher::torchrun};
-  launch.world = world_of(variables, "WORLD_SIZE");
-  launch.rank = rank_of(variables, "RANK", launch.world);
+  Launch launch = place_among_ranks(variables, Launcher::torchrun, {"RANK", "WORLD_SIZE"});
   launch.local_rank = variables.number_or("LOCAL_RANK", 0, launch.world - 1, 0);
   launch.local_world = variables.number_or("LOCAL_WORLD_SIZE", 1, launch.world, 1);
   launch.master_port = static_cast<std::uint16_t>(variables.number("MASTER_PORT", 1, kHighestPort));
@@ -101,6 +117,7 @@ Launch from_torchrun(const Variables& variables) {
   // The agent calls its only machine by a name that may be that of an outer interface.
   const bool is_on_this_machine = launch.agent_hosts_store && launch.local_world == launch.world;
   launch.master_addr = is_on_this_machine ? kThisMachine : variables.text("MASTER_ADDR");
+  launch.run_id = run_id_of_torchrun(variables.text_or("TORCHELASTIC_RUN_ID", ""));
   if (variables.has("TORCHELASTIC_RUN_ID")) return launch;
   check_agree(variables, launch, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"});
   if (variables.has("SLURM_STEP_ID"))
@@ -110,9 +127,8 @@ Launch from_torchrun(const Variables& variables) {
 
 Launch from_mpirun(const Variables& variables) {
   variables.require({"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, "starting with mpirun");
-  Launch launch{.how = Launcher::mpirun};
-  launch.world = world_of(variables, "OMPI_COMM_WORLD_SIZE");
-  launch.rank = rank_of(variables, "OMPI_COMM_WORLD_RANK", launch.world);
+  Launch launch = place_among_ranks(variables, Launcher::mpirun,
+                                    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"});
   launch.local_rank =
       variables.number_or("OMPI_COMM_WORLD_LOCAL_RANK", 0, launch.world - 1, launch.rank);
   const int on_this_machine =
@@ -121,23 +137,18 @@ Launch from_mpirun(const Variables& variables) {
     throw usage_error(kReadEnvironment, "MASTER_ADDR where mpirun uses several machines", "none",
                       "mpirun -x MASTER_ADDR=<a machine that all reach, which runs rank 0>");
   launch.master_addr = variables.has("MASTER_ADDR") ? variables.text("MASTER_ADDR") : kThisMachine;
-  launch.master_port =
-      static_cast<std::uint16_t>(variables.number_or("MASTER_PORT", 1, kHighestPort, kDefaultPort));
+  // Open MPI 4 has both, and two containers with their own process numbers may have one namespace.
+  launch.run_id = run_id_of_mpirun(variables.text_or("PMIX_NAMESPACE", ""),
+                                   variables.text_or("OMPI_MCA_orte_precondition_transports", ""));
+  launch.master_port = port_of(variables, port_of_mpirun(launch.run_id));
   return launch;
-}
-
-/// The port follows from the job's number, so that two jobs on one node do not meet.
-int port_of_job(const Variables& variables) {
-  constexpr int lowest = 15000, count = 15000;
-  return lowest + variables.number_or("SLURM_JOB_ID", 0, kMost, 0) % count;
 }
 
 Launch from_srun(const Variables& variables) {
   variables.require({"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
                     "starting with srun");
-  Launch launch{.how = Launcher::srun};
-  launch.world = world_of(variables, "SLURM_STEP_NUM_TASKS");
-  launch.rank = rank_of(variables, "SLURM_PROCID", launch.world);
+  Launch launch =
+      place_among_ranks(variables, Launcher::srun, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"});
   launch.local_rank = variables.number_or("SLURM_LOCALID", 0, launch.world - 1, 0);
   if (variables.has("MASTER_ADDR")) {
     launch.master_addr = variables.text("MASTER_ADDR");
@@ -148,8 +159,11 @@ Launch from_srun(const Variables& variables) {
     const bool is_one = nodes.find_first_of("[,") == std::string::npos;
     launch.master_addr = is_one ? kThisMachine : first_node(nodes);
   }
-  launch.master_port = static_cast<std::uint16_t>(
-      variables.number_or("MASTER_PORT", 1, kHighestPort, port_of_job(variables)));
+  const SlurmStep step{.cluster = variables.text_or("SLURM_CLUSTER_NAME", ""),
+                       .job = variables.text_or("SLURM_JOB_ID", ""),
+                       .step = variables.text("SLURM_STEP_ID")};
+  launch.run_id = run_id_of_srun(step);
+  launch.master_port = port_of(variables, port_of_srun(step));
   return launch;
 }
 
@@ -166,6 +180,8 @@ Launch from_launcher(const Variables& variables) {
 Launch launch_of(const Environment& environment) {
   const Variables variables(environment);
   Launch launch = from_launcher(variables);
+  if (launch.world > 1) check_master_addr(launch.master_addr);
+  if (variables.has(kRunId)) launch.run_id = variables.text(kRunId);
   if (variables.has("GLOO_SOCKET_IFNAME")) launch.interface = variables.text("GLOO_SOCKET_IFNAME");
   if (variables.has(kRunToken)) {
     launch.run_token = variables.text(kRunToken);

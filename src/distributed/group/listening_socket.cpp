@@ -50,7 +50,7 @@ Descriptor listening_socket(const std::string& host, std::uint16_t port) {
     throw usage_error(kHost, "MASTER_ADDR to be an address of the machine that runs rank 0",
                       "'" + host + "', which is none of this machine's",
                       "the address by which the other ranks reach this machine");
-  throw runtime_error(kHost, "to listen at " + host + ":" + std::to_string(port),
+  throw runtime_error(kHost, "to listen at " + place_text(host, port),
                       std::generic_category().message(reason),
                       "another MASTER_PORT, or to join the run whose store is there another RANK");
 }

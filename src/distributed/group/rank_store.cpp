@@ -41,9 +41,12 @@ std::string listed(const std::vector<int>& ranks) {
 
 }  // namespace
 
-RankStore::RankStore(const Launch& launch, milliseconds timeout, bool may_change)
-    : connections_(launch, timeout),
+RankStore::RankStore(const Launch& launch, milliseconds timeout, bool may_change,
+                     WaitingNote::Tell tell_waiting)
+    : note_(launch, timeout, std::move(tell_waiting)),
+      connections_(launch, timeout, note_),
       timeout_(timeout),
+      stated_by_(launch.stated_by),
       place_{.rank = launch.rank,
              .members = std::vector<Member>(static_cast<std::size_t>(launch.world)),
              .hosts_store = connections_.hosts_the_store()} {
@@ -80,6 +83,7 @@ void RankStore::answer_roll_call(bool may_change) {
       if (may_change &&
           run_until(until + kAnswer, [roll, earlier] { return earlier->lives(roll->complete()); }))
         return come_late(*earlier);
+      if (note_.is_due()) note_whom_it_waits_for(roll, until + kAnswer);
       if (found.failure) failure = *found.failure;
       if (failure.empty() && is_over) {
         failure = give_up(roll);
@@ -91,7 +95,19 @@ void RankStore::answer_roll_call(bool may_change) {
   } catch (const std::exception&) {
     failure = host_is_gone();
   }
-  throw not_all_here(kConnect, failure, watch);
+  throw runtime_error(kConnect,
+                      "all " + std::to_string(world()) + " ranks at " + connections_.place() +
+                          (stated_by_.empty() ? "" : ", as " + stated_by_ + " state"),
+                      failure + ", after " + format_seconds(watch.seconds()),
+                      "looking at the messages of the rank named, or a longer dist.timeout");
+}
+
+/// The first of those that have come says it for all.
+void RankStore::note_whom_it_waits_for(const std::shared_ptr<RollCall>& roll, Deadline until) {
+  const std::vector<int> missing = run_until(until, [roll] { return roll->missing(); });
+  const auto before = std::ranges::lower_bound(missing, place_.rank) - missing.begin();
+  if (missing.empty() || before != place_.rank) return note_.leave_to_others();
+  note_.say(listed(missing));
 }
 
 /// Returns why there is no start.

@@ -32,7 +32,9 @@ class RankStore {
   /// within `timeout`, and a usage Error naming those that have another token, or where other
   /// machines could write into the store and there is no token. Where `may_change` is set, a
   /// process that finds the ranks of an earlier start alive is no rank yet: meet_anew() lets it in.
-  RankStore(const Launch& launch, std::chrono::milliseconds timeout, bool may_change);
+  /// `tell_waiting` is told where the others do not come for a while (GroupOptions).
+  RankStore(const Launch& launch, std::chrono::milliseconds timeout, bool may_change,
+            WaitingNote::Tell tell_waiting);
 
   int rank() const { return place_.rank; }
   int world() const { return place_.world(); }
@@ -88,6 +90,7 @@ class RankStore {
   void begin_lifeline() noexcept;
   std::string here_text(const std::string& run) const;
   void answer_roll_call(bool may_change);
+  void note_whom_it_waits_for(const std::shared_ptr<RollCall>& roll, Deadline until);
   std::string give_up(const std::shared_ptr<RollCall>& roll);
   void meet_first(bool may_change);
   void come_late(const EarlierRun& run);
@@ -109,8 +112,10 @@ class RankStore {
   const std::string& host_is_gone();
   bool is_deaf() const;
 
+  WaitingNote note_;
   RunConnections connections_;
   std::chrono::milliseconds timeout_;
+  std::string stated_by_;  ///< the variables that made this process a rank
   GroupPlace place_;
   bool came_late_ = false;
   bool has_lost_host_ = false;

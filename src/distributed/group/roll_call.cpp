@@ -19,11 +19,7 @@ constexpr milliseconds kLookAgain{20};
 /// hexadecimal.
 constexpr char kNoStart = '-';
 
-constexpr const char* kComplete = "accrue/roll/complete";
-
-std::string roll_key(const char* topic, int rank) {
-  return std::string("accrue/roll/") + topic + '/' + std::to_string(rank);
-}
+constexpr const char* kComplete = "complete";
 
 }  // namespace
 
@@ -33,21 +29,27 @@ struct RollCall::Ticket {
   std::string text() const { return process + ' ' + start; }
 };
 
-RollCall::RollCall(std::shared_ptr<StoreClient> client, int rank, int world)
+RollCall::RollCall(std::shared_ptr<StoreClient> client, int rank, int world,
+                   const std::string& run_id)
     : client_(std::move(client)),
+      folder_("accrue/roll/" + (run_id.empty() ? "" : "of " + run_id + "/")),
       rank_(rank),
       world_(world),
       name_(random_name()),
       start_(random_name()) {}
 
+std::string RollCall::key(const char* topic, int rank) const {
+  return folder_ + topic + '/' + std::to_string(rank);
+}
+
 std::optional<std::string> RollCall::read(const std::string& key) const {
   return client_->has(key) ? client_->get(key) : std::nullopt;
 }
 
-std::optional<std::string> RollCall::complete() const { return read(kComplete); }
+std::optional<std::string> RollCall::complete() const { return read(folder_ + kComplete); }
 
 std::optional<RollCall::Ticket> RollCall::ticket(int rank) const {
-  const std::optional<std::string> text = read(roll_key("ticket", rank));
+  const std::optional<std::string> text = read(key("ticket", rank));
   const std::size_t gap = text ? text->find(' ') : std::string::npos;
   if (gap == std::string::npos) return std::nullopt;
   return Ticket{.process = text->substr(0, gap), .start = text->substr(gap + 1)};
@@ -57,7 +59,7 @@ std::optional<RollCall::Ticket> RollCall::ticket(int rank) const {
 /// start has it.
 std::optional<std::string> RollCall::come(int rank,
                                           const std::optional<std::string>& complete) const {
-  std::optional<std::string> name = read(roll_key("name", rank));
+  std::optional<std::string> name = read(key("name", rank));
   const std::optional<Ticket> last = name ? ticket(rank) : std::nullopt;
   const bool is_spent = last && last->process == *name && last->start == complete;
   return is_spent ? std::nullopt : name;
@@ -65,7 +67,7 @@ std::optional<std::string> RollCall::come(int rank,
 
 RollCall::Look RollCall::look() {
   if (found_) return {.start = found_, .failure = {}};
-  if (!std::exchange(has_come_, true)) client_->set(roll_key("name", rank_), name_);
+  if (!std::exchange(has_come_, true)) client_->set(key("name", rank_), name_);
   Look look = rank_ == 0 ? call() : answer();
   found_ = look.start;
   return look;
@@ -81,11 +83,11 @@ RollCall::Look RollCall::call() {
   }
   for (int rank = 1; rank < world_; ++rank) {
     const std::string& text = tickets[static_cast<std::size_t>(rank - 1)];
-    if (read(roll_key("ticket", rank)) != text) client_->set(roll_key("ticket", rank), text);
+    if (read(key("ticket", rank)) != text) client_->set(key("ticket", rank), text);
   }
   if (!all_answered(tickets)) return {};
-  client_->set(roll_key("ticket", rank_), Ticket{.process = name_, .start = start_}.text());
-  client_->set(kComplete, start_);
+  client_->set(key("ticket", rank_), Ticket{.process = name_, .start = start_}.text());
+  client_->set(folder_ + kComplete, start_);
   return {.start = start_, .failure = {}};
 }
 
@@ -93,7 +95,7 @@ RollCall::Look RollCall::call() {
 bool RollCall::all_answered(const std::vector<std::string>& tickets) const {
   for (int rank = 1; rank < world_; ++rank) {
     const std::string& text = tickets[static_cast<std::size_t>(rank - 1)];
-    if (!text.empty() && read(roll_key("answer", rank)) != text) return false;
+    if (!text.empty() && read(key("answer", rank)) != text) return false;
   }
   return true;
 }
@@ -101,7 +103,7 @@ bool RollCall::all_answered(const std::vector<std::string>& tickets) const {
 RollCall::Look RollCall::answer() {
   const std::optional<Ticket> mine = ticket(rank_);
   if (!mine || mine->process != name_) return {};
-  const std::string answer_key = roll_key("answer", rank_);
+  const std::string answer_key = key("answer", rank_);
   if (read(answer_key) != mine->text()) client_->set(answer_key, mine->text());
   if (mine->start.starts_with(kNoStart)) return {.start = {}, .failure = mine->start.substr(1)};
   if (complete() != mine->start) return {};
@@ -125,7 +127,7 @@ void RollCall::give_up(const std::string& reason) {
     std::string& text = tickets.emplace_back();
     if (!name) continue;
     text = Ticket{.process = *name, .start = kNoStart + reason}.text();
-    client_->set(roll_key("ticket", rank), text);
+    client_->set(key("ticket", rank), text);
   }
   const Deadline until = from_now(kToReadWhy);
   while (!all_answered(tickets) && std::chrono::steady_clock::now() < until)

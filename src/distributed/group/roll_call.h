@@ -26,7 +26,9 @@ namespace accrue::distributed {
 /// Blocks and throws as StoreClient does.
 class RollCall {
  public:
-  RollCall(std::shared_ptr<StoreClient> client, int rank, int world);
+  /// Runs of different names (Launch::run_id) that share a store call their rolls apart.
+  RollCall(std::shared_ptr<StoreClient> client, int rank, int world,
+           const std::string& run_id = {});
 
   struct Look {
     std::optional<std::string> start;    ///< the name of the complete start
@@ -53,7 +55,10 @@ class RollCall {
   std::optional<std::string> come(int rank, const std::optional<std::string>& complete) const;
   bool all_answered(const std::vector<std::string>& tickets) const;
 
+  std::string key(const char* topic, int rank) const;
+
   std::shared_ptr<StoreClient> client_;
+  std::string folder_;  ///< of the run's rolls
   int rank_, world_;
   std::string name_;   ///< of this process
   std::string start_;  ///< what rank 0 calls the start

@@ -1,15 +1,19 @@
 #include "distributed/group/run_connections.h"
 
+#include <algorithm>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
 #include "accrue/core/error.h"
 #include "core/cause.h"
+#include "distributed/group/addresses.h"
 #include "distributed/group/listening_socket.h"
 #include "distributed/group/run_token.h"
 #include "distributed/group/run_until.h"
 #include "distributed/group/sealed_store.h"
+#include "distributed/group/store_owner.h"
 
 namespace accrue::distributed {
 namespace {
@@ -26,18 +30,57 @@ Made make_connections(const std::string& host, const c10d::TCPStoreOptions& opti
   return {store, client(), client(), client(), client(), client()};
 }
 
+/// Whether the run's store answers. Throws a usage Error where another run's does.
+bool is_open(const Launch& launch) {
+  StoreClient client(launch.master_addr, launch.master_port);
+  // A store that a launcher's agent hosts serves any run: each has a roll call of its own there.
+  return launch.agent_hosts_store ? client.answers() : is_owned_by(client, launch);
+}
+
 }  // namespace
 
-RunConnections::RunConnections(const Launch& launch, std::chrono::milliseconds timeout)
+RunConnections::RunConnections(const Launch& launch, std::chrono::milliseconds timeout,
+                               WaitingNote& note)
     : hosts_the_store_(launch.rank == 0 && !launch.agent_hosts_store),
       agent_hosts_(launch.agent_hosts_store),
       token_(launch.run_token),
-      place_(launch.master_addr + ":" + std::to_string(launch.master_port)) {
+      run_id_(launch.run_id),
+      place_(place_text(launch.master_addr, launch.master_port)) {
   check_strangers_stay_out(launch);
-  connect(launch, timeout);
+  connect(launch, timeout, note);
 }
 
-void RunConnections::connect(const Launch& launch, std::chrono::milliseconds timeout) {
+Error RunConnections::not_reached(const std::string& reason) const {
+  return runtime_error(kConnect, "to reach their store at " + place_,
+                       host_is_gone() + ": " + reason,
+                       "starting rank 0, and MASTER_ADDR, MASTER_PORT and firewalls; the store "
+                       "listens on the interface of MASTER_ADDR alone");
+}
+
+/// Returns when the run's store answers. c10d's client would wait as well, but for any store, and
+/// where none comes it prints a stack.
+void RunConnections::await_store(const Launch& launch, Deadline until, WaitingNote& note) const {
+  constexpr std::chrono::milliseconds again{50};
+  const std::string host = agent_hosts_ ? "the launcher's agent" : "rank 0";
+  std::string reason = "its host has not stated which run it is of";
+  while (std::chrono::steady_clock::now() < until) {
+    try {
+      if (run_until(std::min(until, note.due()), [launch] { return is_open(launch); })) return;
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      reason = cause_of(error);
+    }
+    if (note.is_due()) note.say(host + ", which is to host their store (" + reason + ")");
+    std::this_thread::sleep_for(again);
+  }
+  throw not_reached(reason);
+}
+
+void RunConnections::connect(const Launch& launch, std::chrono::milliseconds timeout,
+                             WaitingNote& note) {
+  const Deadline until = from_now(timeout + kAnswer);
+  if (!hosts_the_store_) await_store(launch, until, note);
   c10d::TCPStoreOptions options;
   options.port = launch.master_port;
   options.isServer = hosts_the_store_;
@@ -47,7 +90,7 @@ void RunConnections::connect(const Launch& launch, std::chrono::milliseconds tim
   if (hosts_the_store_)
     options.masterListenFd = listening_socket(launch.master_addr, launch.master_port).release();
   try {
-    Made made = run_until(from_now(timeout + kAnswer), [options, address = launch.master_addr] {
+    Made made = run_until(until, [options, address = launch.master_addr] {
       return make_connections(address, options);
     });
     host_ = std::move(made.host);
@@ -56,15 +99,13 @@ void RunConnections::connect(const Launch& launch, std::chrono::milliseconds tim
     life_ = std::move(made.life);
     engine_ = std::move(made.engine);
     device_ = std::move(made.device);
+    if (hosts_the_store_) state_owner(*notes_, launch);
   } catch (const std::exception& error) {
     const std::string reason = cause_of(error);
     if (hosts_the_store_)
       throw runtime_error(kConnect, "to host their store at " + place_, reason,
                           "another MASTER_PORT");
-    throw runtime_error(kConnect, "to reach their store at " + place_,
-                        host_is_gone() + ": " + reason,
-                        "starting rank 0, and MASTER_ADDR, MASTER_PORT and firewalls; the store "
-                        "listens on the interface of MASTER_ADDR alone");
+    throw not_reached(reason);
   }
 }
 

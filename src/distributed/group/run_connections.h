@@ -5,9 +5,11 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "accrue/core/error.h"
 #include "accrue/distributed/launch.h"
 #include "distributed/group/roll_call.h"
 #include "distributed/group/sealed_texts.h"
+#include "distributed/group/waiting_note.h"
 
 namespace accrue::distributed {
 
@@ -18,12 +20,13 @@ inline constexpr const char* kConnect = "connect to the other ranks";
 /// hosts, as long as this lives where rank 0 does. Each waits for its own answers alone.
 class RunConnections {
  public:
-  /// Connects, or hosts the store. Throws a runtime Error where it cannot within `timeout`, and a
-  /// usage Error where other machines could write into the store and there is no run token.
-  RunConnections(const Launch& launch, std::chrono::milliseconds timeout);
+  /// Connects, or hosts the store; `note` is for who waits for its host. Throws a runtime Error
+  /// where it cannot within `timeout`, and a usage Error where other machines could write into the
+  /// store and there is no run token, or where the store is another run's.
+  RunConnections(const Launch& launch, std::chrono::milliseconds timeout, WaitingNote& note);
 
   /// By which it is found out with whom this process was started.
-  RollCall roll_call(int rank, int world) const { return {notes_, rank, world}; }
+  RollCall roll_call(int rank, int world) const { return {notes_, rank, world, run_id_}; }
   /// The name of the start whose ranks meet here. To be told before all texts.
   void set_start(const std::string& name) { folder_ = "accrue/" + name; }
   /// The run's name, which rank 0 draws; what was written in another one with the same token is of
@@ -49,14 +52,16 @@ class RunConnections {
   static constexpr std::chrono::milliseconds kAnswer{1200};
 
  private:
-  void connect(const Launch& launch, std::chrono::milliseconds timeout);
+  void connect(const Launch& launch, std::chrono::milliseconds timeout, WaitingNote& note);
+  void await_store(const Launch& launch, Deadline until, WaitingNote& note) const;
+  Error not_reached(const std::string& reason) const;
   std::string folder(const std::string& part) const;
   SealedTexts texts(const std::shared_ptr<StoreClient>& client, const std::string& part) const;
   c10::intrusive_ptr<c10d::Store> store(const std::shared_ptr<StoreClient>& client,
                                         const std::string& part) const;
 
   bool hosts_the_store_, agent_hosts_;
-  std::string token_, place_, folder_, run_;
+  std::string token_, run_id_, place_, folder_, run_;
   c10::intrusive_ptr<c10d::Store> host_;
   std::shared_ptr<StoreClient> notes_, heart_, life_, engine_, device_;
 };

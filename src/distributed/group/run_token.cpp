@@ -1,5 +1,7 @@
 #include "distributed/group/run_token.h"
 
+#include <stdexcept>
+
 #include "accrue/core/error.h"
 #include "distributed/group/addresses.h"
 
@@ -7,6 +9,17 @@ namespace accrue::distributed {
 namespace {
 
 constexpr std::size_t kShortest = 16;
+
+/// A name that stands for nothing is what is wrong, and not that there is no token.
+void expect_an_address(const std::string& master_addr) {
+  try {
+    addresses_of(master_addr, 0);
+  } catch (const std::runtime_error& error) {
+    throw usage_error("connect to the other ranks",
+                      "MASTER_ADDR to be the name or an address of the machine that runs rank 0",
+                      error.what(), "the address by which all ranks reach that machine");
+  }
+}
 
 }  // namespace
 
@@ -19,6 +32,7 @@ void check_run_token(std::string_view token) {
 
 void check_strangers_stay_out(const Launch& launch) {
   if (!launch.run_token.empty() || is_loopback(launch.master_addr)) return;
+  expect_an_address(launch.master_addr);
   throw usage_error(
       "connect to the other ranks",
       "ACCRUE_RUN_TOKEN where other machines can reach the ranks' store",

@@ -19,7 +19,7 @@ constexpr const char* kMakeRunToken =
 void check_run_token(std::string_view token);
 
 /// Throws a usage Error where the ranks' store can be reached from other machines and they have no
-/// token: the store asks nobody who he is.
+/// token: the store asks nobody who he is; or where MASTER_ADDR stands for nothing.
 void check_strangers_stay_out(const Launch& launch);
 
 }  // namespace accrue::distributed

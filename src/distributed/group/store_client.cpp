@@ -109,7 +109,16 @@ void StoreClient::set(const std::string& key, const std::string& value) {
 bool StoreClient::has(const std::string& key) {
   const std::scoped_lock lock(one_at_a_time_);
   ask(Question(QueryType::CHECK).number(1).key(key));
-  return tcp::recvValue<CheckResponseType>(socket_.get()) == CheckResponseType::READY;
+  const auto answer = tcp::recvValue<CheckResponseType>(socket_.get());
+  if (answer != CheckResponseType::READY && answer != CheckResponseType::NOT_READY)
+    throw runtime_error("connect to the other ranks", "their store at " + place_text(host_, port_),
+                        "another program, which listens there", "another MASTER_PORT");
+  return answer == CheckResponseType::READY;
+}
+
+bool StoreClient::answers() {
+  has("accrue");
+  return true;
 }
 
 std::optional<std::string> StoreClient::get(const std::string& key) {

@@ -27,7 +27,9 @@ class StoreClient {
   std::string own_address();
   /// Is sent and not answered. Throws a usage Error for a value longer than kLongest.
   void set(const std::string& key, const std::string& value);
-  /// Whether somebody wrote under `key`.
+  /// True: what listens there answers as a store does.
+  bool answers();
+  /// Whether somebody wrote under `key`. Throws a runtime Error if what listens there is no store.
   bool has(const std::string& key);
   /// What stands under `key`, which is there; nothing where that is longer than kLongest.
   std::optional<std::string> get(const std::string& key);

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string_view>
+
+namespace accrue::distributed {
+
+/// Throws a usage Error if `text`, the value of MASTER_ADDR, is neither a host name nor an address
+/// in figures (IPv6 without brackets). Nothing is looked up.
+void check_master_addr(std::string_view text);
+
+}  // namespace accrue::distributed

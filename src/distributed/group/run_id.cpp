@@ -1,0 +1,61 @@
+#include "distributed/group/run_id.h"
+
+#include <charconv>
+
+namespace accrue::distributed {
+namespace {
+
+constexpr std::uint64_t kLowestPort = 15000, kPorts = 15000;
+constexpr std::uint16_t kPortOfTorchrun = 29500;
+
+/// FNV-1a: it parts runs on one machine, and keeps nobody out.
+std::uint64_t hash_of(std::string_view text) {
+  constexpr std::uint64_t basis = 0xcbf29ce484222325, prime = 0x100000001b3;
+  std::uint64_t hash = basis;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * prime;
+  return hash;
+}
+
+std::string in_hexadecimal(std::uint64_t number) {
+  constexpr std::size_t digits = 16;
+  char text[digits];
+  const auto end = std::to_chars(text, text + digits, number, 16).ptr;
+  return {text, end};
+}
+
+/// Slurm's numbers; others are hashed.
+std::uint64_t number_of(std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? number : hash_of(text);
+}
+
+}  // namespace
+
+std::string run_id_of_torchrun(std::string_view id) {
+  return id.empty() || id == "none" ? "" : "torchrun-" + std::string(id);
+}
+
+std::string run_id_of_mpirun(std::string_view job, std::string_view key) {
+  if (job.empty() && key.empty()) return "";
+  return "mpirun-" + in_hexadecimal(hash_of(std::string(job) + ' ' + std::string(key)));
+}
+
+std::string run_id_of_srun(const SlurmStep& step) {
+  return "srun-" + (step.cluster.empty() ? "" : step.cluster + "-") + step.job + "-" + step.step;
+}
+
+std::uint16_t port_of_srun(const SlurmStep& step) {
+  // A prime that does not divide the number of ports: steps and jobs near each other stay apart.
+  constexpr std::uint64_t between_steps = 7919;
+  const std::uint64_t place =
+      number_of(step.job) % kPorts + number_of(step.step) % kPorts * between_steps;
+  return static_cast<std::uint16_t>(kLowestPort + place % kPorts);
+}
+
+std::uint16_t port_of_mpirun(std::string_view run_id) {
+  if (run_id.empty()) return kPortOfTorchrun;
+  return static_cast<std::uint16_t>(kLowestPort + hash_of(run_id) % kPorts);
+}
+
+}  // namespace accrue::distributed
