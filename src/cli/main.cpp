@@ -17,6 +17,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/process_needs.h"
 #include "cli/program.h"
 #include "cli/standard_output.h"
 #include "cli/stop_signals.h"
@@ -67,9 +68,9 @@ int dispatch(const Arguments& typed, const Program& program) {
   app.require_subcommand(1);
   app.footer("Example:\n  " + program.name + " train gpt.toml --run.out=runs/first\n  " +
              program.name + " train --help");
-  Action action;
+  Action action, of_folders;
   add_verbs_of_models(app, action, typed, program);
-  add_verbs_of_folders(app, action);
+  add_verbs_of_folders(app, of_folders);
   if (!program.brings_a_model()) add_verbs_of_own_models(app, action);
   cli::check_verb(app, typed);
   try {
@@ -80,6 +81,8 @@ int dispatch(const Arguments& typed, const Program& program) {
     throw usage_error("command line", "arguments as the verb's --help describes them", error.what(),
                       program.name + " " + typed[1] + " --help");
   }
+  if (of_folders) return of_folders();
+  cli::expect_what_a_process_needs();
   return action();
 }
 

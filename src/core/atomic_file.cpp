@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -20,9 +21,37 @@ namespace {
 
 constexpr std::string_view kTemporary = ".partial-";
 
+/// What a place lacks that a system call failed in, and what to try.
+struct Want {
+  std::string_view expected, suggestion;
+};
+
+Want want_of(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return {"a place with room", "another folder, or free some space"};
+    case EPERM:
+      return {
+          "a system that allows it",
+          "another folder; in a container, a newer runtime or seccomp profile, which allows the "
+          "system calls of this program"};
+    case EACCES:
+    case EROFS:
+      return {"a place that this user may write to", "another folder, or its permissions"};
+    case EMFILE:
+    case ENFILE:
+      return {"a file that may be opened", "a higher limit of open files (ulimit -n)"};
+    default:
+      return {"a place that can be written", "another folder"};
+  }
+}
+
 Error system_failure(std::string_view operation, const std::filesystem::path& path, int error) {
-  return runtime_error(std::string(operation) + " " + path.string(), "a writable place with room",
-                       std::strerror(error), "another folder, or free some space");
+  const Want want = want_of(error);
+  return runtime_error(std::string(operation) + " " + path.string(), want.expected,
+                       std::strerror(error), want.suggestion);
 }
 
 void write_all(int fd, std::string_view content, const std::filesystem::path& path) {
@@ -57,7 +86,7 @@ void refuse_what_is_no_file(const std::filesystem::path& path) {
 /// none (NFS, FUSE), or where it could not be given a name later.
 int open_nameless(const std::filesystem::path& folder) {
   if (::access("/proc/self/fd", X_OK) != 0) return -1;
-  return ::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0644);
+  return ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0644);
 }
 
 /// Calls `make(name)` with names beside `path` until one is free; it is to return a negative number
@@ -86,21 +115,15 @@ int link_nameless(int descriptor, const std::filesystem::path& name) {
   return ::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
 }
 
-/// Gives the name in one step, so that a killed process leaves nothing else. Returns false where
-/// there is a file already.
-bool give_free_name(int descriptor, const std::filesystem::path& path) {
-  if (link_nameless(descriptor, path) == 0) return true;
+/// Whether there was none, and the temporary has the name now. A file system without hard links
+/// (FAT, some of FUSE) has renames that replace nothing.
+bool move_unless_there(const std::filesystem::path& temporary, const std::filesystem::path& path) {
+  if (::link(temporary.c_str(), path.c_str()) == 0) return true;
+  if (errno == EEXIST) return false;
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0)
+    return true;
   if (errno == EEXIST) return false;
   throw system_failure("create", path, errno);
-}
-
-/// A name beside `path`: a link cannot replace what is there, a rename can.
-std::filesystem::path give_name(int descriptor, const std::filesystem::path& path) {
-  auto [made, name] = with_free_name(path, [&](const std::filesystem::path& free_name) {
-    return link_nameless(descriptor, free_name);
-  });
-  if (made < 0) throw system_failure("create", path, errno);
-  return name;
 }
 
 }  // namespace
@@ -126,28 +149,62 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::write(std::string_view bytes) { write_all(descriptor_, bytes, path_); }
 
-void AtomicFile::commit() {
+void AtomicFile::sync() const {
   if (::fsync(descriptor_) != 0) throw system_failure("write", path_, errno);
-  if (!temporary_.empty() || !give_free_name(descriptor_, path_)) replace();
+}
+
+/// Gives the name in one step, so that a killed process leaves nothing else. Returns false if there
+/// is a file already, and if the system refuses it, as in some containers: then the temporary has
+/// got a name.
+bool AtomicFile::give_free_name() {
+  if (link_nameless(descriptor_, path_) == 0) return true;
+  if (errno != EEXIST) copy_to_named();
+  return false;
+}
+
+/// A name beside the file's: a link cannot replace what is there, a rename can.
+void AtomicFile::name_beside() {
+  auto [made, name] = with_free_name(path_, [this](const std::filesystem::path& free_name) {
+    return link_nameless(descriptor_, free_name);
+  });
+  if (made < 0) return copy_to_named();
+  temporary_ = std::move(name);
+}
+
+void AtomicFile::copy_to_named() {
+  constexpr std::size_t block = 1 << 20;
+  auto [copy, name] = open_beside(path_);
+  if (copy < 0) throw system_failure("create", path_, errno);
+  const int nameless = std::exchange(descriptor_, copy);
+  temporary_ = std::move(name);
+  const Descriptor source(nameless);
+  std::string bytes(block, '\0');
+  off_t at = 0;
+  while (const ssize_t got = ::pread(source.get(), bytes.data(), block, at)) {
+    if (got < 0) throw system_failure("read", path_, errno);
+    write({bytes.data(), static_cast<std::size_t>(got)});
+    at += got;
+  }
+  sync();
+}
+
+void AtomicFile::commit() {
+  sync();
+  if (!temporary_.empty() || !give_free_name()) {
+    if (temporary_.empty()) name_beside();
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+      throw system_failure("rename", path_, errno);
+  }
   ::close(descriptor_);
   descriptor_ = -1;
   sync_to_disk(folder_of(path_));
 }
 
 void AtomicFile::commit_unless_there() {
-  if (::fsync(descriptor_) != 0) throw system_failure("write", path_, errno);
-  if (temporary_.empty()) {
-    give_free_name(descriptor_, path_);
-  } else if (::link(temporary_.c_str(), path_.c_str()) != 0 && errno != EEXIST) {
-    throw system_failure("create", path_, errno);
-  }
+  sync();
+  if (temporary_.empty()) give_free_name();
+  if (!temporary_.empty()) move_unless_there(temporary_, path_);
   sync_to_disk(folder_of(path_));
-}
-
-void AtomicFile::replace() {
-  if (temporary_.empty()) temporary_ = give_name(descriptor_, path_);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
-    throw system_failure("rename", path_, errno);
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {

@@ -18,7 +18,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 /// which takes its place in `commit`. Without a commit the temporary is removed and `path` is
 /// untouched. The temporary has no name until then, where the file system can do that: a killed
 /// process leaves nothing, unless it is killed between the two system calls that replace a file
-/// (is_temporary_of).
+/// (is_temporary_of). If the system refuses to give it a name in the end, it is copied into a
+/// temporary that has one.
 class AtomicFile {
  public:
   /// Throws a runtime Error naming the path where it cannot be created, and a usage Error where
@@ -37,7 +38,10 @@ class AtomicFile {
   void commit_unless_there();
 
  private:
-  void replace();
+  void sync() const;
+  bool give_free_name();
+  void name_beside();
+  void copy_to_named();
 
   std::filesystem::path path_, temporary_;
   int descriptor_ = -1;

@@ -3,15 +3,19 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <fstream>
 #include <set>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "accrue/core/error.h"
+#include "support/refused_calls.h"
 
 namespace accrue {
 namespace {
@@ -19,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(WriteFileAtomically, ReplacesTheWholeContentAndLeavesNoTemporary) {
-  const fs::path folder = fs::path(testing::TempDir()) / "atomic_file_test";
+  const fs::path folder = fs::path(::testing::TempDir()) / "atomic_file_test";
   fs::remove_all(folder);
   fs::create_directories(folder);
   write_file_atomically(folder / "a", "long first content");
@@ -33,7 +37,7 @@ TEST(WriteFileAtomically, NamesThePlaceThatCannotBeWritten) {
 }
 
 TEST(AtomicFile, KeepsTheOldContentUntilCommitAndRemovesAnAbandonedTemporary) {
-  const fs::path folder = fs::path(testing::TempDir()) / "atomic_file_stream_test";
+  const fs::path folder = fs::path(::testing::TempDir()) / "atomic_file_stream_test";
   fs::remove_all(folder);
   fs::create_directories(folder);
   write_file_atomically(folder / "a", "old");
@@ -52,11 +56,11 @@ TEST(AtomicFile, KeepsTheOldContentUntilCommitAndRemovesAnAbandonedTemporary) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
 }
 
-class AtomicFileBeside : public testing::Test {
+class AtomicFileBeside : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ =
-        fs::path(testing::TempDir()) / ("atomic_file_beside_test_" + std::to_string(::getpid()));
+        fs::path(::testing::TempDir()) / ("atomic_file_beside_test_" + std::to_string(::getpid()));
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -137,6 +141,82 @@ TEST_F(AtomicFileBeside, LeavesNothingWhereItsProcessIsKilled) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(names(), std::set<std::string>{});
+}
+
+/// What a child's exit status says: whether what it did threw nothing.
+constexpr int kDone = 0, kThrew = 1, kNoFilters = 77;
+
+/// Runs `body` in a process in which these system calls are refused.
+template <class Body>
+int where_refused(const std::vector<unsigned>& calls, const Body& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!accrue::testing::refuse_system_calls(calls)) ::_exit(kNoFilters);
+    try {
+      body();
+      ::_exit(kDone);
+    } catch (const std::exception& error) {
+      std::ofstream("/proc/self/fd/2") << error.what() << "\n";
+      ::_exit(kThrew);
+    }
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(AtomicFileBeside, CopiesWhatMayNotBeGivenAName) {
+  put("there", "old");
+  const std::string large(3'000'000, 'x');
+  ASSERT_EQ(where_refused({__NR_linkat},
+                          [&] {
+                            write_file_atomically(folder_ / "new", large);
+                            write_file_atomically(folder_ / "empty", "");
+                            write_file_atomically(folder_ / "there", "new");
+                          }),
+            kDone);
+  EXPECT_EQ(read_file(folder_ / "new"), large);
+  EXPECT_EQ(read_file(folder_ / "empty"), "");
+  EXPECT_EQ(read_file(folder_ / "there"), "new");
+  EXPECT_EQ(names(), (std::set<std::string>{"new", "empty", "there"}));
+}
+
+TEST_F(AtomicFileBeside, LeavesTheFileThatIsThereWhereLinksAreRefused) {
+  put("there", "old");
+  std::vector<unsigned> links{__NR_linkat};
+#ifdef __NR_link
+  links.push_back(__NR_link);
+#endif
+  ASSERT_EQ(where_refused(links,
+                          [&] {
+                            for (const char* name : {"new", "there"}) {
+                              AtomicFile file(folder_ / name);
+                              file.write("new");
+                              file.commit_unless_there();
+                            }
+                          }),
+            kDone);
+  EXPECT_EQ(read_file(folder_ / "new"), "new");
+  EXPECT_EQ(read_file(folder_ / "there"), "old");
+  EXPECT_EQ(names(), (std::set<std::string>{"new", "there"}));
+}
+
+TEST_F(AtomicFileBeside, NamesWhatTheSystemRefusesAndNotTheRoomForIt) {
+  EXPECT_EQ(
+      where_refused({__NR_fsync},
+                    [&] {
+                      try {
+                        write_file_atomically(folder_ / "a", "x");
+                      } catch (const Error& error) {
+                        const std::string text = error.what();
+                        if (text.find("seccomp") != text.npos && text.find("room") == text.npos)
+                          return;
+                        throw;
+                      }
+                      throw std::runtime_error("nothing was refused");
+                    }),
+      kDone);
   EXPECT_EQ(names(), std::set<std::string>{});
 }
 

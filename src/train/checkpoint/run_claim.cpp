@@ -86,14 +86,23 @@ int take_lock(int descriptor) {
   constexpr int kAttempts = 10;
   for (int attempt = 1;; ++attempt) {
     if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return 0;
-    if (errno != EWOULDBLOCK || attempt == kAttempts) return errno;
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK || attempt >= kAttempts) return errno;
     RECORD_USER_SCOPE("claim: lock");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 
+/// Whether there are no locks here: the file system has none, or the system allows none (EPERM and
+/// EACCES: a container's seccomp profile, a server of files).
 bool is_lockless(int error) {
-  return error == EOPNOTSUPP || error == ENOSYS || error == ENOLCK || error == EINVAL;
+  return error == EOPNOTSUPP || error == ENOSYS || error == ENOLCK || error == EINVAL ||
+         error == EPERM || error == EACCES;
+}
+
+Error cannot_lock(const RunDirectory& run, int error) {
+  return runtime_error(name_of(run), "a file in it that can be locked", std::strerror(error),
+                       "another run.out");
 }
 
 }  // namespace
@@ -158,12 +167,15 @@ bool RunClaim::open_lock() {
       replace_lock();
       return true;
     }
-    if (!is_lockless(error)) {
-      const std::string who = error == EWOULDBLOCK ? holder(descriptor_) : "";
+    if (error == EWOULDBLOCK) {
+      const std::string who = holder(descriptor_);
       ::close(std::exchange(descriptor_, -1));
       throw usage_error(name_of(run_), "a run that no other process works on",
-                        error == EWOULDBLOCK ? "one that is held by " + who : std::strerror(error),
-                        "waiting for it to end, or another run.out");
+                        "one that is held by " + who, "waiting for it to end, or another run.out");
+    }
+    if (!is_lockless(error)) {
+      ::close(std::exchange(descriptor_, -1));
+      throw cannot_lock(run_, error);
     }
     remark_ = "the run directory cannot be locked (" + std::string(std::strerror(error)) +
               "): nothing keeps a second process from the same run.out";
@@ -189,7 +201,7 @@ void RunClaim::replace_lock() {
       descriptor_, ::open(own.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644)));
   if (descriptor_ < 0) throw cannot_write(run_, std::strerror(errno));
   const int error = take_lock(descriptor_);
-  if (error != 0 && !is_lockless(error)) throw cannot_write(run_, std::strerror(error));
+  if (error != 0 && !is_lockless(error)) throw cannot_lock(run_, error);
   say_who();
   if (::rename(own.c_str(), lock_file(run_).c_str()) != 0)
     throw cannot_write(run_, std::strerror(errno));

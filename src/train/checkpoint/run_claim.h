@@ -30,7 +30,8 @@ class RunClaim {
  public:
   /// Makes the folder where there is none. Throws a usage Error where it is no folder or cannot be
   /// written, and where another process holds it: the message names that process, its host and its
-  /// start. A process that held it for an earlier group of the same run is no such: it is followed.
+  /// start; a runtime Error where the lock fails for another reason. A process that held it for an
+  /// earlier group of the same run is no such: it is followed.
   explicit RunClaim(const RunDirectory& run, RunTenure tenure = {});
   /// Throws a usage Error where something that is no folder is in its place.
   static void expect_folder(const RunDirectory& run);
@@ -39,7 +40,8 @@ class RunClaim {
   RunClaim(const RunClaim&) = delete;
   RunClaim& operator=(const RunClaim&) = delete;
 
-  /// Why the folder could not be locked (a file system without locks); empty where it is locked.
+  /// Why the folder could not be locked (a file system without locks, a system that allows none);
+  /// empty if it is locked.
   const std::string& remark() const { return remark_; }
 
   /// Writes config.toml and run.json of a new run, in a folder that holds none, and copies
