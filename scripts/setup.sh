@@ -22,7 +22,7 @@ PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
           libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libsimdjson-dev libspng-dev libjpeg-dev libpcre2-dev libicu-dev libprotozero-dev libisal-dev libsodium-dev
           libgtest-dev libgmock-dev libbenchmark-dev)
 DEB_PACKAGES=(dpkg-dev file)
-TEST_PACKAGES=(clang-format clang-tidy libstb-dev chromium tmux debootstrap iproute2 "${DEB_PACKAGES[@]}")
+TEST_PACKAGES=(clang-format clang-tidy libstb-dev chromium tmux debootstrap iproute2 openmpi-bin slurm-wlm "${DEB_PACKAGES[@]}")
 FUZZ_PACKAGES=(clang libclang-rt-dev llvm)     # llvm: names in the sanitizers' reports
 GATE_PACKAGES=(ccache)
 TCMALLOC=(libtcmalloc-minimal4t64 libtcmalloc-minimal4)  # the names that Debian and Ubuntu have for it, newest first
