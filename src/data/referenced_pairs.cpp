@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <utility>
+#include <vector>
 
 #include "data/described_by.h"
 #include "data/source_errors.h"
@@ -23,6 +24,12 @@ class ReferencedPairs final : public DescribedBy {
 
   std::string fingerprint() const override {
     return source().fingerprint() + ", reference " + reference_.key;
+  }
+
+  std::vector<std::string> remarks() const override {
+    std::vector<std::string> remarks = source().remarks();
+    remarks.insert(remarks.end(), reference_.remarks.begin(), reference_.remarks.end());
+    return remarks;
   }
 
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override {

@@ -16,6 +16,7 @@ struct Reference {
   /// Log-probabilities of the chosen and the rejected sequence of each pair, in order. Empty: they
   /// are not known yet, and 0 stands for them where only shapes and times matter.
   std::vector<double> log_probabilities = {};
+  std::vector<std::string> remarks = {};  ///< Source::remarks() of the reference
 };
 
 /// `pairs` with their reference, which fetch() gives besides (MicroBatch::reference). Throws a

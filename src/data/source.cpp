@@ -184,12 +184,10 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
                        what);
   }
   TableLines lines;
-  if (format == Format::parquet) {
-    lines = lines_of_tables(paths, options.cache, what);
-    paths = lines.files;
-  }
+  if (format == Format::parquet) lines = lines_of_tables(paths, options.cache, what);
   if (format == Format::text && !options.format) refuse_what_is_no_text(paths, what);
-  auto files = std::make_unique<const FilePool>(std::move(paths), what);
+  auto files = format == Format::parquet ? std::make_unique<const FilePool>(lines.files, what)
+                                         : std::make_unique<const FilePool>(std::move(paths), what);
   expect_content(*files, what);
   if (!options.columns.empty())
     return std::make_unique<ColumnSource>(std::move(files),

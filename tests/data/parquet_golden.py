@@ -128,8 +128,8 @@ micro = 2
 """
 
 
-def losses(accrue, folder, data):
-    out = folder / ("run-" + pathlib.Path(data).suffix[1:])
+def losses(accrue, folder, data, run=None):
+    out = folder / (run or "run-" + pathlib.Path(data).suffix[1:])
     (folder / "run.toml").write_text(CONFIG)
     done = subprocess.run([accrue, "train", "run.toml", f"--data.train={data}", f"--run.out={out}"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -144,6 +144,18 @@ def check_training(accrue, folder):
     assert len(found) == 3 and found == losses(accrue, folder, "sums.jsonl"), found
     kept = list((folder / ".accrue-text").glob("*.sums.parquet.jsonl"))
     assert len(kept) == 1, kept
+    # Lines that are damaged, or of an earlier version, are made again, and that is reported.
+    whole = kept[0].read_bytes()
+    seal = 32
+    damaged = [whole[:-seal], whole[:-1], whole + b"\n", b"", whole[: len(whole) // 2]]
+    damaged += [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:] for at in (0, len(whole) // 2, len(whole) - seal, len(whole) - 1)]
+    for number, content in enumerate(damaged):
+        kept[0].write_bytes(content)
+        assert losses(accrue, folder, "sums.parquet", f"damaged-{number}") == found, number
+        assert kept[0].read_bytes() == whole, number
+        assert "it is made again" in (folder / f"damaged-{number}" / "metrics.jsonl").read_text(), number
+    losses(accrue, folder, "sums.parquet", "whole")
+    assert "made again" not in (folder / "whole" / "metrics.jsonl").read_text()
 
 
 def main():

@@ -267,20 +267,6 @@ TEST(TextTokens, AreMadeOnceWhereSeveralWantThem) {
   EXPECT_EQ(made, 1);
 }
 
-TEST(JsonLines, WhoseKeptIndexIsDamagedSayWhatToRemove) {
-  const Folder folder;
-  const OpenTokenizer tokenizer = open_tokenizer(folder, planted_gpt2());
-  folder.write("a.jsonl", "{\"text\": \"ab ab\"}\n");
-  const SourceOptions options = reading(folder.path("a.jsonl"), tokenizer, folder.path("kept"));
-  open_source(options, "data.train");
-  std::filesystem::path kept;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path("kept")))
-    if (entry.path().extension() == ".samples") kept = entry.path();
-  std::filesystem::resize_file(kept, std::filesystem::file_size(kept) - 1);
-  EXPECT_THAT(refusal(Error::Kind::runtime, [&] { open_source(options, "data.train"); }),
-              AllOf(HasSubstr(kept.string()), HasSubstr("removing it")));
-}
-
 TEST(JsonLines, HaveAnIndexThatIsReadAsItWasWritten) {
   SampleIndex index{.begins = {0, 17, 40},
                     .lengths = {3, 9, 4},

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "accrue/models/safetensors.h"
-#include "core/checksum.h"
 #include "fuzz_targets.h"
 #include "scratch.h"
 #include "train/checkpoint/checkpoint.h"
@@ -55,12 +54,11 @@ void fuzz_manifest(Input input) {
   train::check_lengths(checkpoint, *manifest);
 }
 
-/// The first byte says how many pairs are expected, its highest bit whether the checksum is theirs.
+/// The first byte says how many pairs are expected.
 void fuzz_reference(Input input) {
   if (input.empty()) return;
   const std::int64_t pairs = input[0] & 127;
-  std::string bytes(text_of(input.subspan(1)));
-  if ((input[0] & 128) != 0) bytes += checksum_of(bytes);
+  const std::string bytes(text_of(input.subspan(1)));
   const auto numbers = train::reference_of_bytes(bytes, pairs);
   if (!numbers) return;
   expect(static_cast<std::int64_t>(numbers->size()) == 2 * pairs, "a pair has two numbers");

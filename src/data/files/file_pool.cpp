@@ -27,6 +27,13 @@ Error changed(const std::filesystem::path& path, const std::string& expected,
                        "--resume --accept-data)");
 }
 
+std::vector<std::filesystem::path> paths_of(const std::vector<FileHead>& heads) {
+  std::vector<std::filesystem::path> paths;
+  paths.reserve(heads.size());
+  for (const FileHead& head : heads) paths.push_back(head.path);
+  return paths;
+}
+
 }  // namespace
 
 /// An open file, closed by whoever lets go of it last.
@@ -65,7 +72,13 @@ FilePool::FilePool(std::vector<std::filesystem::path> paths, const std::string& 
                         "a glob that leaves it out, or its permissions");
     }
     versions_.push_back(file.version());
+    bytes_.push_back(versions_.back().bytes);
   }
+}
+
+FilePool::FilePool(const std::vector<FileHead>& heads, const std::string& what)
+    : FilePool(paths_of(heads), what) {
+  for (std::size_t file = 0; file < heads.size(); ++file) bytes_[file] = heads[file].bytes;
 }
 
 FilePool::~FilePool() = default;

@@ -12,6 +12,12 @@
 
 namespace accrue::data {
 
+/// The beginning of a file, behind which it holds something else.
+struct FileHead {
+  std::filesystem::path path;
+  std::int64_t bytes = 0;
+};
+
 /// Reads parts of many files with few of them open. Safe to call from several threads.
 class FilePool {
  public:
@@ -20,11 +26,13 @@ class FilePool {
   /// Notes each file's size and when it was last changed. Throws a usage Error, its operation being
   /// `what`, where one cannot be read.
   FilePool(std::vector<std::filesystem::path> paths, const std::string& what);
+  /// The same, of the heads of files alone.
+  FilePool(const std::vector<FileHead>& heads, const std::string& what);
   ~FilePool();
 
   std::size_t count() const { return paths_.size(); }
   const std::filesystem::path& path(std::size_t file) const { return paths_[file]; }
-  std::int64_t bytes(std::size_t file) const { return versions_[file].bytes; }
+  std::int64_t bytes(std::size_t file) const { return bytes_[file]; }
 
   /// Fills `out` with the bytes of `file` from `offset`. Throws a runtime Error where the file was
   /// changed since it was noted, in place or by another one at its path, or cannot be read any
@@ -49,7 +57,8 @@ class FilePool {
 
   std::vector<std::filesystem::path> paths_;
   std::vector<Version> versions_;
-  mutable std::mutex mutex_;  ///< guards slots_; reading happens outside of it
+  std::vector<std::int64_t> bytes_;  ///< what is read of each file
+  mutable std::mutex mutex_;         ///< guards slots_; reading happens outside of it
   mutable std::array<Slot, max_open_files> slots_;
 };
 

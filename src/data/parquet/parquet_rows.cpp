@@ -136,8 +136,8 @@ std::unique_ptr<parquet::arrow::FileReader> open_table(const std::filesystem::pa
 
 class RowsAsLines {
  public:
-  RowsAsLines(const std::filesystem::path& table, AtomicFile& lines, const std::string& what)
-      : table_(table), lines_(lines), what_(what) {}
+  RowsAsLines(const std::filesystem::path& table, const WriteBytes& write, const std::string& what)
+      : table_(table), write_(write), what_(what) {}
 
   void write() {
     const auto reader = open_table(table_);
@@ -194,7 +194,7 @@ class RowsAsLines {
                           "a table without such rows");
     }
     try {
-      lines_.write(line.dump() + "\n");
+      write_(line.dump() + "\n");
     } catch (const ordered_json::type_error&) {
       throw usage_error(what_, "UTF-8", place_of_row() + ": other bytes", "the text as UTF-8");
     }
@@ -203,17 +203,17 @@ class RowsAsLines {
   std::string place_of_row() const { return table_.string() + ", row " + std::to_string(row_); }
 
   const std::filesystem::path& table_;
-  AtomicFile& lines_;
+  const WriteBytes& write_;
   const std::string& what_;
   std::int64_t row_ = 0;  ///< from 1
 };
 
 }  // namespace
 
-void write_rows_as_lines(const std::filesystem::path& table, AtomicFile& lines,
+void write_rows_as_lines(const std::filesystem::path& table, const WriteBytes& write,
                          const std::string& what) {
   try {
-    RowsAsLines(table, lines, what).write();
+    RowsAsLines(table, write, what).write();
   } catch (const Error&) {
     throw;
   } catch (const std::exception& problem) {

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/atomic_file.h"
+#include "data/text/text_cache.h"
 
 namespace accrue::data {
 
@@ -14,7 +14,7 @@ namespace accrue::data {
 /// one page of each column. Throws a usage Error, its operation being `what`, that names the file
 /// where it is cut or no Parquet file, has no such column, or a row has no value in another of
 /// them; and always where accrue was built without Arrow.
-void write_rows_as_lines(const std::filesystem::path& table, AtomicFile& lines,
+void write_rows_as_lines(const std::filesystem::path& table, const WriteBytes& write,
                          const std::string& what);
 
 }  // namespace accrue::data

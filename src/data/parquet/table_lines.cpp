@@ -26,8 +26,8 @@ TableLines lines_of_tables(const std::vector<std::filesystem::path>& tables,
   auto kept = std::make_shared<TextCache>(cache);
   TableLines lines;
   for (const std::filesystem::path& table : tables)
-    lines.files.push_back(kept->file(name_of_lines(table, what), [&](AtomicFile& file) {
-      write_rows_as_lines(table, file, what);
+    lines.files.push_back(kept->file(name_of_lines(table, what), [&](const WriteBytes& write) {
+      write_rows_as_lines(table, write, what);
     }));
   lines.cache = std::move(kept);
   return lines;

@@ -11,8 +11,8 @@ namespace accrue::data {
 
 /// The rows of Parquet files as files of JSON lines.
 struct TableLines {
-  std::vector<std::filesystem::path> files;  ///< one for each table, a line for each row
-  std::shared_ptr<const TextCache> cache;    ///< holds the files as long as they are read
+  std::vector<FileHead> files;             ///< one for each table, a line for each row
+  std::shared_ptr<const TextCache> cache;  ///< holds the files as long as they are read
 };
 
 /// Rows in columns cannot be drawn one by one: they are written as lines once, and kept in `cache`

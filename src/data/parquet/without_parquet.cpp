@@ -3,7 +3,7 @@
 
 namespace accrue::data {
 
-void write_rows_as_lines(const std::filesystem::path& table, AtomicFile& /*lines*/,
+void write_rows_as_lines(const std::filesystem::path& table, const WriteBytes& /*write*/,
                          const std::string& what) {
   throw usage_error(what, "an accrue that was built with Parquet", table.string(),
                     "make build PARQUET=1 (docs/guide/install.md), or the rows as JSON lines "

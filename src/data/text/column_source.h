@@ -36,6 +36,9 @@ class ColumnSource final : public Source {
   std::int64_t tokens(std::int64_t index) const override;
   std::optional<std::int64_t> uniform_tokens() const override;
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) const override;
+  std::vector<std::string> remarks() const override {
+    return options_.lines ? options_.lines->remarks() : std::vector<std::string>{};
+  }
   std::string fingerprint() const override { return fingerprint_.text(); }
 
   /// Makes tensors of the types and shapes that `known` has, which is where training's samples come

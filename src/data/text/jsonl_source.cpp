@@ -1,6 +1,7 @@
 #include "data/text/jsonl_source.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "data/chat/chat_sample.h"
@@ -15,7 +16,7 @@ namespace accrue::data {
 namespace {
 
 /// Changes with what an index says of the same lines.
-constexpr const char* index_form = "samples 1";
+constexpr const char* index_form = "samples 2";
 
 SampleParsers::Make parsers_for(const JsonlOptions& options) {
   return [bound = options.vocab_bound, tokenizer = options.tokenizer, chat = options.chat,
@@ -75,18 +76,18 @@ SampleIndex JsonlSource::make_index(const std::string& what) {
 
 SampleIndex JsonlSource::cached_index(const std::string& what) {
   TextCache cache(options_.cache);
-  cache_remark_ = cache.remark();
   const std::string digest = digest_of(*files_, std::string(index_form) + " " + kind_of(options_) +
                                                     " " + std::to_string(options_.context) + " " +
                                                     std::to_string(options_.vocab_bound));
   std::optional<SampleIndex> index;
-  const std::filesystem::path kept = cache.file(digest + ".samples", [&](AtomicFile& file) {
+  const FileHead kept = cache.file(digest + ".samples", [&](const WriteBytes& write) {
     index = index_samples(*files_, parsers_, lengths_of(options_), options_.tell_progress, what);
-    file.write(to_bytes(*index));
+    write(to_bytes(*index));
   });
-  if (!index) index = index_of_bytes(read_file(kept));
+  cache_remarks_ = cache.remarks();
+  if (!index) index = index_of_bytes(content_of(kept));
   if (!index || index->ends.size() != files_->count())
-    throw runtime_error("read " + kept.string(), "the index of samples that was written there",
+    throw runtime_error("read " + kept.path.string(), "the index of samples that was written there",
                         "other bytes", "removing it: it is made again");
   return std::move(*index);
 }
@@ -106,7 +107,8 @@ std::vector<std::string> JsonlSource::remarks() const {
   if (index_.too_short > 0)
     remarks.push_back(std::to_string(index_.too_short) + " line(s) of fewer than " +
                       lengths_of(options_).least_in_words() + " are left out");
-  if (!cache_remark_.empty()) remarks.push_back(cache_remark_);
+  remarks.insert(remarks.end(), cache_remarks_.begin(), cache_remarks_.end());
+  if (options_.lines) std::ranges::move(options_.lines->remarks(), std::back_inserter(remarks));
   return remarks;
 }
 

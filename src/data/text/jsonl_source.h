@@ -67,7 +67,7 @@ class JsonlSource final : public Source {
   std::unique_ptr<const FilePool> files_;
   JsonlOptions options_;
   mutable SampleParsers parsers_;
-  std::string cache_remark_;
+  std::vector<std::string> cache_remarks_;
   SampleIndex index_;
   Fingerprint fingerprint_;
 };

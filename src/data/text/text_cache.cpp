@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "core/sealed_file.h"
 
 namespace accrue::data {
 namespace {
@@ -58,8 +59,8 @@ TextCache::TextCache(fs::path folder) : folder_(std::move(folder)) {
   const std::string obstacle = folder_.empty() ? "" : obstacle_of(folder_);
   if (!folder_.empty() && obstacle.empty()) return;
   if (!obstacle.empty())
-    remark_ = "the tokens of the text are made for this process alone, and not kept in " +
-              folder_.string() + " (" + obstacle + ")";
+    not_kept_ = "the tokens of the text are made for this process alone, and not kept in " +
+                folder_.string() + " (" + obstacle + ")";
   folder_ = make_temporary_folder();
   is_temporary_ = true;
 }
@@ -69,18 +70,41 @@ TextCache::~TextCache() {
   if (is_temporary_) fs::remove_all(folder_, ignored);
 }
 
-fs::path TextCache::file(const std::string& name,
-                         const std::function<void(AtomicFile& file)>& make) {
+FileHead TextCache::file(const std::string& name,
+                         const std::function<void(const WriteBytes& write)>& make) {
   const fs::path path = folder_ / name;
   std::error_code error;
-  if (fs::exists(path, error)) return path;
+  const auto found = [&] { return fs::exists(path, error) ? check_sealed(path) : SealedContent{}; };
+  SealedContent kept = found();
+  if (kept.bytes) return {path, *kept.bytes};
+  if (!kept.damage.empty()) damaged_.push_back(path.string() + " " + kept.damage);
   const FolderLock lock(folder_);
-  if (fs::exists(path, error)) return path;  // another process made it while this one waited
-  AtomicFile file(path);
-  make(file);
-  // A file is never replaced: its readers know it by its time of change.
-  file.commit_unless_there();
-  return path;
+  kept = found();  // another process may have made it while this one waited
+  if (kept.bytes) return {path, *kept.bytes};
+  SealedFile file(path);
+  make([&](std::string_view bytes) { file.write(bytes); });
+  // A file that is as it was written is not replaced: its readers know it by its time of change.
+  if (kept.damage.empty())
+    file.commit_unless_there();
+  else
+    file.commit();
+  return {path, file.bytes()};
+}
+
+std::vector<std::string> TextCache::remarks() const {
+  std::vector<std::string> remarks;
+  if (!not_kept_.empty()) remarks.push_back(not_kept_);
+  if (damaged_.size() == 1) remarks.push_back(damaged_.front() + "; it is made again");
+  if (damaged_.size() > 1)
+    remarks.push_back(std::to_string(damaged_.size()) + " files in " + folder_.string() +
+                      " are made again; the first, " + damaged_.front());
+  return remarks;
+}
+
+std::string content_of(const FileHead& kept) {
+  std::string content = read_file(kept.path);
+  content.resize(static_cast<std::size_t>(kept.bytes));
+  return content;
 }
 
 }  // namespace accrue::data

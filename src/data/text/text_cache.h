@@ -3,14 +3,20 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "core/atomic_file.h"
+#include "data/files/file_pool.h"
 
 namespace accrue::data {
 
-/// Files of what text was made into, by a digest of all that it was made from: a file that is there
-/// is the right one and whole. Several processes may share a folder: one makes a file, and those
-/// that want it meanwhile wait.
+/// Appends bytes to a file that is being made.
+using WriteBytes = std::function<void(std::string_view bytes)>;
+
+/// Files of what text was made into, by a digest of all that it was made from. Each is sealed
+/// (SealedFile) and compared with its seal when it is opened: one that is damaged, or has no seal,
+/// is made again. Several processes may share a folder: one makes a file, and those that want it
+/// meanwhile wait.
 class TextCache {
  public:
   /// Files stay in `folder`, which is made where there is none. Where that is empty or cannot be
@@ -20,16 +26,20 @@ class TextCache {
   TextCache(const TextCache&) = delete;
   TextCache& operator=(const TextCache&) = delete;
 
-  /// The file `name`, which `make` fills where it is not there yet.
-  std::filesystem::path file(const std::string& name,
-                             const std::function<void(AtomicFile& file)>& make);
-  /// Why the files are not kept, as a sentence; empty where they are, or nobody asked for it.
-  const std::string& remark() const { return remark_; }
+  /// The content of the file `name`, which `make` writes if it is not there as it was written.
+  FileHead file(const std::string& name, const std::function<void(const WriteBytes& write)>& make);
+  /// Why the files are not kept, if somebody asked for it, and which were damaged and are made
+  /// again: a sentence each.
+  std::vector<std::string> remarks() const;
 
  private:
   std::filesystem::path folder_;
   bool is_temporary_ = false;
-  std::string remark_;
+  std::string not_kept_;              ///< why; empty: they are, or nobody asked for it
+  std::vector<std::string> damaged_;  ///< each file with what is wrong
 };
+
+/// What a file that the cache gave holds.
+std::string content_of(const FileHead& kept);
 
 }  // namespace accrue::data

@@ -15,7 +15,7 @@ namespace accrue::data {
 namespace {
 
 /// Changes with what the files hold for the same text and tokenizer.
-constexpr const char* cached_form = "tokens 1";
+constexpr const char* cached_form = "tokens 2";
 
 /// Encodes parts of text at once, each by one thread, which remembers the words that it saw.
 class ParallelEncoder {
@@ -56,7 +56,7 @@ std::int64_t all_bytes(const FilePool& files) {
   return bytes;
 }
 
-void write_tokens(const FilePool& text, const Tokenizer& tokenizer, AtomicFile& out,
+void write_tokens(const FilePool& text, const Tokenizer& tokenizer, const WriteBytes& write,
                   const TellProgress& tell, const std::string& what) {
   constexpr std::size_t parts_a_thread = 4;
   TextParts reader(text, tokenizer, what);
@@ -77,7 +77,7 @@ void write_tokens(const FilePool& text, const Tokenizer& tokenizer, AtomicFile& 
       parts.push_back(std::move(*part));
     }
     if (parts.empty()) return;
-    for (const std::string& ids : encoder.encode(parts)) out.write(ids);
+    for (const std::string& ids : encoder.encode(parts)) write(ids);
     if (tell) tell(done, all);
   }
 }
@@ -106,11 +106,11 @@ TextTokens tokens_of_text(const FilePool& text, const Tokenizer& tokenizer,
                           const std::string& what) {
   const std::string digest =
       digest_of(text, std::string(cached_form) + " " + tokenizer.fingerprint());
-  const std::filesystem::path path = cache->file(digest + ".tokens", [&](AtomicFile& file) {
-    write_tokens(text, tokenizer, file, tell, what);
+  const FileHead kept = cache->file(digest + ".tokens", [&](const WriteBytes& write) {
+    write_tokens(text, tokenizer, write, tell, what);
   });
   TextTokens tokens;
-  tokens.file = std::make_unique<const FilePool>(std::vector{path}, what);
+  tokens.file = std::make_unique<const FilePool>(std::vector{kept}, what);
   const std::int64_t width = token_width(tokenizer.vocab());
   tokens.layout = {.offset = 0, .tokens = tokens.file->bytes(0) / width, .width = width};
   tokens.cache = std::move(cache);

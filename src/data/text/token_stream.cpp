@@ -53,8 +53,7 @@ TokenStream::TokenStream(StreamContent content, StreamTraits traits, const std::
 }
 
 std::vector<std::string> TokenStream::remarks() const {
-  if (!content_.cache || content_.cache->remark().empty()) return {};
-  return {content_.cache->remark()};
+  return content_.cache ? content_.cache->remarks() : std::vector<std::string>{};
 }
 
 std::int64_t TokenStream::size() const {

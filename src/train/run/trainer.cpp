@@ -1,5 +1,8 @@
 #include "accrue/train/trainer.h"
 
+#include <algorithm>
+#include <sstream>
+
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
 #include "core/atomic_file.h"
@@ -115,6 +118,27 @@ struct Trainer::Impl {
       throw usage_error("train", "a run that is resumed, or one that repeats another", "both",
                         "RunOptions with one of them");
     repeated = repeat(options.repeats, notes(options), options.accept_data);
+  }
+
+  /// Of ranks that share a cache of text the one that comes first mends it, and knows of it.
+  void hear_remarks_of_others() {
+    const std::vector<std::string> own = data_remarks(work.data);
+    std::string lines;
+    for (const std::string& remark : own) lines += remark + "\n";
+    const std::vector<std::string> of_ranks = ranks.gather_texts("remarks on the data", lines);
+    for (std::size_t rank = 1; rank < of_ranks.size(); ++rank) {
+      std::istringstream remarks(of_ranks[rank]);
+      for (std::string remark; std::getline(remarks, remark);)
+        if (std::ranges::find(own, remark) == own.end())
+          remarks_of_others.push_back("rank " + std::to_string(rank) + ": " + remark);
+    }
+  }
+
+  std::vector<Event> events_of_others(std::int64_t step) const {
+    std::vector<Event> events;
+    for (const std::string& remark : remarks_of_others)
+      events.push_back({.name = "data", .reason = remark, .step = step});
+    return events;
   }
 
   void announce_all(const std::vector<Event>& events) const {
@@ -256,10 +280,12 @@ struct Trainer::Impl {
                      folders.claim.get(), folders.replica.get()},
           std::move(from), of_ranks, std::move(of_window));
     };
+    const std::int64_t first_step = state.step;
     auto loop = make_loop(std::move(state), resumed ? resumed->ranks : StoredTensors{},
                           resumed ? std::exchange(resumed->window, {}) : StoredTensors{});
     announce_all(start_events(
         {work, *planner.plan(), planner.records(), length, resumed, repeated, ranks.world()}));
+    announce_all(events_of_others(first_step));
     if (ranks.is_first()) announce_all(folder_events(folders, copies, resumed));
     loop->tell_start();
     if (part) loop->go_on_in(*std::move(part));
@@ -358,6 +384,7 @@ struct Trainer::Impl {
     const bool plans = needs_plan(options) && !ranks.are_joined_late();
     if (!ranks.are_joined_late()) ranks.begin(work, data.fingerprint, start_of(options, plans));
     take_reference(work, options.tell_reference);
+    if (ranks.are_many() && !ranks.are_joined_late()) hear_remarks_of_others();
     Surroundings surroundings(given);
     // A budget file counts from the start: the plan is made for what it says.
     if (const auto reason = memory::follow_budget_file(surroundings.budget))
@@ -412,7 +439,8 @@ struct Trainer::Impl {
   std::optional<Resumed> resumed;
   std::optional<Repeated> repeated;
   RunPlanner planner{given, ranks, work, repeated};
-  std::optional<RunEnvironment> environment;  ///< set where it is noted or compared
+  std::optional<RunEnvironment> environment;   ///< set where it is noted or compared
+  std::vector<std::string> remarks_of_others;  ///< of other ranks, on the data
   RunObservers observers;
   std::string run_name;  ///< RunTenure::run
   GradientHook gradient_hook;

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "core/atomic_file.h"
 #include "core/checksum.h"
 #include "data/fetch.h"
 #include "data/referenced_pairs.h"
@@ -24,6 +23,9 @@ namespace {
 
 /// Changes with what the same model makes of the same pairs.
 constexpr const char* reference_form = "reference 1";
+
+/// Changes with what the files hold for the same numbers.
+constexpr const char* kept_form = "kept 2";
 
 /// Identifies the model and how it computes.
 std::string key_of(const Workload& work) {
@@ -67,14 +69,15 @@ std::vector<double> kept_or_made(Workload& work, data::TextCache& cache, const d
                                  const std::string& key, const TellPairs& tell) {
   auto& model = dynamic_cast<models::LanguageModel&>(*work.model);
   std::optional<std::vector<double>> numbers;
-  const std::filesystem::path kept =
-      cache.file(checksum_of(pairs.fingerprint() + key) + ".reference", [&](AtomicFile& file) {
-        numbers = log_probabilities_of_pairs(model, pairs, tell);
-        file.write(reference_to_bytes(*numbers));
-      });
-  if (!numbers) numbers = reference_of_bytes(read_file(kept), pairs.size());
+  const data::FileHead kept =
+      cache.file(checksum_of(kept_form + pairs.fingerprint() + key) + ".reference",
+                 [&](const data::WriteBytes& write) {
+                   numbers = log_probabilities_of_pairs(model, pairs, tell);
+                   write(reference_to_bytes(*numbers));
+                 });
+  if (!numbers) numbers = reference_of_bytes(data::content_of(kept), pairs.size());
   if (numbers) return std::move(*numbers);
-  throw runtime_error("read " + kept.string(), "the reference that was written there",
+  throw runtime_error("read " + kept.path.string(), "the reference that was written there",
                       "other bytes", "removing it: it is made again");
 }
 
@@ -99,10 +102,10 @@ void stand_in_for_reference(Workload& work) {
 void take_reference(Workload& work, const TellPairs& tell) {
   if (!work.pairs.train) return;
   data::TextCache cache(text_cache_of(work.config));
-  if (!cache.remark().empty()) work.remarks.push_back(cache.remark());
   work.data = with_references(work.pairs, [&, key = key_of(work)](const data::Source& pairs) {
-    return data::Reference{.key = key,
-                           .log_probabilities = kept_or_made(work, cache, pairs, key, tell)};
+    std::vector<double> numbers = kept_or_made(work, cache, pairs, key, tell);
+    return data::Reference{
+        .key = key, .log_probabilities = std::move(numbers), .remarks = cache.remarks()};
   });
 }
 
