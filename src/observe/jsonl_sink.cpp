@@ -76,25 +76,27 @@ std::optional<std::int64_t> step_of(const std::string& line) {
   return step_of(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
 }
 
-/// Throws where somebody else wrote the file (its first line is whole and no metrics), so that
-/// nothing is taken out of it.
-void require_metrics(const std::string& content, const std::filesystem::path& file) {
-  const std::size_t end = content.find('\n');
-  if (end == std::string::npos || step_of(content.substr(0, end))) return;
+/// Throws if somebody else wrote the file, so that nothing is taken out of it: its first line is
+/// whole and no metrics; of a file that has metrics by a checkpoint's word, all lines are.
+void require_metrics(const std::vector<MetricsText>& lines, bool has_metrics,
+                     const std::filesystem::path& file) {
+  const auto is_foreign = [](const MetricsText& line) { return !line.step && !line.is_last_cut; };
+  if (lines.empty() || !is_foreign(lines.front())) return;
+  if (has_metrics && !std::ranges::all_of(lines, is_foreign)) return;
   throw usage_error("write " + file.string(), "a new file, or metrics of an earlier attempt",
                     "a file that begins with something else", "another name");
 }
 
-void remove_lines_after(const std::filesystem::path& file, std::int64_t last_step) {
-  if (!std::filesystem::is_regular_file(file)) return;
-  const std::string content = read_file(file);
-  require_metrics(content, file);
+/// Takes the lines of later steps out of the file, and those that cannot be read.
+void remove_lines_after(const std::filesystem::path& file, std::int64_t last_step,
+                        MetricsAccount& account) {
+  const std::string content = std::filesystem::is_regular_file(file) ? read_file(file) : "";
+  const std::vector<MetricsText> lines = lines_of_metrics(content);
+  require_metrics(lines, account.expects_lines(), file);
+  account.begin(lines, last_step);
   std::string kept;
-  std::istringstream lines(content);
-  for (std::string line; std::getline(lines, line);) {
-    const auto step = step_of(line);
-    if (step && *step <= last_step) kept += line + "\n";
-  }
+  for (const MetricsText& line : lines)
+    if (line.step && *line.step <= last_step) kept.append(line.text) += '\n';
   if (kept != content) write_file_atomically(file, kept);
 }
 
@@ -177,68 +179,116 @@ std::string to_json_line(const Evaluation& evaluation, double time) {
 }
 
 JsonlSink::JsonlSink(std::filesystem::path file, std::int64_t first_step, std::ostream& warnings,
-                     std::function<double()> unix_clock)
-    : file_(std::move(file)), warnings_(warnings), unix_clock_(std::move(unix_clock)) {
-  remove_lines_after(file_, first_step);
+                     std::function<double()> unix_clock, MetricsAccount* account)
+    : file_(std::move(file)),
+      warnings_(warnings),
+      unix_clock_(std::move(unix_clock)),
+      account_(account == nullptr ? own_account_ : *account),
+      warns_(account == nullptr) {
+  remove_lines_after(file_, first_step, account_);
   open();
   if (descriptor_ < 0)
     throw runtime_error("open " + file_.string(), "a file that can be written",
                         std::strerror(errno), "another run.out, or observe.jsonl = false");
 }
 
-void JsonlSink::open() {
-  descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-}
+JsonlSink::JsonlSink(std::filesystem::path file, std::int64_t first_step, std::ostream& warnings,
+                     std::function<double()> unix_clock)
+    : JsonlSink(std::move(file), first_step, warnings, std::move(unix_clock), nullptr) {}
 
 JsonlSink::JsonlSink(std::filesystem::path file, std::int64_t first_step)
     : JsonlSink(std::move(file), first_step, std::cerr, unix_time) {}
 
+JsonlSink::JsonlSink(std::filesystem::path file, std::int64_t first_step, MetricsAccount& account)
+    : JsonlSink(std::move(file), first_step, std::cerr, unix_time, &account) {}
+
 JsonlSink::~JsonlSink() { ::close(descriptor_); }
 
-void JsonlSink::on_step(const StepReport& report) { append(to_json_line(report)); }
-
-void JsonlSink::on_evaluation(const Evaluation& evaluation) {
-  append(to_json_line(evaluation, unix_clock_()));
+void JsonlSink::open() {
+  descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  struct stat status {};
+  bytes_ = ::fstat(descriptor_, &status) == 0 ? status.st_size : 0;
 }
 
-void JsonlSink::on_event(const Event& event) { append(to_json_line(event, unix_clock_())); }
+void JsonlSink::on_step(const StepReport& report) {
+  append(to_json_line(report), report.step, true);
+}
+
+void JsonlSink::on_evaluation(const Evaluation& evaluation) {
+  append(to_json_line(evaluation, unix_clock_()), evaluation.step, false);
+}
+
+void JsonlSink::on_event(const Event& event) {
+  append(to_json_line(event, unix_clock_()), event.step, false);
+}
 
 /// The file is replaced, so it is opened anew.
 void JsonlSink::on_rollback(std::int64_t step) {
   try {
-    remove_lines_after(file_, step);
+    remove_lines_after(file_, step, account_);
   } catch (const std::exception& error) {
+    account_.miss({}, error.what());
     return warn_once(error.what());
   }
   ::close(descriptor_);
   open();
 }
 
-void JsonlSink::append(const std::string& line) {
-  const std::size_t written = write_out(descriptor_, line);
-  const int error = errno;
-  struct stat status {};
-  const bool is_known = ::fstat(descriptor_, &status) == 0;
-  if (written == line.size()) {
-    if (is_known && status.st_nlink == 0) go_on_in_new_file(line);
-    return;
+void JsonlSink::append(const std::string& line, std::int64_t step, bool is_step) {
+  const std::string_view text = std::string_view(line).substr(0, line.size() - 1);
+  const MetricsText told{.text = text, .step = step, .is_step = is_step};
+  const std::string obstacle = write(line);
+  if (obstacle.empty()) {
+    account_.add(told);
+    return look_at_file(line);
   }
-  const bool torn = written > 0 && is_known;
+  account_.miss(told, obstacle);
+  warn_once(obstacle);
+}
+
+std::string JsonlSink::write(const std::string& line) {
+  const std::size_t written = write_out(descriptor_, line);
+  if (written == line.size()) return {};
+  const std::string reason = std::strerror(errno);
+  struct stat status {};
+  const bool torn = written > 0 && ::fstat(descriptor_, &status) == 0;
   if (torn && ::ftruncate(descriptor_, status.st_size - static_cast<off_t>(written)) != 0)
-    warn_once("a line was cut short");
-  warn_once(std::strerror(error));
+    return reason + ", and a line was cut short";
+  return reason;
 }
 
-/// Somebody removed the file, or put another in its place: what was in it is gone.
-void JsonlSink::go_on_in_new_file(const std::string& line) {
-  warn_once("the file was removed, lines from here on are in a new one");
-  ::close(descriptor_);
-  open();
-  if (descriptor_ >= 0) write_out(descriptor_, line);
+/// Somebody may have removed the file, put another in its place or written into it: what was in it
+/// is gone then.
+void JsonlSink::look_at_file(const std::string& line) {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if (status.st_nlink == 0) {
+    warn_once("the file was removed, lines from here on are in a new one");
+    ::close(descriptor_);
+    open();
+    if (const std::string obstacle = write(line); !obstacle.empty())
+      return account_.miss({}, obstacle);
+    bytes_ += std::ssize(line);
+    return tell_of_new_content("was removed while the run wrote it, and begins again");
+  }
+  bytes_ += std::ssize(line);
+  if (status.st_size == bytes_) return;
+  bytes_ = status.st_size;
+  tell_of_new_content("was changed by something else while the run wrote it");
 }
 
-void JsonlSink::warn_once(const char* reason) {
-  if (warned_) return;
+void JsonlSink::tell_of_new_content(const std::string& why) {
+  if (warns_) return;  // nobody asks the account
+  try {
+    const std::string content = read_file(file_);
+    account_.begin_again(lines_of_metrics(content), why);
+  } catch (const Error& unreadable) {
+    account_.begin_again({}, why + " (" + unreadable.received() + ")");
+  }
+}
+
+void JsonlSink::warn_once(const std::string& reason) {
+  if (warned_ || !warns_) return;
   warned_ = true;
   warnings_ << "warning: write " << file_.string() << ": " << reason
             << "; training goes on, lines that do not fit are left out" << std::endl;

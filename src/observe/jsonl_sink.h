@@ -7,6 +7,7 @@
 #include <string>
 
 #include "accrue/core/observer.h"
+#include "observe/metrics_account.h"
 
 namespace accrue::observe {
 
@@ -37,6 +38,10 @@ class JsonlSink : public Observer {
             std::function<double()> unix_clock);
   /// Makes a sink with warnings on stderr and the system's clock.
   JsonlSink(std::filesystem::path file, std::int64_t first_step);
+  /// Makes a sink that tells `account`, which outlives it, of all that it writes, and warns of
+  /// nothing: lines that cannot be written, or that somebody else removed or changed, are for
+  /// whoever asks the account.
+  JsonlSink(std::filesystem::path file, std::int64_t first_step, MetricsAccount& account);
   ~JsonlSink() override;
   JsonlSink(const JsonlSink&) = delete;
   JsonlSink& operator=(const JsonlSink&) = delete;
@@ -47,15 +52,26 @@ class JsonlSink : public Observer {
   void on_rollback(std::int64_t step) override;
 
  private:
+  JsonlSink(std::filesystem::path file, std::int64_t first_step, std::ostream& warnings,
+            std::function<double()> unix_clock, MetricsAccount* account);
+
   void open();
-  void append(const std::string& line);
-  void go_on_in_new_file(const std::string& line);
-  void warn_once(const char* reason);
+  /// `is_step` and `step` are the line's (MetricsText).
+  void append(const std::string& line, std::int64_t step, bool is_step);
+  /// Returns why the line could not be written; empty: it was.
+  std::string write(const std::string& line);
+  void look_at_file(const std::string& line);
+  void tell_of_new_content(const std::string& why);
+  void warn_once(const std::string& reason);
 
   std::filesystem::path file_;
   std::ostream& warnings_;
   std::function<double()> unix_clock_;
+  MetricsAccount own_account_;  ///< of a sink whose account nobody asks
+  MetricsAccount& account_;
+  bool warns_ = true;
   int descriptor_ = -1;
+  std::int64_t bytes_ = 0;  ///< of the file, as long as nobody else writes into it
   bool warned_ = false;
 };
 

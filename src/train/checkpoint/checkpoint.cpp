@@ -13,6 +13,7 @@
 #include "kernels/finite.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/manifest.h"
+#include "train/checkpoint/state_reader.h"
 
 namespace accrue::train {
 namespace {
@@ -88,6 +89,29 @@ ModelConfig shape_from_json(const json& in) {
   return shape;
 }
 
+json metrics_to_json(const observe::MetricsRecord& metrics) {
+  json steps = json::array();
+  for (const auto& [first, last] : metrics.steps.ranges()) {
+    steps.push_back(first);
+    steps.push_back(last);
+  }
+  return {{"lines", metrics.lines}, {"digest", metrics.digest}, {"steps", std::move(steps)}};
+}
+
+std::optional<observe::MetricsRecord> metrics_from_json(const StateReader& state) {
+  if (!state.has("metrics")) return std::nullopt;
+  const StateReader in = state.object("metrics");
+  const std::vector<std::int64_t> steps = in.integers("steps", 0);
+  std::vector<observe::StepRanges::Range> ranges;
+  for (std::size_t i = 0; i + 1 < steps.size(); i += 2) ranges.push_back({steps[i], steps[i + 1]});
+  if (steps.size() % 2 != 0 || !std::ranges::is_sorted(steps))
+    throw in.wrong("steps", "the first and the last step of each range, in order",
+                   in.array("steps"));
+  return observe::MetricsRecord{.lines = in.integer("lines", 0),
+                                .digest = in.text("digest"),
+                                .steps = observe::StepRanges(ranges)};
+}
+
 /// What stands for the manifest of a checkpoint from before there were manifests: the lengths in
 /// state.json.
 Manifest lengths_in(const json& state) {
@@ -103,6 +127,7 @@ struct Bookkeeping {
   bool has_checksums = false;
   TrainState state;
   ModelConfig shape;
+  std::optional<observe::MetricsRecord> metrics;
 };
 
 /// A window's middle without its sums is none.
@@ -129,13 +154,14 @@ Bookkeeping read_bookkeeping(const fs::path& checkpoint) {
   if (manifest) check_content(checkpoint, *manifest, state_file, content);
   try {
     const json state = json::parse(content);
+    const std::string reading = "read checkpoint " + checkpoint.string();
     if (!manifest && !state.contains("files"))
       throw not_whole(checkpoint, "a manifest.json", "none");
-    Bookkeeping found{
-        .manifest = manifest ? *manifest : lengths_in(state),
-        .has_checksums = manifest.has_value(),
-        .state = train_state_from_json(state, "read checkpoint " + checkpoint.string()),
-        .shape = shape_from_json(state.at("model"))};
+    Bookkeeping found{.manifest = manifest ? *manifest : lengths_in(state),
+                      .has_checksums = manifest.has_value(),
+                      .state = train_state_from_json(state, reading),
+                      .shape = shape_from_json(state.at("model")),
+                      .metrics = metrics_from_json({state, "", reading})};
     found.state.data.image = found.shape.image;
     check_step(checkpoint, found);
     check_window(checkpoint, found);
@@ -210,6 +236,7 @@ void write_files(const fs::path& folder, const CheckpointContent& content) {
     written(window_file, models::write_stored_safetensors(folder / window_file, content.window));
   json state = to_json(content.state);
   state["model"] = shape_to_json(content.shape);
+  if (content.metrics) state["metrics"] = metrics_to_json(*content.metrics);
   // The text has names of classes, which are names of folders and so may be any bytes.
   const std::string text = state.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   write_file_atomically(folder / state_file, text);
@@ -285,6 +312,7 @@ VerifiedCheckpoint::VerifiedCheckpoint(fs::path folder, Files files) : folder_(s
   has_window_ = found.manifest.files.contains(window_file);
   state_ = std::move(found.state);
   shape_ = std::move(found.shape);
+  metrics_ = std::move(found.metrics);
 }
 
 Config VerifiedCheckpoint::with_shape(Config config) const {

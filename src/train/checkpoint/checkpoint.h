@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "accrue/core/error.h"
@@ -10,6 +11,7 @@
 #include "accrue/optim/optimizer.h"
 #include "accrue/train/config.h"
 #include "accrue/train/run_directory.h"
+#include "observe/metrics_account.h"
 #include "train/checkpoint/train_state.h"
 
 namespace accrue::train {
@@ -34,6 +36,8 @@ struct CheckpointContent {
   /// Stands for `optimizer` where no process has all of its state; each tensor is read once, as it
   /// is written.
   StoredTensors gathered = {};
+  /// What metrics.jsonl has to hold; none if the run keeps none.
+  std::optional<observe::MetricsRecord> metrics = {};
 };
 CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig& shape,
                                      const models::Model& model, const optim::Optimizer& optimizer);
@@ -79,6 +83,8 @@ class VerifiedCheckpoint {
   const std::filesystem::path& folder() const { return folder_; }
   const TrainState& state() const { return state_; }
   bool has_checksums() const { return has_checksums_; }
+  /// CheckpointContent::metrics; none in checkpoints of earlier versions.
+  const std::optional<observe::MetricsRecord>& metrics() const { return metrics_; }
 
   /// `config` with the shape of the checkpoint's model: what `model.from` once told.
   Config with_shape(Config config) const;
@@ -102,6 +108,7 @@ class VerifiedCheckpoint {
   std::filesystem::path folder_;
   TrainState state_;
   ModelConfig shape_;
+  std::optional<observe::MetricsRecord> metrics_;
   bool has_checksums_ = false;
   bool has_ranks_ = false, has_window_ = false;
 };

@@ -130,6 +130,7 @@ Resumed load_checkpoint(const RunCopies& run, const std::string& requested,
   if (run.is_of_replica(resumed.checkpoint))
     resumed.replica_reason = reason_for_replica(run, resumed.checkpoint);
   resumed.has_checksums = checkpoint->has_checksums();
+  resumed.metrics = checkpoint->metrics();
   return resumed;
 }
 

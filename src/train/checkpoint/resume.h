@@ -32,6 +32,7 @@ struct Resumed {
   std::string replica_reason;
   /// Which paths of data changed while the data stayed (moves_in_words); empty: none.
   std::string data_move;
+  std::optional<observe::MetricsRecord> metrics;  ///< VerifiedCheckpoint::metrics()
 };
 
 /// Refuses a disk too full for the run's checkpoints before anything is written.

@@ -149,6 +149,7 @@ CheckpointContent Checkpointer::present_content(const std::optional<StartedWindo
   const TrainState& state = present_state();
   CheckpointContent content =
       checkpoint_content(state, run_.work.config.model, *run_.work.model, run_.optimizer);
+  if (run_.metrics != nullptr) content.metrics = run_.metrics->as_of(state.step);
   return started ? with_middle(std::move(content), *started) : content;
 }
 

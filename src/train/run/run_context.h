@@ -9,6 +9,7 @@
 #include "accrue/train/trainer.h"
 #include "core/notice_signal.h"
 #include "core/stop_signals.h"
+#include "observe/metrics_account.h"
 #include "train/checkpoint/replica.h"
 #include "train/checkpoint/run_claim.h"
 #include "train/limits/limit_watch.h"
@@ -39,8 +40,9 @@ struct RunContext {
   const Ranks& ranks;
   const StopSignalWatch& signals;
   const NoticeWatch& notice;
-  const RunClaim* claim;  ///< set on the first rank, null on others
-  Replica* replica;       ///< set on the first rank of a run that has one, else null
+  const RunClaim* claim;             ///< set on the first rank, null on others
+  Replica* replica;                  ///< set on the first rank of a run that has one, else null
+  observe::MetricsAccount* metrics;  ///< set on the first rank of a run that writes them, else null
 };
 
 }  // namespace accrue::train

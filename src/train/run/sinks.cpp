@@ -19,8 +19,8 @@ std::vector<std::shared_ptr<Observer>> make_sinks(const SinkContext& run) {
   std::vector<std::shared_ptr<Observer>> sinks;
   if (observe.jsonl)
     sinks.push_back(std::make_shared<WhileHeld>(
-        run.claim,
-        std::make_unique<observe::JsonlSink>(run.directory.metrics_file(), run.first_step)));
+        run.claim, std::make_unique<observe::JsonlSink>(run.directory.metrics_file(),
+                                                        run.first_step, run.metrics)));
   if (observe.tensorboard)
     sinks.push_back(std::make_shared<WhileHeld>(
         run.claim, std::make_unique<observe::TensorboardSink>(tensorboard_run(run))));

@@ -8,6 +8,7 @@
 #include "accrue/train/config.h"
 #include "accrue/train/run_directory.h"
 #include "accrue/train/run_plan.h"
+#include "observe/metrics_account.h"
 #include "train/checkpoint/run_claim.h"
 
 namespace accrue::train {
@@ -21,8 +22,9 @@ struct SinkContext {
   const ObserveConfig& observed;  ///< what is observed, where it is not all that the config says
   const RunPlan& plan;
   const RunDirectory& directory;
-  const RunClaim& claim;        ///< that this process has on it; outlives what is told
-  std::int64_t first_step = 0;  ///< steps done already
+  const RunClaim& claim;             ///< that this process has on it; outlives what is told
+  std::int64_t first_step = 0;       ///< steps done already
+  observe::MetricsAccount& metrics;  ///< of metrics.jsonl; outlives what is told
 };
 
 /// The observers that [observe] asks for. What an earlier attempt told of steps after `first_step`

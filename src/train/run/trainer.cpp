@@ -272,12 +272,14 @@ struct Trainer::Impl {
     }
     ranks.settle();
     if (ranks.is_first()) begin_to_tell(options, folders, state.step);
+    if (resumed) resumed->metrics.reset();  // a rank that takes over later goes on from another log
     const auto make_loop = [&](TrainState from, const StoredTensors& of_ranks,
                                StoredTensors of_window) {
       return std::make_unique<TrainingLoop>(
           RunContext{work, *planner.plan(), optimizer->whole(), optimizer->sharded(), directory,
                      observers.of_steps(), gradient_hook, surroundings, ranks, signals, notice,
-                     folders.claim.get(), folders.replica.get()},
+                     folders.claim.get(), folders.replica.get(),
+                     ranks.is_first() && given.observe.jsonl ? &metrics : nullptr},
           std::move(from), of_ranks, std::move(of_window));
     };
     const std::int64_t first_step = state.step;
@@ -329,8 +331,9 @@ struct Trainer::Impl {
 
   /// Makes this rank the one that tells of the run, and writes what it tells into its directory.
   void begin_to_tell(const RunOptions& options, const RunFolders& folders, std::int64_t step) {
-    observers.begin_to_tell(make_sinks(
-        {given, observed(given, options.quiet), *planner.plan(), directory, *folders.claim, step}));
+    metrics.expect(resumed ? resumed->metrics : std::nullopt);
+    observers.begin_to_tell(make_sinks({given, observed(given, options.quiet), *planner.plan(),
+                                        directory, *folders.claim, step, metrics}));
   }
 
   /// The state that a resumption goes on from; none where there is no checkpoint yet.
@@ -441,6 +444,7 @@ struct Trainer::Impl {
   RunPlanner planner{given, ranks, work, repeated};
   std::optional<RunEnvironment> environment;   ///< set where it is noted or compared
   std::vector<std::string> remarks_of_others;  ///< of other ranks, on the data
+  observe::MetricsAccount metrics;
   RunObservers observers;
   std::string run_name;  ///< RunTenure::run
   GradientHook gradient_hook;

@@ -216,6 +216,7 @@ Error TrainingLoop::with_what_is_saved(const Error& error) const {
 TrainingLoop::Ended TrainingLoop::train() {
   const TrainState& state = progress_.state;
   has_limits_ = !run_.ranks.all_say(run_.surroundings.limits.is_empty());
+  look_at_metrics();
   bool stopped = !wait_for_limits();
   // A window that is torn goes back to a checkpoint, so there has to be one.
   if (buffer_->folds() || lacks_checkpoint_to_go_back_to()) checkpointer_.write();
@@ -228,6 +229,7 @@ TrainingLoop::Ended TrainingLoop::train() {
     const OptimizerStep::Taken taken = step_.take();
     keep_loss_scale();
     expect_folder();
+    look_at_metrics();
     if (taken == OptimizerStep::Taken::went_back) batch_.restore();
     if (taken == OptimizerStep::Taken::went_back || parallelism_->is_within_round(state.window))
       continue;
@@ -242,6 +244,7 @@ TrainingLoop::Ended TrainingLoop::train() {
   stopped = stopped || !evaluator_.evaluate_if_due(true);
   checkpointer_.write_last();
   expect_folder();
+  look_at_metrics();
   return stopped ? Ended::stopped : Ended::done;
 }
 
@@ -286,6 +289,18 @@ void TrainingLoop::keep_loss_scale() {
 
 void TrainingLoop::expect_folder() const {
   if (run_.claim != nullptr) run_.claim->check_there();
+}
+
+/// Lines that are lost are reported; a run whose lines cannot be written ends.
+void TrainingLoop::look_at_metrics() const {
+  if (run_.metrics == nullptr) return;
+  for (const std::string& remark : run_.metrics->take_remarks())
+    log_.event_of_last_step("metrics", remark);
+  if (run_.metrics->failure().empty()) return;
+  throw runtime_error("write " + run_.directory.metrics_file().string(),
+                      "a line for each step to be written", run_.metrics->failure(),
+                      "more room on the disk, or a higher limit on the size of files (ulimit -f); "
+                      "then --resume");
 }
 
 /// A model that is not finite is why its losses are not: it takes the place of what was thrown.

@@ -61,6 +61,7 @@ class TrainingLoop {
   bool lacks_checkpoint_to_go_back_to() const;
   void keep_loss_scale();
   void expect_folder() const;
+  void look_at_metrics() const;
   void save_what_was_done();
   std::int64_t least_budget() const;
   memory::Retries make_retries();
