@@ -9,8 +9,10 @@ transformers), or a list of B samples of any kind but tensors. A type of your ow
     def _(batch: Graphs, begin, end): return Graphs(batch.graphs[begin:end])
 """
 
+import copy
+import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 import torch
@@ -64,7 +66,7 @@ def _(batch: Mapping) -> int:
 
 
 @batch_slice.register
-def _(batch: Mapping, begin: int, end: int) -> dict:
+def _(batch: Mapping, begin: int, end: int) -> Mapping:
     rows = batch_size(batch)
 
     def cut(value: Any) -> Any:
@@ -72,12 +74,52 @@ def _(batch: Mapping, begin: int, end: int) -> dict:
             return value[begin:end] if value.dim() else value
         return value[begin:end] if isinstance(value, (list, tuple)) and len(value) == rows else value
 
-    return {name: cut(value) for name, value in batch.items()}
+    return mapped(batch, cut)
 
 
 def like(batch: list | tuple, items: list) -> list | tuple:
     """The items as a list or tuple of the batch's type."""
     return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
+
+
+def mapped(batch: Any, function: Callable[[Any], Any]) -> Any:
+    """A batch of the same type (a mapping, list, tuple, named tuple or dataclass) with what `function` makes of each element; other
+    values as they are."""
+    if isinstance(batch, Mapping):
+        return with_items(batch, {name: function(value) for name, value in batch.items()})
+    if isinstance(batch, (list, tuple)):
+        return like(batch, [function(value) for value in batch])
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        made = copy.copy(batch)
+        for each in dataclasses.fields(batch):
+            if hasattr(batch, each.name):
+                object.__setattr__(made, each.name, function(getattr(batch, each.name)))  # also of a frozen one
+        return made
+    return batch
+
+
+def with_items(batch: Mapping, items: dict) -> Mapping:
+    """A mapping of the batch's type with these items in place of its own.
+
+    What it knows besides its items (the encodings of transformers' BatchEncoding) it has afterwards, too.
+    """
+    if type(batch) is dict:
+        return items
+    if not isinstance(batch, MutableMapping):
+        return type(batch)(items)
+    made = copy.copy(batch)
+    for name, value in items.items():
+        made[name] = value
+    return made
+
+
+def copied(value: Any, take: Callable[[torch.device, int, str], None] | None = None) -> Any:
+    """A batch of the same type with tensors of its own, as loops may fill the same tensors again. `take`: asked before each copy."""
+    if not torch.is_tensor(value):
+        return mapped(value, lambda item: copied(item, take))
+    if take is not None:
+        take(value.device, value.numel() * value.element_size(), f"a micro-batch's tensor {list(value.shape)}")
+    return value.detach().clone()
 
 
 def _are_columns(batch: list | tuple) -> bool:
@@ -114,11 +156,7 @@ def in_double(value: Any) -> Any:
     """A batch whose floating-point tensors are fp64."""
     if torch.is_tensor(value):
         return value.double() if value.is_floating_point() else value
-    if isinstance(value, Mapping):
-        return {name: in_double(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return like(value, [in_double(item) for item in value])
-    return value
+    return mapped(value, in_double)
 
 
 def has_tensors_alone(batch: Any) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from accrue.batches import with_items
 from accrue.generators import Generators
 from accrue.tensors import IGNORED
 
@@ -27,8 +28,8 @@ def _boundary(batch: Any) -> tuple[int, int] | None:
     return (int(starts[0, 0]), int(starts[0, 1]) + 1) if len(starts) else None
 
 
-def _with(batch: Mapping, **tensors: torch.Tensor) -> dict:
-    return dict(batch) | tensors
+def _with(batch: Mapping, **tensors: torch.Tensor) -> Mapping:
+    return with_items(batch, dict(batch) | tensors)
 
 
 def leaks(model: nn.Module, loss_fn, batches: list[Any]) -> str:

@@ -1,13 +1,13 @@
 """Optimizer steps on batches larger than memory holds at once, and plans for loops of your own."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from accrue import _native
-from accrue.batches import batch_size, batch_slice, like
+from accrue.batches import batch_size, batch_slice, like, with_items
 from accrue.errors import UsageError
 from accrue.models import batch_norm_finder, named_buffers, named_parameters
 from accrue.optimizers import require_steps_by_itself
@@ -96,13 +96,14 @@ def _repeated(batch: Any, samples: int) -> Any:
     rows = torch.arange(samples) % batch_size(batch)
     if torch.is_tensor(batch):
         return batch[rows.to(batch.device)]
-    if isinstance(batch, dict):
-        return {name: _repeated(value, samples) if torch.is_tensor(value) and value.dim() else value for name, value in batch.items()}
+    if isinstance(batch, Mapping):
+        return with_items(batch, {name: _repeated(value, samples) if torch.is_tensor(value) and value.dim() else value
+                                  for name, value in batch.items()})
     return like(batch, [_repeated(item, samples) for item in batch])
 
 
 def _can_repeat(batch: Any) -> bool:
-    values = list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, (list, tuple)) else [batch]
+    values = list(batch.values()) if isinstance(batch, Mapping) else list(batch) if isinstance(batch, (list, tuple)) else [batch]
     return all(torch.is_tensor(value) for value in values)
 
 
