@@ -23,6 +23,7 @@ from accrue.accumulator import AccumulatingOptimizer, Accumulator, accumulate, a
 from accrue.adapting import BatchController, NextBatch  # noqa: E402
 from accrue.audit import audit  # noqa: E402
 from accrue.batches import batch_size, batch_slice  # noqa: E402
+from accrue.copies import Copies  # noqa: E402
 from accrue.errors import Error, RefusedError, RunError, UsageError  # noqa: E402
 from accrue.memory import install_allocator, memory_usage  # noqa: E402
 from accrue.operations import linear, linear_cross_entropy, linear_cross_entropy_sum  # noqa: E402
@@ -34,7 +35,7 @@ from accrue.verify import verify, verify_loop  # noqa: E402
 from accrue.watch import Watch, watch  # noqa: E402
 
 __all__ = [
-    "AccumulatingOptimizer", "Accelerated", "Accumulator", "BatchController", "Error", "Event", "Group", "Loss", "MicroRef", "NextBatch",
+    "AccumulatingOptimizer", "Accelerated", "Accumulator", "BatchController", "Copies", "Error", "Event", "Group", "Loss", "MicroRef", "NextBatch",
     "ParameterError", "Plan",
     "RefusedError", "Report", "RunError", "RunLog", "Samples", "StepReport", "Stepper", "Tokens", "UsageError", "Watch", "__version__",
     "accelerate", "accumulate", "accumulated", "accumulating", "audit", "batch_size", "batch_slice", "install_allocator", "join", "linear", "linear_cross_entropy", "linear_cross_entropy_sum", "memory_usage", "plan", "step", "verify",

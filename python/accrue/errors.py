@@ -25,3 +25,11 @@ class RunError(Error):
 
 class RefusedError(Error):
     """What was asked for cannot be had: no micro-batch fits the memory."""
+
+
+class NotJudged(Exception):
+    """Why a check comes to no verdict, and what would make it one. Checks turn it into a report; no caller sees it."""
+
+    def __init__(self, reason: str, instead: str = ""):
+        super().__init__(reason)
+        self.reason, self.instead = reason, instead

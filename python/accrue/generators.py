@@ -2,6 +2,8 @@
 
 import random
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -10,22 +12,29 @@ class Generators:
     """The state of the default generators as of now, those of accelerators where they are in use."""
 
     def __init__(self) -> None:
-        self._cpu = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
-        self._mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
-        self._python = random.getstate()
-        # Who has not imported numpy draws nothing from it.
-        self._numpy = sys.modules["numpy"].random.get_state() if "numpy" in sys.modules else None
+        self._kept: list[tuple[str, Any, Callable[[Any], None]]] = [("torch's generator", torch.get_rng_state(), torch.set_rng_state)]
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            self._kept.append(("CUDA's generators", torch.cuda.get_rng_state_all(), torch.cuda.set_rng_state_all))
+        if torch.backends.mps.is_available():
+            self._kept.append(("MPS's generator", torch.mps.get_rng_state(), torch.mps.set_rng_state))
+        self._kept.append(("Python's generator", random.getstate(), random.setstate))
+        if "numpy" in sys.modules:  # who has not imported numpy draws nothing from it
+            numpy = sys.modules["numpy"].random
+            self._kept.append(("numpy's generator", numpy.get_state(), numpy.set_state))
 
-    def restore(self) -> None:
-        torch.set_rng_state(self._cpu)
-        if self._cuda is not None:
-            torch.cuda.set_rng_state_all(self._cuda)
-        if self._mps is not None:
-            torch.mps.set_rng_state(self._mps)
-        random.setstate(self._python)
-        if self._numpy is not None:
-            sys.modules["numpy"].random.set_state(self._numpy)
+    def states(self) -> list[tuple[str, Any]]:
+        """Each generator's name with its state."""
+        return [(name, state) for name, state, _ in self._kept]
+
+    def restore(self) -> list[str]:
+        """Puts back each by itself; what could not be, with the reason."""
+        failures = []
+        for name, state, put_back in self._kept:
+            try:
+                put_back(state)
+            except Exception as error:
+                failures.append(f"{name}: {type(error).__name__}: {error}")
+        return failures
 
 
 def state_of(value):

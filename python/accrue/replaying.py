@@ -10,6 +10,7 @@ from torch.nn.modules import module as modules
 
 from accrue import _native
 from accrue.devices import VANISHING
+from accrue.errors import NotJudged
 from accrue.models import without_ranks
 from accrue.tensors import norm
 from accrue.watching import Hook, MicroBatch, Recorder, micro_batch_of
@@ -143,8 +144,10 @@ class Replay:
             return [tensor.grad for tensor in self._trained]
 
     def _loss_of(self, micro: MicroBatch) -> Any:
-        micro.state.restore()
-        micro.generators.restore()
+        failures = micro.state.restore() + micro.generators.restore()
+        if failures:
+            raise NotJudged(f"what a micro-batch began with could not be put back for its second run: {failures[0]}",
+                            "a loss_fn that leaves it alone")
         first = micro.first
         if first is None:
             return self._loss_fn(without_ranks(self._model), micro.batch)

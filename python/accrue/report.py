@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, field
 
 from accrue import _native
+from accrue.errors import NotJudged
 
 
 @dataclass(frozen=True)
@@ -67,3 +68,15 @@ def not_judged(reason: str, instead: str = "") -> Report:
     """No verdict: neither equal to be relied on (`conclusive` is False) nor a difference. `instead`: what would make it one."""
     fields = _native.describe_causes([], 0.0, 0.0) | {"conclusive": False, "judged": False}
     return Report.of(fields, conclusion=f"Not judged: {reason}.", advice=instead, left_out=[reason])
+
+
+def as_left(report: Report, failures: list[str]) -> Report:
+    """The report, or none if what the check ran over could not be put back: `failures` has what, and why."""
+    if not failures:
+        return report
+    more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+    return not_judged(f"the check could not put back {failures[0]}{more}", "starting again from a checkpoint, and a loss_fn that leaves it alone")
+
+
+def unjudged(why: NotJudged) -> Report:
+    return not_judged(why.reason, why.instead)

@@ -4,11 +4,16 @@ A loss reads more than the model: an averaged teacher, the other network of a GA
 last micro-batch. Whoever runs a micro-batch again has to find all of it as it was, and whoever only looked has to leave all of it so.
 """
 
+import array
 import collections
 import contextlib
 import functools
+import gc
+import itertools
+import random
+import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -16,119 +21,57 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import Dataset
 
+from accrue.copies import Account, Copies
+from accrue.errors import NotJudged
 from accrue.generators import state_of
+from accrue.kept import (Kept, KeptArray, KeptAttributes, KeptCell, KeptClass, KeptDict, KeptGenerator, KeptName, KeptSequence, KeptSet, KeptSlots,
+                         KeptTensor, has_memory)
+from accrue.reads import reads_of
 
-# Packages whose functions and objects hold no state of a training loop, or none that can be put back.
+# Packages whose objects hold no state of a training loop, or none that can be put back.
 OPAQUE = {"accrue", "asyncio", "builtins", "concurrent", "datasets", "functools", "inspect", "io", "logging", "multiprocessing", "numpy",
-          "pathlib", "PIL", "pyarrow", "pytest", "_pytest", "queue", "re", "threading", "tokenizers", "tqdm", "types", "weakref"}
+          "pathlib", "PIL", "pyarrow", "pytest", "_pytest", "queue", "re", "threading", "tokenizers", "tqdm", "weakref"}
+# Packages whose functions, classes and modules have no names that a training loop changes.
+LIBRARIES = OPAQUE | set(sys.stdlib_module_names) | {
+    "accelerate", "deepspeed", "huggingface_hub", "lightning", "lightning_fabric", "lightning_utilities", "matplotlib", "pandas", "peft",
+    "pytorch_lightning", "safetensors", "scipy", "sklearn", "sympy", "torch", "torchaudio", "torchmetrics", "torchvision", "transformers",
+    "triton", "trl", "wandb"}
 # Of longer containers the elements themselves are not looked into: they are data.
 MOST_ELEMENTS = 10_000
 # Larger tensors outside models and optimizers are data.
 MOST_BYTES = 1 << 28
+BYTES_OF_REFERENCE = 8
 
 STATEFUL = (nn.Module, torch.optim.Optimizer, LRScheduler, torch.amp.GradScaler)
+# What has nothing in it that changes.
+ATOMIC = {bool, int, float, complex, str, bytes, range, slice, type(None), type(...), type(NotImplemented), torch.dtype, torch.device, torch.Size,
+          types.BuiltinFunctionType, types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodDescriptorType,
+          types.WrapperDescriptorType, types.ModuleType}
+# What is used up as it is read, and cannot be put back.
+USED_UP = {types.GeneratorType, map, zip, filter, enumerate, type(iter([])), type(iter(())), type(iter(range(0))), type(iter({})), type(iter("")),
+           itertools.count, itertools.cycle, itertools.chain, itertools.islice, itertools.repeat}
+# Functions of a class that others call without their names.
+CALLED = ("__call__", "__getattr__", "__getitem__", "__iter__", "__len__", "__next__")
+# The order in which things are put back.
+PARAMETERS, TENSORS, GENERATORS, OTHERS = range(4)
 
 
-class _Tensor:
-    """One tensor: its values, whether it requires a gradient, and which tensor its gradient is."""
+class _Kind:
+    """What is asked of each object of a type, found once."""
 
-    def __init__(self, tensor: torch.Tensor, earlier: "_Tensor | None", with_grad: bool):
-        self.tensor = tensor
-        detached = tensor.detach()
-        is_same = earlier is not None and _equal(earlier.value, detached)
-        self.value = earlier.value if is_same else detached.clone()
-        self.requires_grad = tensor.requires_grad if tensor.is_leaf else None
-        self.grad = tensor.grad if with_grad and tensor.is_leaf else None
-        self.with_grad = with_grad and tensor.is_leaf
-
-    def restore(self) -> None:
-        tensor = self.tensor
-        if not _equal(self.value, tensor.detach()):
-            # Behind autograd's back: a graph of the user's that holds this tensor stays valid.
-            if tensor.shape == self.value.shape and tensor.dtype == self.value.dtype and tensor.device == self.value.device:
-                tensor.data.copy_(self.value)
-            else:
-                tensor.data = self.value.clone()
-        if self.requires_grad is not None and tensor.requires_grad != self.requires_grad and tensor.is_leaf:
-            tensor.requires_grad_(self.requires_grad)
-        if self.with_grad and tensor.grad is not self.grad:
-            tensor.grad = self.grad
-
-
-def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """To the bit, and nothing else: dtypes, devices and layouts that differ are different."""
-    if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device or a.layout != b.layout:
-        return False
-    if a.layout is not torch.strided:
-        return False
-    return torch.equal(a, b)
-
-
-class _Items:
-    """What a container or an object's attributes held: the same objects, in the same order."""
-
-    def __init__(self, read: Callable[[], Any], write: Callable[[Any], None]):
-        self._read, self._write = read, write
-        self.kept = read()
-
-    def restore(self) -> None:
-        now = self._read()
-        if len(now) != len(self.kept) or any(a is not b for a, b in zip(now, self.kept)):
-            self._write(self.kept)
-
-
-def _of_dict(value: dict) -> _Items:
-    plain = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
-
-    def write(kept: list) -> None:
-        """By the base class's methods: a Counter's update() adds, and others' refuse."""
-        plain.clear(value)
-        for name, item in zip(kept[::2], kept[1::2]):
-            plain.__setitem__(value, name, item)
-
-    return _Items(lambda: [part for item in list(dict.items(value)) for part in item], write)
-
-
-def _of_list(value: list) -> _Items:
-    return _Items(lambda: list(value), lambda kept: value.__setitem__(slice(None), kept))
-
-
-def _of_deque(value: collections.deque) -> _Items:
-    def write(kept: list) -> None:
-        value.clear()
-        value.extend(kept)
-
-    return _Items(lambda: list(value), write)
-
-
-class _Set:
-    def __init__(self, value: set):
-        self._value, self._kept = value, set(value)
-
-    def restore(self) -> None:
-        if self._value != self._kept:
-            self._value.clear()
-            self._value.update(self._kept)
-
-
-class _Binding:
-    """One name: a closure's variable or a global of a function."""
-
-    def __init__(self, read: Callable[[], Any], write: Callable[[Any], None]):
-        self._read, self._write = read, write
-        self._value = read()
-
-    def restore(self) -> None:
-        if self._read() is not self._value:
-            self._write(self._value)
-
-
-class _Generator:
-    def __init__(self, state: Any, put_back: Callable[[Any], None]):
-        self._state, self._put_back = state, put_back
-
-    def restore(self) -> None:
-        self._put_back(self._state)
+    def __init__(self, kind: type):
+        package = _package(kind.__module__)
+        self.is_opaque = package in OPAQUE
+        self.is_library = package in LIBRARIES
+        self.is_stateful = issubclass(kind, STATEFUL)
+        self.is_data = issubclass(kind, Dataset)
+        self.has_attributes = bool(kind.__dictoffset__)
+        self.container = next((kept for of, kept in CONTAINERS.items() if issubclass(kind, of)), None)
+        self.slots = () if self.is_opaque else tuple(
+            member for base in kind.__mro__ if "__slots__" in vars(base) for member in vars(base).values()
+            if isinstance(member, types.MemberDescriptorType))
+        self.has_own = not self.is_opaque and (self.has_attributes or self.slots or not self.is_library)
+        self.look = _looks_at(kind)
 
 
 class State:
@@ -139,126 +82,273 @@ class State:
     gradients    also `.grad`
     spared       tensors that are left alone
     earlier      an earlier state of them, whose copies are shared where nothing changed
+    account      what copies may take; NotJudged where they take more
+
+    A function reaches its closure, its defaults, the globals that its code reads and the attributes that it reads of other modules; an object
+    its attributes, slots, and its class with the functions in it.
     """
 
     def __init__(self, roots: Iterable[Any], *, everything: bool = True, gradients: bool = True, spared: Iterable[torch.Tensor] = (),
-                 earlier: "State | None" = None):
-        self._everything, self._gradients = everything, gradients
+                 earlier: "State | None" = None, account: Account | None = None):
+        self._gradients = gradients
         self._spared = {id(tensor) for tensor in spared}
-        self._earlier = earlier._tensors if earlier is not None else {}
-        self._tensors: dict[int, _Tensor] = {}
-        self._others: list[Any] = []
-        self._alive: list[Any] = []  # what was seen stays, so that an id names one object
-        self._seen: set[int] = set()
-        self._open: collections.deque[tuple[Any, bool]] = collections.deque((root, everything) for root in roots)
-        while self._open:
-            value, owned = self._open.popleft()
-            # Proxies of other packages raise anything when they are looked at; they are no state of a loop.
-            with contextlib.suppress(Exception):
-                self._look_at(value, owned)
+        self._account = account or Account(Copies())
+        self._earlier: dict[Any, Kept] = earlier._kept if earlier is not None else {}
+        self._kinds: dict[type, _Kind] = earlier._kinds if earlier is not None else {}
+        self._kept: dict[Any, Kept] = {}
+        self._ordered: list[list[Kept]] = [[], [], [], []]
+        self._seen: dict[int, bool] = {}  # by id, whether as owned
+        self._methods: set[int] = set()
+        self.used_up: set[str] = set()  # types of what a loss reads and cannot be put back
+        self.reached: list[Any] = []  # what was seen stays, so that an id names one object
+        self._open: tuple[list[Any], list[Any]] = ([], [])  # what is to be looked at: what is not owned, what is
+        self._open[everything].extend(roots)
+        with _uncollected():
+            self._walk()
         self._earlier = {}
 
-    def restore(self) -> None:
-        for kept in self._others:
-            kept.restore()
-        for tensor in self._tensors.values():
-            tensor.restore()
+    def _walk(self) -> None:
+        seen, kinds = self._seen, self._kinds
+        others, own = self._open
+        while own or others:
+            owned = bool(own)
+            value = own.pop() if owned else others.pop()
+            known = seen.get(id(value))
+            if known is not None and (known or not owned):
+                continue
+            seen[id(value)] = owned
+            if known is None:
+                self.reached.append(value)
+                self._account.require_objects(len(self.reached))
+            try:
+                kind = kinds.get(type(value))
+                if kind is None:
+                    kind = kinds[type(value)] = _Kind(type(value))
+                kind.look(self, value, owned, kind)
+            except NotJudged:
+                raise
+            except (MemoryError, torch.OutOfMemoryError) as error:
+                raise _no_memory() from error
+            except Exception as error:
+                if "DefaultCPUAllocator" in str(error):  # of torch, which has no type for it
+                    raise _no_memory() from error
+                # Proxies of other packages raise anything when they are looked at; they are no state of a loop.
+
+    def owned(self) -> list[Any]:
+        """What was reached and is the user's own."""
+        return [value for value in self.reached if self._seen[id(value)]]
+
+    def restore(self) -> list[str]:
+        """Puts back each thing by itself, models first; what could not be, with the reason."""
+        failures = []
+        for kept in itertools.chain(*self._ordered):
+            try:
+                kept.restore()
+            except Exception as error:
+                failures.append(f"{_described(kept)}: {type(error).__name__}: {error}")
+        return failures
+
+    def _keep(self, order: int, kept: type[Kept], of: Any, *more: Any) -> None:
+        key = id(of) + kept.PART
+        earlier = self._earlier.get(key)
+        self._note(order, key, earlier if earlier is not None and earlier.is_current() else kept(of, *more))
+
+    def _note(self, order: int, key: Any, kept: Kept) -> None:
+        self._kept[key] = kept
+        self._ordered[order].append(kept)
 
     def _push(self, values: Iterable[Any], owned: bool) -> None:
-        for value in values:
-            if value is not None and not isinstance(value, (bool, int, float, str, bytes, type, types.ModuleType, torch.dtype, torch.device)):
-                self._open.append((value, owned))
+        self._open[owned].extend([value for value in values if type(value) not in ATOMIC])
 
-    def _look_at(self, value: Any, owned: bool) -> None:
-        if id(value) in self._seen:
-            return
-        self._seen.add(id(value))
-        self._alive.append(value)
-        if isinstance(value, torch.Tensor):
-            return self._keep_tensor(value, owned)
-        if (generator := state_of(value)) is not None:
-            return self._others.append(_Generator(*generator))
-        if isinstance(value, (dict, list, tuple, set, frozenset, collections.deque)):
-            return self._keep_container(value, owned)
-        if isinstance(value, types.CellType):
-            return self._keep_cell(value, owned)
-        if isinstance(value, types.MethodType):
-            return self._push((value.__self__, value.__func__), owned)
-        if isinstance(value, functools.partial):
-            return self._push((value.func, value.args, value.keywords), owned)
-        if isinstance(value, types.FunctionType):
-            return self._keep_function(value, owned)
-        self._keep_object(value, owned)
+    def _note_used_up(self, values: Iterable[Any]) -> None:
+        self.used_up.update(type(value).__name__ for value in values if type(value) in USED_UP)
 
-    def _keep_tensor(self, tensor: torch.Tensor, owned: bool) -> None:
+    def _keep_tensor(self, tensor: torch.Tensor, owned: bool, _: _Kind) -> None:
         is_data = not owned and not tensor.requires_grad and tensor.numel() * tensor.element_size() > MOST_BYTES
         if id(tensor) in self._spared or is_data or tensor.is_meta or type(tensor).__name__.startswith(("Fake", "Functional", "Deferred")):
             return
-        if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+        if isinstance(tensor, nn.parameter.UninitializedTensorMixin) or not has_memory(tensor):
             return
-        self._tensors[id(tensor)] = _Tensor(tensor, self._earlier.get(id(tensor)), self._gradients)
-        if self._gradients and tensor.is_leaf and tensor.grad is not None:
-            self._open.append((tensor.grad, owned))
+        earlier = self._earlier.get(id(tensor))
+        order = PARAMETERS if isinstance(tensor, nn.Parameter) else TENSORS
+        if not self._gradients:
+            return self._keep(order, KeptTensor, tensor, earlier, False, self._account.take)
+        # An earlier state may know nothing of gradients, and lends its copy alone.
+        self._note(order, id(tensor), KeptTensor(tensor, earlier, True, self._account.take))
+        if tensor.is_leaf and tensor.grad is not None:
+            self._open[owned].append(tensor.grad)
 
-    def _keep_container(self, value: Any, owned: bool) -> None:
-        if owned and isinstance(value, dict):
-            self._others.append(_of_dict(value))
-        elif owned and isinstance(value, list):
-            self._others.append(_of_list(value))
-        elif owned and isinstance(value, collections.deque):
-            self._others.append(_of_deque(value))
-        elif owned and isinstance(value, set):
-            self._others.append(_Set(value))
+    def _keep_generator(self, value: Any, *_: Any) -> None:
+        self._keep(GENERATORS, KeptGenerator, value, *state_of(value))
+
+    def _keep_array(self, value: Any, owned: bool, _: _Kind) -> None:
+        if value.dtype.hasobject:
+            return self._push(value.flat if value.size <= MOST_ELEMENTS else (), owned)
+        if owned and value.flags.writeable:
+            self._keep(OTHERS, KeptArray, value, self._account.take)
+
+    def _keep_container(self, value: Any, owned: bool, kind: _Kind) -> None:
+        kept = kind.container
+        if owned and kept is not None:
+            if len(value) > MOST_ELEMENTS:
+                self._account.take(torch.device("cpu"), BYTES_OF_REFERENCE * len(value), f"a {type(value).__name__} of {len(value)} elements")
+            self._keep(OTHERS, kept, value)
         if len(value) <= MOST_ELEMENTS:
-            self._push(value.values() if isinstance(value, dict) else value, owned)
             if isinstance(value, dict):
-                self._push((key for key in value if isinstance(key, torch.Tensor)), owned)
+                self._push(dict.values(value), owned)
+                self._push((key for key in dict.keys(value) if isinstance(key, torch.Tensor)), owned)
+            else:
+                self._push(value, owned)
+        if kind.has_own:
+            self._keep_own(value, owned, kind)
 
-    def _keep_cell(self, cell: types.CellType, owned: bool) -> None:
-        try:
-            content = cell.cell_contents
-        except ValueError:  # of a name that has no value yet
-            return
+    def _keep_numbers(self, value: Any, owned: bool, _: _Kind) -> None:
         if owned:
-            self._others.append(_Binding(lambda: cell.cell_contents, lambda kept: setattr(cell, "cell_contents", kept)))
-        self._push((content,), owned)
+            self._keep(OTHERS, KeptSequence, value)
 
-    def _keep_function(self, function: types.FunctionType, owned: bool) -> None:
-        if _package(function.__module__) in OPAQUE | {"torch", "transformers", "trl", "lightning", "pytorch_lightning", "accelerate"}:
+    def _keep_view(self, value: types.MappingProxyType, owned: bool, _: _Kind) -> None:
+        self._push(value.values(), owned)
+
+    def _keep_cell(self, cell: types.CellType, owned: bool, _: _Kind) -> None:
+        if owned:
+            self._keep(OTHERS, KeptCell, cell)
+        self._push((KeptCell(cell).content,), owned)
+
+    def _keep_method(self, value: types.MethodType, owned: bool, _: _Kind) -> None:
+        self._push((value.__self__, value.__func__), owned)
+
+    def _keep_partial(self, value: functools.partial, owned: bool, _: _Kind) -> None:
+        self._push((value.func, value.args, value.keywords), owned)
+
+    def _keep_wrapped(self, value: Any, owned: bool, _: _Kind) -> None:
+        self._push((value.__wrapped__,), owned)
+
+    def _keep_function(self, function: types.FunctionType, owned: bool, _: _Kind) -> None:
+        if _package(function.__module__) in LIBRARIES:
             # Their globals are no state, but a decorator's closure has the user's function.
             return self._push(function.__closure__ or (), False)
-        self._push(function.__closure__ or (), owned)
+        reads, space = reads_of(function.__code__), function.__globals__
+        cells = function.__closure__ or ()
+        self._push(cells, owned)
         self._push(function.__defaults__ or (), owned)
         self._push((function.__kwdefaults__ or {}).values(), owned)
-        space = function.__globals__
-        for name in _names_in(function.__code__):
-            if name in space:
-                value = space[name]
-                if owned and not isinstance(value, (type, types.ModuleType, types.FunctionType)):
-                    self._others.append(_Binding(functools.partial(space.get, name), functools.partial(space.__setitem__, name)))
-                self._push((value,), owned)
+        self._push((function.__dict__,), owned)
+        for name in reads.names:
+            if name in space or name in reads.written:
+                self._keep_name(space, name, reads.attributes, reads.written, owned)
+        contents = [KeptCell(cell).content for cell in cells]
+        if id(function) not in self._methods:  # of which a loss may call none
+            self._note_used_up(itertools.chain(contents, (space.get(name) for name in reads.names)))
+        modules = [content for content in contents if issubclass(type(content), types.ModuleType)]
+        modules += [sys.modules[name] for name in reads.modules if name in sys.modules]
+        for module in modules:
+            self._keep_module(module, reads.attributes, reads.written, owned)
 
-    def _keep_object(self, value: Any, owned: bool) -> None:
-        attributes = getattr(value, "__dict__", None)
-        if not isinstance(attributes, dict) or _package(type(value).__module__) in OPAQUE:
-            return
-        owned = owned or isinstance(value, STATEFUL)
-        if isinstance(value, Dataset):
-            # Samples are data; what draws them is state.
-            return self._push((each for each in attributes.values() if state_of(each) is not None), owned)
+    def _keep_name(self, space: dict, name: str, attributes: frozenset[str], written: frozenset[str], owned: bool) -> None:
         if owned:
-            self._others.append(_of_dict(attributes))
-        self._push((each for name, each in attributes.items() if name != "dataset"), owned)
+            earlier = self._earlier.get((id(space), name))
+            self._note(OTHERS, (id(space), name), earlier if earlier is not None and earlier.is_current() else KeptName(space, name))
+        value = space.get(name)
+        if issubclass(type(value), types.ModuleType):
+            self._keep_module(value, attributes, written, owned)
+        else:
+            self._push((value,), owned)
+
+    def _keep_module(self, module: types.ModuleType, attributes: frozenset[str], written: frozenset[str], owned: bool) -> None:
+        """What one function's code reads or writes of another module."""
+        key = (id(module), attributes)
+        if key in self._kept or _package(module.__name__) in LIBRARIES:
+            return
+        space = vars(module)
+        self._kept[key] = KeptName(space, "__name__")
+        for name in attributes:
+            if name in space or name in written:
+                self._keep_name(space, name, attributes, written, owned)
+
+    def _keep_class(self, value: type, owned: bool, _: _Kind) -> None:
+        if _package(value.__module__) not in LIBRARIES:
+            kept = KeptClass(value)
+            if owned:
+                self._keep(OTHERS, KeptClass, value)
+            parts = [part for each in kept.content.values() for part in _parts_of(each)] + [vars(value).get(name) for name in CALLED]
+            self._methods.update(map(id, parts))
+            self._push(parts, owned)
+        self._push((base for base in value.__mro__[1:] if _package(base.__module__) not in LIBRARIES), owned)
+
+    def _keep_own(self, value: Any, owned: bool, kind: _Kind) -> None:
+        """An object's attributes, slots and class."""
+        if kind.is_opaque:
+            return
+        owned = owned or kind.is_stateful
+        if kind.has_attributes:
+            attributes = value.__dict__
+            if kind.is_data:
+                # Samples are data; what draws them is state.
+                return self._push((each for each in attributes.values() if state_of(each) is not None), owned)
+            if owned and attributes:
+                self._keep(OTHERS, KeptAttributes, value)
+            self._push((each for name, each in attributes.items() if name != "dataset") if "dataset" in attributes else attributes.values(), owned)
+            if kind.is_stateful or not kind.is_library:
+                self._note_used_up(attributes.values())
+        if kind.slots:
+            if owned:
+                self._keep(OTHERS, KeptSlots, value, kind.slots)
+            self._push(KeptSlots(value, kind.slots).content, owned)
+        if not kind.is_library and self._seen.get(id(type(value))) is not True:
+            self._open[owned].append(type(value))
+
+    def _pass_by(self, *_: Any) -> None:
+        """Nothing of it can be kept."""
 
 
-def _package(module: str | None) -> str:
-    return (module or "").split(".")[0]
+CONTAINERS: dict[Any, type[Kept]] = {dict: KeptDict, (list, collections.deque): KeptSequence, set: KeptSet}
 
 
-def _names_in(code: types.CodeType) -> set[str]:
-    """Names of globals that a function reads, its inner functions too."""
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= _names_in(constant)
-    return names
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """What a walk makes is no garbage: looking for some in it takes longer than the walk."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _looks_at(kind: type) -> Callable:
+    """How State looks at objects of a type."""
+    numpy = sys.modules.get("numpy")
+    ways: list[tuple[Any, Callable]] = [
+        (torch.Tensor, State._keep_tensor), ((torch.Generator, random.Random), State._keep_generator), (types.CellType, State._keep_cell),
+        ((dict, list, tuple, set, frozenset, collections.deque), State._keep_container), ((bytearray, array.array), State._keep_numbers),
+        (types.MappingProxyType, State._keep_view), (types.MethodType, State._keep_method), (functools.partial, State._keep_partial),
+        (functools._lru_cache_wrapper, State._keep_wrapped), (types.FunctionType, State._keep_function), (type, State._keep_class),
+        (types.ModuleType, State._pass_by)]
+    if numpy is not None:
+        ways += [((numpy.random.RandomState, numpy.random.Generator), State._keep_generator), (numpy.ndarray, State._keep_array)]
+    return next((way for of, way in ways if issubclass(kind, of)), State._pass_by if _package(kind.__module__) in OPAQUE else State._keep_own)
+
+
+def _parts_of(value: Any) -> tuple:
+    """The functions behind what a class's body makes of them."""
+    if isinstance(value, (staticmethod, classmethod)):
+        return (value.__func__,)
+    if isinstance(value, property):
+        return tuple(each for each in (value.fget, value.fset, value.fdel) if each is not None)
+    return (value.func,) if isinstance(value, functools.cached_property) else (value,)
+
+
+def _no_memory() -> NotJudged:
+    return NotJudged("memory ran out as what the model and loss_fn reach was copied", "a smaller model, or a loss_fn that reaches less")
+
+
+def _described(kept: Kept) -> str:
+    try:
+        return kept.describe()
+    except Exception:
+        return "an object"
+
+
+def _package(module: Any) -> str:
+    return module.split(".")[0] if isinstance(module, str) else ""

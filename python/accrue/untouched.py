@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from accrue.copies import Account
 from accrue.errors import UsageError
 from accrue.generators import Generators
 from accrue.models import unwrapped
@@ -47,13 +48,19 @@ def ordinary_modes() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def untouched(roots: Iterable[Any], *, everything: bool = False) -> Iterator[None]:
+def untouched(roots: Iterable[Any], *, everything: bool = False, account: Account | None = None,
+              earlier: State | None = None) -> Iterator[list[str]]:
     """What `roots` reach is afterwards what it was, also behind an exception: tensors and their `.grad`, modes, hooks, optimizers,
-    schedules, scalers and generators; with `everything` also what functions and plain containers hold."""
-    state, generators = State(roots, everything=everything), Generators()
+    schedules, scalers and generators; with `everything` also what functions and plain containers hold.
+
+    Afterwards the list that it gives has what could not be put back. `account`, `earlier`: as of State, whose NotJudged comes before
+    anything runs.
+    """
+    state, generators = State(roots, everything=everything, account=account, earlier=earlier), Generators()
+    failures: list[str] = []
     try:
         with ordinary_modes():
-            yield
+            yield failures
     finally:
-        state.restore()
-        generators.restore()
+        failures += state.restore()
+        failures += generators.restore()

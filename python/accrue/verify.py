@@ -1,7 +1,6 @@
 """Proofs that accumulating gives the full batch's gradient, and the cause where it does not."""
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import nn
@@ -10,17 +9,19 @@ from accrue import _native
 from accrue.batches import batch_size, batch_slice, has_tensors_alone, in_double
 from accrue.batches import micro_batches as micro_batches_of
 from accrue.devices import world
-from accrue.errors import UsageError
+from accrue.buffers import HeldBuffers, Replaced
+from accrue.copies import Account, Copies, check_copies
+from accrue.errors import NotJudged, UsageError
 from accrue.models import batch_norm_finder, evaluator, named_buffers, named_parameters, without_ranks
 from accrue.options import check_function, check_options
-from accrue.report import Report
+from accrue.report import Report, as_left, unjudged
 from accrue.untouched import require_restorable, untouched
 from accrue.watching import unrecorded
 
 LossFn = Callable[[Any, Any], _native.Loss]
 
 
-def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str) -> _native.Described:
+def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str, buffers: HeldBuffers) -> _native.Described:
     check_function(operation, "loss_fn", loss_fn)
     if isinstance(model, nn.parallel.DistributedDataParallel):
         if world() > 1:
@@ -31,10 +32,12 @@ def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str) -> _nati
     named = named_parameters(model, operation)
 
     def loss(begin: int, end: int) -> _native.Loss:
-        return loss_fn(model, batch_slice(batch, begin, end))
+        with buffers.during():
+            return loss_fn(model, batch_slice(batch, begin, end))
 
     def loss_in_double(begin: int, end: int) -> _native.Loss:
-        return loss_fn(model, in_double(batch_slice(batch, begin, end)))
+        with buffers.during():
+            return loss_fn(model, in_double(batch_slice(batch, begin, end)))
 
     return _native.Described(
         parameters=named,
@@ -47,12 +50,18 @@ def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str) -> _nati
     )
 
 
-@contextlib.contextmanager
-def _undisturbed(operation: str, *roots: Any) -> Iterator[None]:
-    """Whatever happens within, `roots` are what they were; and what torch says of re-entrant checkpoints is said in accrue's words."""
+def _undisturbed(operation: str, copies: Copies, roots: tuple, prove: Callable[[], dict]) -> Report:
+    """What `prove` finds. Whatever happens in it, `roots` are what they were; and what torch says of re-entrant checkpoints is said in
+    accrue's words."""
+    failures: list[str] = []
     try:
-        with untouched(roots), unrecorded():
-            yield
+        with untouched(roots, account=Account(copies)) as failures, unrecorded():
+            report = Report.of(prove())
+        return as_left(report, failures)
+    except Replaced:
+        return _undisturbed(operation, copies, roots, prove)
+    except NotJudged as why:
+        return unjudged(why)
     except RuntimeError as error:
         if "use_reentrant=True" not in str(error):
             raise
@@ -61,33 +70,33 @@ def _undisturbed(operation: str, *roots: Any) -> Iterator[None]:
 
 
 def verify(model: Any, batch: Any, loss_fn: LossFn, *, micro_batches: Sequence[int] = (), noise_draws: int = 3,
-           seed: int = 1) -> Report:
+           seed: int = 1, copies: Copies | None = None) -> Report:
     """Proves that micro-batches of `batch`, added up, give the gradient of the whole batch's mean loss.
 
     `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`. One pass by plain autograd is compared, parameter by
     parameter, with several splits and orders (`micro_batches`: their sizes; empty: 1, 2, 3, 7, half and all). Everything is as before
     afterwards, also behind an exception: parameters, buffers, `.grad`, hooks, modes, random generators, and the models, optimizers and
-    tensors that `loss_fn` reads.
+    tensors that `loss_fn` reads. `copies` (accrue.Copies) bounds what is copied for that.
 
     Raises UsageError where the batch has fewer than 2 samples or weighs nothing, or a loss or gradient is not finite.
     """
     check_options("verify", {"noise_draws": noise_draws, "seed": seed}, noise_draws=int, seed=int)
     for size in micro_batches:
         check_options("verify", {"micro_batches": size}, micro_batches=int)
-    described = _described(model, batch, loss_fn, "verify")
-    with _undisturbed("verify", model, loss_fn):
-        return Report.of(_native.verify(described, micro_batches=list(micro_batches), noise_draws=noise_draws, seed=seed))
+    described = _described(model, batch, loss_fn, "verify", HeldBuffers(model))
+    return _undisturbed("verify", check_copies("verify", copies), (model, loss_fn), lambda: _native.verify(
+        described, micro_batches=list(micro_batches), noise_draws=noise_draws, seed=seed))
 
 
 def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, list], Any], *, micro_batch: int = 0,
-                noise_draws: int = 1, seed: int = 1) -> Report:
+                noise_draws: int = 1, seed: int = 1, copies: Copies | None = None) -> Report:
     """Proves that a loop of your own leaves the gradient of the batch's mean loss in `.grad`, or names the cause.
 
     `loop(model, micro_batches)` gets `batch` in slices of `micro_batch` samples (0: about a quarter of it, the last one uneven);
     `.grad` is None when it begins. `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)` and is checked first: it
     defines the truth. The loop runs once, and once more where it differs. What it changes is put back: the model, and the models,
-    optimizers, schedules, scalers, tensors and generators that it reaches; not lists and names of its own. It takes about four windows' time
-    where nothing is wrong.
+    optimizers, schedules, scalers, tensors and generators that it reaches; not lists and names of its own. `copies`
+    (accrue.Copies) bounds what is copied for that. It takes about four windows' time where nothing is wrong.
 
         def loop(model, micro_batches):
             for micro in micro_batches:
@@ -97,16 +106,16 @@ def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, li
     """
     check_options("verify_loop", {"micro_batch": micro_batch, "noise_draws": noise_draws, "seed": seed}, micro_batch=int, noise_draws=int, seed=int)
     check_function("verify_loop", "loop", loop)
-    described = _described(model, batch, loss_fn, "verify_loop")
+    described = _described(model, batch, loss_fn, "verify_loop", buffers := HeldBuffers(model))
 
     trained = [tensor for _, tensor in named_parameters(model, "verify_loop") if tensor.requires_grad]
 
-
     def run(size: int) -> None:
-        loop(model, micro_batches_of(batch, size))
+        with buffers.during():
+            loop(model, micro_batches_of(batch, size))
         for tensor in trained:  # a loop may freeze some, and the comparison differentiates by all
             tensor.requires_grad_(True)
 
-    with _undisturbed("verify_loop", model, loss_fn, loop):
-        return Report.of(_native.verify_loop(described, run, micro_batch=micro_batch, noise_draws=noise_draws, seed=seed))
+    return _undisturbed("verify_loop", check_copies("verify_loop", copies), (model, loss_fn, loop), lambda: _native.verify_loop(
+        described, run, micro_batch=micro_batch, noise_draws=noise_draws, seed=seed))
 

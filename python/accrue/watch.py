@@ -1,5 +1,6 @@
 """A proof about a training loop as it stands: one window of it is recorded and compared with what its batch asks for."""
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -8,11 +9,12 @@ from torch import nn
 
 from accrue import _native
 from accrue.devices import report_over_ranks, world
-from accrue.errors import UsageError
+from accrue.copies import Copies, check_copies
+from accrue.errors import NotJudged, UsageError
 from accrue.models import named_buffers, named_parameters, without_ranks
 from accrue.packing import leaks
 from accrue.replaying import Replay
-from accrue.report import Report, not_judged
+from accrue.report import Report, as_left, not_judged, unjudged
 from accrue.tensors import norm
 from accrue.untouched import require_restorable, untouched
 from accrue.verify import LossFn
@@ -34,7 +36,7 @@ class Watch:
     """Records one window, from a `with` statement's begin to its end; see watch()."""
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, loss_fn: LossFn, *, usual_micro_batches: int = 0,
-                 noise_draws: int = 1, seed: int = 1):
+                 noise_draws: int = 1, seed: int = 1, copies: Copies | None = None):
         self._model = model
         self._loss_fn = loss_fn
         require_restorable(model, "watch")
@@ -43,7 +45,7 @@ class Watch:
             raise UsageError("watch", "an optimizer of torch.optim, or what holds one", f"a value of type {type(optimizer).__name__}",
                              "accrue.verify_loop of the loop's gradients")
         self._named = _stepped(named_parameters(model, "watch"), plain)
-        self._recorder = Recorder(model, plain, self._named, (model, loss_fn))
+        self._recorder = Recorder(model, plain, self._named, (model, loss_fn), check_copies("watch", copies))
         self._usual = usual_micro_batches
         self._draws, self._seed = noise_draws, seed
         self._report: Report | None = None
@@ -88,20 +90,35 @@ class Watch:
 
     def __exit__(self, kind, error, trace) -> None:
         self.stop()
-        if kind is None:
-            self._report = self._judge(self._recorder.seen)
+        try:
+            if kind is None:
+                self._report = self._judge(self._recorder.seen)
+        finally:
+            self._recorder.release()
 
     def _judge(self, seen: Seen) -> Report:
         if seen.failure:
-            return not_judged(f"the window could not be recorded: {seen.failure}")
+            return not_judged(f"the window could not be recorded: {seen.failure}", seen.instead)
         self._require_window(seen)
-        # What is compiled runs as it is written: hooks would have it compiled anew for each micro-batch.
-        with untouched((self._model, self._loss_fn), everything=True), unrecorded(), torch.compiler.set_stance("force_eager"):
-            with torch.no_grad():
-                for tensor, before in zip(self._recorder.trained, self._recorder.before):
-                    tensor.requires_grad_(True)
-                    tensor.data.copy_(before)
-            return self._explained(seen, self._gradient_report(seen))
+        states = [micro.state for micro in seen.micro_batches]
+        if used_up := sorted(set().union(*(state.used_up for state in states))):
+            return not_judged(f"the model or loss_fn reads a {used_up[0]}, which a second run of a micro-batch would use up",
+                              "a list or a function of the step in its place")
+        # Also what the model and the loss no longer reach, but reached in the window: its micro-batches run again with it.
+        roots = itertools.chain((self._model, self._loss_fn), *(state.owned() for state in states))
+        failures: list[str] = []
+        try:
+            # What is compiled runs as it is written: hooks would have it compiled anew for each micro-batch.
+            with untouched(roots, everything=True, account=self._recorder.account, earlier=states[-1]) as failures, unrecorded(), \
+                    torch.compiler.set_stance("force_eager"):
+                with torch.no_grad():
+                    for tensor, before in zip(self._recorder.trained, self._recorder.before):
+                        tensor.requires_grad_(True)
+                        tensor.data.copy_(before)
+                report = self._explained(seen, self._gradient_report(seen))
+        except NotJudged as why:
+            report = unjudged(why)
+        return as_left(report, failures)
 
     def _require_window(self, seen: Seen) -> None:
         if seen.sparse:
@@ -333,7 +350,10 @@ def watch(model: nn.Module, optimizer: torch.optim.Optimizer, loss_fn: LossFn, *
 
     With torch.distributed set up, all ranks watch the same window, and its gradient is compared with that of the mean over all ranks.
 
+    What the model and loss_fn reach is copied for that; a window that needs more copies than `copies` allows is not judged.
+
     usual_micro_batches   how many micro-batches other windows have: tells a short last window that was divided by them
+    copies                accrue.Copies: how many bytes may be copied, on each device half of what is free if it is left out
 
     Raises UsageError where fewer than 2 forward passes with a gradient were seen, the optimizer holds other parameters, or the window was
     one that cannot be judged: its step skipped by GradScaler, gradients sparse or not finite.

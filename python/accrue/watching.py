@@ -8,7 +8,7 @@ import contextlib
 import functools
 import gc
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,9 @@ from torch.nn.modules import module as modules
 from torch.nn.utils import clip_grad
 from torch.optim.lr_scheduler import LRScheduler
 
-from accrue.errors import UsageError
+from accrue.batches import copied
+from accrue.copies import Account, Copies
+from accrue.errors import NotJudged, UsageError
 from accrue.generators import Generators
 from accrue.models import unwrapped
 from accrue.state import State
@@ -36,26 +38,15 @@ class Call:
     kwargs: dict
 
 
-def copied(value: Any) -> Any:
-    """Loops may fill the same tensors anew."""
-    if torch.is_tensor(value):
-        return value.detach().clone()
-    if isinstance(value, Mapping):
-        return {name: copied(item) for name, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(copied(item) for item in value)
-    return value
-
-
-def micro_batch_of(model: nn.Module, args: tuple, kwargs: dict) -> Any:
+def micro_batch_of(model: nn.Module, args: tuple, kwargs: dict, take: Callable[[torch.device, int, str], None] | None = None) -> Any:
     """A call as a micro-batch: the one thing that the model was called with, or its arguments by name, or a Call."""
     if len(args) == 1 and not kwargs:
-        return copied(args[0])
+        return copied(args[0], take)
     parameters = inspect.signature(unwrapped(model).forward).parameters.values()
     names = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
     if len(args) > len(names):
-        return Call(copied(args), copied(kwargs))
-    return copied(dict(zip(names, args)) | kwargs)
+        return Call(copied(args, take), copied(kwargs, take))
+    return copied(dict(zip(names, args)) | kwargs, take)
 
 
 class Rounding:
@@ -87,10 +78,15 @@ class MicroBatch:
     """One micro-batch of the window, and all that its loss may read, as it was when the micro-batch began."""
 
     batch: Any
-    generators: Generators
-    state: State
+    generators: Generators | None
+    state: State | None  # both None when the window has been judged
     first: Moment | None = None  # when the model or the first part of it was called
     calls: list[Moment] = field(default_factory=list)  # of the whole model
+
+    def release(self) -> None:
+        """Keeps the batch alone."""
+        self.generators = self.state = self.first = None
+        self.calls = []
 
 
 class Clipping:
@@ -135,6 +131,7 @@ class Seen:
     sums: list[torch.Tensor | None] | None = None  # what .grad was behind the last backward
     arrived: list[torch.Tensor | None] | None = None  # what all backwards together brought, wherever it was kept
     failure: str = ""  # why something could not be recorded
+    instead: str = ""  # what would have it recorded
 
 
 def _guarded(method: Callable) -> Callable:
@@ -142,13 +139,16 @@ def _guarded(method: Callable) -> Callable:
 
     @functools.wraps(method)
     def guarded(self, *args, **kwargs):
-        if not self.is_recording or _pauses:
+        if not self.is_recording or _pauses or self.seen.failure:
             return None
         try:
             return method(self, *args, **kwargs)
+        except NotJudged as error:
+            self.seen.failure, self.seen.instead = error.reason, error.instead
         except Exception as error:
-            self.seen.failure = self.seen.failure or f"{type(error).__name__}: {error}"
-            return None
+            self.seen.failure = f"{type(error).__name__}: {error}"
+        self.release()
+        return None
 
     return guarded
 
@@ -190,9 +190,10 @@ class Hook:
 class Recorder:
     """Hooks into a model, its optimizer and torch's clipping between start() and stop()."""
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, named: list[tuple[str, torch.Tensor]], roots: tuple):
-        """`named`: parameters of the optimizer that are trained. `roots`: what the loss reads is reached from."""
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, named: list[tuple[str, torch.Tensor]], roots: tuple, copies: Copies):
+        """`named`: parameters of the optimizer that are trained. `roots`: what the loss reads is reached from. `copies`: of all that."""
         self.seen = Seen()
+        self.account = Account(copies)
         self._model = model
         self._optimizer = optimizer
         self._named = named
@@ -256,6 +257,14 @@ class Recorder:
         self.is_recording = False
         self._open.close()
 
+    def release(self) -> None:
+        """Frees all copies but the micro-batches."""
+        for micro in self.seen.micro_batches:
+            micro.release()
+        self.before, self._clipped, self._nodes, self._schedules = [], {}, [], []
+        self._arrived = [None] * len(self.trained)
+        self.seen.gradients = self.seen.sums = self.seen.arrived = None
+
     @_guarded
     def _note_gradients(self) -> None:
         self.seen.gradients = self._gradients()
@@ -264,13 +273,13 @@ class Recorder:
     def tell(self, batch: Any) -> None:
         """This micro-batch comes next, whatever the model is called with."""
         self.is_told = self._awaits_call = True
-        self._begin(copied(batch))
+        self._begin(copied(batch, self.account.take))
 
     def _begin(self, batch: Any) -> None:
         self._awaits_part = True
         place = len(self.seen.micro_batches)
         earlier = self.seen.micro_batches[-1].state if place else None
-        state = State(self._roots, gradients=False, spared=self.trained, earlier=earlier)
+        state = State(self._roots, gradients=False, spared=self.trained, earlier=earlier, account=self.account)
         self.seen.micro_batches.append(MicroBatch(batch, Generators(), state))
         for name, tensor in self._named:
             if not tensor.requires_grad and self.seen.frozen is None:
@@ -287,11 +296,11 @@ class Recorder:
         if not torch.is_grad_enabled() or self._depth > 0:
             return
         if not self.is_told:
-            self._begin(micro_batch_of(model, args, kwargs))
+            self._begin(micro_batch_of(model, args, kwargs, self.account.take))
         elif not self.seen.micro_batches:
             return
         micro = self.seen.micro_batches[-1]
-        moment = self._now(micro_batch_of(model, args, kwargs) if self.is_told else micro.batch)
+        moment = self._now(micro_batch_of(model, args, kwargs, self.account.take) if self.is_told else micro.batch)
         micro.calls.append(moment)
         if micro.first is None:
             micro.first = moment

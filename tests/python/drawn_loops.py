@@ -377,10 +377,8 @@ def left_by(loop: Loop) -> list[tuple[str, Any]]:
     left += [("schedule", [schedule.state_dict() for schedule in loop.schedules]), ("rates", [group["lr"] for group in loop.plain.param_groups])]
     left += [("scaler", loop.scaler.state_dict() if loop.scaler else None), ("grad mode", torch.is_grad_enabled()),
              ("clipping", torch.nn.utils.clip_grad._clip_grads_with_norm_.__module__), ("backward", torch.autograd.backward.__module__)]
-    generators = Generators()
-    left += [("torch's generator", generators._cpu), ("Python's generator", generators._python)]
-    if generators._numpy is not None:
-        left += [("numpy's generator", [generators._numpy[0], generators._numpy[1].tolist(), *generators._numpy[2:]])]
+    for name, state in Generators().states():
+        left.append((name, [state[0], state[1].tolist(), *state[2:]] if name == "numpy's generator" else state))
     return left
 
 

@@ -1,0 +1,76 @@
+"""How much a check may copy and walk over, and an account of what it has."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from accrue.errors import NotJudged, UsageError
+from accrue.memory import bytes_at_hand
+from accrue.options import check_options
+
+# What copies may take of the memory at hand: the other half is for the passes that run again.
+SHARE = 2
+
+
+@dataclass(frozen=True)
+class Copies:
+    """How much watch, verify, verify_loop and audit may copy of what the model and loss_fn reach, so that they can put it back.
+
+    most_bytes     on all devices together; None: on each device half of the memory that is free when the check begins
+    most_objects   how many objects each walk over them may see (200,000 take about half a second)
+
+    A check that needs more is not judged, and its reason has the number that it passed.
+    """
+
+    most_bytes: int | None = None
+    most_objects: int = 200_000
+
+    def __post_init__(self) -> None:
+        if self.most_bytes is not None:
+            check_options("Copies", {"most_bytes": self.most_bytes}, most_bytes=int)
+        check_options("Copies", {"most_objects": self.most_objects}, most_objects=int)
+
+
+def check_copies(operation: str, copies: Copies | None) -> Copies:
+    """The limits that are stated, or the default ones."""
+    if copies is not None and not isinstance(copies, Copies):
+        raise UsageError(operation, "accrue.Copies as copies", f"a value of type {type(copies).__name__}", "copies=accrue.Copies(most_bytes=2**30)")
+    return copies or Copies()
+
+
+class Account:
+    """What the copies of one check have taken so far."""
+
+    def __init__(self, limits: Copies):
+        self._limits = limits
+        self._taken: dict[torch.device, int] = {}
+        self._free: dict[torch.device, float] = {}
+
+    def take(self, device: torch.device, size: int, what: str) -> None:
+        """Before `size` bytes are copied; NotJudged where they do not fit."""
+        stated = self._limits.most_bytes
+        if stated is None and device not in self._free:
+            free = bytes_at_hand(device)
+            self._free[device] = math.inf if free is None else free / SHARE
+        taken = self._taken.get(device, 0) + size
+        total = taken if stated is None else sum(self._taken.values()) + size
+        limit = self._free[device] if stated is None else stated
+        if total > limit:
+            meant = f"half of what is free on {device}" if stated is None else "most_bytes"
+            raise NotJudged(f"copies of what the model and loss_fn reach take {_in_words(total)} with {what}, beyond the "
+                            f"{_in_words(limit)} of {meant}", f"copies=accrue.Copies(most_bytes={2 * total}), or a loss_fn that reaches less")
+        self._taken[device] = taken
+
+    def require_objects(self, count: int) -> None:
+        most = self._limits.most_objects
+        if count > most:
+            raise NotJudged(f"the model and loss_fn reach more than the {most} objects of most_objects",
+                            f"copies=accrue.Copies(most_objects={10 * most}), or a loss_fn that reaches less")
+
+
+def _in_words(size: float) -> str:
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:.4g} {name}"
+    return f"{int(size)} bytes"
