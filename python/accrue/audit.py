@@ -1,22 +1,31 @@
 """One window of somebody else's trainer, watched, and everything put back."""
 
+import copy
 import dataclasses
-from collections.abc import Iterator
+import importlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from accrue.errors import UsageError
-from accrue.report import Report, not_judged
+from accrue.copies import Account, Copies, check_copies
+from accrue.errors import NotJudged, UsageError
+from accrue.report import Report, as_left, not_judged, unjudged
 from accrue.tensors import IGNORED
 from accrue.trainer_loss import loss_of_trainer
 from accrue.untouched import untouched
 from accrue.verify import LossFn
 from accrue.watch import Watch
 
+# What transformers' Trainer does beside its steps, turned off.
+SILENT = {"save_strategy": "no", "eval_strategy": "no", "logging_strategy": "no", "save_total_limit": None, "load_best_model_at_end": False,
+          "push_to_hub": False, "report_to": []}
+# Lightning's callbacks that write files.
+WRITING = {"Checkpoint", "SaveConfigCallback"}
 
-def audit(trainer: Any, loss_fn: LossFn | None = None, *, model: Any = None, loader: Any = None) -> Report:
+
+def audit(trainer: Any, loss_fn: LossFn | None = None, *, model: Any = None, loader: Any = None, copies: Copies | None = None) -> Report:
     """Runs one window of a trainer and proves that it takes the step of its whole batch, or names what is wrong.
 
         print(accrue.audit(trainer))                                      # transformers.Trainer, TRL's
@@ -25,18 +34,28 @@ def audit(trainer: Any, loss_fn: LossFn | None = None, *, model: Any = None, loa
     `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`; without it the loss is the cross entropy of transformers' models
     (accrue.transformers.loss) where it is what the trainer computes, else the trainer's own, where that is shown to be a mean over samples
     or labels; else it is not judged. The trainer begins its training and is stopped behind its first optimizer step. Then it is what it
-    was, with its model, optimizer, schedule, counters, callbacks and random generators: it trains as if nothing had been.
+    was, with its model, optimizer, schedule, counters, callbacks and random generators: it trains as if nothing had been. Its loggers,
+    checkpoints and reports are left out of the window, and it evaluates nothing: an audit writes no file (callbacks of your own may).
+    `copies` (accrue.Copies) bounds what is copied.
 
     Raises UsageError where the trainer is of neither kind, its window has fewer than 2 micro-batches, or its data are an iterator, which
     would be used up.
     """
+    limits = check_copies("audit", copies)
     kinds = {base.__module__.split(".")[0] for base in type(trainer).__mro__}
     if "transformers" in kinds:
-        return _audit_transformers(trainer, loss_fn)
+        return _audited(lambda: _audit_transformers(trainer, loss_fn, limits))
     if kinds & {"lightning", "pytorch_lightning"}:
-        return _audit_lightning(trainer, loss_fn, model, loader)
+        return _audited(lambda: _audit_lightning(trainer, loss_fn, model, loader, limits))
     raise UsageError("audit", "a Trainer of transformers, TRL or Lightning", type(trainer).__name__,
                      "accrue.watch(model, optimizer, loss_fn) around one window of a loop of one's own, Accelerate's among them")
+
+
+def _audited(run: Callable[[], Report]) -> Report:
+    try:
+        return run()
+    except NotJudged as why:
+        return unjudged(why)
 
 
 def _require_renewable(data: Any) -> None:
@@ -48,15 +67,16 @@ def _require_renewable(data: Any) -> None:
 class _Window:
     """A Watch that callbacks begin and end."""
 
-    def __init__(self, loss_fn: LossFn | None, trainer: Any = None):
+    def __init__(self, loss_fn: LossFn | None, copies: Copies, trainer: Any = None):
         self._loss_fn = loss_fn
+        self._copies = copies
         self._trainer = trainer
         self.watch: Watch | None = None
         self.report: Report | None = None
 
     def begin(self, model: nn.Module, optimizer: Any) -> None:
         if self.watch is None:
-            self.watch = Watch(model, optimizer, self._loss_fn)
+            self.watch = Watch(model, optimizer, self._loss_fn, copies=self._copies)
             self.watch.__enter__()
 
     def tell(self, batch: Any) -> None:
@@ -68,7 +88,7 @@ class _Window:
             return
         self.watch.stop()
         if self._loss_fn is None and self.watch.seen_micro_batches:
-            found = loss_of_trainer(self._trainer, self.watch.model, self.watch.seen_micro_batches)
+            found = loss_of_trainer(self._trainer, self.watch.model, self.watch.seen_micro_batches, self._copies)
             if isinstance(found, str):
                 self.report = not_judged(found, "loss_fn=, which returns accrue.Loss(sum, weight)")
                 return
@@ -87,11 +107,27 @@ class _Window:
         return self.report
 
 
-def _audit_transformers(trainer: Any, loss_fn: LossFn | None) -> Report:
+def _nothing(*_: Any, **__: Any) -> None:
+    """What a trainer has in the place of a method that writes."""
+
+
+def _silence_transformers(trainer: Any) -> None:
+    """Within untouched(): the trainer reports, saves and evaluates nothing."""
+    handler = trainer.callback_handler
+    handler.callbacks = [each for each in handler.callbacks if not any(base.__module__.startswith("transformers.integrations")
+                                                                       for base in type(each).__mro__)]
+    trainer.args = copy.copy(trainer.args)
+    for name, value in SILENT.items():
+        if hasattr(trainer.args, name):
+            setattr(trainer.args, name, value)
+    trainer.log = trainer.save_model = trainer._save_checkpoint = _nothing
+
+
+def _audit_transformers(trainer: Any, loss_fn: LossFn | None, copies: Copies) -> Report:
     from transformers import TrainerCallback
 
     _require_renewable(trainer.train_dataset)
-    window = _Window(loss_fn, trainer)
+    window = _Window(loss_fn, copies, trainer)
 
     class OneWindow(TrainerCallback):
         def on_step_begin(self, args, state, control, model=None, optimizer=None, **others):
@@ -111,20 +147,21 @@ def _audit_transformers(trainer: Any, loss_fn: LossFn | None) -> Report:
             window.tell(inputs)
         return compute_loss(model, inputs, *args, **kwargs)
 
-    with untouched((trainer,), everything=True):
+    with untouched((trainer,), everything=True, account=Account(copies)) as failures:
         try:
+            _silence_transformers(trainer)
             trainer.add_callback(OneWindow())
             if loss_fn is None:
                 trainer.compute_loss = told
             trainer.train()
         finally:
             window.leave()
-    return _with_first_labels(window.result(), window.watch.seen_micro_batches)
+    return as_left(_with_first_labels(window.result(), window.watch.seen_micro_batches), failures)
 
 
 def _with_first_labels(report: Report, micro_batches: list) -> Report:
     """Says where the factor is that of counting each sequence's first label, which no position predicts."""
-    labels = [micro["labels"] for micro in micro_batches if isinstance(micro, dict) and torch.is_tensor(micro.get("labels"))]
+    labels = [micro["labels"] for micro in micro_batches if isinstance(micro, Mapping) and torch.is_tensor(micro.get("labels"))]
     if report.factor is None or not labels or any(each.dim() != 2 for each in labels):
         return report
     counted = sum(int((each != IGNORED).sum()) for each in labels)
@@ -138,16 +175,28 @@ def _with_first_labels(report: Report, micro_batches: list) -> Report:
     return dataclasses.replace(report, evidence=[*report.evidence, told])
 
 
-def _audit_lightning(trainer: Any, loss_fn: LossFn | None, model: Any, loader: Any) -> Report:
+def _silence_lightning(trainer: Any) -> None:
+    """Within untouched(): the trainer logs, saves, profiles and evaluates nothing."""
+    package = _package_of_lightning(trainer)
+    trainer.callbacks = [each for each in trainer.callbacks if not any(
+        base.__name__ in WRITING and base.__module__.startswith(package) for base in type(each).__mro__)]
+    if trainer.loggers:
+        trainer.loggers = [importlib.import_module(f"{package}.loggers.logger").DummyLogger()]
+    trainer.profiler = importlib.import_module(f"{package}.profilers").PassThroughProfiler()
+    trainer.save_checkpoint = _nothing
+    trainer.num_sanity_val_steps = trainer.limit_val_batches = 0
+
+
+def _audit_lightning(trainer: Any, loss_fn: LossFn | None, model: Any, loader: Any, copies: Copies) -> Report:
     if loss_fn is None or model is None or loader is None:
         raise UsageError("audit", "loss_fn, model= and loader= beside Lightning's Trainer", "not all of them",
                          "accrue.audit(trainer, loss_fn, model=module, loader=loader)")
     _require_renewable(loader)
-    callbacks = _lightning_callbacks(trainer)
-    window = _Window(loss_fn)
+    callback = importlib.import_module(f"{_package_of_lightning(trainer)}.callbacks").Callback
+    window = _Window(loss_fn, copies)
     steps_before = trainer.global_step
 
-    class OneWindow(callbacks):
+    class OneWindow(callback):
         def on_train_batch_start(self, trainer, module, batch, batch_idx):
             window.begin(module, trainer.optimizers[0])
             window.tell(batch)
@@ -157,18 +206,15 @@ def _audit_lightning(trainer: Any, loss_fn: LossFn | None, model: Any, loader: A
                 window.end()
                 trainer.should_stop = True
 
-    with untouched((trainer, model, loader), everything=True):
+    with untouched((trainer, model, loader), everything=True, account=Account(copies)) as failures:
         try:
+            _silence_lightning(trainer)
             trainer.callbacks.append(OneWindow())
             trainer.fit(model, loader)
         finally:
             window.leave()
-    return window.result()
+    return as_left(window.result(), failures)
 
 
-def _lightning_callbacks(trainer: Any) -> type:
-    if any(base.__module__.startswith("pytorch_lightning") for base in type(trainer).__mro__):
-        from pytorch_lightning.callbacks import Callback
-    else:
-        from lightning.pytorch.callbacks import Callback
-    return Callback
+def _package_of_lightning(trainer: Any) -> str:
+    return "pytorch_lightning" if any(base.__module__.startswith("pytorch_lightning") for base in type(trainer).__mro__) else "lightning.pytorch"

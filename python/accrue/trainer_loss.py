@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from accrue import _native, transformers
-from accrue.batches import batch_size, batch_slice
+from accrue.batches import batch_size, batch_slice, copied
+from accrue.copies import Account, Copies
 from accrue.tensors import IGNORED
 from accrue.untouched import untouched
-from accrue.watching import copied
 
 # Two means of the same terms differ by rounding alone.
 OF_ROUNDING = 1e-4
@@ -18,13 +18,13 @@ OF_ROUNDING = 1e-4
 LossFn = Callable[[nn.Module, Any], _native.Loss]
 
 
-def loss_of_trainer(trainer: Any, model: nn.Module, micro_batches: list[Any]) -> LossFn | str:
+def loss_of_trainer(trainer: Any, model: nn.Module, micro_batches: list[Any], copies: Copies) -> LossFn | str:
     """The loss as a sum with its weight; or why none is known.
 
     Cross entropy of labels where the trainer's loss of a micro-batch is that; else the trainer's own, which is asked for parts of a
     micro-batch: it is a mean over samples (or pairs), or over labels, where theirs say so.
     """
-    with untouched((trainer, model), everything=True), torch.no_grad():
+    with untouched((trainer, model), everything=True, account=Account(copies)), torch.no_grad():
         model.eval()  # without dropout's draws losses are comparable
         try:
             own = [_own(trainer, model, micro) for micro in micro_batches]

@@ -392,6 +392,85 @@ def test_lightnings_fit_behind_an_audit_is_that_without(tmp_path, options, windo
     assert torch.equal(plain.net.weight, behind.net.weight)
 
 
+def files_under(*folders):
+    return sorted((str(path), path.stat().st_mtime_ns) for folder in folders for path in folder.rglob("*") if path.is_file())
+
+
+def test_an_audit_of_lightning_writes_nothing(tmp_path, monkeypatch):
+    """Its default logger and checkpoints, a profiler that writes, and validation are part of fit(), and of no audit."""
+    lightning = pytest.importorskip("lightning")
+    from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint
+    from lightning.pytorch.loggers import CSVLogger
+
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(1)
+    data = torch.utils.data.TensorDataset(torch.randn(24, 5), torch.randn(24, 1))
+    validated = []
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.save_hyperparameters()
+            self.net = torch.nn.Linear(5, 1)
+
+        def training_step(self, batch, index):
+            loss = (self.net(batch[0]) - batch[1]).square().mean()
+            self.log("loss", loss)
+            return loss
+
+        def validation_step(self, batch, index):
+            validated.append(index)
+
+        def val_dataloader(self):
+            return torch.utils.data.DataLoader(data, batch_size=2)
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    module, loader = Module(), torch.utils.data.DataLoader(data, batch_size=2)
+    fit = lightning.Trainer(accumulate_grad_batches=3, max_epochs=1, accelerator="cpu", enable_progress_bar=False, enable_model_summary=False,
+                            logger=CSVLogger(tmp_path), log_every_n_steps=1, profiler="advanced",
+                            callbacks=[ModelCheckpoint(tmp_path / "kept", every_n_train_steps=1, save_top_k=-1), LearningRateMonitor("step")])
+    loggers, callbacks, profiler = fit.loggers, list(fit.callbacks), fit.profiler
+    before = files_under(tmp_path)
+    report = accrue.audit(fit, lambda net, micro: accrue.Loss((net.net(micro[0]) - micro[1]).square().sum(), len(micro[0])), model=module,
+                          loader=loader)
+    assert report.equal and report.judged, f"\n{report}"
+    assert files_under(tmp_path) == before and not validated
+    assert fit.loggers is loggers and fit.callbacks == callbacks and fit.profiler is profiler and "save_checkpoint" not in vars(fit)
+    fit.fit(module, loader)
+    assert len(files_under(tmp_path)) > 4 and validated, "what was left out of the audit is part of the training behind it"
+
+
+@pytest.mark.parametrize("when", ["epoch", "steps"])
+def test_an_audit_of_transformers_writes_nothing(tmp_path, monkeypatch, when):
+    pytest.importorskip("tensorboard")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "events"))
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path / "run"), per_device_train_batch_size=2, gradient_accumulation_steps=4, report_to="tensorboard", use_cpu=True,
+        disable_tqdm=True, save_strategy=when, eval_strategy=when, save_steps=1, eval_steps=1, logging_steps=1, save_total_limit=1,
+        num_train_epochs=1)
+    evaluated = []
+
+    class Evaluating(transformers.Trainer):
+        def evaluate(self, *args, **kwargs):
+            evaluated.append(1)
+            return super().evaluate(*args, **kwargs)
+
+    audited = Evaluating(model=model(), args=arguments, train_dataset=Lines(), eval_dataset=Lines())
+    audited.model.config.use_cache = False
+    before = files_under(tmp_path)
+    names = [type(each).__name__ for each in audited.callback_handler.callbacks]
+    assert "TensorBoardCallback" in names
+    assert accrue.audit(audited).judged
+    assert files_under(tmp_path) == before and not evaluated
+    assert audited.args is arguments and [type(each).__name__ for each in audited.callback_handler.callbacks] == names
+    assert arguments.save_strategy == when and not {"log", "save_model", "_save_checkpoint"} & vars(audited).keys()
+    audited.train()
+    assert len(files_under(tmp_path)) > 4 and evaluated, "what was left out of the audit is part of the training behind it"
+
+
 def test_data_that_an_audit_would_use_up_are_refused(tmp_path):
     lightning = pytest.importorskip("lightning")
     with pytest.raises(accrue.UsageError, match="data that can be read anew, received an iterator of type generator"):
