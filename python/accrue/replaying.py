@@ -59,8 +59,7 @@ class Replay:
         self._keeps = gradients * len(self._micro_batches) <= MOST_BYTES_KEPT
         self.weight = 0.0
         for micro in self._micro_batches:
-            with torch.no_grad():
-                loss = self._loss_of(micro)
+            loss = self._loss_of(micro)  # with a graph, which a penalty on the gradient asks for
             if not isinstance(loss, _native.Loss):
                 break  # whose type is refused where it arrives
             self.weight += loss.weight
@@ -81,6 +80,10 @@ class Replay:
                 each += gradient.double() * (self.weight or 1.0)
         gradients = [each.to(tensor.dtype) for each, tensor in zip(sums, self._trained)]
         return _native.Loss(_Known.apply(total, gradients, *self._trained), weight)
+
+    def gradients(self, place: int) -> list[torch.Tensor]:
+        """Of a micro-batch's loss / the window's weight."""
+        return self._run(place)[2]
 
     def repeats(self, place: int) -> bool:
         """Whether a micro-batch gives the same gradient twice."""

@@ -90,22 +90,23 @@ class MicroBatch:
 
 
 class Clipping:
-    """A gradient as it was before somebody clipped it, and as that left it."""
+    """A gradient as it was before torch's functions clipped it, and as they left it."""
 
-    def __init__(self, gradient: torch.Tensor):
+    def __init__(self, gradient: torch.Tensor, unscaling: float):
+        """`unscaling`: what a GradScaler had multiplied it by."""
         self.before = gradient.detach().clone()
-        self.norm_behind = 0.0
+        self.behind = self.before
+        self.unscaling = unscaling
 
     def note(self, gradient: torch.Tensor | None) -> bool:
         """What clipping left; whether it changed anything."""
-        if gradient is None:
+        if gradient is None or torch.equal(self.before, gradient):
             return False
-        self.norm_behind = norm(gradient)
-        return not torch.equal(self.before, gradient)
+        self.behind = gradient.detach().clone()
+        return True
 
-    def unclipped(self, gradient: torch.Tensor) -> torch.Tensor:
-        """What `gradient` would be had it not been clipped: scaled as what came after clipping scaled it, cleared where it was."""
-        return self.before * (norm(gradient) / self.norm_behind) if self.norm_behind > 0 else self.before
+    def scale(self, factor: float) -> None:
+        self.before, self.behind = self.before * factor, self.behind * factor
 
 
 @dataclass
@@ -126,12 +127,24 @@ class Seen:
     thawed: tuple[int, str] | None = None  # or a frozen one of the optimizer's trained
     carried_over: str = ""  # a parameter in whose .grad something was when its first backward began
     sparse: str = ""  # a parameter whose gradient is sparse
-    gradients: list[torch.Tensor | None] | None = None  # before clipping, where a step began; else what is left
     # Scaled as a GradScaler scales them back:
+    gradients: list[torch.Tensor | None] | None = None  # what the step began with; without a step what is left
+    clippings: dict[int, list[Clipping]] = field(default_factory=dict)  # by torch's functions behind the last backward, by place
     sums: list[torch.Tensor | None] | None = None  # what .grad was behind the last backward
     arrived: list[torch.Tensor | None] | None = None  # what all backwards together brought, wherever it was kept
     failure: str = ""  # why something could not be recorded
     instead: str = ""  # what would have it recorded
+
+    def unclipped(self) -> list[torch.Tensor | None]:
+        """The gradients as they would be if torch's functions had not clipped them: multiplied as they were behind the clipping."""
+        left = list(self.gradients or [])
+        for place, clippings in self.clippings.items():
+            gradient, behind = left[place], clippings[-1].behind
+            if gradient is not None:
+                size = norm(behind) ** 2
+                factor = float((gradient.double() * behind.double()).sum()) / size if size > 0 else 1.0
+                left[place] = clippings[0].before * factor
+        return left
 
 
 def _guarded(method: Callable) -> Callable:
@@ -187,6 +200,34 @@ class Hook:
         return functools.partial, (_nothing,)
 
 
+class Replaced:
+    """A function of torch's that another one stands for. Several may stand for it one around the other, and leave in any order."""
+
+    def __init__(self, owner: Any, name: str, make: Callable[[Callable], Callable]):
+        """`make(original)` returns what stands for it."""
+        self._owner, self._name = owner, name
+        self._original = getattr(owner, name)
+
+        def original(*args, **kwargs):
+            return self._original(*args, **kwargs)
+
+        self._now = functools.wraps(self._original)(make(original))
+        self._now.accrue_replaced = self
+        setattr(owner, name, self._now)
+
+    def put_back(self) -> None:
+        """If somebody else's function has taken the place, it goes on calling this one, which then only passes calls on."""
+        outermost = getattr(self._owner, self._name)
+        if outermost is self._now:
+            setattr(self._owner, self._name, self._original)
+            return
+        around = getattr(outermost, "accrue_replaced", None)
+        while around is not None and around._original is not self._now:
+            around = getattr(around._original, "accrue_replaced", None)
+        if around is not None:
+            around._original = self._original
+
+
 class Recorder:
     """Hooks into a model, its optimizer and torch's clipping between start() and stop()."""
 
@@ -211,7 +252,8 @@ class Recorder:
         self._arrivals = [0] * len(self.trained)
         self._arrived: list[torch.Tensor | None] = [None] * len(self.trained)
         self._sums: list[float | None] = [None] * len(self.trained)
-        self._clipped: dict[int, Clipping] = {}  # by place, since the last backward
+        self._clipped: dict[int, list[Clipping]] = {}  # by place, since the last backward
+        self._clips = 0  # how many of torch's clipping functions run, of which one may call another
         self._backward: tuple[str, int] = ("", -1)  # that runs
         self._depth = 0  # of calls of torch.autograd.backward, which a re-entrant checkpoint nests
         self._calls_of_backward = 0
@@ -238,10 +280,10 @@ class Recorder:
         self._parts = {id(part) for part in self._model.modules()}
         self._hold(modules.register_module_forward_pre_hook(Hook(self._on_part)))
         for place, tensor in enumerate(self.trained):
-            self._hold(tensor.register_hook(functools.partial(self._on_gradient, place)))
-            # Not a hook on the tensor, which would stand in the way of an Accumulator's.
+            # Not hooks on the tensor, which torch.autograd.grad() runs, too, and which would stand in the way of an Accumulator's.
             node = torch.autograd.graph.get_gradient_edge(tensor).node
             self._nodes.append(node)
+            self._hold(node.register_prehook(functools.partial(self._on_gradient, place)))
             self._hold(node.register_hook(functools.partial(self._on_sum, place)))
         self._hold(self._optimizer.register_step_pre_hook(self._on_step))
         self._watch_backward()
@@ -267,7 +309,7 @@ class Recorder:
 
     @_guarded
     def _note_gradients(self) -> None:
-        self.seen.gradients = self._gradients()
+        self._keep(1.0)
 
     @_guarded
     def tell(self, batch: Any) -> None:
@@ -315,7 +357,10 @@ class Recorder:
         self.seen.micro_batches[-1].first = self._now(None)
 
     @_guarded
-    def _on_gradient(self, place: int, gradient: torch.Tensor) -> None:
+    def _on_gradient(self, place: int, gradients: tuple) -> None:
+        gradient = gradients[0]
+        if gradient is None:
+            return
         self._begin_backward()
         if gradient.layout is not torch.strided:
             self.seen.sparse = self._named[place][0]
@@ -390,23 +435,26 @@ class Recorder:
         told = getattr(optimizer, "accrue_clipping", 1.0)
         scaled = getattr(optimizer, "grad_scale", None)  # by a GradScaler, whose scale a fused optimizer takes off itself
         scaling = float(scaled) if scaled is not None else 1.0
-        self.seen.gradients = self._gradients(1 / (told * scaling))
+        self._keep(scaling, told)
+
+    def _keep(self, scaling: float, clipping: float = 1.0) -> None:
+        """What is in .grad and what led to it. The step divides by `scaling`, and is to multiply by `clipping` by itself."""
+        self.seen.gradients = self._gradients(1 / (clipping * scaling))
         factor = self._unscaling / scaling
         self.seen.arrived = [None if tensor is None else tensor * factor for tensor in self._arrived]
         if self.seen.sums is not None:
             self.seen.sums = [None if tensor is None else tensor * factor for tensor in self.seen.sums]
+        self.seen.clippings = self._clipped
+        for each in (each for clippings in self._clipped.values() for each in clippings):
+            each.scale(factor / each.unscaling)
 
-    def _gradients(self, factor: float = 1.0) -> list[torch.Tensor | None]:
+    def _gradients(self, factor: float) -> list[torch.Tensor | None]:
         for (name, _), tensor in zip(self._named, self.trained):
             if tensor.grad is not None and tensor.grad.layout is not torch.strided:
                 self.seen.sparse = name
         if self.seen.sparse:
             return []
-        left = [None if tensor.grad is None else tensor.grad.detach() * factor for tensor in self.trained]
-        for place, clipping in self._clipped.items():
-            if left[place] is not None:
-                left[place] = clipping.unclipped(left[place])
-        return left
+        return [None if tensor.grad is None else tensor.grad.detach() * factor for tensor in self.trained]
 
     def _rates(self) -> tuple:
         """Adafactor's may be None, capturable ones are tensors, and an optimizer may have none at all."""
@@ -415,10 +463,8 @@ class Recorder:
 
     def _replace(self, owner: Any, name: str, make: Callable[[Callable], Callable]) -> None:
         """Until stop(), `owner.name` is what `make` makes of it."""
-        original = getattr(owner, name, None)
-        if original is not None:
-            setattr(owner, name, functools.wraps(original)(make(original)))
-            self._open.callback(setattr, owner, name, original)
+        if hasattr(owner, name):
+            self._open.callback(Replaced(owner, name, make).put_back)
 
     def _watch_backward(self) -> None:
         def watched(original: Callable) -> Callable:
@@ -448,8 +494,14 @@ class Recorder:
 
         def watched(original: Callable) -> Callable:
             def clip(*args, **kwargs):
+                if self._clips:
+                    return original(*args, **kwargs)
                 before = self._before_clipping()
-                answer = original(*args, **kwargs)
+                self._clips += 1
+                try:
+                    answer = original(*args, **kwargs)
+                finally:
+                    self._clips -= 1
                 self._note_clipping(before or {})
                 return answer
 
@@ -461,7 +513,7 @@ class Recorder:
 
     @_guarded
     def _before_clipping(self) -> dict[int, Clipping]:
-        return {place: Clipping(tensor.grad) for place, tensor in enumerate(self.trained)
+        return {place: Clipping(tensor.grad, self._unscaling) for place, tensor in enumerate(self.trained)
                 if tensor.grad is not None and tensor.grad.layout is torch.strided}
 
     @_guarded
@@ -470,9 +522,8 @@ class Recorder:
         if not changed:
             return
         self.seen.clips.append(self.seen.backwards)
-        self._clipped = changed | self._clipped  # the first of several is what there was
-        for place in changed:
-            self._clipped[place].norm_behind = changed[place].norm_behind
+        for place, clipping in changed.items():
+            self._clipped.setdefault(place, []).append(clipping)
 
     def _watch_scaler(self) -> None:
         def unscaling(original: Callable) -> Callable:

@@ -270,3 +270,70 @@ def test_micro_batches_are_what_was_told():
             (cross_entropy(window.model, micro, "sum") / sum(words(each) for each in micro_batches(3))).backward()
         window.optimizer.step()
     assert w.report.equal and len(w.seen_micro_batches) == 3
+
+
+def test_gradients_of_ones_own_are_no_backward_pass():
+    """Meta learning and influence functions ask torch.autograd.grad() for gradients of trained parameters."""
+    window = Window()
+    parameters = list(window.model.parameters())
+    with accrue.watch(window.model, window.optimizer, loss_fn) as w:
+        for micro in w.micro_batches(window.micro_batches):
+            loss = mean(window.model, micro) / len(window.micro_batches)
+            torch.autograd.grad(loss, parameters, retain_graph=True)
+            loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 0.01)
+        torch.autograd.grad(mean(window.model, window.micro_batches[0]), parameters)
+        window.optimizer.step()
+    assert w.report.equal and w.report.judged, f"\n{w.report}"
+    assert w._recorder.seen.backwards == len(window.micro_batches)
+
+
+def test_a_penalty_on_the_gradient_is_a_part_of_the_loss():
+    def penalised(net, micro):
+        loss = cross_entropy(net, micro, "sum")
+        gradients = torch.autograd.grad(loss, list(net.parameters()), create_graph=True)
+        return loss + 0.1 * sum(gradient.square().sum() for gradient in gradients)
+
+    window = Window()
+    total = sum(words(micro) for micro in window.micro_batches)
+    with accrue.watch(window.model, window.optimizer, lambda net, micro: accrue.Loss(penalised(net, micro), words(micro))) as w:
+        for micro in w.micro_batches(window.micro_batches):
+            (penalised(window.model, micro) / total).backward()
+        window.optimizer.step()
+    assert w.report.equal and w.report.judged, f"\n{w.report}"
+    assert w._recorder.seen.backwards == len(window.micro_batches)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 0, 2], [0, 2, 1]])
+def test_watches_that_end_in_any_order_leave_torch_as_it_was(order):
+    def functions():
+        return [torch.autograd.backward, torch.amp.GradScaler.step, torch.amp.GradScaler._unscale_grads_,
+                torch.nn.utils.clip_grad._clip_grads_with_norm_, torch.nn.utils.clip_grad_value_]
+
+    before, windows = functions(), [Window() for _ in range(3)]
+    watches = [accrue.watch(window.model, window.optimizer, loss_fn) for window in windows]
+    for watch in watches:
+        watch.__enter__()
+    for place in order:
+        backwards(windows[place])
+        clip_grad_norm_(windows[place].model.parameters(), 0.01)
+        windows[place].optimizer.step()
+        watches[place].__exit__(None, None, None)
+        assert watches[place].report.equal, f"\n{watches[place].report}"
+    assert functions() == before
+
+
+def test_a_function_that_somebody_put_around_a_watchs_stays():
+    window, original, calls = Window(), torch.autograd.backward, []
+    with accrue.watch(window.model, window.optimizer, loss_fn) as w:
+        inner = torch.autograd.backward
+        torch.autograd.backward = lambda *args, **kwargs: (calls.append(1), inner(*args, **kwargs))[1]
+        try:
+            backwards(window)
+        finally:
+            theirs = torch.autograd.backward
+        window.optimizer.step()
+    assert w.report.equal and torch.autograd.backward is theirs
+    backwards(window)
+    assert len(calls) == 2 * len(window.micro_batches), "which still works behind the window"
+    torch.autograd.backward = original
