@@ -52,7 +52,13 @@ def _(batch: torch.Tensor) -> int:
 
 @batch_slice.register
 def _(batch: torch.Tensor, begin: int, end: int) -> torch.Tensor:
-    return batch[begin:end]
+    return _rows_of(batch, begin, end)
+
+
+def _rows_of(tensor: torch.Tensor, begin: int, end: int) -> torch.Tensor:
+    if not tensor.is_nested:
+        return tensor[begin:end]
+    return torch.nested.as_nested_tensor(list(tensor.unbind()[begin:end]), layout=tensor.layout)  # which torch does not slice
 
 
 @batch_size.register
@@ -71,7 +77,7 @@ def _(batch: Mapping, begin: int, end: int) -> Mapping:
 
     def cut(value: Any) -> Any:
         if torch.is_tensor(value):
-            return value[begin:end] if value.dim() else value
+            return _rows_of(value, begin, end) if value.dim() else value
         return value[begin:end] if isinstance(value, (list, tuple)) and len(value) == rows else value
 
     return mapped(batch, cut)
@@ -136,7 +142,7 @@ def _size_of_sequence(batch: list | tuple) -> int:
 
 def _slice_of_sequence(batch: list | tuple, begin: int, end: int) -> list | tuple:
     if _are_columns(batch):
-        return like(batch, [item[begin:end] for item in batch])
+        return like(batch, [_rows_of(item, begin, end) for item in batch])
     return batch[begin:end]
 
 

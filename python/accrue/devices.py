@@ -1,11 +1,14 @@
 """One window over several ranks: what their shared gradient is to be, and what it is instead."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as distributed
 
 from accrue import _native
+from accrue.errors import Error, NotJudged, RunError
 from accrue.report import Report
 from accrue.tensors import norm
 
@@ -18,6 +21,41 @@ Tensors = list[torch.Tensor]
 def world() -> int:
     """How many ranks torch.distributed has; 1 where it was not set up."""
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def first_of_ranks(own: Any) -> tuple[int, Any] | None:
+    """The lowest rank that has something to say, and what it is; None if all ranks have None. All ranks call it."""
+    if world() == 1:
+        return None if own is None else (0, own)
+    found: list[Any] = [None] * world()
+    distributed.all_gather_object(found, own)
+    return next(((rank, said) for rank, said in enumerate(found) if said is not None), None)
+
+
+@contextlib.contextmanager
+def on_all_ranks(operation: str) -> Iterator[None]:
+    """What raises in here on one rank raises on all of them, with the same text: no rank goes on to a collective that another one leaves out."""
+    if world() == 1:
+        yield
+        return
+    error = None
+    try:
+        yield
+    except Exception as raised:
+        error = raised
+    said = None
+    if isinstance(error, NotJudged):
+        said = (NotJudged, error.reason, error.instead)
+    elif error is not None:
+        is_own = isinstance(error, Error)
+        said = (type(error), error.operation, error.expected, error.received, error.suggestion) if is_own else (
+            RunError, operation, "a loss_fn and a window that run on each rank", f"{type(error).__name__}: {error}", "the same on one rank")
+    if first := first_of_ranks(said):
+        rank, (kind, *words) = first
+        if kind is NotJudged:
+            raise NotJudged(f"{words[0]}, on rank {rank}", words[1]) from error
+        of, expected, received, suggestion = words
+        raise kind(of, expected, f"{received}, on rank {rank}", suggestion) from error
 
 
 def _gradients(loss: _native.Loss, trained: Tensors) -> Tensors:
@@ -86,7 +124,8 @@ def report_over_ranks(losses: Sequence[Callable[[], _native.Loss]], named: Seque
     left     what was in `.grad` when the optimizer stepped
     """
     trained = [tensor for _, tensor in named]
-    window = _Window(losses, trained)
+    with on_all_ranks("watch"):
+        window = _Window(losses, trained)
     truth, own = window.truth(), window.own_mean()
     by_rank, by_micro_batch = window.mean_over_ranks(own), window.mean_over_ranks(window.means)
     bound = BOUNDS.get(trained[0].dtype, BOUNDS[torch.float32])

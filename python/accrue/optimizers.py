@@ -27,7 +27,11 @@ def require_steps_by_itself(optimizer: Any, operation: str) -> None:
 
 def _require_no_closure(optimizer: Any, operation: str) -> None:
     function = inspect.unwrap(optimizer.step)
-    if _wants_closure(getattr(function, "__func__", function)):
+    function = getattr(function, "__func__", function)
+    called = type(function).__call__
+    if not inspect.isfunction(function) and inspect.isfunction(called):
+        function = called  # an object, which may not be hashable, has the source of its class
+    if _wants_closure(function):
         raise UsageError(operation, "an optimizer that takes one gradient for each step",
                          f"{type(optimizer).__name__}, whose step() wants a closure that runs the batch again",
                          "torch.optim.AdamW(model.parameters()), or its own loop over the whole batch")

@@ -19,8 +19,8 @@ def _boundary(batch: Any) -> tuple[int, int] | None:
     if not isinstance(batch, Mapping) or not all(torch.is_tensor(batch.get(name)) for name in ("input_ids", "labels", "position_ids")):
         return None
     positions = batch["position_ids"]
-    if positions.dim() != 2 or positions.shape != batch["input_ids"].shape:
-        return None
+    if any(tensor.is_nested or tensor.dim() != 2 or tensor.shape != positions.shape for tensor in (positions, batch["input_ids"], batch["labels"])):
+        return None  # labels of samples, not of tokens, do not show which tokens a loss has seen
     begins_anew = (positions[:, 1:] == 0) & (positions[:, :1] == 0)
     if torch.is_tensor(batch.get("attention_mask")) and batch["attention_mask"].shape == positions.shape:
         begins_anew &= batch["attention_mask"][:, :-1] != 0  # what padding on the left is followed by is no second document

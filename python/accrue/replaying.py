@@ -195,6 +195,8 @@ class Replay:
 def _other(expected: Any, received: Any) -> str | None:
     """The first tensor that both have and that differs. A loop may give a model more than its loss needs (labels), or less."""
     if torch.is_tensor(expected) and torch.is_tensor(received):
+        if expected.is_nested or received.is_nested:
+            return _other_parts(expected, received)
         is_same = expected.shape == received.shape and torch.equal(expected.to(received), received.detach())
         return None if is_same else "input"
     if isinstance(expected, Mapping) and isinstance(received, Mapping):
@@ -204,6 +206,12 @@ def _other(expected: Any, received: Any) -> str | None:
     if torch.is_tensor(expected) and isinstance(received, Mapping) and received:
         return _other(expected, next(iter(received.values())))
     return None
+
+
+def _other_parts(expected: torch.Tensor, received: torch.Tensor) -> str | None:
+    """Of nested tensors, which torch compares by their parts alone."""
+    parts = [list(tensor.unbind()) for tensor in (expected, received)]
+    return "input" if len(parts[0]) != len(parts[1]) or any(_other(a, b) for a, b in zip(*parts)) else None
 
 
 def _distance(some: list[torch.Tensor], others: list[torch.Tensor]) -> float:

@@ -20,6 +20,13 @@ def is_sharded(parameters: Sequence[tuple[str, torch.Tensor]]) -> bool:
 
 # Options of an Accumulator that are not for these windows, with the values that say nothing.
 UNUSED = {"accumulate": "fp32", "check_finite": True, "watch_parameters": True, "split_out_of_memory": True, "measure_noise": False, "replay": None, "group": None}
+# What backward() refuses: what it expected, what it received, what to try.
+REFUSALS = (
+    ("accrue.Loss(sum, weight)", "something else", "one loss, as a sum and its weight"),
+    ("a size in the unit of the batch", "the other unit", "stating both in tokens, or both in samples"),
+    ("the samples of this micro-batch, as the batch is in samples", "a loss alone, whose weight may count tokens",
+     "backward(loss, Samples(n)), or a batch in Tokens"),
+)
 DROPPED = "the window was dropped: "
 CHANGED = "a changed parameter, as by step() of an optimizer: "
 WRITTEN = "a gradient written by somebody else, as by clipping or a plain backward(): "
@@ -143,14 +150,17 @@ class ShardedWindow:
         self._batch = batch
 
     def backward(self, loss: _native.Loss, size: Any, sample_ids: list[int]) -> None:
-        if not isinstance(loss, _native.Loss):
-            raise UsageError("Accumulator.backward", "accrue.Loss(sum, weight)", type(loss).__name__, "one loss, as a sum and its weight")
+        refusal = self._refusal(loss, size, sample_ids)
+        is_loss = isinstance(loss, _native.Loss)
+        value = float(loss.sum.detach()) if is_loss else 0.0
+        disturbance = self._disturbance()
+        bad, flat, disturbed, *refused = self._ranks.add_up([not math.isfinite(value), is_loss and not loss.sum.requires_grad, disturbance != "",
+                                                             *(refusal == place for place in range(len(REFUSALS)))])
+        if any(refused):
+            self._refuse(refused)
         units = self._units_of(loss, size, sample_ids)
         if not self.pending():
             self._forget()
-        value = float(loss.sum.detach())
-        disturbance = self._disturbance()
-        bad, flat, disturbed = self._ranks.add_up([not math.isfinite(value), not loss.sum.requires_grad, disturbance != ""])
         if disturbed:
             self._lose("backward", disturbance)
         if bad:
@@ -175,18 +185,26 @@ class ShardedWindow:
         raise UsageError(call, "parameters and gradients left alone while the window is open", disturbance or "ones that another rank's program changed",
                          "calling step() of the Accumulator alone, and clip_norm of it in the place of clipping; this window is lost")
 
+    def _refusal(self, loss: Any, size: Any, sample_ids: list[int]) -> int | None:
+        """The place in REFUSALS of what is wrong with a call. Ranks ask each other before one of them raises, as each backward is a collective."""
+        if not isinstance(loss, _native.Loss):
+            return 0
+        if size is not None and self._batch is not None and type(size) is not type(self._batch):
+            return 1
+        return 2 if size is None and isinstance(self._batch, _native.Samples) and not sample_ids else None
+
+    def _refuse(self, refused: list[float]) -> None:
+        """Raises on all ranks alike: `refused` has on how many each of REFUSALS holds."""
+        self._reshard()
+        place = next(place for place, ranks in enumerate(refused) if ranks)
+        expected, received, suggestion = REFUSALS[place]
+        raise UsageError("Accumulator.backward", expected, f"{received}, on {refused[place]:.0f} of {self._ranks.world} ranks", suggestion)
+
     def _units_of(self, loss: _native.Loss, size: Any, sample_ids: list[int]) -> float:
         """How much of the batch a micro-batch is, as the ordinary Accumulator counts it."""
         if size is not None:
-            if self._batch is not None and type(size) is not type(self._batch):
-                raise UsageError("backward", "a size in the unit of the batch", "the other unit", "stating both in tokens, or both in samples")
             return size.count
-        if not isinstance(self._batch, _native.Samples):
-            return loss.weight
-        if not sample_ids:
-            raise UsageError("backward", "the samples of this micro-batch, as the batch is in samples", "a loss alone, whose weight may count tokens",
-                             "backward(loss, Samples(n)), or a batch in Tokens")
-        return len(sample_ids)
+        return len(sample_ids) if isinstance(self._batch, _native.Samples) else loss.weight
 
     def _quarantine(self, value: float, ranks: int) -> None:
         """Leaves a micro-batch out on all ranks, which ask alike: none of them runs its backward."""

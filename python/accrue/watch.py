@@ -1,5 +1,6 @@
 """A proof about a training loop as it stands: one window of it is recorded and compared with what its batch asks for."""
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
@@ -9,8 +10,8 @@ import torch
 from torch import nn
 
 from accrue import _native
-from accrue.devices import report_over_ranks, world
 from accrue.copies import Copies, check_copies
+from accrue.devices import first_of_ranks, on_all_ranks, report_over_ranks, world
 from accrue.errors import NotJudged, UsageError
 from accrue.models import named_buffers, named_parameters, without_ranks
 from accrue.own_changes import NONE, Background, Change, change_of
@@ -42,12 +43,13 @@ class Watch:
                  noise_draws: int = 1, seed: int = 1, copies: Copies | None = None):
         self._model = model
         self._loss_fn = loss_fn
-        require_restorable(model, "watch")
-        plain = plain_optimizer(optimizer)
-        if plain is None:
-            raise UsageError("watch", "an optimizer of torch.optim, or what holds one", f"a value of type {type(optimizer).__name__}",
-                             "accrue.verify_loop of the loop's gradients")
-        self._named = _stepped(named_parameters(model, "watch"), plain)
+        with on_all_ranks("watch"):
+            require_restorable(model, "watch")
+            plain = plain_optimizer(optimizer)
+            if plain is None:
+                raise UsageError("watch", "an optimizer of torch.optim, or what holds one", f"a value of type {type(optimizer).__name__}",
+                                 "accrue.verify_loop of the loop's gradients")
+            self._named = _stepped(named_parameters(model, "watch"), plain)
         self._recorder = Recorder(model, plain, self._named, (model, loss_fn), check_copies("watch", copies))
         self._usual = usual_micro_batches
         self._draws, self._seed = noise_draws, seed
@@ -100,28 +102,45 @@ class Watch:
             self._recorder.release()
 
     def _judge(self, seen: Seen) -> Report:
-        if seen.failure:
-            return not_judged(f"the window could not be recorded: {seen.failure}", seen.instead)
-        self._require_window(seen)
+        if failure := first_of_ranks((seen.failure, seen.instead) if seen.failure else None):
+            rank, (reason, instead) = failure
+            return not_judged(f"the window could not be recorded: {reason}" + (f", on rank {rank}" if world() > 1 else ""), instead)
+        with on_all_ranks("watch"):
+            self._require_window(seen)
         states = [micro.state for micro in seen.micro_batches]
-        if used_up := sorted(set().union(*(state.used_up for state in states))):
-            return not_judged(f"the model or loss_fn reads a {used_up[0]}, which a second run of a micro-batch would use up",
+        if used_up := first_of_ranks(min(set().union(*(state.used_up for state in states)), default=None)):
+            return not_judged(f"the model or loss_fn reads a {used_up[1]}, which a second run of a micro-batch would use up",
                               "a list or a function of the step in its place")
         # Also what the model and the loss no longer reach, but reached in the window: its micro-batches run again with it.
         roots = itertools.chain((self._model, self._loss_fn), *(state.owned() for state in states))
         failures: list[str] = []
         try:
-            # What is compiled runs as it is written: hooks would have it compiled anew for each micro-batch.
-            with untouched(roots, everything=True, account=self._recorder.account, earlier=states[-1]) as failures, unrecorded(), \
-                    torch.compiler.set_stance("force_eager"):
+            with contextlib.ExitStack() as open_:
+                # Copies that one rank has no room for are made on none.
+                with on_all_ranks("watch"):
+                    failures = open_.enter_context(untouched(roots, everything=True, account=self._recorder.account, earlier=states[-1]))
+                open_.enter_context(unrecorded())
+                # What is compiled runs as it is written: hooks would have it compiled again for each micro-batch.
+                open_.enter_context(torch.compiler.set_stance("force_eager"))
                 with torch.no_grad():
                     for tensor, before in zip(self._recorder.trained, self._recorder.before):
                         tensor.requires_grad_(True)
                         tensor.data.copy_(before)
+                open_.enter_context(self._hooked(seen))
                 report = self._explained(seen, self._gradient_report(seen))
         except NotJudged as why:
             report = unjudged(why)
         return as_left(report, failures)
+
+    @contextlib.contextmanager
+    def _hooked(self, seen: Seen) -> Iterator[None]:
+        """Hooks on parameters that ran in the window run again, also those that the loop has taken away since."""
+        with contextlib.ExitStack() as open_:
+            for place, hooks in seen.hooks.items():
+                tensor = self._recorder.trained[place]
+                for hook in [hook for hook in hooks if hook not in (tensor._backward_hooks or {}).values()]:
+                    open_.callback(tensor.register_hook(hook).remove)
+            yield
 
     def _require_window(self, seen: Seen) -> None:
         if seen.sparse:
@@ -143,11 +162,11 @@ class Watch:
 
     def _gradient_report(self, seen: Seen) -> Report:
         """The gradient that the window left, beside its micro-batches' own: each is a sample of the window."""
-        replay = Replay(self._model, self._loss_fn, self._recorder)
+        with on_all_ranks("watch"):
+            replay = Replay(self._model, self._loss_fn, self._recorder)
         places = range(len(seen.micro_batches))
         if world() > 1:
-            return report_over_ranks([lambda place=place: replay.loss(place, place + 1) for place in places], self._named,
-                                     self._whole(seen.unclipped()))
+            return self._over_ranks(replay, seen, [lambda place=place: replay.loss(place, place + 1) for place in places])
         left = self._compared(replay, seen.unclipped())
         has_hooks = any(tensor._backward_hooks for tensor in self._recorder.trained)
         if crooked := [place for place in (places if has_hooks else places[:1]) if not replay.is_linear(place)]:
@@ -163,6 +182,13 @@ class Watch:
             return not_judged(f"{replay.other_inputs}: what the loop drew or changed before the call is not known to loss_fn",
                               "w.micro_batches(loader) or w.tell(micro), and a loss_fn that draws as the loop does")
         return left
+
+    def _over_ranks(self, replay: Replay, seen: Seen, losses: list) -> Report:
+        """What a loop does to its gradients by itself may be their mean over ranks: only what is recognised as the user's own is undone."""
+        with on_all_ranks("watch"):
+            made = self._change(replay, seen, self._whole(seen.sums)) if seen.sums is not None else NONE
+        report = report_over_ranks(losses, self._named, self._whole(seen.sums if made.kind == "own" else seen.unclipped()))
+        return _as_meant(report, made) if report.equal and made.kind == "own" else report
 
     def _whole(self, gradients: Gradients) -> list[torch.Tensor]:
         return [torch.zeros_like(tensor) if gradient is None else gradient
@@ -202,7 +228,9 @@ class Watch:
         """The sum is a multiple of what it is to be: the loop divides it behind the last backward pass, or never."""
         if made.kind == "own" and made.shows_size:
             return of_sums
-        divided = [tensor / of_sums.factor for tensor in self._whole(seen.sums)]
+        # A measured factor has rounding in it; what a loop divides by is most often the number of micro-batches or their weight.
+        divisor = next((known for known in (replay.weight, len(seen.micro_batches)) if abs(of_sums.factor / known - 1) < 1e-2), of_sums.factor)
+        divided = [tensor / divisor for tensor in self._whole(seen.sums)]
         made_of_divided = self._change(replay, seen, divided)
         if made.kind == "scaled" or made_of_divided.kind in ("none", "scaled") or (left.factor is not None and left.factor >= 1):
             return left

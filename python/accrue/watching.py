@@ -125,6 +125,7 @@ class Seen:
     shrunk: tuple[int, str] | None = None  # the first backward that found a sum scaled down, whose
     frozen: tuple[int, str] | None = None  # the first micro-batch that found a trained parameter frozen, its name
     thawed: tuple[int, str] | None = None  # or a frozen one of the optimizer's trained
+    hooks: dict[int, list[Callable]] = field(default_factory=dict)  # on trained parameters when their first gradient came, by place
     carried_over: str = ""  # a parameter in whose .grad something was when its first backward began
     sparse: str = ""  # a parameter whose gradient is sparse
     # Scaled as a GradScaler scales them back:
@@ -366,6 +367,8 @@ class Recorder:
             self.seen.sparse = self._named[place][0]
         else:
             self._arrived[place] = gradient.detach().clone() if self._arrived[place] is None else self._arrived[place] + gradient.detach()
+        if hooks := self.trained[place]._backward_hooks:
+            self.seen.hooks.setdefault(place, list(hooks.values()))
         backward = self.seen.backwards - 1
         is_first = self._arrivals[place] == 0
         self._arrivals[place] += 1

@@ -103,9 +103,17 @@ OUTSIDE = ["", "", "teacher", "critic", "learned-weight", "annealed"]
 DRAWS = ["", "", "noise", "times", "mixup", "numpy"]
 CHANGES = ["", "", "clip", "clip-value", "own-clip", "adaptive", "noise", "clamp", "centre", "mask-rows"]
 SCHEMES = ["by-total", "scaled-means", "divided-at-the-end", "kept-elsewhere", "running-mean"]
-FAULTS = ["sum-of-means", "mean-of-means", "divided-twice", "zeroed-each", "last-only", "stepped-each", "stepped-by-hand", "decayed-by-hand",
-          "clipped-each", "schedule-each", "carried-over", "frozen-half-way", "clamped-by-hooks", "never-stepped", "one-left-out", "counted-twice",
-          "scaled-one"]
+# Planted faults, each with the causes that name it. Of a loop with equal micro-batches a mean of means would be right: sizes differ.
+FAULTS = {"sum-of-means": {"weighting", "normalization"}, "mean-of-means": {"weighting"}, "divided-twice": {"scaled-twice"},
+          "zeroed-each": {"zeroed-mid-window"}, "last-only": {"last-micro-batch-only", "zeroed-mid-window", "weighting"},
+          "stepped-each": {"stepped-mid-window"}, "stepped-by-hand": {"stepped-mid-window"}, "decayed-by-hand": {"decay-per-micro-batch"},
+          "clipped-each": {"clip-per-micro-batch"}, "schedule-each": {"schedule-per-micro-batch"}, "carried-over": {"last-window"},
+          "frozen-half-way": {"weighting"}, "clamped-by-hooks": {"clip-per-micro-batch"}, "never-stepped": {"last-window"},
+          "one-left-out": {"weighting"}, "counted-twice": {"weighting"}, "scaled-one": {"weighting"},
+          "divided-by-the-weight-again": {"normalization", "scaled-twice"}, "multiplied-behind-clipping": {"normalization"},
+          "layer-dropped": {"zeroed-mid-window"}}
+# What a loop does by itself to a gradient of which the guide says that it is not judged, by how sums are kept.
+LISTED = {"divided-at-the-end": {"own-clip", "adaptive"}, "kept-elsewhere": set()}
 
 
 @dataclass
@@ -139,6 +147,10 @@ def drawn(seed: int, fault: str = "") -> Loop:
             "evaluates": draw.random() < 0.2, "calls": draw.random() < 0.3, "fault": fault}
     if fault:  # a fault is one of how losses are divided, too, so the scheme is the plain one
         told |= {"scheme": "by-total", "hook": False}
+    if fault in ("divided-by-the-weight-again", "multiplied-behind-clipping", "layer-dropped"):
+        told |= {"changes": draw.choice(["", "clip"])}  # faults of what is made of a gradient, so nothing else is
+    if fault == "divided-twice" and told["changes"] in ("own-clip", "adaptive"):
+        told |= {"changes": "clip"}  # what is clipped to a norm by itself has no factor left that is wrong
     if fault == "schedule-each":
         told |= {"optimizer": "sgd"}  # which has a rate
     if told["double"] or told["optimizer"] == "relative":
@@ -306,7 +318,14 @@ def _run(told, net, micros, sizes, optimizer, plain, schedules, scaler, losses, 
                 tensor.grad.div_(total)
     if scaler:
         scaler.unscale_(plain)
+    if fault == "divided-by-the-weight-again":
+        _scale(net, 1 / total)
     _change(told["changes"], net)
+    if fault == "multiplied-behind-clipping":
+        clip_grad_norm_(net.parameters(), 0.05)
+        _scale(net, count)
+    elif fault == "layer-dropped":
+        net.head.weight.grad = None
     if fault != "never-stepped":
         if scaler:
             scaler.step(plain)
@@ -316,6 +335,13 @@ def _run(told, net, micros, sizes, optimizer, plain, schedules, scaler, losses, 
     for schedule in schedules:
         for _ in range(5 if told["schedule"] == "several" else 1):
             schedule.step()
+
+
+@torch.no_grad()
+def _scale(net: nn.Module, factor: float) -> None:
+    for tensor in net.parameters():
+        if tensor.grad is not None:
+            tensor.grad.mul_(factor)
 
 
 def _between(fault: str, net: nn.Module, plain: torch.optim.Optimizer, optimizer: Any, schedules: list[Any]) -> None:
@@ -397,12 +423,33 @@ def same(a: Any, b: Any) -> bool:
     return callable(a) and callable(b) or a == b
 
 
+DRAWN = ("carries", "outside", "draws", "changes", "scheme", "masks", "recomputes", "autocast", "double", "scaler", "schedule", "hook", "optimizer",
+         "copies", "evaluates", "calls")
+
+
+def kinds_of(told: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a loop counts as: "wrong" and its fault; "listed" where the guide says that it is not judged; else "right" and each value drawn."""
+    if told["fault"]:
+        return [("wrong", told["fault"])]
+    if told["changes"] in LISTED.get(told["scheme"], set()):
+        return [("listed", f"{told['changes']} of sums {told['scheme']}")]
+    return [("right", f"{name}={value or 'nothing'}" if isinstance(value, str) else f"{name}={'yes' if value else 'no'}")
+            for name, value in told.items() if name in DRAWN]
+
+
 @dataclass
 class Outcome:
     told: dict[str, Any]
     verdict: str  # "equal", "not equal", "not conclusive", "not judged" or "raised"
     report: Any
     differs: list[str]  # from the twin that was not watched
+
+    @property
+    def named(self) -> str:
+        """The verdict, where a difference is "named" with a planted cause and "another" without."""
+        if self.verdict != "not equal":
+            return self.verdict
+        return "named" if FAULTS.get(self.told["fault"], set()) & set(self.report.causes) else "another"
 
     @property
     def is_false_alarm(self) -> bool:

@@ -109,14 +109,14 @@ def test_losses_of_transformers_models():
     assert abs(float(accrue.transformers.loss(bert, batch).mean.detach()) - float(bert(**batch).loss.detach())) < 1e-6
 
 
-def trl_trainer(folder, first=False, **methods):
+def trl_trainer(folder, first=False, config=None, **methods):
     """TRL's trainer on the lines, with other methods in place of its own."""
     trl, datasets = pytest.importorskip("trl"), pytest.importorskip("datasets")
     lines = Lines(first)
     rows = datasets.Dataset.from_list([{name: value.tolist() for name, value in lines[i].items()} for i in range(len(lines))])
     arguments = trl.SFTConfig(output_dir=str(folder), per_device_train_batch_size=2, gradient_accumulation_steps=4, report_to="none",
                               use_cpu=True, disable_tqdm=True, save_strategy="no", logging_strategy="no", max_steps=4, bf16=False,
-                              gradient_checkpointing=False, eos_token=None)
+                              gradient_checkpointing=False, eos_token=None, **(config or {}))
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=_tokenizer(), pad_token="a", eos_token="b")
     kind = type("Trainer", (trl.SFTTrainer,), methods)
     return kind(model=model(), args=arguments, train_dataset=rows, processing_class=tokenizer)
@@ -130,6 +130,19 @@ def test_trl_is_a_trainer_too(tmp_path):
 def test_first_labels_that_trl_counts_are_named(tmp_path):
     report = accrue.audit(trl_trainer(tmp_path, first=True))
     assert report.cause == "normalization" and any("first label" in text for text in report.evidence), f"\n{report}"
+
+
+def test_dynamic_fine_tuning_is_no_cross_entropy(tmp_path):
+    """DFT weighs each label's cross entropy by its probability."""
+    report = accrue.audit(trl_trainer(tmp_path, config={"loss_type": "dft"}))
+    assert report.equal and report.judged and report.conclusive, f"\n{report}"
+
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        (self.compute_loss(model.train(), self._prepare_inputs(inputs)) / self.args.gradient_accumulation_steps).backward()
+        return torch.zeros(())
+
+    report = accrue.audit(trl_trainer(tmp_path, config={"loss_type": "dft"}, training_step=training_step))
+    assert not report.equal and "weighting" in report.causes, f"\n{report}"
 
 
 def test_a_trl_trainer_that_divides_again_is_named(tmp_path):

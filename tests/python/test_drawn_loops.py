@@ -24,7 +24,7 @@ def test_right_loops_are_not_blamed(seed):
 
 @pytest.mark.parametrize("seed", range(COUNT // 3))
 def test_wrong_loops_do_not_pass(seed):
-    outcome = watched(seed, FAULTS[seed % len(FAULTS)])
+    outcome = watched(seed, list(FAULTS)[seed % len(FAULTS)])
     assert outcome.verdict != "raised" and not outcome.is_missed, f"{outcome.told}\n{outcome.report}"
     assert not outcome.differs, f"{outcome.told}"
 

@@ -158,3 +158,28 @@ def test_accelerates_optimizer_around_one_with_a_closure():
     optimizer.optimizer = torch.optim.LBFGS(net.parameters())
     with pytest.raises(accrue.UsageError, match="LBFGS"):
         accrue.step(net, optimizer, batch(), loss_fn)
+
+
+def test_a_step_that_is_an_object_without_a_hash():
+    class Step:
+        __hash__ = None
+
+        def __init__(self, optimizer):
+            self._step = optimizer.step
+
+        def __call__(self, closure=None):
+            self._step()
+
+    class WantsClosure(Step):
+        def __call__(self, closure):
+            closure()
+
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer.step = Step(torch.optim.SGD(net.parameters(), lr=0.1))
+    before = net.head.weight.detach().clone()
+    assert accrue.step(net, optimizer, batch(), loss_fn).stepped
+    assert not torch.equal(before, net.head.weight)
+    optimizer.step = WantsClosure(torch.optim.SGD(net.parameters(), lr=0.1))
+    with pytest.raises(accrue.UsageError, match="wants a closure"):
+        accrue.step(net, optimizer, batch(), loss_fn)

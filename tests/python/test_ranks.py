@@ -42,6 +42,19 @@ def test_loops_over_ddp_are_watched(loop, causes):
     assert on_two_ranks("watched.py", loop).count(f"causes {causes}") == 2
 
 
+@pytest.mark.parametrize("wrong, said", [
+    ("short window", "refused UsageError: watch: expected a window of at least 2 micro-batches, received 1 forward passes with a gradient, on rank 1;"),
+    ("optimizer", "refused UsageError: watch: expected the optimizer of the model's parameters, received one that holds none of them, on rank 1;"),
+    ("loss", "refused RunError: watch: expected a loss_fn and a window that run on each rank, received ZeroDivisionError: no such sample, on rank 1;"),
+    ("record", "judged False: Not judged: the window could not be recorded: KeyError: 'lr', on rank 1."),
+    ("sample_ids", "refused UsageError: Accumulator.backward: expected the samples of this micro-batch, as the batch is in samples, received a loss alone"),
+    ("unit", "refused UsageError: Accumulator.backward: expected a size in the unit of the batch, received the other unit, on 1 of 2 ranks;"),
+    ("no loss", "refused UsageError: Accumulator.backward: expected accrue.Loss(sum, weight), received something else, on 1 of 2 ranks;")])
+def test_what_one_rank_refuses_all_raise(wrong, said):
+    lines = [line for line in on_two_ranks("refused.py", wrong).splitlines() if line.startswith(("refused", "judged"))]
+    assert len(lines) == 2 and len(set(lines)) == 1 and lines[0].startswith(said), lines
+
+
 def test_parameters_that_fsdp2_divides():
     assert on_two_ranks("sharded.py").count("fine") == 2
 

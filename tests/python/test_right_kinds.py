@@ -207,6 +207,16 @@ def test_accelerates_loop_of_its_guide():
     assert is_right(w.report), f"\n{w.report}"
 
 
+@pytest.mark.parametrize("hook, expected", [(lambda gradient: gradient * (torch.arange(5) > 1), "none"),
+                                            (lambda gradient: gradient.clamp(-1e-3, 1e-3), "clip-per-micro-batch")])
+def test_hooks_that_the_loop_takes_away_before_the_step(hook, expected):
+    net = network()
+    handle = net[0].weight.register_hook(hook)
+    report = window(net=net, before=lambda net: handle.remove())
+    assert report.cause == expected, f"\n{report}"
+    assert not net[0].weight._backward_hooks
+
+
 def test_models_in_another_mode_behind_the_window():
     assert is_right(window(behind=lambda net, optimizer: net.eval()))
 

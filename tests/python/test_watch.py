@@ -337,3 +337,34 @@ def test_a_function_that_somebody_put_around_a_watchs_stays():
     backwards(window)
     assert len(calls) == 2 * len(window.micro_batches), "which still works behind the window"
     torch.autograd.backward = original
+
+
+def test_labels_of_samples_say_nothing_about_packed_rows():
+    from accrue.packing import leaks
+
+    packed = {"input_ids": torch.ones(2, 8, dtype=torch.long), "labels": torch.ones(2, dtype=torch.long),
+              "position_ids": torch.tensor([[0, 1, 2, 0, 1, 2, 3, 4]] * 2)}
+    assert leaks(model(), loss_fn, [packed]) == ""
+    assert leaks(model(), loss_fn, [packed | {"labels": packed["input_ids"]}]) != "", "those of tokens do"
+
+
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: {"x": x}, lambda x: [x, torch.ones(2)]])
+def test_nested_tensors_are_batches(wrap):
+    torch.manual_seed(2)
+    net = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    window = [wrap(torch.nested.nested_tensor([torch.randn(length, 4) for length in lengths], layout=torch.jagged)) for lengths in ((2, 3), (1, 4))]
+
+    def of(net, micro):
+        out = net(micro if torch.is_tensor(micro) else micro["x"] if isinstance(micro, dict) else micro[0]).values()
+        return accrue.Loss(out.square().sum(), len(out))
+
+    for divisor, expected in ((10, True), (5, False)):
+        optimizer.zero_grad()
+        with accrue.watch(net, optimizer, of) as w:
+            for micro in w.micro_batches(window):
+                (of(net, micro).sum / divisor).backward()
+            optimizer.step()
+        assert w.report.judged and w.report.equal == expected, f"\n{w.report}"
+    assert accrue.verify(net, window[0], of).equal
+    assert accrue.step(net, optimizer, window[1], of, micro_batch=1).weight == 5
