@@ -1,17 +1,18 @@
-"""Where a mutant's edits go: an expression within a symbol, found by the C++ sources themselves and not by the lines around it.
+"""Where a mutant's edits go: an expression within a symbol, found by the sources themselves and not by the lines around it.
 
 A symbol is what stands at the level of declarations: a function, a method (`Window::commit`), a class, a table. It is found by the end
 of its qualified name, so that namespaces may be left out. All bodies of that name in a file count as one (overloads); `update_at(AdamPass)`
-are only those that have this word before their body.
+are only those that have this word before their body. Symbols of the Python package are functions, methods and classes.
 """
+import ast
 import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SUFFIXES = (".cpp", ".h")
-FOLDERS = ("src", "include")
+SUFFIXES = (".cpp", ".h", ".py")
+FOLDERS = ("src", "include", "python/accrue")
 OPERATOR = re.compile(r"\boperator\s*(?P<sign>\(\s*\)|[^\w\s(]+)")
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\w+|[^\w\s]')
 HIDDEN = re.compile(
@@ -34,6 +35,9 @@ class Edit:
     file: str = ""    # where the symbol was when the mutant was made; it is looked for elsewhere when it is there no more
     symbol: str = ""  # neither file nor symbol: somewhere in the file of the edit before, as for an include
     nth: int = 0      # 0: the expression occurs once; else which of them, from 1
+
+    def is_python(self) -> bool:
+        return self.file.endswith(".py")
 
 
 @dataclass
@@ -155,8 +159,27 @@ def symbols_in(code: str, begin: int, end: int, scope: tuple[str, ...] = ()) -> 
             place += 1
 
 
+def symbols_in_python(text: str) -> Iterator[Symbol]:
+    """Functions and classes, with those within."""
+    lines = [0]
+    for line in text.splitlines(keepends=True):
+        lines.append(lines[-1] + len(line))
+
+    def within(node: ast.AST, scope: tuple[str, ...]) -> Iterator[Symbol]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+                yield Symbol((*scope, child.name), lines[child.lineno - 1], lines[child.end_lineno])
+                yield from within(child, (*scope, child.name))
+            else:
+                yield from within(child, scope)
+
+    yield from within(ast.parse(text), ())
+
+
 @functools.lru_cache(maxsize=256)
-def all_symbols(text: str) -> list[Symbol]:
+def all_symbols(text: str, is_python: bool = False) -> list[Symbol]:
+    if is_python:
+        return list(symbols_in_python(text))
     code = hidden(text)
     return list(symbols_in(code, 0, len(code)))
 
@@ -176,11 +199,11 @@ def name_and_word(symbol: str) -> tuple[tuple[str, ...], str]:
     return tuple(name.split("::")), word or ""
 
 
-def ranges_of(text: str, symbol: str) -> list[tuple[int, int]]:
+def ranges_of(text: str, symbol: str, is_python: bool = False) -> list[tuple[int, int]]:
     wanted, word = name_and_word(symbol)
     if wanted[-1] not in text:
         return []
-    found = [one for one in all_symbols(text) if one.name[-len(wanted):] == wanted]
+    found = [one for one in all_symbols(text, is_python) if one.name[-len(wanted):] == wanted]
     heads = {one.begin: hidden(text[one.begin:one.end]).split("{")[0] for one in found} if word else {}
     return sorted({(one.begin, one.end) for one in found if not word or re.search(rf"\b{word}\b", heads[one.begin])})
 
@@ -188,7 +211,7 @@ def ranges_of(text: str, symbol: str) -> list[tuple[int, int]]:
 def hits(text: str, edit: Edit) -> list[tuple[int, int]]:
     """Where the expression is in the symbol."""
     pattern = pattern_of(edit.find)
-    ranges = ranges_of(text, edit.symbol) if edit.symbol else [(0, len(text))]
+    ranges = ranges_of(text, edit.symbol, edit.is_python()) if edit.symbol else [(0, len(text))]
     return sorted({found.span() for begin, end in ranges for found in pattern.finditer(text, begin, end)})
 
 
@@ -215,12 +238,13 @@ def place_of(root: Path, edit: Edit, contents: dict[Path, str], before: Path | N
     if not edit.symbol:
         raise NotFound(f"{expected}, received none in {named.relative_to(root)}")
     last_name = name_and_word(edit.symbol)[0][-1]
-    others = [path for path in sources(root) if path != named and last_name in read(path, contents)]
+    others = [path for path in sources(root)
+              if path != named and (path.suffix == ".py") == edit.is_python() and last_name in read(path, contents)]
     pattern = pattern_of(edit.find)
     elsewhere = [(path, found) for path in others if pattern.search(contents[path]) and (found := hits(contents[path], edit))]
     if not elsewhere:
         having = [named] * named.is_file() + others
-        seen = [str(path.relative_to(root)) for path in having if ranges_of(contents[path], edit.symbol)]
+        seen = [str(path.relative_to(root)) for path in having if ranges_of(contents[path], edit.symbol, edit.is_python())]
         received = "none in " + ", ".join(seen) if seen else "no such symbol in " + " or ".join(FOLDERS)
         raise NotFound(f"{expected}, received {received}")
     if len(elsewhere) > 1:

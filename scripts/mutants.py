@@ -43,7 +43,8 @@ from stored import commit_of  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = pathlib.Path("tests/mutants")
-ROOMS = ("kernels", "accum", "optim", "train", "batch", "data", "distributed", "checkpoint", "models", "core")
+ROOMS = ("kernels", "accum", "optim", "train", "batch", "data", "distributed", "checkpoint", "models", "core", "python")
+PYTHON = "python"  # the room whose tests are pytest's, and whose mutants need no build
 BUILD_SECONDS = 3600
 DIFFERS = 3  # verify's exit status where something differs
 EQUAL = "equal"
@@ -233,12 +234,24 @@ class Copy:
 
     def build(self, targets: list[str]) -> str:
         """What the compiler says where it fails, else nothing."""
+        if not targets:
+            return ""
         status, out, errors = run(["cmake", "--build", str(self.build_folder), "-j", str(self.jobs), "--target", *targets],
                                   self.folder, BUILD_SECONDS)
         if status is None:
             return f"it took more than {BUILD_SECONDS} s"
         found = re.findall(r"^.*(?:error|Error|FAILED):.*$", out + errors, re.MULTILINE)
         return "" if status == 0 else "; ".join(found[:3]) or (out + errors)[-500:]
+
+    def python_package(self) -> pathlib.Path:
+        """What PYTHONPATH is to name: the copy's Python files beside the tree's own extension, in which no mutant of theirs is."""
+        folder = self.folder / "build" / "mutant-python"
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "accrue").mkdir(parents=True)
+        built = ROOT / "build" / "release" / "python" / "accrue"
+        for path in (*(self.folder / "python" / "accrue").glob("*.py"), *built.glob("_native*"), *built.glob("_build.py")):
+            (folder / "accrue" / path.name).symlink_to(path.resolve())
+        return folder
 
     def test_program(self, name: str) -> pathlib.Path:
         found = [path for path in (self.build_folder / "tests").glob(f"**/{name}_test") if path.is_file()]
@@ -247,10 +260,27 @@ class Copy:
         return found[0]
 
 
+def failures_of_python(copy: Copy, pattern: str, seconds: float) -> list[str]:
+    """`pattern` names files (test_watch) or functions in them (test_watch.test_right), joined by ':'."""
+    chosen = [f"{file}.py::{function}" if function else f"{file}.py" for file, _, function in (one.partition(".") for one in pattern.split(":"))]
+    environment = {"PYTHONPATH": str(copy.python_package()), "PYTHONDONTWRITEBYTECODE": "1"}
+    status, out, errors = run(["env", *(f"{name}={value}" for name, value in environment.items()), str(ROOT / ".venv-test" / "bin" / "python"), "-m",
+                               "pytest", "-q", "-rfE", "-p", "no:cacheprovider", *chosen], copy.folder / "tests" / "python", seconds)
+    if status in (4, 5):
+        raise Failure(f"no test of '{PYTHON}' is called {pattern}: {(out + errors)[-300:]}")
+    found = re.findall(r"^(?:FAILED|ERROR) \S*?(\w+)\.py(?:::(\w+))?", out, re.MULTILINE)
+    names = sorted({f"{file}.{function}" if function else file for file, function in found})
+    if status is None:
+        return [*names, f"timeout of {PYTHON}"]
+    return names or ([f"{PYTHON} (exit {status}: {errors.strip()[-100:]})"] if status else [])
+
+
 def failures_of(copy: Copy, tests: dict[str, str], seconds: float) -> list[str]:
     """The tests that fail; a program that crashes or does not end counts, too."""
-    failed = []
+    failed = failures_of_python(copy, tests[PYTHON], seconds) if PYTHON in tests else []
     for room, pattern in tests.items():
+        if room == PYTHON:
+            continue
         program = copy.test_program(room)
         status, out, errors = run([str(program), f"--gtest_filter={pattern}"], program.parent, seconds)
         names = sorted(set(re.findall(r"^\[  FAILED  \] ([^\s,]+)", out, re.MULTILINE)))
@@ -286,7 +316,7 @@ def union_of_tests(mutants: list[Mutant]) -> dict[str, str]:
 
 
 def targets_of(tests: dict[str, str], asks: bool) -> list[str]:
-    return [f"{room}_test" for room in tests] + (["accrue"] if asks else [])
+    return [f"{room}_test" for room in tests if room != PYTHON] + (["accrue"] if asks else [])
 
 
 class Campaign:
@@ -408,8 +438,9 @@ def campaign(options: argparse.Namespace) -> int:
         raise Failure(f"expected mutants that can be planted and run here, received {'none with a place in the sources' if lost else 'none for this processor'}")
     copy = Copy(options.work, options.jobs)
     copy.update()
-    copy.configure()
     work = Campaign(copy, options)
+    if targets_of(work.tests_of(some), bool(work.configs_of(some))):
+        copy.configure()
     work.control(some)
     print("| mutant | room | killed by tests | verify | not as expected |\n|---|---|---|---|---|")
     commit = commit_of(ROOT, {str(STORED), str(PAGE)})

@@ -165,6 +165,46 @@ def check_symbols(root: pathlib.Path) -> None:
     refused(root, edit("total(other)", "factor * value"), "no such symbol")
 
 
+PYTHON_TEXT = """class Window:
+    def close(self):
+        def commit():
+            return 2 * self.sum
+        return commit()
+
+
+def close():
+    return 2 * 3
+"""
+
+
+def check_python(root: pathlib.Path) -> None:
+    """Symbols of the Python package, and a mutant of it that its tests see without a build."""
+    source = pathlib.Path("python/accrue/window.py")
+    (root / source).parent.mkdir(parents=True)
+    (root / source).write_text(PYTHON_TEXT)
+    names = ["::".join(symbol.name) for symbol in mutant_edits.all_symbols(PYTHON_TEXT, True)]
+    assert names == ["Window", "Window::close", "Window::close::commit", "close"], names
+    place = {"file": str(source)}
+    assert after(root, Edit("2 * self.sum", "0", symbol="Window::close", **place)) == PYTHON_TEXT.replace("2 * self.sum", "0")
+    refused(root, Edit("2 * 3", "0", symbol="Window::close", **place), "received none in python/accrue/window.py")
+    tests = root / "tests" / "python"
+    tests.mkdir(parents=True)
+    (tests / "test_window.py").write_text("import pathlib\n\n\ndef test_close():\n"
+                                          f"    assert '2 * 3' in pathlib.Path({str(root / source)!r}).read_text()\n")
+    copy = Copy(root, 1)
+    if not (ROOT / ".venv-test" / "bin" / "python").exists():
+        return
+    assert not mutants.failures_of(copy, {"python": "test_window.test_close"}, 60)
+    (root / source).write_text(PYTHON_TEXT.replace("2 * 3", "0"))
+    assert mutants.failures_of(copy, {"python": "test_window"}, 60) == ["test_window.test_close"]
+    try:
+        mutants.failures_of(copy, {"python": "test_window.test_open"}, 60)
+    except mutants.Failure as failure:
+        assert "test_open" in str(failure)
+    else:
+        raise AssertionError("a test that there is not was run")
+
+
 def check_moves(root: pathlib.Path) -> None:
     """Symbols are found in the file that they moved to, however their lines are broken; of two, none is taken."""
     broken = SUM_TEXT.replace("factor * value", "factor *\n      value").replace("release(slots_,\n          entries_)", "release(slots_, entries_)")
@@ -263,7 +303,7 @@ def check_a_run(root: pathlib.Path) -> None:
 
 
 def main() -> None:
-    for part in (check_symbols, check_table, check_moves, check_a_run, check_refusals):
+    for part in (check_symbols, check_python, check_table, check_moves, check_a_run, check_refusals):
         with tempfile.TemporaryDirectory(prefix="accrue-mutants-") as scratch:
             part(small_tree(pathlib.Path(scratch)))
     with tempfile.TemporaryDirectory(prefix="accrue-mutants-") as scratch:
