@@ -6,13 +6,14 @@ pass. After each, all that the loop leaves is compared with what its twin leaves
     ... scripts/sound_loops.py --first 17 --right 1 --wrong 0 --show                         # one of them again, with its report
 
 At the end there is a table by kind: of each value that loops are drawn with, and of each planted fault. A right loop that is of a kind
-which the guide lists as not judged counts in that kind alone.
+which the guide lists as not judged counts in that kind alone. Ctrl-C ends the run with the table of what was watched.
 
 Exit status 0: no false alarm, no conclusive "Equal" of a wrong one, no exception, no difference from a twin, and of each kind as many
 verdicts as RIGHT_EQUAL and WRONG_NAMED ask for; 1: some.
 """
 import argparse
 import collections
+import itertools
 import pathlib
 import sys
 import warnings
@@ -65,9 +66,14 @@ def main() -> int:
     table = Table()
     failures = 0
     seeds = range(arguments.first, arguments.first + max(arguments.right, arguments.wrong))
-    runs = [(seed, "") for seed in seeds[:arguments.right]] + [(seed, list(FAULTS)[seed % len(FAULTS)]) for seed in seeds[:arguments.wrong]]
+    right = [(seed, "") for seed in seeds[:arguments.right]]
+    wrong = [(seed, list(FAULTS)[seed % len(FAULTS)]) for seed in seeds[:arguments.wrong]]
+    runs = [run for pair in itertools.zip_longest(right, wrong) for run in pair if run]  # in turn, for a table of a run that is interrupted
     for seed, fault in runs:
-        outcome = watched(seed, fault)
+        try:
+            outcome = watched(seed, fault)
+        except KeyboardInterrupt:
+            break
         counts["wrong" if fault else "right", outcome.verdict] += 1
         table.add(outcome)
         is_failure = outcome.is_false_alarm or outcome.is_missed or outcome.verdict == "raised" or bool(outcome.differs)
@@ -78,7 +84,7 @@ def main() -> int:
     for (kind, verdict), count in sorted(counts.items()):
         print(f"{kind}: {verdict}: {count}")
     print("\n".join(table.lines()))
-    print(f"failures: {failures} of {len(runs)}; kinds with too few: {table.short_of()}")
+    print(f"failures: {failures} of {counts.total()}, of {len(runs)} that were asked for; kinds with too few: {table.short_of()}")
     return 1 if failures or table.short_of() else 0
 
 

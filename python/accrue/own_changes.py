@@ -239,8 +239,10 @@ def _masked(parts: list[_Part], changed: list[_Part]) -> Change | None:
 
 
 def _centred(parts: list[_Part], changed: list[_Part]) -> Change | None:
-    is_centred = all(part.before.dim() > 1 and bool(part.alike(part.before - part.before.mean(dim=list(range(1, part.before.dim())), keepdim=True)).all())
-                     for part in changed)
+    def mean(part: _Part) -> torch.Tensor:
+        return part.before.mean(dim=list(range(1, part.before.dim())), keepdim=True)
+
+    is_centred = all(part.before.dim() > 1 and bool(part.alike(part.before - mean(part)).all()) for part in changed)
     return Change("own", f"centred in {_names(changed)}") if is_centred else None
 
 

@@ -1,7 +1,6 @@
 """A proof about a training loop as it stands: one window of it is recorded and compared with what its batch asks for."""
 
 import contextlib
-import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -13,12 +12,12 @@ from accrue import _native
 from accrue.copies import Copies, check_copies
 from accrue.devices import first_of_ranks, on_all_ranks, report_over_ranks, world
 from accrue.errors import NotJudged, UsageError
+from accrue.judged_changes import Gradients, OwnChanges, as_meant
 from accrue.models import named_buffers, named_parameters, without_ranks
-from accrue.own_changes import NONE, Background, Change, change_of
+from accrue.own_changes import NONE
 from accrue.packing import leaks
 from accrue.replaying import Replay
 from accrue.report import Report, as_left, not_judged, unjudged
-from accrue.tensors import norm
 from accrue.untouched import require_restorable, untouched
 from accrue.verify import LossFn
 from accrue.watching import Recorder, Seen, plain_optimizer, unrecorded
@@ -27,13 +26,6 @@ from accrue.watching import Recorder, Seen, plain_optimizer, unrecorded
 EXPLAINS_GRADIENT = {"stepped-mid-window", "decay-per-micro-batch", "zeroed-mid-window", "clip-per-micro-batch"}
 # What is no fault where the gradient is right: sums may be kept elsewhere, and be scaled as they grow.
 HARMLESS_WHERE_RIGHT = {"zeroed-mid-window", "clip-per-micro-batch"}
-# A factor is a number where it is so near.
-OF_ROUNDING = 1e-4
-# What a change of a gradient is called if it is a mistake; and of several changes the one that decides.
-CAUSE_OF = {"scaled": "normalization", "dropped": "zeroed-mid-window"}
-WORST_FIRST = ("scaled", "dropped", "unknown", "own")
-
-Gradients = list[torch.Tensor | None]
 
 
 class Watch:
@@ -177,7 +169,7 @@ class Watch:
                 f"half the loss of micro-batch {crooked[0] + 1} does not give half its gradient: a hook clips, clamps or normalises what each "
                 "backward pass gives"])
         if not left.equal or seen.clippings:
-            left = self._by_own_changes(replay, seen, left)
+            left = self._own_changes(replay).verdict(left)
         if not left.equal and replay.other_inputs:
             return not_judged(f"{replay.other_inputs}: what the loop drew or changed before the call is not known to loss_fn",
                               "w.micro_batches(loader) or w.tell(micro), and a loss_fn that draws as the loop does")
@@ -186,13 +178,12 @@ class Watch:
     def _over_ranks(self, replay: Replay, seen: Seen, losses: list) -> Report:
         """What a loop does to its gradients by itself may be their mean over ranks: only what is recognised as the user's own is undone."""
         with on_all_ranks("watch"):
-            made = self._change(replay, seen, self._whole(seen.sums)) if seen.sums is not None else NONE
-        report = report_over_ranks(losses, self._named, self._whole(seen.sums if made.kind == "own" else seen.unclipped()))
-        return _as_meant(report, made) if report.equal and made.kind == "own" else report
+            made = self._own_changes(replay).of(seen.sums) if seen.sums is not None else NONE
+        report = report_over_ranks(losses, self._named, self._recorder.whole(seen.sums if made.kind == "own" else seen.unclipped()))
+        return as_meant(report, made) if report.equal and made.kind == "own" else report
 
-    def _whole(self, gradients: Gradients) -> list[torch.Tensor]:
-        return [torch.zeros_like(tensor) if gradient is None else gradient
-                for tensor, gradient in zip(self._recorder.trained, gradients)]
+    def _own_changes(self, replay: Replay) -> OwnChanges:
+        return OwnChanges(self._recorder, replay, lambda gradients: self._compared(replay, gradients))
 
     def _compared(self, replay: Replay, gradients: Gradients) -> Report:
         described = _native.Described(
@@ -204,97 +195,6 @@ class Watch:
                 tensor.grad = None if gradient is None else gradient.clone().to(tensor.dtype)
 
         return Report.of(_native.verify_loop(described, leave, micro_batch=1, noise_draws=self._draws, seed=self._seed))
-
-    def _by_own_changes(self, replay: Replay, seen: Seen, left: Report) -> Report:
-        """What the loop's own code did to `.grad` between the last backward pass and the step is its own business if it is one of the
-        transformations that people mean (own_changes.py), and if the sum behind that pass is right."""
-        if seen.sums is None:
-            return left
-        if left.equal:
-            return self._as_changed(self._change(replay, seen, None), left, left)
-        made = self._change(replay, seen, self._whole(seen.sums))
-        of_sums = self._compared(replay, seen.sums)
-        if of_sums.equal:
-            return self._as_changed(made, of_sums, left)
-        if made.kind == "none":
-            return left
-        if made.kind == "unknown" and seen.zeroed and seen.arrived is not None:
-            return self._kept_elsewhere(replay, seen, left)
-        if of_sums.factor is None:
-            return left if made.kind == "scaled" or not made.shows_size else of_sums
-        return self._of_multiple(replay, seen, left, of_sums, made)
-
-    def _of_multiple(self, replay: Replay, seen: Seen, left: Report, of_sums: Report, made: Change) -> Report:
-        """The sum is a multiple of what it is to be: the loop divides it behind the last backward pass, or never."""
-        if made.kind == "own" and made.shows_size:
-            return of_sums
-        # A measured factor has rounding in it; what a loop divides by is most often the number of micro-batches or their weight.
-        divisor = next((known for known in (replay.weight, len(seen.micro_batches)) if abs(of_sums.factor / known - 1) < 1e-2), of_sums.factor)
-        divided = [tensor / divisor for tensor in self._whole(seen.sums)]
-        made_of_divided = self._change(replay, seen, divided)
-        if made.kind == "scaled" or made_of_divided.kind in ("none", "scaled") or (left.factor is not None and left.factor >= 1):
-            return left
-        if made_of_divided.kind == "dropped" or (made_of_divided.kind == "own" and made_of_divided.shows_size):
-            return self._as_changed(made_of_divided, self._compared(replay, divided), left)
-        return not_judged(f"the sum behind the last backward pass is {of_sums.factor:.4g} times the window's gradient, and the loop's own code "
-                          "changed it before the step: whether that division is in it cannot be told",
-                          "dividing losses before backward(), or clipping by torch.nn.utils")
-
-    def _kept_elsewhere(self, replay: Replay, seen: Seen, left: Report) -> Report:
-        """A loop may take each gradient out of `.grad` and bring the sum back."""
-        of_all = self._compared(replay, seen.arrived)
-        if not of_all.equal:
-            return left
-        made = self._change(replay, seen, self._whole(seen.arrived))
-        if made.kind == "unknown":
-            return not_judged("sums are kept outside .grad, and the loop's own code changes them before the step: whether all of the window is in "
-                              "them cannot be told", "adding up in .grad, or clipping by torch.nn.utils")
-        return self._as_changed(made, of_all, left)
-
-    def _change(self, replay: Replay, seen: Seen, sums: list[torch.Tensor] | None) -> Change:
-        """What was made of `sums` beside torch's clipping, which its functions told; of none: only what was made behind that."""
-        count, weight = len(seen.micro_batches), replay.weight
-        names = {1 / count: "1 / the number of micro-batches", count: "the number of micro-batches"}
-        if weight > 0:
-            names |= {1 / weight: "1 / the window's weight", weight: "the window's weight"}
-        known = {factor: name for factor, name in names.items() if abs(factor - 1) > OF_ROUNDING}
-        named = [(name, before) for (name, _), before in zip(self._named, self._recorder.before)]
-        background = Background(named, known, lambda: [replay.gradients(place) for place in range(count)])
-        changes = [change_of(before, after, background, is_clipped=place > 0)
-                   for place, (before, after) in enumerate(self._between(seen, sums))]
-        made = [change for change in changes if change.kind != "none"]
-        return min(made, key=lambda change: WORST_FIRST.index(change.kind), default=NONE)
-
-    def _between(self, seen: Seen, sums: list[torch.Tensor] | None) -> list[tuple[list[torch.Tensor], list[torch.Tensor]]]:
-        """Pairs of gradients that differ by what the loop's own code did: up to torch's first clipping, from one to the next, behind the last."""
-        stepped = self._whole(seen.gradients)
-        most = max((len(clippings) for clippings in seen.clippings.values()), default=0)
-        pairs: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = [([], []) for _ in range(most + 1)]
-        for place, last in enumerate(stepped):
-            clippings = seen.clippings.get(place, [])
-            begin = sums[place] if sums is not None else clippings[0].before if clippings else last
-            line = [begin, *(each for clipping in clippings for each in (clipping.before, clipping.behind)), last]
-            between = list(zip(line[::2], line[1::2]))
-            idle = [(last, last)] * (most + 1 - len(between))
-            for (before, after), (a, b) in zip(pairs, [*between[:-1], *idle, between[-1]]):
-                before.append(a)
-                after.append(b)
-        return pairs
-
-    def _as_changed(self, made: Change, of_sums: Report, left: Report) -> Report:
-        """The verdict, where the sum that the loop's own code changed is right."""
-        if made.kind == "none":
-            return left
-        if made.kind == "own":
-            return _as_meant(of_sums, made)
-        if made.kind == "unknown":
-            return not_judged(f"the gradient was changed between the last backward pass and the step by the loop's own code: it was {made.text}",
-                              "clipping by torch.nn.utils, or a window without that code")
-        evidence = f"between the last backward pass and the step the gradient was {made.text}"
-        if made.kind == "scaled" and left.factor is not None:
-            return dataclasses.replace(left, evidence=[*left.evidence, evidence])
-        told = _native.describe_causes([CAUSE_OF[made.kind]], left.max_relative_error, left.bound)
-        return Report.of(told, evidence=[evidence], reference=left.reference, parameters=[vars(error) for error in left.parameters])
 
     def _explained(self, seen: Seen, left: Report) -> Report:
         found = causes_of(seen)
@@ -317,11 +217,6 @@ class Watch:
     def _is_short(self, seen: Seen, left: Report) -> bool:
         count = len(seen.micro_batches)
         return count < self._usual and left.factor is not None and abs(left.factor * self._usual / count - 1) < 1e-3
-
-
-def _as_meant(of_sums: Report, made: Change) -> Report:
-    return Report.of(of_sums.to_dict(), evidence=[
-        f"the sum of the backward passes is the window's; before the step it was {made.text}, by the loop's own code, which is taken as meant"])
 
 
 IMPLIED_BY = {"last-window": ("normalization", "weighting", "zeroed-mid-window", "unknown")}

@@ -23,6 +23,7 @@ from accrue.copies import Account, Copies
 from accrue.errors import NotJudged, UsageError
 from accrue.generators import Generators
 from accrue.models import unwrapped
+from accrue.replaced import Replaced
 from accrue.state import State
 from accrue.tensors import norm
 
@@ -201,34 +202,6 @@ class Hook:
         return functools.partial, (_nothing,)
 
 
-class Replaced:
-    """A function of torch's that another one stands for. Several may stand for it one around the other, and leave in any order."""
-
-    def __init__(self, owner: Any, name: str, make: Callable[[Callable], Callable]):
-        """`make(original)` returns what stands for it."""
-        self._owner, self._name = owner, name
-        self._original = getattr(owner, name)
-
-        def original(*args, **kwargs):
-            return self._original(*args, **kwargs)
-
-        self._now = functools.wraps(self._original)(make(original))
-        self._now.accrue_replaced = self
-        setattr(owner, name, self._now)
-
-    def put_back(self) -> None:
-        """If somebody else's function has taken the place, it goes on calling this one, which then only passes calls on."""
-        outermost = getattr(self._owner, self._name)
-        if outermost is self._now:
-            setattr(self._owner, self._name, self._original)
-            return
-        around = getattr(outermost, "accrue_replaced", None)
-        while around is not None and around._original is not self._now:
-            around = getattr(around._original, "accrue_replaced", None)
-        if around is not None:
-            around._original = self._original
-
-
 class Recorder:
     """Hooks into a model, its optimizer and torch's clipping between start() and stop()."""
 
@@ -238,9 +211,9 @@ class Recorder:
         self.account = Account(copies)
         self._model = model
         self._optimizer = optimizer
-        self._named = named
+        self.named = named
         self._roots = roots
-        self.trained = [tensor for _, tensor in self._named]
+        self.trained = [tensor for _, tensor in self.named]
         self.before: list[torch.Tensor] = []  # their values when the window began
         self._frozen: list[tuple[str, torch.Tensor]] = []  # parameters of the optimizer that are not trained as the window begins
         self.is_recording = False
@@ -308,6 +281,10 @@ class Recorder:
         self._arrived = [None] * len(self.trained)
         self.seen.gradients = self.seen.sums = self.seen.arrived = None
 
+    def whole(self, gradients: list[torch.Tensor | None]) -> list[torch.Tensor]:
+        """With zeros in the place of those that there are not."""
+        return [torch.zeros_like(tensor) if gradient is None else gradient for tensor, gradient in zip(self.trained, gradients)]
+
     @_guarded
     def _note_gradients(self) -> None:
         self._keep(1.0)
@@ -324,7 +301,7 @@ class Recorder:
         earlier = self.seen.micro_batches[-1].state if place else None
         state = State(self._roots, gradients=False, spared=self.trained, earlier=earlier, account=self.account)
         self.seen.micro_batches.append(MicroBatch(batch, Generators(), state))
-        for name, tensor in self._named:
+        for name, tensor in self.named:
             if not tensor.requires_grad and self.seen.frozen is None:
                 self.seen.frozen = (place, name)
         for name, tensor in self._frozen:
@@ -364,7 +341,7 @@ class Recorder:
             return
         self._begin_backward()
         if gradient.layout is not torch.strided:
-            self.seen.sparse = self._named[place][0]
+            self.seen.sparse = self.named[place][0]
         else:
             self._arrived[place] = gradient.detach().clone() if self._arrived[place] is None else self._arrived[place] + gradient.detach()
         if hooks := self.trained[place]._backward_hooks:
@@ -374,7 +351,7 @@ class Recorder:
         self._arrivals[place] += 1
         grad = self.trained[place].grad
         if is_first and not self.seen.carried_over and grad is not None and norm(grad) > 0:
-            self.seen.carried_over = self._named[place][0]
+            self.seen.carried_over = self.named[place][0]
         self._look_at_parameter(place, backward)
         self._look_at_sum(place, backward)
 
@@ -398,13 +375,13 @@ class Recorder:
             return
         how = _change(self.before[place], self.trained[place].detach())
         if how and not (known and how == "unclear"):
-            self.seen.changed = (backward, self._named[place][0], how)
+            self.seen.changed = (backward, self.named[place][0], how)
 
     def _look_at_sum(self, place: int, backward: int) -> None:
         known = self._sums[place]
         if not known:
             return
-        grad, name = self.trained[place].grad, self._named[place][0]
+        grad, name = self.trained[place].grad, self.named[place][0]
         left = 0.0 if grad is None else norm(grad)
         if left == 0 and self.seen.zeroed is None:
             self.seen.zeroed = (backward, name)
@@ -452,7 +429,7 @@ class Recorder:
             each.scale(factor / each.unscaling)
 
     def _gradients(self, factor: float) -> list[torch.Tensor | None]:
-        for (name, _), tensor in zip(self._named, self.trained):
+        for (name, _), tensor in zip(self.named, self.trained):
             if tensor.grad is not None and tensor.grad.layout is not torch.strided:
                 self.seen.sparse = name
         if self.seen.sparse:

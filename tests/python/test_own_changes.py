@@ -46,7 +46,8 @@ WRONG = {
     "multiplied by a constant": (scaled(2.0), "normalization"),
     "halved": (scaled(0.5), "normalization"),
     "negated": (negate, "normalization"),
-    "divided by the weight, then clipped by torch": (both(scaled(1 / WEIGHT), lambda net: clip_grad_norm_(net.parameters(), 0.01)), "normalization"),
+    "divided by the weight, then clipped by torch": (
+        both(scaled(1 / WEIGHT), lambda net: clip_grad_norm_(net.parameters(), 0.01)), "normalization"),
     "multiplied by the weight behind torch's clipping": (both(torch_clip, scaled(WEIGHT)), "normalization"),
     "divided by the weight behind torch's clipping": (both(torch_clip, scaled(1 / WEIGHT)), "normalization"),
     "negated behind torch's clipping": (both(torch_clip, negate), "normalization"),
