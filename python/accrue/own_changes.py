@@ -16,6 +16,8 @@ Tensors = list[torch.Tensor]
 
 # What rounding may make of one operation on a gradient, relative.
 OF_ROUNDING = {torch.float64: 1e-7, torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
+# What rounding may make of a factor, which is measured over many elements: so much, or a fifth of what it may make of one operation.
+OF_FACTOR = 1e-4
 # A threshold that people write has so many digits; in 16 bits a norm rounds so much that one digit is all that chance does not give.
 DIGITS, DIGITS_OF_16_BITS = 2, 1
 OF_ROUND_NUMBER, OF_ROUND_NUMBER_IN_16_BITS = 1e-5, 2e-4
@@ -65,6 +67,7 @@ class _Part:
 
     def __init__(self, name: str, parameter: torch.Tensor, before: torch.Tensor, after: torch.Tensor):
         self.name, self.tolerance = name, OF_ROUNDING.get(before.dtype, 1e-5)
+        self.of_factor = max(OF_FACTOR, self.tolerance / 5)
         self._parameter, self._before, self._after = parameter.detach(), before, after
         self.size, self.size_after = norm(before), norm(after)
         self.factor = float((self.after * self.before).sum()) / self.size ** 2 if self.size > 0 else 0.0
@@ -138,7 +141,7 @@ def _is_plain(factor: float) -> bool:
 def _clusters(changed: list[_Part]) -> list[list[_Part]]:
     clusters: list[list[_Part]] = []
     for part in sorted(changed, key=lambda each: each.factor):
-        near = clusters and abs(part.factor - clusters[-1][0].factor) <= 10 * part.tolerance * abs(part.factor)
+        near = clusters and abs(part.factor - clusters[-1][0].factor) <= part.of_factor * abs(part.factor)
         clusters[-1].append(part) if near else clusters.append([part])
     return clusters
 
@@ -158,7 +161,7 @@ def _of_factors(parts: list[_Part], changed: list[_Part], known: Mapping[float, 
     for cluster in clusters:
         factor = cluster[0].factor
         for value, name in known.items():
-            if abs(factor / value - 1) <= 10 * cluster[0].tolerance:
+            if abs(factor / value - 1) <= cluster[0].of_factor:
                 return Change("scaled", f"multiplied by {factor:.4g}, {name}" + ("" if is_all else f", in {_names(cluster)}"))
     if is_all and len(clusters) == 1:
         return _of_one_factor(parts, clusters[0][0].factor, is_clipped)
@@ -190,7 +193,7 @@ def _is_clipped_by_parameters(parts: list[_Part], changed: list[_Part]) -> bool:
                 continue
             ratios = [part.size_after / allowed(part) for part in changed]
             ratio = ratios[0]
-            is_one = max(ratios) - min(ratios) <= 10 * changed[0].tolerance * ratio
+            is_one = max(ratios) - min(ratios) <= changed[0].of_factor * ratio
             if is_one and (len(ratios) > 2 or _is_round(changed, ratio)) and all(
                     part.size <= ratio * allowed(part) * (1 + 1e-3) for part in parts if part.is_same):
                 return True

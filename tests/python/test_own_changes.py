@@ -170,6 +170,7 @@ def test_rounding_of_each_precision_is_no_change(dtype):
     more = {torch.float64: 1e-6, torch.float32: 1e-4, torch.bfloat16: 0.1}[dtype]
     assert change(before, [each * (1 + more) for each in before], dtype).kind != "none"
     assert change(before, [each * 0.25 for each in before], dtype).kind == "scaled"
+    assert change(before, [each * 0.2337 for each in before], dtype).kind != "scaled", "which is 1 / 4 in no precision"
     assert change(before, [before[0], torch.zeros_like(before[1])], dtype).kind == "dropped"
     assert change(before, [each * 0 for each in before], dtype).text == "cleared"
     unused = [before[0], torch.zeros_like(before[1])]
