@@ -97,6 +97,9 @@ class Watch:
         if failure := first_of_ranks((seen.failure, seen.instead) if seen.failure else None):
             rank, (reason, instead) = failure
             return not_judged(f"the window could not be recorded: {reason}" + (f", on rank {rank}" if world() > 1 else ""), instead)
+        if broken := first_of_ranks(self._broken_by(seen)):
+            told = _native.describe_causes(["stepped-mid-window"], 1.0, 0.0)
+            return Report.of(told, evidence=[broken[1], "after that gradients were not finite, so nothing was compared"])
         with on_all_ranks("watch"):
             self._require_window(seen)
         states = [micro.state for micro in seen.micro_batches]
@@ -133,6 +136,11 @@ class Watch:
                 for hook in [hook for hook in hooks if hook not in (tensor._backward_hooks or {}).values()]:
                     open_.callback(tensor.register_hook(hook).remove)
             yield
+
+    def _broken_by(self, seen: Seen) -> str | None:
+        """The step in the middle of the window, if gradients behind it are not finite: with a loss scale in them it may go anywhere."""
+        is_finite = all(bool(torch.isfinite(gradient).all()) for gradient in seen.gradients or [] if gradient is not None)
+        return causes_of(seen).get("stepped-mid-window") if seen.skipped or not is_finite else None
 
     def _require_window(self, seen: Seen) -> None:
         if seen.sparse:

@@ -368,3 +368,19 @@ def test_nested_tensors_are_batches(wrap):
         assert w.report.judged and w.report.equal == expected, f"\n{w.report}"
     assert accrue.verify(net, window[0], of).equal
     assert accrue.step(net, optimizer, window[1], of, micro_batch=1).weight == 5
+
+
+def test_a_step_with_the_loss_scale_in_it_that_ruins_the_window_is_named():
+    def run(window, steps_early):
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 120)
+        for place, micro in enumerate(window.micro_batches):
+            scaler.scale(mean(window.model, micro) / len(window.micro_batches)).backward()
+            if place == 0 and steps_early:
+                window.optimizer.step()
+        window.model.head.bias.grad.fill_(float("inf"))
+        scaler.step(window.optimizer)
+        scaler.update()
+
+    wrong("stepped-mid-window", lambda window: run(window, True))
+    with pytest.raises(accrue.UsageError, match="one whose step GradScaler skipped"):
+        watched(lambda window: run(window, False))
