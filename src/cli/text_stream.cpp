@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "accrue/data/source.h"
-#include "data/tokenizer/utf8.h"
+#include "core/utf8.h"
 
 namespace accrue::cli {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 bool may_become_a_character(std::string_view bytes) {
   const auto value = [](char byte) { return static_cast<unsigned char>(byte); };
   const bool leads = value(bytes[0]) >= 0xc2 && value(bytes[0]) <= 0xf4;
-  return leads && bytes.size() < data::utf8_length(bytes[0]) &&
+  return leads && bytes.size() < utf8_length(bytes[0]) &&
          std::all_of(bytes.begin() + 1, bytes.end(),
                      [&](char byte) { return (value(byte) & 0xc0) == 0x80; });
 }
@@ -22,7 +22,7 @@ bool may_become_a_character(std::string_view bytes) {
 std::size_t tellable(std::string_view bytes) {
   std::size_t size = 0;
   while (size < bytes.size()) {
-    const std::size_t whole = data::valid_utf8_prefix(bytes.substr(size));
+    const std::size_t whole = valid_utf8_prefix(bytes.substr(size));
     size += whole;
     if (whole > 0) continue;
     if (may_become_a_character(bytes.substr(size))) break;

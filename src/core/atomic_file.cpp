@@ -1,13 +1,13 @@
 #include "core/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -58,23 +58,18 @@ void write_all(int fd, std::string_view content, const std::filesystem::path& pa
   if (write_out(fd, content) < content.size()) throw system_failure("write", path, errno);
 }
 
-/// What `path` points to where it is a link (it need not be there), and `path` otherwise.
-std::filesystem::path behind_links(std::filesystem::path path) {
-  constexpr int most_links = 40;  // as many as Linux follows
-  std::error_code error;
-  for (int i = 0; i < most_links && std::filesystem::is_symlink(path, error); ++i)
-    path = path.parent_path() / std::filesystem::read_symlink(path, error);
-  return path;
-}
-
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-/// A rename would put a file in the place of a device or a pipe.
+/// A rename would put a file in the place of a link, a device or a pipe.
 void refuse_what_is_no_file(const std::filesystem::path& path) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(path, error);
+  if (std::filesystem::is_symlink(status))
+    throw usage_error("create " + path.string(), "a regular file, or none there",
+                      "a link to " + std::filesystem::read_symlink(path, error).string(),
+                      "removing the link, or the name of the file that it leads to");
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
     throw usage_error(
         "create " + path.string(), "a regular file, or none there",
@@ -105,7 +100,9 @@ std::pair<int, std::filesystem::path> with_free_name(const std::filesystem::path
 
 std::pair<int, std::filesystem::path> open_beside(const std::filesystem::path& path) {
   return with_free_name(path, [](const std::filesystem::path& name) {
-    return ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    OpenedFile made = create_file(name, O_WRONLY);
+    errno = made.error;
+    return made.file.release();
   });
 }
 
@@ -126,6 +123,28 @@ bool move_unless_there(const std::filesystem::path& temporary, const std::filesy
   throw system_failure("create", path, errno);
 }
 
+/// Appends all that is left to read. Returns the system's reason where that fails.
+std::string read_to_end(const Descriptor& file, std::string& content) {
+  struct stat status {};
+  const bool is_known = ::fstat(file.get(), &status) == 0;
+  constexpr std::size_t least_at_once = 1 << 16;
+  constexpr std::size_t most_at_once = 1 << 26;  // a size may be stated that no disk has
+  // One byte more than there is shows the end without another read.
+  std::size_t at_once = is_known ? std::clamp(static_cast<std::size_t>(status.st_size) + 1,
+                                              least_at_once, most_at_once)
+                                 : least_at_once;
+  for (std::size_t size = 0;;) {
+    content.resize(size + at_once);
+    const ssize_t got = ::read(file.get(), content.data() + size, at_once);
+    if (got < 0 && errno == EINTR) continue;
+    size += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
+    content.resize(size);
+    if (got < 0) return std::strerror(errno);
+    if (got == 0) return {};
+    at_once = least_at_once;
+  }
+}
+
 }  // namespace
 
 void sync_to_disk(const std::filesystem::path& path) {
@@ -134,7 +153,7 @@ void sync_to_disk(const std::filesystem::path& path) {
     throw system_failure("sync", path, errno);
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(behind_links(std::move(path))) {
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   refuse_what_is_no_file(path_);
   descriptor_ = open_nameless(folder_of(path_));
   if (descriptor_ < 0) std::tie(descriptor_, temporary_) = open_beside(path_);
@@ -218,15 +237,13 @@ bool is_temporary_of(const std::filesystem::path& name, const std::filesystem::p
   return text.starts_with(own) && text.find_first_not_of("0123456789-", own.size()) == text.npos;
 }
 
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string content{std::istreambuf_iterator<char>(file), {}};
-  if (!file) {
-    throw usage_error("read " + path.string(), "a readable file",
-                      std::filesystem::exists(path) ? "one that cannot be read" : "no such file",
-                      "another path");
-  }
-  return content;
+std::string read_file(const std::filesystem::path& path, ReadOrder order) {
+  OpenedFile opened = open_to_read(path, order);
+  std::string content;
+  if (opened) opened.obstacle = read_to_end(opened.file, content);
+  if (opened.obstacle.empty()) return content;
+  throw usage_error("read " + path.string(), "a readable file",
+                    opened.error == ENOENT ? "no such file" : opened.obstacle, "another path");
 }
 
 }  // namespace accrue

@@ -4,14 +4,15 @@
 #include <string>
 #include <string_view>
 
+#include "core/open_file.h"
+
 namespace accrue {
 
 /// Writes `content` so that `path` holds either its old content or all of the new one, whatever
 /// happens: a temporary beside it, fsync, rename, fsync of the folder.
-/// Where `path` is a link, what it points to is replaced and the link stays. Nothing else is
-/// touched: the temporary's name was free. Throws a runtime Error naming the path and the system's
-/// reason (disk full, no permission), and a usage Error where there is a folder, a device or a
-/// pipe.
+/// Nothing else is touched: the temporary's name was free, and nothing is written through a link.
+/// Throws a runtime Error naming the path and the system's reason (disk full, no permission), and a
+/// usage Error where there is a link, a folder, a device or a pipe.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 /// Writes content that is too large to be held at once: bytes go to a temporary beside `path`,
@@ -50,8 +51,8 @@ class AtomicFile {
 /// Whether a temporary of the file `path` may have had the name `name`.
 bool is_temporary_of(const std::filesystem::path& name, const std::filesystem::path& path);
 
-/// The whole file. Throws a usage Error where it cannot be read.
-std::string read_file(const std::filesystem::path& path);
+/// The whole file. Throws a usage Error where it cannot be read, or is none (a pipe, a folder).
+std::string read_file(const std::filesystem::path& path, ReadOrder order = ReadOrder::any);
 
 /// Flushes a file or a folder's entries to the disk. Throws a runtime Error.
 void sync_to_disk(const std::filesystem::path& path);

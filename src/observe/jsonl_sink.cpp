@@ -17,6 +17,8 @@
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
+#include "core/open_file.h"
+#include "core/printable.h"
 #include "core/write_out.h"
 #include "observe/step_fields.h"
 
@@ -97,7 +99,8 @@ void remove_lines_after(const std::filesystem::path& file, std::int64_t last_ste
   std::string kept;
   for (const MetricsText& line : lines)
     if (line.step && *line.step <= last_step) kept.append(line.text) += '\n';
-  if (kept != content) write_file_atomically(file, kept);
+  // What goes on in a file with a second name would be in the other, which may be a copy.
+  if (kept != content || has_second_name(file)) write_file_atomically(file, kept);
 }
 
 std::string bytes_between(std::istream& file, std::int64_t begin, std::int64_t end) {
@@ -141,7 +144,8 @@ std::int64_t bytes_of_metrics(std::istream& metrics, std::int64_t last_step) {
 
 bool has_step(const std::filesystem::path& metrics, std::int64_t step) {
   constexpr std::int64_t tail = 1 << 20;
-  std::ifstream file(metrics, std::ios::binary | std::ios::ate);
+  std::ifstream file = stream_to_read(metrics);
+  file.seekg(0, std::ios::end);
   const std::int64_t size = file ? static_cast<std::int64_t>(file.tellg()) : 0;
   std::istringstream lines(bytes_between(file, std::max<std::int64_t>(size - tail, 0), size));
   for (std::string text; std::getline(lines, text);) {
@@ -186,10 +190,9 @@ JsonlSink::JsonlSink(std::filesystem::path file, std::int64_t first_step, std::o
       account_(account == nullptr ? own_account_ : *account),
       warns_(account == nullptr) {
   remove_lines_after(file_, first_step, account_);
-  open();
-  if (descriptor_ < 0)
-    throw runtime_error("open " + file_.string(), "a file that can be written",
-                        std::strerror(errno), "another run.out, or observe.jsonl = false");
+  if (const std::string obstacle = open(); !obstacle.empty())
+    throw runtime_error("open " + file_.string(), "a file that can be written", obstacle,
+                        "another run.out, or observe.jsonl = false");
 }
 
 JsonlSink::JsonlSink(std::filesystem::path file, std::int64_t first_step, std::ostream& warnings,
@@ -202,12 +205,14 @@ JsonlSink::JsonlSink(std::filesystem::path file, std::int64_t first_step)
 JsonlSink::JsonlSink(std::filesystem::path file, std::int64_t first_step, MetricsAccount& account)
     : JsonlSink(std::move(file), first_step, std::cerr, unix_time, &account) {}
 
-JsonlSink::~JsonlSink() { ::close(descriptor_); }
+JsonlSink::~JsonlSink() = default;
 
-void JsonlSink::open() {
-  descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+std::string JsonlSink::open() {
+  OpenedFile opened = open_to_change(file_, O_WRONLY | O_APPEND);
+  descriptor_ = std::move(opened.file);
   struct stat status {};
-  bytes_ = ::fstat(descriptor_, &status) == 0 ? status.st_size : 0;
+  bytes_ = ::fstat(descriptor_.get(), &status) == 0 ? status.st_size : 0;
+  return std::move(opened.obstacle);
 }
 
 void JsonlSink::on_step(const StepReport& report) {
@@ -230,8 +235,7 @@ void JsonlSink::on_rollback(std::int64_t step) {
     account_.miss({}, error.what());
     return warn_once(error.what());
   }
-  ::close(descriptor_);
-  open();
+  if (const std::string obstacle = open(); !obstacle.empty()) warn_once(obstacle);
 }
 
 void JsonlSink::append(const std::string& line, std::int64_t step, bool is_step) {
@@ -247,12 +251,12 @@ void JsonlSink::append(const std::string& line, std::int64_t step, bool is_step)
 }
 
 std::string JsonlSink::write(const std::string& line) {
-  const std::size_t written = write_out(descriptor_, line);
+  const std::size_t written = write_out(descriptor_.get(), line);
   if (written == line.size()) return {};
   const std::string reason = std::strerror(errno);
   struct stat status {};
-  const bool torn = written > 0 && ::fstat(descriptor_, &status) == 0;
-  if (torn && ::ftruncate(descriptor_, status.st_size - static_cast<off_t>(written)) != 0)
+  const bool torn = written > 0 && ::fstat(descriptor_.get(), &status) == 0;
+  if (torn && ::ftruncate(descriptor_.get(), status.st_size - static_cast<off_t>(written)) != 0)
     return reason + ", and a line was cut short";
   return reason;
 }
@@ -261,11 +265,10 @@ std::string JsonlSink::write(const std::string& line) {
 /// is gone then.
 void JsonlSink::look_at_file(const std::string& line) {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if (::fstat(descriptor_.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
   if (status.st_nlink == 0) {
     warn_once("the file was removed, lines from here on are in a new one");
-    ::close(descriptor_);
-    open();
+    if (const std::string obstacle = open(); !obstacle.empty()) return account_.miss({}, obstacle);
     if (const std::string obstacle = write(line); !obstacle.empty())
       return account_.miss({}, obstacle);
     bytes_ += std::ssize(line);
@@ -290,7 +293,7 @@ void JsonlSink::tell_of_new_content(const std::string& why) {
 void JsonlSink::warn_once(const std::string& reason) {
   if (warned_ || !warns_) return;
   warned_ = true;
-  warnings_ << "warning: write " << file_.string() << ": " << reason
+  warnings_ << "warning: write " << printable(file_.string()) << ": " << printable(reason)
             << "; training goes on, lines that do not fit are left out" << std::endl;
 }
 

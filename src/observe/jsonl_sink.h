@@ -5,8 +5,10 @@
 #include <functional>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 
 #include "accrue/core/observer.h"
+#include "core/descriptor.h"
 #include "observe/metrics_account.h"
 
 namespace accrue::observe {
@@ -55,7 +57,8 @@ class JsonlSink : public Observer {
   JsonlSink(std::filesystem::path file, std::int64_t first_step, std::ostream& warnings,
             std::function<double()> unix_clock, MetricsAccount* account);
 
-  void open();
+  /// Returns why the file cannot be opened; empty if it is open.
+  std::string open();
   /// `is_step` and `step` are the line's (MetricsText).
   void append(const std::string& line, std::int64_t step, bool is_step);
   /// Returns why the line could not be written; empty: it was.
@@ -70,7 +73,7 @@ class JsonlSink : public Observer {
   MetricsAccount own_account_;  ///< of a sink whose account nobody asks
   MetricsAccount& account_;
   bool warns_ = true;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::int64_t bytes_ = 0;  ///< of the file, as long as nobody else writes into it
   bool warned_ = false;
 };

@@ -9,6 +9,8 @@
 #include <iostream>
 
 #include "accrue/core/units.h"
+#include "core/printable.h"
+#include "core/printable_streams.h"
 #include "observe/live_view.h"
 
 namespace accrue::observe {
@@ -129,7 +131,7 @@ void ProgressSink::on_end(const RunEnd& end) {
     print_line(position(end.step) + "  interrupted");
   else
     redraw(true);
-  if (lines_drawn_ > 0) out_ << moved(lines_drawn_ - 1, 'B') + "\n" << std::flush;
+  if (lines_drawn_ > 0) out_ << Unescaped{moved(lines_drawn_ - 1, 'B') + "\n"} << std::flush;
   lines_drawn_ = 0;
 }
 
@@ -257,12 +259,12 @@ void ProgressSink::redraw(bool always) {
 
 /// The cursor rests at the beginning of the first line, where it stays when the terminal is
 /// resized, however the terminal wraps the lines then. A key that was pressed (^C) may have moved
-/// it.
+/// it. Texts in the lines are printable() by now.
 void ProgressSink::draw(const std::vector<std::string>& lines) {
   std::string bytes = "\r" + lines.front() + clear_the_rest;
   for (std::size_t i = 1; i < lines.size(); ++i) bytes += "\n" + lines[i];
   lines_drawn_ = lines.size();
-  out_ << bytes + "\r" + moved(lines_drawn_ - 1, 'A') << std::flush;
+  out_ << Unescaped{bytes + "\r" + moved(lines_drawn_ - 1, 'A')} << std::flush;
 }
 
 void ProgressSink::print_line(const std::string& text) {
@@ -270,7 +272,7 @@ void ProgressSink::print_line(const std::string& text) {
   last_output_ = options_.clock();
   const std::string wipe = lines_drawn_ > 0 ? std::string("\r") + clear_the_rest : "";
   lines_drawn_ = 0;
-  out_ << wipe + text + "\n" << std::flush;
+  out_ << Unescaped{wipe + printable(text) + "\n"} << std::flush;
 }
 
 }  // namespace accrue::observe

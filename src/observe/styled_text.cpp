@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/printable.h"
+
 namespace accrue::observe {
 namespace {
 
@@ -36,8 +38,8 @@ int columns_of(std::string_view text) {
 }
 
 StyledText& StyledText::add(std::string_view text, Look look) {
-  parts_.push_back({std::string(text), look});
-  columns_ += columns_of(text);
+  parts_.push_back({printable_line(text), look});
+  columns_ += columns_of(parts_.back().text);
   return *this;
 }
 

@@ -15,6 +15,7 @@ int columns_of(std::string_view text);
 /// A line for a terminal, which knows its width whatever its looks add to its bytes.
 class StyledText {
  public:
+  /// Adds a text, which is made printable_line().
   StyledText& add(std::string_view text, Look look = Look::plain);
   /// Adds spaces up to this width.
   StyledText& pad_to(int columns);

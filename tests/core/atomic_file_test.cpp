@@ -97,17 +97,39 @@ TEST(IsTemporaryOf, KnowsItsOwnNamesAlone) {
     EXPECT_FALSE(is_temporary_of(other, "f/a")) << other;
 }
 
-TEST_F(AtomicFileBeside, ReplacesWhatALinkPointsToAndKeepsTheLink) {
+TEST_F(AtomicFileBeside, WritesThroughNoLink) {
   fs::create_directory(folder_ / "far");
   put("far/target", "old");
   fs::create_symlink("far/target", folder_ / "link");
   fs::create_symlink("far/later", folder_ / "dangling");
-  write_file_atomically(folder_ / "link", "new");
-  write_file_atomically(folder_ / "dangling", "first");
-  EXPECT_EQ(fs::read_symlink(folder_ / "link"), "far/target");
-  EXPECT_EQ(fs::read_symlink(folder_ / "dangling"), "far/later");
-  EXPECT_EQ(read_file(folder_ / "far/target"), "new");
-  EXPECT_EQ(read_file(folder_ / "far/later"), "first");
+  for (const char* name : {"link", "dangling"}) try {
+      write_file_atomically(folder_ / name, "new");
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), Error::Kind::usage);
+      EXPECT_NE(error.received().find("a link to far/"), std::string::npos) << error.what();
+    }
+  EXPECT_EQ(read_file(folder_ / "far/target"), "old");
+  EXPECT_FALSE(fs::exists(folder_ / "far/later"));
+}
+
+TEST_F(AtomicFileBeside, LeavesTheOtherNamesOfAFileTheirContent) {
+  put("file", "old");
+  fs::create_hard_link(folder_ / "file", folder_ / "copy");
+  write_file_atomically(folder_ / "file", "new");
+  EXPECT_EQ(read_file(folder_ / "copy"), "old");
+  EXPECT_EQ(read_file(folder_ / "file"), "new");
+}
+
+/// A link that is put there while the file is written is replaced, and not followed.
+TEST_F(AtomicFileBeside, FollowsNoLinkThatComesMeanwhile) {
+  put("target", "old");
+  AtomicFile file(folder_ / "a");
+  file.write("new");
+  fs::create_symlink("target", folder_ / "a");
+  file.commit();
+  EXPECT_EQ(read_file(folder_ / "target"), "old");
+  EXPECT_EQ(read_file(folder_ / "a"), "new");
 }
 
 TEST_F(AtomicFileBeside, RefusesFoldersAndPipesAndLeavesThem) {

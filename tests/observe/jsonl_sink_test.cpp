@@ -273,5 +273,26 @@ TEST(BytesOfMetrics, AreFoundFarFromTheEnd) {
   EXPECT_EQ(bytes_of(first + later, 2), std::ssize(first + later));
 }
 
+/// A copy of a run's folder by hard links (rsync --link-dest) keeps what it has.
+TEST_F(JsonlSinkTest, LeavesTheOtherNameOfItsFileAlone) {
+  sink(0).on_step(full_step());
+  const std::filesystem::path copy = file_.string() + ".copy";
+  std::filesystem::remove(copy);
+  std::filesystem::create_hard_link(file_, copy);
+  const std::string before = read_file(copy);
+  sink(3).on_step(full_step());
+  EXPECT_EQ(lines().size(), 2U);
+  EXPECT_EQ(read_file(copy), before);
+  std::filesystem::remove(copy);
+}
+
+TEST_F(JsonlSinkTest, WritesThroughNoLink) {
+  const std::filesystem::path target = file_.string() + ".target";
+  std::filesystem::remove(target);
+  std::filesystem::create_symlink(target, file_);
+  EXPECT_THROW(sink(0), Error);
+  EXPECT_FALSE(std::filesystem::exists(target));
+}
+
 }  // namespace
 }  // namespace accrue::observe

@@ -5,9 +5,9 @@
 
 #include <array>
 
+#include "core/utf8.h"
 #include "data/chat/python_text.h"
 #include "data/chat/template_work.h"
-#include "data/tokenizer/utf8.h"
 
 namespace accrue::data::jinja {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <set>
 
-#include "data/tokenizer/utf8.h"
+#include "core/utf8.h"
 #include "data/tokenizer/white_space.h"
 
 namespace accrue::data::jinja {

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "accrue/core/error.h"
+#include "core/utf8.h"
 #include "data/chat/python_text.h"
 #include "data/chat/text_literal.h"
-#include "data/tokenizer/utf8.h"
 
 namespace accrue::data::jinja {
 namespace {

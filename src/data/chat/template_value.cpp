@@ -4,8 +4,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "core/utf8.h"
 #include "data/chat/value_order.h"
-#include "data/tokenizer/utf8.h"
 
 namespace accrue::data::jinja {
 namespace {

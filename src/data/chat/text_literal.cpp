@@ -2,8 +2,8 @@
 
 #include <charconv>
 
+#include "core/utf8.h"
 #include "data/chat/template_lexer.h"
-#include "data/tokenizer/utf8.h"
 
 namespace accrue::data::jinja {
 namespace {

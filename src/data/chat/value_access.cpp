@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <array>
 
+#include "core/utf8.h"
 #include "data/chat/python_text.h"
 #include "data/chat/template_methods.h"
 #include "data/chat/value_operations.h"
-#include "data/tokenizer/utf8.h"
 
 namespace accrue::data::jinja {
 namespace {

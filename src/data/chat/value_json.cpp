@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/utf8.h"
 #include "data/chat/value_order.h"
 #include "data/chat/value_text.h"
-#include "data/tokenizer/utf8.h"
 
 namespace accrue::data::jinja {
 namespace {

@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/utf8.h"
 #include "data/chat/python_text.h"
-#include "data/tokenizer/utf8.h"
 
 namespace accrue::data::jinja {
 namespace {

@@ -1,6 +1,5 @@
 #include "data/files/file_pool.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,14 +8,15 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "core/open_file.h"
 
 namespace accrue::data {
 namespace {
 
-std::string reason(int error) { return std::generic_category().message(error); }
+std::string text_of(int error) { return std::generic_category().message(error); }
 
-Error unreadable(const std::filesystem::path& path, int error) {
-  return runtime_error("read " + path.string(), "the file that was opened before", reason(error),
+Error unreadable(const std::filesystem::path& path, const std::string& reason) {
+  return runtime_error("read " + path.string(), "the file that was opened before", reason,
                        "restoring it, then resuming the run");
 }
 
@@ -37,40 +37,33 @@ std::vector<std::filesystem::path> paths_of(const std::vector<FileHead>& heads) 
 }  // namespace
 
 /// An open file, closed by whoever lets go of it last.
-class FilePool::Descriptor {
+class FilePool::Opened {
  public:
-  explicit Descriptor(const std::filesystem::path& path)
-      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), error_(fd_ < 0 ? errno : 0) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  explicit Opened(const std::filesystem::path& path) : opened_(open_to_read(path)) {}
 
-  int get() const { return fd_; }
-  int error() const { return error_; }
+  int get() const { return opened_.file.get(); }
+  /// Why there is none; empty where there is one.
+  const std::string& obstacle() const { return opened_.obstacle; }
   Version version() const {
     struct stat status {};
-    if (::fstat(fd_, &status) != 0) return {};
+    if (::fstat(get(), &status) != 0) return {};
     constexpr std::int64_t nanoseconds_per_second = 1'000'000'000;
     return {.bytes = status.st_size,
             .modified_ns = status.st_mtim.tv_sec * nanoseconds_per_second + status.st_mtim.tv_nsec};
   }
 
  private:
-  int fd_;
-  int error_;
+  OpenedFile opened_;
 };
 
 FilePool::FilePool(std::vector<std::filesystem::path> paths, const std::string& what)
     : paths_(std::move(paths)) {
   versions_.reserve(paths_.size());
   for (const std::filesystem::path& path : paths_) {
-    const Descriptor file(path);
-    if (file.error() != 0) {
-      throw usage_error(what, "files that can be read", path.string() + ": " + reason(file.error()),
+    const Opened file(path);
+    if (!file.obstacle().empty())
+      throw usage_error(what, "files that can be read", path.string() + ": " + file.obstacle(),
                         "a glob that leaves it out, or its permissions");
-    }
     versions_.push_back(file.version());
     bytes_.push_back(versions_.back().bytes);
   }
@@ -83,14 +76,14 @@ FilePool::FilePool(const std::vector<FileHead>& heads, const std::string& what)
 
 FilePool::~FilePool() = default;
 
-std::shared_ptr<const FilePool::Descriptor> FilePool::reopen(std::size_t file) const {
-  auto descriptor = std::make_shared<const Descriptor>(paths_[file]);
-  if (descriptor->error() != 0) throw unreadable(paths_[file], descriptor->error());
+std::shared_ptr<const FilePool::Opened> FilePool::reopen(std::size_t file) const {
+  auto descriptor = std::make_shared<const Opened>(paths_[file]);
+  if (!descriptor->obstacle().empty()) throw unreadable(paths_[file], descriptor->obstacle());
   require_unchanged(file, *descriptor);
   return descriptor;
 }
 
-void FilePool::require_unchanged(std::size_t file, const Descriptor& descriptor) const {
+void FilePool::require_unchanged(std::size_t file, const Opened& descriptor) const {
   const Version before = versions_[file], now = descriptor.version();
   if (now == before) return;
   if (now.bytes != before.bytes)
@@ -102,7 +95,7 @@ void FilePool::require_unchanged(std::size_t file, const Descriptor& descriptor)
 
 // A slot holds any of the files that are congruent modulo the number of slots: no lists to keep,
 // and up to that many files never close.
-std::shared_ptr<const FilePool::Descriptor> FilePool::descriptor_of(std::size_t file) const {
+std::shared_ptr<const FilePool::Opened> FilePool::descriptor_of(std::size_t file) const {
   const std::lock_guard lock(mutex_);
   Slot& slot = slots_[file % max_open_files];
   if (!slot.descriptor || slot.file != file) {
@@ -119,7 +112,7 @@ void FilePool::read(std::size_t file, std::int64_t offset, std::span<std::byte> 
     const ssize_t got = ::pread(descriptor->get(), out.data(), out.size(), offset);
     if (got < 0) {
       if (errno == EINTR) continue;
-      throw unreadable(paths_[file], errno);
+      throw unreadable(paths_[file], text_of(errno));
     }
     if (got == 0) break;
     out = out.subspan(static_cast<std::size_t>(got));
@@ -127,7 +120,7 @@ void FilePool::read(std::size_t file, std::int64_t offset, std::span<std::byte> 
   }
   // Afterwards, so that no change before or while it was read goes unseen.
   require_unchanged(file, *descriptor);
-  if (!out.empty()) throw unreadable(paths_[file], EIO);
+  if (!out.empty()) throw unreadable(paths_[file], text_of(EIO));
 }
 
 }  // namespace accrue::data

@@ -45,15 +45,15 @@ class FilePool {
     std::int64_t bytes = 0, modified_ns = 0;
     bool operator==(const Version&) const = default;
   };
-  class Descriptor;
+  class Opened;
   struct Slot {
     std::size_t file = 0;
-    std::shared_ptr<const Descriptor> descriptor;
+    std::shared_ptr<const Opened> descriptor;
   };
 
-  std::shared_ptr<const Descriptor> descriptor_of(std::size_t file) const;
-  std::shared_ptr<const Descriptor> reopen(std::size_t file) const;
-  void require_unchanged(std::size_t file, const Descriptor& descriptor) const;
+  std::shared_ptr<const Opened> descriptor_of(std::size_t file) const;
+  std::shared_ptr<const Opened> reopen(std::size_t file) const;
+  void require_unchanged(std::size_t file, const Opened& descriptor) const;
 
   std::vector<std::filesystem::path> paths_;
   std::vector<Version> versions_;

@@ -3,6 +3,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/open_file.h"
 #include "data/files/fingerprint.h"
 #include "data/images/image_store.h"
 #include "data/source_errors.h"
@@ -29,7 +30,7 @@ constexpr Version cifar100{"CIFAR-100", 2, 100, "fine_label_names.txt"};
 /// where there is no such file.
 std::vector<std::string> lines_of(const std::filesystem::path& path) {
   constexpr std::size_t most_bytes = 1 << 16;
-  std::ifstream file(path);
+  std::ifstream file = stream_to_read(path);
   std::string text(most_bytes, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "core/open_file.h"
 
 namespace accrue::data {
 namespace {
@@ -130,7 +131,9 @@ std::unique_ptr<parquet::arrow::FileReader> open_table(const std::filesystem::pa
   batches.set_pre_buffer(false);
   batches.set_use_threads(false);
   parquet::arrow::FileReaderBuilder builder;
-  expect_ok(builder.Open(answer(arrow::io::ReadableFile::Open(table.string())), reading));
+  OpenedFile opened = open_to_read(table);
+  if (!opened) throw std::runtime_error(opened.obstacle);
+  expect_ok(builder.Open(answer(arrow::io::ReadableFile::Open(opened.file.release())), reading));
   return answer(builder.properties(batches)->Build());
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "core/open_file.h"
 #include "core/sealed_file.h"
 
 namespace accrue::data {
@@ -21,19 +22,14 @@ namespace fs = std::filesystem;
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& folder)
-      : descriptor_(::open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-    if (descriptor_ < 0) return;
-    while (::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
+      : file_(open_to_change(folder / ".lock", O_RDWR).file) {
+    if (!file_) return;
+    while (::flock(file_.get(), LOCK_EX) != 0 && errno == EINTR) {
     }
   }
-  ~FolderLock() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
 
  private:
-  int descriptor_;
+  Descriptor file_;
 };
 
 fs::path make_temporary_folder() {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <queue>
 
-#include "data/tokenizer/utf8.h"
+#include "core/utf8.h"
 
 namespace accrue::data {
 namespace {

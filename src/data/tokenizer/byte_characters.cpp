@@ -1,6 +1,6 @@
 #include "data/tokenizer/byte_characters.h"
 
-#include "data/tokenizer/utf8.h"
+#include "core/utf8.h"
 
 namespace accrue::data {
 namespace {

@@ -9,7 +9,7 @@
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/json_part.h"
 #include "data/tokenizer/pattern.h"
-#include "data/tokenizer/utf8.h"
+#include "core/utf8.h"
 
 namespace accrue::data {
 namespace {

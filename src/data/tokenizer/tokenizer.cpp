@@ -14,7 +14,7 @@
 #include "data/tokenizer/read_bpe.h"
 #include "data/tokenizer/template_tokens.h"
 #include "data/tokenizer/tokenizer_settings.h"
-#include "data/tokenizer/utf8.h"
+#include "core/utf8.h"
 
 namespace accrue::data {
 namespace {

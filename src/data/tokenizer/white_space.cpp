@@ -2,7 +2,7 @@
 
 #include <unicode/uchar.h>
 
-#include "data/tokenizer/utf8.h"
+#include "core/utf8.h"
 
 namespace accrue::data {
 namespace {

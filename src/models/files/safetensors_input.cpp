@@ -1,6 +1,5 @@
 #include "models/files/safetensors_input.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cstring>
 
 #include "core/checksum.h"
+#include "core/open_file.h"
 
 namespace accrue::models {
 namespace {
@@ -37,19 +37,14 @@ std::int64_t read_header_length(const InputFile& file) {
 }  // namespace
 
 InputFile::InputFile(const std::filesystem::path& path, std::string format)
-    : name_(path.string()),
-      format_(std::move(format)),
-      descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (descriptor_ < 0) throw unreadable(std::strerror(errno));
+    : name_(path.string()), format_(std::move(format)) {
+  OpenedFile opened = open_to_read(path);
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(descriptor_);
-    throw unreadable("something that is no file");
-  }
+  if (opened && ::fstat(opened.file.get(), &status) != 0) opened.obstacle = std::strerror(errno);
+  if (!opened.obstacle.empty()) throw unreadable(opened.obstacle);
+  descriptor_ = std::move(opened.file);
   bytes_ = status.st_size;
 }
-
-InputFile::~InputFile() { ::close(descriptor_); }
 
 Error InputFile::unreadable(std::string_view reason) const {
   return usage_error("read " + name_, "a readable " + format_ + " file", reason, "another path");
@@ -58,7 +53,8 @@ Error InputFile::unreadable(std::string_view reason) const {
 void InputFile::read_at(std::int64_t offset, void* out, std::int64_t count) const {
   auto* destination = static_cast<char*>(out);
   while (count > 0) {
-    const ssize_t got = ::pread(descriptor_, destination, static_cast<std::size_t>(count), offset);
+    const ssize_t got =
+        ::pread(descriptor_.get(), destination, static_cast<std::size_t>(count), offset);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
       throw runtime_error("read " + name_, "a file that stays as it is while it is read",

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "core/descriptor.h"
 #include "models/files/safetensors_header.h"
 
 namespace accrue::models {
@@ -13,9 +14,6 @@ class InputFile {
  public:
   /// `format` names what it should be in errors. Throws a usage Error where it is no readable file.
   explicit InputFile(const std::filesystem::path& path, std::string format = "safetensors");
-  ~InputFile();
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
 
   const std::string& name() const { return name_; }
   std::int64_t bytes() const { return bytes_; }
@@ -29,7 +27,7 @@ class InputFile {
   Error unreadable(std::string_view reason) const;
 
   std::string name_, format_;
-  int descriptor_;
+  Descriptor descriptor_;
   std::int64_t bytes_ = 0;
 };
 

@@ -1,15 +1,16 @@
 #include "observe/history/line_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "core/open_file.h"
+
 namespace accrue::observe {
 
 LineFile::LineFile(const std::filesystem::path& file, std::size_t padding)
-    : descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)),
+    : descriptor_(open_to_read(file).file.release()),
       padding_(padding),
       buffer_((std::size_t{1} << 20) + padding),
       has_failed_(descriptor_ < 0) {}

@@ -1,6 +1,5 @@
 #include "observe/history/run_state.h"
 
-#include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <string>
 
 #include "core/atomic_file.h"
+#include "core/open_file.h"
 #include "observe/history/run_facts.h"
 
 namespace accrue::observe {
@@ -51,12 +51,11 @@ std::optional<RunState> stated_end(const json& run) {
 
 bool is_claimed(const std::filesystem::path& root) {
   const std::filesystem::path lock = root / ".accrue-lock";
-  const int descriptor = ::open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (descriptor < 0) return false;
-  const bool is_free = ::flock(descriptor, LOCK_SH | LOCK_NB) == 0;
+  std::error_code unreadable;
+  if (std::filesystem::is_symlink(lock, unreadable)) return false;
+  const OpenedFile opened = open_to_read(lock);
+  if (!opened || ::flock(opened.file.get(), LOCK_SH | LOCK_NB) == 0) return false;
   const int error = errno;
-  ::close(descriptor);
-  if (is_free) return false;
   return error == EWOULDBLOCK || names_a_living_process(lock);
 }
 

@@ -8,6 +8,7 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
+#include "core/open_file.h"
 #include "observe/report/page.h"
 #include "observe/report/report_data.h"
 #include "observe/report/report_json.h"
@@ -21,7 +22,7 @@ constexpr const char* default_name = "report.html";
 
 std::string beginning_of(const fs::path& file) {
   std::array<char, 256> bytes{};
-  std::ifstream stream(file, std::ios::binary);
+  std::ifstream stream = stream_to_read(file);
   stream.read(bytes.data(), bytes.size());
   return {bytes.data(), static_cast<std::size_t>(stream.gcount())};
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/open_file.h"
 #include "core/write_out.h"
 #include "observe/tensorboard/crc32c.h"
 
@@ -36,8 +37,9 @@ RecordFile::~RecordFile() {
 }
 
 std::string RecordFile::create(const std::filesystem::path& file) {
-  descriptor_ = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
-  return descriptor_ < 0 ? std::strerror(errno) : "";
+  OpenedFile made = create_file(file, O_WRONLY | O_APPEND);
+  descriptor_ = made.file.release();
+  return made.obstacle;
 }
 
 std::string RecordFile::append(std::string_view data) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "accrue/core/clock.h"
+#include "core/printable.h"
 #include "observe/tensorboard/event_files.h"
 #include "observe/tensorboard/scalars.h"
 
@@ -79,7 +80,7 @@ void TensorboardSink::append(const std::string& event) {
 void TensorboardSink::warn_once(const std::string& reason) {
   if (warned_) return;
   warned_ = true;
-  warnings_ << "warning: write " << file_.string() << ": " << reason
+  warnings_ << "warning: write " << printable(file_.string()) << ": " << printable(reason)
             << "; training goes on, and TensorBoard does not see all of it" << std::endl;
 }
 

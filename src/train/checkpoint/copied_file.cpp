@@ -6,6 +6,7 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
+#include "core/open_file.h"
 
 namespace accrue::train {
 
@@ -24,7 +25,7 @@ void copy_atomically(std::ifstream& from, const std::filesystem::path& to, std::
 }
 
 void copy_atomically(const std::filesystem::path& from, const std::filesystem::path& to) {
-  std::ifstream content(from, std::ios::binary);
+  std::ifstream content = stream_to_read(from);
   if (!content)
     throw runtime_error("read " + from.string(), "a readable file", "none that can be opened",
                         "mending the file system that it is on");

@@ -10,6 +10,7 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
+#include "core/open_file.h"
 #include "observe/jsonl_sink.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/copied_file.h"
@@ -43,8 +44,7 @@ std::vector<OpenFile> open_files(const fs::path& checkpoint) {
   std::vector<OpenFile> files;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint, error))
-    files.push_back({entry.path().filename().string(),
-                     std::ifstream(entry.path(), std::ios::in | std::ios::binary)});
+    files.push_back({entry.path().filename().string(), stream_to_read(entry.path())});
   const auto unread =
       std::ranges::find_if(files, [](const OpenFile& file) { return !file.content.is_open(); });
   if (error || unread != files.end()) {
@@ -151,7 +151,7 @@ void ReplicaFolder::copy_first_files() {
 }
 
 void ReplicaFolder::copy_metrics(std::int64_t step) {
-  std::ifstream metrics(run_.own().metrics_file(), std::ios::binary);
+  std::ifstream metrics = stream_to_read(run_.own().metrics_file());
   if (!metrics) return;
   const std::int64_t bytes = observe::bytes_of_metrics(metrics, step);
   copy_atomically(metrics, run_.replica()->metrics_file(), bytes);

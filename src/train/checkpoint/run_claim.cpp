@@ -21,10 +21,12 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
+#include "core/open_file.h"
 #include "observe/tensorboard/event_files.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/environment.h"
 #include "train/checkpoint/run_info.h"
+#include "train/checkpoint/run_links.h"
 
 namespace accrue::train {
 namespace {
@@ -124,6 +126,7 @@ RunClaim::RunClaim(const RunDirectory& run, RunTenure tenure)
       if (attempt++ == kAttempts) throw cannot_write(run_, "a folder that comes and goes");
       make_folder();
     } while (!open_lock());
+    for (std::string& remark : links_of_run(run_)) remarks_.push_back(std::move(remark));
     say_who();
   } catch (...) {
     release();
@@ -157,38 +160,38 @@ void RunClaim::make_folder() {
 }
 
 bool RunClaim::open_lock() {
-  descriptor_ = ::open(lock_file(run_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (descriptor_ < 0) {
-    if (errno == ENOENT) return false;
-    throw cannot_write(run_, std::strerror(errno));
-  }
-  if (const int error = take_lock(descriptor_)) {
+  OpenedFile opened = open_to_change(lock_file(run_), O_RDWR);
+  if (opened.error == ENOENT) return false;
+  if (opened.error != 0) throw cannot_write(run_, opened.obstacle);
+  if (!opened) throw not_its_own(lock_file(run_), opened.obstacle);
+  descriptor_ = std::move(opened.file);
+  if (const int error = take_lock(descriptor_.get())) {
     if (follows_holder()) {
       replace_lock();
       return true;
     }
     if (error == EWOULDBLOCK) {
-      const std::string who = holder(descriptor_);
-      ::close(std::exchange(descriptor_, -1));
+      const std::string who = holder(descriptor_.get());
+      descriptor_.reset();
       throw usage_error(name_of(run_), "a run that no other process works on",
                         "one that is held by " + who, "waiting for it to end, or another run.out");
     }
     if (!is_lockless(error)) {
-      ::close(std::exchange(descriptor_, -1));
+      descriptor_.reset();
       throw cannot_lock(run_, error);
     }
-    remark_ = "the run directory cannot be locked (" + std::string(std::strerror(error)) +
-              "): nothing keeps a second process from the same run.out";
+    remarks_.push_back("the run directory cannot be locked (" + std::string(std::strerror(error)) +
+                       "): nothing keeps a second process from the same run.out");
   }
   if (is_held()) return true;
-  ::close(std::exchange(descriptor_, -1));
+  descriptor_.reset();
   return false;
 }
 
 /// Whether who holds the lock did so for an earlier group of this run. One that is first in a group
 /// stays so for as long as it is in it: so it is gone from this one.
 bool RunClaim::follows_holder() const {
-  const json who = text_of(descriptor_);
+  const json who = text_of(descriptor_.get());
   return is_of_run(who, tenure_.run) && who.value("generation", json()).is_number_integer() &&
          who["generation"].get<std::int64_t>() < tenure_.generation;
 }
@@ -197,10 +200,10 @@ bool RunClaim::follows_holder() const {
 void RunClaim::replace_lock() {
   const fs::path own = lock_file(run_).string() + "." + std::to_string(::getpid());
   ::unlink(own.c_str());
-  ::close(std::exchange(
-      descriptor_, ::open(own.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644)));
-  if (descriptor_ < 0) throw cannot_write(run_, std::strerror(errno));
-  const int error = take_lock(descriptor_);
+  OpenedFile made = create_file(own, O_RDWR);
+  descriptor_ = std::move(made.file);
+  if (!descriptor_) throw cannot_write(run_, made.obstacle);
+  const int error = take_lock(descriptor_.get());
   if (error != 0 && !is_lockless(error)) throw cannot_lock(run_, error);
   say_who();
   if (::rename(own.c_str(), lock_file(run_).c_str()) != 0)
@@ -216,24 +219,23 @@ void RunClaim::say_who() const {
                                .dump() +
                            "\n";
   // The name is for people: a disk without room for it does not matter here.
-  if (::ftruncate(descriptor_, 0) == 0) (void)!::pwrite(descriptor_, text.data(), text.size(), 0);
+  if (::ftruncate(descriptor_.get(), 0) == 0)
+    (void)!::pwrite(descriptor_.get(), text.data(), text.size(), 0);
 }
 
 bool RunClaim::is_held() const {
   struct stat held {
   }, found{};
-  return ::fstat(descriptor_, &held) == 0 && ::stat(lock_file(run_).c_str(), &found) == 0 &&
+  return ::fstat(descriptor_.get(), &held) == 0 && ::stat(lock_file(run_).c_str(), &found) == 0 &&
          held.st_ino == found.st_ino && held.st_dev == found.st_dev;
 }
 
 void RunClaim::check_there() const {
   if (is_held()) return;
   std::error_code error;
-  if (const int now = ::open(lock_file(run_).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-      now >= 0) {
-    const bool is_taken_over = is_of_run(text_of(now), tenure_.run);
-    const std::string who = holder(now);
-    ::close(now);
+  if (const OpenedFile now = open_to_read(lock_file(run_))) {
+    const bool is_taken_over = is_of_run(text_of(now.file.get()), tenure_.run);
+    const std::string who = holder(now.file.get());
     if (is_taken_over)
       throw runtime_error(name_of(run_), "to be held by this process",
                           "one that the other ranks, which went on without it, took over: " + who,
@@ -283,12 +285,12 @@ void RunClaim::abandon() {
 }
 
 void RunClaim::release() {
-  if (descriptor_ >= 0) {
+  if (descriptor_) {
     const bool is_ours = is_held();
     // This comes before the lock goes: who opened the file meanwhile sees that it is no longer the
     // folder's.
     if (is_ours) ::unlink(lock_file(run_).c_str());
-    ::close(std::exchange(descriptor_, -1));
+    descriptor_.reset();
     if (!is_ours) return;  // what is in its place now is somebody else's
   }
   std::error_code ignored;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "accrue/train/run_directory.h"
+#include "core/descriptor.h"
 #include "data/text/tokenizer_files.h"
 
 namespace accrue::train {
@@ -29,9 +30,10 @@ struct RunTenure {
 class RunClaim {
  public:
   /// Makes the folder where there is none. Throws a usage Error where it is no folder or cannot be
-  /// written, and where another process holds it: the message names that process, its host and its
-  /// start; a runtime Error where the lock fails for another reason. A process that held it for an
-  /// earlier group of the same run is no such: it is followed.
+  /// written, where a file in it is a link (RunLinks), and where another process holds it: the
+  /// message names that process, its host and its start; a runtime Error where the lock fails for
+  /// another reason. A process that held it for an earlier group of the same run is no such: it is
+  /// followed.
   explicit RunClaim(const RunDirectory& run, RunTenure tenure = {});
   /// Throws a usage Error where something that is no folder is in its place.
   static void expect_folder(const RunDirectory& run);
@@ -40,9 +42,9 @@ class RunClaim {
   RunClaim(const RunClaim&) = delete;
   RunClaim& operator=(const RunClaim&) = delete;
 
-  /// Why the folder could not be locked (a file system without locks, a system that allows none);
-  /// empty if it is locked.
-  const std::string& remark() const { return remark_; }
+  /// Why the folder could not be locked (a file system without locks, a system that allows none),
+  /// and which folders in it are links to others.
+  const std::vector<std::string>& remarks() const { return remarks_; }
 
   /// Writes config.toml and run.json of a new run, in a folder that holds none, and copies
   /// `tokenizer` into a folder of it first: a run that is there has all of them. Throws a usage
@@ -70,8 +72,8 @@ class RunClaim {
 
   RunDirectory run_;
   RunTenure tenure_;
-  int descriptor_ = -1;
-  std::string remark_;
+  Descriptor descriptor_;
+  std::vector<std::string> remarks_;
   std::vector<std::filesystem::path> made_folders_;  ///< the outermost first
   std::vector<std::filesystem::path> made_files_;
 };

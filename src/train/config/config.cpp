@@ -149,7 +149,7 @@ Config load_config(const std::filesystem::path& file, const std::vector<std::str
   if (std::filesystem::is_directory(file))
     throw usage_error("read config " + file.string(), "a TOML file", "a folder",
                       "the config.toml in it");
-  return parse_config(read_file(file), file.string(), overrides,
+  return parse_config(read_file(file, ReadOrder::in_order), file.string(), overrides,
                       is_of_run(file) ? ConfigOrigin::run : ConfigOrigin::user);
 }
 

@@ -1,6 +1,5 @@
 #include "train/limits/limit_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,17 +11,12 @@
 #include <cstring>
 #include <string>
 
-#include "core/descriptor.h"
+#include "core/open_file.h"
 
 namespace accrue::train {
 namespace {
 
 constexpr std::string_view kSpaces = " \t\r\n\v\f";
-
-bool is_regular(const Descriptor& file) {
-  struct stat status {};
-  return ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
-}
 
 /// A file's beginning; none where it cannot be read, which errno tells.
 std::optional<std::string> beginning_of(const Descriptor& file) {
@@ -46,10 +40,9 @@ bool is_there(const std::string& path) {
 }
 
 LimitReading read_number(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
-  if (!file) return trouble(std::strerror(errno));
-  if (!is_regular(file)) return trouble("it is no regular file");
-  const std::optional<std::string> text = beginning_of(file);
+  const OpenedFile opened = open_to_read(path);
+  if (!opened) return trouble(opened.error != 0 ? opened.obstacle : "it is no regular file");
+  const std::optional<std::string> text = beginning_of(opened.file);
   if (!text) return trouble(std::strerror(errno));
   const std::optional<double> number = number_at_start(*text);
   return number ? LimitReading{.value = number, .trouble = {}}

@@ -2,19 +2,20 @@
 
 #include <ATen/record_function.h>
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "accrue/core/error.h"
+#include "core/open_file.h"
+#include "core/printable.h"
+#include "core/write_out.h"
 
 namespace accrue::train {
 namespace {
@@ -36,7 +37,7 @@ struct Trace::Impl {
                         "ending the first one");
     create(path);
     listening = this;
-    file << "[\n";
+    put("[\n");
     handle = at::addGlobalCallback(
         at::RecordFunctionCallback(&begin, &end).scopes({at::RecordScope::USER_SCOPE}));
   }
@@ -52,35 +53,31 @@ struct Trace::Impl {
   }
 
   void finish() {
-    file << json{{"name", "end of the trace"},       {"ph", "i"}, {"s", "g"},
-                 {"ts", microseconds(Clock::now())}, {"pid", 0},  {"tid", 0}}
-         << "\n]\n";
-    file.close();
-    if (!file)
-      std::cerr << "warning: trace into " << file_name.string()
+    const json end{{"name", "end of the trace"},       {"ph", "i"}, {"s", "g"},
+                   {"ts", microseconds(Clock::now())}, {"pid", 0},  {"tid", 0}};
+    put(end.dump() + "\n]\n");
+    if (!is_whole)
+      std::cerr << "warning: trace into " << printable(file_name.string())
                 << ": spans are missing at its end, as not all of it could be written" << std::endl;
   }
 
   /// Creates a file where there is none: the name of a trace may be mistyped.
   void create(const std::filesystem::path& path) {
-    const int made = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (made < 0 && errno == EEXIST)
+    OpenedFile made = create_file(path, O_WRONLY);
+    if (made.error == EEXIST)
       throw usage_error("trace into " + path.string(), "a new file", "one that is there",
                         "another name, or removing it");
-    if (made >= 0) {
-      ::close(made);
-      file.open(path);
-    }
-    if (!file.is_open())
+    if (!made)
       throw runtime_error("trace into " + path.string(), "a file that can be created",
-                          std::strerror(errno), "another file");
+                          made.obstacle, "another file");
+    file = std::move(made.file);
     file_name = path;
   }
 
   /// Removes the file: a run that ended before its first span must not keep the next attempt from
   /// that name.
   void take_back() {
-    file.close();
+    file.reset();
     std::error_code ignored;
     std::filesystem::remove(file_name, ignored);
   }
@@ -98,14 +95,19 @@ struct Trace::Impl {
 
   void write(const at::RecordFunction& function, Clock::time_point begin, Clock::time_point end) {
     const std::size_t row = row_of(function);
-    file << json{{"name", function.name()},
-                 {"ph", "X"},
-                 {"ts", microseconds(begin)},
-                 {"dur", microseconds(end) - microseconds(begin)},
-                 {"pid", 0},
-                 {"tid", row}}
-         << ",\n"
-         << std::flush;
+    put(json{{"name", function.name()},
+             {"ph", "X"},
+             {"ts", microseconds(begin)},
+             {"dur", microseconds(end) - microseconds(begin)},
+             {"pid", 0},
+             {"tid", row}}
+            .dump() +
+        ",\n");
+  }
+
+  /// What follows half a line cannot be read, so nothing is written after it.
+  void put(const std::string& text) {
+    if (is_whole) is_whole = write_out(file.get(), text) == text.size();
   }
 
   double microseconds(Clock::time_point time) const {
@@ -121,12 +123,13 @@ struct Trace::Impl {
                                 : name.substr(0, name.find(':'));
     const auto [found, is_new] = rows.try_emplace(row, rows.size());
     if (is_new)
-      file << json{{"name", "thread_name"},
-                   {"ph", "M"},
-                   {"pid", 0},
-                   {"tid", found->second},
-                   {"args", {{"name", row}}}}
-           << ",\n";
+      put(json{{"name", "thread_name"},
+               {"ph", "M"},
+               {"pid", 0},
+               {"tid", found->second},
+               {"args", {{"name", row}}}}
+              .dump() +
+          ",\n");
     return found->second;
   }
 
@@ -135,7 +138,8 @@ struct Trace::Impl {
   static Impl* listening;
 
   std::filesystem::path file_name;
-  std::ofstream file;
+  Descriptor file;
+  bool is_whole = true;  ///< all was written so far
   const Clock::time_point start = Clock::now();
   const std::uint64_t training_thread = at::RecordFunction::currentThreadId();
   std::map<std::string, std::size_t> rows;

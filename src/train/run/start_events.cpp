@@ -119,7 +119,7 @@ std::vector<Event> start_events(const StartFacts& start) {
 std::vector<Event> folder_events(const RunFolders& folders, const RunCopies& copies,
                                  const std::optional<Resumed>& resumed) {
   Events of_folder(0);
-  of_folder.add("run_directory", folders.claim->remark());
+  of_folder.add_all("run_directory", folders.claim->remarks());
   if (!folders.restored.empty())
     of_folder.add("replica", "what " + copies.own().root().string() + " had lost was copied from " +
                                  copies.replica()->root().string() + ": " +

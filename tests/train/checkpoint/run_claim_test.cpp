@@ -149,6 +149,40 @@ TEST_F(RunClaimTest, AnythingInTheRunsPlacesCountsAsARun) {
   EXPECT_TRUE(run().holds_run());
 }
 
+TEST_F(RunClaimTest, RefusesFilesThatAreLinksByName) {
+  fs::create_directories(run().root());
+  const fs::path target = folder_ / "target";
+  write_file_atomically(target, "somebody else's");
+  for (const fs::path& file : {run().config_file(), run().run_file(), run().metrics_file()}) {
+    fs::create_symlink(target, file);
+    EXPECT_THAT(usage_message([&] { RunClaim{run()}; }),
+                AllOf(HasSubstr(file.string()), HasSubstr("a link to " + target.string())));
+    fs::remove(file);
+  }
+  const fs::path lock = run().root() / ".accrue-lock";
+  fs::create_hard_link(target, lock);
+  EXPECT_THAT(usage_message([&] { RunClaim{run()}; }),
+              AllOf(HasSubstr(lock.string()), HasSubstr("a hard link")));
+  fs::remove(lock);
+  fs::create_symlink(target, lock);
+  EXPECT_THAT(usage_message([&] { RunClaim{run()}; }), HasSubstr("a link"));
+  fs::remove(lock);
+  EXPECT_EQ(read_file(target), "somebody else's");
+  EXPECT_NO_THROW(RunClaim{run()}) << "the control: none is left";
+}
+
+TEST_F(RunClaimTest, TakesFoldersOnOtherDisksAndNamesThem) {
+  const fs::path disk = folder_ / "disk";
+  fs::create_directories(run().root());
+  fs::create_directory_symlink(disk, run().checkpoints());
+  EXPECT_THAT(usage_message([&] { RunClaim{run()}; }), HasSubstr("which is no folder"));
+  fs::create_directories(disk);
+  const RunClaim claim(run());
+  ASSERT_EQ(claim.remarks().size(), 1U);
+  EXPECT_THAT(claim.remarks().front(),
+              AllOf(HasSubstr(run().checkpoints().string()), HasSubstr(disk.string())));
+}
+
 TEST_F(RunClaimTest, NoticesThatTheFolderIsGone) {
   const RunClaim claim(run());
   EXPECT_NO_THROW(claim.check_there());

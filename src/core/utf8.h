@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace accrue::data {
+namespace accrue {
 
 /// U+FFFD, which stands for what is no UTF-8.
 inline constexpr std::string_view replacement_character = "\xef\xbf\xbd";
@@ -30,4 +30,4 @@ std::size_t valid_utf8_prefix(std::string_view text);
 /// Unicode Standard, section 3.9), as Rust's from_utf8_lossy and Python's errors="replace" do it.
 std::string lossy_utf8(std::string_view bytes);
 
-}  // namespace accrue::data
+}  // namespace accrue

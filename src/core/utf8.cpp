@@ -1,6 +1,6 @@
-#include "data/tokenizer/utf8.h"
+#include "core/utf8.h"
 
-namespace accrue::data {
+namespace accrue {
 namespace {
 
 unsigned byte_at(std::string_view text, std::size_t at) {
@@ -95,4 +95,4 @@ std::string lossy_utf8(std::string_view bytes) {
   return text;
 }
 
-}  // namespace accrue::data
+}  // namespace accrue
