@@ -1,4 +1,3 @@
-#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -7,6 +6,7 @@
 #include "cli/bench_sweeps.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/print_text.h"
 #include "cli/program.h"
 #include "core/words.h"
 #include "train/measure/benchmark.h"
@@ -59,30 +59,30 @@ nlohmann::json to_json(const train::BenchmarkResult& r) {
 }
 
 void print_spread(const char* name, const train::Spread& spread, int decimals) {
-  std::printf("%-24s%.*f   (%.*f to %.*f)\n", name, decimals, spread.median, decimals, spread.min,
-              decimals, spread.max);
+  print_text("%-24s%.*f   (%.*f to %.*f)\n", name, decimals, spread.median, decimals, spread.min,
+             decimals, spread.max);
 }
 
 void print(const train::BenchmarkResult& r) {
-  std::printf("%-24s%s parameters, %s of %lld %s\n", "model",
-              format_count(static_cast<double>(r.parameters)).c_str(),
-              counted(r.micro_batches, "micro-batch").c_str(),
-              static_cast<long long>(r.micro_batch_tokens), r.images ? "images" : "tokens");
+  print_text("%-24s%s parameters, %s of %lld %s\n", "model",
+             format_count(static_cast<double>(r.parameters)).c_str(),
+             counted(r.micro_batches, "micro-batch").c_str(),
+             static_cast<long long>(r.micro_batch_tokens), r.images ? "images" : "tokens");
   print_spread(r.images ? "images/s" : "tokens/s", r.tokens_per_second, 0);
   print_spread("s per micro-batch", r.seconds_per_micro_batch, 5);
   print_spread("s per bare micro-batch", r.bare_seconds_per_micro_batch, 5);
-  std::printf("%-24s%+.2f%% (median of rounds)\n", "accumulation overhead",
-              100 * r.accumulation_overhead);
+  print_text("%-24s%+.2f%% (median of rounds)\n", "accumulation overhead",
+             100 * r.accumulation_overhead);
   print_spread("s per optimizer step", r.optimizer_seconds, 5);
-  std::printf("%-24s%s of tensors, %s resident\n", "peak memory",
-              format_bytes(r.peak_bytes).c_str(), format_bytes(r.peak_resident_bytes).c_str());
-  std::printf("%-24s%.1f page faults and %.2f allocations from the system per micro-batch\n", "",
-              r.minor_page_faults, r.system_allocations);
+  print_text("%-24s%s of tensors, %s resident\n", "peak memory", format_bytes(r.peak_bytes).c_str(),
+             format_bytes(r.peak_resident_bytes).c_str());
+  print_text("%-24s%.1f page faults and %.2f allocations from the system per micro-batch\n", "",
+             r.minor_page_faults, r.system_allocations);
   if (r.model_gflops && r.share_of_ceiling)
-    std::printf("%-24s%.0f GFLOP/s, %.0f%% of the ceiling\n", "speed", *r.model_gflops,
-                100 * *r.share_of_ceiling);
-  std::printf("%-24s%.0f GFLOP/s at the model's shapes, %.0f at 2048^3\n", "ceiling",
-              r.ceiling_gflops, r.peak_gflops);
+    print_text("%-24s%.0f GFLOP/s, %.0f%% of the ceiling\n", "speed", *r.model_gflops,
+               100 * *r.share_of_ceiling);
+  print_text("%-24s%.0f GFLOP/s at the model's shapes, %.0f at 2048^3\n", "ceiling",
+             r.ceiling_gflops, r.peak_gflops);
 }
 
 nlohmann::json to_json(const train::MicroSweep& sweep) {
@@ -102,20 +102,20 @@ nlohmann::json to_json(const train::MicroSweep& sweep) {
 }
 
 void print(const train::MicroSweep& sweep) {
-  std::printf("%lld %s a step, relative to the largest micro-batch that fits\n",
-              static_cast<long long>(sweep.batch_samples), sweep.images ? "images" : "samples");
-  std::printf("%-14s%12s%10s%14s%10s\n", "micro-batches", "s per step", "time", "peak memory",
-              "memory");
+  print_text("%lld %s a step, relative to the largest micro-batch that fits\n",
+             static_cast<long long>(sweep.batch_samples), sweep.images ? "images" : "samples");
+  print_text("%-14s%12s%10s%14s%10s\n", "micro-batches", "s per step", "time", "peak memory",
+             "memory");
   for (const train::SweptSize& size : sweep.sizes) {
     const std::string split =
         std::to_string(size.micro_batches) + " x " + std::to_string(size.micro_batch);
     if (!size.fits) {
-      std::printf("%-14s%12s\n", split.c_str(), "does not fit");
+      print_text("%-14s%12s\n", split.c_str(), "does not fit");
       continue;
     }
-    std::printf("%-14s%12.4f%+9.1f%%%14s%+9.1f%%\n", split.c_str(), size.seconds.median,
-                100 * (size.relative_seconds - 1), format_bytes(size.peak_bytes).c_str(),
-                100 * (size.relative_peak_bytes - 1));
+    print_text("%-14s%12.4f%+9.1f%%%14s%+9.1f%%\n", split.c_str(), size.seconds.median,
+               100 * (size.relative_seconds - 1), format_bytes(size.peak_bytes).c_str(),
+               100 * (size.relative_peak_bytes - 1));
   }
 }
 
@@ -141,20 +141,20 @@ nlohmann::json to_json(const train::Profile& profile) {
 }
 
 void print(const train::Profile& profile) {
-  std::printf("%.3f ms per micro-batch of %lld, with its part of the optimizer step\n",
-              1e3 * profile.seconds, static_cast<long long>(profile.micro_batch));
-  std::printf("ceilings: %.0f GFLOP/s (matrix product 2048^3), %.1f GB/s (memory)\n\n",
-              profile.peak_gflops, profile.bandwidth_gbps);
+  print_text("%.3f ms per micro-batch of %lld, with its part of the optimizer step\n",
+             1e3 * profile.seconds, static_cast<long long>(profile.micro_batch));
+  print_text("ceilings: %.0f GFLOP/s (matrix product 2048^3), %.1f GB/s (memory)\n\n",
+             profile.peak_gflops, profile.bandwidth_gbps);
   const auto percent_of_all = [&](double seconds) { return 100 * seconds / profile.seconds; };
   const auto rest = [&](const char* name, double seconds) {
-    std::printf("%-36s%8s%10.3f%7.1f%%\n", name, "", 1e3 * seconds, percent_of_all(seconds));
+    print_text("%-36s%8s%10.3f%7.1f%%\n", name, "", 1e3 * seconds, percent_of_all(seconds));
   };
   constexpr const char* kOutside = "outside: autograd, data, bookkeeping";
-  std::printf("%-36s%8s%10s%8s\n", "part", "", "ms", "share");
+  print_text("%-36s%8s%10s%8s\n", "part", "", "ms", "share");
   for (const train::Profile::Part& part : profile.parts) rest(part.name.c_str(), part.seconds);
   rest(kOutside, profile.rest_seconds);
-  std::printf("\n%-36s%8s%10s%8s%10s%10s%9s\n", "kernel", "calls", "ms", "share", "MB", "GFLOP/s",
-              "ceiling");
+  print_text("\n%-36s%8s%10s%8s%10s%10s%9s\n", "kernel", "calls", "ms", "share", "MB", "GFLOP/s",
+             "ceiling");
   constexpr double kLeastShareShown = 0.1;
   double small = 0;
   for (const train::KernelCost& cost : profile.kernels) {
@@ -164,15 +164,15 @@ void print(const train::Profile& profile) {
     }
     const bool says_so = cost.kernel.find("backward") != std::string::npos;
     const std::string name = cost.kernel + (cost.in_backward && !says_so ? ", backward" : "");
-    std::printf("%-36s%8lld%10.3f%7.1f%%", name.c_str(), static_cast<long long>(cost.calls),
-                1e3 * cost.seconds, percent_of_all(cost.seconds));
+    print_text("%-36s%8lld%10.3f%7.1f%%", name.c_str(), static_cast<long long>(cost.calls),
+               1e3 * cost.seconds, percent_of_all(cost.seconds));
     const auto column = [](double value, const char* format, int width) {
-      value > 0 ? std::printf(format, value) : std::printf("%*s", width, "");
+      value > 0 ? print_text(format, value) : print_text("%*s", width, "");
     };
     column(static_cast<double>(cost.bytes) / 1e6, "%10.2f", 10);
     column(cost.gflops, "%10.1f", 10);
     column(100 * cost.share_of_ceiling, "%8.0f%%", 9);
-    std::printf("\n");
+    print_text("\n");
   }
   rest("kernels below 0.1%", small);
   rest(kOutside, profile.rest_seconds);

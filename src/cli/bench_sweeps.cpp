@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "cli/print_text.h"
 #include "core/words.h"
 
 namespace accrue::cli {
@@ -47,14 +47,14 @@ void print(const train::RateSweep& sweep) {
   const double least = std::ranges::min(sweep.rates, {}, by_loss).smoothed,
                most = std::ranges::max(sweep.rates, {}, by_loss).smoothed;
   const std::size_t step = std::max<std::size_t>(1, sweep.rates.size() / lines);
-  std::printf("%-12s%10s\n", "lr", "loss");
+  print_text("%-12s%10s\n", "lr", "loss");
   for (std::size_t i = 0; i < sweep.rates.size(); i += step) {
     const train::SweptRate& rate = sweep.rates[i];
-    std::printf("%-12.3g%10.4f  %s\n", rate.lr, rate.smoothed,
-                bar(rate.smoothed, least, most).c_str());
+    print_text("%-12.3g%10.4f  %s\n", rate.lr, rate.smoothed,
+               bar(rate.smoothed, least, most).c_str());
   }
-  if (sweep.diverges_at) std::printf("%-12.3g%10s\n", *sweep.diverges_at, "diverges");
-  std::printf("\n%-12s%.3g\n%s\n", "suggested", sweep.suggested, sweep.reason.c_str());
+  if (sweep.diverges_at) print_text("%-12.3g%10s\n", *sweep.diverges_at, "diverges");
+  print_text("\n%-12s%.3g\n%s\n", "suggested", sweep.suggested, sweep.reason.c_str());
 }
 
 nlohmann::json to_json(const train::BatchSweep& sweep) {
@@ -85,24 +85,24 @@ nlohmann::json to_json(const train::BatchSweep& sweep) {
 
 void print(const train::BatchSweep& sweep) {
   const char* unit = sweep.counts_tokens ? "tokens" : "samples";
-  std::printf("each batch on %s %s from the same start, where the loss is %.4f\n\n",
-              digit_groups(std::llround(sweep.units)).c_str(), unit, sweep.loss_before);
-  std::printf("%-12s%8s%10s%10s%10s%16s%14s%11s\n", unit, "steps", "lr", "loss", "seconds",
-              sweep.counts_tokens ? "fall/M tokens" : "fall/M samples", "fall/second", "predicted");
+  print_text("each batch on %s %s from the same start, where the loss is %.4f\n\n",
+             digit_groups(std::llround(sweep.units)).c_str(), unit, sweep.loss_before);
+  print_text("%-12s%8s%10s%10s%10s%16s%14s%11s\n", unit, "steps", "lr", "loss", "seconds",
+             sweep.counts_tokens ? "fall/M tokens" : "fall/M samples", "fall/second", "predicted");
   for (const train::SweptBatch& swept : sweep.batches) {
-    std::printf("%-12s%8lld%10.3g", digit_groups(std::llround(swept.batch)).c_str(),
-                static_cast<long long>(swept.steps), swept.lr);
+    print_text("%-12s%8lld%10.3g", digit_groups(std::llround(swept.batch)).c_str(),
+               static_cast<long long>(swept.steps), swept.lr);
     if (!swept.is_finite) {
-      std::printf("%10s\n", "diverges");
+      print_text("%10s\n", "diverges");
       continue;
     }
-    std::printf("%10.4f%10.2f%16.4f%14.4f", swept.loss, swept.seconds, swept.loss_per_unit,
-                swept.loss_per_second);
-    if (swept.predicted) std::printf("%10.0f%%", 100 * *swept.predicted);
-    std::printf("\n");
+    print_text("%10.4f%10.2f%16.4f%14.4f", swept.loss, swept.seconds, swept.loss_per_unit,
+               swept.loss_per_second);
+    if (swept.predicted) print_text("%10.0f%%", 100 * *swept.predicted);
+    print_text("\n");
   }
-  std::printf("\n%-12s%s\n%s\n", "suggested", digit_groups(std::llround(sweep.suggested)).c_str(),
-              sweep.reason.c_str());
+  print_text("\n%-12s%s\n%s\n", "suggested", digit_groups(std::llround(sweep.suggested)).c_str(),
+             sweep.reason.c_str());
 }
 
 }  // namespace accrue::cli

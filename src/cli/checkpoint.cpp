@@ -5,6 +5,7 @@
 
 #include "accrue/core/units.h"
 #include "cli/commands.h"
+#include "cli/print_text.h"
 #include "train/checkpoint/checkpoint_store.h"
 
 namespace accrue::cli {
@@ -38,7 +39,7 @@ ordered_json entry_of(const StoredCheckpoint& checkpoint) {
 }
 
 void print_object(const ordered_json& out) {
-  std::puts(out.dump(-1, ' ', false, ordered_json::error_handler_t::replace).c_str());
+  print_text("%s\n", out.dump(-1, ' ', false, ordered_json::error_handler_t::replace).c_str());
 }
 
 std::string condition_of(const StoredCheckpoint& checkpoint, Thoroughness thoroughness) {
@@ -58,9 +59,9 @@ void print_checkpoint(const StoredCheckpoint& checkpoint, Thoroughness thoroughn
   if (checkpoint.middle)
     note("in the middle of step " + std::to_string(checkpoint.step + 1) + ": " +
          checkpoint.middle->in_words());
-  std::printf("step %-10lld%-12s%s\n", static_cast<long long>(checkpoint.step),
-              format_bytes(checkpoint.bytes).c_str(), notes.c_str());
-  if (!checkpoint.damage.empty()) std::printf("    %s\n", checkpoint.damage.c_str());
+  print_text("step %-10lld%-12s%s\n", static_cast<long long>(checkpoint.step),
+             format_bytes(checkpoint.bytes).c_str(), notes.c_str());
+  if (!checkpoint.damage.empty()) print_text("    %s\n", checkpoint.damage.c_str());
 }
 
 int show_checkpoints(const CheckpointArguments& arguments, Thoroughness thoroughness) {
@@ -75,7 +76,7 @@ int show_checkpoints(const CheckpointArguments& arguments, Thoroughness thorough
   }
   if (arguments.json)
     print_object({{"run", arguments.run}, {"whole", whole}, {"checkpoints", list}});
-  if (!arguments.json && checkpoints.empty()) std::puts("no checkpoints");
+  if (!arguments.json && checkpoints.empty()) print_text("no checkpoints\n");
   return whole || thoroughness == Thoroughness::bookkeeping ? 0 : 1;
 }
 
@@ -94,8 +95,8 @@ int run_prune(const CheckpointArguments& arguments) {
     return 0;
   }
   for (const StoredCheckpoint& checkpoint : pruned.removed)
-    std::printf("removed step %lld (%s)\n", static_cast<long long>(checkpoint.step),
-                format_bytes(checkpoint.bytes).c_str());
+    print_text("removed step %lld (%s)\n", static_cast<long long>(checkpoint.step),
+               format_bytes(checkpoint.bytes).c_str());
   for (const StoredCheckpoint& checkpoint : pruned.kept)
     print_checkpoint(checkpoint, Thoroughness::contents);
   return 0;

@@ -1,7 +1,6 @@
 #include "verify/doctor/doctor.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 #include "accrue/device/device.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/print_text.h"
 #include "cli/program.h"
 #include "verify/operations/device_conformance.h"
 
@@ -49,11 +49,11 @@ nlohmann::json to_json(const proof::Examination& examination) {
 
 void print(const proof::Examination& examination) {
   for (const proof::Finding& finding : examination.findings) {
-    std::printf("%-8s %s: %s\n", std::string(proof::to_string(finding.severity)).c_str(),
-                finding.id.c_str(), finding.message.c_str());
-    if (!finding.advice.empty()) std::printf("         try %s\n", finding.advice.c_str());
+    print_text("%-8s %s: %s\n", std::string(proof::to_string(finding.severity)).c_str(),
+               finding.id.c_str(), finding.message.c_str());
+    if (!finding.advice.empty()) print_text("         try %s\n", finding.advice.c_str());
   }
-  if (examination.findings.empty()) std::printf("Nothing to say against this run.\n");
+  if (examination.findings.empty()) print_text("Nothing to say against this run.\n");
 }
 
 /// Prints each thing that training asks of the device.
@@ -70,11 +70,10 @@ int examine_device(const DoctorArguments& arguments) {
     std::cout << out.dump(2) << std::endl;
   } else {
     for (const proof::DeviceCheck& check : checks)
-      std::printf("%-6s %-62s %s\n", check.passed ? "ok" : "FAILS", check.name.c_str(),
-                  check.detail.c_str());
-    std::printf("%s\n",
-                all ? (device.str() + " can be trained on.").c_str()
-                    : (device.str() + " does not do all that training asks of it.").c_str());
+      print_text("%-6s %-62s %s\n", check.passed ? "ok" : "FAILS", check.name.c_str(),
+                 check.detail.c_str());
+    print_text("%s\n", all ? (device.str() + " can be trained on.").c_str()
+                           : (device.str() + " does not do all that training asks of it.").c_str());
   }
   return all ? 0 : device_failed;
 }

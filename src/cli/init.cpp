@@ -1,10 +1,10 @@
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "accrue/core/error.h"
 #include "cli/commands.h"
 #include "cli/first_choice.h"
+#include "cli/print_text.h"
 #include "cli/tokenizing.h"
 #include "core/atomic_file.h"
 #include "train/workload/first/first_config.h"
@@ -45,9 +45,9 @@ int run_init(const InitArguments& arguments) {
   // What train would refuse is refused now, by the same words.
   train::open_workload(train::parse_config(config, arguments.out));
   write_file_atomically(arguments.out, config);
-  std::printf("%s", config.c_str());
-  std::printf("\nwrote %s; next:\n  accrue train %s --dry-run\n  accrue train %s\n",
-              arguments.out.c_str(), arguments.out.c_str(), arguments.out.c_str());
+  print_text("%s", config.c_str());
+  print_text("\nwrote %s; next:\n  accrue train %s --dry-run\n  accrue train %s\n",
+             arguments.out.c_str(), arguments.out.c_str(), arguments.out.c_str());
   return 0;
 }
 

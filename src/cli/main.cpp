@@ -22,6 +22,7 @@
 #include "cli/standard_output.h"
 #include "cli/stop_signals.h"
 #include "core/cause.h"
+#include "core/printable_streams.h"
 
 namespace accrue {
 namespace {
@@ -101,6 +102,7 @@ int run(int count, char** words, const Program& program) {
   // A limit on the size of files is met as a full disk is: by an error.
   std::signal(SIGXFSZ, SIG_IGN);
   memory::install_caching_allocator(memory::BudgetOf::process);
+  const PrintableStreams printed;
   try {
     return cli::finish_output(dispatch(cli::with_help_option({words, words + count}), program));
   } catch (const Error& error) {

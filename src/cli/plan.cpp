@@ -13,6 +13,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/plan_estimate.h"
+#include "cli/print_text.h"
 #include "cli/program.h"
 #include "cli/row.h"
 #include "train/plan/plan_json.h"
@@ -87,9 +88,9 @@ std::string seconds_text(double seconds) {
 }
 
 void print_entry(const memory::PlanEntry& entry, const char* remark) {
-  std::printf("  %-38s %10s %12s a batch%s\n", memory::describe(entry.point).c_str(),
-              format_bytes(entry.peak_bytes).c_str(), seconds_text(entry.window_seconds).c_str(),
-              remark);
+  print_text("  %-38s %10s %12s a batch%s\n", memory::describe(entry.point).c_str(),
+             format_bytes(entry.peak_bytes).c_str(), seconds_text(entry.window_seconds).c_str(),
+             remark);
 }
 
 void print_breakdown(const memory::Breakdown& b) {
@@ -120,13 +121,13 @@ void print(const train::PlanReport& report) {
             " tokens/s";
   print_row("step", step);
   print_row("reason", plan.reason);
-  if (!plan.alternatives.empty()) std::printf("\nalternatives\n");
+  if (!plan.alternatives.empty()) print_text("\nalternatives\n");
   for (const memory::PlanEntry& entry : plan.alternatives)
     print_entry(entry, entry.within_limit ? "" : "  (beyond the limit)");
   if (report.bf16)
-    std::printf("\nprecision.compute = \"bf16\" would take %s and %s a micro-batch\n",
-                format_bytes(report.bf16->peak_bytes).c_str(),
-                seconds_text(report.bf16->micro_batch_seconds).c_str());
+    print_text("\nprecision.compute = \"bf16\" would take %s and %s a micro-batch\n",
+               format_bytes(report.bf16->peak_bytes).c_str(),
+               seconds_text(report.bf16->micro_batch_seconds).c_str());
 }
 
 std::vector<std::int64_t> image_of(const std::string& text) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/units.h"
+#include "cli/print_text.h"
 #include "core/words.h"
 #include "train/plan/plan_json.h"
 
@@ -95,7 +96,7 @@ std::string parameters_in_words(std::int64_t parameters) {
 }
 
 void print_figure(const std::string& name, const std::string& value) {
-  std::printf("%-24s%s\n", name.c_str(), value.c_str());
+  print_text("%-24s%s\n", name.c_str(), value.c_str());
 }
 
 std::string sum_text(const memory::Resident& r) {
@@ -168,17 +169,17 @@ void print(const RunEstimate& e) {
                  format_bytes(mode.sample_bytes) + " a sample, " +
                      format_bytes(mode.sample_bytes * e.micro_batch) + " a micro-batch");
   print_figure("the batch in one pass", format_bytes(e.one_pass_bytes));
-  std::printf("\nwhat each would save\n");
+  print_text("\nwhat each would save\n");
   for (const RunEstimate::Saving& saving : e.savings)
-    std::printf("  %-52s %12s\n", saving.change.c_str(), format_bytes(saving.bytes).c_str());
-  std::printf("\n%-10s %-12s %24s %12s\n", "device", "recompute", "largest micro-batch", "peak");
+    print_text("  %-52s %12s\n", saving.change.c_str(), format_bytes(saving.bytes).c_str());
+  print_text("\n%-10s %-12s %24s %12s\n", "device", "recompute", "largest micro-batch", "peak");
   for (const RunEstimate::Fit& fit : e.fits)
-    std::printf("%-10s %-12s %24s %12s\n", fit.device.name.c_str(),
-                std::string(to_string(fit.recompute)).c_str(),
-                fit.largest_micro_batch > 0 ? std::to_string(fit.largest_micro_batch).c_str()
-                                            : "does not fit",
-                format_bytes(fit.peak_bytes).c_str());
-  if (e.cost) std::printf("\n");
+    print_text("%-10s %-12s %24s %12s\n", fit.device.name.c_str(),
+               std::string(to_string(fit.recompute)).c_str(),
+               fit.largest_micro_batch > 0 ? std::to_string(fit.largest_micro_batch).c_str()
+                                           : "does not fit",
+               format_bytes(fit.peak_bytes).c_str());
+  if (e.cost) print_text("\n");
   print_cost(e);
 }
 
@@ -193,7 +194,7 @@ void print_estimate(const Estimates& estimates, bool json) {
     return;
   }
   print(estimates.run);
-  std::printf("\n");
+  print_text("\n");
   if (estimates.budget) print(*estimates.budget);
   print(estimates.machine);
 }

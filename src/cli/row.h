@@ -1,13 +1,14 @@
 #pragma once
 
-#include <cstdio>
 #include <string>
+
+#include "cli/print_text.h"
 
 namespace accrue::cli {
 
 /// A line of what `train` and `plan` say about a run.
 inline void print_row(const char* name, const std::string& value) {
-  std::printf("%-16s%s\n", name, value.c_str());
+  print_text("%-16s%s\n", name, value.c_str());
 }
 
 }  // namespace accrue::cli

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/conversation.h"
 #include "cli/text_model.h"
+#include "core/printable_streams.h"
 
 namespace accrue::cli {
 namespace {
@@ -23,8 +24,14 @@ struct SampleArguments {
   AnswerOptions answer;
 };
 
-/// stdout as a place for text that is to be seen as it comes.
-void show(std::string_view text) { std::cout << text << std::flush; }
+/// stdout as a place for text that is to be seen as it comes. A program that reads it gets the
+/// model's text as it is.
+void show(std::string_view text) {
+  if (::isatty(STDOUT_FILENO) == 1)
+    std::cout << text << std::flush;
+  else
+    std::cout << Unescaped{text} << std::flush;
+}
 
 void print(const Answer& answer, const SampleArguments& arguments) {
   if (arguments.json)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/printable.h"
 #include "observe/terminal.h"
 
 namespace accrue::cli {
@@ -52,9 +53,7 @@ void narrow(std::size_t& column, std::size_t line, std::size_t width) {
 }  // namespace
 
 void TextTable::add_row(Row cells) {
-  for (std::string& cell : cells)
-    std::ranges::replace_if(
-        cell, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, '?');
+  for (std::string& cell : cells) cell = printable_line(cell);
   rows_.push_back(std::move(cells));
 }
 

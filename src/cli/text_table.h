@@ -20,7 +20,7 @@ class TextTable {
 
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// One cell for each column. Control characters become '?'.
+  /// One cell for each column, which is made printable_line().
   void add_row(std::vector<std::string> cells);
 
   /// The titles and the rows, without line breaks and spaces at their ends. Where they are wider

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "accrue/core/units.h"
+#include "core/printable_streams.h"
 #include "core/words.h"
 
 namespace accrue::cli {
@@ -33,7 +34,7 @@ class ProgressLine {
     if (done >= all) return finish();
     if (now < next_) return;
     next_ = now + (is_terminal_ ? between_redraws : between_lines);
-    std::cerr << (is_terminal_ ? "\r\x1b[K" : "") << text(done, all, now)
+    std::cerr << Unescaped{is_terminal_ ? wipe : ""} << text(done, all, now)
               << (is_terminal_ ? "" : "\n") << std::flush;
     is_drawn_ = true;
   }
@@ -42,6 +43,8 @@ class ProgressLine {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds first_after{1'000}, between_redraws{200},
       between_lines{10'000};
+
+  static constexpr const char* wipe = "\r\x1b[K";
 
   std::string text(std::int64_t done, std::int64_t all, Clock::time_point now) const {
     const double seconds = std::chrono::duration<double>(now - *start_).count();
@@ -52,7 +55,7 @@ class ProgressLine {
   }
 
   void finish() {
-    if (is_drawn_ && is_terminal_) std::cerr << "\r\x1b[K" << std::flush;
+    if (is_drawn_ && is_terminal_) std::cerr << Unescaped{wipe} << std::flush;
     is_drawn_ = false;
     start_.reset();
   }

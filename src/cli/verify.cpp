@@ -9,6 +9,7 @@
 #include "accrue/core/error.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/print_text.h"
 #include "cli/program.h"
 #include "memory/out_of_memory.h"
 #include "verify/config/against_cpu.h"
@@ -108,9 +109,9 @@ struct Line {
 };
 
 void print(const Line& line) {
-  std::printf("%-32s %-8s %13s %9s   %-36s %9s %9s  %s\n", line.split.c_str(), line.samples.c_str(),
-              line.largest_error.c_str(), line.its_bound.c_str(), line.nearest.c_str(),
-              line.error.c_str(), line.bound.c_str(), line.verdict.c_str());
+  print_text("%-32s %-8s %13s %9s   %-36s %9s %9s  %s\n", line.split.c_str(), line.samples.c_str(),
+             line.largest_error.c_str(), line.its_bound.c_str(), line.nearest.c_str(),
+             line.error.c_str(), line.bound.c_str(), line.verdict.c_str());
 }
 
 std::string scientific(double value) {
@@ -162,19 +163,19 @@ std::string size_of(const proof::SmallestFault& fault) {
 }
 
 void print(const proof::Report& report) {
-  std::printf("reference: %s\n\n", report.reference.c_str());
+  print_text("reference: %s\n\n", report.reference.c_str());
   print_table(report);
-  std::printf("\n%s\n", proof::conclusion(report).c_str());
-  if (!report.equal) std::printf("What to do: %s.\n", proof::advice(report).c_str());
+  print_text("\n%s\n", proof::conclusion(report).c_str());
+  if (!report.equal) print_text("What to do: %s.\n", proof::advice(report).c_str());
   std::set<std::string> reasons;
   for (const proof::SkippedSplit& split : report.skipped)
-    if (reasons.insert(split.reason).second) std::printf("  - skipped: %s\n", split.reason.c_str());
-  for (const std::string& line : report.evidence) std::printf("  - %s\n", line.c_str());
-  for (const std::string& line : report.ruled_out) std::printf("  - ruled out: %s\n", line.c_str());
-  for (const std::string& line : report.left_out) std::printf("  - left out: %s\n", line.c_str());
-  if (!report.smallest_fault.empty()) std::printf("Smallest faults that it would have noticed:\n");
+    if (reasons.insert(split.reason).second) print_text("  - skipped: %s\n", split.reason.c_str());
+  for (const std::string& line : report.evidence) print_text("  - %s\n", line.c_str());
+  for (const std::string& line : report.ruled_out) print_text("  - ruled out: %s\n", line.c_str());
+  for (const std::string& line : report.left_out) print_text("  - left out: %s\n", line.c_str());
+  if (!report.smallest_fault.empty()) print_text("Smallest faults that it would have noticed:\n");
   for (const proof::SmallestFault& fault : report.smallest_fault)
-    std::printf("  %-44s %s\n", fault.kind.c_str(), size_of(fault).c_str());
+    print_text("  %-44s %s\n", fault.kind.c_str(), size_of(fault).c_str());
 }
 
 /// What is compared. A budget that cannot be met is no difference: 3 is for one that was found.
