@@ -6,10 +6,10 @@
 #include <string_view>
 #include <utility>
 
+#include "core/utf8.h"
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/json_part.h"
 #include "data/tokenizer/pattern.h"
-#include "core/utf8.h"
 
 namespace accrue::data {
 namespace {
@@ -20,7 +20,7 @@ using Pieces = std::vector<std::string>;
 /// Characters that show bytes become these.
 class OfBytes final : public Decoder {
  public:
-  void apply(Pieces& pieces) const override {
+  void apply(Pieces& pieces, TextGrowth&) const override {
     for (std::string& piece : pieces)
       if (auto bytes = bytes_shown_by(piece)) piece = std::move(*bytes);
     pieces = {lossy_utf8(joined(pieces))};
@@ -29,13 +29,13 @@ class OfBytes final : public Decoder {
 
 class Fuse final : public Decoder {
  public:
-  void apply(Pieces& pieces) const override { pieces = {joined(pieces)}; }
+  void apply(Pieces& pieces, TextGrowth&) const override { pieces = {joined(pieces)}; }
 };
 
 /// Tokens "<0x41>" become the bytes that they name, where these are UTF-8.
 class OfNamedBytes final : public Decoder {
  public:
-  void apply(Pieces& pieces) const override {
+  void apply(Pieces& pieces, TextGrowth&) const override {
     Pieces decoded;
     std::string bytes;
     const auto close = [&] {
@@ -73,8 +73,8 @@ class ReplacedPieces final : public Decoder {
  public:
   ReplacedPieces(Pattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  void apply(Pieces& pieces) const override {
-    for (std::string& piece : pieces) pattern_.replace(piece, content_);
+  void apply(Pieces& pieces, TextGrowth& growth) const override {
+    for (std::string& piece : pieces) pattern_.replace(piece, content_, growth);
   }
 
  private:
@@ -87,12 +87,15 @@ class StrippedPieces final : public Decoder {
  public:
   StrippedPieces(std::string content, std::int64_t start, std::int64_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
-  void apply(Pieces& pieces) const override {
+  void apply(Pieces& pieces, TextGrowth&) const override {
+    if (content_.empty()) return;
     for (std::string& piece : pieces) {
-      for (std::int64_t i = 0; i < start_ && piece.starts_with(content_); ++i)
-        piece.erase(0, content_.size());
-      for (std::int64_t i = 0; i < stop_ && piece.ends_with(content_); ++i)
-        piece.resize(piece.size() - content_.size());
+      std::string_view rest = piece;
+      for (std::int64_t i = 0; i < start_ && rest.starts_with(content_); ++i)
+        rest.remove_prefix(content_.size());
+      for (std::int64_t i = 0; i < stop_ && rest.ends_with(content_); ++i)
+        rest.remove_suffix(content_.size());
+      if (rest.size() < piece.size()) piece = std::string(rest);
     }
   }
 
@@ -105,9 +108,9 @@ class StrippedPieces final : public Decoder {
 class ShownSpaces final : public Decoder {
  public:
   ShownSpaces(std::string shown, bool drops_first) : shown_(shown), drops_first_(drops_first) {}
-  void apply(Pieces& pieces) const override {
+  void apply(Pieces& pieces, TextGrowth& growth) const override {
     for (std::size_t i = 0; i < pieces.size(); ++i)
-      shown_.replace(pieces[i], i == 0 && drops_first_ ? "" : " ");
+      shown_.replace(pieces[i], i == 0 && drops_first_ ? "" : " ", growth);
   }
 
  private:
@@ -119,8 +122,8 @@ class DecoderSteps final : public Decoder {
  public:
   explicit DecoderSteps(std::vector<std::unique_ptr<const Decoder>> steps)
       : steps_(std::move(steps)) {}
-  void apply(Pieces& pieces) const override {
-    for (const auto& step : steps_) step->apply(pieces);
+  void apply(Pieces& pieces, TextGrowth& growth) const override {
+    for (const auto& step : steps_) step->apply(pieces, growth);
   }
 
  private:
@@ -129,7 +132,7 @@ class DecoderSteps final : public Decoder {
 
 class Spaced final : public Decoder {
  public:
-  void apply(Pieces& pieces) const override {
+  void apply(Pieces& pieces, TextGrowth&) const override {
     std::string text;
     for (std::size_t i = 0; i < pieces.size(); ++i) text += (i > 0 ? " " : "") + pieces[i];
     pieces = {std::move(text)};

@@ -5,14 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "data/tokenizer/text_growth.h"
+
 namespace accrue::data {
 
 /// What tokens become when they are put together again. Pure.
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  /// Texts of tokens to pieces of the text, which stand behind each other.
-  virtual void apply(std::vector<std::string>& pieces) const = 0;
+  /// Texts of tokens to pieces of the text, which stand behind each other. What is made is taken
+  /// from `growth`.
+  virtual void apply(std::vector<std::string>& pieces, TextGrowth& growth) const = 0;
 };
 
 /// The text that pieces are together.

@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 class UnicodeForm final : public Normalizer {
  public:
   explicit UnicodeForm(const icu::Normalizer2* form) : form_(form) {}
-  void apply(std::string& text, Before) const override {
+  void apply(std::string& text, Before, TextGrowth& growth) const override {
     UErrorCode status = U_ZERO_ERROR;
     if (form_->isNormalizedUTF8(text, status) != 0 && U_SUCCESS(status)) return;
     std::string normalized;
@@ -31,6 +31,7 @@ class UnicodeForm final : public Normalizer {
     if (U_FAILURE(status))
       throw runtime_error("tokenizer", "a text that can be normalised", u_errorName(status),
                           "another libicu");
+    growth.take(normalized.size());
     text = std::move(normalized);
   }
 
@@ -41,9 +42,10 @@ class UnicodeForm final : public Normalizer {
 class Prepended final : public Normalizer {
  public:
   explicit Prepended(std::string prefix) : prefix_(std::move(prefix)) {}
-  void apply(std::string& text, Before before) const override {
-    if (before == Before::text) return;
-    if (!text.empty()) text.insert(0, prefix_);
+  void apply(std::string& text, Before before, TextGrowth& growth) const override {
+    if (before == Before::text || text.empty()) return;
+    growth.take(prefix_.size());
+    text.insert(0, prefix_);
   }
 
  private:
@@ -54,7 +56,9 @@ class ReplacedText final : public Normalizer {
  public:
   ReplacedText(Pattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  void apply(std::string& text, Before) const override { pattern_.replace(text, content_); }
+  void apply(std::string& text, Before, TextGrowth& growth) const override {
+    pattern_.replace(text, content_, growth);
+  }
 
  private:
   Pattern pattern_;
@@ -64,7 +68,7 @@ class ReplacedText final : public Normalizer {
 class StrippedText final : public Normalizer {
  public:
   StrippedText(bool left, bool right) : left_(left), right_(right) {}
-  void apply(std::string& text, Before) const override {
+  void apply(std::string& text, Before, TextGrowth&) const override {
     if (right_) text.resize(white_space_at_end(text));
     if (left_) text.erase(0, white_space_at_begin(text));
   }
@@ -77,8 +81,8 @@ class NormalizerSteps final : public Normalizer {
  public:
   explicit NormalizerSteps(std::vector<std::unique_ptr<const Normalizer>> steps)
       : steps_(std::move(steps)) {}
-  void apply(std::string& text, Before before) const override {
-    for (const auto& step : steps_) step->apply(text, before);
+  void apply(std::string& text, Before before, TextGrowth& growth) const override {
+    for (const auto& step : steps_) step->apply(text, before, growth);
   }
 
  private:

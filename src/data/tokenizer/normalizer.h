@@ -4,6 +4,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "data/tokenizer/text_growth.h"
+
 namespace accrue::data {
 
 /// What stands before a part of a text.
@@ -17,8 +19,9 @@ enum class Before {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  /// Valid UTF-8 stays so. Nothing is put before what goes on a text.
-  virtual void apply(std::string& text, Before before = Before::nothing) const = 0;
+  /// Valid UTF-8 stays so. Nothing is put before what goes on a text. What is made is taken from
+  /// `growth`.
+  virtual void apply(std::string& text, Before before, TextGrowth& growth) const = 0;
 };
 
 /// The one that "normalizer" of a tokenizer.json states; null where it states none. Knows NFC, NFD,

@@ -16,10 +16,11 @@ void Pattern::for_each(std::string_view text, const std::function<void(Extent)>&
     found(*match);
 }
 
-void Pattern::replace(std::string& text, const std::string& content) const {
+void Pattern::replace(std::string& text, const std::string& content, TextGrowth& growth) const {
   std::string replaced;
   std::size_t end = 0;
   for_each(text, [&](Extent match) {
+    growth.take(match.begin - end + content.size());
     replaced.append(text, end, match.begin - end).append(content);
     end = match.end;
   });

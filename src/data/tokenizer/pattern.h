@@ -8,6 +8,7 @@
 
 #include "data/tokenizer/json_part.h"
 #include "data/tokenizer/regex.h"
+#include "data/tokenizer/text_growth.h"
 
 namespace accrue::data {
 
@@ -17,8 +18,8 @@ class Pattern {
   explicit Pattern(std::string text) : pattern_(std::move(text)) {}
   explicit Pattern(Regex regex) : pattern_(std::move(regex)) {}
 
-  /// Replaces each occurrence by `content`.
-  void replace(std::string& text, const std::string& content) const;
+  /// Replaces each occurrence by `content`. What is made is taken from `growth`.
+  void replace(std::string& text, const std::string& content, TextGrowth& growth) const;
   /// Calls `found` with each occurrence, from the left, none within another.
   void for_each(std::string_view text, const std::function<void(Extent)>& found) const;
 

@@ -20,7 +20,7 @@ constexpr const char* gpt2_words =
 class ByPattern final : public PreTokenizer {
  public:
   ByPattern(Pattern pattern, Cut how) : pattern_(std::move(pattern)), how_(how) {}
-  void cut(std::string_view text, Before, const WordSink& sink) const override {
+  void cut(std::string_view text, Before, TextGrowth&, const WordSink& sink) const override {
     Cutter cutter(text, how_, sink);
     pattern_.for_each(text, [&](Extent match) { cutter.add(match); });
     cutter.end();
@@ -35,10 +35,12 @@ class ByPattern final : public PreTokenizer {
 class Prefixed final : public PreTokenizer {
  public:
   explicit Prefixed(std::string prefix) : prefix_(std::move(prefix)) {}
-  void cut(std::string_view text, Before before, const WordSink& sink) const override {
+  void cut(std::string_view text, Before before, TextGrowth& growth,
+           const WordSink& sink) const override {
     if (before == Before::text || text.starts_with(prefix_)) {
       sink(text);
     } else {
+      growth.take(prefix_.size() + text.size());
       sink(prefix_ + std::string(text));
     }
   }
@@ -54,14 +56,18 @@ class MetaspaceWords final : public PreTokenizer {
   MetaspaceWords(std::string shown, Prepend prepend, bool cuts)
       : shown_(std::move(shown)), prepend_(prepend), cuts_(cuts) {}
 
-  void cut(std::string_view text, Before before, const WordSink& sink) const override {
+  void cut(std::string_view text, Before before, TextGrowth& growth,
+           const WordSink& sink) const override {
     std::string changed(text);
-    space_.replace(changed, shown_);
+    space_.replace(changed, shown_, growth);
     const bool wants = (prepend_ == Prepend::always && before != Before::text) ||
                        (prepend_ == Prepend::first && before == Before::nothing);
-    if (wants && !changed.starts_with(shown_)) changed.insert(0, shown_);
+    if (wants && !changed.starts_with(shown_)) {
+      growth.take(shown_.size());
+      changed.insert(0, shown_);
+    }
     if (cuts_)
-      words_.cut(changed, before, sink);
+      words_.cut(changed, before, growth, sink);
     else
       sink(changed);
   }
@@ -78,20 +84,21 @@ class PreTokenizerSteps final : public PreTokenizer {
  public:
   explicit PreTokenizerSteps(std::vector<std::unique_ptr<const PreTokenizer>> steps)
       : steps_(std::move(steps)) {}
-  void cut(std::string_view text, Before before, const WordSink& sink) const override {
-    cut_from(0, text, before, sink);
+  void cut(std::string_view text, Before before, TextGrowth& growth,
+           const WordSink& sink) const override {
+    cut_from(0, text, before, growth, sink);
   }
 
  private:
-  void cut_from(std::size_t step, std::string_view text, Before before,
+  void cut_from(std::size_t step, std::string_view text, Before before, TextGrowth& growth,
                 const WordSink& sink) const {
     if (step == steps_.size()) {
       sink(text);
       return;
     }
     Before before_part = before;
-    steps_[step]->cut(text, before, [&](std::string_view part) {
-      cut_from(step + 1, part, before_part, sink);
+    steps_[step]->cut(text, before, growth, [&](std::string_view part) {
+      cut_from(step + 1, part, before_part, growth, sink);
       before_part = Before::token;
     });
   }

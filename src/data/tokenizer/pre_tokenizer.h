@@ -17,8 +17,9 @@ using WordSink = std::function<void(std::string_view word)>;
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  /// `before` is what stands before this part of the text.
-  virtual void cut(std::string_view text, Before before, const WordSink& sink) const = 0;
+  /// `before` is what stands before this part of the text. What is made is taken from `growth`.
+  virtual void cut(std::string_view text, Before before, TextGrowth& growth,
+                   const WordSink& sink) const = 0;
 };
 
 struct ReadPreTokenizer {

@@ -1,5 +1,6 @@
 #include "data/tokenizer/template_tokens.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,9 @@ namespace accrue::data {
 namespace {
 
 using Json = nlohmann::json;
+
+/// Templates put a few tokens around a text; a file may name one of many ids as often as it likes.
+constexpr std::size_t most_around = 4096;
 
 /// The ids of a special token that a template names.
 std::vector<std::int64_t> ids_named(const JsonPart& processing, const std::string& name) {
@@ -40,6 +44,8 @@ Tokenizer::Around tokens_of(const JsonPart& processing) {
                            "post_processor.single.SpecialToken");
     std::vector<std::int64_t>& side = is_behind ? tokens.after : tokens.before;
     for (const std::int64_t id : ids_named(processing, special.text("id"))) side.push_back(id);
+    if (side.size() > most_around)
+      processing.refuse("single", "at most " + std::to_string(most_around) + " ids");
   }
   if (!is_behind) processing.refuse("single", "a place for the text");
   return tokens;
@@ -59,6 +65,8 @@ Tokenizer::Around read_template(const Json& stated, const std::string& what) {
     const Tokenizer::Around one = read_template(processor, what);
     all.before.insert(all.before.begin(), one.before.begin(), one.before.end());
     all.after.insert(all.after.end(), one.after.begin(), one.after.end());
+    if (std::max(all.before.size(), all.after.size()) > most_around)
+      part.refuse("processors", "at most " + std::to_string(most_around) + " ids");
   }
   return all;
 }

@@ -7,6 +7,7 @@
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
 #include "core/checksum.h"
+#include "core/utf8.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/decoder.h"
 #include "data/tokenizer/normalizer.h"
@@ -14,7 +15,6 @@
 #include "data/tokenizer/read_bpe.h"
 #include "data/tokenizer/template_tokens.h"
 #include "data/tokenizer/tokenizer_settings.h"
-#include "core/utf8.h"
 
 namespace accrue::data {
 namespace {
@@ -45,6 +45,22 @@ Json parsed_shallowly(const std::string& content, const std::string& operation) 
     return true;
   };
   return Json::parse(content, check, /*allow_exceptions=*/false);
+}
+
+std::size_t parts_within(const Json& stated) {
+  std::size_t count = stated.is_object() && stated.contains("type") ? 1 : 0;
+  if (stated.is_structured())
+    for (const Json& inner : stated) count += parts_within(inner);
+  return count;
+}
+
+/// Each part goes through every text.
+void expect_few_parts(const Json& file, const std::string& operation) {
+  constexpr std::size_t most = 256;
+  for (const char* const name : {"normalizer", "pre_tokenizer", "decoder", "post_processor"})
+    if (file.contains(name) && parts_within(file.at(name)) > most)
+      throw usage_error(operation, "at most " + std::to_string(most) + " parts of " + name,
+                        std::to_string(parts_within(file.at(name))), whole_tokenizer_file);
 }
 
 }  // namespace
@@ -89,6 +105,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& fi
   if (!parsed.is_object())
     throw usage_error(operation, "a tokenizer.json", "a file that is no JSON object",
                       whole_tokenizer_file);
+  expect_few_parts(parsed, operation);
   const JsonPart root(parsed, operation, "the file");
 
   auto parts = std::make_unique<Parts>();
@@ -108,7 +125,10 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& fi
     for (const Json& stated : root.list("added_tokens")) {
       AddedToken token = read_added_token(stated, operation);
       parts->take(token, operation);
-      if (token.is_normalized && parts->normalizer) parts->normalizer->apply(token.text);
+      if (token.is_normalized && parts->normalizer) {
+        TextGrowth growth(token.text.size());
+        parts->normalizer->apply(token.text, Before::nothing, growth);
+      }
       (token.is_normalized ? normalized : first).push_back(std::move(token));
     }
   for (std::size_t id = 0; id < parts->texts.size(); ++id)
@@ -173,14 +193,18 @@ std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool with_tem
 
 std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_special) const {
   std::vector<std::string> pieces;
+  std::size_t bytes = 0;
   for (const std::int64_t id : ids) {
     if (!has(id))
       throw usage_error("decode", "ids of " + parts_->file.string(), std::to_string(id),
                         "the tokenizer that made them");
     const auto place = static_cast<std::size_t>(id);
-    if (!skip_special || !parts_->is_special[place]) pieces.push_back(parts_->texts[place]);
+    if (skip_special && parts_->is_special[place]) continue;
+    pieces.push_back(parts_->texts[place]);
+    bytes += pieces.back().size();
   }
-  parts_->decoder->apply(pieces);
+  TextGrowth growth(bytes);
+  parts_->decoder->apply(pieces, growth);
   return joined(pieces);
 }
 
@@ -208,7 +232,7 @@ struct Tokenizer::Encoder::State {
       ids->insert(ids->end(), word_ids.begin(), word_ids.end());
     };
     if (parts.cutter)
-      parts.cutter->cut(text, before, encode_word);
+      parts.cutter->cut(text, before, growth, encode_word);
     else
       encode_word(text);
   }
@@ -219,7 +243,7 @@ struct Tokenizer::Encoder::State {
       return;
     }
     std::string normalized(text);
-    parts.normalizer->apply(normalized, before);
+    parts.normalizer->apply(normalized, before, growth);
     encode_normalized(normalized, before);
   }
 
@@ -232,6 +256,7 @@ struct Tokenizer::Encoder::State {
   WordCache cache;
   std::vector<TokenId> word_ids;
   std::vector<std::int64_t>* ids = nullptr;
+  TextGrowth growth{0};  ///< of the text that is encoded
 };
 
 Tokenizer::Encoder::Encoder(const Tokenizer& tokenizer)
@@ -247,6 +272,7 @@ void Tokenizer::Encoder::encode(std::string_view text, std::vector<std::int64_t>
                       "another byte at place " + std::to_string(valid) + " of the text",
                       "the text in UTF-8 (iconv -t UTF-8), or data.tokenizer = \"bytes\"");
   state_->ids = &ids;
+  state_->growth = TextGrowth(text.size());
   const Before before = goes_on ? Before::text : Before::nothing;
   state_->around_added(state_->parts.found_first, text, before,
                        [&](std::string_view part, Before own) { state_->encode_part(part, own); });

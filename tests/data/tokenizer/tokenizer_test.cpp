@@ -184,5 +184,78 @@ TEST_F(TokenizerTest, RefusesPartsOfAnyDepth) {
   EXPECT_THAT(refused(with("/normalizer", steps)), HasSubstr("deeper"));
 }
 
+json tenfold() {
+  return {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aaaaaaaaaa"}};
+}
+
+json nine(const char* list) { return {{"type", "Sequence"}, {list, json::array_t(9, tenfold())}}; }
+
+/// Each part is harmless, and all nine make a gigabyte of one letter.
+TEST_F(TokenizerTest, BoundsWhatAllPartsMakeOfAText) {
+  const auto message = [&](const char* place, const json& part) {
+    const auto tokenizer = open(with(place, part));
+    return usage_message([&] { tokenizer->encode("ab"); });
+  };
+  const auto says_it = HasSubstr("at most 64 bytes of each byte");
+  EXPECT_THAT(message("/normalizer", nine("normalizers")), says_it);
+  const json doubled{{"type", "Metaspace"}, {"replacement", "  "}, {"split", false}};
+  EXPECT_THAT(message("/pre_tokenizer",
+                      {{"type", "Sequence"}, {"pretokenizers", json::array_t(40, doubled)}}),
+              says_it);
+  const json prefix{{"type", "Prepend"}, {"prepend", std::string(std::size_t{2} << 20, 'a')}};
+  EXPECT_THAT(message("/normalizer", prefix), says_it);
+  const auto decoding = open(with("/decoder", nine("decoders")));
+  EXPECT_THAT(usage_message([&] { return decoding->decode(Ids{1}); }), says_it);
+}
+
+TEST_F(TokenizerTest, BoundsWhatAnAddedTokenBecomes) {
+  json stated = with("/normalizer", nine("normalizers"));
+  stated["added_tokens"].push_back({{"id", 1}, {"content", "a"}, {"normalized", true}});
+  EXPECT_THAT(refused(stated), HasSubstr("at most 64 bytes of each byte"));
+}
+
+/// Of a text that is cut by added tokens each part gets a prefix.
+TEST_F(TokenizerTest, CountsWhatIsMadeOfATextAsAWhole) {
+  json stated = with("/normalizer",
+                     {{"type", "Prepend"}, {"prepend", std::string(std::size_t{1} << 12, 'b')}});
+  stated["added_tokens"].push_back({{"id", 1}, {"content", "a"}, {"normalized", false}});
+  const auto tokenizer = open(stated);
+  EXPECT_EQ(tokenizer->encode("bab").size(), 2U + 2U * 4096U + 1U) << "the control: two parts";
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "ba";
+  EXPECT_THAT(usage_message([&] { tokenizer->encode(text); }), HasSubstr("at most 64 bytes"));
+}
+
+TEST_F(TokenizerTest, LetsCompatibilityFormsGrowAsUnicodeDoes) {
+  json stated = with("/normalizer", {{"type", "NFKD"}});
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += "\ufdfa";  // eighteen characters
+  EXPECT_GT(open(stated)->encode(text).size(), 18U * 100'000U);
+}
+
+TEST_F(TokenizerTest, RefusesPartsWithoutNumber) {
+  const json steps{{"type", "Sequence"}, {"normalizers", json::array_t(300, {{"type", "NFC"}})}};
+  EXPECT_THAT(refused(with("/normalizer", steps)),
+              AllOf(HasSubstr("at most 256 parts of normalizer"), HasSubstr("301")));
+  json around{{"type", "TemplateProcessing"},
+              {"single", json::array_t(100, {{"SpecialToken", {{"id", "x"}}}})},
+              {"special_tokens", {{"x", {{"ids", json::array_t(100, 0)}}}}}};
+  around["single"].push_back({{"Sequence", {{"id", "A"}}}});
+  EXPECT_THAT(refused(with("/post_processor", around)), HasSubstr("at most 4096 ids"));
+}
+
+/// Time would be their number times the text's letters: minutes.
+TEST_F(TokenizerTest, FindsAddedTokensInTimeThatIsLinearInTheText) {
+  json stated = of_characters();
+  constexpr int count = 160'000;
+  for (int i = 0; i < count; ++i)
+    stated["added_tokens"].push_back(
+        {{"id", 300 + i}, {"content", "<a" + std::to_string(i) + ">"}});
+  stated["added_tokens"].push_back({{"id", 299}, {"content", std::string(50'000, '<') + "!"}});
+  const auto tokenizer = open(stated);
+  EXPECT_THAT(tokenizer->encode("a<a7>b<a159999>"), ElementsAre(1, 307, 2, 300 + 159'999));
+  EXPECT_EQ(tokenizer->encode(std::string(200'000, '<')).size(), 200'000U);
+}
+
 }  // namespace
 }  // namespace accrue::data
