@@ -69,12 +69,33 @@ TEST_F(Glob, SortsByBytesOverAllGlobsAndTakesEachFileOnce) {
   EXPECT_THAT(expand({"c.txt"}), ElementsAre("c.txt"));
 }
 
-TEST_F(Glob, SurvivesLinksThatLoop) {
-  fs::create_directory_symlink(folder_.root(), folder_.path("z/up"));
-  fs::create_symlink(folder_.path("self"), folder_.path("self"));
-  fs::create_symlink("nowhere.txt", folder_.path("broken.txt"));
-  EXPECT_THAT(expand({"z/**/*.txt"}), ElementsAre("z/c.txt", "z/y/d.txt", "z/y/x/e.txt"));
+TEST_F(Glob, FollowsLinksToFoldersOnce) {
+  fs::create_directory_symlink("..", folder_.path("z/up"));
+  fs::create_directory_symlink("y", folder_.path("z/a"));
+  fs::create_directory_symlink("../..", folder_.path("z/y/round"));
   EXPECT_THAT(expand({"z/up/*.py"}), ElementsAre("z/up/b.py"));
+  EXPECT_THAT(expand({"**/*.txt"}), ElementsAre("a.txt", "b-2/g.txt", "b.txt", "odd[1].txt",
+                                                "z/c.txt", "z/y/d.txt", "z/y/x/e.txt"))
+      << "those that lead back up or beside, the names without a link";
+  const Folder elsewhere;
+  elsewhere.write("p.txt", "x");
+  elsewhere.write("deep/q.txt", "x");
+  fs::create_directory_symlink(elsewhere.root(), folder_.path("z/y/far"));
+  EXPECT_THAT(expand({"z/y/**/*.txt"}),
+              ElementsAre("z/y/d.txt", "z/y/far/deep/q.txt", "z/y/far/p.txt", "z/y/round/a.txt",
+                          "z/y/round/b-2/g.txt", "z/y/round/b.txt", "z/y/round/odd[1].txt",
+                          "z/y/round/z/c.txt", "z/y/x/e.txt"));
+}
+
+/// Each level has two names, so that paths double with each.
+TEST_F(Glob, WalksFoldersOfManyNamesOnce) {
+  std::string level = "many";
+  for (int i = 0; i < 40; ++i) {
+    folder_.write(level + "/next/" + std::to_string(i) + ".txt", "x");
+    fs::create_directory_symlink("next", folder_.path(level + "/same"));
+    level += "/next";
+  }
+  EXPECT_EQ(expand({"many/**/*.txt"}).size(), 40U);
 }
 
 TEST_F(Glob, TakesOnlyRegularFiles) {
@@ -99,6 +120,26 @@ TEST_F(Glob, NamesWhatMatchesNothingAndWhereItLooked) {
   EXPECT_THAT(message, HasSubstr(fs::current_path().string()));
   EXPECT_THAT(refusal({}), HasSubstr("none"));
   EXPECT_THAT(refusal({""}), HasSubstr("''"));
+}
+
+/// What they lead to may be a disk that is not mounted, with a part of the data.
+TEST_F(Glob, RefusesLinksToNothingByName) {
+  const auto refused = [&](const std::string& glob) { return refusal({folder_.path(glob)}); };
+  fs::create_symlink("nowhere.txt", folder_.path("z/broken.txt"));
+  for (const char* glob : {"z/*.txt", "z/**", "**/*.py", "z/broken.txt"})
+    EXPECT_THAT(refused(glob), HasSubstr("z/broken.txt: a link to nowhere.txt, where nothing is"))
+        << glob;
+  EXPECT_THAT(expand({"z/y/**", "*.py"}), ElementsAre("b.py", "z/y/d.txt", "z/y/x/e.txt"))
+      << "no business of theirs";
+  fs::remove(folder_.path("z/broken.txt"));
+  fs::create_symlink("self", folder_.path("z/self"));
+  EXPECT_THAT(refused("z/*"), HasSubstr("z/self: a link to self"));
+  fs::remove(folder_.path("z/self"));
+  fs::create_directory_symlink("/mnt/nowhere", folder_.path("shard"));
+  EXPECT_THAT(refused("s*/*.txt"), HasSubstr("shard: a link to /mnt/nowhere"));
+  fs::remove(folder_.path("shard"));
+  fs::create_symlink("nowhere", folder_.path("z/.hidden"));
+  EXPECT_THAT(expand({"z/**"}), ElementsAre("z/c.txt", "z/y/d.txt", "z/y/x/e.txt"));
 }
 
 TEST_F(Glob, HintsAtTheUsualMistakes) {

@@ -109,9 +109,9 @@ class Source {
 using TellProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 
 struct SourceOptions {
-  /// Shell patterns: *, ?, [..], and ** for any number of folders (links to folders are not
-  /// followed by **, and hidden names only where the pattern says the dot). A file that several
-  /// match is taken once.
+  /// Shell patterns: *, ?, [..], and ** for any number of folders (each once, links to folders
+  /// too; hidden names only where the pattern says the dot). A file that several match is taken
+  /// once, and a link to nothing is refused.
   std::vector<std::string> globs;
   /// Patterns like `globs` for files that are not to be used; a file that no glob matches is no
   /// matter. Excluded images in folders keep their places among the samples (fetch() gives them no

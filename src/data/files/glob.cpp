@@ -26,7 +26,17 @@ bool has_wildcard(const std::string& part) { return part.find_first_of("*?[\\") 
 
 bool is_hidden(const std::string& name) { return name.starts_with('.'); }
 
-/// Walks the folders of one glob, part by part of its path.
+using Identity = std::pair<dev_t, ino_t>;
+
+/// Identifies a file or folder whatever its name; none where there is no such file.
+std::optional<Identity> identity_of(const fs::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) return std::nullopt;
+  return Identity(status.st_dev, status.st_ino);
+}
+
+/// Walks the folders of one glob, part by part of its path. Links to folders are followed; below
+/// "**" each folder is walked once, by its own name where it has one, so that links may lead back.
 class GlobWalk {
  public:
   GlobWalk(const std::string& glob, const std::string& what) : what_(what) {
@@ -39,14 +49,24 @@ class GlobWalk {
     if (!parts_.empty() && parts_.back() == "**") parts_.emplace_back("*");
   }
 
+  /// All files below `folder`, whatever signs are in its name.
+  GlobWalk(const fs::path& folder, const std::string& what)
+      : what_(what), base_(folder), parts_{"**", "*"} {}
+
   std::vector<fs::path> files() && {
-    visit({}, 0);
+    visit(base_, 0);
+    // Behind all others, so that a folder that is also there by its own name has that.
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      const auto [folder, part] = links_[i];
+      visit_tree(folder, part);
+    }
     return std::move(found_);
   }
 
  private:
   void visit(const fs::path& base, std::size_t part) {
     if (part == parts_.size()) {
+      expect_to_lead_somewhere(base);
       if (is_regular(base)) found_.push_back(base);
     } else if (parts_[part] == "**") {
       visit_tree(base, part);
@@ -58,14 +78,31 @@ class GlobWalk {
   }
 
   void visit_tree(const fs::path& base, std::size_t part) {
+    const auto identity = identity_of(base.empty() ? fs::path(".") : base);
+    if (identity && !walked_.insert({part, *identity}).second) return;
     visit(base, part + 1);
     for (const fs::directory_entry& entry : entries(base)) {
       std::error_code ignored;
       const std::string name = entry.path().filename().string();
-      // Links are not followed: they may lead back up.
-      if (!is_hidden(name) && !entry.is_symlink(ignored) && entry.is_directory(ignored))
-        visit(base / name, part);
+      if (is_hidden(name)) continue;
+      expect_to_lead_somewhere(entry.path());  // else it may be a folder with part of the data
+      if (!entry.is_directory(ignored)) continue;
+      if (entry.is_symlink(ignored))
+        links_.emplace_back(base / name, part);
+      else
+        visit_tree(base / name, part);
     }
+  }
+
+  /// A link to what is not there (a disk that is not mounted) would leave out a part of the data.
+  void expect_to_lead_somewhere(const fs::path& path) const {
+    std::error_code reason;
+    if (!fs::is_symlink(path, reason) || fs::exists(path, reason)) return;
+    throw usage_error(what_, "files that can be read",
+                      path.string() + ": a link to " + fs::read_symlink(path, reason).string() +
+                          ", where nothing is",
+                      "mounting or making what it leads to, removing it, or a glob that leaves it "
+                      "out");
   }
 
   void visit_matches(const fs::path& base, std::size_t part) {
@@ -74,6 +111,7 @@ class GlobWalk {
       std::error_code ignored;
       const std::string name = entry.path().filename().string();
       if (::fnmatch(parts_[part].c_str(), name.c_str(), FNM_PERIOD) != 0) continue;
+      expect_to_lead_somewhere(entry.path());
       if (is_last || entry.is_directory(ignored)) visit(base / name, part + 1);
     }
   }
@@ -94,7 +132,10 @@ class GlobWalk {
   }
 
   const std::string& what_;
+  fs::path base_;
   std::vector<std::string> parts_;
+  std::set<std::pair<std::size_t, Identity>> walked_;    ///< folders below "**", by its part
+  std::vector<std::pair<fs::path, std::size_t>> links_;  ///< to folders, to be walked
   std::vector<fs::path> found_;
 };
 
@@ -143,15 +184,6 @@ std::string suggestion_for(const std::string& glob) {
   return "an absolute path, or **/ for files in any folder below";
 }
 
-using Identity = std::pair<dev_t, ino_t>;
-
-/// Identifies a file whatever its name; none where there is no such file.
-std::optional<Identity> identity_of(const fs::path& file) {
-  struct stat status {};
-  if (::stat(file.c_str(), &status) != 0) return std::nullopt;
-  return Identity(status.st_dev, status.st_ino);
-}
-
 void sort_and_drop_duplicates(std::vector<fs::path>& files) {
   std::sort(files.begin(), files.end(),
             [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
@@ -180,6 +212,12 @@ std::vector<fs::path> expand_globs(const std::vector<std::string>& globs, const 
                       "none for " + quoted(unmatched) + " in " + fs::current_path(ignored).string(),
                       suggestion_for(unmatched.front()));
   }
+  sort_and_drop_duplicates(files);
+  return files;
+}
+
+std::vector<fs::path> files_below(const fs::path& folder, const std::string& what) {
+  std::vector<fs::path> files = GlobWalk(folder, what).files();
   sort_and_drop_duplicates(files);
   return files;
 }

@@ -10,9 +10,16 @@ namespace accrue::data {
 /// The regular files that `globs` match (SourceOptions::globs says how), sorted by path as bytes,
 /// each file once whatever its names. A glob that is the name of a file is that file, whatever
 /// signs are in it. Throws a usage Error, its operation being `what`, that names the globs and the
-/// working directory where one of them matches nothing, and where a folder cannot be read.
+/// working directory where one of them matches nothing, and that names the folder that cannot be
+/// read, or the link that leads to nothing: its target may be a part of the data that is not
+/// mounted.
 std::vector<std::filesystem::path> expand_globs(const std::vector<std::string>& globs,
                                                 const std::string& what);
+
+/// The regular files below a folder that are not hidden, found, sorted and refused as
+/// expand_globs() does for "folder/**"; none is no error.
+std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder,
+                                               const std::string& what);
 
 /// Those of `paths` that are files which `globs` match, under whatever name. Throws as
 /// expand_globs() does; no globs match nothing.

@@ -17,23 +17,11 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<fs::path> images_below(const fs::path& folder, const std::string& what) {
-  std::vector<fs::path> found;
-  std::error_code failure;
-  fs::recursive_directory_iterator entry(folder, failure);
-  for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure)) {
-    std::error_code ignored;
-    const bool hidden = entry->path().filename().string().starts_with('.');
-    if (hidden && entry->is_directory(ignored)) entry.disable_recursion_pending();
-    if (!hidden && has_image_suffix(entry->path()) && entry->is_regular_file(ignored))
-      found.push_back(entry->path());
-  }
-  if (failure)
-    throw usage_error(what, "folders that can be read", folder.string() + ": " + failure.message(),
-                      "another folder");
+  std::vector<fs::path> found = files_below(folder, what);
+  std::erase_if(found, [](const fs::path& file) { return !has_image_suffix(file); });
   if (found.empty())
     throw usage_error(what, "images (.png, .jpg, .jpeg)", "none in the folder " + folder.string(),
                       "another folder, or the names of files");
-  std::ranges::sort(found, {}, [](const fs::path& path) { return path.native(); });
   return found;
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "data/files/fingerprint.h"
+#include "data/files/glob.h"
 #include "data/files/suffix.h"
 #include "data/images/image_file.h"
 #include "data/images/image_store.h"
@@ -26,12 +27,8 @@ std::string class_of(const fs::path& file) {
   return fs::weakly_canonical(folder, ignored).filename().string();
 }
 
-bool holds_image(const fs::path& folder) {
-  std::error_code failure;
-  fs::recursive_directory_iterator entry(folder, failure);
-  for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure))
-    if (has_image_suffix(entry->path())) return true;
-  return bool(failure);  // what cannot be read is not judged
+bool holds_image(const fs::path& folder, const std::string& what) {
+  return std::ranges::any_of(files_below(folder, what), has_image_suffix);
 }
 
 /// A folder beside the classes' that holds no image would be a class without samples.
@@ -45,7 +42,7 @@ void require_no_empty_class(const std::vector<fs::path>& paths, const std::strin
     for (; !failure && entry != fs::directory_iterator(); entry.increment(failure)) {
       std::error_code ignored;
       if (entry->path().filename().string().starts_with('.') || !entry->is_directory(ignored) ||
-          folders.contains(entry->path()) || holds_image(entry->path()))
+          folders.contains(entry->path()) || holds_image(entry->path(), what))
         continue;
       throw usage_error(what, "an image in every class folder", "none in " + entry->path().string(),
                         "removing it, or adding its images");

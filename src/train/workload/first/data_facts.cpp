@@ -12,6 +12,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/gguf_magic.h"
 #include "accrue/train/config.h"
+#include "data/files/glob.h"
 #include "data/files/suffix.h"
 #include "train/config/origin_kind.h"
 #include "train/workload/model_factory.h"
@@ -77,11 +78,12 @@ bool has_lines(const fs::path& file) {
 /// The globs for all images in `folder`, or else for its lines, one for each way in which
 /// their suffixes are written; or the glob for everything.
 std::set<std::string> globs_of(const fs::path& folder) {
+  const std::vector<fs::path> files = data::files_below(folder, "data.train");
   for (const auto is_wanted : {is_image, has_lines}) {
     std::set<std::string> globs;
-    for (const auto& entry : fs::recursive_directory_iterator(folder))
-      if (entry.is_regular_file() && is_wanted(entry.path()))
-        globs.insert((folder / "**" / ("*" + entry.path().extension().string())).string());
+    for (const fs::path& file : files)
+      if (is_wanted(file))
+        globs.insert((folder / "**" / ("*" + file.extension().string())).string());
     if (!globs.empty()) return globs;
   }
   return {(folder / "**").string()};
