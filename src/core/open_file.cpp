@@ -25,7 +25,7 @@ std::string kind_in_words(mode_t mode) {
 }
 
 OpenedFile failed(int error) {
-  return {.file = {}, .error = error, .obstacle = error == ELOOP ? "a link" : std::strerror(error)};
+  return {.file = {}, .error = error, .obstacle = std::strerror(error)};
 }
 
 OpenedFile of_other_kind(std::string obstacle) {
