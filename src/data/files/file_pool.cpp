@@ -13,7 +13,7 @@
 namespace accrue::data {
 namespace {
 
-std::string text_of(int error) { return std::generic_category().message(error); }
+std::string system_text(int error) { return std::generic_category().message(error); }
 
 Error unreadable(const std::filesystem::path& path, const std::string& reason) {
   return runtime_error("read " + path.string(), "the file that was opened before", reason,
@@ -112,7 +112,7 @@ void FilePool::read(std::size_t file, std::int64_t offset, std::span<std::byte> 
     const ssize_t got = ::pread(descriptor->get(), out.data(), out.size(), offset);
     if (got < 0) {
       if (errno == EINTR) continue;
-      throw unreadable(paths_[file], text_of(errno));
+      throw unreadable(paths_[file], system_text(errno));
     }
     if (got == 0) break;
     out = out.subspan(static_cast<std::size_t>(got));
@@ -120,7 +120,7 @@ void FilePool::read(std::size_t file, std::int64_t offset, std::span<std::byte> 
   }
   // Afterwards, so that no change before or while it was read goes unseen.
   require_unchanged(file, *descriptor);
-  if (!out.empty()) throw unreadable(paths_[file], text_of(EIO));
+  if (!out.empty()) throw unreadable(paths_[file], system_text(EIO));
 }
 
 }  // namespace accrue::data
