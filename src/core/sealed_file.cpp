@@ -1,6 +1,5 @@
 #include "core/sealed_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "core/descriptor.h"
+#include "core/open_file.h"
 
 namespace accrue {
 namespace {
@@ -35,9 +35,11 @@ SealedContent damaged(std::string damage) {
   return {.bytes = std::nullopt, .damage = std::move(damage)};
 }
 
-SealedContent unreadable(int error) {
-  return damaged("cannot be read: " + std::generic_category().message(error));
+SealedContent unreadable(const std::string& obstacle) {
+  return damaged("cannot be read: " + obstacle);
 }
+
+SealedContent unreadable(int error) { return unreadable(std::generic_category().message(error)); }
 
 /// Fills `out` from `offset`. Returns 0, or why it could not.
 int read_at(int descriptor, std::int64_t offset, std::span<char> out) {
@@ -76,9 +78,11 @@ void SealedFile::commit_unless_there() {
 
 SealedContent check_sealed(const std::filesystem::path& path) {
   constexpr std::int64_t block = std::int64_t{1} << 20;
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const OpenedFile opened = open_to_read(path);
+  if (!opened) return unreadable(opened.obstacle);
+  const Descriptor& file = opened.file;
   struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0) return unreadable(errno);
+  if (::fstat(file.get(), &status) != 0) return unreadable(errno);
   const std::int64_t bytes = status.st_size - static_cast<std::int64_t>(seal_bytes);
   std::array<char, seal_bytes> seal{};
   if (bytes < 0) return damaged("is cut short");
