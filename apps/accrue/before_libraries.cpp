@@ -4,6 +4,7 @@ namespace accrue::cli {
 namespace {
 
 void before_libraries(int /*count*/, char** words, char** environment) {
+  expect_working_directory();
   hold_signals();
   begin_anew_with_bounded_spinning(words, environment);
 }

@@ -5,6 +5,10 @@ namespace accrue::cli {
 /// What the program does before any library's constructor has run. Nothing here may need a library
 /// that is initialised, libc included.
 
+/// Ends the process with a usage error if its working directory was deleted or may not be looked
+/// up.
+void expect_working_directory();
+
 /// Holds back the signals that a run heeds, until main takes them (take_held_signals): loading
 /// takes a tenth of a second and more, in which each of them would end the process.
 void hold_signals();

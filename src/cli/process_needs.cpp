@@ -1,7 +1,5 @@
 #include "cli/process_needs.h"
 
-#include <cerrno>
-#include <filesystem>
 #include <system_error>
 #include <thread>
 
@@ -9,17 +7,6 @@
 
 namespace accrue::cli {
 namespace {
-
-void expect_working_directory() {
-  std::error_code error;
-  (void)std::filesystem::current_path(error);
-  if (!error) return;
-  const bool is_gone = error == std::errc::no_such_file_or_directory;
-  throw usage_error(
-      "start", "a working directory that is there",
-      is_gone ? "one that was deleted" : "one that cannot be looked up: " + error.message(),
-      "cd to another folder");
-}
 
 const char* suggestion_for(const std::error_code& error) {
   if (error == std::errc::operation_not_permitted)
@@ -29,20 +16,15 @@ const char* suggestion_for(const std::error_code& error) {
   return "a higher limit of processes and threads (ulimit -u, the container's pids.max)";
 }
 
-void expect_threads() {
+}  // namespace
+
+void expect_what_a_process_needs() {
   try {
     std::thread([] {}).join();
   } catch (const std::system_error& error) {
     throw runtime_error("start", "a system that lets this process start threads",
                         error.code().message(), suggestion_for(error.code()));
   }
-}
-
-}  // namespace
-
-void expect_what_a_process_needs() {
-  expect_working_directory();
-  expect_threads();
 }
 
 }  // namespace accrue::cli
