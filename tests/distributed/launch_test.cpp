@@ -133,9 +133,10 @@ TEST(Launch, TheStepsOfAJobHavePortsAndNamesOfTheirOwn) {
 }
 
 TEST(Launch, AShellThatSallocOpensIsAlone) {
-  const Launch launch = launch_of(with(
-      kSrun,
-      {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
+  const Launch launch = launch_of(with(kSrun, {{"SLURM_STEP_ID", "4294967290"},
+                                               {"SLURM_PROCID", "0"},
+                                               {"SLURM_LOCALID", "0"},
+                                               {"SLURM_STEP_NUM_TASKS", "1"}}));
   EXPECT_EQ(launch.world, 1);
 }
 
