@@ -20,16 +20,38 @@
 
 namespace accrue::train {
 
+namespace {
+
+/// What a run starts beside its team: threads for samples, checkpoints and their copies.
+constexpr std::int64_t kHelperThreads = 3;
+
+/// How many threads the system has to start for a team of this size at the worst. oneDNN opens
+/// regions of fewer threads, for which libgomp ends some, and starts others before those are gone;
+/// a region of one thread ends none.
+std::int64_t started_for(std::int64_t team) {
+  return team <= 2 ? team - 1 : 2 * (team - 1) + kHelperThreads;
+}
+
+/// The largest team of at most `wanted` threads that can be started where `present` are there.
+std::int64_t possible_team(std::int64_t wanted, std::int64_t present) {
+  const std::int64_t others = present - 1;
+  const std::int64_t all = others + startable_threads(started_for(wanted) - others);
+  while (wanted > 1 && started_for(wanted) > all) --wanted;
+  return wanted;
+}
+
+}  // namespace
+
 void use_threads(std::int64_t threads) {
   // libgomp keeps a team for each thread that opens regions. Where it cannot start one's threads it
   // ends the process.
   thread_local std::int64_t team = 1;
   const std::int64_t wanted = threads > 0 ? threads : granted_threads();
-  const std::int64_t possible = wanted <= team ? wanted : team + startable_threads(wanted - team);
+  const std::int64_t possible = wanted <= team ? wanted : possible_team(wanted, team);
   if (threads > possible)
     throw usage_error("run.threads = " + std::to_string(threads),
                       "at most " + std::to_string(possible) +
-                          ", which is how many the system starts for this process",
+                          ", for which the system starts enough threads in this process",
                       std::to_string(threads),
                       "--run.threads=" + std::to_string(possible) +
                           ", or a higher limit (ulimit -u, pids.max of the control group, memory "
