@@ -114,8 +114,8 @@ TEST_F(ThreadLimits, MoreThreadsThanStartAreRefusedBeforeAnythingIsWritten) {
   EXPECT_EQ(result.status, 2) << result.errors;
   EXPECT_FALSE(fs::exists(folder_ / "out"));
   std::smatch words;
-  ASSERT_TRUE(std::regex_search(result.errors, words,
-                                std::regex("run.threads = 16: expected at most ([0-9]+), which")))
+  ASSERT_TRUE(std::regex_search(
+      result.errors, words, std::regex("run.threads = 16: expected at most ([0-9]+), for which")))
       << result.errors;
   const std::string most = words[1];
   EXPECT_LE(std::stoll(most), limit);
