@@ -1,6 +1,7 @@
 """A proof about a training loop as it stands: one window of it is recorded and compared with what its batch asks for."""
 
 import contextlib
+import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from accrue import _native
 from accrue.copies import Copies, check_copies
 from accrue.devices import first_of_ranks, on_all_ranks, report_over_ranks, world
 from accrue.errors import NotJudged, UsageError
-from accrue.judged_changes import Gradients, OwnChanges, as_meant
+from accrue.judged_changes import OF_MEASURED, Gradients, OwnChanges, as_meant
 from accrue.models import named_buffers, named_parameters, without_ranks
 from accrue.own_changes import NONE
 from accrue.packing import leaks
@@ -122,7 +123,7 @@ class Watch:
                         tensor.requires_grad_(True)
                         tensor.data.copy_(before)
                 open_.enter_context(self._hooked(seen))
-                report = self._explained(seen, self._gradient_report(seen))
+                report = self._explained(seen, _with_known_factor(self._gradient_report(seen), len(seen.micro_batches)))
         except NotJudged as why:
             report = unjudged(why)
         return as_left(report, failures)
@@ -225,6 +226,15 @@ class Watch:
     def _is_short(self, seen: Seen, left: Report) -> bool:
         count = len(seen.micro_batches)
         return count < self._usual and left.factor is not None and abs(left.factor * self._usual / count - 1) < 1e-3
+
+
+def _with_known_factor(left: Report, count: int) -> Report:
+    """In 16 bits a factor is measured to the bound alone: 1 / the number of micro-batches within that is a division too many."""
+    if left.cause != "normalization" or left.factor is None or abs(left.factor * count - 1) > min(2 * left.bound, OF_MEASURED):
+        return left
+    causes = ["scaled-twice", *(cause for cause in left.causes if cause != "normalization")]
+    told = _native.describe_causes(causes, left.max_relative_error, left.bound)
+    return dataclasses.replace(left, causes=causes, cause=told["cause"], conclusion=told["conclusion"], advice=told["advice"])
 
 
 IMPLIED_BY = {"last-window": ("normalization", "weighting", "zeroed-mid-window", "unknown")}

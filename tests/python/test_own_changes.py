@@ -119,7 +119,9 @@ def test_transformations_that_people_mean_pass(kind):
     assert not is_right(wrong), f"a mean of means\n{wrong}"
 
 
-def test_a_layer_that_is_dropped_of_sums_that_are_kept_elsewhere():
+@pytest.mark.parametrize("first, change, expected", [(1, lambda net: None, "zeroed-mid-window"), (0, OWN["clamped"], "none")])
+def test_a_change_of_sums_that_are_kept_elsewhere(first, change, expected):
+    """`first`: the parameter from which on gradients are brought back."""
     net, kept = network(), {}
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     with accrue.watch(net, optimizer, loss_fn) as w:
@@ -128,10 +130,11 @@ def test_a_layer_that_is_dropped_of_sums_that_are_kept_elsewhere():
             for parameter in net.parameters():
                 kept[parameter] = kept.get(parameter, 0) + parameter.grad
                 parameter.grad = None
-        for parameter in list(net.parameters())[1:]:
+        for parameter in list(net.parameters())[first:]:
             parameter.grad = kept[parameter]
+        change(net)
         optimizer.step()
-    assert w.report.cause == "zeroed-mid-window", f"\n{w.report}"
+    assert w.report.cause == expected and w.report.judged, f"\n{w.report}"
 
 
 def test_a_loss_scale_of_ones_own_is_taken_off():

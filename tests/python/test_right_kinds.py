@@ -173,6 +173,18 @@ def test_autocasting_around_a_part_of_the_model():
     assert report.equal and report.judged and report.max_relative_error < 1e-5, f"\n{report}"
 
 
+@pytest.mark.parametrize("divisor, cause", [(9, "none"), (27, "scaled-twice"), (28, "normalization")])
+def test_a_division_too_many_is_named_in_bf16(divisor, cause):
+    net = network()
+
+    def loss(model, micro):
+        with torch.autocast("cpu", torch.bfloat16):
+            return accrue.Loss((model(micro[0]).float() - micro[1]).square().sum(), len(micro[0]))
+
+    report = window(lambda micro: loss(net, micro).sum / divisor, net=net, loss=loss)
+    assert report.cause == cause, f"\n{report}"
+
+
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_schedules_that_take_several_steps_at_once(steps):
     def behind(net, optimizer):
