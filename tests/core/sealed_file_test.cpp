@@ -13,10 +13,10 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t seal_bytes = 32;
 
-class SealedFiles : public testing::Test {
+class SealedFiles : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / ("sealed_file_test_" + std::to_string(::getpid()));
+    folder_ = fs::path(::testing::TempDir()) / ("sealed_file_test_" + std::to_string(::getpid()));
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }

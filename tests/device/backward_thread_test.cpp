@@ -10,14 +10,13 @@
 #include "accrue/accum/accumulator.h"
 #include "accrue/device/device.h"
 #include "device/host_device.h"
+#include "device/no_step.h"
 #include "support/errors.h"
 
 namespace accrue::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-const Accumulator::StepFunction kNoStep = [](accum::MeanGradient&&) {};
 
 /// A weight on the device; `on_gradient` runs in each backward pass.
 struct HookedLayer {

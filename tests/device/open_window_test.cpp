@@ -7,6 +7,7 @@
 #include "accrue/accum/accumulator.h"
 #include "accrue/device/device.h"
 #include "device/host_device.h"
+#include "device/no_step.h"
 #include "support/errors.h"
 
 namespace accrue::testing {
@@ -26,8 +27,6 @@ struct Layer {
   NamedParameters parameters() const { return {{"weight", weight}, {"bias", bias}}; }
   at::Tensor weight, bias, input;
 };
-
-const Accumulator::StepFunction kNoStep = [](accum::MeanGradient&&) {};
 
 /// What step() says when `meddle` came between two micro-batches.
 template <class Meddle>

@@ -2,9 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -12,6 +10,7 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
+#include "observe/file_size_limit.h"
 #include "observe/full_step.h"
 #include "observe/step_from_line.h"
 
@@ -182,36 +181,16 @@ TEST_F(JsonlSinkTest, SaysWhyItCannotBeOpened) {
   EXPECT_THROW(JsonlSink("/nowhere/metrics.jsonl", 0, warnings_, [] { return 0.0; }), Error);
 }
 
-TEST_F(JsonlSinkTest, WarnsOnceOfAFullDiskAndGoesOn) {
-  JsonlSink writer("/dev/full", 0, warnings_, [] { return 0.0; });
+TEST_F(JsonlSinkTest, WarnsOnceOfALimitOnTheFileAndGoesOn) {
+  JsonlSink writer = sink(0);
+  const testing::FileSizeLimit nothing(0);
   writer.on_step(full_step());
   writer.on_step(full_step());
   const std::string warning = warnings_.str();
-  EXPECT_THAT(warning, HasSubstr("/dev/full"));
-  EXPECT_THAT(warning, HasSubstr("No space left"));
+  EXPECT_THAT(warning, HasSubstr(file_.string()));
+  EXPECT_THAT(warning, HasSubstr("File too large"));
   EXPECT_EQ(std::count(warning.begin(), warning.end(), '\n'), 1);
 }
-
-/// A limit on file sizes cuts a write short, as a disk that fills up does.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    previous_handler_ = std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, previous_handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit before_{};
-  void (*previous_handler_)(int) = nullptr;
-};
 
 TEST_F(JsonlSinkTest, GoesOnInANewFileWhereItsOwnIsRemoved) {
   JsonlSink writer = sink(0);
@@ -229,7 +208,7 @@ TEST_F(JsonlSinkTest, TakesBackALineThatWasCutShort) {
   const auto line_bytes = static_cast<rlim_t>(to_json_line(full_step()).size());
   {
     JsonlSink writer = sink(0);
-    const FileSizeLimit limit(line_bytes + line_bytes / 2);
+    const testing::FileSizeLimit limit(line_bytes + line_bytes / 2);
     writer.on_step(full_step());
     writer.on_step(full_step());
   }

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/atomic_file.h"
+#include "observe/file_size_limit.h"
 #include "observe/jsonl_sink.h"
 
 namespace accrue::observe {
@@ -196,11 +197,12 @@ TEST_F(WatchedSink, SaysWhichStepsAFileThatWasCutHad) {
 }
 
 TEST_F(WatchedSink, TellsWhyALineCannotBeWritten) {
-  JsonlSink sink("/dev/full", 0, account_);
+  JsonlSink sink(file_, 0, account_);
+  const testing::FileSizeLimit nothing(0);
   ::testing::internal::CaptureStderr();
   sink.on_step(step(1));
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "it is for whoever asks the account";
-  EXPECT_THAT(account_.failure(), HasSubstr("No space left"));
+  EXPECT_THAT(account_.failure(), HasSubstr("File too large"));
 }
 
 TEST_F(WatchedSink, TakesAFileWhoseFirstLineIsDamagedForItsOwn) {
