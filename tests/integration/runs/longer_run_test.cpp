@@ -133,8 +133,9 @@ TEST_F(LongerRun, OfAFormerVersionKeepsItsSchedule) {
 void expect_former_rates(const Config& c, const Recorder& recorder) {
   for (const StepReport& report : recorder.steps) {
     EXPECT_NEAR(*report.lr, former_rate(c, report.step, 6), 1e-12) << report.step;
-    if (report.step > 3)  // the warm-up, and the step behind it, are the same
+    if (report.step > 3) {  // the warm-up, and the step behind it, are the same
       EXPECT_GT(std::abs(*report.lr - cosine_rate(c, report.step, 6)), 1e-6) << report.step;
+    }
   }
 }
 
