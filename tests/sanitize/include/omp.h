@@ -3,3 +3,4 @@
 // in what they compile.
 
 inline void omp_set_num_threads(int) {}
+inline int omp_get_max_threads() { return 1; }
