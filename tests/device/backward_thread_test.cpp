@@ -1,5 +1,6 @@
 // Hooks of a backward pass on a device run on a thread of autograd's: what they may ask there.
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -62,7 +63,10 @@ TEST(BackwardThread, MayAskTheAccumulatorAroundAnotherOnes) {
     ++asked;
   });
   Accumulator inner(std::vector{within.weight});
-  const HookedLayer layer([&] { inner.backward(within.loss()); });
+  const HookedLayer layer([&] {
+    const c10::AutoGradMode with_graph(true);
+    inner.backward(within.loss());
+  });
   Accumulator accumulator(std::vector{layer.weight});
   outer = &accumulator;
   accumulator.backward(layer.loss());

@@ -116,14 +116,14 @@ TEST_P(KeptText, ThatIsWholeIsNotSpokenOf) {
 }
 
 TEST_P(KeptText, IsMadeAgainAsARunGoesOn) {
-  ASSERT_EQ(train("whole", {"--run.steps=6", "--optim.schedule=constant"}).status, 0);
-  ASSERT_EQ(train("out", {"--optim.schedule=constant"}).status, 0);
+  ASSERT_EQ(train("whole", {"--run.steps=6", "--optim.schedule.kind=constant"}).status, 0);
+  ASSERT_EQ(train("out", {"--optim.schedule.kind=constant"}).status, 0);
   const fs::path file = kept().front();
   std::string bytes = read_file(file);
   bytes[bytes.size() / 3] ^= 4;
   write_file_atomically(file, bytes);
   const Program::Result run =
-      train("out", {"--resume", "--run.steps=6", "--optim.schedule=constant"});
+      train("out", {"--resume", "--run.steps=6", "--optim.schedule.kind=constant"});
   EXPECT_EQ(run.status, 0) << run.errors;
   EXPECT_THAT(run.errors, HasSubstr("it is made again"));
   EXPECT_TRUE(model_of("out", 6) == model_of("whole", 6));
