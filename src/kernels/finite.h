@@ -4,21 +4,54 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 namespace accrue::kernels {
 
-/// Whether all values are finite. Their sum tells, in fp64 and a piece at a time: of a whole matrix
-/// in bf16 ATen would make a copy of four times its bytes.
-inline bool all_finite(const at::Tensor& values) {
+namespace detail {
+
+template <class Value>
+bool all_finite(const at::Tensor& flat) {
+  const Value* const values = flat.const_data_ptr<Value>();
+  bool is_finite = true;
+  for (std::int64_t i = 0; i < flat.numel(); ++i)
+    is_finite &= std::isfinite(static_cast<double>(values[i]));
+  return is_finite;
+}
+
+/// By a sum in fp64, a piece at a time: of a whole matrix in bf16 ATen would make a copy of four
+/// times its bytes.
+inline bool all_finite_by_sums(const at::Tensor& flat) {
   constexpr std::int64_t piece = std::int64_t{1} << 20;
-  const at::Tensor kept = values.detach();
-  const at::Tensor flat =
-      (kept.is_complex() ? at::view_as_real(kept.resolve_conj()) : kept).reshape(-1);
   for (std::int64_t begin = 0; begin < flat.numel(); begin += piece) {
     const at::Tensor part = flat.narrow(0, begin, std::min(piece, flat.numel() - begin));
     if (!std::isfinite(part.sum(at::kDouble).item<double>())) return false;
   }
   return true;
+}
+
+}  // namespace detail
+
+/// Whether all values are finite. Those that lie side by side in host memory, in whatever order,
+/// are read in place: a checkpoint is written also when no memory is left.
+inline bool all_finite(const at::Tensor& values) {
+  const at::Tensor own = values.detach();
+  const at::Tensor kept = own.is_complex() ? at::view_as_real(own.resolve_conj()) : own;
+  const bool is_dense = kept.is_non_overlapping_and_dense();
+  const at::Tensor flat = is_dense ? kept.as_strided({kept.numel()}, {1}) : kept.reshape(-1);
+  if (!flat.device().is_cpu()) return detail::all_finite_by_sums(flat);
+  switch (flat.scalar_type()) {
+    case at::kFloat:
+      return detail::all_finite<float>(flat);
+    case at::kDouble:
+      return detail::all_finite<double>(flat);
+    case at::kBFloat16:
+      return detail::all_finite<at::BFloat16>(flat);
+    case at::kHalf:
+      return detail::all_finite<at::Half>(flat);
+    default:
+      return detail::all_finite_by_sums(flat);
+  }
 }
 
 }  // namespace accrue::kernels

@@ -42,12 +42,20 @@ void take_dropouts(const models::Model& model, RunFacts& facts) {
       facts.foreign_dropouts.push_back(layer.name);
 }
 
+/// A window ends with its epoch, of which a batch may ask for more; 0 where samples differ in
+/// length.
+std::int64_t stated_samples(const train::Workload& work) {
+  const std::int64_t tokens = work.schedule.tokens_per_sample;
+  if (work.config.batch.samples) return *work.config.batch.samples;
+  return tokens > 0 ? work.config.batch.tokens.value_or(0) / tokens : 0;
+}
+
 void take_shape(const train::Workload& work, RunFacts& facts) {
   const batch::WindowSchedule& schedule = work.schedule;
   facts.train_samples = work.data.train->size();
   facts.val_samples = work.data.val ? work.data.val->size() : 0;
   facts.data_remarks = work.data.train->remarks();
-  facts.batch_samples = schedule.samples_per_window;
+  facts.batch_samples = std::max(schedule.samples_per_window, stated_samples(work));
   if (work.config.batch.changes_as_stated())
     facts.batch_samples =
         train::largest_stated_samples(work.config, train::sample_facts(*work.data.train))

@@ -181,7 +181,9 @@ TEST_F(LongerRun, OfThisVersionKeepsItsScheduleWithoutACheckpoint) {
   const Config c = cosine("run", 6);
   stop_after(1, c);
   std::filesystem::remove_all(RunDirectory(c.run.out).checkpoints());
-  for (const StepReport& report : resume(c)->steps)
+  const auto recorder = resume(c);
+  ASSERT_EQ(recorder->steps.size(), 6U);
+  for (const StepReport& report : recorder->steps)
     EXPECT_NEAR(*report.lr, cosine_rate(c, report.step, 6), 1e-12) << report.step;
   EXPECT_EQ(schedule_in_record(c), 2);
 }
