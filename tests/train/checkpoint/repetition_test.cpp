@@ -187,7 +187,7 @@ TEST(ChangedFiles, AreEachNamed) {
   now = text;
   now.path = "moved/a.txt";
   EXPECT_THAT(changed_files({text}, {now}), IsEmpty()) << "data may move";
-  EXPECT_THAT(changed_files({text, b}, {b, now}), IsEmpty());
+  EXPECT_THAT(changed_files({text, b}, {now, b}), IsEmpty());
   const data::DataFile namesake{.path = "other/a.txt", .bytes = 70, .fingerprint = "c"};
   EXPECT_THAT(changed_files({text}, {text, namesake}), ElementsAre("other/a.txt is new"));
   EXPECT_THAT(changed_files({text, namesake}, {text}), ElementsAre("other/a.txt is missing"));
