@@ -127,13 +127,8 @@ TEST(ChatTemplate, WhatTheTemplateRaisesIsSaid) {
 }
 
 TEST(ChatTemplate, CostIsBounded) {
-  // A long text leaves little for the loops, which would take a minute under the sanitizers
-  // otherwise.
-  const std::string text = "{% set t = 'x' * 268000000 %}";
-  EXPECT_EQ(shown(text), "");
   expect_names(
-      refused(text +
-              "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"),
+      refused("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"),
       "units of work");
   expect_names(refused("{{ 'x' * 10000000000 }}"), "units of work");
   expect_names(refused("{% set ns = namespace(t='xx') %}{% for i in range(64) %}"
