@@ -10,7 +10,7 @@ from torch import nn
 from accrue.models import unwrapped
 
 
-class Replaced(Exception):
+class BufferReplaced(Exception):
     """A pass put another tensor in a buffer's place, for the first time: what ran before this was known is to be run again."""
 
 
@@ -27,7 +27,7 @@ class HeldBuffers:
 
     @contextlib.contextmanager
     def during(self) -> Iterator[None]:
-        """One pass. Raises Replaced when it is over."""
+        """One pass. Raises BufferReplaced when it is over."""
         held = [dict(part._buffers) for part in self._parts]
         for place, name in self._replaced:
             if torch.is_tensor(held[place].get(name)):
@@ -39,7 +39,7 @@ class HeldBuffers:
             for place, (part, buffers) in enumerate(zip(self._parts, held)):
                 self._hold(place, part, buffers)
         if len(self._replaced) > known:
-            raise Replaced
+            raise BufferReplaced
 
     def _hold(self, place: int, part: nn.Module, buffers: dict[str, Any]) -> None:
         left = dict(part._buffers)

@@ -99,6 +99,7 @@ class State:
         self._ordered: list[list[Kept]] = [[], [], [], []]
         self._seen: dict[int, bool] = {}  # by id, whether as owned
         self._methods: set[int] = set()
+        self._modules: set[tuple] = set()  # visits of modules, each by what one function's code does with it
         self.used_up: set[str] = set()  # types of what a loss reads and cannot be put back
         self.reached: list[Any] = []  # what was seen stays, so that an id names one object
         self._open: tuple[list[Any], list[Any]] = ([], [])  # what is to be looked at: what is not owned, what is
@@ -150,8 +151,16 @@ class State:
 
     def _keep(self, order: int, kept: type[Kept], of: Any, *more: Any) -> None:
         key = id(of) + kept.PART
+        if not self._keep_earlier(order, key):
+            self._note(order, key, kept(of, *more))
+
+    def _keep_earlier(self, order: int, key: Any) -> bool:
+        """Whether nothing changed since the earlier state, whose copy then is this one's too."""
         earlier = self._earlier.get(key)
-        self._note(order, key, earlier if earlier is not None and earlier.is_current() else kept(of, *more))
+        if earlier is None or not earlier.is_current():
+            return False
+        self._note(order, key, earlier)
+        return True
 
     def _note(self, order: int, key: Any, kept: Kept) -> None:
         self._kept[key] = kept
@@ -189,10 +198,10 @@ class State:
 
     def _keep_container(self, value: Any, owned: bool, kind: _Kind) -> None:
         kept = kind.container
-        if owned and kept is not None:
+        if owned and kept is not None and not self._keep_earlier(OTHERS, id(value) + kept.PART):
             if len(value) > MOST_ELEMENTS:
                 self._account.take(torch.device("cpu"), BYTES_OF_REFERENCE * len(value), f"a {type(value).__name__} of {len(value)} elements")
-            self._keep(OTHERS, kept, value)
+            self._note(OTHERS, id(value) + kept.PART, kept(value))
         if len(value) <= MOST_ELEMENTS:
             if isinstance(value, dict):
                 self._push(dict.values(value), owned)
@@ -245,9 +254,9 @@ class State:
             self._keep_module(module, reads.attributes, reads.written, owned)
 
     def _keep_name(self, space: dict, name: str, attributes: frozenset[str], written: frozenset[str], owned: bool) -> None:
-        if owned:
-            earlier = self._earlier.get((id(space), name))
-            self._note(OTHERS, (id(space), name), earlier if earlier is not None and earlier.is_current() else KeptName(space, name))
+        key = (id(space), name)
+        if owned and not self._keep_earlier(OTHERS, key):
+            self._note(OTHERS, key, KeptName(space, name))
         value = space.get(name)
         if issubclass(type(value), types.ModuleType):
             self._keep_module(value, attributes, written, owned)
@@ -256,11 +265,11 @@ class State:
 
     def _keep_module(self, module: types.ModuleType, attributes: frozenset[str], written: frozenset[str], owned: bool) -> None:
         """What one function's code reads or writes of another module."""
-        key = (id(module), attributes)
-        if key in self._kept or _package(module.__name__) in LIBRARIES:
+        visit = (id(module), attributes, written, owned)
+        if visit in self._modules or _package(module.__name__) in LIBRARIES:
             return
+        self._modules.add(visit)
         space = vars(module)
-        self._kept[key] = KeptName(space, "__name__")
         for name in attributes:
             if name in space or name in written:
                 self._keep_name(space, name, attributes, written, owned)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from accrue import _native
-from accrue.batches import batch_size, batch_slice, like, with_items
+from accrue.batches import batch_size, batch_slice, mapped
 from accrue.errors import UsageError
 from accrue.models import batch_norm_finder, named_buffers, named_parameters
 from accrue.optimizers import require_steps_by_itself
@@ -96,10 +96,7 @@ def _repeated(batch: Any, samples: int) -> Any:
     rows = torch.arange(samples) % batch_size(batch)
     if torch.is_tensor(batch):
         return batch[rows.to(batch.device)]
-    if isinstance(batch, Mapping):
-        return with_items(batch, {name: _repeated(value, samples) if torch.is_tensor(value) and value.dim() else value
-                                  for name, value in batch.items()})
-    return like(batch, [_repeated(item, samples) for item in batch])
+    return mapped(batch, lambda value: _repeated(value, samples) if torch.is_tensor(value) and value.dim() else value)
 
 
 def _can_repeat(batch: Any) -> bool:

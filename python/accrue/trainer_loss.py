@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from accrue import _native, transformers
-from accrue.batches import batch_size, batch_slice, copied
+from accrue.batches import batch_size, batch_slice, copied, with_items
 from accrue.copies import Account, Copies
 from accrue.tensors import IGNORED
 from accrue.untouched import untouched
@@ -85,8 +85,8 @@ def _rows(micro: Any) -> list[Any]:
 def _halves(micro: Mapping) -> list[Any]:
     """Chosen samples in the first half, rejected ones in the second, as preference trainers lay them out."""
     half = batch_size(micro) // 2
-    return [{name: torch.cat([value[place:place + 1], value[half + place:half + place + 1]]) if torch.is_tensor(value) and value.dim() else value
-             for name, value in micro.items()} for place in range(half)]
+    return [with_items(micro, {name: torch.cat([value[place:place + 1], value[half + place:half + place + 1]])
+                               if torch.is_tensor(value) and value.dim() else value for name, value in micro.items()}) for place in range(half)]
 
 
 def _is_mean(trainer: Any, model: nn.Module, micro_batches: list[Any], own: list[float], weigh: Callable[[Any], int],

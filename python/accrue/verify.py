@@ -9,7 +9,7 @@ from accrue import _native
 from accrue.batches import batch_size, batch_slice, has_tensors_alone, in_double
 from accrue.batches import micro_batches as micro_batches_of
 from accrue.devices import world
-from accrue.buffers import HeldBuffers, Replaced
+from accrue.buffers import BufferReplaced, HeldBuffers
 from accrue.copies import Account, Copies, check_copies
 from accrue.errors import NotJudged, UsageError
 from accrue.models import batch_norm_finder, evaluator, named_buffers, named_parameters, without_ranks
@@ -58,8 +58,8 @@ def _undisturbed(operation: str, copies: Copies, roots: tuple, prove: Callable[[
         with untouched(roots, account=Account(copies)) as failures, unrecorded():
             report = Report.of(prove())
         return as_left(report, failures)
-    except Replaced:
-        return _undisturbed(operation, copies, roots, prove)
+    except BufferReplaced:
+        return as_left(_undisturbed(operation, copies, roots, prove), failures)
     except NotJudged as why:
         return unjudged(why)
     except RuntimeError as error:

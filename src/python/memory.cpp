@@ -32,6 +32,7 @@ void install(const std::string& budget) {
 void bind_memory(py::module_& module) {
   module.def("install_allocator", &install, py::arg("budget"));
   module.def("memory_usage", &usage);
+  module.def("available_bytes", &memory::available_bytes);
 }
 
 }  // namespace accrue::python
