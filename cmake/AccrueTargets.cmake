@@ -116,10 +116,11 @@ endfunction()
 # With sanitizers a source of these takes half a minute to compile for all instruction sets. Tests run the best that the machine has: the others
 # are left out, except the one that Highway always has.
 set(ACCRUE_UNUSED_SIMD "")
-# The sanitizers' build is not optimised, which halves its time. Vectors would then be calls of functions: slower, and no less code.
-set(ACCRUE_SIMD_OPTIONS "")
+# The sanitizers' build is not optimised, which halves its time, except for sources that compute for long. Unoptimised vectors would be
+# calls of functions besides: no less code.
+set(ACCRUE_BUSY_OPTIONS "")
 if(ACCRUE_SANITIZE MATCHES fuzzer)
-  set(ACCRUE_SIMD_OPTIONS -O1)
+  set(ACCRUE_BUSY_OPTIONS -O1)
 endif()
 if(ACCRUE_SANITIZE AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND EXISTS /proc/cpuinfo)
   file(STRINGS /proc/cpuinfo processor REGEX "^flags.* avx512f .*avx512bw.*avx512vl" LIMIT_COUNT 1)
@@ -146,7 +147,7 @@ function(accrue_add_simd_sources target)
     set_source_files_properties(${source} PROPERTIES
       SKIP_PRECOMPILE_HEADERS ON
       COMPILE_DEFINITIONS "HWY_TARGET_INCLUDE=\"${path}\";HWY_DISABLED_TARGETS=(${disabled})"
-      COMPILE_OPTIONS "$<$<BOOL:${SIMD_SAME_BITS}>:-ffp-contract=off>;${ACCRUE_SIMD_OPTIONS}")
+      COMPILE_OPTIONS "$<$<BOOL:${SIMD_SAME_BITS}>:-ffp-contract=off>;${ACCRUE_BUSY_OPTIONS}")
   endforeach()
 endfunction()
 

@@ -22,6 +22,7 @@ class DescribedBy : public Source {
   std::optional<std::int64_t> uniform_tokens() const override { return source_->uniform_tokens(); }
   bool reads_in_order() const override { return source_->reads_in_order(); }
   std::optional<ImageShape> image_shape() const override { return source_->image_shape(); }
+  Decoding decoding() const override { return source_->decoding(); }
   bool has_masks() const override { return source_->has_masks(); }
   std::vector<MixturePart> parts() const override { return source_->parts(); }
   std::vector<std::string> classes() const override { return source_->classes(); }

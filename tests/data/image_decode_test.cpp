@@ -90,6 +90,17 @@ TEST(PngDecode, ReadsEveryKindOfSample) {
   }
 }
 
+TEST(ImageHeaders, TellWhatDecodingHolds) {
+  const auto bytes_by_header = [](const std::string& encoded) {
+    return image_header_of(bytes_of(encoded)).value().decoding_bytes;
+  };
+  constexpr std::int64_t pixels = std::int64_t{12} * 20;
+  EXPECT_EQ(bytes_by_header(testing::png(testing::make_picture(12, 20, 3, 1))), 3 * pixels);
+  EXPECT_EQ(bytes_by_header(testing::png(testing::make_picture(12, 20, 1, 1))), 3 * pixels)
+      << "grey is decoded as colour first";
+  EXPECT_EQ(bytes_by_header(testing::jpeg(testing::make_gradient(12, 20))), 3 * pixels);
+}
+
 TEST(PngDecode, NoticesEveryDamagedByteBeforeTheEndChunk) {
   const std::string whole = testing::png(testing::make_picture(4, 4, 3, 1));
   const ImageShape shape{3, 4, 4};

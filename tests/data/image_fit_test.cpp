@@ -31,7 +31,8 @@ std::vector<std::uint8_t> fitted(const DecodedImage& image, const ImageShape& ta
 }
 
 DecodedImage decoded(const Picture& picture) {
-  return {.shape = {picture.channels, picture.height, picture.width}, .bytes = picture.pixels};
+  return {.shape = {picture.channels, picture.height, picture.width},
+          .bytes = {picture.pixels.begin(), picture.pixels.end()}};
 }
 
 /// By Pillow 13.0.0: Image.fromarray(numpy.uint8(numpy.arange(48).reshape(6, 8) * 37 % 251))
@@ -68,9 +69,9 @@ TEST(ImageFit, MakesGreyOfColourByItsLumaAndColourOfGreyByRepeating) {
 
 TEST(ImageFit, KeepsAnEvenImageEven) {
   for (const ImageShape& shape : {ImageShape{3, 1, 1}, {3, 100, 3}, {3, 17, 40}}) {
-    const DecodedImage image{.shape = shape,
-                             .bytes = std::vector<std::uint8_t>(
-                                 static_cast<std::size_t>(3 * shape.height * shape.width), 123)};
+    const DecodedImage image{
+        .shape = shape,
+        .bytes = CountedBytes(static_cast<std::size_t>(3 * shape.height * shape.width), 123)};
     EXPECT_THAT(fitted(image, {3, 16, 24}), Each(123));
   }
 }
@@ -78,7 +79,7 @@ TEST(ImageFit, KeepsAnEvenImageEven) {
 /// Scaled as a whole it would be of 4 million by 256 pixels; what is kept is even.
 TEST(ImageFit, MakesNoMoreOfALongImageThanIsKept) {
   for (const ImageShape& shape : {ImageShape{1, 1, 16384}, {1, 16384, 1}}) {
-    DecodedImage line{.shape = shape, .bytes = std::vector<std::uint8_t>(16384, 200)};
+    DecodedImage line{.shape = shape, .bytes = CountedBytes(16384, 200)};
     line.bytes.front() = line.bytes.back() = 0;
     EXPECT_THAT(fitted(line, {1, 256, 256}), Each(200));
   }

@@ -10,6 +10,7 @@
 namespace accrue::testing {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 constexpr long kKibiPerGibi = 1L << 20;
@@ -55,6 +56,35 @@ TEST_F(Memory, AResNetTrainsOnLargeImagesByOneAtATimeWithinFourGibibytes) {
   EXPECT_EQ(step->at("micro_batches"), 4);
   EXPECT_EQ(step->at("retries"), 0);
   EXPECT_LT(result.peak_resident_kibibytes, 4 * kKibiPerGibi);
+}
+
+/// 6500 x 6500 pixels of three bytes are 121 MiB, to which the file comes.
+TEST_F(Memory, AnImageThatTheBudgetCannotDecodeIsRefusedByNameBeforeTheRun) {
+  constexpr int side = 6500;
+  const auto write_image = [&](const char* name, int size) {
+    const std::filesystem::path file = folder_ / "pictures" / name;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary)
+        << png_of(size, size, 3, std::string(std::size_t{3} * size * size, '\x40'));
+  };
+  for (const char* name : {"a/0.png", "a/1.png", "b/0.png"}) write_image(name, 16);
+  write_image("b/large.png", side);
+  write("run.toml",
+        "[run]\nout = \"out\"\nsteps = 2\n[model]\nkind = \"resnet\"\nlayers = 8\nwidth = 4\n"
+        "batchnorm = \"convert-group\"\n[data]\ntrain = [\"pictures/*/*.png\"]\n"
+        "image = [16, 16]\n[batch]\nsamples = 4\n");
+  const auto refused = accrue({"train", "run.toml", "--memory.budget=290MiB"});
+  EXPECT_EQ(refused.status, 3) << refused.errors;
+  EXPECT_THAT(refused.errors, ContainsRegex("b/large.png, which takes 12[1-9] MiB"));
+  EXPECT_THAT(refused.errors, HasSubstr("data.exclude"));
+  EXPECT_LT(refused.peak_resident_kibibytes, 290 << 10);
+
+  const auto trained = accrue({"train", "run.toml", "--memory.budget=700MiB"});
+  EXPECT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_LT(trained.peak_resident_kibibytes, 700 << 10);
+  const auto without = accrue({"train", "run.toml", "--memory.budget=290MiB", "--run.out=without",
+                               "--data.exclude=[\"pictures/b/large.png\"]"});
+  EXPECT_EQ(without.status, 0) << without.errors;
 }
 
 TEST_F(Memory, ABudgetThatHoldsNoSampleIsRefusedWithWhatWouldFit) {

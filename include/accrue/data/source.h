@@ -46,6 +46,12 @@ struct MixturePart {
 
 /// Samples with random access: `fetch` is a pure function of the indices, so any micro-batch can be
 /// made again. Safe to call from several threads.
+/// What one thread holds while it decodes the largest sample, beside the micro-batch: the bytes of
+/// its file and those of its pixels.
+struct Decoding {
+  std::int64_t bytes = 0;  ///< 0: nothing is decoded
+  std::string name;        ///< of the sample's file, for people
+};
 class Source {
  public:
   virtual ~Source() = default;
@@ -67,6 +73,9 @@ class Source {
   virtual bool reads_in_order() const { return false; }
   /// What each image is brought to; nothing where there are no images.
   virtual std::optional<ImageShape> image_shape() const { return std::nullopt; }
+  /// The most that fetch() takes for decoding at once. libtorch's CPU allocator gives it, so that a
+  /// memory budget counts it.
+  virtual Decoding decoding() const { return {}; }
   /// Whether each pixel of the images has a class of its own (SourceOptions::masks).
   virtual bool has_masks() const { return false; }
   /// What a mixture is made of (mix()), in the order of its samples; empty: it is none.

@@ -66,8 +66,10 @@ class GlobWalk {
  private:
   void visit(const fs::path& base, std::size_t part) {
     if (part == parts_.size()) {
-      expect_to_lead_somewhere(base);
-      if (is_regular(base)) found_.push_back(base);
+      if (is_regular(base))
+        found_.push_back(base);
+      else
+        expect_to_lead_somewhere(base);
     } else if (parts_[part] == "**") {
       visit_tree(base, part);
     } else if (has_wildcard(parts_[part])) {
@@ -85,7 +87,8 @@ class GlobWalk {
       std::error_code ignored;
       const std::string name = entry.path().filename().string();
       if (is_hidden(name)) continue;
-      expect_to_lead_somewhere(entry.path());  // else it may be a folder with part of the data
+      // What a link leads to may be a folder with part of the data.
+      if (entry.is_symlink(ignored)) expect_to_lead_somewhere(entry.path());
       if (!entry.is_directory(ignored)) continue;
       if (entry.is_symlink(ignored))
         links_.emplace_back(base / name, part);
@@ -111,7 +114,7 @@ class GlobWalk {
       std::error_code ignored;
       const std::string name = entry.path().filename().string();
       if (::fnmatch(parts_[part].c_str(), name.c_str(), FNM_PERIOD) != 0) continue;
-      expect_to_lead_somewhere(entry.path());
+      if (entry.is_symlink(ignored)) expect_to_lead_somewhere(entry.path());
       if (is_last || entry.is_directory(ignored)) visit(base / name, part + 1);
     }
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
-#include <vector>
 
 #include "data/images/jpeg_decode.h"
 #include "data/images/png_decode.h"
@@ -33,30 +32,43 @@ constexpr std::array<Signature, 13> other_formats{
      {"MM", "TIFF"},
      {"\xff\xd8", "JPEG that is damaged, or of neither grey nor RGB (CMYK)"}}};
 
-std::optional<ImageShape> shape_up_to(std::span<const std::byte> encoded, std::uint32_t side) {
-  if (is_png(encoded)) return png_shape(encoded, side);
-  if (is_jpeg(encoded)) return jpeg_shape(encoded, side);
-  return std::nullopt;
+/// A PNG is decoded as colour also if it is grey.
+std::int64_t png_bytes(const ImageShape& shape) { return 3 * shape.height * shape.width; }
+
+std::optional<ImageHeader> header_up_to(std::span<const std::byte> encoded, std::uint32_t side) {
+  if (is_jpeg(encoded)) return jpeg_header(encoded, side);
+  if (!is_png(encoded)) return std::nullopt;
+  const std::optional<ImageShape> shape = png_shape(encoded, side);
+  if (!shape) return std::nullopt;
+  return ImageHeader{.shape = *shape, .decoding_bytes = png_bytes(*shape)};
 }
 
 /// Keeps the first of each three bytes: grey pixels decoded as colour have three equal ones.
-void keep_one_of_three(std::vector<std::uint8_t>& bytes) {
+void keep_one_of_three(CountedBytes& bytes) {
   for (std::size_t i = 0; i < bytes.size() / 3; ++i) bytes[i] = bytes[3 * i];
   bytes.resize(bytes.size() / 3);
 }
 
 }  // namespace
 
+std::optional<ImageHeader> image_header_of(std::span<const std::byte> encoded) {
+  return header_up_to(encoded, kMostPixelsASide);
+}
+
 std::optional<ImageShape> image_shape_of(std::span<const std::byte> encoded) {
-  return shape_up_to(encoded, kMostPixelsASide);
+  const std::optional<ImageHeader> header = image_header_of(encoded);
+  if (!header) return std::nullopt;
+  return header->shape;
 }
 
 std::string other_image_format(std::span<const std::byte> encoded) {
   constexpr std::uint32_t any_side = 0x7fffffff;
-  if (const auto shape = shape_up_to(encoded, any_side);
-      shape && std::max(shape->height, shape->width) > kMostPixelsASide)
-    return "one with a side of " + std::to_string(std::max(shape->height, shape->width)) +
-           " pixels (" + std::to_string(kMostPixelsASide) + " at most)";
+  if (const auto header = header_up_to(encoded, any_side)) {
+    const std::int64_t side = std::max(header->shape.height, header->shape.width);
+    if (side > kMostPixelsASide)
+      return "one with a side of " + std::to_string(side) + " pixels (" +
+             std::to_string(kMostPixelsASide) + " at most)";
+  }
   const std::string_view bytes(reinterpret_cast<const char*>(encoded.data()), encoded.size());
   for (const Signature& format : other_formats)
     if (bytes.starts_with(format.bytes)) return std::string(format.name);
@@ -72,8 +84,9 @@ std::string decode_image(std::span<const std::byte> encoded, DecodedImage& image
   const bool png = is_png(encoded);
   image.shape = *shape;
   image.in_planes = false;
-  image.bytes.resize(
-      static_cast<std::size_t>(shape->height * shape->width * (png ? 3 : shape->channels)));
+  resize_without_copy(
+      image.bytes, static_cast<std::size_t>(png ? png_bytes(*shape)
+                                                : shape->height * shape->width * shape->channels));
   std::string problem =
       png ? decode_png(encoded, image.bytes) : decode_jpeg(encoded, *shape, image.bytes);
   if (png && shape->channels == 1) keep_one_of_three(image.bytes);

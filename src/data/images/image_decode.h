@@ -5,22 +5,23 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "accrue/data/source.h"
+#include "data/images/counted_bytes.h"
+#include "data/images/image_header.h"
 
 namespace accrue::data {
 
 /// An image as its file holds it, 8 bits for each channel of a pixel.
 struct DecodedImage {
   ImageShape shape;
-  std::vector<std::uint8_t> bytes;
+  CountedBytes bytes;
   bool in_planes = false;  ///< [C, H, W], and not pixel by pixel, [H, W, C]
 };
 
-/// What the first bytes of an encoded image (PNG, JPEG) say of it; nothing where they are none or
-/// too few, or a side is longer than 16,384. Grey with alpha is grey (1 channel), colour with alpha
-/// or a palette is colour (3).
+/// The header of a PNG or a JPEG by its first bytes; nothing if they are no image or too few, or a
+/// side is longer than 16,384.
+std::optional<ImageHeader> image_header_of(std::span<const std::byte> encoded);
+/// The shape of that header.
 std::optional<ImageShape> image_shape_of(std::span<const std::byte> encoded);
 
 /// Why an image is not read, by its first bytes: its format ("BMP"), or a side that is too long;

@@ -1,7 +1,8 @@
 #include "data/images/image_file.h"
 
 #include <algorithm>
-#include <vector>
+#include <span>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "data/images/image_mask.h"
@@ -9,28 +10,35 @@
 namespace accrue::data {
 namespace {
 
-using Bytes = std::vector<std::byte>;
-
 /// The headers of most images end within so many bytes.
 constexpr std::int64_t header_bytes = 4096;
 
-Bytes first_bytes_of(const FilePool& files, std::size_t file, std::int64_t most_bytes) {
-  Bytes bytes(static_cast<std::size_t>(std::min(files.bytes(file), most_bytes)));
-  files.read(file, 0, bytes);
-  return bytes;
+/// Calls `read` with the first bytes of a file, at most so many.
+template <class Read>
+auto with_first_bytes(const FilePool& files, std::size_t file, std::int64_t most, Read read) {
+  CountedBytes bytes(static_cast<std::size_t>(std::min(files.bytes(file), most)));
+  files.read(file, 0, std::as_writable_bytes(std::span(bytes)));
+  return read(std::as_bytes(std::span(bytes)));
+}
+
+/// Calls `read` with the whole file and with `image`.
+template <class Read>
+std::string decode_file(const FilePool& files, std::size_t file, DecodedImage& image, Read read) {
+  return with_first_bytes(files, file, files.bytes(file),
+                          [&](std::span<const std::byte> bytes) { return read(bytes, image); });
 }
 
 }  // namespace
 
-std::optional<ImageShape> image_file_shape(const FilePool& files, std::size_t file) {
-  const auto shape = image_shape_of(first_bytes_of(files, file, header_bytes));
-  if (shape || files.bytes(file) <= header_bytes) return shape;
+std::optional<ImageHeader> image_file_header(const FilePool& files, std::size_t file) {
+  const auto header = with_first_bytes(files, file, header_bytes, image_header_of);
+  if (header || files.bytes(file) <= header_bytes) return header;
   constexpr std::int64_t most_bytes = std::int64_t{16} << 20;
-  return image_shape_of(first_bytes_of(files, file, most_bytes));
+  return with_first_bytes(files, file, most_bytes, image_header_of);
 }
 
-ImageShape require_image_shape(const FilePool& files, std::size_t file, const std::string& what) {
-  if (const auto shape = image_file_shape(files, file)) return *shape;
+ImageHeader require_image_header(const FilePool& files, std::size_t file, const std::string& what) {
+  if (const auto header = image_file_header(files, file)) return *header;
   const std::string other = other_image_file_format(files, file);
   throw usage_error(what, "images (PNG or JPEG)",
                     files.path(file).string() + ": none that can be read" +
@@ -39,20 +47,26 @@ ImageShape require_image_shape(const FilePool& files, std::size_t file, const st
                                   : "converting it to PNG, or a glob that leaves it out");
 }
 
+Decoding larger(Decoding a, Decoding b) { return a.bytes < b.bytes ? std::move(b) : std::move(a); }
+
+Decoding decoding_of(const FilePool& files, std::size_t file, const ImageHeader& header) {
+  return {.bytes = files.bytes(file) + header.decoding_bytes, .name = files.path(file).string()};
+}
+
 std::string other_image_file_format(const FilePool& files, std::size_t file) {
-  return other_image_format(first_bytes_of(files, file, header_bytes));
+  return with_first_bytes(files, file, header_bytes, other_image_format);
 }
 
 std::string decode_image_file(const FilePool& files, std::size_t file, DecodedImage& image) {
-  return decode_image(first_bytes_of(files, file, files.bytes(file)), image);
+  return decode_file(files, file, image, decode_image);
 }
 
 std::string why_no_mask_file(const FilePool& files, std::size_t file) {
-  return why_no_mask(first_bytes_of(files, file, header_bytes));
+  return with_first_bytes(files, file, header_bytes, why_no_mask);
 }
 
 std::string decode_mask_file(const FilePool& files, std::size_t file, DecodedImage& mask) {
-  return decode_mask(first_bytes_of(files, file, files.bytes(file)), mask);
+  return decode_file(files, file, mask, decode_mask);
 }
 
 }  // namespace accrue::data

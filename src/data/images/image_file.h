@@ -10,13 +10,18 @@
 
 namespace accrue::data {
 
-/// The shape that the file's first bytes tell; it reads up to 16 MiB where much else stands before
-/// the header. Nothing where it is no image that can be read.
-std::optional<ImageShape> image_file_shape(const FilePool& files, std::size_t file);
+/// The header that the file's first bytes hold; it reads up to 16 MiB if much else stands before
+/// the header. Nothing if it is no image that can be read.
+std::optional<ImageHeader> image_file_header(const FilePool& files, std::size_t file);
 
-/// The same where there must be one: throws a usage Error, its operation being `what`, that names
-/// the file and what it is instead.
-ImageShape require_image_shape(const FilePool& files, std::size_t file, const std::string& what);
+/// The same if there must be one: throws a usage Error, its operation being `what`, that names the
+/// file and what it is instead.
+ImageHeader require_image_header(const FilePool& files, std::size_t file, const std::string& what);
+
+/// The one that takes more bytes.
+Decoding larger(Decoding a, Decoding b);
+/// Source::decoding() of one file with that header.
+Decoding decoding_of(const FilePool& files, std::size_t file, const ImageHeader& header);
 
 /// other_image_format() of the file's first bytes.
 std::string other_image_file_format(const FilePool& files, std::size_t file);

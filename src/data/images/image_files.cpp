@@ -27,7 +27,7 @@ std::vector<fs::path> images_below(const fs::path& folder, const std::string& wh
 
 std::string decode(const fs::path& path, DecodedImage& image) {
   const FilePool file({path}, "read an image");
-  if (image_file_shape(file, 0)) return decode_image_file(file, 0, image);
+  if (image_file_header(file, 0)) return decode_image_file(file, 0, image);
   const std::string other = other_image_file_format(file, 0);
   return other.empty() ? "no image that can be read (PNG or JPEG)"
                        : "no PNG or JPEG that can be read, but " + other;

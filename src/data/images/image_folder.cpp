@@ -27,8 +27,13 @@ std::string class_of(const fs::path& file) {
   return fs::weakly_canonical(folder, ignored).filename().string();
 }
 
-bool holds_image(const fs::path& folder, const std::string& what) {
-  return std::ranges::any_of(files_below(folder, what), has_image_suffix);
+bool holds_image(const fs::path& folder) {
+  std::error_code failure;
+  fs::recursive_directory_iterator entry(folder, fs::directory_options::follow_directory_symlink,
+                                         failure);
+  for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure))
+    if (has_image_suffix(entry->path())) return true;
+  return bool(failure);  // what cannot be read is not judged
 }
 
 /// A folder beside the classes' that holds no image would be a class without samples.
@@ -42,7 +47,7 @@ void require_no_empty_class(const std::vector<fs::path>& paths, const std::strin
     for (; !failure && entry != fs::directory_iterator(); entry.increment(failure)) {
       std::error_code ignored;
       if (entry->path().filename().string().starts_with('.') || !entry->is_directory(ignored) ||
-          folders.contains(entry->path()) || holds_image(entry->path(), what))
+          folders.contains(entry->path()) || holds_image(entry->path()))
         continue;
       throw usage_error(what, "an image in every class folder", "none in " + entry->path().string(),
                         "removing it, or adding its images");
@@ -88,7 +93,7 @@ class ImageFolders final : public ImageStore {
     for (std::size_t file = 0; file < files_->count(); ++file)
       excluded_.push_back(options.excluded.contains(files_->path(file)));
     classes_ = options.classes.empty() ? found_classes(what) : options.classes;
-    shapes_ = found_shapes(what);
+    take_headers(what);
     Spread spread(classes_.size());
     for (std::size_t file = 0; file < files_->count(); ++file)
       if (!excluded_[file] || has_known_class(file)) spread.add(file, class_number(file, what));
@@ -103,6 +108,7 @@ class ImageFolders final : public ImageStore {
 
   std::int64_t size() const override { return std::ssize(samples_); }
   ShapeCounts shapes() const override { return shapes_; }
+  Decoding decoding() const override { return decoding_; }
   std::vector<std::string> classes() const override { return classes_; }
   std::string fingerprint() const override { return fingerprint_->text(); }
   std::vector<DataFile> files() const override { return fingerprint_->files(); }
@@ -148,18 +154,19 @@ class ImageFolders final : public ImageStore {
                       "training images of that class, or a glob that leaves it out");
   }
 
-  ShapeCounts found_shapes(const std::string& what) const {
-    ShapeCounts shapes;
+  void take_headers(const std::string& what) {
     for (std::size_t file = 0; file < files_->count(); ++file) {
       if (excluded_[file]) continue;
-      ++shapes[require_image_shape(*files_, file, what)];
+      const ImageHeader header = require_image_header(*files_, file, what);
+      ++shapes_[header.shape];
+      decoding_ = larger(decoding_, decoding_of(*files_, file, header));
     }
-    return shapes;
   }
 
   std::unique_ptr<const FilePool> files_;
   std::vector<bool> excluded_;  ///< by file
   ShapeCounts shapes_;
+  Decoding decoding_;
   std::vector<std::string> classes_;
   std::vector<Sample> samples_;
   std::optional<Fingerprint> fingerprint_;

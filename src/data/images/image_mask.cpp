@@ -69,7 +69,7 @@ std::string decode_mask(std::span<const std::byte> encoded, DecodedImage& mask) 
   const ImageShape shape = image_shape_of(encoded).value();
   mask.shape = {1, shape.height, shape.width};
   mask.in_planes = true;
-  mask.bytes.resize(static_cast<std::size_t>(shape.height * shape.width));
+  resize_without_copy(mask.bytes, static_cast<std::size_t>(shape.height * shape.width));
   return decode_png_numbers(encoded, mask.bytes);
 }
 

@@ -71,7 +71,7 @@ Plane plane_from(const Plane& plane, std::int64_t y, std::int64_t x) {
 
 /// Scales a plane along its rows (only the rows that `down` needs), then along its columns.
 void scale_plane(const Plane& plane, const std::vector<Taps>& down, const std::vector<Taps>& across,
-                 std::vector<std::uint8_t>& narrowed, std::uint8_t* out) {
+                 CountedBytes& narrowed, std::uint8_t* out) {
   const std::int64_t first = down.front().first;
   const std::int64_t end = down.back().first + std::ssize(down.back().weights);
   const std::int64_t width = std::ssize(across);
@@ -99,10 +99,10 @@ std::vector<std::int64_t> nearest_of(const ScaledSide& side) {
 
 }  // namespace
 
-std::vector<std::uint8_t> nearest_image(const DecodedImage& image, const ScaledSide& height,
-                                        const ScaledSide& width) {
+CountedBytes nearest_image(const DecodedImage& image, const ScaledSide& height,
+                           const ScaledSide& width) {
   const std::vector<std::int64_t> rows = nearest_of(height), columns = nearest_of(width);
-  std::vector<std::uint8_t> planes;
+  CountedBytes planes;
   planes.reserve(static_cast<std::size_t>(image.shape.channels) * rows.size() * columns.size());
   for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) {
     const Plane plane = plane_of(image, channel);
@@ -113,12 +113,12 @@ std::vector<std::uint8_t> nearest_image(const DecodedImage& image, const ScaledS
   return planes;
 }
 
-std::vector<std::uint8_t> scale_image(const DecodedImage& image, const ScaledSide& height,
-                                      const ScaledSide& width) {
+CountedBytes scale_image(const DecodedImage& image, const ScaledSide& height,
+                         const ScaledSide& width) {
   const std::vector<Taps> down = taps_of(height), across = taps_of(width);
   const std::int64_t area = height.kept * width.kept;
-  std::vector<std::uint8_t> planes(static_cast<std::size_t>(image.shape.channels * area));
-  std::vector<std::uint8_t> narrowed;
+  CountedBytes planes(static_cast<std::size_t>(image.shape.channels * area));
+  CountedBytes narrowed;
   for (std::int64_t channel = 0; channel < image.shape.channels; ++channel)
     scale_plane(plane_from(plane_of(image, channel), height.begin, width.begin), down, across,
                 narrowed, planes.data() + channel * area);

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "data/images/image_decode.h"
 
@@ -24,12 +23,12 @@ struct ScaledSide {
 /// (Pillow's src/libImaging/Resample.c). The result has Pillow's bits, or is one level of 255 apart
 /// where a version of Pillow takes the columns first. It is in planes, one for each channel. Work
 /// and memory go by what is kept (docs/notes/images.md says why it is not ATen's).
-std::vector<std::uint8_t> scale_image(const DecodedImage& image, const ScaledSide& height,
-                                      const ScaledSide& width);
+CountedBytes scale_image(const DecodedImage& image, const ScaledSide& height,
+                         const ScaledSide& width);
 
 /// The same by the nearest pixel, as Pillow's resize(Image.Resampling.NEAREST) takes it: each pixel
 /// of the result is the one that its centre lies in.
-std::vector<std::uint8_t> nearest_image(const DecodedImage& image, const ScaledSide& height,
-                                        const ScaledSide& width);
+CountedBytes nearest_image(const DecodedImage& image, const ScaledSide& height,
+                           const ScaledSide& width);
 
 }  // namespace accrue::data

@@ -100,6 +100,7 @@ class ImageSource final : public Source {
   std::int64_t tokens(std::int64_t) const override { return 1; }
   std::optional<std::int64_t> uniform_tokens() const override { return 1; }
   std::optional<ImageShape> image_shape() const override { return decision_.shape; }
+  Decoding decoding() const override { return store_->decoding(); }
   bool has_masks() const override { return store_->has_masks(); }
   std::vector<std::string> classes() const override { return store_->classes(); }
   void check_contents() const override { store_->check_contents(); }

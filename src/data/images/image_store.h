@@ -27,6 +27,8 @@ class ImageStore {
  public:
   virtual ~ImageStore() = default;
   virtual std::int64_t size() const = 0;
+  /// Source::decoding(); images that are as large as their file take nothing that counts.
+  virtual Decoding decoding() const { return {}; }
   /// Counts the images that are not excluded, by the shapes that their headers say.
   virtual ShapeCounts shapes() const = 0;
   virtual std::vector<std::string> classes() const = 0;

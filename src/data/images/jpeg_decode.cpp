@@ -108,15 +108,19 @@ bool is_jpeg(std::span<const std::byte> encoded) {
   return encoded.size() >= 2 && encoded[0] == std::byte{0xff} && encoded[1] == std::byte{0xd8};
 }
 
-std::optional<ImageShape> jpeg_shape(std::span<const std::byte> encoded,
-                                     std::uint32_t most_pixels_a_side) {
+std::optional<ImageHeader> jpeg_header(std::span<const std::byte> encoded,
+                                       std::uint32_t most_pixels_a_side) {
   Decoder decoder(encoded);
   if (!decoder.run(read_header)) return std::nullopt;
   const jpeg_decompress_struct& image = decoder.session().image;
   if (image.image_width > most_pixels_a_side || image.image_height > most_pixels_a_side ||
       !is_grey_or_rgb(image))
     return std::nullopt;
-  return ImageShape{image.num_components, image.image_height, image.image_width};
+  const ImageShape shape{image.num_components, image.image_height, image.image_width};
+  const std::int64_t pixels = shape.channels * shape.height * shape.width;
+  // The library holds all coefficients of a progressive file, 16 bits each.
+  return ImageHeader{.shape = shape,
+                     .decoding_bytes = image.progressive_mode == TRUE ? 3 * pixels : pixels};
 }
 
 std::string decode_jpeg(std::span<const std::byte> encoded, const ImageShape& shape,

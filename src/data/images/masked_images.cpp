@@ -53,7 +53,7 @@ class MaskedImages final : public ImageStore {
     }
     for (fs::path& mask : own_masks(used, options)) files.push_back(std::move(mask));
     files_ = std::make_unique<const FilePool>(std::move(files), what);
-    take_shapes(what);
+    take_headers(what);
     classes_ = options.classes;
     if (classes_.empty() && options.class_bound > 0) classes_ = numbered(options.class_bound);
     if (classes_.empty()) classes_ = numbered(highest_class() + 1);  // reads all masks
@@ -63,6 +63,7 @@ class MaskedImages final : public ImageStore {
 
   std::int64_t size() const override { return static_cast<std::int64_t>(count_); }
   ShapeCounts shapes() const override { return shapes_; }
+  Decoding decoding() const override { return decoding_; }
   std::vector<std::string> classes() const override { return classes_; }
   bool has_masks() const override { return true; }
   std::string fingerprint() const override { return fingerprint_->text(); }
@@ -96,16 +97,20 @@ class MaskedImages final : public ImageStore {
   }
 
  private:
-  void take_shapes(const std::string& what) {
+  void take_headers(const std::string& what) {
     for (std::size_t image = 0; image < count_; ++image) {
       if (masks_[image] == no_mask) continue;
-      const ImageShape shape = require_image_shape(*files_, image, what);
-      ++shapes_[shape];
-      expect_mask_of(image, shape);
+      const ImageHeader header = require_image_header(*files_, image, what);
+      ++shapes_[header.shape];
+      const ImageHeader of_mask = mask_header(image, header.shape);
+      Decoding decoding = decoding_of(*files_, image, header);
+      decoding.bytes += decoding_of(*files_, masks_[image], of_mask).bytes;
+      decoding_ = larger(decoding_, std::move(decoding));
     }
   }
 
-  void expect_mask_of(std::size_t image, const ImageShape& shape) const {
+  /// The header of an image's mask, which has to be one.
+  ImageHeader mask_header(std::size_t image, const ImageShape& shape) const {
     const std::size_t mask = masks_[image];
     const std::string name = files_->path(mask).string();
     const std::string problem = why_no_mask_file(*files_, mask);
@@ -113,8 +118,9 @@ class MaskedImages final : public ImageStore {
       throw usage_error("data.masks", "PNG files whose pixels are numbers of at most 8 bits",
                         name + ": " + problem,
                         "saving the class of each pixel as grey or as a palette's index");
-    const ImageShape its = require_image_shape(*files_, mask, "data.masks");
-    if (its.height == shape.height && its.width == shape.width) return;
+    const ImageHeader header = require_image_header(*files_, mask, "data.masks");
+    const ImageShape& its = header.shape;
+    if (its.height == shape.height && its.width == shape.width) return header;
     const auto size = [](const ImageShape& of) {
       return std::to_string(of.height) + " x " + std::to_string(of.width);
     };
@@ -201,6 +207,7 @@ class MaskedImages final : public ImageStore {
   std::vector<std::size_t> masks_;  ///< by image the file of its mask, or no_mask
   std::unique_ptr<const FilePool> files_;
   ShapeCounts shapes_;
+  Decoding decoding_;
   std::vector<std::string> classes_;
   std::optional<Fingerprint> fingerprint_;
   mutable std::once_flag read_;

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <vector>
+
+#include "data/images/counted_bytes.h"
 
 namespace accrue::data {
 namespace {
@@ -93,7 +94,7 @@ std::string decode_png_numbers(std::span<const std::byte> encoded,
   if (error != 0) return spng_strerror(error);
   if (std::size_t{header.height} * header.width != numbers.size()) return "another shape";
   if (header.bit_depth == 8) return decode_all(context.get(), SPNG_FMT_RAW, numbers);
-  std::vector<std::uint8_t> rows(bytes);
+  CountedBytes rows(bytes);
   std::string problem = decode_all(context.get(), SPNG_FMT_RAW, rows);
   if (problem.empty()) unpack_numbers(rows, header.width, header.bit_depth, numbers);
   return problem;

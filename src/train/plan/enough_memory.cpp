@@ -66,12 +66,18 @@ std::optional<std::int64_t> enough_for_tensors(const Config& config,
   }
 }
 
+/// The budget that leaves `tensors` bytes for tensors where it is the process's, which holds
+/// `outside` besides.
+std::int64_t budget_for(std::int64_t tensors, std::int64_t outside) {
+  if (memory::budget_of() == memory::BudgetOf::tensors) return tensors;
+  return memory::budget_that_leaves(tensors, outside_of_a_run(outside));
+}
+
 std::optional<std::int64_t> enough(const Config& config, const EstimateOptions& options) {
   const std::optional<std::int64_t> tensors = enough_for_tensors(config, options);
   const std::optional<std::int64_t> stated = memory::budget();
-  if (!tensors || !stated || memory::budget_of() == memory::BudgetOf::tensors) return tensors;
-  const std::int64_t outside = memory::left_outside() - memory::reserve_outside(*stated);
-  return memory::budget_that_leaves(*tensors, outside_of_a_run(outside));
+  if (!tensors || !stated) return tensors;
+  return budget_for(*tensors, memory::left_outside() - memory::reserve_outside(*stated));
 }
 
 /// The config of a workload, whose model is known without its files.
@@ -117,11 +123,9 @@ std::optional<std::int64_t> enough_budget(const Workload& work, std::int64_t mic
 
 std::int64_t budget_to_go_on(const Workload& work, std::int64_t micro_batch, Recompute recompute) {
   const auto shape = enough_for_tensors(planned(work, micro_batch, recompute), options_of(work));
-  const std::int64_t tensors = shape.value_or(memory::usage().reserved);
-  if (memory::budget_of() == memory::BudgetOf::tensors) return tensors;
   const std::int64_t outside =
       std::max<std::int64_t>(0, memory::resident_bytes() - memory::resident_in_tensors());
-  return memory::budget_that_leaves(tensors, outside_of_a_run(outside));
+  return budget_for(shape.value_or(memory::usage().reserved), outside);
 }
 
 std::int64_t outside_of_a_run(std::int64_t outside) {

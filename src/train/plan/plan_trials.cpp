@@ -50,6 +50,16 @@ at::Tensor hold_replica(const Workload& work, const optim::Optimizer& optimizer)
   return keeps_one ? at::empty({optimizer.state_bytes()}, at::kByte) : at::Tensor();
 }
 
+/// Memory of the size that decoding takes while a micro-batch runs: the loader decodes the next
+/// one, and a replay its own.
+at::Tensor hold_decoding(const Workload& work) {
+  constexpr std::int64_t kDecodersAtOnce = 2;
+  const std::int64_t held_out = work.data.val ? work.data.val->decoding().bytes : 0;
+  const std::int64_t bytes = std::max(work.data.train->decoding().bytes, held_out);
+  return bytes == 0 || memory::device_room() ? at::Tensor()
+                                             : at::empty({kDecodersAtOnce * bytes}, at::kByte);
+}
+
 std::int64_t bytes_held(const at::Tensor& bytes) { return bytes.defined() ? bytes.numel() : 0; }
 
 }  // namespace
@@ -69,15 +79,16 @@ PlanTrials::PlanTrials(const Workload& work)
       runs_(resident_, [this] { undo(); }),
       longest_(longest_samples(*work.data.train, work.schedule.samples_per_window)) {}
 
-std::vector<batch::MicroBatch> PlanTrials::fetch(std::int64_t samples) const {
+PlanTrials::Input PlanTrials::fetch(std::int64_t samples) const {
   std::vector<std::int64_t> indices, ids(static_cast<std::size_t>(samples));
   std::iota(ids.begin(), ids.end(), 0);
   for (const std::int64_t id : ids)
     indices.push_back(longest_[static_cast<std::size_t>(id) % longest_.size()]);
-  std::vector<batch::MicroBatch> micros;
+  Input input;
   for (std::size_t i = 0; i < micro_batches_at_once; ++i)
-    micros.push_back(data::fetch_full(*work_.data.train, indices, ids));
-  return micros;
+    input.micros.push_back(data::fetch_full(*work_.data.train, indices, ids));
+  input.decoding = hold_decoding(work_);
+  return input;
 }
 
 /// Counts the copies that layers keep of their weights, which the first micro-batch makes.
@@ -97,8 +108,8 @@ void PlanTrials::undo() {
 
 memory::Measured PlanTrials::run(const memory::PlanPoint& point) {
   return runs_.run(point, [&]() -> TrialRuns::Pass {
-    return [this, micros = fetch(point.micro_batch), recompute = point.recompute] {
-      return pass(micros.front(), recompute);
+    return [this, input = fetch(point.micro_batch), recompute = point.recompute] {
+      return pass(input.micros.front(), recompute);
     };
   });
 }
@@ -130,8 +141,8 @@ PlanTrials::Step PlanTrials::run_step(const memory::PlanPoint& point) {
   Step step{.micro = run_afresh(point)};
   if (!step.micro.fits) return step;
   const memory::Measured whole = runs_.attempt([&] {
-    const std::vector<batch::MicroBatch> micros = fetch(point.micro_batch);
-    const double seconds = open_and_pass(micros.front(), point.recompute);
+    const Input input = fetch(point.micro_batch);
+    const double seconds = open_and_pass(input.micros.front(), point.recompute);
     step.closing_seconds = close_and_step();
     return seconds;
   });

@@ -44,7 +44,12 @@ class PlanTrials {
   memory::Resident resident() const;
 
  private:
-  std::vector<batch::MicroBatch> fetch(std::int64_t samples) const;
+  /// What is there while a micro-batch runs.
+  struct Input {
+    std::vector<batch::MicroBatch> micros;  ///< the first is run
+    at::Tensor decoding;                    ///< stands for what images take, or undefined
+  };
+  Input fetch(std::int64_t samples) const;
   double pass(const batch::MicroBatch& micro, Recompute recompute);
   double open_and_pass(const batch::MicroBatch& micro, Recompute recompute);
   std::optional<double> close_and_step();

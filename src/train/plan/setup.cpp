@@ -40,14 +40,31 @@ std::int64_t possible_team(std::int64_t wanted, std::int64_t present) {
   return wanted;
 }
 
+/// libgomp keeps a team for each thread that opens regions. Where it cannot start one's threads it
+/// ends the process.
+thread_local std::int64_t team = 1;
+
+/// The threads of the team that this thread has, or can have, of at most `wanted`.
+std::int64_t team_up_to(std::int64_t wanted) {
+  return wanted <= team ? wanted : possible_team(wanted, team);
+}
+
+void use_team(std::int64_t threads) {
+  team = threads;
+  const auto count = static_cast<int>(threads);
+  at::set_num_threads(count);
+  omp_set_num_threads(count);
+  // The system may give a signal to any thread, and each of these runs parts of products.
+#pragma omp parallel
+  give_signals_a_stack();
+}
+
 }  // namespace
 
+void use_up_to(std::int64_t threads) { use_team(team_up_to(threads)); }
+
 void use_threads(std::int64_t threads) {
-  // libgomp keeps a team for each thread that opens regions. Where it cannot start one's threads it
-  // ends the process.
-  thread_local std::int64_t team = 1;
-  const std::int64_t wanted = threads > 0 ? threads : granted_threads();
-  const std::int64_t possible = wanted <= team ? wanted : possible_team(wanted, team);
+  const std::int64_t possible = team_up_to(threads > 0 ? threads : granted_threads());
   if (threads > possible)
     throw usage_error("run.threads = " + std::to_string(threads),
                       "at most " + std::to_string(possible) +
@@ -56,13 +73,7 @@ void use_threads(std::int64_t threads) {
                       "--run.threads=" + std::to_string(possible) +
                           ", or a higher limit (ulimit -u, pids.max of the control group, memory "
                           "for stacks)");
-  team = possible;
-  const auto count = static_cast<int>(possible);
-  at::set_num_threads(count);
-  omp_set_num_threads(count);
-  // The system may give a signal to any thread, and each of these runs parts of products.
-#pragma omp parallel
-  give_signals_a_stack();
+  use_team(possible);
 }
 
 std::string remark_on_threads(const Config& config) {
@@ -74,7 +85,7 @@ std::string remark_on_threads(const Config& config) {
 }
 
 std::int64_t threads_beside(std::int64_t processes) {
-  return std::max<std::int64_t>(1, granted_threads() / processes);
+  return team_up_to(std::max<std::int64_t>(1, granted_threads() / processes));
 }
 
 std::string budget_beside(std::int64_t processes) {

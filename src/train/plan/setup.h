@@ -18,9 +18,11 @@ namespace accrue::train {
 /// many of them as the system starts. Throws a usage Error if `threads` are stated and it starts
 /// fewer.
 void use_threads(std::int64_t threads);
+/// Does that for a number that nobody stated: as many of them as the system starts.
+void use_up_to(std::int64_t threads);
 /// What use_threads() left out of what the machine grants, and why; empty: nothing.
 std::string remark_on_threads(const Config& config);
-/// How many threads each of `processes` on this machine may keep busy; at least 1.
+/// How many threads each of `processes` on this machine may keep busy, and can start; at least 1.
 std::int64_t threads_beside(std::int64_t processes);
 /// What memory.budget = "auto" gives each of `processes` that share this machine's memory and have
 /// all started, in the words of memory.budget.

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "accrue/core/error.h"
+#include "accrue/core/units.h"
 #include "accrue/kernels/cross_entropy.h"
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
@@ -46,6 +47,19 @@ data::ImageShape stated_shape(const Config& config) {
   return {.channels = 0, .height = size.at(0), .width = size.at(1)};
 }
 
+/// Throws where the budget has no room for the file and the pixels of the largest image. Images are
+/// decoded in host memory.
+void check_decoding(const data::Source& source, const std::string& key) {
+  const data::Decoding decoding = source.decoding();
+  const std::optional<std::int64_t> room = memory::tensor_budget();
+  if (!room || memory::device_room() || decoding.bytes <= *room) return;
+  throw Error(Error::Kind::refused, key,
+              "images that are decoded within the " + format_bytes(*room) +
+                  " that memory.budget leaves to tensors",
+              decoding.name + ", which takes " + format_bytes(decoding.bytes),
+              "a larger budget, smaller images, or data.exclude for this one");
+}
+
 /// Opens training data, or held-out ones, which have to go with those `of_training`.
 std::shared_ptr<const data::Source> open_files(const Config& config, const TextReading& text,
                                                const std::vector<std::string>& globs,
@@ -69,13 +83,16 @@ std::shared_ptr<const data::Source> open_files(const Config& config, const TextR
   if (of_training == nullptr) {
     options.image = stated_shape(config);
     options.augment = config.data.augment;
-    return data::open_source(options, key);
+    std::shared_ptr<const data::Source> source = data::open_source(options, key);
+    check_decoding(*source, key);
+    return source;
   }
   options.classes = of_training->classes();
   options.image = of_training->image_shape().value_or(data::ImageShape{});
   options.other_images = config.data.train;
   std::unique_ptr<data::Source> source = data::open_source(options, key);
   data::take_column_types(*of_training, *source, key);
+  check_decoding(*source, key);
   return source;
 }
 
