@@ -20,6 +20,7 @@ CALLS = [
 ]
 # Files of the system, whose names are in the program, and what the calls stand for.
 ALLOWED = {
+    "apps/accrue/address_space.cpp": {OPENED},  # before libraries can be used
     "src/core/open_file.h": {OPENED},
     "src/core/open_file.cpp": {OPENED},
     "src/core/atomic_file.cpp": {OPENED},
@@ -27,6 +28,7 @@ ALLOWED = {
     "src/core/machine.cpp": {OPENED},
     "src/core/energy_meter.cpp": {OPENED},
     "src/memory/system_memory.cpp": {OPENED},
+    "src/distributed/group/rank_process.cpp": {OPENED},
     "src/cli/standard_output.cpp": {OPENED},
     "src/train/window/exact/activation_store.cpp": {OPENED},  # a temporary with a name that nobody knows
     "include/accrue/models/gguf_magic.h": {OPENED},
@@ -44,8 +46,9 @@ def main() -> None:
     for path in files:
         name = path.relative_to(root).as_posix()
         for number, line in enumerate(path.read_text().splitlines(), 1):
+            code = without_comment(line)
             for call, instead in CALLS:
-                match = call.search(without_comment(line))
+                match = call.search(code)
                 if match and instead not in ALLOWED.get(name, set()):
                     found.append(f"{name}:{number}: {match.group(0).strip()}: {instead}")
                     break

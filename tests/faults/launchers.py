@@ -62,6 +62,14 @@ class Ranks:
         return [tinyrun.wait(process) for process in self.processes]
 
 
+def end_all(processes: list[subprocess.Popen]) -> None:
+    """Kills those that still run, and waits for them."""
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
 def children(parent: int) -> list[int]:
     found = []
     for entry in pathlib.Path("/proc").iterdir():

@@ -49,8 +49,10 @@ class GlooGroup final : public Group {
   }
 
   ~GlooGroup() override {
-    if (ended_ && may_be_renewed()) ranks_.say_goodbye();
+    const bool others_go_on = ended_ && may_be_renewed();
+    if (others_go_on) ranks_.say_goodbye();
     leave_engines();
+    if (!others_go_on) ranks_.end_stopped_ranks(ended_);
   }
   GlooGroup(const GlooGroup&) = delete;
   GlooGroup& operator=(const GlooGroup&) = delete;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <sstream>
 #include <string>
 
 namespace accrue::distributed {
@@ -11,13 +12,16 @@ inline constexpr const char* kHere = "here";
 struct HereText {
   std::string run;       ///< the run's name, which rank 0 alone says, in a run's first group
   std::string lifeline;  ///< where others watch this process; empty: nowhere
+  std::string process;   ///< RankProcess::text()
 
-  std::string text() const { return run + kThen + lifeline; }
-  /// Whatever else stands in `text` is read as a name without a lifeline.
+  std::string text() const { return run + kThen + lifeline + kThen + process; }
+  /// What `text` does not have is empty.
   static HereText of(const std::string& text) {
-    const std::size_t at = text.find(kThen);
-    return {.run = text.substr(0, at),
-            .lifeline = at == std::string::npos ? "" : text.substr(at + 1)};
+    std::istringstream lines(text);
+    HereText here;
+    for (std::string* const part : {&here.run, &here.lifeline, &here.process})
+      std::getline(lines, *part, kThen);
+    return here;
   }
 
  private:

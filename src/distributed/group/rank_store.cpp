@@ -31,6 +31,10 @@ constexpr milliseconds kPollStore{20};
 constexpr milliseconds kMeet{20'000};
 constexpr milliseconds kAskToWait{100};
 
+/// For how long a rank that nobody waits for any more has to be stopped until it is ended: longer
+/// than it takes a shell to continue all that it stopped.
+constexpr milliseconds kStopped{1000};
+
 constexpr const char* kGoOn = "go on with the ranks that are left";
 
 std::string listed(const std::vector<int>& ranks) {
@@ -65,7 +69,10 @@ void RankStore::begin_lifeline() noexcept {
 }
 
 std::string RankStore::here_text(const std::string& run) const {
-  return HereText{.run = run, .lifeline = lifeline_ ? lifeline_->place() : ""}.text();
+  return HereText{.run = run,
+                  .lifeline = lifeline_ ? lifeline_->place() : "",
+                  .process = RankProcess::own().text()}
+      .text();
 }
 
 /// Finds out with whom this process was started, or that a run lives to which it comes late.
@@ -95,11 +102,8 @@ void RankStore::answer_roll_call(bool may_change) {
   } catch (const std::exception&) {
     failure = host_is_gone();
   }
-  throw runtime_error(kConnect,
-                      "all " + std::to_string(world()) + " ranks at " + connections_.place() +
-                          (stated_by_.empty() ? "" : ", as " + stated_by_ + " state"),
-                      failure + ", after " + format_seconds(watch.seconds()),
-                      "looking at the messages of the rank named, or a longer dist.timeout");
+  throw not_all_here(kConnect, failure, watch,
+                     stated_by_.empty() ? "" : ", as " + stated_by_ + " state");
 }
 
 /// The first of those that have come says it for all.
@@ -192,6 +196,8 @@ void RankStore::start_heart(const std::vector<std::string>& here) {
   heart_.reset();
   heart_.emplace(RankNotes(connections_.heartbeats(part()), connections_.heartbeats(), place_),
                  timeout_, place_.rank == 0 ? membership_ : nullptr);
+  for (std::size_t rank = 0; rank < here.size(); ++rank)
+    met_.insert_or_assign(place_.members[rank], RankProcess(HereText::of(here[rank]).process));
   const auto next = static_cast<std::size_t>((place_.rank + 1) % place_.world());
   if (lifeline_)
     lifeline_->watch(HereText::of(here[next]).lifeline, connections_.deaths(),
@@ -200,10 +206,11 @@ void RankStore::start_heart(const std::vector<std::string>& here) {
 }
 
 Error RankStore::not_all_here(std::string_view what, const std::string& failure,
-                              const Stopwatch& watch) const {
-  return runtime_error(what, "all " + std::to_string(world()) + " ranks at " + connections_.place(),
-                       failure + ", after " + format_seconds(watch.seconds()),
-                       "looking at the messages of the rank named, or a longer dist.timeout");
+                              const Stopwatch& watch, const std::string& reason) const {
+  return runtime_error(
+      what, "all " + std::to_string(world()) + " ranks at " + connections_.place() + reason,
+      failure + ", after " + format_seconds(watch.seconds()),
+      "looking at the messages of the rank named, or a longer dist.timeout");
 }
 
 std::vector<std::string> RankStore::exchange(const std::string& topic, const std::string& mine,
@@ -296,6 +303,16 @@ void RankStore::say_goodbye() noexcept {
   }
 }
 
+void RankStore::end_stopped_ranks(bool is_over) const {
+  std::vector<Awaited> awaited;
+  for (const auto& [member, process] : met_) {
+    const bool may_go_on =
+        !is_over && std::ranges::find(place_.members, member) != place_.members.end();
+    awaited.push_back({process, may_go_on ? timeout_ : kStopped});
+  }
+  end_stopped(std::move(awaited));
+}
+
 Membership::Look RankStore::look(std::int64_t least) {
   return ask(kGoOn, [membership = membership_, least, patience = timeout_] {
     return membership->look(least, patience);
@@ -327,10 +344,12 @@ void RankStore::meet_anew(std::int64_t least, const KeepWaiting& keep_waiting) {
   if (membership_->own() == Membership::kNobody) apply();
   agree(least, keep_waiting);
   const auto rank = rank_of(membership_->own(), membership_->list());
-  if (!rank)
+  if (!rank) {
+    met_.clear();  // the others are none of its ranks any more
     throw runtime_error(kGoOn, "signs of life of this rank",
                         "none in time, so that the others went on without this rank",
                         "starting it again, to join them");
+  }
   place_.rank = *rank;
   place_.members = membership_->list().members;
   decided_.reset();

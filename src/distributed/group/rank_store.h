@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 #include "distributed/group/lifeline.h"
 #include "distributed/group/membership.h"
 #include "distributed/group/rank_notes.h"
+#include "distributed/group/rank_process.h"
 #include "distributed/group/run_connections.h"
 
 namespace accrue::distributed {
@@ -71,6 +73,12 @@ class RankStore {
   /// store, waits a moment, so that the others can read why.
   void say_goodbye() noexcept;
 
+  /// To be called as the last thing, before this process ends with the run. Ends the ranks of this
+  /// machine that are stopped and so never would: those that the others went on without, those of a
+  /// group that is over for all, and of one that worked to its end those that stay stopped for
+  /// longer than the timeout.
+  void end_stopped_ranks(bool is_over) const;
+
   /// To be called once the group works: who joined one that never did is left out of the next.
   void settle();
   using KeepWaiting = Group::KeepWaiting;
@@ -101,8 +109,8 @@ class RankStore {
   void start_waiting_heart();
   void agree(std::int64_t least, const KeepWaiting& keep_waiting);
   Membership::Look look(std::int64_t least);
-  Error not_all_here(std::string_view what, const std::string& failure,
-                     const Stopwatch& watch) const;
+  Error not_all_here(std::string_view what, const std::string& failure, const Stopwatch& watch,
+                     const std::string& reason = "") const;
   [[noreturn]] void refuse(const RankNotes::Texts& texts, const std::string& topic,
                            std::string_view what);
   std::vector<std::string> exchange(const std::string& topic, const std::string& mine,
@@ -124,7 +132,8 @@ class RankStore {
   std::shared_ptr<Membership> membership_;  ///< null where the group cannot change
   std::optional<RankNotes> notes_;
   std::optional<Heartbeat> heart_;
-  std::optional<Lifeline> lifeline_;  ///< none where this machine gives no sockets
+  std::map<Member, RankProcess> met_;  ///< all that were in a group with this one, and this one
+  std::optional<Lifeline> lifeline_;   ///< none where this machine gives no sockets
 };
 
 }  // namespace accrue::distributed

@@ -2,25 +2,20 @@
 
 #include <charconv>
 
+#include "core/checksum.h"
+
 namespace accrue::distributed {
 namespace {
 
 constexpr std::uint64_t kLowestPort = 15000, kPorts = 15000;
 constexpr std::uint16_t kPortOfTorchrun = 29500;
 
-/// FNV-1a: it parts runs on one machine, and keeps nobody out.
+/// It parts runs on one machine, and keeps nobody out.
 std::uint64_t hash_of(std::string_view text) {
-  constexpr std::uint64_t basis = 0xcbf29ce484222325, prime = 0x100000001b3;
-  std::uint64_t hash = basis;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * prime;
+  const std::string digits = checksum_of(text);
+  std::uint64_t hash = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
   return hash;
-}
-
-std::string in_hexadecimal(std::uint64_t number) {
-  constexpr std::size_t digits = 16;
-  char text[digits];
-  const auto end = std::to_chars(text, text + digits, number, 16).ptr;
-  return {text, end};
 }
 
 /// Slurm's numbers; others are hashed.
@@ -38,7 +33,7 @@ std::string run_id_of_torchrun(std::string_view id) {
 
 std::string run_id_of_mpirun(std::string_view job, std::string_view key) {
   if (job.empty() && key.empty()) return "";
-  return "mpirun-" + in_hexadecimal(hash_of(std::string(job) + ' ' + std::string(key)));
+  return "mpirun-" + checksum_of(std::string(job) + ' ' + std::string(key));
 }
 
 std::string run_id_of_srun(const SlurmStep& step) {

@@ -34,13 +34,7 @@ class Launched(unittest.TestCase):
         self.folder = pathlib.Path(scratch.name)
         self.tiny = tinyrun.TinyRun(ACCRUE, self.folder / "run", steps=STEPS, timeout=120)
         self.processes = []
-        self.addCleanup(self.end_all)
-
-    def end_all(self):
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
+        self.addCleanup(launchers.end_all, self.processes)
 
     def environment(self):
         return tinyrun.alone()

@@ -115,6 +115,20 @@ class Torchrun(unittest.TestCase):
     def parameters(self, name):
         return (self.folder / name / "checkpoints" / f"step-{STEPS:08}" / "model.safetensors").read_bytes()
 
+    def test_a_rank_that_stays_stopped_does_not_keep_the_launcher(self):
+        armed = f'test "$RANK" = 0 || export LD_PRELOAD={FAULT_POINTS} "ACCRUE_FAULT=at=reduce:bucket do=stop step=2"; exec "$@"'
+        with (self.folder / "agent.log").open("w") as log:
+            agent = subprocess.Popen(
+                [str(PYTHON), "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node=2",
+                 "sh", "-c", armed, "sh", ACCRUE, "train", self.config("stopped"), "--dist.timeout=3 s", "--run.steps=10"],
+                env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=log, stderr=log)
+        self.processes.append(agent)
+        self.assertEqual(agent.wait(SECONDS), 1, self.messages())
+        self.assertEqual([step["world"] for step in self.steps("stopped")], [2] + [1] * 9, "the other rank ends the run")
+        self.assertTrue(self.is_over("stopped"))
+        self.assertIn("Signal 9 (SIGKILL) received by PID", self.messages())
+        self.assertNotIn("Unable to shutdown process", self.messages(), "the agent waited 30 s for it")
+
     def test_machines_come_and_go_and_the_bits_stay(self):
         subprocess.run([ACCRUE, "train", self.config("alone")], check=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
                        capture_output=True)
