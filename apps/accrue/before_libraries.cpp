@@ -5,6 +5,7 @@ namespace {
 
 void before_libraries(int /*count*/, char** words, char** environment) {
   expect_working_directory();
+  expect_address_space();
   hold_signals();
   begin_anew_with_bounded_spinning(words, environment);
 }

@@ -6,9 +6,7 @@
 namespace accrue::cli {
 
 void hold_signals() {
-  sigset_t held;
-  sigemptyset(&held);
-  for (const int signal : kHeldSignals) sigaddset(&held, signal);
+  const sigset_t held = held_signals();
   ::sigprocmask(SIG_BLOCK, &held, nullptr);
 }
 

@@ -10,30 +10,24 @@
 #include <cstddef>
 
 #include "before_libraries.h"
+#include "early_error.h"
 
 namespace accrue::cli {
 namespace {
 
 constexpr std::size_t kRoomForPath = 4096;
-constexpr int kUsage = 2;
-
-void write_error(const char* text) {
-  std::size_t size = 0;
-  while (text[size] != '\0') ++size;
-  (void)!::write(STDERR_FILENO, text, size);
-}
 
 }  // namespace
 
 void expect_working_directory() {
   static std::array<char, kRoomForPath> path{};
   if (::syscall(SYS_getcwd, path.data(), path.size()) > 0 || errno == ERANGE) return;
-  write_error("error: start: expected a working directory that is there, received ");
-  write_error(errno == ENOENT ? "one that was deleted"
+  write_early("error: start: expected a working directory that is there, received ");
+  write_early(errno == ENOENT ? "one that was deleted"
                               : "one that the system does not let this "
                                 "process look up");
-  write_error("; try cd to another folder\n");
-  ::_exit(kUsage);
+  write_early("; try cd to another folder\n");
+  end_early();
 }
 
 }  // namespace accrue::cli

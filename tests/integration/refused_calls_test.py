@@ -1,5 +1,5 @@
-"""What accrue says, and does, if the system refuses what it needs: in a container with an old seccomp profile, and in a working
-directory that was deleted. refused_calls_test.py ACCRUE. Only the standard library."""
+"""What accrue says, and does, if the system refuses what it needs: in a container with an old seccomp profile, below a limit of the
+address space, and in a working directory that was deleted. refused_calls_test.py ACCRUE. Only the standard library."""
 import os
 import pathlib
 import subprocess
@@ -67,6 +67,18 @@ class RefusedCalls(unittest.TestCase):
         ended = self.train("fsync")
         self.expect_usage(ended, "Operation not permitted", "seccomp")
         self.assertNotIn("room", ended.errors)
+
+    def test_a_limit_of_the_address_space_ends_no_process_by_a_signal(self):
+        loader, refused = 127, []
+        for mebibytes in range(440, 700, 20):
+            ended = tinyrun.wait(self.tiny.start(self.folder / f"of{mebibytes}", "--run.threads=1", prefix=["prlimit", f"--as={mebibytes << 20}"]))
+            if ended.status == loader:
+                continue  # its message is the system's
+            self.assertIn(ended.status, (0, 1, 2, 3), f"{mebibytes} MiB: {ended.errors}")
+            if "address space" in ended.errors:
+                self.expect_usage(ended, f"a limit of {mebibytes} MiB", "ulimit -v unlimited")
+                refused.append(mebibytes)
+        self.assertTrue(refused)
 
     def test_a_working_directory_that_is_gone_is_named(self):
         for verb in (["train", str(self.tiny.config), f"--run.out={self.out}"], ["plan", str(self.tiny.config)], ["doctor"], ["runs", str(self.folder)],
