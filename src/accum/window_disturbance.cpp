@@ -79,7 +79,6 @@ void Window::see_parameter_versions() {
 }
 
 void Window::check_undisturbed(const char* call, bool waits_for_device) {
-  if (watch_ == Watch::sums) see_parameter_versions();
   Disturbance worst = Disturbance::none;
   std::string name;
   const auto take = [&](std::size_t index, Disturbance what) {
@@ -94,7 +93,8 @@ void Window::check_undisturbed(const char* call, bool waits_for_device) {
       take(i, Disturbance::converted);
       continue;
     }
-    take(i, disturbance(entry, parameter_versions_[i]));
+    const bool may_change = watch_ == Watch::sums;
+    take(i, disturbance(entry, may_change ? entry.parameter._version() : parameter_versions_[i]));
     if (contents_) take(i, disturbance(entry, *contents_, i));
   }
   if (contents_ && worst != Disturbance::converted) {

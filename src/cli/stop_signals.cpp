@@ -5,7 +5,6 @@
 #include <csignal>
 
 #include "core/signal_handling.h"
-#include "core/stop_signals.h"
 
 namespace accrue::cli {
 namespace {
@@ -26,9 +25,7 @@ void ignore_stop_signals() {
 }
 
 void take_held_signals() {
-  sigset_t held;
-  sigemptyset(&held);
-  for (const int signal : kHeldSignals) sigaddset(&held, signal);
+  const sigset_t held = held_signals();
   ::sigprocmask(SIG_UNBLOCK, &held, nullptr);
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
-#include <array>
 #include <csignal>
+
+#include "core/notice_signal.h"
+#include "core/stop_signals.h"
 
 namespace accrue::cli {
 
@@ -10,9 +12,15 @@ inline constexpr int interrupted_status = 130;
 
 /// What the program holds back while its libraries are loaded (apps/accrue/before_libraries.cpp):
 /// the signals that ask a run for something, which would end the process before main could take
-/// them.
-inline constexpr std::array<int, 6> kHeldSignals{SIGINT,  SIGTERM, SIGHUP,
-                                                 SIGXCPU, SIGUSR1, SIGUSR2};
+/// them. SIGUSR1 is the budget's.
+inline sigset_t held_signals() {
+  sigset_t held;
+  sigemptyset(&held);
+  for (const int signal : kStopSignals) sigaddset(&held, signal);
+  sigaddset(&held, SIGUSR1);
+  sigaddset(&held, kNoticeSignal);
+  return held;
+}
 
 /// From here on signals that were held back arrive, those that came meanwhile at once.
 void take_held_signals();

@@ -112,18 +112,17 @@ int link_nameless(int descriptor, const std::filesystem::path& name) {
   return ::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
 }
 
-/// Whether there was none, and the temporary has the name now. A file system without hard links
-/// (FAT, some of FUSE) has renames that replace nothing.
-bool move_unless_there(const std::filesystem::path& temporary, const std::filesystem::path& path) {
-  if (::link(temporary.c_str(), path.c_str()) == 0) return true;
-  if (errno == EEXIST) return false;
-  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0)
-    return true;
-  if (errno == EEXIST) return false;
+/// Unless there is a file of that name already. A file system without hard links (FAT, some of
+/// FUSE) has renames that replace nothing.
+void move_unless_there(const std::filesystem::path& temporary, const std::filesystem::path& path) {
+  if (::link(temporary.c_str(), path.c_str()) == 0 || errno == EEXIST) return;
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0 ||
+      errno == EEXIST)
+    return;
   throw system_failure("create", path, errno);
 }
 
-/// Appends all that is left to read. Returns the system's reason where that fails.
+/// Makes `content` all that is left to read. Returns the system's reason where that fails.
 std::string read_to_end(const Descriptor& file, std::string& content) {
   struct stat status {};
   const bool is_known = ::fstat(file.get(), &status) == 0;
@@ -134,14 +133,14 @@ std::string read_to_end(const Descriptor& file, std::string& content) {
                                               least_at_once, most_at_once)
                                  : least_at_once;
   for (std::size_t size = 0;;) {
-    content.resize(size + at_once);
-    const ssize_t got = ::read(file.get(), content.data() + size, at_once);
+    if (size == content.size()) content.resize(size + std::exchange(at_once, least_at_once));
+    const ssize_t got = ::read(file.get(), content.data() + size, content.size() - size);
     if (got < 0 && errno == EINTR) continue;
-    size += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
-    content.resize(size);
-    if (got < 0) return std::strerror(errno);
+    const int error = errno;
+    if (got <= 0) content.resize(size);
+    if (got < 0) return std::strerror(error);
     if (got == 0) return {};
-    at_once = least_at_once;
+    size += static_cast<std::size_t>(got);
   }
 }
 
@@ -200,6 +199,7 @@ void AtomicFile::copy_to_named() {
   std::string bytes(block, '\0');
   off_t at = 0;
   while (const ssize_t got = ::pread(source.get(), bytes.data(), block, at)) {
+    if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw system_failure("read", path_, errno);
     write({bytes.data(), static_cast<std::size_t>(got)});
     at += got;

@@ -34,6 +34,16 @@ at::Tensor watched_rows() {
 
 using Meddle = std::function<void(nn::Sequential&)>;
 
+/// What a call throws; empty if it throws nothing.
+std::string said_by(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
 /// What the next call says when `meddle` came between a window's two micro-batches, or between the
 /// last of them and step(); empty where nothing is said.
 std::string said_after(const Meddle& meddle, bool before_step = false) {
@@ -43,13 +53,7 @@ std::string said_after(const Meddle& meddle, bool before_step = false) {
   Accumulator accumulator(model);
   accumulator.backward(watched_loss(model, x.slice(0, 0, 2)));
   std::string said;
-  const auto call = [&](const std::function<void()>& next) {
-    try {
-      next();
-    } catch (const Error& error) {
-      said += error.what();
-    }
-  };
+  const auto call = [&](const std::function<void()>& next) { said += said_by(next); };
   if (!before_step) meddle(model);
   call([&] { accumulator.backward(watched_loss(model, x.slice(0, 2, 4))); });
   if (before_step) meddle(model);
@@ -289,12 +293,11 @@ struct OwnWriter : nn::Module {
   }
   at::Tensor forward(const at::Tensor& ids) {
     const at::Tensor data = constrained.data();
-    data.div_(data.norm(2, 1, true) + shift);
+    data.div_(data.norm(2, 1, true) + 0.01);  // so that each pass writes something
     return at::linear(embedding(ids), constrained).square();
   }
   at::Tensor constrained;
   nn::Embedding embedding{nullptr};
-  double shift = 0.01;  ///< so that each pass writes something
 };
 
 /// What the second of two micro-batches says, and step().
@@ -304,13 +307,7 @@ std::string said_of_own_writer(AccumulatorOptions options,
   torch::optim::SGD optimizer(model->parameters(), 0.1);
   Accumulator accumulator(model, std::move(options));
   std::string said;
-  const auto call = [&](const std::function<void()>& next) {
-    try {
-      next();
-    } catch (const Error& error) {
-      said += error.what();
-    }
-  };
+  const auto call = [&](const std::function<void()>& next) { said += said_by(next); };
   for (int i = 0; i < 2; ++i) {
     const at::Tensor ids = torch::arange(25 * i, 25 * i + 25);
     call([&] { accumulator.backward({model->forward(ids).sum(), 25}); });

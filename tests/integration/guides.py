@@ -142,7 +142,7 @@ class Run:
         self.commands = self.left_out = 0
         self.missing: set[str] = set()  # programs that a set-up would bring
         self.environment = {name: value for name, value in os.environ.items()
-                            if not re.match(r"(RANK|LOCAL_RANK|WORLD_SIZE|MASTER_|TORCHELASTIC_|OMPI_|SLURM_)", name)}
+                            if not re.match(r"(RANK|LOCAL_RANK|WORLD_SIZE|MASTER_|TORCHELASTIC_|OMPI_|PMIX_|SLURM_|ACCRUE_RUN_)", name)}
         self.environment["PATH"] = os.pathsep.join(
             [str(programs), os.environ.get("PATH", os.defpath)])
         self.environment["OMP_NUM_THREADS"] = "1"

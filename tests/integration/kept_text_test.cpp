@@ -7,6 +7,7 @@
 #include "accrue_program.h"
 #include "core/atomic_file.h"
 #include "core/sealed_file.h"
+#include "small_tokenizer.h"
 
 namespace accrue::testing {
 namespace {
@@ -16,20 +17,6 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-/// Letters, spaces and line feeds as bytes, and "the" as a token.
-json words_tokenizer() {
-  json vocab = json::object();
-  for (char c = '!'; c <= '~'; ++c) vocab[std::string(1, c)] = vocab.size();
-  for (const char* text : {"Ġ", "Ċ", "th", "the"}) vocab[text] = vocab.size();
-  const json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
-  return {{"added_tokens", json::array()},
-          {"normalizer", nullptr},
-          {"pre_tokenizer", bytes},
-          {"post_processor", nullptr},
-          {"decoder", bytes},
-          {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"t h", "th e"}}}}};
-}
 
 /// What is done to a kept file.
 struct Damage {
@@ -62,7 +49,7 @@ class KeptText : public AccrueProgram, public ::testing::WithParamInterface<cons
     AccrueProgram::SetUp();
     write_small_run();
     fs::create_directories(folder_ / "words");
-    write("words/tokenizer.json", words_tokenizer().dump());
+    write("words/tokenizer.json", small_tokenizer().dump());
     std::string lines;
     for (int i = 0; i < 60; ++i)
       lines += json{{"text", "the fox " + std::to_string(i * 7919 % 1000)}}.dump() + "\n";

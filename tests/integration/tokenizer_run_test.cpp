@@ -7,6 +7,7 @@
 
 #include "accrue_program.h"
 #include "core/atomic_file.h"
+#include "small_tokenizer.h"
 
 namespace accrue::testing {
 namespace {
@@ -16,20 +17,6 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-/// Letters, spaces and line feeds as bytes, "qu" and "the" as tokens, and an end of text.
-json small_tokenizer() {
-  json vocab = json::object();
-  for (char c = '!'; c <= '~'; ++c) vocab[std::string(1, c)] = vocab.size();
-  for (const char* text : {"Ġ", "Ċ", "th", "the", "qu"}) vocab[text] = vocab.size();
-  const json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
-  return {{"added_tokens", {{{"id", vocab.size()}, {"content", "<end>"}, {"special", true}}}},
-          {"normalizer", nullptr},
-          {"pre_tokenizer", bytes},
-          {"post_processor", nullptr},
-          {"decoder", bytes},
-          {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"t h", "th e", "q u"}}}}};
-}
 
 class TokenizerRun : public AccrueProgram {
  protected:

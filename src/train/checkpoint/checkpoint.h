@@ -74,10 +74,11 @@ class VerifiedCheckpoint {
   /// The files whose tensors are read: all, model.safetensors alone, none.
   enum class Files { all, model, none };
 
-  /// Reads the files once and compares their checksums. Throws a usage Error that names the file
-  /// and the tensor that is not as it was written, or is not finite: earlier versions wrote such
-  /// models, with which nothing goes on. A checkpoint of a version before there were
-  /// checksums is compared by its lengths alone (`has_checksums`).
+  /// Reads the files and compares their checksums, and the model's once more for numbers that are
+  /// not finite. Throws a usage Error that names the file and the tensor that is not as it was
+  /// written, or is not finite: earlier versions wrote such models, with which nothing goes on. A
+  /// checkpoint of a version before there were checksums is compared by its lengths alone
+  /// (`has_checksums`).
   explicit VerifiedCheckpoint(std::filesystem::path folder, Files files = Files::all);
 
   const std::filesystem::path& folder() const { return folder_; }

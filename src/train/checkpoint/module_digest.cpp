@@ -5,17 +5,20 @@
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
 #include "core/sha256.h"
+#include "train/checkpoint/run_record.h"
 
 namespace accrue::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-}  // namespace
-
+/// The file whose code runs when the model of `config` is made: a TorchScript module. Empty where
+/// there is none.
 fs::path module_of(const Config& config) {
   return config.model.kind == ModelKind::torchscript ? fs::path(config.model.from) : fs::path();
 }
+
+}  // namespace
 
 AdmitModule admission_of_module(const Config& config, const std::string& recorded,
                                 const std::string& operation) {
@@ -40,11 +43,7 @@ void expect_recorded_module(const Config& config, const std::string& recorded,
 }
 
 std::string recorded_module(const RunDirectory& run) {
-  std::error_code unreadable;
-  if (!fs::exists(run.run_file(), unreadable)) return {};
-  const nlohmann::json parsed = nlohmann::json::parse(read_file(run.run_file()), nullptr, false);
-  if (!parsed.is_object()) return {};
-  const nlohmann::json module = parsed.value("module", nlohmann::json());
+  const nlohmann::json module = recorded(run).value("module", nlohmann::json());
   return module.is_string() ? module.get<std::string>() : "";
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -8,10 +7,6 @@
 #include "accrue/train/run_directory.h"
 
 namespace accrue::train {
-
-/// The file whose code runs when the model of `config` is made: a TorchScript module. Empty where
-/// there is none.
-std::filesystem::path module_of(const Config& config);
 
 /// Told the digest of a module before any of its code runs (models::TorchScriptOptions::admit).
 using AdmitModule = std::function<void(const std::string& digest)>;

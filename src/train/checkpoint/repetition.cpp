@@ -190,10 +190,6 @@ std::vector<ConfigDifference> stated_otherwise(const Config& before, const Confi
   return found;
 }
 
-std::string in_words(const ConfigDifference& difference) {
-  return difference.key + " = " + difference.after + " (was " + difference.before + ")";
-}
-
 Difference difference_of(const ConfigDifference& stated) {
   const bool counts = is_length(stated.key) || !may_change_on_resume(stated.key);
   return {counts ? stated.key : "", in_words(stated)};
@@ -285,13 +281,18 @@ std::vector<std::string> changed_files(const Files& before, const Files& now) {
   return changes;
 }
 
+std::vector<std::string> changed_files(const RunData& before, const RunData& now) {
+  std::vector<std::string> changes = changed_files(before.train, now.train);
+  for (std::string& change : changed_files(before.val, now.val))
+    changes.push_back(std::move(change));
+  return changes;
+}
+
 Repetition compare_with(const RunRecord& record, const RunBeside& now, bool accept_data) {
   const bool by_ranks = now.config.precision.accumulate != accum::Accumulation::fixed;
   const Config before = config_to_repeat(record);
   const std::vector<ConfigDifference> stated = stated_otherwise(before, now.config);
-  std::vector<std::string> files = changed_files(record.data.train, now.data.train);
-  for (std::string& change : changed_files(record.data.val, now.data.val))
-    files.push_back(std::move(change));
+  std::vector<std::string> files = changed_files(record.data, now.data);
   check_data(record, files, stated, accept_data);
 
   Repetition repetition;

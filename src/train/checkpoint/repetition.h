@@ -34,5 +34,7 @@ Repetition compare_with(const RunRecord& record, const RunBeside& now, bool acce
 /// same.
 std::vector<std::string> changed_files(const std::vector<data::DataFile>& before,
                                        const std::vector<data::DataFile>& now);
+/// That of the files of training, and then of those of validation.
+std::vector<std::string> changed_files(const RunData& before, const RunData& now);
 
 }  // namespace accrue::train

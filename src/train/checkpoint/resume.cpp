@@ -88,8 +88,7 @@ void check_config_unchanged(const Config& started, const Config& now) {
   std::string changed;
   for (const ConfigDifference& difference : differences(started, now)) {
     if (may_change_on_resume(difference.key) || only_moves(difference.key, started, now)) continue;
-    changed += (changed.empty() ? "" : ", ") + difference.key + " = " + difference.after +
-               " (was " + difference.before + ")";
+    changed += (changed.empty() ? "" : ", ") + in_words(difference);
   }
   if (changed.empty()) return;
   throw usage_error("resume", "the config the run was started with", changed,

@@ -30,7 +30,7 @@ struct RunTenure {
 class RunClaim {
  public:
   /// Makes the folder where there is none. Throws a usage Error where it is no folder or cannot be
-  /// written, where a file in it is a link (RunLinks), and where another process holds it: the
+  /// written, where a file in it is a link (links_of_run), and where another process holds it: the
   /// message names that process, its host and its start; a runtime Error where the lock fails for
   /// another reason. A process that held it for an earlier group of the same run is no such: it is
   /// followed.

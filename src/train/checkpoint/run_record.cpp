@@ -118,12 +118,16 @@ std::shared_ptr<const RunRecord> read_run_record(const RunDirectory& run) {
   }
 }
 
-optim::ScheduleVersion recorded_schedule(const RunDirectory& run) {
+json recorded(const RunDirectory& run) {
   std::error_code unreadable;
-  if (!std::filesystem::exists(run.run_file(), unreadable)) return schedule_in(json::object());
-  const json parsed = json::parse(read_file(run.run_file()), nullptr, false);
+  if (!std::filesystem::exists(run.run_file(), unreadable)) return json::object();
+  json parsed = json::parse(read_file(run.run_file()), nullptr, false);
+  return parsed.is_object() ? std::move(parsed) : json::object();
+}
+
+optim::ScheduleVersion recorded_schedule(const RunDirectory& run) {
   try {
-    return schedule_in(parsed.is_object() ? parsed : json::object());
+    return schedule_in(recorded(run));
   } catch (const json::exception& unknown) {
     throw usage_error("resume " + run.root().string(), "a run.json with a schedule that is known",
                       unknown.what(), "the version of accrue that began the run");

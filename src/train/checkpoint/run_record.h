@@ -36,6 +36,9 @@ struct RunRecord {
   std::vector<PastResumption> resumed;
 };
 
+/// What the folder's run.json holds; an empty object where there is none, or it is damaged.
+nlohmann::json recorded(const RunDirectory& run);
+
 /// The version of the schedule of the run in this folder, as its run.json has it; the first where
 /// that does not tell, as in folders of earlier versions. Throws a usage Error where it is none
 /// that is known.

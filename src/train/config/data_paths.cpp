@@ -20,6 +20,10 @@ bool names_data_files(const std::string& key) {
   return std::ranges::find(kPaths, key) != kPaths.end();
 }
 
+std::string in_words(const ConfigDifference& difference) {
+  return difference.key + " = " + difference.after + " (was " + difference.before + ")";
+}
+
 bool only_moves(const std::string& key, const Config& before, const Config& after) {
   if (!names_data_files(key)) return false;
   return key != kWeighted || before.data.weights == after.data.weights;
@@ -35,9 +39,7 @@ Config with_data_paths_of(Config config, const Config& from) {
 std::string moves_in_words(const Config& before, const Config& after) {
   std::vector<std::string> moves;
   for (const ConfigDifference& difference : differences(before, after))
-    if (only_moves(difference.key, before, after))
-      moves.push_back(difference.key + " = " + difference.after + " (was " + difference.before +
-                      ")");
+    if (only_moves(difference.key, before, after)) moves.push_back(in_words(difference));
   return moves.empty() ? "" : listed(moves, "and");
 }
 

@@ -10,6 +10,8 @@ namespace accrue::train {
 /// run knows its data by content (data::Source::fingerprint), which is compared wherever these keys
 /// may differ.
 
+/// "run.steps = 9 (was 6)".
+std::string in_words(const ConfigDifference& difference);
 /// Whether the key states where files of data lie.
 bool names_data_files(const std::string& key);
 /// Whether the key differs between two configs in nothing but where files of data lie: the weights

@@ -57,10 +57,7 @@ std::vector<std::string> in_words(const Repeated& repeated) {
 void expect_data_of_start(const RunDirectory& run, const RunNotes& now, const Config& started,
                           bool accept_data) {
   if (accept_data || moves_in_words(started, now.given).empty()) return;
-  const RunData before = read_run_record(run)->data, data = data_of(now);
-  std::vector<std::string> changes = changed_files(before.train, data.train);
-  for (std::string& change : changed_files(before.val, data.val))
-    changes.push_back(std::move(change));
+  const std::vector<std::string> changes = changed_files(read_run_record(run)->data, data_of(now));
   if (changes.empty()) return;
   throw usage_error("resume " + run.root().string(), "the data that the run began with",
                     "other data: " + listed(changes, "and"),

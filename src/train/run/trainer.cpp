@@ -66,6 +66,8 @@ struct Trainer::Impl {
   /// A run that goes on keeps the schedule of the state that it goes on from, which its batch may
   /// follow, too.
   void take_up_schedule(optim::ScheduleVersion version) {
+    if (given.optim.schedule.version == version && work.config.optim.schedule.version == version)
+      return;
     given.optim.schedule.version = version;
     work.config.optim.schedule.version = version;
     if (batch_changes(work.config))

@@ -55,7 +55,7 @@ class SharedThreads {
  public:
   explicit SharedThreads(std::int64_t ranks)
       : all_(at::get_num_threads()), each_(std::max<std::int64_t>(1, all_ / ranks)) {}
-  ~SharedThreads() { train::use_threads(all_); }
+  ~SharedThreads() { train::use_up_to(all_); }
   SharedThreads(const SharedThreads&) = delete;
   SharedThreads& operator=(const SharedThreads&) = delete;
   std::int64_t each() const { return each_; }
@@ -172,7 +172,7 @@ void run_rank(Meeting& meeting, int index, std::int64_t threads, train::Workload
     distributed::Launch launch = meeting.launch;
     launch.rank = launch.local_rank = index;
     group = distributed::connect(launch, meeting.options);
-    train::use_threads(threads);
+    train::use_up_to(threads);
     Rank rank(group, std::move(work), micro);
     rank.run();
     const std::scoped_lock lock(meeting.mutex);
