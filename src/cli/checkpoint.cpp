@@ -65,9 +65,12 @@ void print_checkpoint(const StoredCheckpoint& checkpoint, Thoroughness thoroughn
 }
 
 int show_checkpoints(const CheckpointArguments& arguments, Thoroughness thoroughness) {
-  const std::vector<StoredCheckpoint> checkpoints =
-      train::list_checkpoints(train::RunDirectory(arguments.run), thoroughness);
-  bool whole = true;
+  const train::RunDirectory run(arguments.run);
+  const std::vector<StoredCheckpoint> checkpoints = train::list_checkpoints(run, thoroughness);
+  const std::vector<std::string> damage = thoroughness == Thoroughness::contents
+                                              ? train::damage_beside_checkpoints(run)
+                                              : std::vector<std::string>{};
+  bool whole = damage.empty();
   ordered_json list = ordered_json::array();
   for (const StoredCheckpoint& checkpoint : checkpoints) {
     whole = whole && checkpoint.damage.empty();
@@ -75,8 +78,11 @@ int show_checkpoints(const CheckpointArguments& arguments, Thoroughness thorough
     if (!arguments.json) print_checkpoint(checkpoint, thoroughness);
   }
   if (arguments.json)
-    print_object({{"run", arguments.run}, {"whole", whole}, {"checkpoints", list}});
+    print_object(
+        {{"run", arguments.run}, {"whole", whole}, {"damage", damage}, {"checkpoints", list}});
   if (!arguments.json && checkpoints.empty()) print_text("no checkpoints\n");
+  if (!arguments.json)
+    for (const std::string& sentence : damage) print_text("damaged: %s\n", sentence.c_str());
   return whole || thoroughness == Thoroughness::bookkeeping ? 0 : 1;
 }
 
@@ -116,8 +122,9 @@ void add_checkpoint(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("checkpoint", "Verify, list or prune a run's checkpoints");
   verb->require_subcommand(1);
   verb->footer(
-      "verify reads every file and compares the checksum of each tensor with the one that was\n"
-      "written; its status is 1 where something is damaged.\n\n"
+      "verify reads every file and compares the checksum of each tensor, of run.json, of the kept\n"
+      "tokenizer and of metrics.jsonl with what was written; its status is 1 if something is\n"
+      "damaged.\n\n"
       "Example:\n"
       "  accrue checkpoint verify runs/first\n"
       "  accrue checkpoint prune runs/first --keep 1");

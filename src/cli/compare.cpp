@@ -51,11 +51,19 @@ CompareArguments with_baseline(CompareArguments arguments) {
   return arguments;
 }
 
+/// What was changed by accident would decide whether a baseline is met.
+Error changed_since(const observe::RunHistory& run) {
+  return usage_error("accrue compare " + run.root.string(), "files as the run wrote them",
+                     run.changes.front(),
+                     "a copy of the run (run.replica); accrue report shows what there is");
+}
+
 Sides read_sides(const CompareArguments& arguments) {
   std::vector<std::filesystem::path> roots(arguments.runs.begin(), arguments.runs.end());
   roots.insert(roots.end(), arguments.baseline.begin(), arguments.baseline.end());
   Sides sides;
   for (const observe::RunHistory& run : observe::read_runs(roots)) {
+    if (!run.changes.empty()) throw changed_since(run);
     auto& side = sides.runs.size() < arguments.runs.size() ? sides.runs : sides.baseline;
     side.push_back(observe::result_of(run));
     for (const std::string& remark : run.remarks) sides.remarks.push_back(run.name + "/" + remark);

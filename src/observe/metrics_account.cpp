@@ -30,19 +30,6 @@ void add_line(Checksum& checksum, const MetricsText& line) {
   checksum.add("\n");
 }
 
-/// The digest of the first `count` lines of `last_step` or before; empty if there are fewer.
-std::string digest_of_first(std::int64_t count, const std::vector<MetricsText>& lines,
-                            std::int64_t last_step) {
-  Checksum checksum;
-  for (const MetricsText& line : lines) {
-    if (count == 0) break;
-    if (!line.step || *line.step > last_step) continue;
-    add_line(checksum, line);
-    --count;
-  }
-  return count == 0 ? checksum.text() : "";
-}
-
 StepRanges steps_of(const std::vector<MetricsText>& lines, std::int64_t last_step) {
   StepRanges steps;
   for (const MetricsText& line : lines)
@@ -79,6 +66,18 @@ std::vector<MetricsText> lines_of_metrics(std::string_view content) {
     content.remove_prefix(is_whole ? feed + 1 : content.size());
   }
   return lines;
+}
+
+std::string digest_of_first(std::int64_t count, const std::vector<MetricsText>& lines,
+                            std::int64_t last_step) {
+  Checksum checksum;
+  for (const MetricsText& line : lines) {
+    if (count == 0) break;
+    if (!line.step || *line.step > last_step) continue;
+    add_line(checksum, line);
+    --count;
+  }
+  return count == 0 ? checksum.text() : "";
 }
 
 void MetricsAccount::begin(const std::vector<MetricsText>& lines, std::int64_t last_step) {

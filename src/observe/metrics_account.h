@@ -30,6 +30,10 @@ struct MetricsText {
 /// The lines of a file's content.
 std::vector<MetricsText> lines_of_metrics(std::string_view content);
 
+/// The digest of the first `count` lines of `last_step` or before; empty if there are fewer.
+std::string digest_of_first(std::int64_t count, const std::vector<MetricsText>& lines,
+                            std::int64_t last_step);
+
 /// Keeps account of what a run wrote into metrics.jsonl: what the next checkpoint notes of it, what
 /// was lost, and whether it can be written at all. Who writes the file tells it; who trains asks.
 class MetricsAccount {

@@ -75,6 +75,47 @@ TEST_F(RunFolder, ASecondProcessIsRefusedAndNothingOfTheFirstIsTouched) {
   EXPECT_FALSE(fs::exists(folder_ / "out/.accrue-lock"));
 }
 
+TEST_F(RunFolder, WhoseRunJsonChangedIsNotGoneOnWithAndNothingIsLost) {
+  ASSERT_EQ(accrue({"train", "run.toml", "--run.threads=1"}).status, 0);
+  const std::string whole = read_file(folder_ / "out/run.json");
+  std::string changed = whole;
+  const std::size_t place = changed.find("\"weight_decay\": 0.");
+  ASSERT_NE(place, changed.npos);
+  changed[place + 19] = '7';
+  write("out/run.json", changed);
+  for (const Words& words :
+       {Words{"train", "--repeat", "out", "--run.out=again"},
+        Words{"train", "run.toml", "--resume", "--run.steps=6"}, Words{"compare", "out", "out"}}) {
+    const Program::Result refused = accrue(words);
+    EXPECT_EQ(refused.status, 2) << refused.errors;
+    EXPECT_THAT(refused.errors, HasSubstr("run.json"));
+  }
+  EXPECT_EQ(read_file(folder_ / "out/run.json"), changed);
+  EXPECT_THAT(accrue({"runs", "."}).output, HasSubstr("run.json: it changed"));
+  EXPECT_EQ(accrue({"checkpoint", "verify", "out"}).status, 1);
+  fs::remove(folder_ / "out/run.json");
+  EXPECT_EQ(accrue({"train", "run.toml", "--resume", "--run.steps=6"}).status, 0)
+      << "as the refusal advises";
+}
+
+TEST_F(RunFolder, WhoseMetricsChangedIsNotCompared) {
+  ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
+  ASSERT_EQ(accrue({"compare", "out", "out"}).status, 0);
+  std::string metrics = read_file(folder_ / "out/metrics.jsonl");
+  const std::size_t place = metrics.rfind("\"eval_loss\":");
+  ASSERT_NE(place, metrics.npos);
+  metrics[place + 12] = metrics[place + 12] == '1' ? '2' : '1';
+  write("out/metrics.jsonl", metrics);
+  const Program::Result compared = accrue({"compare", "out", "out"});
+  EXPECT_EQ(compared.status, 2) << compared.output;
+  EXPECT_THAT(compared.errors, HasSubstr("metrics.jsonl: it is not as the run wrote it"));
+  for (const Words& words : {Words{"runs", "."}, Words{"report", "out", "--out", "page.html"}}) {
+    const Program::Result shown = accrue(words);
+    EXPECT_EQ(shown.status, 0);
+    EXPECT_THAT(shown.output + shown.errors, HasSubstr("it is not as the run wrote it"));
+  }
+}
+
 TEST_F(RunFolder, MovedDuringTheRunIsAnError) {
   const Fault in_a_step = pauses_in_step(7, "run"),
               in_a_checkpoint{.at = "checkpoint:write", .action = "pause:run", .count = 2};

@@ -32,6 +32,12 @@ class TokenizerRun : public AccrueProgram {
     more.insert(more.begin(), {"train", "run.toml"});
     return accrue(std::move(more));
   }
+  /// A config that leaves the model to what it is begun from.
+  void write_run_on(const std::string& name) const {
+    write(name,
+          "[run]\nout = \"runs/more\"\nsteps = 2\nthreads = 1\n[data]\ntrain = [\"text.txt\"]\n"
+          "[batch]\nsamples = 8\nmicro = 4\n");
+  }
   std::string file(const std::string& name) const { return read_file(folder_ / name); }
   /// The mean losses of a run's steps.
   std::vector<double> losses(const std::string& run) const {
@@ -64,6 +70,34 @@ TEST_F(TokenizerRun, TrainsSamplesAndIsExportedWithItsTokenizer) {
               AllOf(HasSubstr("`tokenizer.json` made tokens"), HasSubstr("AutoTokenizer")));
 }
 
+TEST_F(TokenizerRun, IsNotUsedWithATokenizerThatChangedSince) {
+  ASSERT_EQ(train({"--data.tokenizer=words", "--run.out=runs/a"}).status, 0);
+  EXPECT_EQ(accrue({"checkpoint", "verify", "runs/a"}).status, 0);
+  write_run_on("more.toml");
+  const std::string settings = "runs/a/tokenizer/tokenizer_config.json";
+  std::string changed = file(settings);
+  changed.replace(changed.find("<end>"), 5, "<and>");
+  for (const char* damage : {"changed", "missing"}) {
+    SCOPED_TRACE(damage);
+    if (damage == std::string("changed"))
+      write(settings, changed);
+    else
+      fs::remove(folder_ / settings);
+    for (const Words& words : {Words{"sample", "runs/a", "--prompt", "the qu"},
+                               Words{"export", "runs/a", "--out", "model"},
+                               Words{"train", "more.toml", "--model.from=runs/a"}}) {
+      const Program::Result refused = accrue(words);
+      EXPECT_EQ(refused.status, 2) << words.front() << refused.errors;
+      EXPECT_THAT(refused.errors, AllOf(HasSubstr("tokenizer_config.json as the run wrote it"),
+                                        HasSubstr("try tokenizer_config.json of")));
+    }
+    EXPECT_FALSE(fs::exists(folder_ / "model"));
+    EXPECT_EQ(accrue({"checkpoint", "verify", "runs/a"}).status, 1);
+  }
+  write(settings, file("words/tokenizer_config.json"));
+  EXPECT_EQ(accrue({"sample", "runs/a", "--prompt", "the qu"}).status, 0);
+}
+
 TEST_F(TokenizerRun, GoesOnWithItsTokenizer) {
   ASSERT_EQ(train({"--data.tokenizer=words"}).status, 0);
   const Program::Result more = train({"--data.tokenizer=words", "--resume", "--run.steps=6"});
@@ -80,9 +114,7 @@ TEST_F(TokenizerRun, GoesOnWithItsTokenizer) {
 TEST_F(TokenizerRun, OfAModelTakesTheModelsOwn) {
   ASSERT_EQ(train({"--data.tokenizer=words", "--run.out=runs/a"}).status, 0);
   ASSERT_EQ(accrue({"export", "runs/a", "--out", "model"}).status, 0);
-  write("more.toml",
-        "[run]\nout = \"runs/more\"\nsteps = 2\nthreads = 1\n[data]\ntrain = [\"text.txt\"]\n"
-        "[batch]\nsamples = 8\nmicro = 4\n");
+  write_run_on("more.toml");
   for (const std::string from : {"model", "runs/a", "runs/a/checkpoints/step-00000004"}) {
     const Program::Result run = accrue({"train", "more.toml", "--model.from=" + from});
     EXPECT_EQ(run.status, 0) << from << run.errors;

@@ -9,8 +9,10 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
+#include "core/json_checksum.h"
 #include "observe/history/in_parallel.h"
 #include "observe/history/metrics_file.h"
+#include "observe/history/noted_metrics.h"
 #include "observe/history/run_config.h"
 #include "observe/history/run_facts.h"
 #include "observe/history/run_state.h"
@@ -58,6 +60,15 @@ void take_metrics(const fs::path& file, RunHistory& run) {
   if (run.table.steps.empty())
     run.remarks.emplace_back(is_file(file) ? "metrics.jsonl: there is no step in it"
                                            : "metrics.jsonl: there is none");
+}
+
+/// Each file of a run has a digest: run.json its own, metrics.jsonl one in every checkpoint.
+void look_for_changes(const json& run_json, RunHistory& run) {
+  if (!has_its_checksum(run_json))
+    run.changes.emplace_back("run.json: it changed since it was written (its checksum is another)");
+  if (const std::string change = change_of_metrics(run.root, run_json); !change.empty())
+    run.changes.push_back("metrics.jsonl: " + change);
+  run.remarks.insert(run.remarks.end(), run.changes.begin(), run.changes.end());
 }
 
 std::optional<std::int64_t> length_of(const json& run, const json& config) {
@@ -123,6 +134,7 @@ RunHistory read_run(const fs::path& root) {
     run.config_toml = content_of(root / "config.toml", run.remarks);
   take_metrics(root / "metrics.jsonl", run);
   const json facts = parse_run_json(run.run_json);
+  look_for_changes(facts, run);
   run.total_steps = length_of(facts, config_of(facts, run.config_toml));
   const auto last_step =
       run.table.steps.empty() ? std::nullopt : std::optional(run.table.steps.back());

@@ -64,6 +64,9 @@ struct RunHistory {
   std::vector<EvaluationPoint> evaluations;  ///< ascending, of each step the last
   std::vector<EventPoint> events;            ///< in the order in which they were written
   std::vector<std::string> remarks;          ///< what is missing or was left out, for people
+  /// Of the remarks, those on files that are there and not as the run wrote them: what they hold
+  /// may be wrong.
+  std::vector<std::string> changes;
 };
 
 /// Whether the folder has what every run has: run.json or metrics.jsonl.

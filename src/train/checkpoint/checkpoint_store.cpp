@@ -1,11 +1,15 @@
 #include "train/checkpoint/checkpoint_store.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "accrue/core/error.h"
+#include "observe/history/noted_metrics.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/kept_tokenizer.h"
 #include "train/checkpoint/run_claim.h"
+#include "train/checkpoint/run_record.h"
 
 namespace accrue::train {
 namespace {
@@ -70,6 +74,18 @@ std::vector<StoredCheckpoint> list_checkpoints(const RunDirectory& run, Thorough
   }
   mark_best(checkpoints, newest);
   return checkpoints;
+}
+
+std::vector<std::string> damage_beside_checkpoints(const RunDirectory& run) {
+  std::vector<std::string> damage;
+  try {
+    const std::string change = observe::change_of_metrics(run.root(), recorded(run));
+    if (!change.empty()) damage.push_back("metrics.jsonl: " + change);
+    expect_kept_tokenizer(run);
+  } catch (const Error& error) {
+    damage.emplace_back(error.what());
+  }
+  return damage;
 }
 
 Pruned prune(const RunDirectory& run, std::int64_t keep, bool damaged) {

@@ -31,6 +31,10 @@ enum class Thoroughness {
 /// All checkpoints of a run by step, damaged ones too. Throws a usage Error where this is no run.
 std::vector<StoredCheckpoint> list_checkpoints(const RunDirectory& run, Thoroughness thoroughness);
 
+/// What is damaged of the other files of a run that have checksums, a sentence each: run.json,
+/// metrics.jsonl as far as a checkpoint notes it, and the kept tokenizer. All of them are read.
+std::vector<std::string> damage_beside_checkpoints(const RunDirectory& run);
+
 struct Pruned {
   std::vector<StoredCheckpoint> removed, kept;
 };

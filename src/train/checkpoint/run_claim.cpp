@@ -248,11 +248,11 @@ void RunClaim::check_there() const {
 }
 
 void RunClaim::create(const Config& config, const std::string& run_json,
-                      const std::vector<data::TokenizerPart>& tokenizer) {
+                      const KeptTokenizer& tokenizer) {
   try {
     // Metrics and event files are the sinks' to write, in a folder that had none.
     made_files_ = {run_.config_file(), run_.run_file(), run_.metrics_file()};
-    copy_tokenizer(tokenizer);
+    write_tokenizer(tokenizer);
     write_file_atomically(run_.config_file(), to_toml(config));
     write_file_atomically(run_.run_file(), run_json);
     fs::create_directory(run_.checkpoints());
@@ -263,13 +263,13 @@ void RunClaim::create(const Config& config, const std::string& run_json,
   }
 }
 
-void RunClaim::copy_tokenizer(const std::vector<data::TokenizerPart>& parts) {
-  if (parts.empty()) return;
+void RunClaim::write_tokenizer(const KeptTokenizer& tokenizer) {
+  if (tokenizer.files().empty()) return;
   fs::create_directory(run_.tokenizer_folder());
-  for (const data::TokenizerPart& part : parts) {
-    const fs::path copy = run_.tokenizer_folder() / part.name;
+  for (const auto& [name, content] : tokenizer.files()) {
+    const fs::path copy = run_.tokenizer_folder() / name;
     made_files_.push_back(copy);
-    write_file_atomically(copy, read_file(part.file));
+    write_file_atomically(copy, content);
   }
 }
 

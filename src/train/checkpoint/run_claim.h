@@ -7,7 +7,7 @@
 
 #include "accrue/train/run_directory.h"
 #include "core/descriptor.h"
-#include "data/text/tokenizer_files.h"
+#include "train/checkpoint/kept_tokenizer.h"
 
 namespace accrue::train {
 
@@ -46,11 +46,11 @@ class RunClaim {
   /// and which folders in it are links to others.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
-  /// Writes config.toml and run.json of a new run, in a folder that holds none, and copies
+  /// Writes config.toml and run.json of a new run, in a folder that holds none, and
   /// `tokenizer` into a folder of it first: a run that is there has all of them. Throws a usage
   /// Error where it cannot, and leaves nothing behind.
   void create(const Config& config, const std::string& run_json,
-              const std::vector<data::TokenizerPart>& tokenizer = {});
+              const KeptTokenizer& tokenizer = {});
   /// Takes back a run that never got anywhere: removes what `create` and the sinks wrote, unless
   /// there is a whole checkpoint.
   void abandon();
@@ -66,7 +66,7 @@ class RunClaim {
   bool open_lock();  ///< false: the file was removed meanwhile
   bool follows_holder() const;
   void replace_lock();
-  void copy_tokenizer(const std::vector<data::TokenizerPart>& parts);
+  void write_tokenizer(const KeptTokenizer& tokenizer);
   void say_who() const;
   void release();
 

@@ -8,6 +8,7 @@
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/copied_file.h"
 #include "train/checkpoint/run_info.h"
+#include "train/checkpoint/run_record.h"
 
 namespace accrue::train {
 namespace {
@@ -110,7 +111,8 @@ void RunCopies::check_replica(bool resume) const {
                       "--resume to continue that run, or another run.replica");
   const std::string own_text = record_text(own_), text = record_text(*replica_);
   if (!is_run_json(text))
-    throw usage_error(where, "copies of this run", "a run's files without a run.json",
+    throw usage_error(where, "copies of this run",
+                      "a run's files without a run.json, or with a damaged one",
                       "another run.replica");
   if (is_run_json(own_text) && !are_of_one_run(own_text, text))
     throw usage_error(where, "copies of this run", "those of another run", "another run.replica");
@@ -124,7 +126,13 @@ const RunDirectory& RunCopies::record() const {
 }
 
 std::vector<std::string> RunCopies::restore_record() const {
-  if (!replica_ || !has_record(*replica_)) return {};
+  std::vector<std::string> restored;
+  if (replica_ && has_record(*replica_)) restored = restore_from_replica();
+  recorded(own_);  // throws if it is damaged
+  return restored;
+}
+
+std::vector<std::string> RunCopies::restore_from_replica() const {
   std::vector<std::string> restored;
   const auto restore = [&](const fs::path& from, const fs::path& to, const std::string& name) {
     if (!is_file(from)) return;

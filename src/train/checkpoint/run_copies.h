@@ -34,7 +34,8 @@ class RunCopies {
   /// config.toml and the replica has one.
   const RunDirectory& record() const;
   /// Copies to the run directory what it lost of the files that a run has beside its checkpoints.
-  /// Returns their names. Whoever calls it holds the run (RunClaim).
+  /// Returns their names. Whoever calls it holds the run (RunClaim). Throws a usage Error if
+  /// run.json is damaged after that.
   std::vector<std::string> restore_record() const;
 
   /// The folders of all checkpoints by step, whole or not; of two of one step the run's own is the
@@ -49,6 +50,8 @@ class RunCopies {
   bool is_of_replica(const std::filesystem::path& checkpoint) const;
 
  private:
+  std::vector<std::string> restore_from_replica() const;
+
   RunDirectory own_;
   std::optional<RunDirectory> replica_;
 };

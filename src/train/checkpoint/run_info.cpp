@@ -4,18 +4,15 @@
 #include <array>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "core/json_checksum.h"
 #include "train/config/config_json.h"
 
 namespace accrue::train {
 namespace {
 
 using nlohmann::json;
-
-/// Paths and arguments may be any bytes.
-std::string text_of_run(const json& run) {
-  return run.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
-}
 
 /// The object in `run_json`; an empty one where there is none, as a killed process or a person may
 /// have left it.
@@ -83,9 +80,10 @@ std::string describe_run(const RunInfo& info) {
   run["data"] = to_json(info.data);
   run["start"] = info.start;
   if (!info.module.empty()) run["module"] = info.module;
+  if (!info.tokenizer.empty()) run["tokenizer"] = info.tokenizer;
   if (!info.repeats.empty())
     run["repeats"] = {{"run", info.repeats}, {"differences", info.differences}};
-  return text_of_run(run);
+  return text_with_checksum(std::move(run));
 }
 
 std::string add_resumption(const std::string& run_json, const Resumption& resumption) {
@@ -104,7 +102,7 @@ std::string add_resumption(const std::string& run_json, const Resumption& resump
   // A run of an earlier version stays one that tells too little to be repeated.
   if (run.contains("config")) run["config"] = to_json(resumption.config);
   if (run.contains("data")) run["data"] = to_json(resumption.data);
-  return text_of_run(run);
+  return text_with_checksum(std::move(run));
 }
 
 std::string add_end(const std::string& run_json, std::int64_t step, bool interrupted) {
@@ -112,10 +110,13 @@ std::string add_end(const std::string& run_json, std::int64_t step, bool interru
   run["ended"] = {
       {"time", now_iso()}, {"step", step}, {"state", interrupted ? "interrupted" : "done"}};
   if (!interrupted) run["total_steps"] = step;  // a batch that changed may have made it another
-  return text_of_run(run);
+  return text_with_checksum(std::move(run));
 }
 
-bool is_run_json(const std::string& text) { return json::parse(text, nullptr, false).is_object(); }
+bool is_run_json(const std::string& text) {
+  json run = json::parse(text, nullptr, false);
+  return run.is_object() && has_its_checksum(std::move(run));
+}
 
 bool are_of_one_run(const std::string& run_json, const std::string& other) {
   const json one = run_in(run_json), two = run_in(other);

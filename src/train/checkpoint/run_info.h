@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -33,6 +34,7 @@ struct RunInfo {
   bool counts_tokens = true;  ///< its unit: tokens, or samples where samples have none
   std::string start;          ///< digest of the parameters that it starts from
   std::string module = {};    ///< models::TorchScriptModel::digest()
+  std::map<std::string, std::string> tokenizer = {};  ///< KeptTokenizer::digests()
   /// The run that this one repeats, and what differs from it; no folder where it repeats none.
   std::string repeats;
   std::vector<std::string> differences = {};
@@ -62,7 +64,7 @@ std::string add_resumption(const std::string& run_json, const Resumption& resump
 /// `run_json` of a run that has ended after this step.
 std::string add_end(const std::string& run_json, std::int64_t step, bool interrupted);
 
-/// Whether `text` is a run.json, as far as it can be told without what is in it.
+/// Whether `text` is a run.json as it was written: an object with its checksum.
 bool is_run_json(const std::string& text);
 /// Whether two run.json are of one run, as what they say of its start tells.
 bool are_of_one_run(const std::string& run_json, const std::string& other);

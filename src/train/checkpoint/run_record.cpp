@@ -4,6 +4,7 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
+#include "core/json_checksum.h"
 #include "train/checkpoint/module_digest.h"
 #include "train/config/config_json.h"
 #include "train/config/toml/toml_reader.h"
@@ -92,22 +93,35 @@ RunRecord record_in(const json& run, const std::string& folder) {
   return record;
 }
 
-json run_json_of(const RunDirectory& run, const std::string& operation) {
+bool has_run_json(const RunDirectory& run) {
   std::error_code unreadable;
-  if (!std::filesystem::exists(run.run_file(), unreadable))
+  return std::filesystem::exists(run.run_file(), unreadable);
+}
+
+/// The object in run.json. Throws a usage Error with this hint if it is damaged.
+json whole_run_json(const RunDirectory& run, const std::string& operation,
+                    const std::string& instead) {
+  json parsed = json::parse(read_file(run.run_file()), nullptr, false);
+  if (parsed.is_object() && has_its_checksum(parsed)) return parsed;
+  throw usage_error(operation, "run.json as it was written",
+                    parsed.is_object() ? "one that changed since (damaged: its checksum is another)"
+                                       : "none that can be read (damaged)",
+                    instead);
+}
+
+json run_json_to_repeat(const RunDirectory& run, const std::string& operation) {
+  if (!has_run_json(run))
     throw usage_error(operation, "a run folder", "one without a run.json",
                       "the folder that was the run's run.out");
-  json parsed = json::parse(read_file(run.run_file()), nullptr, false);
-  if (parsed.is_object()) return parsed;
-  throw usage_error(operation, "run.json as it was written", "none that can be read (damaged)",
-                    "accrue train " + run.config_file().string() + " --run.out=NEW");
+  return whole_run_json(run, operation,
+                        "accrue train " + run.config_file().string() + " --run.out=NEW");
 }
 
 }  // namespace
 
 std::shared_ptr<const RunRecord> read_run_record(const RunDirectory& run) {
   const std::string folder = run.root().string(), operation = "repeat " + folder;
-  const json parsed = run_json_of(run, operation);
+  const json parsed = run_json_to_repeat(run, operation);
   try {
     return std::make_shared<const RunRecord>(record_in(parsed, folder));
   } catch (const json::exception& missing) {
@@ -119,10 +133,18 @@ std::shared_ptr<const RunRecord> read_run_record(const RunDirectory& run) {
 }
 
 json recorded(const RunDirectory& run) {
-  std::error_code unreadable;
-  if (!std::filesystem::exists(run.run_file(), unreadable)) return json::object();
-  json parsed = json::parse(read_file(run.run_file()), nullptr, false);
-  return parsed.is_object() ? std::move(parsed) : json::object();
+  if (!has_run_json(run)) return json::object();
+  return whole_run_json(run, "read " + run.run_file().string(),
+                        "run.json of a copy of the run; or taking it away: the run goes on without "
+                        "it, and cannot be repeated then");
+}
+
+std::map<std::string, std::string> recorded_tokenizer(const RunDirectory& run) {
+  std::map<std::string, std::string> digests;
+  const json tokenizer = recorded(run).value("tokenizer", json());
+  for (const auto& [name, digest] : tokenizer.items())
+    if (digest.is_string()) digests[name] = digest.get<std::string>();
+  return digests;
 }
 
 optim::ScheduleVersion recorded_schedule(const RunDirectory& run) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -36,8 +37,13 @@ struct RunRecord {
   std::vector<PastResumption> resumed;
 };
 
-/// What the folder's run.json holds; an empty object where there is none, or it is damaged.
+/// What the folder's run.json holds; an empty object if there is none. Throws a usage Error if it
+/// is damaged: cut, or without its checksum.
 nlohmann::json recorded(const RunDirectory& run);
+
+/// SHA-256 of the files of the tokenizer that the run keeps, by name (KeptTokenizer::digests);
+/// empty if its run.json has none. Throws as recorded() does.
+std::map<std::string, std::string> recorded_tokenizer(const RunDirectory& run);
 
 /// The version of the schedule of the run in this folder, as its run.json has it; the first where
 /// that does not tell, as in folders of earlier versions. Throws a usage Error where it is none

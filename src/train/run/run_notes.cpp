@@ -1,7 +1,6 @@
 #include "train/run/run_notes.h"
 
 #include <exception>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "core/atomic_file.h"
 #include "core/words.h"
 #include "train/checkpoint/run_info.h"
+#include "train/checkpoint/run_record.h"
 #include "train/config/data_paths.h"
 #include "train/plan/plan_json.h"
 #include "train/workload/model_digest.h"
@@ -25,11 +25,9 @@ RunData data_of(const RunNotes& notes) {
           .val = own_files ? sets.val->files() : std::vector<data::DataFile>{}};
 }
 
-/// The text of run.json; empty where there is none.
-std::string run_json_of(const RunDirectory& run) {
-  std::error_code error;
-  return std::filesystem::exists(run.run_file(), error) ? read_file(run.run_file()) : "";
-}
+/// The text of run.json. Throws a usage Error if it is damaged: with a checksum of its own again
+/// it would pass for whole.
+std::string run_json_of(const RunDirectory& run) { return recorded(run).dump(); }
 
 }  // namespace
 
@@ -66,7 +64,7 @@ void expect_data_of_start(const RunDirectory& run, const RunNotes& now, const Co
 
 std::string note_start(const RunNotes& notes, const RunPlan& plan,
                        const std::vector<RankRecord>& records,
-                       const std::optional<Repeated>& repeated) {
+                       const std::optional<Repeated>& repeated, const KeptTokenizer& tokenizer) {
   nlohmann::json planned = to_json(plan, records);
   if (const auto budget = memory::budget()) planned["budget_bytes"] = *budget;
   return describe_run(
@@ -80,6 +78,7 @@ std::string note_start(const RunNotes& notes, const RunPlan& plan,
        .counts_tokens = plan.batch_tokens > 0,
        .start = digest_of(*notes.work.model),
        .module = digest_of_module(*notes.work.model),
+       .tokenizer = tokenizer.digests(),
        .repeats = repeated ? repeated->record->folder : "",
        .differences = repeated ? repeated->repetition.differences : std::vector<std::string>{}});
 }

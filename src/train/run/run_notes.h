@@ -7,6 +7,7 @@
 
 #include "accrue/train/run_directory.h"
 #include "accrue/train/trainer.h"
+#include "train/checkpoint/kept_tokenizer.h"
 #include "train/checkpoint/rank_record.h"
 #include "train/checkpoint/repetition.h"
 #include "train/checkpoint/resume.h"
@@ -43,7 +44,7 @@ void expect_data_of_start(const RunDirectory& run, const RunNotes& now, const Co
 /// run.json of a new run.
 std::string note_start(const RunNotes& notes, const RunPlan& plan,
                        const std::vector<RankRecord>& records,
-                       const std::optional<Repeated>& repeated);
+                       const std::optional<Repeated>& repeated, const KeptTokenizer& tokenizer);
 /// Adds a resumption to run.json; `started` is the config that the run had before.
 void note_resumption(const RunDirectory& run, const RunNotes& notes, const Resumed& resumed,
                      const Config& started);

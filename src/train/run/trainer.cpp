@@ -162,11 +162,13 @@ struct Trainer::Impl {
     check_room(checkpoint_room(given.run, planner.plan()->total_steps, model_bytes,
                                whole_state_bytes(optimizer)),
                free_bytes_at(directory.root()), directory.root().string());
-    const auto tokenizer = work.data.train->tokenizer();
-    claim.create(with_outer_rates(given),
-                 note_start(notes(options), *planner.plan(), planner.records(), repeated),
-                 tokenizer ? data::files_of_tokenizer(tokenizer->file())
-                           : std::vector<data::TokenizerPart>{});
+    const auto text = work.data.train->tokenizer();
+    const KeptTokenizer tokenizer =
+        text ? KeptTokenizer(data::files_of_tokenizer(text->file())) : KeptTokenizer();
+    claim.create(
+        with_outer_rates(given),
+        note_start(notes(options), *planner.plan(), planner.records(), repeated, tokenizer),
+        tokenizer);
   }
 
   TrainState first_state() {

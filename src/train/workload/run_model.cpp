@@ -1,6 +1,7 @@
 #include "accrue/train/run_directory.h"
 #include "data/text/tokenizer_files.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/kept_tokenizer.h"
 #include "train/checkpoint/module_digest.h"
 #include "train/workload/admitted_model.h"
 #include "train/workload/model_factory.h"
@@ -17,6 +18,7 @@ std::string format_in(const std::string& fingerprint) {
 }
 
 std::filesystem::path tokenizer_of(const RunDirectory& run) {
+  expect_kept_tokenizer(run);
   const std::filesystem::path file = run.tokenizer_folder() / data::kTokenizerFile;
   std::error_code unreadable;
   return std::filesystem::exists(file, unreadable) ? file : std::filesystem::path();

@@ -7,6 +7,7 @@
 #include "accrue/train/run_directory.h"
 #include "data/text/tokenizer_files.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/kept_tokenizer.h"
 #include "train/workload/gguf_tokenizer.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/model_origin.h"
@@ -20,8 +21,10 @@ using Kind = data::FolderTokenizer::Kind;
 /// What the tokenizer of `model.from` is.
 data::FolderTokenizer tokenizer_of_model(const Config& config) {
   if (config.model.from.empty()) return {};
-  if (const auto origin = run_origin(config.model.from))
+  if (const auto origin = run_origin(config.model.from)) {
+    expect_kept_tokenizer(origin->run);
     return data::find_tokenizer(origin->run.tokenizer_folder());
+  }
   return data::find_tokenizer(config.model.from);
 }
 

@@ -52,17 +52,18 @@ TEST_F(ReportFile, IsWrittenAndReplaced) {
 
 TEST_F(ReportFile, ReplacesNothingButReports) {
   write("mine.html", "<!doctype html>\n<html>mine");
-  EXPECT_THAT(
-      testing::usage_message([&] { write_report({folder_ / "run"}, folder_ / "mine.html"); }),
-      HasSubstr("which is something else; try --out with another name"));
+  EXPECT_THAT(accrue::testing::usage_message(
+                  [&] { write_report({folder_ / "run"}, folder_ / "mine.html"); }),
+              HasSubstr("which is something else; try --out with another name"));
   EXPECT_EQ(read_file(folder_ / "mine.html"), "<!doctype html>\n<html>mine");
 }
 
 TEST_F(ReportFile, HasToBeAFileInAFolder) {
-  EXPECT_THAT(testing::usage_message([&] { require_report_place(folder_); }),
+  EXPECT_THAT(accrue::testing::usage_message([&] { require_report_place(folder_); }),
               HasSubstr("a folder"));
-  EXPECT_THAT(testing::usage_message([&] { require_report_place(folder_ / "none/report.html"); }),
-              HasSubstr("whose folder does not"));
+  EXPECT_THAT(
+      accrue::testing::usage_message([&] { require_report_place(folder_ / "none/report.html"); }),
+      HasSubstr("whose folder does not"));
 }
 
 TEST_F(ReportFile, IsOldAsSoonAsTheRunGoesOn) {

@@ -116,7 +116,7 @@ TEST_F(RunClaimTest, TakesBackWhatItMadeAndNothingElse) {
   const std::size_t before = entries();
   {
     RunClaim claim(run());
-    claim.create(config(), "{}\n", {{run().root() / "mine.txt", "of_it.txt"}});
+    claim.create(config(), "{}\n", KeptTokenizer({{run().root() / "mine.txt", "of_it.txt"}}));
     EXPECT_TRUE(run().holds_run());
     EXPECT_EQ(read_file(run().tokenizer_folder() / "of_it.txt"), "a user's");
     fs::create_directory(run().tensorboard_folder());

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/atomic_file.h"
+#include "core/json_checksum.h"
 #include "support/errors.h"
 #include "train/tiny_run.h"
 
@@ -40,7 +41,7 @@ class RunCopiesTest : public testing::TinyRun {
   static void edit_record(const fs::path& run, const std::function<void(json&)>& edit) {
     json record = json::parse(read_file(run / "run.json"));
     edit(record);
-    write_file_atomically(run / "run.json", record.dump());
+    write_file_atomically(run / "run.json", text_with_checksum(record));
   }
   static fs::path folder_of(const fs::path& run, std::int64_t step) {
     return RunDirectory(run).checkpoint(step);

@@ -12,6 +12,7 @@ using accrue::testing::usage_message;
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::RunRecordTest;
 
 TEST_F(RunRecordTest, HasTheKeysThatReadersGoBy) {
@@ -58,6 +59,11 @@ TEST_F(RunRecordTest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(config_to_repeat(*record, {"run.threads=0"}).run.threads, 0);
 }
 
+std::string resumed_at(const std::string& run_json, std::int64_t step) {
+  const Config config;
+  return add_resumption(run_json, {.step = step, .config = config, .environment = {}, .data = {}});
+}
+
 TEST_F(RunRecordTest, EndsAndGoesOn) {
   write(add_end(describe_run(info()), 6, false));
   EXPECT_EQ(written()["ended"]["step"], 6);
@@ -87,6 +93,7 @@ TEST_F(RunRecordTest, HasTheScheduleOfTheRun) {
   write(begun);
   EXPECT_EQ(recorded_schedule(run()), min_after_last_step);
   json former = json::parse(begun);
+  former.erase("checksum");
   former.erase("schedule");
   write(former.dump());
   EXPECT_EQ(recorded_schedule(run()), min_in_last_step) << "of an earlier version";
@@ -97,7 +104,34 @@ TEST_F(RunRecordTest, HasTheScheduleOfTheRun) {
   write(former.dump());
   EXPECT_THAT(usage_message([&] { recorded_schedule(run()); }), HasSubstr("schedule"));
   write("{\"torn");
-  EXPECT_EQ(recorded_schedule(run()), min_in_last_step);
+  EXPECT_THAT(usage_message([&] { recorded_schedule(run()); }), HasSubstr("damaged"));
+}
+
+TEST_F(RunRecordTest, NoticesAnyValueThatChanged) {
+  std::string text = describe_run(info());
+  const json whole = json::parse(text);
+  write(whole.dump());
+  EXPECT_NO_THROW(read_run_record(run())) << "laid out otherwise";
+  for (const auto& [name, value] : whole.items()) {
+    json other = whole;
+    other[name] = value.is_string() ? json(value.get<std::string>() + "x") : json("other");
+    EXPECT_FALSE(is_run_json(other.dump())) << name;
+    write(other.dump());
+    EXPECT_THAT(usage_message([&] { read_run_record(run()); }), HasSubstr("changed since")) << name;
+    EXPECT_THAT(usage_message([&] { recorded(run()); }), HasSubstr("a copy of the run")) << name;
+  }
+  for (const std::string& later : {add_end(text, 6, false), resumed_at(text, 3)})
+    EXPECT_TRUE(is_run_json(later));
+}
+
+TEST_F(RunRecordTest, HasTheDigestsOfTheTokenizer) {
+  EXPECT_THAT(recorded_tokenizer(run()), IsEmpty()) << "of a folder without run.json";
+  write(describe_run(info()));
+  EXPECT_THAT(recorded_tokenizer(run()), IsEmpty());
+  RunInfo with = info();
+  with.tokenizer = {{"tokenizer.json", "sha256:1"}};
+  write(describe_run(with));
+  EXPECT_EQ(recorded_tokenizer(run()), with.tokenizer);
 }
 
 TEST_F(RunRecordTest, SaysInOneSentenceWhatItIsMissing) {
@@ -107,6 +141,7 @@ TEST_F(RunRecordTest, SaysInOneSentenceWhatItIsMissing) {
   EXPECT_THAT(usage_message([&] { read_run_record(run()); }), HasSubstr("damaged"));
   for (const char* const key : {"config", "plan", "data", "start", "libraries", "resumed"}) {
     json old = json::parse(describe_run(info()));
+    old.erase("checksum");
     old.erase(key);
     write(old.dump());
     EXPECT_THAT(usage_message([&] { read_run_record(run()); }),
@@ -114,6 +149,7 @@ TEST_F(RunRecordTest, SaysInOneSentenceWhatItIsMissing) {
                       HasSubstr("config.toml --run.out=NEW")));
   }
   json odd = json::parse(describe_run(info()));
+  odd.erase("checksum");
   odd["plan"]["ranks"] = json::array();
   write(odd.dump());
   EXPECT_THAT(usage_message([&] { read_run_record(run()); }), HasSubstr("plan.ranks"));
@@ -132,11 +168,6 @@ TEST_F(RunRecordTest, OfAnEarlierVersionStaysOneWhereItIsResumed) {
   EXPECT_THAT(usage_message([&] { read_run_record(run()); }), HasSubstr("earlier version"));
   write(add_resumption("{\"torn", {.step = 2, .config = config_, .environment = environment_}));
   EXPECT_EQ(written()["resumed"][0]["step"], 2);
-}
-
-std::string resumed_at(const std::string& run_json, std::int64_t step) {
-  const Config config;
-  return add_resumption(run_json, {.step = step, .config = config, .environment = {}, .data = {}});
 }
 
 TEST_F(RunRecordTest, TellsARunFromOthersByItsStart) {
