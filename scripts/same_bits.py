@@ -11,14 +11,14 @@ import dataclasses
 import json
 import os
 import pathlib
-import struct
 import subprocess
 import sys
 import tempfile
-import zlib
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "faults"))
+TESTS = pathlib.Path(__file__).resolve().parents[1] / "tests"
+sys.path[:0] = [str(TESTS / "faults"), str(TESTS / "support")]
 import tinyrun  # noqa: E402
+from png import png  # noqa: E402
 
 MEASURED = {"time", "elapsed", "seconds", "reason", "tokens_per_second", "images_per_second", "updates_per_hour", "accumulation_seconds",
             "optimizer_seconds", "reduce_seconds", "reduce_exposed_seconds", "peak_bytes", "micro_batch_peak_bytes", "budget_bytes",
@@ -105,14 +105,6 @@ def cases() -> dict[str, Case]:
     found |= {f"2 ranks, {kind}": Case(words=(f"--dist.compress={kind}",), ranks=2) for kind in ("bf16", "int8", "powersgd")}
     found |= {f"{stages} stages": Case(config=TEXT.replace('shares = "equal"\n', ""), words=(f"--dist.stages={stages}", "--model.dropout=0.1"), ranks=stages) for stages in (2, 3)}
     return found
-
-
-def png(pixels: list[bytes]) -> bytes:
-    """8-bit RGB, one filterless row each."""
-    def chunk(name: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
-    header = struct.pack(">IIBBBBB", len(pixels[0]) // 3, len(pixels), 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"".join(b"\0" + row for row in pixels))) + chunk(b"IEND", b"")
 
 
 def write_files(folder: pathlib.Path) -> None:

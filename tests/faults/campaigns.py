@@ -16,9 +16,11 @@ from collections.abc import Callable
 
 import changing
 import damage
+import flipped_files
 import folders
 import inside
 import kill9
+import point_kills
 import ranks
 import signals
 import soak
@@ -42,9 +44,11 @@ CAMPAIGNS = {
     "kill9": Entry(lambda o: kill9.one_process(o, o.count), 500, 2),
     "kill9-ranks": Entry(lambda o: kill9.three_ranks(o, o.count), 100, 1),
     "kill9-windows": Entry(kill9.in_windows, 100, 0, ("fault_points",)),
+    "kills-at-points": Entry(point_kills.kills_at_points, 200, 2, ("fault_points",)),
     "bit-flips": Entry(damage.bit_flips, 500, 8),
     "truncations": Entry(damage.truncations, 200, 4),
     "swaps": Entry(damage.swaps, 100, 4),
+    "flipped-files": Entry(flipped_files.flipped_files, 500, 2, ("fault_points", "python", "tables")),
     "double-starts": Entry(folders.double_starts, 100, 4),
     "full-disks": Entry(folders.full_disks, 20, 2),
     "foreign-files": Entry(folders.foreign_files, 1, 1),
@@ -61,7 +65,7 @@ CAMPAIGNS = {
 SOAKS = {"soak": (soak.soak, ()), "soak-ranks": (soak.soak_of_ranks, (*OF_RANKS, "failing_calls"))}
 # What brings the programs.
 HOW = {"store_host": "cmake --build {build} --target store_host", "fault_points": "cmake --build {build} --target fault_points",
-       "failing_calls": "cmake --build {build} --target failing_calls", "python": "scripts/setup.sh test"}
+       "failing_calls": "cmake --build {build} --target failing_calls", "python": "scripts/setup.sh test", "tables": "scripts/setup.sh test"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +78,9 @@ class Job:
 def programs_of(arguments: argparse.Namespace) -> Programs:
     built = arguments.tests or pathlib.Path(arguments.program).resolve().parent / "tests"
     in_ranks = built / "integration" / "ranks"
+    root = pathlib.Path(__file__).resolve().parents[2]
     return Programs(in_ranks / "store_host", built / "faults" / "libfault_points.so", built / "faults" / "libfailing_calls.so",
-                    pathlib.Path(__file__).resolve().parents[2] / ".venv-test" / "bin" / "python")
+                    root / ".venv-test" / "bin" / "python", root / ".venv-parquet" / "bin" / "python")
 
 
 def missing(job: Job, arguments: argparse.Namespace) -> str:

@@ -21,7 +21,7 @@ INTERRUPTED = 130  # the status of a run that a signal stopped
 TIMES = {"time", "elapsed", "seconds", "tokens_per_second", "updates_per_hour", "accumulation_seconds",
          "optimizer_seconds", "reduce_seconds", "reduce_exposed_seconds", "peak_bytes", "micro_batch_peak_bytes",
          "wire_bytes", "world", "budget_bytes", "micro_batches", "retries", "joules", "epoch_seconds", "micro_batch_seconds",
-         "data_seconds", "checkpoint_seconds", "share_of_ceiling", "memory"}
+         "data_seconds", "checkpoint_seconds", "share_of_ceiling", "memory", "pipeline_bubble"}
 CONFIG = """
 [run]
 steps = {steps}
@@ -55,6 +55,7 @@ class Ended:
     errors: str
     seconds: float
     hung: bool = False
+    output: bytes = b""  # where it goes to a pipe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,13 +117,14 @@ def alone() -> dict[str, str]:
 
 def wait(process: subprocess.Popen, seconds: float = SECONDS) -> Ended:
     begin = time.monotonic()
+    hung = False
     try:
-        errors = process.communicate(timeout=seconds)[1]
-        return Ended(process.returncode, errors.decode(errors="replace"), time.monotonic() - begin)
+        output, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
+        hung = True
         process.kill()
-        errors = process.communicate()[1]
-        return Ended(process.returncode, errors.decode(errors="replace"), time.monotonic() - begin, hung=True)
+        output, errors = process.communicate()
+    return Ended(process.returncode, errors.decode(errors="replace"), time.monotonic() - begin, hung, output or b"")
 
 
 def checkpoints(out: pathlib.Path) -> list[pathlib.Path]:
@@ -248,6 +250,7 @@ class Programs:
     fault_points: pathlib.Path   # a library
     failing_calls: pathlib.Path  # another
     python: pathlib.Path         # that has torchrun
+    tables: pathlib.Path         # a Python that writes Parquet
 
 
 @dataclasses.dataclass(frozen=True)
