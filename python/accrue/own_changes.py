@@ -90,6 +90,10 @@ class _Part:
         """Which elements are what was expected, by the size of the largest."""
         return (self.after - expected).abs() <= self.tolerance * self.before.abs().max().clamp_min(1e-300)
 
+    def shows_size(self) -> torch.Tensor:
+        """Which elements would be others if `before` were a multiple or a part of itself: not those that are 0 or next to it."""
+        return self.after.abs() > 2 * self.tolerance * self.before.abs().max().clamp_min(1e-300)
+
     def rows(self) -> "list[_Part]":
         """The gradient of each output, as unitwise clipping takes them."""
         if self._before.dim() < 2:
@@ -227,7 +231,7 @@ def _is_clamp(part: _Part, low: float, high: float) -> bool:
 
 def _clamped(parts: list[_Part], changed: list[_Part]) -> Change | None:
     low, high = min(float(part.after.min()) for part in changed), max(float(part.after.max()) for part in changed)
-    within = any(bool(((part.after > low) & (part.after < high)).any()) for part in parts)
+    within = any(bool(((part.after > low) & (part.after < high) & part.shows_size()).any()) for part in parts)
     if low < high and all(_is_clamp(part, low, high) for part in parts):
         return Change("own", f"clamped to [{low:.4g}, {high:.4g}]", within)
     unlike = [part for part in changed if not (_is_clamp(part, float(part.after.min()), float(part.after.max()))

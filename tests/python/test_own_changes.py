@@ -166,6 +166,15 @@ def change(before, after, dtype=torch.float32):
     return change_of(before, after, Background(parameters, {0.25: "1 / 4"}, lambda: []))
 
 
+def test_only_elements_between_its_bounds_show_what_a_clamp_was_made_of():
+    """A zero is the same of a sum and of its mean."""
+    for rest, shows in ((0.0, False), (1e-9, False), (0.004, True)):
+        before = [torch.full((6, 5), 7.0)]
+        before[0][0, 0], before[0][1, 1] = rest, -5
+        made = change(before, [before[0].clamp(-0.01, 0.01)])
+        assert made.kind == "own" and made.shows_size == shows, rest
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_rounding_of_each_precision_is_no_change(dtype):
     before = [torch.randn(6, 5, dtype=dtype), torch.randn(7, dtype=dtype)]
