@@ -18,6 +18,7 @@ import changing
 import damage
 import flipped_files
 import folders
+import hostile_files
 import inside
 import kill9
 import point_kills
@@ -49,6 +50,7 @@ CAMPAIGNS = {
     "truncations": Entry(damage.truncations, 200, 4),
     "swaps": Entry(damage.swaps, 100, 4),
     "flipped-files": Entry(flipped_files.flipped_files, 500, 2, ("fault_points", "python", "tables")),
+    "hostile-files": Entry(hostile_files.hostile_files, 450, 2, ("fault_points", "python", "tables")),
     "double-starts": Entry(folders.double_starts, 100, 4),
     "full-disks": Entry(folders.full_disks, 20, 2),
     "foreign-files": Entry(folders.foreign_files, 1, 1),

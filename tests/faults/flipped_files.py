@@ -22,6 +22,9 @@ BY_TIME = {"slow_input", "memory_near_budget", "ceiling", "threads"}
 NONCE = re.compile(rb"nonce[-=]\"?[0-9a-f]{32}")  # of a report's scripts, another one each time
 
 
+Run = Callable[..., tinyrun.Ended]  # as estates.run
+
+
 @dataclasses.dataclass(frozen=True)
 class Reader:
     """A command that reads files of an estate, and where its result is: a run folder, files, or what it prints."""
@@ -156,7 +159,7 @@ def readers_of(estate: str, file: str) -> tuple[str, ...]:
 
 
 def lines_of(file: pathlib.Path) -> list[str]:
-    return file.read_text(errors="replace").splitlines() if file.exists() else []
+    return file.read_text(errors="replace").splitlines() if file.is_file() else []
 
 
 def events_in(lines: list[str]) -> set[str]:
@@ -185,10 +188,10 @@ def remarks_in(output: bytes) -> set[str]:
     return {remark for entry in entries for remark in entry.get("remarks", [])} | {f"damaged: {entry}" for entry in entries if not entry.get("whole", True)}
 
 
-def read(options: Options, folder: pathlib.Path, reader: Reader, given: str) -> Seen:
+def read(options: Options, folder: pathlib.Path, reader: Reader, given: str, run: Run) -> Seen:
     log = folder / (reader.trains or RUN) / "metrics.jsonl"
     before = lines_of(log)
-    ended = estates.run(options, folder, reader.words, given=given)
+    ended = run(options, folder, reader.words, given=given)
     expect(not ended.hung, f"{' '.join(reader.words)} hangs")
     if ended.status != 0:
         return Seen(ended.status, ended.errors, frozenset(), {"what it prints": ended.output})
@@ -197,6 +200,7 @@ def read(options: Options, folder: pathlib.Path, reader: Reader, given: str) -> 
     if reader.trains:
         known = set(before)
         said |= events_in([line for line in lines_of(log) if line not in known])
+        expect(log.is_file(), f"it goes on without a log: {ended.errors}")
         result = trained(folder / reader.trains)
     elif reader.writes:
         result = written(folder / reader.writes)
@@ -223,11 +227,11 @@ def verdict(seen: Seen, wanted: Seen, shows: bool) -> str:
 class Made:
     """Estates, and what reads them while they are whole."""
 
-    def __init__(self, options: Options, folder: pathlib.Path, names: list[str]):
-        self._options, self._folder = options, folder
+    def __init__(self, options: Options, folder: pathlib.Path, estates: dict[str, pathlib.Path], run: Run):
+        self._options, self._folder, self._run = options, folder, run
         self._wanted: dict[tuple[str, str], Seen] = {}
         self._lock = threading.Lock()
-        self.estates = {name: estates.make(options, estates.KINDS[name], folder / name) for name in names}
+        self.estates = estates
 
     def files(self, name: str) -> list[str]:
         estate = self.estates[name]
@@ -244,7 +248,7 @@ class Made:
         """By a reader in a copy of its own, as many of them change what they read."""
         copy = tinyrun.copy(self.estates[name], self._folder / f"{name}-{which}-{reader}")
         damage_it(copy)
-        seen = read(self._options, copy, READERS[reader], given=estates.KINDS[name].given)
+        seen = read(self._options, copy, READERS[reader], given=estates.KINDS[name].given, run=self._run)
         shutil.rmtree(copy)
         return seen
 
@@ -263,7 +267,8 @@ def flipped_files(options: Options) -> int:
     campaign = Campaign("flipped bits of every file")
     names = list(estates.KINDS)[: options.count]
     with tinyrun.scratch() as scratch:
-        made = Made(options, pathlib.Path(scratch), names)
+        folder = pathlib.Path(scratch)
+        made = Made(options, folder, {name: estates.make(options, estates.KINDS[name], folder / name) for name in names}, estates.run)
 
         def trial(draw: random.Random, number: int) -> None:
             name = names[number % len(names)]
