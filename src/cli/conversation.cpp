@@ -3,11 +3,15 @@
 #include <string_view>
 
 #include "accrue/core/error.h"
+#include "accrue/core/units.h"
 
 namespace accrue::cli {
 namespace {
 
 using Messages = nlohmann::ordered_json;
+
+/// More than any context holds. A template is somebody else's file, and may repeat a text.
+constexpr std::int64_t kMostPromptBytes = std::int64_t{16} << 20;
 
 std::shared_ptr<const data::ChatFormat> chat_format_of(const TextModel& text_model) {
   if (text_model.tokenizer == nullptr)
@@ -36,7 +40,14 @@ Conversation::Conversation(const TextModel& text_model, const AnswerOptions& opt
 std::string Conversation::rendered(const Messages& messages, bool add_generation_prompt) const {
   const Messages variables =
       data::chat_variables(format_->chat, messages, format_->setting, add_generation_prompt);
-  return format_->chat.render(variables, format_->setting.now);
+  std::string text = format_->chat.render(variables, format_->setting.now);
+  if (std::ssize(text) > kMostPromptBytes)
+    throw usage_error(
+        "render " + std::to_string(messages.size()) + " messages by the chat template",
+        "a prompt of at most " + format_bytes(kMostPromptBytes),
+        format_bytes(static_cast<std::int64_t>(text.size())),
+        "a template that repeats less, or shorter messages");
+  return text;
 }
 
 /// The special token that the template writes behind an answer ends it, too: a model that was

@@ -7,6 +7,7 @@
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
 #include "core/checksum.h"
+#include "core/json_extent.h"
 #include "core/utf8.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/decoder.h"
@@ -37,14 +38,10 @@ AddedToken read_added_token(const Json& stated, const std::string& what) {
 
 /// Discarded where it is no JSON. Parts are read by recursion, so that their depth is bounded.
 Json parsed_shallowly(const std::string& content, const std::string& operation) {
-  constexpr int deepest = 32;
-  const auto check = [&](int depth, Json::parse_event_t, const Json&) {
-    if (depth > deepest)
-      throw usage_error(operation, "parts within at most " + std::to_string(deepest) + " others",
-                        "deeper ones", whole_tokenizer_file);
-    return true;
-  };
-  return Json::parse(content, check, /*allow_exceptions=*/false);
+  if (extent_of_json(content).depth > kDeepestJson)
+    throw usage_error(operation, "parts within at most " + std::to_string(kDeepestJson) + " others",
+                      "deeper ones", whole_tokenizer_file);
+  return Json::parse(content, nullptr, /*allow_exceptions=*/false);
 }
 
 std::size_t parts_within(const Json& stated) {

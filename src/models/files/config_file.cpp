@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/json_extent.h"
+
 namespace accrue::models {
 
 using nlohmann::json;
@@ -12,14 +14,9 @@ namespace {
 
 /// Nothing where `text` is broken, or nested so deep that walking through it would need much stack.
 std::optional<json> parsed(const std::string& text) {
-  constexpr int deepest = 32;
-  bool too_deep = false;
-  const auto watch = [&](int depth, json::parse_event_t, json&) {
-    too_deep = too_deep || depth > deepest;
-    return !too_deep;
-  };
-  json root = json::parse(text, watch, /*allow_exceptions=*/false);
-  if (too_deep || root.is_discarded()) return std::nullopt;
+  if (extent_of_json(text).depth > kDeepestJson) return std::nullopt;
+  json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (root.is_discarded()) return std::nullopt;
   return root;
 }
 

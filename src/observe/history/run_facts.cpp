@@ -1,13 +1,12 @@
 #include "observe/history/run_facts.h"
 
+#include "core/json_extent.h"
+
 namespace accrue::observe {
 
 nlohmann::json parse_json(const std::string& text) {
-  constexpr int deepest_facts = 32;
-  const auto is_kept = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    return depth < deepest_facts;
-  };
-  return nlohmann::json::parse(text, is_kept, /*allow_exceptions=*/false);
+  const bool is_deep = extent_of_json(text).depth > kDeepestJson;
+  return nlohmann::json::parse(is_deep ? "" : text, nullptr, /*allow_exceptions=*/false);
 }
 
 nlohmann::json parse_run_json(const std::string& text) {

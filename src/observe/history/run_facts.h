@@ -7,8 +7,8 @@
 
 namespace accrue::observe {
 
-/// The value that `text` is; a discarded one where it is no JSON. What lies deeper in it than
-/// anything that a run states is left out, so that whoever walks through it needs little stack.
+/// The value that `text` is; a discarded one if it is no JSON, or deeper than anything that a run
+/// states (kDeepestJson), so that whoever walks through it needs little stack.
 nlohmann::json parse_json(const std::string& text);
 
 /// The object that the text of run.json is; an empty one where it is none.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/json_checksum.h"
+#include "observe/history/run_facts.h"
 #include "train/config/config_json.h"
 
 namespace accrue::train {
@@ -17,8 +18,8 @@ using nlohmann::json;
 /// The object in `run_json`; an empty one where there is none, as a killed process or a person may
 /// have left it.
 json run_in(const std::string& run_json) {
-  json run = json::parse(run_json, nullptr, false);
-  return run.is_object() ? run : json::object();
+  json run = observe::parse_json(run_json);
+  return run.is_object() ? std::move(run) : json::object();
 }
 
 /// The steps that a run was resumed from, in the order of its resumptions.
@@ -114,7 +115,7 @@ std::string add_end(const std::string& run_json, std::int64_t step, bool interru
 }
 
 bool is_run_json(const std::string& text) {
-  json run = json::parse(text, nullptr, false);
+  json run = observe::parse_json(text);
   return run.is_object() && has_its_checksum(std::move(run));
 }
 

@@ -5,6 +5,7 @@
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
 #include "core/json_checksum.h"
+#include "observe/history/run_facts.h"
 #include "train/checkpoint/module_digest.h"
 #include "train/config/config_json.h"
 #include "train/config/toml/toml_reader.h"
@@ -101,7 +102,7 @@ bool has_run_json(const RunDirectory& run) {
 /// The object in run.json. Throws a usage Error with this hint if it is damaged.
 json whole_run_json(const RunDirectory& run, const std::string& operation,
                     const std::string& instead) {
-  json parsed = json::parse(read_file(run.run_file()), nullptr, false);
+  json parsed = observe::parse_json(read_file(run.run_file()));
   if (parsed.is_object() && has_its_checksum(parsed)) return parsed;
   throw usage_error(operation, "run.json as it was written",
                     parsed.is_object() ? "one that changed since (damaged: its checksum is another)"
