@@ -6,6 +6,7 @@
 #include "accrue/core/units.h"
 #include "cli/commands.h"
 #include "cli/print_text.h"
+#include "core/printable.h"
 #include "train/checkpoint/checkpoint_store.h"
 
 namespace accrue::cli {
@@ -61,7 +62,7 @@ void print_checkpoint(const StoredCheckpoint& checkpoint, Thoroughness thoroughn
          checkpoint.middle->in_words());
   print_text("step %-10lld%-12s%s\n", static_cast<long long>(checkpoint.step),
              format_bytes(checkpoint.bytes).c_str(), notes.c_str());
-  if (!checkpoint.damage.empty()) print_text("    %s\n", checkpoint.damage.c_str());
+  if (!checkpoint.damage.empty()) print_text("    %s\n", printable_line(checkpoint.damage).c_str());
 }
 
 int show_checkpoints(const CheckpointArguments& arguments, Thoroughness thoroughness) {
@@ -82,7 +83,8 @@ int show_checkpoints(const CheckpointArguments& arguments, Thoroughness thorough
         {{"run", arguments.run}, {"whole", whole}, {"damage", damage}, {"checkpoints", list}});
   if (!arguments.json && checkpoints.empty()) print_text("no checkpoints\n");
   if (!arguments.json)
-    for (const std::string& sentence : damage) print_text("damaged: %s\n", sentence.c_str());
+    for (const std::string& sentence : damage)
+      print_text("damaged: %s\n", printable_line(sentence).c_str());
   return whole || thoroughness == Thoroughness::bookkeeping ? 0 : 1;
 }
 
@@ -97,9 +99,13 @@ int run_prune(const CheckpointArguments& arguments) {
   const std::int64_t keep = arguments.keep ? *arguments.keep : run.config().run.keep;
   const train::Pruned pruned = train::prune(run, keep, arguments.damaged);
   if (arguments.json) {
-    print_object({{"removed", steps_of(pruned.removed)}, {"kept", steps_of(pruned.kept)}});
+    print_object({{"removed", steps_of(pruned.removed)},
+                  {"kept", steps_of(pruned.kept)},
+                  {"remarks", pruned.remarks}});
     return 0;
   }
+  for (const std::string& remark : pruned.remarks)
+    print_text("note: %s\n", printable_line(remark).c_str());
   for (const StoredCheckpoint& checkpoint : pruned.removed)
     print_text("removed step %lld (%s)\n", static_cast<long long>(checkpoint.step),
                format_bytes(checkpoint.bytes).c_str());

@@ -15,6 +15,7 @@
 #include "cli/trained_text.h"
 #include "cli/trusted_module.h"
 #include "core/atomic_file.h"
+#include "core/printable.h"
 #include "data/text/tokenizer_files.h"
 #include "models/files/vision_io.h"
 #include "train/workload/model_factory.h"
@@ -151,7 +152,7 @@ int run_export(const ExportArguments& arguments) {
                                 module_trust(arguments.trust_module));
   const std::string card = save(out, trained, arguments);
   write_file_atomically(out / "README.md", card);
-  std::cout << out.string() << std::endl;
+  std::cout << printable_line(out.string()) << std::endl;
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "cli/print_text.h"
 #include "cli/tokenizing.h"
 #include "core/atomic_file.h"
+#include "core/printable.h"
 #include "train/workload/first/first_config.h"
 #include "train/workload/workload.h"
 
@@ -46,8 +47,9 @@ int run_init(const InitArguments& arguments) {
   train::open_workload(train::parse_config(config, arguments.out));
   write_file_atomically(arguments.out, config);
   print_text("%s", config.c_str());
-  print_text("\nwrote %s; next:\n  accrue train %s --dry-run\n  accrue train %s\n",
-             arguments.out.c_str(), arguments.out.c_str(), arguments.out.c_str());
+  const std::string out = printable_line(arguments.out);
+  print_text("\nwrote %s; next:\n  accrue train %s --dry-run\n  accrue train %s\n", out.c_str(),
+             out.c_str(), out.c_str());
   return 0;
 }
 

@@ -87,8 +87,12 @@ int dispatch(const Arguments& typed, const Program& program) {
   return action();
 }
 
+/// Names from files may have line feeds: what follows is set in, so that no line of it passes for
+/// one of this program's.
 int report(const std::string& message, int status) {
-  std::cerr << "error: " << message << std::endl;
+  std::cerr << "error: ";
+  for (const char c : message) std::cerr << (c == '\n' ? "\n  " : std::string(1, c));
+  std::cerr << std::endl;
   return status;
 }
 

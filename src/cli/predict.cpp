@@ -9,6 +9,7 @@
 #include "accrue/core/error.h"
 #include "cli/commands.h"
 #include "cli/trusted_module.h"
+#include "core/printable.h"
 #include "data/images/image_files.h"
 #include "train/plan/setup.h"
 
@@ -46,7 +47,7 @@ void print(const train::Prediction& prediction) {
     std::snprintf(probability, sizeof probability, "%.4f", one.probability);
     line += "  " + one.name + " " + probability;
   }
-  std::cout << line << '\n';
+  std::cout << printable_line(line) << '\n';
 }
 
 void name_unread(const train::Prediction& prediction) {

@@ -10,6 +10,7 @@
 
 #include "accrue/core/units.h"
 #include "cli/commands.h"
+#include "core/printable.h"
 #include "core/words.h"
 #include "observe/report/report_file.h"
 #include "observe/report/watch.h"
@@ -33,7 +34,7 @@ void tell_remarks(const std::vector<std::string>& remarks, std::set<std::string>
 }
 
 void tell(const WrittenReport& written, const fs::path& file) {
-  std::cout << "report       " << file.string() << " ("
+  std::cout << "report       " << printable_line(file.string()) << " ("
             << format_bytes(static_cast<std::int64_t>(written.bytes)) << ", to step "
             << digit_groups(written.last_step) << ")" << std::endl;
 }

@@ -3,12 +3,13 @@
 #include <string>
 
 #include "cli/print_text.h"
+#include "core/printable.h"
 
 namespace accrue::cli {
 
 /// A line of what `train` and `plan` say about a run.
 inline void print_row(const char* name, const std::string& value) {
-  print_text("%-16s%s\n", name, value.c_str());
+  print_text("%-16s%s\n", name, printable_line(value).c_str());
 }
 
 }  // namespace accrue::cli

@@ -56,6 +56,24 @@ TEST_F(FilesFromOthers, EscapesTextOfEachSource) {
   expect_escaped({"train", "from.toml"}, "model_type");
 }
 
+/// What stands behind a line feed would pass for a message of the program's own.
+TEST_F(FilesFromOthers, HaveNoLinesOfTheirOwnInMessages) {
+  const std::string forged = "\nerror: forged";
+  fs::create_directories(folder_ / "base");
+  write("base/config.json", nlohmann::json{{"model_type", "x" + forged}}.dump());
+  for (const Words& words : {Words{"sample", "base", "--prompt", "x"},
+                             Words{"train", "no.toml" + forged}, Words{"report", "no" + forged}}) {
+    const Program::Result refused = accrue(words);
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_THAT(refused.errors, HasSubstr("error: forged")) << "the control: it is there";
+    EXPECT_EQ(refused.errors.find(forged), std::string::npos) << refused.errors;
+  }
+  const Program::Result written = accrue({"init", "text.txt", "--out", "a" + forged});
+  ASSERT_EQ(written.status, 0) << written.errors;
+  EXPECT_THAT(written.output, HasSubstr("error: forged"));
+  EXPECT_EQ(written.output.find(forged), std::string::npos) << written.output;
+}
+
 TEST_F(FilesFromOthers, EscapesWhatARunFolderHas) {
   ASSERT_EQ(accrue({"train", "run.toml", "--quiet"}).status, 0);
   fs::create_directories(folder_ / "runs");
@@ -100,6 +118,23 @@ TEST_F(FilesFromOthers, GoesOnWithCheckpointsOnAnotherDisk) {
   EXPECT_THAT(resumed.errors,
               HasSubstr("out/checkpoints is a link: what the run writes there goes"));
   EXPECT_TRUE(fs::exists(folder_ / "disk" / "step-00000006"));
+  const auto pruned = accrue({"checkpoint", "prune", "out", "--keep", "1"});
+  EXPECT_EQ(pruned.status, 0) << pruned.errors;
+  EXPECT_THAT(pruned.output, HasSubstr("out/checkpoints is a link"));
+  fs::create_directories(folder_ / "texts");
+  fs::remove_all(folder_ / ".accrue-text");
+  fs::create_directory_symlink(folder_ / "texts", folder_ / ".accrue-text");
+  EXPECT_THAT(accrue({"train", "run.toml", "--run.steps=8", "--resume"}).errors,
+              HasSubstr(".accrue-text is a link"));
+}
+
+TEST_F(FilesFromOthers, NamesAConfigThatIsALinkToItself) {
+  fs::create_symlink("self.toml", folder_ / "self.toml");
+  for (const char* verb : {"train", "plan", "doctor"}) {
+    const auto refused = accrue({verb, "self.toml"});
+    EXPECT_EQ(refused.status, 2) << refused.errors;
+    EXPECT_THAT(refused.errors, HasSubstr("try "));
+  }
 }
 
 /// Nobody writes to them: who opened one would wait for ever.

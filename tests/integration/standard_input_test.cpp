@@ -58,6 +58,16 @@ TEST_F(StandardInput, IsTrainedOnAsTheFileItIs) {
   EXPECT_EQ(kept_input("out", "standard-input.txt"), read_file(folder_ / "text.txt"));
 }
 
+TEST_F(StandardInput, IsNotKeptThroughALink) {
+  std::filesystem::create_directories(folder_ / ".accrue-input");
+  std::filesystem::create_directories(folder_ / "elsewhere");
+  std::filesystem::create_directory_symlink(folder_ / "elsewhere", folder_ / ".accrue-input/out");
+  const auto refused = train("text.txt");
+  EXPECT_EQ(refused.status, 2) << refused.errors;
+  EXPECT_THAT(refused.errors, AllOf(HasSubstr(".accrue-input/out"), HasSubstr("elsewhere")));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "elsewhere"));
+}
+
 TEST_F(StandardInput, IsFoundAgainWhereARunIsResumed) {
   ASSERT_EQ(accrue({"train", "run.toml", "--run.out=file", "--run.steps=3"}).status, 0);
   ASSERT_EQ(accrue({"train", "run.toml", "--run.out=file", "--run.steps=6", "--resume"}).status, 0);

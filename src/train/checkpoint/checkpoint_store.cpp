@@ -92,7 +92,7 @@ Pruned prune(const RunDirectory& run, std::int64_t keep, bool damaged) {
   expect_run(run);
   const RunClaim claim(run);
   sweep(run);
-  Pruned pruned;
+  Pruned pruned{.removed = {}, .kept = {}, .remarks = claim.remarks()};
   std::vector<StoredCheckpoint> all = list_checkpoints(run, Thoroughness::contents);
   std::int64_t newer = 0;  // newer ones that are as they were written
   for (auto checkpoint = all.rbegin(); checkpoint != all.rend(); ++checkpoint) {

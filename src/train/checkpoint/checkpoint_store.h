@@ -37,6 +37,7 @@ std::vector<std::string> damage_beside_checkpoints(const RunDirectory& run);
 
 struct Pruned {
   std::vector<StoredCheckpoint> removed, kept;
+  std::vector<std::string> remarks;  ///< RunClaim::remarks()
 };
 /// Removes all but the `keep` (>= 1) newest checkpoints that are as they were written, and the best
 /// evaluated one; damaged ones only where `damaged` is set. Reads all of them first. Throws a usage

@@ -26,8 +26,11 @@ std::vector<std::string> links_of_run(const RunDirectory& run) {
   for (const fs::path& file : {run.config_file(), run.run_file(), run.metrics_file()})
     if (is_link(file)) throw not_its_own(file, "a link to " + target_of(file));
   std::vector<std::string> remarks;
+  const fs::path root = run.root().lexically_normal();
+  const fs::path beside = (root.has_filename() ? root : root.parent_path()).parent_path();
   for (const fs::path& folder :
-       {run.checkpoints(), run.tensorboard_folder(), run.tokenizer_folder()}) {
+       {run.checkpoints(), run.tensorboard_folder(), run.tokenizer_folder(),
+        beside / ".accrue-text", beside / ".accrue-input"}) {
     if (!is_link(folder)) continue;
     std::error_code unreadable;
     if (!fs::is_directory(folder, unreadable))

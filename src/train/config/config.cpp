@@ -75,8 +75,10 @@ std::vector<Entry> read_overrides(const std::vector<std::string>& overrides) {
 
 /// Whether the file is a run folder's own config, which its run.json stands beside.
 bool is_of_run(const std::filesystem::path& file) {
+  std::error_code unreadable;
   return file.filename() == "config.toml" &&
-         std::filesystem::exists(std::filesystem::path(file).replace_filename("run.json"));
+         std::filesystem::exists(std::filesystem::path(file).replace_filename("run.json"),
+                                 unreadable);
 }
 
 /// Whether the command line states the batch by a schedule alone, which then stands in place of the
@@ -146,7 +148,8 @@ Config parse_config(const std::string& toml, const std::string& origin,
 }
 
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
-  if (std::filesystem::is_directory(file))
+  std::error_code unreadable;  // as read_file() says then
+  if (std::filesystem::is_directory(file, unreadable))
     throw usage_error("read config " + file.string(), "a TOML file", "a folder",
                       "the config.toml in it");
   return parse_config(read_file(file, ReadOrder::in_order), file.string(), overrides,

@@ -30,6 +30,13 @@ Error unreadable_input(const std::string& received) {
                      "accrue train CONFIG <FILE, or PROGRAM | accrue train CONFIG");
 }
 
+Error link_in_place(const fs::path& folder) {
+  std::error_code unreadable;
+  return usage_error("keep the standard input in " + folder.string(),
+                     "a folder of the run's own, or none there",
+                     "a link to " + fs::read_symlink(folder, unreadable).string(), "removing it");
+}
+
 void expect_one_reader(const Config& config, std::int64_t ranks) {
   const std::vector<std::string>& train = config.data.train;
   const std::vector<std::string>& val = config.data.val;
@@ -91,8 +98,9 @@ fs::path keep_input(const Config& config) {
   std::string_view block = read_input_block(buffer);
   if (block.empty()) throw unreadable_input("nothing: it is empty");
   const fs::path folder = input_folder_of(config);
-  const bool text = is_text_input(config, block);
   std::error_code error;
+  if (fs::is_symlink(folder, error)) throw link_in_place(folder);
+  const bool text = is_text_input(config, block);
   fs::create_directories(folder, error);  // where it cannot, writing the file says why
   AtomicFile file(folder / kept_input_names[text ? 1 : 0]);
   for (; !block.empty(); block = read_input_block(buffer)) file.write(block);
