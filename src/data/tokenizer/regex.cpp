@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include <array>
+#include <cstdint>
 
 #include "accrue/core/error.h"
 #include "data/tokenizer/json_part.h"
@@ -51,6 +52,25 @@ std::optional<std::string> in_words_of_pcre2(std::string_view pattern) {
   return translated;
 }
 
+/// So many bytes behind a place are looked at without being counted: more than a word has.
+constexpr std::size_t kWindow = 256;
+/// What a pattern may look at besides, for each byte of a text and for any text. Patterns of
+/// published tokenizers look at each byte a few times, however long its word or blank is.
+constexpr std::size_t kForEachByte = 64, kForAnyText = std::size_t{1} << 20;
+
+/// The end of `bytes` behind `from`, or of the character that it would divide.
+std::size_t end_of_character(std::string_view text, std::size_t from, std::size_t bytes) {
+  if (bytes >= text.size() - from) return text.size();
+  std::size_t end = from + bytes;
+  while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) ++end;
+  return end;
+}
+
+Error refusal(const std::string& received) {
+  return runtime_error("tokenizer", "a text that its pattern can be matched with", received,
+                       "a text of shorter words");
+}
+
 }  // namespace
 
 struct Regex::Code {
@@ -75,7 +95,8 @@ Regex::Regex(const std::string& pattern, const std::string& what) {
   if (compiled->code == nullptr)
     throw usage_error(what, "a regular expression", "'" + pattern + "' (" + message_of(error) + ")",
                       whole_tokenizer_file);
-  pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);  // without it matching is slower
+  // Without it matching is slower.
+  pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
   code_ = std::move(compiled);
 }
 
@@ -94,16 +115,31 @@ Regex::Matcher::Matcher(const Regex& regex)
     : code_(regex.code_), data_(std::make_unique<Data>(code_->code)) {}
 Regex::Matcher::~Matcher() = default;
 
+/// A partial match is one that would have read behind the window: the next window is larger, so
+/// what is found is what the whole text has.
 std::optional<Extent> Regex::Matcher::find(std::string_view text, std::size_t from) {
   const auto* const subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  const int found = pcre2_match(code_->code, subject, text.size(), from,
-                                PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, data_->match, nullptr);
-  if (found == PCRE2_ERROR_NOMATCH) return std::nullopt;
-  if (found < 0)
-    throw runtime_error("tokenizer", "a text that its pattern can be matched with",
-                        message_of(found), "a text of shorter words");
-  const PCRE2_SIZE* const places = pcre2_get_ovector_pointer(data_->match);
-  return Extent{places[0], places[1]};
+  for (std::size_t window = kWindow;; window *= 2) {
+    const std::size_t end = end_of_character(text, from, window);
+    if (window > kWindow) charge(end - from, text.size());
+    const std::uint32_t partial = end < text.size() ? PCRE2_PARTIAL_HARD : 0;
+    const int found =
+        pcre2_match(code_->code, subject, end, from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | partial,
+                    data_->match, nullptr);
+    if (found >= 0) {
+      const PCRE2_SIZE* const places = pcre2_get_ovector_pointer(data_->match);
+      return Extent{places[0], places[1]};
+    }
+    const bool is_none = found == PCRE2_ERROR_NOMATCH;
+    if (!is_none && found != PCRE2_ERROR_PARTIAL) throw refusal(message_of(found));
+    if (is_none && partial == 0) return std::nullopt;
+  }
+}
+
+void Regex::Matcher::charge(std::size_t bytes, std::size_t text_bytes) {
+  looked_at_ += bytes;
+  if (looked_at_ > kForEachByte * text_bytes + kForAnyText)
+    throw refusal("one at whose places it looks far ahead, again and again");
 }
 
 }  // namespace accrue::data

@@ -40,14 +40,19 @@ class Regex::Matcher {
   Matcher& operator=(const Matcher&) = delete;
 
   /// The first match in `text`, which is valid UTF-8, at `from` or behind it; matches of nothing
-  /// are passed over. Throws a runtime Error where the expression needs more steps than a text may
-  /// cost.
+  /// are passed over. Throws a runtime Error if the expression needs more steps than a text may
+  /// cost, or if all matches of one text look at more of it than is linear in its size: a pattern
+  /// that looks far ahead at each place takes time quadratic in it.
   std::optional<Extent> find(std::string_view text, std::size_t from);
 
  private:
+  /// Counts what was looked at beyond the first window.
+  void charge(std::size_t bytes, std::size_t text_bytes);
+
   struct Data;
   std::shared_ptr<const Code> code_;
   std::unique_ptr<Data> data_;
+  std::size_t looked_at_ = 0;
 };
 
 }  // namespace accrue::data
