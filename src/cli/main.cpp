@@ -17,6 +17,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/print_error.h"
 #include "cli/process_needs.h"
 #include "cli/program.h"
 #include "cli/standard_output.h"
@@ -87,12 +88,8 @@ int dispatch(const Arguments& typed, const Program& program) {
   return action();
 }
 
-/// Names from files may have line feeds: what follows is set in, so that no line of it passes for
-/// one of this program's.
 int report(const std::string& message, int status) {
-  std::cerr << "error: ";
-  for (const char c : message) std::cerr << (c == '\n' ? "\n  " : std::string(1, c));
-  std::cerr << std::endl;
+  cli::print_error(message);
   return status;
 }
 

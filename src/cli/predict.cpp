@@ -8,6 +8,7 @@
 
 #include "accrue/core/error.h"
 #include "cli/commands.h"
+#include "cli/print_error.h"
 #include "cli/trusted_module.h"
 #include "core/printable.h"
 #include "data/images/image_files.h"
@@ -51,11 +52,9 @@ void print(const train::Prediction& prediction) {
 }
 
 void name_unread(const train::Prediction& prediction) {
-  std::cerr << "error: "
-            << runtime_error("predict " + prediction.file.string(), "an image", prediction.failure,
-                             "leaving it out")
-                   .what()
-            << std::endl;
+  print_error(runtime_error("predict " + prediction.file.string(), "an image", prediction.failure,
+                            "leaving it out")
+                  .what());
 }
 
 int run_predict(const PredictArguments& arguments) {

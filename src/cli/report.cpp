@@ -30,7 +30,7 @@ struct ReportArguments {
 /// Prints what was not told before.
 void tell_remarks(const std::vector<std::string>& remarks, std::set<std::string>& told) {
   for (const std::string& remark : remarks)
-    if (told.insert(remark).second) std::cerr << "note: " << remark << std::endl;
+    if (told.insert(remark).second) std::cerr << "note: " << printable_line(remark) << std::endl;
 }
 
 void tell(const WrittenReport& written, const fs::path& file) {

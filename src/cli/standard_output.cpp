@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "accrue/core/error.h"
+#include "cli/print_error.h"
 
 namespace accrue::cli {
 namespace {
@@ -43,7 +44,7 @@ int finish_output(int status) {
                                     "an error of the system (a full disk, or a closed stream)",
                                     "another place for it");
   if (status == 0) throw error;
-  std::cerr << "error: " << error.what() << std::endl;
+  print_error(error.what());
   return status;
 }
 
