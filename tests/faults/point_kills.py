@@ -6,6 +6,7 @@ import json
 import math
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 
@@ -225,7 +226,7 @@ def kills_at_points(options: Options) -> int:
             except tinyrun.Broken as broken:
                 raise tinyrun.Broken(f"{when}: {broken}") from broken
             runs.expect_whole(out, when)
-            tinyrun.shutil.rmtree(out)
+            shutil.rmtree(out)
 
         campaign.trials(options.count, options.seed, 1, trial)
         first = made[names[0]]

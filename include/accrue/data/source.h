@@ -44,14 +44,15 @@ struct MixturePart {
   double weight = 1;  ///< > 0; only the ratio of weights counts
 };
 
-/// Samples with random access: `fetch` is a pure function of the indices, so any micro-batch can be
-/// made again. Safe to call from several threads.
 /// What one thread holds while it decodes the largest sample, beside the micro-batch: the bytes of
 /// its file and those of its pixels.
 struct Decoding {
   std::int64_t bytes = 0;  ///< 0: nothing is decoded
   std::string name;        ///< of the sample's file, for people
 };
+
+/// Samples with random access: `fetch` is a pure function of the indices, so any micro-batch can be
+/// made again. Safe to call from several threads.
 class Source {
  public:
   virtual ~Source() = default;

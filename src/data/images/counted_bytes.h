@@ -15,8 +15,8 @@ struct CountedAllocator {
   using value_type = T;
   CountedAllocator() = default;
   template <class U>
-  CountedAllocator(const CountedAllocator<U>&) {
-  }  // NOLINT(google-explicit-constructor): the standard's
+  // The standard asks for one that is not explicit.
+  CountedAllocator(const CountedAllocator<U>&) {}  // NOLINT(google-explicit-constructor)
 
   T* allocate(std::size_t count) {
     return static_cast<T*>(c10::GetCPUAllocator()->raw_allocate(count * sizeof(T)));

@@ -27,9 +27,7 @@ struct Note {
 /// earlier versions.
 std::optional<Note> note_of(const fs::path& checkpoint) {
   std::error_code error;
-  const bool is_whole = checkpoint.filename().string().starts_with("step-") &&
-                        fs::is_regular_file(checkpoint / "manifest.json", error);
-  if (!is_whole) return std::nullopt;
+  if (!fs::is_regular_file(checkpoint / "manifest.json", error)) return std::nullopt;
   try {
     const json state = parse_json(read_file(checkpoint / "state.json"));
     const json& metrics = fact(state, "metrics");
@@ -42,14 +40,17 @@ std::optional<Note> note_of(const fs::path& checkpoint) {
   }
 }
 
-/// Of the latest step first.
-std::vector<Note> notes_of(const fs::path& checkpoints) {
-  std::vector<Note> notes;
+/// By step, the latest first: names have their steps in digits of one width, or of one more.
+std::vector<fs::path> latest_first(const fs::path& checkpoints) {
+  std::vector<fs::path> folders;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints, error))
-    if (auto note = note_of(entry.path())) notes.push_back(std::move(*note));
-  std::ranges::sort(notes, std::ranges::greater(), &Note::step);
-  return notes;
+    if (entry.path().filename().string().starts_with("step-")) folders.push_back(entry.path());
+  std::ranges::sort(folders, [](const fs::path& one, const fs::path& other) {
+    const std::string a = one.filename().string(), b = other.filename().string();
+    return a.size() != b.size() ? a.size() > b.size() : a > b;
+  });
+  return folders;
 }
 
 /// The digest of the first `count` lines; empty if there are fewer.
@@ -88,10 +89,13 @@ std::string change_of_metrics(const fs::path& root, const json& run_json) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return {};
   const auto sure = last_sure_step(run_json);
-  for (const Note& note : notes_of(root / "checkpoints")) {
-    if (agrees(note, file)) return {};
-    if (sure && note.step > *sure) continue;
-    return "it is not as the run wrote it up to step " + std::to_string(note.step) +
+  // The latest one mostly decides, so that the others are not read.
+  for (const fs::path& checkpoint : latest_first(root / "checkpoints")) {
+    const std::optional<Note> note = note_of(checkpoint);
+    if (!note) continue;
+    if (agrees(*note, file)) return {};
+    if (sure && note->step > *sure) continue;
+    return "it is not as the run wrote it up to step " + std::to_string(note->step) +
            ": lines were changed or taken out";
   }
   return {};

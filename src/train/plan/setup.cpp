@@ -40,7 +40,7 @@ std::int64_t possible_team(std::int64_t wanted, std::int64_t present) {
   return wanted;
 }
 
-/// libgomp keeps a team for each thread that opens regions. Where it cannot start one's threads it
+/// libgomp keeps a team for each thread that opens regions. If it cannot start a team's threads, it
 /// ends the process.
 thread_local std::int64_t team = 1;
 

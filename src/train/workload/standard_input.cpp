@@ -15,6 +15,7 @@
 #include "accrue/core/error.h"
 #include "accrue/train/run_directory.h"
 #include "core/atomic_file.h"
+#include "train/checkpoint/run_links.h"
 
 namespace accrue::train {
 namespace {
@@ -28,13 +29,6 @@ constexpr std::size_t input_block_bytes = std::size_t{1} << 20;
 Error unreadable_input(const std::string& received) {
   return usage_error(reading_input, "text, or a JSON object per line", received,
                      "accrue train CONFIG <FILE, or PROGRAM | accrue train CONFIG");
-}
-
-Error link_in_place(const fs::path& folder) {
-  std::error_code unreadable;
-  return usage_error("keep the standard input in " + folder.string(),
-                     "a folder of the run's own, or none there",
-                     "a link to " + fs::read_symlink(folder, unreadable).string(), "removing it");
 }
 
 void expect_one_reader(const Config& config, std::int64_t ranks) {
@@ -99,7 +93,8 @@ fs::path keep_input(const Config& config) {
   if (block.empty()) throw unreadable_input("nothing: it is empty");
   const fs::path folder = input_folder_of(config);
   std::error_code error;
-  if (fs::is_symlink(folder, error)) throw link_in_place(folder);
+  if (fs::is_symlink(folder, error))
+    throw not_its_own(folder, "a link to " + fs::read_symlink(folder, error).string());
   const bool text = is_text_input(config, block);
   fs::create_directories(folder, error);  // where it cannot, writing the file says why
   AtomicFile file(folder / kept_input_names[text ? 1 : 0]);
