@@ -39,8 +39,8 @@ context = 64
 [data]
 train = ["{train}"]
 [batch]
-samples = 32
-micro = 16
+samples = 16
+micro = 8
 [optim]
 lr = {lr}
 weight_decay = 0.0
@@ -65,9 +65,9 @@ class FinetuneGolden(unittest.TestCase):
         held_out = len(code) // 10
         for name, text in (("prose.txt", joined(PROSE, "*.md")), ("code.txt", code[held_out:]), ("held_out.txt", code[:held_out])):
             Path(cls.folder, name).write_text(text)
-        cls.train("base", 400, BASE, "prose.txt", 1e-2)
+        cls.train("base", 200, BASE, "prose.txt", 1e-2)
         accrue(cls.folder, "export", "base", "--out", "models/base")
-        cls.train("tuned", 300, 'from = "models/base"', "code.txt", 1e-2, "[lora]\nrank = 4\n")
+        cls.train("tuned", 250, 'from = "models/base"', "code.txt", 1e-2, "[lora]\nrank = 4\n")
         accrue(cls.folder, "export", "tuned", "--out", "models/tuned")
 
     @classmethod
