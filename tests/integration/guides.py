@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs every command of the guides that say <!-- tested -->.
 
-    guides.py PROGRAM [PAGE...]        (without pages: those of docs/guide that carry the marker)
+    guides.py PROGRAM [PAGE...]        (without pages: README.md, and those of docs/guide that carry the marker)
 
 In such a page, blocks between three backticks are
 
@@ -12,6 +12,7 @@ In such a page, blocks between three backticks are
     text output     each line is in what the block before it wrote; ... stands for anything
     cpp from=FILE   lines of that file of the repository, as they are there but for the indentation
     python [file=NAME]  compiled, and written to that file; without a file these are other systems' lines
+    python from=FILE    compiled, and lines of that file of the repository
     cpp fragment    not looked at
     diff from=FILE to=FILE
                     lines of the difference between these files of the repository; ... stands for those left out
@@ -64,7 +65,7 @@ def opened(page: pathlib.Path, number: int, words: list[str]) -> Block:
     block = Block(page, number + 1, words[0] if words else "", dict(
         word.split("=", 1) if "=" in word else (word, "") for word in words[1:]))
     known = {"sh": {"status", "needs"}, "text": {"output"}, "cpp": {"from", "fragment"}, "diff": {"from", "to"},
-             "python": {"file"}}
+             "python": {"file", "from"}}
     if block.language not in LANGUAGES or block.tags.keys() - known.get(block.language, set()):
         raise block.wrong(f"expected a block of {sorted(LANGUAGES)} with their own tags, received {' '.join(words)!r}", -1)
     if block.language == "cpp" and len(block.tags) != 1:
@@ -161,6 +162,8 @@ class Run:
             compare_difference(block)
         elif block.language == "python":
             compile_python(block)
+            if "from" in block.tags:
+                compare_source(block)
             if "file" in block.tags:
                 (self.folder / block.tags["file"]).write_text("\n".join(block.lines) + "\n")
         if block.language not in ("sh", "text"):
@@ -303,6 +306,9 @@ int main() {
 ```python
 loss.backward()
 ```
+```python from=tests/integration/guides.py
+SECONDS = 600  # after which a command is taken to hang
+```
 ```python file=hello.py
 print("hello")
 ```
@@ -331,9 +337,10 @@ MISTAKES = [
     ("...\n-    g_adam", "-    g_adam", "page.md:36: expected lines of the difference"),
     (" to=examples/by_feature/gan.cpp", "", "page.md:34: expected diff from=FILE to=FILE"),
     ("loss.backward()\n", "\nloss.backward() if\n", "page.md:42: expected Python"),
-    ('print("hello")', 'print("goodbye")', "page.md:50: expected this line in the output"),
-    ("output\nhello\n```", "output\nhello", "page.md:49: expected the end of the block"),
-    ("file=hello.py", "file=other.py", "page.md:47: expected status 0, received 2"),
+    ("SECONDS = 600 ", "SECONDS = 500 ", "page.md:44: expected lines of tests/integration/guides.py"),
+    ('print("hello")', 'print("goodbye")', "page.md:53: expected this line in the output"),
+    ("output\nhello\n```", "output\nhello", "page.md:52: expected the end of the block"),
+    ("file=hello.py", "file=other.py", "page.md:50: expected status 0, received 2"),
 ]
 
 
@@ -363,8 +370,8 @@ def main() -> int:
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("pages", type=pathlib.Path, nargs="*")
     arguments = parser.parse_args()
-    pages = arguments.pages or sorted(
-        page for page in (ROOT / "docs" / "guide").glob("*.md") if MARKER in page.read_text().splitlines()[:3])
+    pages = arguments.pages or [page for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md")))
+                                if MARKER in page.read_text().splitlines()[:3]]
     if not pages:
         print("error: no page of docs/guide says", MARKER)
         return 1

@@ -32,11 +32,9 @@ def run(folder: pathlib.Path, *words: str) -> str:
     return done.stdout
 
 
-def readme_blocks() -> list[str]:
-    """The quick start of the README's section on Python."""
-    text = (ROOT / "README.md").read_text()
-    section = text[text.index("## Python"):]
-    return [block.split("```")[0] for block in section[:section.index("\n## ", 5)].split("```python\n")[1:]]
+def quick_start() -> str:
+    """The first block of the guide of Python, which the README shows a part of."""
+    return (ROOT / "docs" / "guide" / "python.md").read_text().split("```python\n")[1].split("```")[0]
 
 
 def main() -> None:
@@ -55,7 +53,7 @@ def main() -> None:
             fail(f"accrue of {folder}", f"{file} ({version})")
         if f"accrue {version}" not in run(folder, "python", "-m", "accrue", "--version"):
             fail(f"the command of version {version}", run(folder, "python", "-m", "accrue", "--version"))
-        (folder / "quick_start.py").write_text("\n".join(readme_blocks()))
+        (folder / "quick_start.py").write_text(quick_start())
         printed = run(folder, "python", "quick_start.py")
         if "weighting" not in printed:
             fail("the quick start to name the cause", printed)

@@ -1,6 +1,0 @@
-file(READ ${ACCRUE_SOURCE_DIR}/README.md readme)
-file(READ ${ACCRUE_SOURCE_DIR}/examples/cmake_project/main.cpp example)
-string(FIND "${readme}" "```cpp\n${example}```" position)
-if(position EQUAL -1)
-  message(FATAL_ERROR "README.md does not show examples/cmake_project/main.cpp as it is")
-endif()
