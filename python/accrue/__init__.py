@@ -1,20 +1,20 @@
-"""accrue: train with any effective batch size on the memory at hand, and prove that the loop is right.
+"""accrue: exact gradient accumulation in a PyTorch training loop, and proofs that a loop accumulates correctly.
 
     report = accrue.verify_loop(model, batch, loss_fn, loop, micro_batch=4)   # is my loop right? if not, why?
-    with accrue.watch(model, optimizer, loss_fn) as w: ...                    # the same, of a loop as it stands
+    with accrue.watch(model, optimizer, loss_fn) as w: ...                    # the same check of a loop as it stands
     acc = accrue.Accumulator(model, batch=accrue.Tokens(524_288))             # exact accumulation in your loop
-    accrue.step(model, optimizer, batch, loss_fn)                             # or in one call
-    accrue.plan(model, batch, loss_fn, budget="6GiB")                         # which micro-batch?
+    accrue.step(model, optimizer, batch, loss_fn)                             # the same in one call
+    accrue.plan(model, batch, loss_fn, budget="6GiB")                         # which micro-batch size?
     accrue.accelerate(model)                                                  # accrue's kernels in your model
 
-In all of them `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`: the sum of the loss's terms and how many there are.
+Everywhere, `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`: the sum of the loss terms, and the number of terms.
 """
 
 from accrue import _torch
 
 _torch.check()
 
-import torch  # noqa: E402,F401  loads what _native is linked with
+import torch  # noqa: E402,F401  loads the libraries that _native is linked with
 
 from accrue._build import VERSION as __version__  # noqa: E402
 from accrue._native import Event, Group, Loss, MicroRef, Plan, Samples, StepReport, Tokens  # noqa: E402

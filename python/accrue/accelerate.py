@@ -1,4 +1,4 @@
-"""accrue's kernels in a model that knows nothing of accrue."""
+"""accrue's kernels in a model that was not written for accrue."""
 
 import contextlib
 import weakref
@@ -15,19 +15,23 @@ from accrue.models import named_parameters, unwrapped
 from accrue.options import check_options, whole_numbers
 
 
-KEPT_AS = "_accrue_accelerated"  # the attribute by which a model keeps it
+KEPT_AS = "_accrue_accelerated"  # the model's attribute that holds its Accelerated
 
 
 class Accelerated:
-    """While it is active, accrue does operations of a model on the CPU as it does those of its own layers.
+    """While active, runs operations of a model on the CPU in accrue's kernels. Made by accelerate().
 
-    Products with the model's weights, embeddings, layer norms, GELU (tanh) and attention without a mask run in accrue's kernels;
-    in an Accumulator or Stepper their gradients are added to the sums inside the product. transformers' own GELU of several
-    operators (gelu_new) is torch's one. Where the model has an output head
-    (get_output_embeddings(), as transformers' language models have, or `head`), cross entropy of its logits is taken by chunks of
-    rows, and the logits are never whole; whatever else reads them finds them. Results are torch's up to rounding. It works on the
-    thread that made it, and lives as long as the model, which keeps it. Of copies of the model (and of what torch.save() writes of
-    it whole) the head alone is as it is here.
+    Products with the model's weights, embeddings, layer norms, GELU (tanh) and attention without a mask run in accrue's kernels. In an
+    Accumulator or Stepper, their gradients are added to the sums inside the product. transformers' GELU of several operators (gelu_new) becomes
+    torch's single operator. If the model has an output head (`get_output_embeddings()`, as transformers' language models have, or `head`), cross
+    entropy of its logits is computed by chunks of rows, without materializing the logits. Other code that reads the logits gets them. Results
+    are torch's up to rounding.
+
+    The kernels are active on the thread that made the object. The model keeps the object, which lives as long as the model. In a copy of the
+    model, and in what torch.save() writes of the whole model, only the head stays accelerated.
+
+    Args:
+        model, seed, head, defer_logits: as for accelerate().
     """
 
     def __init__(self, model: Any, seed: int | None = None, head: nn.Module | None = None, defer_logits: bool = True):
@@ -50,20 +54,25 @@ class Accelerated:
             setattr(model, KEPT_AS, self)
 
     def begin(self, sample_ids: Sequence[int], window: int = 0) -> None:
-        """The next forward pass has these samples, in order: dropout's masks follow them, however a batch is split."""
+        """Keys dropout's masks of the next forward pass by its samples, so that they do not depend on how a batch is split.
+
+        Args:
+            sample_ids: the ids of the samples of the next forward pass, in order.
+            window: the number of the window, which is part of the key.
+        """
         if self._native is not None:
             check_options("begin", {"window": window}, window=int)
             self._native.begin(whole_numbers("begin", "sample_ids", sample_ids), window)
 
     @property
     def calls(self) -> dict[str, int]:
-        """How many operations accrue has done, by kind."""
+        """The number of operations that ran in accrue, by kind. Empty after `close()`."""
         if self._native is None:
             return {}
         return self._native.calls() | {"losses_without_logits": self._head.losses if self._head else 0}
 
     def close(self) -> None:
-        """Ends it; the model's operations are torch's again."""
+        """Ends the acceleration: the model's operations are torch's again. Any thread may call it."""
         self._open.close()
         self._native = None
         model = self._model()
@@ -84,21 +93,29 @@ class Accelerated:
 
 
 def _output_head(model: Any) -> nn.Linear | None:
-    """The layer that makes a language model's logits, where it says so."""
+    """Returns the layer that computes a language model's logits, if get_output_embeddings() returns one."""
     module = unwrapped(model) if isinstance(model, nn.Module) else None
     head = module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
     return head if type(head) is nn.Linear else None
 
 
 def accelerate(model: Any, seed: int | None = None, head: nn.Module | None = None, defer_logits: bool = True) -> Accelerated:
-    """Has accrue's kernels do the operations of `model` from now on: until close() of what it returns, or the end of a `with`.
+    """Runs the operations of `model` in accrue's kernels until `close()` of the returned object, or until the end of a `with` statement.
 
         accrue.accelerate(model)
         for micro in loader: acc.backward(loss_fn(model, micro)); ...
 
-    seed   keys dropout's masks; None: torch's default generator draws it
-    head   the torch.nn.Linear whose logits go into cross entropy and nowhere else; None: what get_output_embeddings() says
-    defer_logits   False: logits are made in any case, for a loss that no tensor subclass goes through (TorchScript, re-entrant
-           checkpoints, backward hooks on the model)
+    Args:
+        model: a `torch.nn.Module`, or its parameters.
+        seed: the key of dropout's masks. None: drawn from torch's default generator.
+        head: the `torch.nn.Linear` whose logits are read by cross entropy only. None: the result of the model's `get_output_embeddings()`.
+        defer_logits: False materializes the logits always, for losses that do not support tensor subclasses (TorchScript, re-entrant
+            checkpoints, backward hooks on the model).
+
+    Returns:
+        The Accelerated object. A second call for the same model closes the first one.
+
+    Raises:
+        UsageError: `seed` is no whole number, `head` is no module, or the model has nothing to train.
     """
     return Accelerated(model, seed, head, defer_logits)

@@ -1,4 +1,4 @@
-"""One window of somebody else's trainer, watched, and everything put back."""
+"""Checks one window of an existing trainer, and restores everything afterwards."""
 
 import copy
 import dataclasses
@@ -18,28 +18,38 @@ from accrue.untouched import untouched
 from accrue.verify import LossFn
 from accrue.watch import Watch
 
-# What transformers' Trainer does beside its steps, turned off.
+# Arguments of transformers' Trainer that disable everything but its steps.
 SILENT = {"save_strategy": "no", "eval_strategy": "no", "logging_strategy": "no", "save_total_limit": None, "load_best_model_at_end": False,
           "push_to_hub": False, "report_to": []}
-# Lightning's callbacks that write files.
+# Callbacks of Lightning that write files.
 WRITING = {"Checkpoint", "SaveConfigCallback"}
 
 
 def audit(trainer: Any, loss_fn: LossFn | None = None, *, model: Any = None, loader: Any = None, copies: Copies | None = None) -> Report:
-    """Runs one window of a trainer and proves that it takes the step of its whole batch, or names what is wrong.
+    """Runs one window of a trainer, and proves that it takes the step of its whole batch, or names what is wrong.
 
         print(accrue.audit(trainer))                                      # transformers.Trainer, TRL's
         print(accrue.audit(trainer, loss_fn, model=module, loader=loader))  # Lightning's Trainer
 
-    `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`; without it the loss is the cross entropy of transformers' models
-    (accrue.transformers.loss) where it is what the trainer computes, else the trainer's own, where that is shown to be a mean over samples
-    or labels; else it is not judged. The trainer begins its training and is stopped behind its first optimizer step. Then it is what it
-    was, with its model, optimizer, schedule, counters, callbacks and random generators: it trains as if nothing had been. Its loggers,
-    checkpoints and reports are left out of the window, and it evaluates nothing: an audit writes no file (callbacks of your own may).
-    `copies` (accrue.Copies) bounds what is copied.
+    The trainer begins its training and is stopped after its first optimizer step. Then the trainer is restored, with its model, optimizer,
+    schedule, counters, callbacks and random generators: it trains as if it had not been audited. Its loggers, checkpoints, reports and
+    evaluation are disabled in the window, so an audit writes no file (your own callbacks may).
 
-    Raises UsageError where the trainer is of neither kind, its window has fewer than 2 micro-batches, or its data are an iterator, which
-    would be used up.
+    Args:
+        trainer: a Trainer of transformers, TRL or Lightning.
+        loss_fn: `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`. None, for transformers and TRL: the cross entropy of
+            transformers' models (accrue.transformers.loss) if the trainer computes that, otherwise the trainer's own loss if it is shown
+            to be a mean over samples or labels. If neither holds, the window is not judged. Required for Lightning.
+        model: the LightningModule, for Lightning only.
+        loader: the DataLoader, for Lightning only.
+        copies: limits what is copied in order to restore it. None: `accrue.Copies()`.
+
+    Returns:
+        A Report.
+
+    Raises:
+        UsageError: the trainer is of another kind, takes no optimizer step, has fewer than 2 micro-batches in its window, or reads its data
+            from an iterator, which the audit would use up.
     """
     limits = check_copies("audit", copies)
     kinds = {base.__module__.split(".")[0] for base in type(trainer).__mro__}
@@ -97,7 +107,7 @@ class _Window:
         self.report = self.watch.report
 
     def leave(self) -> None:
-        """Takes hooks and watched functions away, also where an exception ended the window."""
+        """Removes hooks and replaced functions, also after an exception."""
         if self.watch is not None:
             self.watch.stop()
 
@@ -108,11 +118,11 @@ class _Window:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """What a trainer has in the place of a method that writes."""
+    """Replaces a trainer's methods that write."""
 
 
 def _silence_transformers(trainer: Any) -> None:
-    """Within untouched(): the trainer reports, saves and evaluates nothing."""
+    """Disables reports, checkpoints and evaluation of the trainer. Called within untouched()."""
     handler = trainer.callback_handler
     handler.callbacks = [each for each in handler.callbacks if not any(base.__module__.startswith("transformers.integrations")
                                                                        for base in type(each).__mro__)]
@@ -142,7 +152,7 @@ def _audit_transformers(trainer: Any, loss_fn: LossFn | None, copies: Copies) ->
     compute_loss = trainer.compute_loss
 
     def told(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """What the trainer computes its loss of is the micro-batch: its model may be called several times for it."""
+        """Announces the trainer's inputs as the micro-batch, because a trainer may call its model several times for one loss."""
         if torch.is_grad_enabled():
             window.tell(inputs)
         return compute_loss(model, inputs, *args, **kwargs)
@@ -160,7 +170,7 @@ def _audit_transformers(trainer: Any, loss_fn: LossFn | None, copies: Copies) ->
 
 
 def _with_first_labels(report: Report, micro_batches: list) -> Report:
-    """Says where the factor is that of counting each sequence's first label, which no position predicts."""
+    """Adds evidence if the factor is that of counting each sequence's first label, which no position predicts."""
     labels = [micro["labels"] for micro in micro_batches if isinstance(micro, Mapping) and torch.is_tensor(micro.get("labels"))]
     if report.factor is None or not labels or any(each.dim() != 2 for each in labels):
         return report
@@ -176,7 +186,7 @@ def _with_first_labels(report: Report, micro_batches: list) -> Report:
 
 
 def _silence_lightning(trainer: Any) -> None:
-    """Within untouched(): the trainer logs, saves, profiles and evaluates nothing."""
+    """Disables logging, checkpoints, profiling and evaluation of the trainer. Called within untouched()."""
     package = _package_of_lightning(trainer)
     trainer.callbacks = [each for each in trainer.callbacks if not any(
         base.__name__ in WRITING and base.__module__.startswith(package) for base in type(each).__mro__)]

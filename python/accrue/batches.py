@@ -1,7 +1,12 @@
 """Batches, and how they are cut into micro-batches.
 
-A batch is a tensor [B, ...], or a dict, list or (named) tuple of tensors with B rows each (what a DataLoader gives, `BatchEncoding` of
-transformers), or a list of B samples of any kind but tensors. A type of your own registers how it is measured and cut:
+A batch is one of these:
+
+- a tensor [B, ...],
+- a dict, list or (named) tuple of tensors with B rows each (what a DataLoader yields, `BatchEncoding` of transformers),
+- a list of B samples of any kind except tensors.
+
+To use your own batch type, register how it is measured and cut:
 
     @accrue.batch_size.register
     def _(batch: Graphs): return len(batch.graphs)
@@ -26,20 +31,20 @@ def _no_batch(batch: Any, received: str) -> UsageError:
 
 
 def _rows(tensors: list[torch.Tensor]) -> int | None:
-    """How many rows all of them have; None where they differ, or one has no rows."""
+    """Returns the number of rows that all tensors have; None if the numbers differ, or a tensor has no dimension."""
     sizes = {tensor.size(0) if tensor.dim() else -1 for tensor in tensors}
     return sizes.pop() if len(sizes) == 1 and -1 not in sizes else None
 
 
 @functools.singledispatch
 def batch_size(batch: Any) -> int:
-    """How many samples a batch has."""
+    """Returns the number of samples in a batch. Raises UsageError for an unknown type, or if the numbers of rows differ."""
     raise _no_batch(batch, f"a value of type {type(batch).__name__}")
 
 
 @functools.singledispatch
 def batch_slice(batch: Any, begin: int, end: int) -> Any:
-    """Samples [begin, end) of a batch, a view where that is possible."""
+    """Returns samples [begin, end) of a batch, as a view if possible. Raises UsageError for an unknown type."""
     raise _no_batch(batch, f"a value of type {type(batch).__name__}")
 
 
@@ -58,7 +63,7 @@ def _(batch: torch.Tensor, begin: int, end: int) -> torch.Tensor:
 def _rows_of(tensor: torch.Tensor, begin: int, end: int) -> torch.Tensor:
     if not tensor.is_nested:
         return tensor[begin:end]
-    return torch.nested.as_nested_tensor(list(tensor.unbind()[begin:end]), layout=tensor.layout)  # which torch does not slice
+    return torch.nested.as_nested_tensor(list(tensor.unbind()[begin:end]), layout=tensor.layout)  # torch cannot slice nested tensors
 
 
 @batch_size.register
@@ -84,13 +89,15 @@ def _(batch: Mapping, begin: int, end: int) -> Mapping:
 
 
 def like(batch: list | tuple, items: list) -> list | tuple:
-    """The items as a list or tuple of the batch's type."""
+    """Returns the items as a list or tuple of the batch's type."""
     return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
 
 
 def mapped(batch: Any, function: Callable[[Any], Any]) -> Any:
-    """A batch of the same type (a mapping, list, tuple, named tuple or dataclass) with what `function` makes of each element; other
-    values as they are."""
+    """Returns a batch of the same type (mapping, list, tuple, named tuple or dataclass) with `function` applied to each element.
+
+    Other values are returned as they are.
+    """
     if isinstance(batch, Mapping):
         return with_items(batch, {name: function(value) for name, value in batch.items()})
     if isinstance(batch, (list, tuple)):
@@ -105,9 +112,9 @@ def mapped(batch: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def with_items(batch: Mapping, items: dict) -> Mapping:
-    """A mapping of the batch's type with these items in place of its own.
+    """Returns a mapping of the batch's type with `items` in place of its own.
 
-    What it knows besides its items (the encodings of transformers' BatchEncoding) it has afterwards, too.
+    Its other attributes are kept (for example the encodings of transformers' BatchEncoding).
     """
     if type(batch) is dict:
         return items
@@ -120,7 +127,11 @@ def with_items(batch: Mapping, items: dict) -> Mapping:
 
 
 def copied(value: Any, take: Callable[[torch.device, int, str], None] | None = None) -> Any:
-    """A batch of the same type with tensors of its own, as loops may fill the same tensors again. `take`: asked before each copy."""
+    """Returns a copy of a batch with its own tensors, because loops may write to the same tensors again.
+
+    Args:
+        take: called with (device, bytes, description) before each copy.
+    """
     if not torch.is_tensor(value):
         return mapped(value, lambda item: copied(item, take))
     if take is not None:
@@ -153,20 +164,20 @@ batch_slice.register(tuple, _slice_of_sequence)
 
 
 def micro_batches(batch: Any, size: int) -> list:
-    """The batch in micro-batches of `size` samples; the last one has what is left."""
+    """Returns the batch in micro-batches of `size` samples; the last one has the remaining samples."""
     samples = batch_size(batch)
     return [batch_slice(batch, begin, min(begin + size, samples)) for begin in range(0, samples, size)]
 
 
 def in_double(value: Any) -> Any:
-    """A batch whose floating-point tensors are fp64."""
+    """Returns the batch with its floating-point tensors in fp64."""
     if torch.is_tensor(value):
         return value.double() if value.is_floating_point() else value
     return mapped(value, in_double)
 
 
 def has_tensors_alone(batch: Any) -> bool:
-    """Whether in_double() reaches all floating-point numbers of it."""
+    """Returns whether in_double() converts all floating-point numbers of the batch."""
     if isinstance(batch, Mapping):
         return all(has_tensors_alone(value) for value in batch.values())
     if isinstance(batch, (list, tuple)):

@@ -1,32 +1,43 @@
-"""accrue's allocator for tensors on the CPU, and how much memory is at hand."""
+"""accrue's allocator for CPU tensors, and the available memory."""
 
 import torch
 
 from accrue import _native
 from accrue.options import check_options
 
-NOT_KNOWN = 2**63 - 1  # what the native side answers if the system reports nothing
+NOT_KNOWN = 2**63 - 1  # what the native module returns if the system reports nothing
 
 
 def install_allocator(budget: str = "none") -> None:
-    """Makes torch's CPU tensors come from accrue's caching allocator, best before the first of them.
+    """Makes torch allocate CPU tensors from accrue's caching allocator. Call it before the first tensor is made.
 
-    Blocks are kept and given out again, in size classes, with huge pages for large ones: pages are not mapped anew in every
-    micro-batch. `budget` ("6GiB", "auto", "none") is what tensors may take: an allocation beyond it raises torch.OutOfMemoryError,
-    which `accrue.step` undoes and splits. May be called again to change the budget.
+    Freed blocks are kept in size classes and reused, with huge pages for large ones, so that pages are not mapped again in every micro-batch. It may
+    be called again to change the budget.
+
+    Args:
+        budget: how much memory tensors may take: "6GiB", "auto" (what the cgroup or the system has free), or "none". An allocation beyond
+            it raises torch.OutOfMemoryError; `accrue.step` then splits the micro-batch.
+
+    Raises:
+        UsageError: the budget is none of these.
     """
     check_options("install_allocator", {"budget": budget}, budget=str)
     _native.install_allocator(budget)
 
 
 def memory_usage() -> dict[str, int | None]:
-    """Bytes: in tensors now (`live_bytes`), what can be resident for them (`reserved_bytes`; both 0 without the allocator), of the
-    process (`resident_bytes`, `peak_resident_bytes`), and the budget."""
+    """Returns the memory usage in bytes.
+
+    - `live_bytes`: in tensors now. 0 without the allocator.
+    - `reserved_bytes`: what can be resident for tensors, free blocks included. 0 without the allocator.
+    - `resident_bytes`, `peak_resident_bytes`: of the process.
+    - `budget_bytes`: the budget; None if there is none.
+    """
     return _native.memory_usage()
 
 
 def bytes_at_hand(device: torch.device) -> int | None:
-    """What new tensors on a device can take; None where the system does not report it."""
+    """Returns how many bytes new tensors on a device can take; None if the system does not report it."""
     if device.type == "cuda":
         free = torch.cuda.mem_get_info(device)[0]
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

@@ -1,4 +1,4 @@
-"""Optimizers that windows can step: those that take one gradient for each step, by themselves."""
+"""Checks that an optimizer can step a window: it must take one gradient per step, without a closure."""
 
 import ast
 import functools
@@ -13,8 +13,11 @@ from accrue.errors import UsageError
 
 
 def require_steps_by_itself(optimizer: Any, operation: str) -> None:
-    """Refuses an optimizer whose step() would not take a window's gradient, before the window is closed: it wants a closure (LBFGS,
-    SAM), accumulates by itself, or scales losses (both by Accelerate). What is no optimizer at all is refused where it is stepped."""
+    """Raises UsageError, before the window is closed, for an optimizer whose step() would not take a window's gradient.
+
+    Such an optimizer needs a closure (LBFGS, SAM), accumulates by itself, or scales losses (both with Accelerate). An object that is no optimizer is
+    refused later, when it is stepped.
+    """
     if not callable(getattr(optimizer, "step", None)):
         return
     if isinstance(optimizer, torch.amp.GradScaler):
@@ -30,7 +33,7 @@ def _require_no_closure(optimizer: Any, operation: str) -> None:
     function = getattr(function, "__func__", function)
     called = type(function).__call__
     if not inspect.isfunction(function) and inspect.isfunction(called):
-        function = called  # an object, which may not be hashable, has the source of its class
+        function = called  # a callable object may not be hashable; its source is that of its class
     if _wants_closure(function):
         raise UsageError(operation, "an optimizer that takes one gradient for each step",
                          f"{type(optimizer).__name__}, whose step() wants a closure that runs the batch again",
@@ -52,7 +55,7 @@ def _require_plain_accelerate(optimizer: Any, operation: str) -> None:
 
 @functools.lru_cache(maxsize=32)
 def _wants_closure(step: Callable) -> bool:
-    """Whether step() cannot be called without an argument: by its signature, or as its source refuses the default (as SAM's does)."""
+    """Returns whether step() needs an argument: by its signature, or because its source refuses the default (SAM's does)."""
     try:
         parameters = list(inspect.signature(step).parameters.values())
     except (TypeError, ValueError):
@@ -68,7 +71,7 @@ def _wants_closure(step: Callable) -> bool:
 
 
 def _refuses_none(node: ast.AST) -> bool:
-    """`assert closure is not None`, `if closure is None: raise ...` and their like."""
+    """Recognises `assert closure is not None`, `if closure is None: raise ...` and similar statements."""
     if isinstance(node, ast.Assert):
         return ast.unparse(node.test) in ("closure is not None", "closure")
     return isinstance(node, ast.If) and ast.unparse(node.test) in ("closure is None", "not closure") and isinstance(node.body[0], ast.Raise)

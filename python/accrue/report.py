@@ -1,4 +1,4 @@
-"""What a proof came to."""
+"""The report of a proof."""
 
 import json
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from accrue.errors import NotJudged
 
 @dataclass(frozen=True)
 class ParameterError:
-    """One parameter's error and the bound of rounding, both relative to the norm of its true gradient."""
+    """One parameter's error and its rounding bound, both relative to the norm of its true gradient."""
 
     name: str
     relative_error: float
@@ -18,24 +18,29 @@ class ParameterError:
 
 @dataclass(frozen=True)
 class Report:
-    """A verdict. `cause` is one of the words of `accrue verify --json` ("none" where `equal`), `causes` has all that were found."""
+    """The verdict of a proof. `print(report)` shows it as text.
+
+    `equal` is True if the gradient is that of the whole batch. `cause` is one of the words of `accrue verify --json` ("none" if `equal`), and
+    `causes` has all causes that were found. `max_relative_error` and `bound` are relative to the norm of the true gradient. `conclusive` is False
+    if rounding may hide a fault, so that nothing is proved.
+    """
 
     equal: bool
     cause: str
     causes: list[str]
-    factor: float | None  # of a loop's gradient that is so many times the true one
+    factor: float | None  # set if the loop's gradient is a multiple of the true one
     conclusion: str
     advice: str
     evidence: list[str]
     ruled_out: list[str]
     left_out: list[str]
     reference: str
-    smallest_fault: list[dict]  # what verify() would have noticed: kind, and how small, relative
+    smallest_fault: list[dict]  # the smallest fault of each kind that this run would have noticed, relative
     max_relative_error: float
     bound: float
     conclusive: bool
     parameters: list[ParameterError] = field(repr=False)
-    judged: bool = True  # False: `conclusion` begins with "Not judged" and says why
+    judged: bool = True  # False: `conclusion` begins with "Not judged" and has the reason
 
     @staticmethod
     def of(fields: dict, **changed) -> "Report":
@@ -47,7 +52,7 @@ class Report:
         return vars(self) | {"parameters": [vars(error) for error in self.parameters]}
 
     def to_json(self) -> str:
-        """One JSON object, with the names of `accrue verify --json`."""
+        """Returns the report as one JSON object, with the names of `accrue verify --json`."""
         return json.dumps(self.to_dict())
 
     def __str__(self) -> str:
@@ -65,13 +70,22 @@ class Report:
 
 
 def not_judged(reason: str, instead: str = "") -> Report:
-    """No verdict: neither equal to be relied on (`conclusive` is False) nor a difference. `instead`: what would make it one."""
+    """Returns a report without a verdict: `conclusive` and `judged` are False.
+
+    Args:
+        reason: why there is no verdict.
+        instead: what to do to get one.
+    """
     fields = _native.describe_causes([], 0.0, 0.0) | {"conclusive": False, "judged": False}
     return Report.of(fields, conclusion=f"Not judged: {reason}.", advice=instead, left_out=[reason])
 
 
 def as_left(report: Report, failures: list[str]) -> Report:
-    """The report, or none if what the check ran over could not be put back: `failures` has what, and why."""
+    """Returns the report, or a report without a verdict if the check could not restore everything.
+
+    Args:
+        failures: what could not be restored, each with the reason.
+    """
     if not failures:
         return report
     more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""

@@ -1,4 +1,4 @@
-"""Run folders of Python runs, as the command writes them: `accrue report`, `accrue compare` and TensorBoard read both."""
+"""Run folders of Python runs, in the format of the command: `accrue report`, `accrue compare` and TensorBoard read both."""
 
 import datetime
 import json
@@ -22,7 +22,7 @@ def _now() -> str:
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, bool | float | str]:
-    """{"optim": {"lr": 0.1}} -> {"optim.lr": 0.1}: what TensorBoard's table of hyper-parameters takes."""
+    """{"optim": {"lr": 0.1}} -> {"optim.lr": 0.1}, as TensorBoard's table of hyper-parameters needs it."""
     flat: dict[str, bool | float | str] = {}
     for name, value in values.items():
         if isinstance(value, dict):
@@ -33,19 +33,25 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, bool | float | 
 
 
 class RunLog:
-    """A run folder: metrics.jsonl (a line for each optimizer step), tb/ (TensorBoard, with the command's tags) and run.json.
+    """A run folder: metrics.jsonl (one line per optimizer step), tb/ (TensorBoard, with the command's tags) and run.json.
 
         with accrue.RunLog("runs/first", config={"optim": {"lr": 3e-4}}) as log:
             ...
             log.step(acc.step(optimizer), optimizer)
         # accrue report runs/first
 
-    config        what the run was made with, for the report's table and TensorBoard's
-    total_steps   how many it is to take
-    resume        goes on in a folder that has a run, behind step `first_step`; lines of later steps are removed
+    If a file cannot be written during the run (a full disk), a warning is given once, and training continues.
 
-    Raises UsageError where the folder holds a run already and `resume` is not set. What cannot be written later (a full disk) is
-    warned of once, and training goes on.
+    Args:
+        folder: where the run is written. It is created if it does not exist.
+        config: the settings of the run, for the tables of the report and of TensorBoard.
+        total_steps: the number of optimizer steps that the run will take.
+        resume: continues a run in its folder after step `first_step`. Lines of later steps are removed.
+        first_step: the number of steps taken before.
+        tensorboard: False: no tb/ is written.
+
+    Raises:
+        UsageError: the folder has a run already, and `resume` is not set.
     """
 
     def __init__(self, folder: str | os.PathLike, *, config: dict[str, Any] | None = None, total_steps: int | None = None,
@@ -69,10 +75,17 @@ class RunLog:
 
     def step(self, report: _native.StepReport, optimizer: torch.optim.Optimizer | None = None, *, samples: int | None = None,
              tokens: int | None = None) -> None:
-        """One optimizer step; of `optimizer` the first group's learning rate. A step that was not taken is an event. An Accumulator
-        counts its own steps: in a run that goes on, they come behind `first_step`. Of several ranks one is to write.
+        """Writes one optimizer step. A step that was not taken becomes an event "no_step".
 
-        samples, tokens   how many were seen so far, where the report does not count them: the speed is told in tokens where they are
+        Because an Accumulator counts its own steps from 1, a resumed run adds `first_step`. With several ranks, only one of them should write.
+
+        Args:
+            report: the StepReport.
+            optimizer: for the learning rate, which is that of its first parameter group.
+            samples, tokens: how many were seen so far, if the report does not count them. With `tokens`, throughput is in tokens.
+
+        Raises:
+            UsageError: `report` is no StepReport.
         """
         if not isinstance(report, _native.StepReport):
             raise UsageError("RunLog.step", "the report of a step", f"a value of type {type(report).__name__}", "log.step(acc.step(optimizer))")
@@ -85,18 +98,36 @@ class RunLog:
         self._native.step(report, float(optimizer.param_groups[0]["lr"]) if optimizer is not None else None, samples, tokens)
 
     def evaluation(self, step: int, loss: float, weight: float = 0.0) -> None:
-        """The mean loss over `weight` terms of validation data, behind optimizer step `step`."""
+        """Writes an evaluation.
+
+        Args:
+            step: the optimizer step after which the evaluation ran.
+            loss: the mean loss on validation data.
+            weight: the number of loss terms.
+
+        Raises:
+            UsageError: an argument has the wrong type.
+        """
         check_options("RunLog.evaluation", {"step": step, "loss": loss, "weight": weight}, step=int, loss=float, weight=float)
         self._native.evaluation(step, float(loss), float(weight))
 
     def event(self, name: str, reason: str, step: int | None = None) -> None:
-        """What happens besides, with its reason; as `on_event` of an Accumulator: `on_event=lambda e: log.event(e.name, e.reason)`."""
+        """Writes an event with its reason. For `on_event` of an Accumulator: `on_event=lambda e: log.event(e.name, e.reason)`.
+
+        Args:
+            name: a word such as "quarantined".
+            reason: a sentence.
+            step: the optimizer step. None: the last step that was written.
+
+        Raises:
+            UsageError: an argument has the wrong type.
+        """
         at = self._last_step if step is None else step
         check_options("RunLog.event", {"name": name, "reason": reason, "step": at}, name=str, reason=str, step=int)
         self._native.event(name, reason, at)
 
     def close(self, failed: bool = False) -> None:
-        """Ends the run."""
+        """Ends the run, as "failed" if `failed`, otherwise as "done". The end of a `with` statement calls it."""
         self._native.end(self._last_step, failed)
         self._facts["ended"] = {"state": "failed" if failed else "done", "step": self._last_step, "time": _now()}
         self._write()
@@ -112,7 +143,7 @@ class RunLog:
         return json.loads(path.read_text()) if path.exists() else {}
 
     def _write(self) -> None:
-        """Whole or not at all."""
+        """Writes run.json atomically."""
         new = self.folder / "run.json.new"
         try:
             new.write_text(json.dumps(self._facts, indent=2, sort_keys=True, default=str) + "\n")

@@ -1,4 +1,4 @@
-"""Optimizer steps on batches larger than memory holds at once, and plans for loops of your own."""
+"""Optimizer steps on batches that are larger than fits in memory at once, and plans for your own loop."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -18,19 +18,27 @@ from accrue.verify import LossFn
 
 
 class Stepper:
-    """Steps on whole batches, one after another, each in micro-batches that fit the memory.
+    """Steps on whole batches, one after another. Each batch runs in micro-batches that fit the memory.
 
         stepper = accrue.Stepper(model, optimizer, clip_norm=1.0)
         for batch in loader:
             stepper.step(batch, loss_fn)
 
-    micro_batch   samples, at most; 0: measured at the first step
-    accelerate    accrue's kernels do the model's operations while a step runs, and dropout's masks follow the samples
-    watch_parameters  as of an Accumulator: False where the model's forward() writes its own weights
-    on_event      told of "micro_batch", "out_of_memory", "quarantined", ..., each with its reason
-    group         accrue.join(): the ranks that take each step together, each with its own samples
+    A micro-batch that runs out of memory is undone and run once more, then in halves, and the step is completed with the same batch.
 
-    A micro-batch that runs out of memory is undone and run once more, then in halves, and the same batch is finished.
+    Args:
+        model: a `torch.nn.Module`, or its parameters. Parameters that fully_shard() sharded are refused.
+        optimizer: a `torch.optim.Optimizer` of its parameters.
+        clip_norm: the largest global norm of the mean gradient. 0: no clipping.
+        micro_batch: the largest number of samples in a micro-batch. 0: measured at the first step.
+        accelerate: runs the model's operations in accrue's kernels during a step, with dropout masks that depend on the samples and not
+            on the split.
+        watch_parameters: as for Accumulator. Set it to False if the model's `forward()` writes its own weights.
+        on_event: called with an `accrue.Event` for "micro_batch", "out_of_memory", "quarantined" and others, each with its reason.
+        group: the ranks that take each step together, from `accrue.join()`. Each rank passes its own samples.
+
+    Raises:
+        UsageError: an option has the wrong type, the model has nothing to train, or the optimizer cannot take a window's gradient.
     """
 
     def __init__(self, model: Any, optimizer: torch.optim.Optimizer, *, clip_norm: float = 0.0, micro_batch: int = 0,
@@ -51,33 +59,58 @@ class Stepper:
             **options, on_event=on_event, group=group)
 
     def step(self, batch: Any, loss_fn: LossFn) -> _native.StepReport:
-        """One step by the mean loss of `batch`; `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`."""
+        """Takes one optimizer step with the gradient of the mean loss of `batch`.
+
+        Args:
+            batch: the samples of the step (see accrue.batches); with `group`, this rank's.
+            loss_fn: `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`.
+
+        Returns:
+            The StepReport. Its `retries` counts how often memory ran out.
+
+        Raises:
+            UsageError: loss_fn is no function or returns no Loss, or the optimizer cannot take a window's gradient.
+            RefusedError: not even one sample fits the memory.
+        """
         check_function("step", "loss_fn", loss_fn)
         require_steps_by_itself(self._optimizer, "step")
         return self._native.step(batch_size(batch), lambda begin, end: loss_fn(self._model, batch_slice(batch, begin, end)))
 
     def share(self, samples: int) -> tuple[int, int]:
-        """This rank's samples [begin, end) of the next batch, which has `samples` over all ranks."""
+        """Returns this rank's part [begin, end), in samples, of the next batch, which has `samples` samples over all ranks."""
         check_options("share", {"samples": samples}, samples=int)
         return self._native.share(samples)
 
 
 def step(model: Any, optimizer: torch.optim.Optimizer, batch: Any, loss_fn: LossFn, **options) -> _native.StepReport:
-    """One step of a Stepper that is made for it (options are Stepper's): the batch is what the optimisation wants.
+    """Takes one optimizer step on a batch of any size, with a Stepper that is made for this step.
 
         accrue.step(model, optimizer, batch, lambda model, micro: accrue.Loss(sum, weight))
+
+    Args:
+        model, optimizer, options: as for Stepper.
+        batch, loss_fn: as for Stepper.step().
+
+    Returns:
+        The StepReport.
+
+    Raises:
+        UsageError, RefusedError: as for Stepper and Stepper.step().
     """
     return Stepper(model, optimizer, **options).step(batch, loss_fn)
 
 
 def accumulated(model: Any, optimizer: torch.optim.Optimizer, **options) -> Callable[[LossFn], Callable[[Any], _native.StepReport]]:
-    """Makes a loss function a training step.
+    """Returns a decorator that turns a loss function into a training step.
 
         @accrue.accumulated(model, optimizer, clip_norm=1.0)
         def train_step(model, micro): return accrue.Loss(sum, weight)
 
         for batch in loader:
             report = train_step(batch)
+
+    Args:
+        model, optimizer, options: as for Stepper.
     """
     stepper = Stepper(model, optimizer, **options)
 
@@ -92,7 +125,7 @@ def accumulated(model: Any, optimizer: torch.optim.Optimizer, **options) -> Call
 
 
 def _repeated(batch: Any, samples: int) -> Any:
-    """The first samples of a batch of tensors, which begins anew where it has no more."""
+    """Returns `samples` samples of a batch of tensors, which is repeated if it has fewer."""
     rows = torch.arange(samples) % batch_size(batch)
     if torch.is_tensor(batch):
         return batch[rows.to(batch.device)]
@@ -106,17 +139,30 @@ def _can_repeat(batch: Any) -> bool:
 
 def plan(model: Any, batch: Any, loss_fn: LossFn, *, budget: str = "", batch_samples: int = 0, reserve_bytes: int = 0,
          progress: Callable[[str], Any] | None = None) -> _native.Plan:
-    """How large micro-batches may be: the fastest size that stays within the memory, by trials of `batch`.
+    """Finds the fastest micro-batch size that stays within the memory, by trials with `batch`.
 
         plan = accrue.plan(model, batch, loss_fn, budget="6GiB")
         plan.micro_batch, plan.reason, plan.alternatives
 
-    budget          "6GiB", "auto" (what the cgroup or the system has free), "none"
-    batch_samples   samples of one optimizer step; 0: those of `batch`
-    reserve_bytes   what an optimizer will hold and does not yet: of Adam before its first step twice the parameters
+    Parameters, buffers, `.grad` and random generators are restored afterwards.
 
-    `batch` should have the longest samples there are; one of tensors is repeated where larger micro-batches are tried than it
-    has samples. Parameters, buffers, `.grad` and generators are put back. RefusedError says that not even one sample fits.
+    Args:
+        model: a `torch.nn.Module`, or its parameters.
+        batch: samples for the trials, which should be the longest ones. A batch of tensors is repeated if a trial needs more samples than it
+            has; for other batches, no trial has more.
+        loss_fn: `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`.
+        budget: "6GiB", "auto" (what the cgroup or the system has free), or "none". Empty: the budget of install_allocator(), or, if there is
+            none, about half of the free memory.
+        batch_samples: the effective batch size in samples. 0: the number of samples in `batch`.
+        reserve_bytes: bytes that the optimizer will hold and does not hold yet: for Adam before its first step, twice the parameters.
+        progress: called with a line of text for each trial.
+
+    Returns:
+        A Plan.
+
+    Raises:
+        UsageError: the batch is empty, loss_fn changes a parameter, or its losses are not sums.
+        RefusedError: not even one sample fits.
     """
     check_options("plan", {"budget": budget, "batch_samples": batch_samples, "reserve_bytes": reserve_bytes}, budget=str, batch_samples=int,
                   reserve_bytes=int)

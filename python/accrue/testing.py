@@ -1,4 +1,4 @@
-"""For test suites: one assertion that a training loop accumulates rightly."""
+"""For test suites: an assertion that a training loop accumulates gradients correctly."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,13 +9,24 @@ from accrue.verify import LossFn, verify, verify_loop
 
 def assert_accumulates(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, list], Any] | None = None, *,
                        micro_batch: int = 0, seed: int = 1) -> Report:
-    """Fails, with the whole report as its message, where `loop` does not leave the batch's mean gradient in `.grad`, and where rounding
-    may change so much of it (bf16 parameters) that nothing is proved: then run it in fp32.
-
-    Without `loop` the loss function alone is looked at: whether its micro-batches add up to the batch. Returns the report.
+    """Asserts that `loop` leaves the gradient of the batch's mean loss in `.grad`.
 
         def test_training_step_accumulates():
             accrue.testing.assert_accumulates(model, batch, loss_fn, my_loop, micro_batch=4)
+
+    Args:
+        model, batch, loss_fn: as for accrue.verify_loop().
+        loop: `loop(model, micro_batches)`. None: only loss_fn is checked, that its micro-batches add up to the batch (accrue.verify()).
+        micro_batch: samples in a micro-batch. 0: as for accrue.verify_loop() or accrue.verify().
+        seed: the seed of torch's generator in each pass.
+
+    Returns:
+        The Report.
+
+    Raises:
+        AssertionError: the gradient differs, or rounding may change so much of it (bf16 parameters) that nothing is proved; in that case run
+            the test in fp32. The message is the whole report.
+        UsageError: as for accrue.verify_loop().
     """
     if loop is None:
         sizes = [micro_batch] if micro_batch else []

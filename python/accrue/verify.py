@@ -1,4 +1,4 @@
-"""Proofs that accumulating gives the full batch's gradient, and the cause where it does not."""
+"""Proofs that gradient accumulation gives the full batch's gradient, and the cause if it does not."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,8 +51,7 @@ def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str, buffers:
 
 
 def _undisturbed(operation: str, copies: Copies, roots: tuple, prove: Callable[[], dict]) -> Report:
-    """What `prove` finds. Whatever happens in it, `roots` are what they were; and what torch says of re-entrant checkpoints is said in
-    accrue's words."""
+    """Returns the report of `prove`, and restores `roots` whatever happens. Reports torch's error about re-entrant checkpoints as a UsageError."""
     failures: list[str] = []
     try:
         with untouched(roots, account=Account(copies)) as failures, unrecorded():
@@ -71,14 +70,27 @@ def _undisturbed(operation: str, copies: Copies, roots: tuple, prove: Callable[[
 
 def verify(model: Any, batch: Any, loss_fn: LossFn, *, micro_batches: Sequence[int] = (), noise_draws: int = 3,
            seed: int = 1, copies: Copies | None = None) -> Report:
-    """Proves that micro-batches of `batch`, added up, give the gradient of the whole batch's mean loss.
+    """Proves that the summed gradients of micro-batches equal the gradient of the whole batch's mean loss.
 
-    `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`. One pass by plain autograd is compared, parameter by
-    parameter, with several splits and orders (`micro_batches`: their sizes; empty: 1, 2, 3, 7, half and all). Everything is as before
-    afterwards, also behind an exception: parameters, buffers, `.grad`, hooks, modes, random generators, and the models, optimizers and
-    tensors that `loss_fn` reads. `copies` (accrue.Copies) bounds what is copied for that.
+    One pass of plain autograd over the whole batch is compared, parameter by parameter, with several splits and orders of micro-batches.
+    Afterwards everything is as it was, also after an exception: parameters, buffers, `.grad`, hooks, modes, random generators, and the models,
+    optimizers and tensors that `loss_fn` reads.
 
-    Raises UsageError where the batch has fewer than 2 samples or weighs nothing, or a loss or gradient is not finite.
+    Args:
+        model: a `torch.nn.Module`, or its parameters.
+        batch: at least 2 samples (see accrue.batches).
+        loss_fn: `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`.
+        micro_batches: the micro-batch sizes to try, in samples. Empty: 1, 2, 3, 7, half of the batch, and all of it.
+        noise_draws: the number of passes that measure rounding.
+        seed: the seed of torch's generator in each pass.
+        copies: limits what is copied in order to restore it. None: `accrue.Copies()`.
+
+    Returns:
+        A Report. It has `judged` False if the check needs more copies than `copies` allows, or cannot restore something.
+
+    Raises:
+        UsageError: the batch has fewer than 2 samples or total weight 0, a loss or gradient is not finite, or the model is a
+            DistributedDataParallel over several ranks.
     """
     check_options("verify", {"noise_draws": noise_draws, "seed": seed}, noise_draws=int, seed=int)
     for size in micro_batches:
@@ -90,19 +102,33 @@ def verify(model: Any, batch: Any, loss_fn: LossFn, *, micro_batches: Sequence[i
 
 def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, list], Any], *, micro_batch: int = 0,
                 noise_draws: int = 1, seed: int = 1, copies: Copies | None = None) -> Report:
-    """Proves that a loop of your own leaves the gradient of the batch's mean loss in `.grad`, or names the cause.
-
-    `loop(model, micro_batches)` gets `batch` in slices of `micro_batch` samples (0: about a quarter of it, the last one uneven);
-    `.grad` is None when it begins. `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)` and is checked first: it
-    defines the truth. The loop runs once, and once more where it differs. What it changes is put back: the model, and the models,
-    optimizers, schedules, scalers, tensors and generators that it reaches; not lists and names of its own. `copies`
-    (accrue.Copies) bounds what is copied for that. It takes about four windows' time where nothing is wrong.
+    """Proves that your loop leaves the gradient of the batch's mean loss in `.grad`, or names the cause if it does not.
 
         def loop(model, micro_batches):
             for micro in micro_batches:
                 (my_loss(model, micro) / len(micro_batches)).backward()
 
         print(accrue.verify_loop(model, batch, loss_fn, loop, micro_batch=4))
+
+    The loop runs once, and once more if its gradient differs. If nothing is wrong, this takes about the time of four windows. What the loop
+    changes is restored: the model, and the models, optimizers, schedules, scalers, tensors and generators that it reaches, but not its own
+    lists and names.
+
+    Args:
+        model: a `torch.nn.Module`, or its parameters.
+        batch: at least 2 samples (see accrue.batches).
+        loss_fn: `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`. It defines the correct gradient, and is checked first.
+        loop: `loop(model, micro_batches)` gets a list of slices of `batch`. `.grad` is None when it begins.
+        micro_batch: samples in each slice. 0: about a quarter of the batch, the last slice being uneven.
+        noise_draws: the number of passes that measure rounding.
+        seed: the seed of torch's generator in each pass.
+        copies: limits what is copied in order to restore it. None: `accrue.Copies()`.
+
+    Returns:
+        A Report. It has `judged` False if the check needs more copies than `copies` allows, or cannot restore something.
+
+    Raises:
+        UsageError: as for verify().
     """
     check_options("verify_loop", {"micro_batch": micro_batch, "noise_draws": noise_draws, "seed": seed}, micro_batch=int, noise_draws=int, seed=int)
     check_function("verify_loop", "loop", loop)
@@ -113,7 +139,7 @@ def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, li
     def run(size: int) -> None:
         with buffers.during():
             loop(model, micro_batches_of(batch, size))
-        for tensor in trained:  # a loop may freeze some, and the comparison differentiates by all
+        for tensor in trained:  # the loop may have frozen some, and the comparison needs the gradients of all
             tensor.requires_grad_(True)
 
     return _undisturbed("verify_loop", check_copies("verify_loop", copies), (model, loss_fn, loop), lambda: _native.verify_loop(

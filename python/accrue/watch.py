@@ -1,4 +1,4 @@
-"""A proof about a training loop as it stands: one window of it is recorded and compared with what its batch asks for."""
+"""Proof of one window of a training loop as it stands: the window is recorded, and its gradient compared with that of its whole batch."""
 
 import contextlib
 import dataclasses
@@ -23,14 +23,20 @@ from accrue.untouched import require_restorable, untouched
 from accrue.verify import LossFn
 from accrue.watching import Recorder, Seen, plain_optimizer, unrecorded
 
-# What is found in how a window ran explains its gradient, so that what the gradient looks like says no more.
+# Causes seen in how a window ran that explain its gradient: causes derived from the gradient itself then add nothing.
 EXPLAINS_GRADIENT = {"stepped-mid-window", "decay-per-micro-batch", "zeroed-mid-window", "clip-per-micro-batch"}
-# What is no fault where the gradient is right: sums may be kept elsewhere, and be scaled as they grow.
+# Causes that are no fault if the gradient is right: a loop may keep its sums elsewhere, and scale them as they grow.
 HARMLESS_WHERE_RIGHT = {"zeroed-mid-window", "clip-per-micro-batch"}
 
 
 class Watch:
-    """Records one window, from a `with` statement's begin to its end; see watch()."""
+    """Records one window, from the begin of a `with` statement to its end; made by watch().
+
+    Args:
+        model, optimizer, loss_fn, usual_micro_batches, copies: as for watch().
+        noise_draws: the number of passes that measure rounding.
+        seed: the seed of torch's generator in each pass.
+    """
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, loss_fn: LossFn, *, usual_micro_batches: int = 0,
                  noise_draws: int = 1, seed: int = 1, copies: Copies | None = None):
@@ -49,18 +55,21 @@ class Watch:
         self._report: Report | None = None
 
     def micro_batches(self, loader: Iterable) -> Iterator:
-        """Hands on `loader`'s micro-batches, each as loss_fn is to get it: for models that are not called with all of one."""
+        """Yields the micro-batches of `loader`, and records each as what loss_fn gets.
+
+        Needed if the model is not called with everything that loss_fn needs.
+        """
         for batch in loader:
             self.tell(batch)
             yield batch
 
     def tell(self, batch: Any) -> None:
-        """This micro-batch comes next, as loss_fn is to get it."""
+        """Announces `batch` as the next micro-batch, in the form that loss_fn takes."""
         self._recorder.tell(batch)
 
     @property
     def report(self) -> Report:
-        """The verdict, once the window is over."""
+        """The Report of the window. Raises UsageError before the window is over."""
         if self._report is None:
             raise UsageError("watch", "a window that is over", "none yet", "asking for the report behind the with statement")
         return self._report
@@ -70,12 +79,12 @@ class Watch:
         return self._model
 
     def judge_by(self, loss_fn: LossFn) -> None:
-        """The window is judged by this loss: which one it is may show only behind the window."""
+        """Judges the window by this loss function. For losses that are known only after the window."""
         self._loss_fn = loss_fn
 
     @property
     def seen_micro_batches(self) -> list:
-        """The window's micro-batches, as loss_fn got them."""
+        """The window's micro-batches, in the form that loss_fn takes."""
         return [micro.batch for micro in self._recorder.seen.micro_batches]
 
     def __enter__(self) -> "Watch":
@@ -83,7 +92,7 @@ class Watch:
         return self
 
     def stop(self) -> None:
-        """Ends the recording, without a verdict."""
+        """Ends the recording without a verdict."""
         self._recorder.stop()
 
     def __exit__(self, kind, error, trace) -> None:
@@ -107,16 +116,16 @@ class Watch:
         if used_up := first_of_ranks(min(set().union(*(state.used_up for state in states)), default=None)):
             return not_judged(f"the model or loss_fn reads a {used_up[1]}, which a second run of a micro-batch would use up",
                               "a list or a function of the step in its place")
-        # Also what the model and the loss no longer reach, but reached in the window: its micro-batches run again with it.
+        # Also what the model and the loss reached in the window but no longer reach: micro-batches run again with it.
         roots = itertools.chain((self._model, self._loss_fn), *(state.owned() for state in states))
         failures: list[str] = []
         try:
             with contextlib.ExitStack() as open_:
-                # Copies that one rank has no room for are made on none.
+                # If one rank has no memory for copies, no rank makes them.
                 with on_all_ranks("watch"):
                     failures = open_.enter_context(untouched(roots, everything=True, account=self._recorder.account, earlier=states[-1]))
                 open_.enter_context(unrecorded())
-                # What is compiled runs as it is written: hooks would have it compiled again for each micro-batch.
+                # Compiled code runs eagerly: hooks would cause a recompilation for each micro-batch.
                 open_.enter_context(torch.compiler.set_stance("force_eager"))
                 with torch.no_grad():
                     for tensor, before in zip(self._recorder.trained, self._recorder.before):
@@ -130,7 +139,7 @@ class Watch:
 
     @contextlib.contextmanager
     def _hooked(self, seen: Seen) -> Iterator[None]:
-        """Hooks on parameters that ran in the window run again, also those that the loop has taken away since."""
+        """Puts back hooks on parameters that ran in the window and that the loop has removed since."""
         with contextlib.ExitStack() as open_:
             for place, hooks in seen.hooks.items():
                 tensor = self._recorder.trained[place]
@@ -139,7 +148,7 @@ class Watch:
             yield
 
     def _broken_by(self, seen: Seen) -> str | None:
-        """The step in the middle of the window, if gradients behind it are not finite: with a loss scale in them it may go anywhere."""
+        """Returns the evidence of a step in the middle of the window, if gradients after it are not finite: with a loss scale such a step may diverge."""
         is_finite = all(bool(torch.isfinite(gradient).all()) for gradient in seen.gradients or [] if gradient is not None)
         return causes_of(seen).get("stepped-mid-window") if seen.skipped or not is_finite else None
 
@@ -155,14 +164,14 @@ class Watch:
         if len(seen.micro_batches) < 2:
             raise UsageError("watch", "a window of at least 2 micro-batches", f"{len(seen.micro_batches)} forward passes with a gradient",
                              "a with statement around all micro-batches of one optimizer step")
-        # Calls of the model are micro-batches only where each has a backward pass.
+        # Calls of the model are micro-batches only if each has its own backward pass.
         if not self._recorder.is_told and seen.backwards not in (0, 1, len(seen.micro_batches)):
             raise UsageError("watch", "one call of the model for each micro-batch",
                              f"{len(seen.micro_batches)} calls and {seen.backwards} backward passes",
                              "for micro in w.micro_batches(window), or w.tell(micro), which say what a micro-batch is")
 
     def _gradient_report(self, seen: Seen) -> Report:
-        """The gradient that the window left, beside its micro-batches' own: each is a sample of the window."""
+        """Compares the gradient that the window left with its micro-batches' gradients; each micro-batch counts as a sample of the window."""
         with on_all_ranks("watch"):
             replay = Replay(self._model, self._loss_fn, self._recorder)
         places = range(len(seen.micro_batches))
@@ -185,7 +194,9 @@ class Watch:
         return left
 
     def _over_ranks(self, replay: Replay, seen: Seen, losses: list) -> Report:
-        """What a loop does to its gradients by itself may be their mean over ranks: only what is recognised as the user's own is undone."""
+        """Compares the window's gradient over ranks. A loop may average over ranks in its own code, so only changes that are recognised as meant by
+        the user are undone.
+        """
         with on_all_ranks("watch"):
             made = self._own_changes(replay).of(seen.sums) if seen.sums is not None else NONE
         report = report_over_ranks(losses, self._named, self._recorder.whole(seen.sums if made.kind == "own" else seen.unclipped()))
@@ -229,7 +240,10 @@ class Watch:
 
 
 def _with_known_factor(left: Report, count: int) -> Report:
-    """In 16 bits a factor is measured to the bound alone: 1 / the number of micro-batches within that is a division too many."""
+    """Names the cause "scaled-twice" if the measured factor is 1 / the number of micro-batches within the bound.
+
+    In 16 bits a factor is known only up to the bound.
+    """
     if left.cause != "normalization" or left.factor is None or abs(left.factor * count - 1) > min(2 * left.bound, OF_MEASURED):
         return left
     causes = ["scaled-twice", *(cause for cause in left.causes if cause != "normalization")]
@@ -241,7 +255,7 @@ IMPLIED_BY = {"last-window": ("normalization", "weighting", "zeroed-mid-window",
 
 
 def _of_frozen(seen: Seen) -> dict[str, str]:
-    """Parameters that require a gradient in a part of the window only, where its gradient is not the whole window's."""
+    """Returns the evidence for parameters that required a gradient only in a part of the window."""
     count = len(seen.micro_batches)
     if seen.frozen:
         return {"weighting": f"parameter {seen.frozen[1]} was frozen from micro-batch {seen.frozen[0] + 1} of {count} on"}
@@ -251,7 +265,7 @@ def _of_frozen(seen: Seen) -> dict[str, str]:
 
 
 def causes_of(seen: Seen) -> dict[str, str]:
-    """What was seen to be wrong in how a window ran: causes, each with its evidence."""
+    """Returns the causes that were seen in how the window ran, each with its evidence."""
     found: dict[str, str] = {}
     of = f"of {seen.backwards}"
     if seen.changed:
@@ -273,7 +287,7 @@ def causes_of(seen: Seen) -> dict[str, str]:
     if changes := [backward for backward, rates in sorted(seen.rates.items()) if rates != seen.rates[0]]:
         found["schedule-per-micro-batch"] = f"the learning rate had changed when backward {changes[0] + 1} {of} began"
     elif moves := [backward for backward, positions in sorted(seen.positions.items()) if positions != seen.positions[0]]:
-        # How many steps a schedule takes behind the optimizer's is its own business: Accelerate's takes one for each rank.
+        # The number of a schedule's steps after the optimizer's step does not matter: Accelerate's takes one for each rank.
         found["schedule-per-micro-batch"] = f"the schedule had taken a step when backward {moves[0] + 1} {of} began"
     if seen.carried_over:
         found["last-window"] = f"the window began with what an earlier one left in .grad, of {seen.carried_over}"
@@ -283,7 +297,7 @@ def causes_of(seen: Seen) -> dict[str, str]:
 
 
 def _stepped(named: list[tuple[str, torch.Tensor]], optimizer: torch.optim.Optimizer) -> list[tuple[str, torch.Tensor]]:
-    """The trained parameters that the optimizer holds: of a GAN or an encoder with an optimizer of its own the others are not its."""
+    """Returns the trained parameters that the optimizer holds. In a GAN, other parameters belong to the other network's optimizer."""
     if isinstance(optimizer, torch.optim.LBFGS):
         raise UsageError("watch", "an optimizer that takes one gradient for each step", "LBFGS, which runs its closure several times",
                          "accrue.verify_loop of the closure")
@@ -302,20 +316,28 @@ def watch(model: nn.Module, optimizer: torch.optim.Optimizer, loss_fn: LossFn, *
             for micro in window: ...             # your loop: forward, backward, and the optimizer's step at the end
         print(w.report)
 
-    `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`: what the window is to be the mean of. A micro-batch is what
-    the model was called with (a dict of its named arguments, or its only argument), or what `w.micro_batches(loader)` handed on.
-    Each micro-batch is run anew with all that it read as it was (parameters, buffers, modes, random draws, and what loss_fn reads besides
-    the model: another network, an average, a temperature) to know its gradient; everything is then what your loop left. It takes
-    about six windows' time.
+    A micro-batch is what the model was called with (a dict of its named arguments, or its only argument), or what `w.micro_batches(loader)`
+    yielded. To get its gradient, each micro-batch is run again with everything it read restored: parameters, buffers, modes, random draws, and
+    what loss_fn reads besides the model (another network, a moving average, a temperature). This takes about the time of six windows.
+    Afterwards everything is as your loop left it.
 
-    With torch.distributed set up, all ranks watch the same window, and its gradient is compared with that of the mean over all ranks.
+    If torch.distributed is set up, all ranks must watch the same window. Its gradient is compared with that of the mean over all ranks.
 
-    What the model and loss_fn reach is copied for that; a window that needs more copies than `copies` allows is not judged.
+    Args:
+        model: the `torch.nn.Module` that the loop calls.
+        optimizer: the optimizer that the loop steps, of torch.optim or a wrapper around one.
+        loss_fn: `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`: what the window is meant to be the mean of.
+        usual_micro_batches: the number of micro-batches in other windows. Detects a short last window that was divided by that number.
+        noise_draws: the number of passes that measure rounding. 1 by default.
+        seed: the seed of torch's generator in each pass. 1 by default.
+        copies: `accrue.Copies`, which limits what is copied of the model and of what loss_fn reaches. By default half of the free memory
+            on each device. A window that needs more is not judged.
 
-    usual_micro_batches   how many micro-batches other windows have: tells a short last window that was divided by them
-    copies                accrue.Copies: how many bytes may be copied, on each device half of what is free if it is left out
+    Returns:
+        A Watch for a `with` statement. Its `report` has the verdict after the statement.
 
-    Raises UsageError where fewer than 2 forward passes with a gradient were seen, the optimizer holds other parameters, or the window was
-    one that cannot be judged: its step skipped by GradScaler, gradients sparse or not finite.
+    Raises:
+        UsageError: fewer than 2 forward passes with a gradient were seen, the optimizer holds other parameters or is LBFGS, or the window
+            cannot be judged because GradScaler skipped its step, or gradients are sparse or not finite.
     """
     return Watch(model, optimizer, loss_fn, **options)
