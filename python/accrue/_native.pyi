@@ -1,4 +1,4 @@
-"""The compiled part of accrue. What users call is in the modules around it."""
+"""The compiled part of accrue. Users call the modules around it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,19 +9,29 @@ _Named = Sequence[tuple[str, torch.Tensor]]
 _Run = Callable[[int, int], "Loss"]
 
 class Tokens:
-    """A batch size in input tokens that are not padding."""
+    """A batch size in input tokens, without padding. `count` is at least 1."""
     def __init__(self, count: int) -> None: ...
     @property
     def count(self) -> int: ...
 
 class Samples:
-    """A batch size in samples: sequences, images, rows."""
+    """A batch size in samples (sequences, images, rows). `count` is at least 1."""
     def __init__(self, count: int) -> None: ...
     @property
     def count(self) -> int: ...
 
 class Loss:
-    """A loss as its parts: `sum` over the terms, a scalar tensor or a number; `weight`, how many terms there were."""
+    """A loss before division.
+
+    Args:
+        sum: the sum of the loss terms: a floating-point tensor with one element, or a number.
+        weight: the number of terms (or the sum of their weights): finite, at least 0, and without a gradient.
+
+    `mean` is sum / weight.
+
+    Raises:
+        UsageError: `sum` or `weight` is something else, for example a weight that depends on parameters.
+    """
     def __init__(self, sum: torch.Tensor | float, weight: torch.Tensor | float) -> None: ...
     @property
     def sum(self) -> torch.Tensor: ...
@@ -31,7 +41,7 @@ class Loss:
     def mean(self) -> torch.Tensor: ...
 
 class Event:
-    """Something that happened besides a step, with its reason."""
+    """An event of a run that is not a step: `name` is a word, `reason` a sentence, `step` the optimizer step."""
     def __init__(self, name: str, reason: str, step: int) -> None: ...
     @property
     def name(self) -> str: ...
@@ -41,7 +51,7 @@ class Event:
     def step(self) -> int: ...
 
 class MicroRef:
-    """Names one micro-batch of a window."""
+    """Identifies one micro-batch of a window: its index in the window, its samples and its weight."""
     @property
     def index(self) -> int: ...
     @property
@@ -50,7 +60,13 @@ class MicroRef:
     def weight(self) -> float: ...
 
 class StepReport:
-    """One optimizer step, as measured. What was not measured is None."""
+    """One optimizer step, as measured. Values that were not measured are None.
+
+    Names and units are those of metrics.jsonl (docs/guide/metrics.md): `samples` and `tokens` are cumulative, `weight` is the number of loss
+    terms of this step, `loss` the mean over them, `grad_norm` the norm of the mean gradient before clipping, and `noise_scale` the gradient
+    noise scale in units of `weight` with the ends of its interval. `stepped` is False if the total weight was 0 or the window was dropped:
+    nothing was changed then. `to_dict()` returns what metrics.jsonl has of the step.
+    """
     step: int
     stepped: bool
     samples: int
@@ -80,7 +96,7 @@ class StepReport:
            world: int, seconds: float) -> StepReport: ...
 
 class Group:
-    """The processes that train together."""
+    """The processes that train together. `fail(reason)` ends the other ranks with this reason; call it before this process ends."""
     @property
     def rank(self) -> int: ...
     @property
@@ -89,7 +105,10 @@ class Group:
     def fail(self, reason: str) -> None: ...
 
 class NoiseScale:
-    """A noise scale with its spread, in units of weight, or in those that it was made with."""
+    """A gradient noise scale with the ends of its interval, in units of weight.
+
+    `in_units(factor)` returns it in another unit, of which one unit of weight is `factor`.
+    """
     value: float | None
     low: float
     high: float | None
@@ -98,7 +117,7 @@ class NoiseScale:
     def in_units(self, factor: float) -> NoiseScale: ...
 
 class BatchDecision:
-    """The batch from the next window on, and why."""
+    """The batch size from the next window on, and the reason."""
     batch: float
     rate_left: float | None
     reason: str
@@ -109,7 +128,7 @@ def rate_factor(rule: str, batch: float, base_batch: float, noise: NoiseScale | 
 def beta2_at(beta2: float, rule: str, batch: float, base_batch: float) -> float: ...
 
 class PlanEntry:
-    """A micro-batch that was considered."""
+    """A micro-batch size that was considered: `micro_batch` in samples, and the number of them in a whole batch."""
     micro_batch: int
     micro_batches: int
     predicted_peak_bytes: int
@@ -117,7 +136,7 @@ class PlanEntry:
     within_limit: bool
 
 class Plan(PlanEntry):
-    """How to run a batch in a loop of one's own."""
+    """How to run a batch in your own loop: the micro-batch size, the reason, the measured peak, and the alternatives."""
     batch_samples: int
     measured_peak_bytes: int
     reason: str
@@ -152,7 +171,7 @@ class Accelerated:
     def calls(self) -> dict[str, int]: ...
 
 class PreparedWeight:
-    """What products need of a weight, made when it has changed."""
+    """Copies of a weight that products read. They are made again when the weight has changed."""
     def __init__(self) -> None: ...
 
 class RunLog:
