@@ -7,7 +7,7 @@ import sys
 
 
 def _library_path() -> str:
-    """The program's libraries of torch are those of the torch that Python has."""
+    """Returns LD_LIBRARY_PATH with the libraries of the installed torch in front, which the program uses."""
     torch = pathlib.Path(importlib.util.find_spec("torch").origin).parent / "lib"
     others = os.environ.get("LD_LIBRARY_PATH")
     return f"{torch}:{others}" if others else str(torch)

@@ -1,6 +1,6 @@
-"""Whether the torch that is installed is the one that accrue's compiled part was built against.
+"""Checks that the installed torch is the version that accrue's native module was built against.
 
-torch promises no binary interface between minor versions, so another one is refused before anything is loaded.
+torch promises no binary interface between minor versions, so another version is refused before anything is loaded.
 """
 
 from accrue._build import TORCH_VERSION
@@ -13,12 +13,12 @@ ADVICE = (
 
 
 def minor_of(version: str) -> str:
-    """"2.13.0+cpu" -> "2.13"."""
+    """Returns the version without patch number and suffix: "2.13.0+cpu" -> "2.13"."""
     return ".".join(version.split("+")[0].split(".")[:2])
 
 
 def check() -> None:
-    """Raises ImportError, with what to do, where torch is missing or another one."""
+    """Raises ImportError, with what to do, if torch is missing or has another minor version."""
     try:
         import torch
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The batch that follows the noise of its gradients, in a loop of one's own."""
+"""The batch size that follows the gradient noise scale, in your own loop."""
 
 import dataclasses
 from typing import Any
@@ -10,15 +10,15 @@ from accrue.options import check_options
 
 @dataclasses.dataclass(frozen=True)
 class NextBatch:
-    """What a BatchController has decided for the windows to come."""
+    """A BatchController's decision for the following windows."""
     batch: int  # in the unit that the controller was made with
-    lr_factor: float  # times the learning rate of the schedule
-    beta2: float | None  # the second moment's decay, where one was stated
-    reason: str  # a sentence; empty where the batch stays
+    lr_factor: float  # factor for the schedule's learning rate
+    beta2: float | None  # the second moment's decay; None if none was given
+    reason: str  # a sentence; empty if the batch stays
 
 
 class BatchController:
-    """Decides about the batch by what an Accumulator measured, as `accrue train` does (adapt.batch).
+    """Chooses the effective batch size from the gradient noise that an Accumulator measured, as `accrue train` does (adapt.batch).
 
         acc = accrue.Accumulator(model, batch=accrue.Samples(32), measure_noise=True)
         controller = accrue.BatchController("critical", batch=32, most=1024, quantum=8, lr_rule="sqrt")
@@ -27,13 +27,22 @@ class BatchController:
         ahead = controller.step(report)
         acc.set_batch(accrue.Samples(ahead.batch))
 
-    rule       noise-scale (up and down, to the noise scale), norm-test (up, while noise outweighs the gradient), critical (doubles
-               while the noise scale is at least twice the batch)
-    batch      the one that the run begins with, in samples or tokens: what learning rate and beta2 are meant for
-    least, most, quantum   between which it stays, and of what it is a whole multiple
-    one_pass   what one pass takes, for the reasons: up to it nothing is accumulated
-    lr_rule    none, linear, sqrt, adascale: what lr_factor follows, and beta2, whose half-life in samples or tokens stays
-    windows    measured windows before it changes anything
+    The property `batch` is the batch size in force. Save `state_dict()` in your checkpoints, and pass it to `load_state_dict()`.
+
+    Args:
+        rule: "noise-scale" (grows and shrinks to the noise scale), "norm-test" (grows while noise outweighs the gradient), or "critical"
+            (doubles while the noise scale is at least twice the batch).
+        batch: the batch size at the start of the run, in samples or tokens, for which learning rate and beta2 were chosen.
+        least, most: the bounds of the batch size.
+        quantum: the batch size stays a multiple of this.
+        one_pass: the batch size that one forward and backward pass can take. Up to it nothing is accumulated; it appears in reasons.
+        lr_rule: "none", "linear", "sqrt" or "adascale": how the learning rate scales with the batch size (`lr_factor`). Unless it is "none",
+            beta2 is changed so that its half-life in samples or tokens stays the same.
+        beta2: the decay of the optimizer's second moment. None: not adapted.
+        windows: the number of measured windows before the batch size changes.
+
+    Raises:
+        UsageError: a rule is unknown, or `batch` is no multiple of `quantum` or outside its bounds.
     """
 
     def __init__(self, rule: str, *, batch: int, most: int, least: int = 1, quantum: int = 1, one_pass: int = 1, lr_rule: str = "none",
@@ -47,7 +56,7 @@ class BatchController:
             raise UsageError("BatchController", f"a batch that is a whole multiple of quantum, {quantum}", str(batch), "a quantum that divides it")
         if not least <= batch <= most:
             raise UsageError("BatchController", f"a batch between least and most, {least} and {most}", str(batch), "wider bounds")
-        _native.rate_factor(lr_rule, batch, batch, None)  # refuses a rule that there is not
+        _native.rate_factor(lr_rule, batch, batch, None)  # refuses an unknown rule
         self._rule, self._base, self._lr_rule, self._beta2 = rule, batch, lr_rule, beta2
         self._bounds = {"least": least, "most": most, "quantum": quantum, "one_pass": one_pass, "windows_wanted": windows}
         self._state: dict[str, Any] = {"batch": batch, "measured": 0, "units": 0.0, "weight": 0.0, "variance": None}
@@ -57,11 +66,16 @@ class BatchController:
         return self._state["batch"]
 
     def step(self, report: _native.StepReport, size: float | None = None) -> NextBatch:
-        """Takes in a step. `size` is what it held in the batch's unit, where the loss's weight does not count that."""
+        """Takes in the report of a step, and returns the NextBatch.
+
+        Args:
+            report: the StepReport of an Accumulator with `measure_noise`.
+            size: the size of the step in the batch's unit. None: the weight of the loss, if that is the unit.
+        """
         state = self._state
         noise = None
         if report.stepped and report.gradient_variance is not None:
-            # The average moves where a window showed noise.
+            # The average changes only if a window showed noise.
             state["measured"] += report.gradient_variance != state["variance"]
             state["variance"] = report.gradient_variance
             state["units"] += report.weight if size is None else size

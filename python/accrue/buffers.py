@@ -1,4 +1,4 @@
-"""Buffers that a forward pass replaces, for a prover that knows a model's buffers as tensors."""
+"""Buffers that a forward pass replaces by other tensors, for the prover, which knows buffers as tensors."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from accrue.models import unwrapped
 
 
 class BufferReplaced(Exception):
-    """A pass put another tensor in a buffer's place, for the first time: what ran before this was known is to be run again."""
+    """A pass replaced a buffer for the first time: what ran before this was known has to run again."""
 
 
 class HeldBuffers:
-    """Has a model hold the same tensors as buffers behind each pass, with what the pass left in them.
+    """Keeps the same tensors as a model's buffers over all passes, with the values that each pass left.
 
-    A buffer that is known to be replaced has a stand-in during a pass: what the pass leaves can then be written to the tensor itself, which no
-    graph has seen.
+    A buffer that is known to be replaced has a stand-in during a pass. Then the values that the pass left can be written to the original tensor,
+    which no graph has saved.
     """
 
     def __init__(self, model: Any):
@@ -27,7 +27,7 @@ class HeldBuffers:
 
     @contextlib.contextmanager
     def during(self) -> Iterator[None]:
-        """One pass. Raises BufferReplaced when it is over."""
+        """Surrounds one pass. At its end, raises BufferReplaced if a buffer was replaced for the first time."""
         held = [dict(part._buffers) for part in self._parts]
         for place, name in self._replaced:
             if torch.is_tensor(held[place].get(name)):

@@ -1,4 +1,4 @@
-"""How much a check may copy and walk over, and an account of what it has."""
+"""Limits for what a check may copy and walk over, and an account of what it has taken."""
 
 import math
 from dataclasses import dataclass
@@ -9,18 +9,22 @@ from accrue.errors import NotJudged, UsageError
 from accrue.memory import bytes_at_hand
 from accrue.options import check_options
 
-# What copies may take of the memory at hand: the other half is for the passes that run again.
+# Copies may take one part in SHARE of the available memory; the rest is for the passes that run again.
 SHARE = 2
 
 
 @dataclass(frozen=True)
 class Copies:
-    """How much watch, verify, verify_loop and audit may copy of what the model and loss_fn reach, so that they can put it back.
+    """How much watch, verify, verify_loop and audit may copy of what the model and loss_fn reach, in order to restore it.
 
-    most_bytes     on all devices together; None: on each device half of the memory that is free when the check begins
-    most_objects   how many objects each walk over them may see (200,000 take about half a second)
+    A check that needs more is not judged. Its reason has the number that it exceeded.
 
-    A check that needs more is not judged, and its reason has the number that it passed.
+    Args:
+        most_bytes: bytes on all devices together. None: on each device, half of the memory that is free when the check begins.
+        most_objects: the number of objects that each walk over them may visit (200,000 take about half a second).
+
+    Raises:
+        UsageError: a limit is no whole number.
     """
 
     most_bytes: int | None = None
@@ -33,7 +37,7 @@ class Copies:
 
 
 def check_copies(operation: str, copies: Copies | None) -> Copies:
-    """The limits that are stated, or the default ones."""
+    """Returns the given limits, or the default ones. Raises UsageError for another type."""
     if copies is not None and not isinstance(copies, Copies):
         raise UsageError(operation, "accrue.Copies as copies", f"a value of type {type(copies).__name__}", "copies=accrue.Copies(most_bytes=2**30)")
     return copies or Copies()
@@ -48,7 +52,7 @@ class Account:
         self._free: dict[torch.device, float] = {}
 
     def take(self, device: torch.device, size: int, what: str) -> None:
-        """Before `size` bytes are copied; NotJudged where they do not fit."""
+        """Counts `size` bytes before they are copied. Raises NotJudged if they do not fit."""
         stated = self._limits.most_bytes
         if stated is None and device not in self._free:
             free = bytes_at_hand(device)

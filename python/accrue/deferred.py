@@ -1,4 +1,4 @@
-"""Logits that are made where somebody wants them: cross entropy does not."""
+"""Logits that are computed only if code reads them, which cross entropy does not."""
 
 import contextlib
 import copy
@@ -15,10 +15,12 @@ from accrue.tensors import IGNORED
 
 
 class DeferredLogits(torch.Tensor):
-    """hidden @ weight.T (+ bias), not made yet. Rows may be cut and put together; cross entropy is taken of `hidden` by chunks of rows;
-    all else makes the logits first, and gets a plain tensor. Weight and bias are those of the forward pass.
+    """hidden @ weight.T (+ bias), not computed yet.
 
-    A part is made from the whole, as its view: what is written to it in place is written to the whole, as torch does it.
+    Rows may be sliced and reshaped, and cross entropy is computed from `hidden` by chunks of rows. Every other function computes the logits
+    first, and gets a plain tensor. Weight and bias are those of the forward pass.
+
+    A part is computed from the whole as its view: as in torch, an in-place write to the part also writes to the whole.
     """
 
     @staticmethod
@@ -36,18 +38,18 @@ class DeferredLogits(torch.Tensor):
         return logits
 
     def part(self, hidden: torch.Tensor, make: Callable, dtype: torch.dtype | None = None) -> "DeferredLogits":
-        """Other rows of them, or another dtype: `make` makes that of the logits themselves."""
+        """Returns other rows of the logits, or another dtype. `make` computes the part from the computed logits."""
         return DeferredLogits(hidden, self.weight, self.bias, dtype or self.dtype, self.head, (self, make))
 
     def whole(self) -> "DeferredLogits":
-        """What the layer gave, of which these may be a part."""
+        """Returns the layer's output, of which these logits may be a part."""
         return self if self.made_from is None else self.made_from[0].whole()
 
     def is_made(self) -> bool:
         return self.made is not None or (self.made_from is not None and self.made_from[0].is_made())
 
     def plain(self) -> torch.Tensor:
-        """The logits themselves, made once, with their graph, whoever asks first."""
+        """Returns the logits as a plain tensor with their graph. They are computed once, whoever asks first."""
         if self.made is None:
             with torch.inference_mode(False), torch.enable_grad():
                 self.made = self._make()
@@ -73,13 +75,13 @@ class DeferredLogits(torch.Tensor):
             if function in DIFFERENTIATING:
                 _refuse_by_logits(*args, **kwargs)
             handler = HANDLERS.get(function)
-            # Without a graph a part would be one of the whole with its graph.
+            # Without a graph, a part would be taken of the whole with its graph.
             answer = handler(*args, **kwargs) if handler is not None and torch.is_grad_enabled() else NotImplemented
             return function(*_plain(args), **_plain(kwargs)) if answer is NotImplemented else answer
 
     @classmethod
     def __torch_dispatch__(cls, function: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        """Below autograd, where the gradient of what is made here would be lost."""
+        """Refuses what arrives below autograd, where the gradient of logits computed here would be lost."""
         raise _not_seen_through(str(function))
 
 
@@ -89,19 +91,19 @@ def _not_seen_through(what: str) -> UsageError:
 
 
 def _refuse_gradient(gradient: torch.Tensor) -> None:
-    """One that arrives here would end here: it came through what does not ask the class."""
+    """Refuses a gradient that arrives at deferred logits, where it would end: it came through code that bypasses __torch_function__."""
     raise _not_seen_through("a gradient by another way (an autograd.Function)")
 
 
 def _refuse_by_logits(outputs: Any, inputs: Any = (), **_: Any) -> None:
-    """autograd.grad(loss, logits): a loss that was taken without logits has no gradient by them."""
+    """Refuses autograd.grad(loss, logits): a loss computed without logits has no gradient with respect to them."""
     if any(isinstance(each, DeferredLogits) and each.whole().has_loss for each in inputs or ()):
         raise UsageError("gradient by the logits of an accelerated model", "logits that were made", "a loss that was taken without them",
                          "accrue.accelerate(model, defer_logits=False)")
 
 
 def _plain(value: Any) -> Any:
-    """The value with the logits themselves in the place of deferred ones."""
+    """Returns the value with computed logits in place of deferred ones."""
     if isinstance(value, DeferredLogits):
         return value.plain()
     if isinstance(value, dict):
@@ -110,7 +112,7 @@ def _plain(value: Any) -> Any:
 
 
 def _getitem(logits: DeferredLogits, index: Any) -> Any:
-    """logits[:, :-1] and other cuts of rows; not of classes."""
+    """Slices rows, as in logits[:, :-1]; does not handle indices of classes."""
     places = index if isinstance(index, tuple) else (index,)
     if logits.is_made() or not all(type(place) in (slice, int) or place is Ellipsis for place in places):
         return NotImplemented
@@ -126,7 +128,7 @@ def _getitem(logits: DeferredLogits, index: Any) -> Any:
 
 
 def _reshape(logits: DeferredLogits, *shape: Any, **kwargs: Any) -> Any:
-    """view(-1, V): the classes stay last."""
+    """Reshapes rows, as in view(-1, V); classes stay the last dimension."""
     sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else shape
     fits = len(sizes) >= 2 and all(type(size) is int for size in sizes) and sizes[-1] == logits.shape[-1]
     if logits.is_made() or kwargs or not fits:
@@ -146,7 +148,7 @@ def _contiguous(logits: DeferredLogits) -> Any:
 
 
 def _in_fp32(logits: DeferredLogits) -> Any:
-    """The loss of bf16 logits is taken in fp32 in any case."""
+    """Converts to fp32, which changes nothing: the loss of bf16 logits is computed in fp32 anyway."""
     if logits.is_made() or logits.dtype not in (torch.float32, torch.bfloat16):
         return NotImplemented
     return logits if logits.dtype == torch.float32 else logits.part(logits.hidden, lambda whole: whole.float(), torch.float32)
@@ -183,18 +185,18 @@ HANDLERS: dict[Any, Callable] = {
 
 DIFFERENTIATING = {torch.autograd.grad, torch.autograd.backward}
 
-# What tells of a tensor and does not read it.
+# Functions that describe a tensor and do not read its values.
 DESCRIBING = {torch.Tensor.dim, torch.Tensor.size, torch.Tensor.numel, torch.Tensor.is_floating_point, torch.is_floating_point,
               *(getattr(torch.Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "layout", "is_sparse", "requires_grad"))}
 
 
 class DeferringHead:
-    """A model's last linear layer, while it gives DeferredLogits."""
+    """A model's last linear layer, while it returns DeferredLogits."""
 
     def __init__(self, module: nn.Module):
         self.module = module
-        self.own_forward = vars(module).get("forward")  # somebody else's, before the class's
-        self.losses = 0  # that were taken without logits
+        self.own_forward = vars(module).get("forward")  # set by other code, before the class's forward
+        self.losses = 0  # losses that were computed without logits
 
     def __deepcopy__(self, memo: dict) -> "DeferringHead":
         return DeferringHead(copy.deepcopy(self.module, memo))
@@ -210,7 +212,9 @@ class DeferringHead:
         return DeferredLogits(hidden, self.module.weight, self.module.bias, hidden.dtype, self)
 
     def _fits(self, hidden: torch.Tensor) -> bool:
-        """On the CPU, with a graph, in dtypes of the kernel, and outside torch.func's transforms, which see through to the storage."""
+        """Returns whether logits can be deferred: on the CPU, with a graph, in the kernel's dtypes, and outside torch.func's transforms, which read
+        the storage.
+        """
         in_transform = torch._C._functorch.maybe_current_level() is not None
         if not torch.is_grad_enabled() or hidden.device.type != "cpu" or in_transform:
             return False
@@ -221,10 +225,12 @@ class DeferringHead:
 
 @contextlib.contextmanager
 def deferring(head: nn.Module) -> Iterator[DeferringHead]:
-    """Has a linear layer give DeferredLogits until the end of the `with`. One that has a forward of its own (hooks of other packages)
-    keeps that."""
+    """Makes a linear layer return DeferredLogits until the end of the `with` statement.
+
+    A layer that has its own forward (hooks of other packages) keeps that.
+    """
     deferring_head = DeferringHead(head)
-    head.forward = deferring_head.forward  # an attribute of the object, before the class's
+    head.forward = deferring_head.forward  # an attribute of the object is found before the class's
     try:
         yield deferring_head
     finally:

@@ -1,4 +1,4 @@
-"""One window over several ranks: what their shared gradient is to be, and what it is instead."""
+"""One window over several ranks: compares the gradient that they share with the gradient that is right."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -12,19 +12,19 @@ from accrue.errors import Error, NotJudged, RunError
 from accrue.report import Report
 from accrue.tensors import norm
 
-# What rounding may make of a gradient, relative: passes of other shapes, and a sum over ranks in any order.
+# Bounds of the relative rounding error of a gradient: passes of other shapes, and a sum over ranks in any order.
 BOUNDS = {torch.float64: 1e-10, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 4e-3}
 
 Tensors = list[torch.Tensor]
 
 
 def world() -> int:
-    """How many ranks torch.distributed has; 1 where it was not set up."""
+    """Returns the number of ranks of torch.distributed; 1 if it was not set up."""
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
 def first_of_ranks(own: Any) -> tuple[int, Any] | None:
-    """The lowest rank that has something to say, and what it is; None if all ranks have None. All ranks call it."""
+    """Returns the lowest rank whose `own` is not None, with its value; None if there is none. A collective of all ranks."""
     if world() == 1:
         return None if own is None else (0, own)
     found: list[Any] = [None] * world()
@@ -34,7 +34,7 @@ def first_of_ranks(own: Any) -> tuple[int, Any] | None:
 
 @contextlib.contextmanager
 def on_all_ranks(operation: str) -> Iterator[None]:
-    """What raises in here on one rank raises on all of them, with the same text: no rank goes on to a collective that another one leaves out."""
+    """Raises an exception of one rank on all ranks, with the same text, so that no rank waits in a collective that another one never enters."""
     if world() == 1:
         yield
         return
@@ -69,30 +69,30 @@ def _over_ranks(tensors: Tensors) -> Tensors:
     return tensors
 
 
-# Of what is usual for a parameter of its size: what gradients that all but vanish are judged by, as the prover does.
+# Gradients that nearly vanish are judged relative to this part of what is usual for a parameter of their size, as in the prover.
 VANISHING = 1e-3
 
 
 def _errors(left: Tensors, right: Tensors) -> list[float]:
-    """Of each parameter, relative to the norm of its gradient."""
+    """Returns each parameter's error, relative to the norm of its gradient."""
     elements = sum(tensor.numel() for tensor in right)
     usual = (sum(norm(tensor) ** 2 for tensor in right) / max(elements, 1)) ** 0.5
     return [norm(a - b) / max(norm(b), VANISHING * usual * b.numel() ** 0.5, 1e-300) for a, b in zip(left, right)]
 
 
 def _error(left: Tensors, right: Tensors) -> float:
-    """Of the parameter that differs most."""
+    """Returns the error of the parameter that differs most."""
     return max(_errors(left, right))
 
 
 def _factor(left: Tensors, right: Tensors) -> float:
-    """left = factor * right, by least squares."""
+    """Returns the factor in left = factor * right, by least squares."""
     dot = sum(float((a.double() * b.double()).sum()) for a, b in zip(left, right))
     return dot / max(sum(float(b.double().square().sum()) for b in right), 1e-300)
 
 
 class _Window:
-    """Sums of this rank's micro-batches, and what ranks make of them."""
+    """Sums over this rank's micro-batches, and the means that ranks may make of them."""
 
     def __init__(self, losses: Sequence[Callable[[], _native.Loss]], trained: Tensors):
         self.sums = [torch.zeros_like(tensor) for tensor in trained]
@@ -118,10 +118,12 @@ class _Window:
 
 
 def report_over_ranks(losses: Sequence[Callable[[], _native.Loss]], named: Sequence[tuple[str, torch.Tensor]], left: Tensors) -> Report:
-    """The gradient that a window left on this rank, beside that of the mean over all ranks' windows. All ranks call it.
+    """Compares the gradient that a window left on this rank with that of the mean over all ranks' windows. A collective of all ranks.
 
-    losses   run this rank's micro-batches, each as accrue.Loss
-    left     what was in `.grad` when the optimizer stepped
+    Args:
+        losses: functions that run this rank's micro-batches; each returns accrue.Loss.
+        named: the trained parameters by name.
+        left: what was in `.grad` when the optimizer stepped, in the order of `named`.
     """
     trained = [tensor for _, tensor in named]
     with on_all_ranks("watch"):

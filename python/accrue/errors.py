@@ -1,8 +1,8 @@
-"""What accrue raises. Each error tells the operation, what was expected, what was received, and what to try."""
+"""The exceptions that accrue raises. Each error has the operation, what was expected, what was received, and what to try."""
 
 
 class Error(RuntimeError):
-    """An error of accrue's. Its text reads `<operation>: expected <...>, received <...>; try <...>`."""
+    """The base class of accrue's errors. The text reads `<operation>: expected <...>, received <...>; try <...>`."""
 
     def __init__(self, operation: str, expected: str, received: str, suggestion: str):
         super().__init__(f"{operation}: expected {expected}, received {received}; try {suggestion}")
@@ -20,15 +20,15 @@ class UsageError(Error, ValueError):
 
 
 class RunError(Error):
-    """It failed while running."""
+    """An operation failed while it ran."""
 
 
 class RefusedError(Error):
-    """What was asked for cannot be had: no micro-batch fits the memory."""
+    """A request cannot be met: no micro-batch fits the memory."""
 
 
 class NotJudged(Exception):
-    """Why a check comes to no verdict, and what would make it one. Checks turn it into a report; no caller sees it."""
+    """A check comes to no verdict: why, and what to do instead. Checks turn it into a report; it never reaches the caller."""
 
     def __init__(self, reason: str, instead: str = ""):
         super().__init__(reason)

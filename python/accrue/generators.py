@@ -1,4 +1,4 @@
-"""Random generators: torch's of all devices, Python's and numpy's."""
+"""Random generators: torch's on all devices, Python's and numpy's."""
 
 import random
 import sys
@@ -9,7 +9,7 @@ import torch
 
 
 class Generators:
-    """The state of the default generators as of now, those of accelerators where they are in use."""
+    """The current state of the default generators; of accelerators only if they are in use."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[str, Any, Callable[[Any], None]]] = [("torch's generator", torch.get_rng_state(), torch.set_rng_state)]
@@ -18,16 +18,16 @@ class Generators:
         if torch.backends.mps.is_available():
             self._kept.append(("MPS's generator", torch.mps.get_rng_state(), torch.mps.set_rng_state))
         self._kept.append(("Python's generator", random.getstate(), random.setstate))
-        if "numpy" in sys.modules:  # who has not imported numpy draws nothing from it
+        if "numpy" in sys.modules:  # a program that has not imported numpy draws nothing from it
             numpy = sys.modules["numpy"].random
             self._kept.append(("numpy's generator", numpy.get_state(), numpy.set_state))
 
     def states(self) -> list[tuple[str, Any]]:
-        """Each generator's name with its state."""
+        """Returns each generator's name with its state."""
         return [(name, state) for name, state, _ in self._kept]
 
     def restore(self) -> list[str]:
-        """Puts back each by itself; what could not be, with the reason."""
+        """Restores each generator. Returns those that could not be restored, with the reason."""
         failures = []
         for name, state, put_back in self._kept:
             try:
@@ -38,7 +38,7 @@ class Generators:
 
 
 def state_of(value):
-    """The state of a generator object and what puts it back; None of other objects."""
+    """Returns the state of a generator object and the function that restores it; None for other objects."""
     if isinstance(value, torch.Generator):
         return value.get_state(), value.set_state
     if isinstance(value, random.Random):

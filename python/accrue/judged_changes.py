@@ -11,9 +11,9 @@ from accrue.replaying import Replay
 from accrue.report import Report, not_judged
 from accrue.watching import Recorder
 
-# A factor is a number where it is so near; one that was measured has the rounding of two windows in it.
+# How near a factor must be to a number to count as that number. A measured factor has the rounding of two windows in it.
 OF_ROUNDING, OF_MEASURED = 1e-4, 1e-2
-# What a change of a gradient is called if it is a mistake; and of several changes the one that decides.
+# The cause of a change that is a mistake; and the order in which one of several changes decides.
 CAUSE_OF = {"scaled": "normalization", "dropped": "zeroed-mid-window"}
 WORST_FIRST = ("scaled", "dropped", "unknown", "own")
 
@@ -26,15 +26,17 @@ def as_meant(of_sums: Report, made: Change) -> Report:
 
 
 class OwnChanges:
-    """What the loop's own code did to `.grad` is its own business if it is one of the transformations that people mean (own_changes.py), and
-    if the sum behind the last backward pass is right."""
+    """Judges what the loop's own code did to `.grad`.
+
+    A change is taken as meant if it is one of the known transformations (own_changes.py), and the sum after the last backward pass is right.
+    """
 
     def __init__(self, recorder: Recorder, replay: Replay, compared: Callable[[Gradients], Report]):
-        """`compared` reports on gradients beside the window's."""
+        """`compared` returns the report on gradients other than the window's."""
         self._recorder, self._seen, self._replay, self._compared = recorder, recorder.seen, replay, compared
 
     def verdict(self, left: Report) -> Report:
-        """`left`: the report of the gradients that the step began with, as they would be without torch's clipping."""
+        """Returns the verdict. `left` is the report on the gradients that the step began with, as they would be without torch's clipping."""
         seen = self._seen
         if seen.sums is None:
             return left
@@ -53,10 +55,10 @@ class OwnChanges:
         return self._of_multiple(left, of_sums, made)
 
     def _of_multiple(self, left: Report, of_sums: Report, made: Change) -> Report:
-        """The sum is a multiple of what it is to be: the loop divides it behind the last backward pass, or never."""
+        """Judges a sum that is a multiple of the right one: the loop divides it after the last backward pass, or never."""
         if made.kind == "own" and made.shows_size:
             return of_sums
-        # A measured factor has rounding in it; what a loop divides by is most often the number of micro-batches or their weight.
+        # A measured factor has rounding in it. Most loops divide by the number of micro-batches or by their weight.
         usual = (self._replay.weight, len(self._seen.micro_batches))
         divisor = next((known for known in usual if known and abs(of_sums.factor / known - 1) < OF_MEASURED), of_sums.factor)
         divided = [tensor / divisor for tensor in self._recorder.whole(self._seen.sums)]
@@ -70,7 +72,7 @@ class OwnChanges:
                           "dividing losses before backward(), or clipping by torch.nn.utils")
 
     def _kept_elsewhere(self, left: Report) -> Report:
-        """A loop may take each gradient out of `.grad` and bring the sum back."""
+        """Judges a loop that takes each gradient out of `.grad` and brings the sum back."""
         of_all = self._compared(self._seen.arrived)
         if not of_all.equal:
             return left
@@ -81,7 +83,7 @@ class OwnChanges:
         return self._as_changed(made, of_all, left)
 
     def of(self, sums: Gradients | None) -> Change:
-        """What was made of `sums` beside torch's clipping, which its functions told; of none: only what was made behind that."""
+        """Returns what was done to `sums` besides torch's clipping, which was recorded. None: only what was done after the clipping."""
         count, weight = len(self._seen.micro_batches), self._replay.weight
         names = {1 / count: "1 / the number of micro-batches", count: "the number of micro-batches"}
         if weight > 0:
@@ -95,7 +97,7 @@ class OwnChanges:
         return min(made, key=lambda change: WORST_FIRST.index(change.kind), default=NONE)
 
     def _between(self, sums: Tensors | None) -> list[tuple[Tensors, Tensors]]:
-        """Pairs of gradients that differ by what the loop's own code did: up to torch's first clipping, from one to the next, behind the last."""
+        """Returns pairs of gradients that differ by what the loop's own code did: before torch's first clipping, between clippings, and after the last."""
         seen, stepped = self._seen, self._recorder.whole(self._seen.gradients)
         most = max((len(clippings) for clippings in seen.clippings.values()), default=0)
         pairs: list[tuple[Tensors, Tensors]] = [([], []) for _ in range(most + 1)]
@@ -111,7 +113,7 @@ class OwnChanges:
         return pairs
 
     def _as_changed(self, made: Change, of_sums: Report, left: Report) -> Report:
-        """The verdict, where the sum that the loop's own code changed is right."""
+        """Returns the verdict if the sum that the loop's own code changed is right."""
         if made.kind == "none":
             return left
         if made.kind == "own":

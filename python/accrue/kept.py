@@ -1,4 +1,4 @@
-"""Things as they are now, each of which can be put back by itself: tensors, arrays, containers, attributes, names, generators."""
+"""The current state of single objects, each of which can be restored: tensors, arrays, containers, attributes, names, generators."""
 
 import collections
 import types
@@ -10,15 +10,15 @@ import torch
 
 NOTHING = object()  # a name without a value
 
-# What numbers of so many bytes are compared as: bits are equal also where a value is no number.
+# The integer types as which numbers of a size in bytes are compared, so that NaN equals itself.
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Kept:
-    """The base of all: `content` is what was there, compared with what is there, and written where that differs."""
+    """The base class. `content` is what an object held; restore() compares it with what the object holds, and writes it if it differs."""
 
     __slots__ = ("of", "content")
-    PART = 0  # of what an object has: no other object's id is among the bytes of this one
+    PART = 0  # added to the object's id as the key of this part: no other object's id lies within an object's bytes
 
     def __init__(self, of: Any):
         self.of = of
@@ -42,7 +42,7 @@ class Kept:
 
 
 class KeptTensor(Kept):
-    """A tensor's memory, the values in it, whether it requires a gradient, and which tensor its gradient is."""
+    """A tensor's memory, its values, whether it requires a gradient, and which tensor its gradient is."""
 
     __slots__ = ("_with_grad", "_memory", "_version", "_requires_grad", "_grad")
 
@@ -75,7 +75,7 @@ class KeptTensor(Kept):
         return self._memory.layout in (torch.strided, torch.sparse_coo, torch.sparse_csr) and not self._memory.is_quantized
 
     def _has_memory(self) -> bool:
-        """Whether the tensor lies where it lay. Of a sparse one values alone are compared."""
+        """Returns whether the tensor still has the same memory. Of sparse tensors, only values are compared."""
         now, then = self.of, self._memory
         if then.layout is not torch.strided or now.layout is not torch.strided:
             return now.layout is then.layout
@@ -83,12 +83,12 @@ class KeptTensor(Kept):
                 and now.device == then.device)
 
     def write(self) -> None:
-        """Behind autograd's back: a graph of the user's that holds this tensor stays valid."""
+        """Writes without autograd's knowledge, so that a graph of the user's that holds this tensor stays valid."""
         tensor = self.of
         if not self._has_values():
             if not self._has_memory():
                 tensor.data = self._memory
-            if self._memory.layout is torch.sparse_coo:  # whose copy_() gives `.data` alone other memory
+            if self._memory.layout is torch.sparse_coo:  # whose copy_() would give only `.data` other memory
                 tensor.data = self.content.clone()
             elif not self._has_values():
                 _once(tensor.data).copy_(self.content)
@@ -102,7 +102,7 @@ class KeptTensor(Kept):
 
 
 def _once(tensor: torch.Tensor) -> torch.Tensor:
-    """Each element once, where expand() has it several times."""
+    """Returns the tensor with each element once, if expand() repeats elements."""
     if tensor.layout is torch.strided:
         for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride())):
             if stride == 0 and size > 1:
@@ -115,7 +115,7 @@ def _bytes_of(tensor: torch.Tensor) -> int:
 
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether all is equal, what is no number too. Dtypes, devices and layouts that differ are different."""
+    """Returns whether all bits are equal, NaN included. Different dtypes, devices and layouts are different."""
     if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device or a.layout != b.layout:
         return False
     if a.layout is torch.sparse_coo:
@@ -131,7 +131,7 @@ def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def has_memory(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's elements are there: frameworks take memory away from tensors that wait (resize_(0) of the storage)."""
+    """Returns whether a tensor's elements exist: frameworks free the memory of tensors that wait (resize_(0) of the storage)."""
     if tensor.layout is not torch.strided or tensor.numel() == 0:
         return True
     last = tensor.storage_offset() + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
@@ -139,7 +139,7 @@ def has_memory(tensor: torch.Tensor) -> bool:
 
 
 class KeptDict(Kept):
-    """Names and values. By the base class's methods: a Counter's update() adds, and others' refuse."""
+    """Names and values of a dict. Uses the base class's methods, because a Counter's update() adds, and other classes refuse it."""
 
     __slots__ = ("_names",)
 
@@ -147,7 +147,7 @@ class KeptDict(Kept):
         return self.of
 
     def read(self) -> tuple:
-        """Tuples, which the garbage collector lets alone if they hold numbers and words."""
+        """Returns a tuple, which the garbage collector does not track if it holds only numbers and strings."""
         items = self._items()
         self._names = tuple(dict.keys(items))
         return tuple(dict.values(items))
@@ -167,7 +167,7 @@ class KeptDict(Kept):
 
 
 class KeptAttributes(KeptDict):
-    """What an object's `__dict__` holds."""
+    """An object's `__dict__`."""
 
     __slots__ = ()
     PART = 1
@@ -180,7 +180,7 @@ class KeptAttributes(KeptDict):
 
 
 class KeptSlots(Kept):
-    """What the `__slots__` of an object's classes hold."""
+    """The `__slots__` of an object's classes."""
 
     __slots__ = ("_slots",)
     PART = 2
@@ -217,7 +217,7 @@ def _slot(slot: types.MemberDescriptorType, of: Any) -> Any:
 
 
 class KeptClass(Kept):
-    """A class's own attributes, without those that the interpreter keeps."""
+    """A class's own attributes, except those of the interpreter."""
 
     __slots__ = ()
 
@@ -241,7 +241,7 @@ class KeptClass(Kept):
 
 
 class KeptSequence(Kept):
-    """A list, a deque, or numbers in a bytearray or an array."""
+    """A list, a deque, or the numbers in a bytearray or an array."""
 
     __slots__ = ()
 
@@ -278,7 +278,7 @@ class KeptSet(Kept):
 
 
 class KeptArray(Kept):
-    """An array of numpy."""
+    """A numpy array."""
 
     __slots__ = ()
 
@@ -301,7 +301,7 @@ class KeptArray(Kept):
 
 
 class KeptCell(Kept):
-    """A closure's variable, which may have no value."""
+    """A variable of a closure, which may have no value."""
 
     __slots__ = ()
 
@@ -325,7 +325,7 @@ class KeptCell(Kept):
 
 
 class KeptName(Kept):
-    """One name of a module: a global that a function reads, or what it reads of another module."""
+    """One name of a module: a global that a function reads, or a name that it reads of another module."""
 
     __slots__ = ("_name",)
 

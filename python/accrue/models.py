@@ -1,4 +1,4 @@
-"""What accrue asks of a model: its parameters by name, its buffers, its batch normalisations, its modes."""
+"""What accrue reads of a model: its parameters by name, its buffers, batch normalisations and modes."""
 
 import weakref
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ Named = list[tuple[str, torch.Tensor]]
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The module that torch.compile, DistributedDataParallel and DataParallel wrap."""
+    """Returns the module inside torch.compile, DistributedDataParallel and DataParallel."""
     while True:
         if isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
             model = model.module
@@ -25,17 +25,25 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def without_ranks(model: nn.Module) -> nn.Module:
-    """The module that DistributedDataParallel wraps, whose passes share nothing."""
+    """Returns the module inside DistributedDataParallel, whose passes communicate nothing."""
     return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
 
 
-# What computes again in fp64 and compares: a complex number would lose its imaginary part there.
+# Operations that compute again in fp64 and compare: a complex number would lose its imaginary part there.
 COMPARING = ("verify", "verify_loop", "watch")
 
 
 def named_parameters(model: Any, operation: str, watched: bool = True) -> Named:
-    """The parameters of a module, or of what lists them: tensors, (name, tensor), groups of an optimizer. Those that are not `watched` a
-    forward pass may write to."""
+    """Returns the parameters of a module, or of a list of them: tensors, (name, tensor) pairs, or an optimizer's groups.
+
+    Args:
+        model: the module, or the list.
+        operation: the name of the calling operation, for errors.
+        watched: False if a forward pass may write to the parameters.
+
+    Raises:
+        UsageError: the model has nothing to train, is no model, has complex numbers, or embeddings whose forward pass writes to their weight.
+    """
     named = _of_module(model, operation) if isinstance(model, nn.Module) else _listed(model, operation)
     state = [*named, *named_buffers(model)] if operation in COMPARING else [(name, tensor) for name, tensor in named if tensor.requires_grad]
     for name, tensor in state:
@@ -48,7 +56,7 @@ def named_parameters(model: Any, operation: str, watched: bool = True) -> Named:
 
 
 def _require_still_embeddings(model: nn.Module, operation: str) -> None:
-    """A forward pass that shortens rows of its weight changes what the window's other micro-batches are differentiated by."""
+    """Refuses max_norm: a forward pass that shortens rows of its weight changes the weight for the window's other micro-batches."""
     for name, part in model.named_modules():
         if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and part.max_norm is not None and part.weight.requires_grad:
             raise UsageError(operation, "embeddings whose forward pass leaves their weight alone", f"'{name}' with max_norm={part.max_norm}",
@@ -92,10 +100,10 @@ def _takes_statistics(module: nn.Module) -> bool:
 
 
 def batch_norm_finder(model: Any) -> Callable[[], list[str]] | None:
-    """Names the batch normalisations that take the statistics of their input, whenever it is asked."""
+    """Returns a function that names the batch normalisations that use the statistics of their input at the time of the call."""
     if not isinstance(model, nn.Module):
         return None
-    module = weakref.ref(unwrapped(model))  # which may hold what asks
+    module = weakref.ref(unwrapped(model))  # weak, because the module may hold the function
 
     def names() -> list[str]:
         alive = module()
@@ -105,7 +113,7 @@ def batch_norm_finder(model: Any) -> Callable[[], list[str]] | None:
 
 
 def _freeze(norm: _BatchNorm) -> Callable[[], None]:
-    """Has it use statistics that no sample moves: those kept, or 0 and 1 where none are."""
+    """Makes a batch normalisation use fixed statistics: its running ones, or 0 and 1 if it has none. Returns a function that undoes it."""
     kept = (norm.training, norm.track_running_stats, norm.running_mean, norm.running_var)
     norm.eval()
     if norm.running_mean is None:
@@ -120,7 +128,7 @@ def _freeze(norm: _BatchNorm) -> Callable[[], None]:
 
 
 def modes(module: nn.Module) -> Callable[[], None]:
-    """Puts the mode of each part back to what it is now."""
+    """Returns a function that restores the current training mode of each part."""
     before = [(part, part.training) for part in module.modules()]
 
     def restore() -> None:
@@ -131,7 +139,7 @@ def modes(module: nn.Module) -> Callable[[], None]:
 
 
 def evaluator(model: Any) -> Callable[[bool], Callable[[], None]] | None:
-    """Puts a module, or its batch normalisations alone, into evaluation mode; what that returns undoes it."""
+    """Returns a function that puts a module, or only its batch normalisations, into evaluation mode, and returns a function that undoes it."""
     if not isinstance(model, nn.Module):
         return None
     module = unwrapped(model)

@@ -1,7 +1,7 @@
-"""accrue's kernels as operators of torch, for models that are written for them and for torch.compile.
+"""accrue's kernels as torch operators, for models written for accrue and for torch.compile.
 
-In eager mode they are the library's own: gradients of weights go into an Accumulator's open slots. In a graph of torch.compile they are
-the operators `accrue::linear_cross_entropy` and `accrue::linear` of torch.library, which it keeps whole.
+In eager mode they are the library's kernels: gradients of weights go into an Accumulator's open slots. In a graph of torch.compile they are
+the operators `accrue::linear_cross_entropy` and `accrue::linear` of torch.library, which it does not split.
 """
 
 import torch
@@ -13,20 +13,46 @@ from accrue.tensors import IGNORED
 def linear_cross_entropy(hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, bias: torch.Tensor | None = None, *,
                          row_weights: torch.Tensor | None = None, ignore_index: int = IGNORED, label_smoothing: float = 0.0,
                          z_loss: float = 0.0, soft_cap: float = 0.0, prepared: _native.PreparedWeight | None = None) -> _native.Loss:
-    """Cross entropy of hidden @ weight.T (+ bias) against targets, as a sum and the weight of the rows that count.
+    """Returns the cross entropy of hidden @ weight.T (+ bias) against targets, as a sum and the weight of the rows that count. CPU only.
 
-    hidden [..., C] fp32, fp64 or bf16; weight [V, C] and bias [V] fp32 (fp64 with fp64); targets [...] int64 in [0, V) or
-    `ignore_index`; row_weights [...] fp32. Logits are never whole: it works by chunks of rows, and makes the gradients of `hidden` and
-    `weight` in the forward pass. CPU. In a graph of torch.compile use `linear_cross_entropy_sum`.
+    The logits are never materialized: it works by chunks of rows, and computes the gradients of `hidden` and `weight` in the forward pass. In a
+    graph of torch.compile use `linear_cross_entropy_sum`.
+
+    Args:
+        hidden: [..., C], fp32, fp64 or bf16.
+        weight: [V, C], fp32 (fp64 if hidden is fp64).
+        targets: [...], int64 in [0, V) or `ignore_index`.
+        bias: [V], in the dtype of `weight`, or None.
+        row_weights: [...], fp32, finite and not negative, or None: 1 for each row.
+        ignore_index: rows with this target do not count.
+        label_smoothing: in [0, 1), as in torch.nn.functional.cross_entropy.
+        z_loss: the weight of the squared logsumexp of the logits, at least 0 (PaLM, arXiv:2204.02311, section 5).
+        soft_cap: c, at most 40: logits x become c * tanh(x / c). 0: none (Gemma 2, arXiv:2408.00118, section 2).
+        prepared: copies of the weight from earlier calls, to be reused. None: made for this call.
+
+    Returns:
+        A Loss.
+
+    Raises:
+        UsageError: a shape, dtype, target or option does not fit. In a window, `backward()` raises it unless it gets the sum itself.
     """
     return _native.linear_cross_entropy(hidden, weight, targets, prepared or _native.PreparedWeight(), bias=bias, row_weights=row_weights,
                                         ignore_index=ignore_index, label_smoothing=label_smoothing, z_loss=z_loss, soft_cap=soft_cap)
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """x @ weight.T (+ bias), whose backward adds the weight's gradient into its open slot inside the product.
+    """Returns x @ weight.T (+ bias). Its backward adds the weight's gradient to its open slot inside the product. CPU only.
 
-    x [..., K] fp32, fp64 or bf16; weight [N, K], bias [N] fp32 (fp64 with fp64 x). CPU.
+    Args:
+        x: [..., K], fp32, fp64 or bf16.
+        weight: [N, K], fp32 (fp64 if x is fp64).
+        bias: [N], in the dtype of `weight`, or None.
+
+    Returns:
+        A tensor [..., N] in the dtype of `x`.
+
+    Raises:
+        UsageError: a shape or dtype does not fit.
     """
     if torch.compiler.is_compiling():
         return torch.ops.accrue.linear(x, weight, bias)
@@ -35,7 +61,10 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
 
 def linear_cross_entropy_sum(hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, bias: torch.Tensor | None = None,
                              ignore_index: int = IGNORED, label_smoothing: float = 0.0) -> torch.Tensor:
-    """The sum of linear_cross_entropy() as one operator that torch.compile keeps; divide it by (targets != ignore_index).sum()."""
+    """Returns the sum of linear_cross_entropy() as a scalar tensor, by one operator that torch.compile keeps.
+
+    The mean is the sum divided by (targets != ignore_index).sum(). Arguments are those of linear_cross_entropy().
+    """
     return torch.ops.accrue.linear_cross_entropy(hidden, weight, targets, bias, ignore_index, label_smoothing)[0]
 
 
@@ -46,7 +75,7 @@ def _leaf(tensor: torch.Tensor | None) -> torch.Tensor | None:
 @torch.library.custom_op("accrue::linear_cross_entropy", mutates_args=(), device_types="cpu")
 def _linear_cross_entropy(hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, bias: torch.Tensor | None, ignore_index: int,
                           label_smoothing: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The sum, and its gradients by hidden, weight and bias (empty where there is none)."""
+    """Returns the sum, and its gradients with respect to hidden, weight and bias (empty without a bias)."""
     leaves = [_leaf(hidden), _leaf(weight), _leaf(bias)]
     with torch.enable_grad():
         total = linear_cross_entropy(leaves[0], leaves[1], targets, leaves[2], ignore_index=ignore_index,

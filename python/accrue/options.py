@@ -1,4 +1,4 @@
-"""Options by their types, so that a wrong one is refused by its name, and before anything is changed."""
+"""Type checks of options: a wrong option is refused by its name, before anything is changed."""
 
 import numbers
 import operator
@@ -9,7 +9,7 @@ import torch
 
 from accrue.errors import UsageError
 
-# What an option of each type may be, in words.
+# The types of options, as errors name them.
 IN_WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a word"}
 
 
@@ -24,7 +24,7 @@ def _is(value: Any, kind: type) -> bool:
 
 
 def check_options(operation: str, stated: Mapping[str, Any], **kinds: type) -> None:
-    """Refuses an option whose type is another than `kinds` says."""
+    """Raises UsageError for an option whose type is not the one in `kinds`."""
     for name, kind in kinds.items():
         if not _is(stated[name], kind):
             raise UsageError(operation, f"{IN_WORDS[kind]} as {name}", f"a value of type {type(stated[name]).__name__}", f"leaving {name} out")
@@ -41,7 +41,7 @@ def check_group(operation: str, group: Any, kind: type) -> None:
 
 
 def whole_numbers(operation: str, name: str, values: Any) -> list[int]:
-    """Of a list, range or tensor of them."""
+    """Returns a list, range or tensor of whole numbers as a list of int. Raises UsageError for anything else."""
     try:
         return [operator.index(value) for value in values]
     except TypeError:
@@ -49,7 +49,10 @@ def whole_numbers(operation: str, name: str, values: Any) -> list[int]:
 
 
 def numbers_of(operation: str, name: str, values: Any) -> list[float]:
-    """Of a list, or tuple of numbers or tensors of one, none of which is differentiated by."""
+    """Returns a list or tuple of numbers or one-element tensors as a list of float.
+
+    Raises UsageError for anything else, or for a tensor that requires a gradient.
+    """
     if not isinstance(values, Iterable) or isinstance(values, str) or not all(_is(value, float) for value in values):
         raise UsageError(operation, f"a list of numbers as {name}", f"a value of type {type(values).__name__}", f"counting {name} from the labels")
     if any(torch.is_tensor(value) and value.requires_grad for value in values):

@@ -1,7 +1,7 @@
-"""What a loop's own code made of a gradient between the last backward pass and the optimizer's step, judged by values alone.
+"""Recognises what a loop's own code did to a gradient between the last backward pass and the optimizer's step, from values alone.
 
-Loops clip, clamp, mask, centre, penalise and disturb gradients in code of their own. A change counts as one of these only if its shape,
-replayed from what the backward passes left, gives what the optimizer got. A constant factor and a gradient that was dropped are none.
+Loops clip, clamp, mask, centre, penalise and disturb gradients in their own code. A change counts as one of these only if the transformation,
+applied to what the backward passes left, gives what the optimizer got. A constant factor and a dropped gradient are not among them.
 """
 
 import math
@@ -14,30 +14,30 @@ from accrue.tensors import norm
 
 Tensors = list[torch.Tensor]
 
-# What rounding may make of one operation on a gradient, relative.
+# The relative rounding error of one operation on a gradient.
 OF_ROUNDING = {torch.float64: 1e-7, torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
-# What rounding may make of a factor, which is measured over many elements: so much, or a fifth of what it may make of one operation.
+# The relative rounding error of a factor, which is measured over many elements: this, or a fifth of the error of one operation.
 OF_FACTOR = 1e-4
-# A threshold that people write has so many digits; in 16 bits a norm rounds so much that one digit is all that chance does not give.
+# The number of digits of a threshold that people write. In 16 bits a norm rounds so much that only one digit is significant.
 DIGITS, DIGITS_OF_16_BITS = 2, 1
 OF_ROUND_NUMBER, OF_ROUND_NUMBER_IN_16_BITS = 1e-5, 2e-4
-# What is added to a norm before it divides, or to a parameter's norm where gradients are clipped by it.
+# Added to a norm before division; and added to a parameter's norm if gradients are clipped by it.
 EPSILONS = (0.0, 1e-6)
 FLOORS = (0.0, 1e-3, 1e-6)
-# Independent numbers are correlated less than so many standard deviations.
+# The correlation of independent numbers is below this number of standard deviations.
 DEVIATIONS = 4.5
-# Of larger matrices a part has the structure of all.
+# Of larger matrices, a part of this size shows the structure of the whole.
 LOOKED_AT = 256
 
 
 @dataclass(frozen=True)
 class Change:
-    """What was done.
+    """A change of a gradient.
 
-    kind        "none"; "own": a transformation of the user's; "scaled": by a factor that is no clipping's; "dropped": gradients of all
+    kind        "none"; "own": a transformation meant by the user; "scaled": by a factor that is not a clipping; "dropped": gradients of all
                 or some parameters are gone; "unknown"
-    text        it in words, as the end of "the gradient was ..."
-    shows_size  whether what it left depends on the size of what it was made of: what is clipped to a norm does not
+    text        the change in words, as the end of "the gradient was ..."
+    shows_size  whether the result depends on the size of the original: the result of clipping to a norm does not
     """
 
     kind: str
@@ -54,7 +54,7 @@ class Background:
 
     named       the trained parameters, as they were when the window began
     known       factors that are mistakes, with their names
-    directions  gradients that noise is independent of: those of the micro-batches
+    directions  returns gradients that noise must be independent of: those of the micro-batches
     """
 
     named: Sequence[tuple[str, torch.Tensor]]
@@ -63,7 +63,7 @@ class Background:
 
 
 class _Part:
-    """One parameter's gradient, before and after. Tensors are in fp64 only while they are asked for."""
+    """One parameter's gradient, before and after. Tensors are converted to fp64 only when they are read."""
 
     def __init__(self, name: str, parameter: torch.Tensor, before: torch.Tensor, after: torch.Tensor):
         self.name, self.tolerance = name, OF_ROUNDING.get(before.dtype, 1e-5)
@@ -87,7 +87,7 @@ class _Part:
         return self._after.double()
 
     def alike(self, expected: torch.Tensor) -> torch.Tensor:
-        """Which elements are what was expected, by the size of the largest."""
+        """Returns which elements are as expected, relative to the largest element."""
         return (self.after - expected).abs() <= self.tolerance * self.before.abs().max().clamp_min(1e-300)
 
     def shows_size(self) -> torch.Tensor:
@@ -95,14 +95,17 @@ class _Part:
         return self.after.abs() > 2 * self.tolerance * self.before.abs().max().clamp_min(1e-300)
 
     def rows(self) -> "list[_Part]":
-        """The gradient of each output, as unitwise clipping takes them."""
+        """Returns the gradient of each output, as unitwise clipping uses them."""
         if self._before.dim() < 2:
             return [self]
         return [_Part(f"{self.name}[{place}]", *tensors) for place, tensors in enumerate(zip(self._parameter, self._before, self._after))]
 
 
 def change_of(before: Tensors, after: Tensors, background: Background, is_clipped: bool = False) -> Change:
-    """`is_clipped`: torch had clipped `before` already, so that a norm that is round says less."""
+    """Returns the change that turned the gradients `before` into `after`.
+
+    `is_clipped`: torch had already clipped `before`, so that a round norm is weaker evidence.
+    """
     parts = [_Part(name, parameter, a, b) for (name, parameter), a, b in zip(background.named, before, after)]
     parts = [part for part in parts if part.size > 0 or part.size_after > 0]
     changed = [part for part in parts if not part.is_same]
@@ -125,7 +128,7 @@ def _names(parts: list[_Part]) -> str:
 
 
 def is_round(value: float, digits: int = DIGITS, tolerance: float = OF_ROUND_NUMBER) -> bool:
-    """Whether somebody would write it so: a number of few digits."""
+    """Returns whether a person would write this number: it has few digits."""
     if not math.isfinite(value) or value <= 0:
         return False
     return abs(float(f"{value:.{digits - 1}e}") / value - 1) <= tolerance
@@ -138,7 +141,7 @@ def _is_round(parts: list[_Part], value: float) -> bool:
 
 
 def _is_plain(factor: float) -> bool:
-    """A constant that somebody multiplied or divided by."""
+    """Returns whether a gradient was multiplied or divided by a constant of few digits."""
     return is_round(abs(factor)) or is_round(1 / abs(factor))
 
 
@@ -151,14 +154,14 @@ def _clusters(changed: list[_Part]) -> list[list[_Part]]:
 
 
 def _is_clipped_to_round_norm(parts: list[_Part]) -> bool:
-    """Together, by the 2-norm or the largest element."""
+    """Returns whether the parts together were clipped by the 2-norm or the largest element."""
     before, after = math.hypot(*(part.size for part in parts)), math.hypot(*(part.size_after for part in parts))
     largest_before, largest = (max(float(of(part).abs().max()) for part in parts) for of in (lambda p: p.before, lambda p: p.after))
     return any(_is_round(parts, b * (a + epsilon) / a) for a, b in ((before, after), (largest_before, largest)) for epsilon in EPSILONS)
 
 
 def _of_factors(parts: list[_Part], changed: list[_Part], known: Mapping[float, str], is_clipped: bool) -> Change:
-    """Each gradient is a multiple of what it was."""
+    """Judges a change in which each gradient is a multiple of what it was."""
     clusters = _clusters(changed)
     is_all = len(changed) == len(parts)
     whose = "" if is_all else f" in {_names(changed)}"
@@ -188,7 +191,7 @@ def _of_one_factor(parts: list[_Part], factor: float, is_clipped: bool) -> Chang
 
 
 def _is_clipped_by_parameters(parts: list[_Part], changed: list[_Part]) -> bool:
-    """Adaptive clipping: what is clipped has a norm in proportion to its parameter's, what is not has less."""
+    """Recognises adaptive clipping: a clipped gradient has a norm in proportion to its parameter's, the others have less."""
     if any(not 0 < part.factor < 1 for part in changed):
         return False
     for floor in FLOORS:
@@ -215,7 +218,7 @@ def _clipped_by_rows(parts: list[_Part], changed: list[_Part]) -> Change | None:
 
 
 def _penalised(parts: list[_Part], changed: list[_Part]) -> Change | None:
-    """A penalty is added once, whose gradient is a multiple of the parameter."""
+    """Recognises a penalty that is added once, whose gradient is a multiple of the parameter."""
     squares = sum(norm(part.parameter) ** 2 for part in changed)
     if squares == 0:
         return None
@@ -240,7 +243,7 @@ def _clamped(parts: list[_Part], changed: list[_Part]) -> Change | None:
 
 
 def _masked(parts: list[_Part], changed: list[_Part]) -> Change | None:
-    """Some elements are 0 and the others what they were, in each parameter that was changed."""
+    """Recognises a mask: in each changed parameter some elements are 0, and the others are unchanged."""
     is_mask = all(bool(((part.after == 0) | part.alike(part.before)).all()) for part in changed)
     return Change("own", f"masked in {_names(changed)}") if is_mask else None
 
@@ -258,7 +261,7 @@ def _signed(parts: list[_Part], changed: list[_Part]) -> Change | None:
 
 
 def _disturbed(parts: list[_Part], changed: list[_Part], background: Background) -> Change | None:
-    """Noise: of one size in all elements, independent of the gradient, of each micro-batch's and of the parameters, without structure."""
+    """Recognises noise: of one size in all elements, without structure, independent of the gradient, of micro-batches and of parameters."""
     noise = [part.after - part.before for part in parts]
     count = sum(each.numel() for each in noise)
     deviation = math.hypot(*map(norm, noise)) / count ** 0.5
@@ -269,7 +272,7 @@ def _disturbed(parts: list[_Part], changed: list[_Part], background: Background)
     size = math.hypot(*(part.size for part in parts))
     least = 1 - max([value for value in background.known if value < 1], default=0.5)
     if DEVIATIONS * deviation > least / 2 * size:
-        return None  # so loud that a division would not show
+        return None  # so much noise that a division would not show
     names = {name for name, _ in background.named} & {part.name for part in parts}
     others = [[tensor.double() for (name, _), tensor in zip(background.named, each) if name in names] for each in background.directions()]
     for direction in ([part.before for part in parts], [part.parameter for part in parts], *others):
@@ -278,20 +281,20 @@ def _disturbed(parts: list[_Part], changed: list[_Part], background: Background)
         if abs(along) > DEVIATIONS * deviation * length:
             return None
     if any(abs(float((each * part.before).sum())) > DEVIATIONS * deviation * part.size for each, part in zip(noise, parts)):
-        return None  # a gradient that is dropped or scaled besides, wherever noise does not hide it
+        return None  # a gradient is also dropped or scaled, where noise does not hide it
     hidden = [part for part in parts if part.size <= DEVIATIONS * deviation]
     told = f", which hides {_names(hidden)}" if hidden else ""
     return Change("own", f"disturbed by noise of deviation {deviation:.2g}{told}")
 
 
 def _is_of_size(noise: torch.Tensor, deviation: float) -> bool:
-    """By the sum of its squares, whose third root is nearly normal (Wilson and Hilferty)."""
+    """Tests the sum of squares, whose third root is nearly normal (Wilson and Hilferty)."""
     spread = 2 / (9 * noise.numel())
     return abs((float(noise.square().mean()) / deviation ** 2) ** (1 / 3) - (1 - spread)) <= DEVIATIONS * spread ** 0.5
 
 
 def _is_unstructured(noise: list[torch.Tensor], deviation: float) -> bool:
-    """No matrix has a direction of its own, as gradients of few samples have."""
+    """Returns whether no matrix has a dominant direction, as gradients of few samples have."""
     for each in noise:
         matrix = (each.flatten(1) if each.dim() > 1 else each[None])[:LOOKED_AT, :LOOKED_AT]
         if min(matrix.shape) < 4:

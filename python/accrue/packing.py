@@ -1,4 +1,4 @@
-"""Whether documents that share a row see each other."""
+"""Checks whether documents that are packed into one row see each other."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,12 +10,12 @@ from accrue.batches import with_items
 from accrue.generators import Generators
 from accrue.tensors import IGNORED
 
-# Beyond what rounding makes of a loss where other columns of the row change, relative.
+# The relative change of a loss by rounding if other columns of the row change.
 MOST_ROUNDING = 1e-4
 
 
 def _boundary(batch: Any) -> tuple[int, int] | None:
-    """Row and column of the first document that begins inside a row, by position_ids that begin anew."""
+    """Returns row and column of the first document that begins inside a row, where position_ids restart at 0."""
     if not isinstance(batch, Mapping) or not all(torch.is_tensor(batch.get(name)) for name in ("input_ids", "labels", "position_ids")):
         return None
     positions = batch["position_ids"]
@@ -23,7 +23,7 @@ def _boundary(batch: Any) -> tuple[int, int] | None:
         return None  # labels of samples, not of tokens, do not show which tokens a loss has seen
     begins_anew = (positions[:, 1:] == 0) & (positions[:, :1] == 0)
     if torch.is_tensor(batch.get("attention_mask")) and batch["attention_mask"].shape == positions.shape:
-        begins_anew &= batch["attention_mask"][:, :-1] != 0  # what padding on the left is followed by is no second document
+        begins_anew &= batch["attention_mask"][:, :-1] != 0  # the document after padding on the left is not a second one
     starts = begins_anew.nonzero()
     return (int(starts[0, 0]), int(starts[0, 1]) + 1) if len(starts) else None
 
@@ -33,9 +33,9 @@ def _with(batch: Mapping, **tensors: torch.Tensor) -> Mapping:
 
 
 def leaks(model: nn.Module, loss_fn, batches: list[Any]) -> str:
-    """How a document of the first packed row reaches the next one; "" where it does not, or no row is packed.
+    """Returns how a document of the first packed row reaches the next one; "" if it does not, or no row is packed.
 
-    Rows are packed where `position_ids` begin anew inside them (as transformers' collators write them).
+    Rows are packed if `position_ids` restart inside them (as transformers' collators write them).
     """
     for batch in batches:
         place = _boundary(batch)

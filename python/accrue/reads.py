@@ -1,4 +1,4 @@
-"""Which names outside itself a function's code reads or writes, by its bytecode."""
+"""Finds the names outside itself that a function's code reads or writes, from its bytecode."""
 
 import dis
 import functools
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Reads:
-    """Of a function and all functions within it."""
+    """The names that a function and all functions within it use."""
 
     names: frozenset[str]  # globals
-    written: frozenset[str]  # those of them, and attributes, that it writes
+    written: frozenset[str]  # globals and attributes that it writes
     attributes: frozenset[str]
-    modules: frozenset[str]  # that it imports as it runs
+    modules: frozenset[str]  # modules that it imports when it runs
 
 
 GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_GLOBAL", "DELETE_GLOBAL"}

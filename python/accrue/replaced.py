@@ -1,4 +1,4 @@
-"""Functions of torch that others stand for while somebody watches."""
+"""Replaces torch's functions while a check records."""
 
 import functools
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class Replaced:
-    """A function of torch's that another one stands for. Several may stand for it one around the other, and leave in any order."""
+    """A replaced function of torch. Several replacements of one function may nest, and be removed in any order."""
 
     def __init__(self, owner: Any, name: str, make: Callable[[Callable], Callable]):
-        """`make(original)` returns what stands for it."""
+        """`make(original)` returns the replacement."""
         self._owner, self._name = owner, name
         self._original = getattr(owner, name)
 
@@ -21,7 +21,7 @@ class Replaced:
         setattr(owner, name, self._now)
 
     def put_back(self) -> None:
-        """If somebody else's function has taken the place, it goes on calling this one, which then only passes calls on."""
+        """Removes the replacement. If another one surrounds it, it stays and only passes calls on."""
         outermost = getattr(self._owner, self._name)
         if outermost is self._now:
             setattr(self._owner, self._name, self._original)

@@ -1,4 +1,6 @@
-"""A window's micro-batches run again, each with all that it read as it was: parameters, buffers, modes, generators, what lies outside."""
+"""Runs a window's micro-batches again, each with everything it read restored: parameters, buffers, modes, generators, and objects outside the
+model.
+"""
 
 import contextlib
 from collections.abc import Mapping
@@ -15,11 +17,11 @@ from accrue.models import without_ranks
 from accrue.tensors import norm
 from accrue.watching import Hook, MicroBatch, Recorder, micro_batch_of
 
-# Multiples of a loss, none of them a power of two: each rounds every product of the backward pass anew.
+# Factors of a loss, none a power of two: with each, every product of the backward pass rounds differently.
 SCALES = [(129 + 2 * (37 * place % 64)) / 256 for place in range(1, 17)]
-# Gradients of all micro-batches are kept up to so many bytes; beyond that they are made again where they are asked for.
+# Gradients of all micro-batches are kept up to this number of bytes; beyond it they are computed again for each use.
 MOST_BYTES_KEPT = 1 << 30
-# Half a loss gives half its gradient, but for numbers that vanish (fp16).
+# Half a loss gives half its gradient, except for numbers that underflow (fp16).
 MOST_UNSCALED = 1e-2
 
 
@@ -37,12 +39,12 @@ class _Known(torch.autograd.Function):
 
 
 class Replay:
-    """Gradients of a window's micro-batches by loss_fn, at the trained parameters as they are when it is asked.
+    """Gradients of a window's micro-batches by loss_fn, at the current values of the trained parameters.
 
-    A micro-batch's gradient is made in a pass of its own, from the state that it began with: so micro-batches may be run in any order, a
-    buffer that carries over from one to the next is what it was, and re-entrant checkpoints and in-place changes of what a graph has saved
-    do no harm. Losses are divided by the window's weight, as loops do it, before they are differentiated: a hook that clamps finds
-    gradients of the size that it found.
+    Each micro-batch's gradient is computed in its own pass, from the state in which the micro-batch began. So micro-batches may run in any order,
+    buffers that carry over from one to the next have their old values, and re-entrant checkpoints and in-place changes of saved tensors do no
+    harm. As in the user's loop, losses are divided by the window's weight before they are differentiated, so that a hook that clamps sees gradients
+    of the usual size.
     """
 
     def __init__(self, model: nn.Module, loss_fn: Any, recorder: Recorder):
@@ -51,21 +53,21 @@ class Replay:
         self._trained = recorder.trained
         self._before = recorder.before
         self._micro_batches: list[MicroBatch] = recorder.seen.micro_batches
-        self._by_backward = False  # whether a re-entrant checkpoint wants backward() in place of grad()
+        self._by_backward = False  # whether a re-entrant checkpoint needs backward() instead of grad()
         self._kept: dict[int, tuple] = {}
         self._passes = 0
-        self.other_inputs = ""  # how loss_fn calls the model where the loop called it with other tensors
+        self.other_inputs = ""  # set if loss_fn calls the model with other tensors than the loop did
         gradients = sum(tensor.numel() * tensor.element_size() for tensor in self._trained)
         self._keeps = gradients * len(self._micro_batches) <= MOST_BYTES_KEPT
         self.weight = 0.0
         for micro in self._micro_batches:
-            loss = self._loss_of(micro)  # with a graph, which a penalty on the gradient asks for
+            loss = self._loss_of(micro)  # with a graph, which a penalty on the gradient needs
             if not isinstance(loss, _native.Loss):
-                break  # whose type is refused where it arrives
+                break  # the type is refused by the prover
             self.weight += loss.weight
 
     def loss(self, begin: int, end: int) -> _native.Loss:
-        """Of micro-batches [begin, end), as the prover wants one: a sum that can be differentiated once, and its weight."""
+        """Returns the Loss of micro-batches [begin, end) as the prover needs it: a sum that can be differentiated once, and its weight."""
         total, weight = torch.zeros((), dtype=torch.float64), 0.0
         sums = [torch.zeros_like(tensor, dtype=torch.float64) for tensor in self._trained]
         for place in range(begin, end):
@@ -82,15 +84,15 @@ class Replay:
         return _native.Loss(_Known.apply(total, gradients, *self._trained), weight)
 
     def gradients(self, place: int) -> list[torch.Tensor]:
-        """Of a micro-batch's loss / the window's weight."""
+        """Returns the gradients of a micro-batch's loss / the window's weight."""
         return self._run(place)[2]
 
     def repeats(self, place: int) -> bool:
-        """Whether a micro-batch gives the same gradient twice."""
+        """Returns whether a micro-batch gives the same gradient twice."""
         return _distance(self._gradients(place, 1.0), self._gradients(place, 1.0)) <= MOST_UNSCALED
 
     def is_linear(self, place: int) -> bool:
-        """Whether half the loss gives half the gradient: a hook that clips or normalises each backward pass does not."""
+        """Returns whether half the loss gives half the gradient. It does not if a hook clips or normalises each backward pass."""
         whole = self._run(place)[2]
         return _distance([2 * gradient for gradient in self._gradients(place, 0.5)], whole) <= MOST_UNSCALED
 
@@ -111,7 +113,7 @@ class Replay:
         return self._differentiated(place, scale, undo=False)[2]
 
     def _differentiated(self, place: int, scale: float, undo: bool = True) -> Any:
-        """The loss's sum and weight, and the gradient of sum / the window's weight. `undo`: without the scale again."""
+        """Returns the loss's sum and weight, and the gradient of sum / the window's weight. `undo`: removes the scale from it."""
         loss = self._loss_of(self._micro_batches[place])
         if not isinstance(loss, _native.Loss):
             return loss
@@ -134,7 +136,7 @@ class Replay:
                                     for tensor, gradient in zip(self._trained, gradients)]
 
     def _by_accumulation(self, loss: torch.Tensor) -> list[torch.Tensor | None]:
-        """By `.grad`, with nobody told that it has come (optimizers that step within backward)."""
+        """Computes gradients by `.grad`, without the hooks that report them (optimizers that step within backward)."""
         with contextlib.ExitStack() as open_:
             for tensor in {id(each): each for each in (*self._model.parameters(), *self._trained)}.values():
                 open_.callback(setattr, tensor, "grad", tensor.grad)
@@ -160,9 +162,9 @@ class Replay:
             return self._loss_fn(without_ranks(self._model), micro.batch)
 
     def _as_called(self, micro: MicroBatch) -> contextlib.ExitStack:
-        """While it is open, generators are at each call of the model what they were at that call of the loop.
+        """While open, restores generators at each call of the model to their state at that call of the loop.
 
-        A loop may draw before the call what loss_fn does not (augmentation), and loss_fn may draw what the loop drew (noise, times).
+        Before the call, a loop may draw what loss_fn does not (augmentation), and loss_fn may draw what the loop drew (noise, times).
         """
         open_ = contextlib.ExitStack()
         parts = {id(part) for part in self._model.modules()}
@@ -193,7 +195,7 @@ class Replay:
 
 
 def _other(expected: Any, received: Any) -> str | None:
-    """The first tensor that both have and that differs. A loop may give a model more than its loss needs (labels), or less."""
+    """Returns the name of the first tensor that both have and that differs. A loop may give a model more than its loss needs (labels), or less."""
     if torch.is_tensor(expected) and torch.is_tensor(received):
         if expected.is_nested or received.is_nested:
             return _other_parts(expected, received)
@@ -209,13 +211,13 @@ def _other(expected: Any, received: Any) -> str | None:
 
 
 def _other_parts(expected: torch.Tensor, received: torch.Tensor) -> str | None:
-    """Of nested tensors, which torch compares by their parts alone."""
+    """Compares nested tensors by their parts; torch cannot compare them whole."""
     parts = [list(tensor.unbind()) for tensor in (expected, received)]
     return "input" if len(parts[0]) != len(parts[1]) or any(_other(a, b) for a, b in zip(*parts)) else None
 
 
 def _distance(some: list[torch.Tensor], others: list[torch.Tensor]) -> float:
-    """Of the tensor that differs most, relative to it; to a part of what is usual where it all but vanishes."""
+    """Returns the relative difference of the tensor that differs most. A tensor that nearly vanishes is compared with a part of the usual size."""
     elements = sum(b.numel() for b in others)
     usual = (sum(norm(b) ** 2 for b in others) / max(elements, 1)) ** 0.5
     return max(norm(a - b) / max(norm(b), VANISHING * usual * b.numel() ** 0.5, 1e-300) for a, b in zip(some, others))

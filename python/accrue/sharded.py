@@ -1,4 +1,4 @@
-"""Windows of parameters that fully_shard() (FSDP2) divides over ranks: sums are in `.grad`, reduced in each backward."""
+"""Windows of parameters that fully_shard() (FSDP2) sharded: sums are in `.grad`, and reduced in each backward pass."""
 
 import math
 import time
@@ -18,9 +18,9 @@ def is_sharded(parameters: Sequence[tuple[str, torch.Tensor]]) -> bool:
     return any(type(tensor.detach()).__name__ == "DTensor" for _, tensor in parameters)
 
 
-# Options of an Accumulator that are not for these windows, with the values that say nothing.
+# Options of an Accumulator that these windows do not support, with their defaults.
 UNUSED = {"accumulate": "fp32", "check_finite": True, "watch_parameters": True, "split_out_of_memory": True, "measure_noise": False, "replay": None, "group": None}
-# What backward() refuses: what it expected, what it received, what to try.
+# The errors of backward(): what it expected, what it received, what to try.
 REFUSALS = (
     ("accrue.Loss(sum, weight)", "something else", "one loss, as a sum and its weight"),
     ("a size in the unit of the batch", "the other unit", "stating both in tokens, or both in samples"),
@@ -30,19 +30,19 @@ REFUSALS = (
 DROPPED = "the window was dropped: "
 CHANGED = "a changed parameter, as by step() of an optimizer: "
 WRITTEN = "a gradient written by somebody else, as by clipping or a plain backward(): "
-# How many parameters are looked at by their values between micro-batches, and how many elements of each.
+# How many parameters are compared by value between micro-batches, and how many elements of each.
 LOOKED_AT, ELEMENTS = 16, 256
 
 
 def _parameter_groups(part: nn.Module) -> list:
-    """A part's groups of parameters that are gathered together: torch 2.13 may have several, before it there was one or none."""
+    """Returns a part's groups of parameters that are gathered together: torch 2.13 may have several, earlier versions have one or none."""
     state = part._get_fsdp_state()
     groups = getattr(state, "_fsdp_param_groups", None)
     return groups if groups is not None else [group for group in [state._fsdp_param_group] if group is not None]
 
 
 def _norm(gradients: Sequence[torch.Tensor]) -> float:
-    """The norm over all of them, which may lie on several meshes: those of tensor parallelism, and those that it leaves whole."""
+    """Returns the norm over all gradients, which may lie on several meshes: those with tensor parallelism, and those without."""
     by_mesh: dict[Any, list[torch.Tensor]] = {}
     for gradient in gradients:
         by_mesh.setdefault(getattr(gradient, "device_mesh", None), []).append(gradient)
@@ -51,8 +51,9 @@ def _norm(gradients: Sequence[torch.Tensor]) -> float:
 
 
 class DataRanks:
-    """The ranks that have samples of their own: all dimensions of the mesh that parameters are divided and repeated over, and none that
-    divides the model itself (tensor parallelism)."""
+    """The ranks that have their own samples: all mesh dimensions over which parameters are sharded and replicated, but none that divides the model
+    itself (tensor parallelism).
+    """
 
     def __init__(self, parts: Sequence[nn.Module], device: torch.device):
         meshes = [group.mesh_info for part in parts for group in _parameter_groups(part)]
@@ -76,14 +77,17 @@ class DataRanks:
 
 
 def _beginning(tensor: torch.Tensor) -> torch.Tensor:
-    """The first elements of what this rank has of it, as bytes, since a NaN differs from itself."""
+    """Returns the first elements of this rank's shard as bytes, because NaN differs from itself."""
     detached = tensor.detach()
     return getattr(detached, "_local_tensor", detached).flatten()[:ELEMENTS].view(torch.uint8)
 
 
 class Marks:
-    """What the parameters and their sums were behind a backward pass: by version counters, which most writers leave higher, and of some
-    by their first elements, as torch's clipping of DTensors counts nothing."""
+    """The state of parameters and their sums after a backward pass, to detect changes by other code.
+
+    It is known by version counters, which most writers increase, and for some parameters also by their first elements, because torch's clipping of
+    DTensors does not increase the counter.
+    """
 
     def __init__(self, named: Sequence[tuple[str, torch.Tensor]]):
         self._of = [(name, tensor, tensor._version, tensor.grad, None if tensor.grad is None else tensor.grad._version) for name, tensor in named]
@@ -92,7 +96,7 @@ class Marks:
                         for name, tensor in some]
 
     def disturbance(self) -> str:
-        """What somebody did since, or an empty text."""
+        """Returns what other code changed since, or ""."""
         for name, tensor, version, grad, grad_version in self._of:
             if tensor._version != version:
                 return CHANGED + f"'{name}'"
@@ -109,11 +113,11 @@ class Marks:
 
 
 class ShardedWindow:
-    """What an Accumulator is made of where its parameters are DTensors; the interface is that of `_native.Accumulator`.
+    """An Accumulator's implementation for DTensor parameters, with the interface of `_native.Accumulator`.
 
-    fully_shard() reduces and scatters each backward's gradient, so that no rank holds more than its shard of the sums: accrue has it
-    add up (and not average) over ranks, and divides once, by the weight of all ranks. As each backward is a collective, a micro-batch
-    whose loss is not finite on one rank is left out on all of them.
+    fully_shard() reduce-scatters each backward's gradient, so that no rank holds more than its shard of the sums. accrue makes it sum over ranks
+    instead of averaging, and divides once, by the weight of all ranks. Because each backward is a collective, a micro-batch whose loss is not
+    finite on one rank is left out on all ranks.
     """
 
     def __init__(self, model: Any, parameters: Sequence[tuple[str, torch.Tensor]], *, batch: Any, micro_batches: int, clip_norm: float,
@@ -139,8 +143,8 @@ class ShardedWindow:
 
     def _clear(self) -> None:
         self._weight, self._loss, self._units, self._begin = 0.0, 0.0, 0.0, time.monotonic()
-        self._count = self._quarantined = 0  # micro-batches of this rank that are in, and that were left out
-        self._marks: Marks | None = None  # behind the last backward of the window
+        self._count = self._quarantined = 0  # micro-batches of this rank that are counted, and that were left out
+        self._marks: Marks | None = None  # after the last backward of the window
 
     def set_batch(self, batch: Any) -> None:
         if self.pending():
@@ -179,14 +183,17 @@ class ShardedWindow:
         return self._marks.disturbance() if self._marks is not None else ""
 
     def _lose(self, call: str, disturbance: str) -> None:
-        """On all ranks, which asked alike: the sums of one are in the steps of all."""
+        """Drops the window and raises, on all ranks: the sums of one rank are in the steps of all."""
         self._reshard()
         self.discard()
         raise UsageError(call, "parameters and gradients left alone while the window is open", disturbance or "ones that another rank's program changed",
                          "calling step() of the Accumulator alone, and clip_norm of it in the place of clipping; this window is lost")
 
     def _refusal(self, loss: Any, size: Any, sample_ids: list[int]) -> int | None:
-        """The place in REFUSALS of what is wrong with a call. Ranks ask each other before one of them raises, as each backward is a collective."""
+        """Returns the index in REFUSALS of what is wrong with a call, or None.
+
+        Ranks exchange it before one of them raises, because each backward is a collective.
+        """
         if not isinstance(loss, _native.Loss):
             return 0
         if size is not None and self._batch is not None and type(size) is not type(self._batch):
@@ -194,20 +201,20 @@ class ShardedWindow:
         return 2 if size is None and isinstance(self._batch, _native.Samples) and not sample_ids else None
 
     def _refuse(self, refused: list[float]) -> None:
-        """Raises on all ranks alike: `refused` has on how many each of REFUSALS holds."""
+        """Raises the same error on all ranks. `refused` has the number of ranks for each of REFUSALS."""
         self._reshard()
         place = next(place for place, ranks in enumerate(refused) if ranks)
         expected, received, suggestion = REFUSALS[place]
         raise UsageError("Accumulator.backward", expected, f"{received}, on {refused[place]:.0f} of {self._ranks.world} ranks", suggestion)
 
     def _units_of(self, loss: _native.Loss, size: Any, sample_ids: list[int]) -> float:
-        """How much of the batch a micro-batch is, as the ordinary Accumulator counts it."""
+        """Returns how much of the batch a micro-batch is, counted as in the native Accumulator."""
         if size is not None:
             return size.count
         return len(sample_ids) if isinstance(self._batch, _native.Samples) else loss.weight
 
     def _quarantine(self, value: float, ranks: int) -> None:
-        """Leaves a micro-batch out on all ranks, which ask alike: none of them runs its backward."""
+        """Leaves a micro-batch out on all ranks: none of them runs its backward."""
         self._reshard()
         place = self._count + self._quarantined
         self._quarantined += 1
@@ -218,7 +225,7 @@ class ShardedWindow:
                            "a lower learning rate, clip_norm, or an earlier checkpoint")
 
     def _reshard(self) -> None:
-        """What the backward of a forward pass would have done."""
+        """Frees gathered parameters, as the backward of a forward pass would have done."""
         for part in self._parts:
             part.reshard()
 
@@ -232,7 +239,7 @@ class ShardedWindow:
         raise UsageError("expect", "a module whose parameters are whole", "one that fully_shard() divided", "one loss")
 
     def full(self) -> bool:
-        """All ranks ask alike, since each backward is a collective of theirs: the batch counts what all of them have."""
+        """Returns whether the batch is full, counted over all ranks. A collective of all ranks if the batch is in samples or tokens."""
         if self._micro_batches:
             return self._count >= self._micro_batches
         return self._batch is not None and self._ranks.add_up([self._units])[0] >= self._batch.count
@@ -273,7 +280,7 @@ class ShardedWindow:
         return report
 
     def _look_at(self, report: _native.StepReport, norm: float) -> None:
-        """Tells why a window gave no step; windows in a row without a finite gradient are an error."""
+        """Reports why a window gave no step. Too many windows in a row without a finite gradient raise a RunError."""
         if math.isfinite(norm):
             self._dropped_in_a_row = 0
             if not report.stepped:
@@ -286,7 +293,7 @@ class ShardedWindow:
                            "a lower learning rate, clip_norm, or an earlier checkpoint")
 
     def _mean(self, weight: float) -> float:
-        """Divides the sums by the weight of all ranks, clips, and returns the norm before that."""
+        """Divides the sums by the weight of all ranks, clips, and returns the norm before clipping."""
         gradients = [tensor.grad for tensor in self._trained if tensor.grad is not None]
         if not weight:
             return 0.0
@@ -305,4 +312,4 @@ class ShardedWindow:
         return count * rank // world, count * (rank + 1) // world
 
     def next_is_last(self) -> None:
-        """Nothing travels later than its backward."""
+        """Does nothing: each gradient is reduced in its own backward."""

@@ -1,7 +1,7 @@
-"""The state that Python objects reach, kept as of a moment and put back: tensors, attributes, containers, generators.
+"""The state that Python objects reach, recorded at one moment and restored: tensors, attributes, containers, generators.
 
-A loss reads more than the model: an averaged teacher, the other network of a GAN, a temperature that is annealed, the hidden state of the
-last micro-batch. Whoever runs a micro-batch again has to find all of it as it was, and whoever only looked has to leave all of it so.
+A loss reads more than the model: an averaged teacher, the other network of a GAN, an annealed temperature, the hidden state of the last
+micro-batch. To run a micro-batch again, all of this must be as it was; and a check must leave all of it as it found it.
 """
 
 import array
@@ -31,33 +31,33 @@ from accrue.reads import reads_of
 # Packages whose objects hold no state of a training loop, or none that can be put back.
 OPAQUE = {"accrue", "asyncio", "builtins", "concurrent", "datasets", "functools", "inspect", "io", "logging", "multiprocessing", "numpy",
           "pathlib", "PIL", "pyarrow", "pytest", "_pytest", "queue", "re", "threading", "tokenizers", "tqdm", "weakref"}
-# Packages whose functions, classes and modules have no names that a training loop changes.
+# Packages with functions, classes and modules whose names no training loop changes.
 LIBRARIES = OPAQUE | set(sys.stdlib_module_names) | {
     "accelerate", "deepspeed", "huggingface_hub", "lightning", "lightning_fabric", "lightning_utilities", "matplotlib", "pandas", "peft",
     "pytorch_lightning", "safetensors", "scipy", "sklearn", "sympy", "torch", "torchaudio", "torchmetrics", "torchvision", "transformers",
     "triton", "trl", "wandb"}
-# Of longer containers the elements themselves are not looked into: they are data.
+# Elements of longer containers are not visited: they are data.
 MOST_ELEMENTS = 10_000
 # Larger tensors outside models and optimizers are data.
 MOST_BYTES = 1 << 28
 BYTES_OF_REFERENCE = 8
 
 STATEFUL = (nn.Module, torch.optim.Optimizer, LRScheduler, torch.amp.GradScaler)
-# What has nothing in it that changes.
+# Types of immutable values.
 ATOMIC = {bool, int, float, complex, str, bytes, range, slice, type(None), type(...), type(NotImplemented), torch.dtype, torch.device, torch.Size,
           types.BuiltinFunctionType, types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodDescriptorType,
           types.WrapperDescriptorType, types.ModuleType}
-# What is used up as it is read, and cannot be put back.
+# Iterators that reading uses up, and that cannot be restored.
 USED_UP = {types.GeneratorType, map, zip, filter, enumerate, type(iter([])), type(iter(())), type(iter(range(0))), type(iter({})), type(iter("")),
            itertools.count, itertools.cycle, itertools.chain, itertools.islice, itertools.repeat}
-# Functions of a class that others call without their names.
+# Functions of a class that are called without their names.
 CALLED = ("__call__", "__getattr__", "__getitem__", "__iter__", "__len__", "__next__")
-# The order in which things are put back.
+# The order in which objects are restored.
 PARAMETERS, TENSORS, GENERATORS, OTHERS = range(4)
 
 
 class _Kind:
-    """What is asked of each object of a type, found once."""
+    """The properties of a type that decide how its objects are handled, found once per type."""
 
     def __init__(self, kind: type):
         package = _package(kind.__module__)
@@ -75,17 +75,21 @@ class _Kind:
 
 
 class State:
-    """What `roots` reach, as of now.
+    """The current state of what `roots` reach.
 
-    everything   also what functions and plain containers hold, not only models, optimizers, schedules, scalers, tensors and generators:
-                 a list that a user's function appends to is a result of it, and no state that a model has
-    gradients    also `.grad`
-    spared       tensors that are left alone
-    earlier      an earlier state of them, whose copies are shared where nothing changed
-    account      what copies may take; NotJudged where they take more
+    A function reaches its closure, its defaults, the globals that its code reads, and the attributes that it reads of other modules. An object
+    reaches its attributes, its slots, and its class with the functions in it.
 
-    A function reaches its closure, its defaults, the globals that its code reads and the attributes that it reads of other modules; an object
-    its attributes, slots, and its class with the functions in it.
+    Args:
+        everything: also records what functions and plain containers hold. False: only models, optimizers, schedules, scalers, tensors and
+            generators. A list that a user's function appends to is a result of the function, and no state of a model.
+        gradients: also records `.grad`.
+        spared: tensors that are left out.
+        earlier: an earlier State, whose copies are shared if nothing changed.
+        account: limits the copies.
+
+    Raises:
+        NotJudged: the copies exceed the limits, or memory ran out.
     """
 
     def __init__(self, roots: Iterable[Any], *, everything: bool = True, gradients: bool = True, spared: Iterable[torch.Tensor] = (),
@@ -97,12 +101,12 @@ class State:
         self._kinds: dict[type, _Kind] = earlier._kinds if earlier is not None else {}
         self._kept: dict[Any, Kept] = {}
         self._ordered: list[list[Kept]] = [[], [], [], []]
-        self._seen: dict[int, bool] = {}  # by id, whether as owned
+        self._seen: dict[int, bool] = {}  # by id: whether the object is owned
         self._methods: set[int] = set()
-        self._modules: set[tuple] = set()  # visits of modules, each by what one function's code does with it
-        self.used_up: set[str] = set()  # types of what a loss reads and cannot be put back
-        self.reached: list[Any] = []  # what was seen stays, so that an id names one object
-        self._open: tuple[list[Any], list[Any]] = ([], [])  # what is to be looked at: what is not owned, what is
+        self._modules: set[tuple] = set()  # visits of modules, each with the names that one function uses of it
+        self.used_up: set[str] = set()  # types of iterators that a loss reads and that cannot be restored
+        self.reached: list[Any] = []  # keeps visited objects alive, so that their ids stay unique
+        self._open: tuple[list[Any], list[Any]] = ([], [])  # objects to visit: not owned, owned
         self._open[everything].extend(roots)
         with _uncollected():
             self._walk()
@@ -131,16 +135,16 @@ class State:
             except (MemoryError, torch.OutOfMemoryError) as error:
                 raise _no_memory() from error
             except Exception as error:
-                if "DefaultCPUAllocator" in str(error):  # of torch, which has no type for it
+                if "DefaultCPUAllocator" in str(error):  # an error of torch without its own type
                     raise _no_memory() from error
-                # Proxies of other packages raise anything when they are looked at; they are no state of a loop.
+                # Proxies of other packages may raise anything when they are inspected; they are no state of a loop.
 
     def owned(self) -> list[Any]:
-        """What was reached and is the user's own."""
+        """Returns the objects that were reached and are the user's own."""
         return [value for value in self.reached if self._seen[id(value)]]
 
     def restore(self) -> list[str]:
-        """Puts back each thing by itself, models first; what could not be, with the reason."""
+        """Restores each object, models first. Returns those that could not be restored, with the reason."""
         failures = []
         for kept in itertools.chain(*self._ordered):
             try:
@@ -155,7 +159,7 @@ class State:
             self._note(order, key, kept(of, *more))
 
     def _keep_earlier(self, order: int, key: Any) -> bool:
-        """Whether nothing changed since the earlier state, whose copy then is this one's too."""
+        """Returns whether nothing changed since the earlier state, and uses its copy if so."""
         earlier = self._earlier.get(key)
         if earlier is None or not earlier.is_current():
             return False
@@ -182,7 +186,7 @@ class State:
         order = PARAMETERS if isinstance(tensor, nn.Parameter) else TENSORS
         if not self._gradients:
             return self._keep(order, KeptTensor, tensor, earlier, False, self._account.take)
-        # An earlier state may know nothing of gradients, and lends its copy alone.
+        # An earlier state may have no gradients: only its copy of the values is shared.
         self._note(order, id(tensor), KeptTensor(tensor, earlier, True, self._account.take))
         if tensor.is_leaf and tensor.grad is not None:
             self._open[owned].append(tensor.grad)
@@ -234,7 +238,7 @@ class State:
 
     def _keep_function(self, function: types.FunctionType, owned: bool, _: _Kind) -> None:
         if _package(function.__module__) in LIBRARIES:
-            # Their globals are no state, but a decorator's closure has the user's function.
+            # Globals of libraries are no state, but a decorator's closure holds the user's function.
             return self._push(function.__closure__ or (), False)
         reads, space = reads_of(function.__code__), function.__globals__
         cells = function.__closure__ or ()
@@ -246,7 +250,7 @@ class State:
             if name in space or name in reads.written:
                 self._keep_name(space, name, reads.attributes, reads.written, owned)
         contents = [KeptCell(cell).content for cell in cells]
-        if id(function) not in self._methods:  # of which a loss may call none
+        if id(function) not in self._methods:  # a loss may call none of the methods
             self._note_used_up(itertools.chain(contents, (space.get(name) for name in reads.names)))
         modules = [content for content in contents if issubclass(type(content), types.ModuleType)]
         modules += [sys.modules[name] for name in reads.modules if name in sys.modules]
@@ -264,7 +268,7 @@ class State:
             self._push((value,), owned)
 
     def _keep_module(self, module: types.ModuleType, attributes: frozenset[str], written: frozenset[str], owned: bool) -> None:
-        """What one function's code reads or writes of another module."""
+        """Records what one function's code reads or writes of another module."""
         visit = (id(module), attributes, written, owned)
         if visit in self._modules or _package(module.__name__) in LIBRARIES:
             return
@@ -285,14 +289,14 @@ class State:
         self._push((base for base in value.__mro__[1:] if _package(base.__module__) not in LIBRARIES), owned)
 
     def _keep_own(self, value: Any, owned: bool, kind: _Kind) -> None:
-        """An object's attributes, slots and class."""
+        """Records an object's attributes, slots and class."""
         if kind.is_opaque:
             return
         owned = owned or kind.is_stateful
         if kind.has_attributes:
             attributes = value.__dict__
             if kind.is_data:
-                # Samples are data; what draws them is state.
+                # Samples are data; generators that draw them are state.
                 return self._push((each for each in attributes.values() if state_of(each) is not None), owned)
             if owned and attributes:
                 self._keep(OTHERS, KeptAttributes, value)
@@ -307,7 +311,7 @@ class State:
             self._open[owned].append(type(value))
 
     def _pass_by(self, *_: Any) -> None:
-        """Nothing of it can be kept."""
+        """Does nothing: no state of such objects can be recorded."""
 
 
 CONTAINERS: dict[Any, type[Kept]] = {dict: KeptDict, (list, collections.deque): KeptSequence, set: KeptSet}
@@ -315,7 +319,7 @@ CONTAINERS: dict[Any, type[Kept]] = {dict: KeptDict, (list, collections.deque): 
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """What a walk makes is no garbage: looking for some in it takes longer than the walk."""
+    """Disables garbage collection during a walk: the walk makes no garbage, and a collection takes longer than the walk."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -326,7 +330,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _looks_at(kind: type) -> Callable:
-    """How State looks at objects of a type."""
+    """Returns the method by which State handles objects of a type."""
     numpy = sys.modules.get("numpy")
     ways: list[tuple[Any, Callable]] = [
         (torch.Tensor, State._keep_tensor), ((torch.Generator, random.Random), State._keep_generator), (types.CellType, State._keep_cell),
@@ -340,7 +344,7 @@ def _looks_at(kind: type) -> Callable:
 
 
 def _parts_of(value: Any) -> tuple:
-    """The functions behind what a class's body makes of them."""
+    """Returns the functions inside an attribute of a class (staticmethod, property and others)."""
     if isinstance(value, (staticmethod, classmethod)):
         return (value.__func__,)
     if isinstance(value, property):

@@ -1,4 +1,4 @@
-"""What loss a Trainer's step is to be the mean of, found by asking the trainer itself."""
+"""Finds the loss that a Trainer's step is meant to be the mean of, by running the trainer's own loss."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,13 +19,13 @@ LossFn = Callable[[nn.Module, Any], _native.Loss]
 
 
 def loss_of_trainer(trainer: Any, model: nn.Module, micro_batches: list[Any], copies: Copies) -> LossFn | str:
-    """The loss as a sum with its weight; or why none is known.
+    """Returns the loss function, which returns a sum with its weight; or a text that explains why none is known.
 
-    Cross entropy of labels where the trainer's loss of a micro-batch is that; else the trainer's own, which is asked for parts of a
-    micro-batch: it is a mean over samples (or pairs), or over labels, where theirs say so.
+    It is the cross entropy of labels if the trainer's loss of each micro-batch equals that. Otherwise it is the trainer's own loss, which is run on
+    parts of a micro-batch to show that it is a mean over samples (or pairs) or over labels.
     """
     with untouched((trainer, model), everything=True, account=Account(copies)), torch.no_grad():
-        model.eval()  # without dropout's draws losses are comparable
+        model.eval()  # losses are comparable only without dropout
         try:
             own = [_own(trainer, model, micro) for micro in micro_batches]
         except Exception as error:
@@ -43,7 +43,7 @@ def _own(trainer: Any, model: nn.Module, micro: Any) -> float:
 
 
 def _own_with_graph(trainer: Any, model: nn.Module, micro: Any) -> torch.Tensor:
-    """By the class, since audit has put itself before the object's method. A copy: trainers take labels out."""
+    """Calls the class's method, because audit has replaced the object's. Passes a copy, because trainers remove labels."""
     return type(trainer).compute_loss(trainer, model, copied(micro))
 
 
@@ -54,7 +54,7 @@ def _as_sum(mean: torch.Tensor, weight: int) -> _native.Loss:
 def _of_labels(model: nn.Module, micro: Any) -> float | None:
     try:
         return float(transformers.loss(model, micro).mean)
-    except Exception:  # a model of another kind, whatever it says
+    except Exception:  # a model of another kind may raise anything
         return None
 
 
@@ -71,7 +71,7 @@ def _pairs(micro: Any) -> int:
 
 
 def _labels(micro: Any) -> int:
-    """How many labels count; of language models the first is none that a position predicts, wherever it counts."""
+    """Returns the number of labels that count. In a language model no position predicts the first label, so it does not count."""
     if not isinstance(micro, Mapping) or not torch.is_tensor(micro.get("labels")):
         return 0
     labels = micro["labels"]
@@ -83,7 +83,7 @@ def _rows(micro: Any) -> list[Any]:
 
 
 def _halves(micro: Mapping) -> list[Any]:
-    """Chosen samples in the first half, rejected ones in the second, as preference trainers lay them out."""
+    """Splits a batch whose first half are chosen samples and whose second half rejected ones, as preference trainers lay it out."""
     half = batch_size(micro) // 2
     return [with_items(micro, {name: torch.cat([value[place:place + 1], value[half + place:half + place + 1]])
                                if torch.is_tensor(value) and value.dim() else value for name, value in micro.items()}) for place in range(half)]
@@ -91,7 +91,7 @@ def _halves(micro: Mapping) -> list[Any]:
 
 def _is_mean(trainer: Any, model: nn.Module, micro_batches: list[Any], own: list[float], weigh: Callable[[Any], int],
              cuts: Callable[[Any], list[Any]]) -> bool:
-    """Whether each micro-batch's loss is the mean of its parts', by their weights, and some micro-batch has parts that tell."""
+    """Returns whether each micro-batch's loss is the weighted mean of its parts' losses, and at least one micro-batch has several parts."""
     tells = False
     try:
         for micro, whole in zip(micro_batches, own):
@@ -104,6 +104,6 @@ def _is_mean(trainer: Any, model: nn.Module, micro_batches: list[Any], own: list
             if abs(mean - whole) > OF_ROUNDING * max(abs(whole), 1e-12):
                 return False
             tells = tells or len(parts) > 1
-    except Exception:  # a loss that takes no such parts
+    except Exception:  # the loss does not accept such parts
         return False
     return tells

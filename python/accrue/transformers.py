@@ -1,4 +1,4 @@
-"""The losses of transformers' models, as sums: what a Trainer's step is to be the mean of."""
+"""The losses of transformers' models as sums: what a Trainer's step is meant to be the mean of."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,18 +11,18 @@ from accrue.errors import UsageError
 from accrue.models import unwrapped
 from accrue.tensors import IGNORED
 
-# What trainers give a model for its own loss.
+# Inputs that trainers pass for the model's own loss.
 OF_LOSSES = ("labels", "shift_labels", "num_items_in_batch")
 
 
 def _predicts_next(model: nn.Module) -> bool:
-    """Whether labels are to be shifted, as the loss functions of transformers do by the model's class."""
+    """Returns whether labels must be shifted, decided by the model's class as in transformers."""
     name = type(unwrapped(model)).__name__
     return "CausalLM" in name or "LMHead" in name or getattr(unwrapped(model), "loss_type", None) == "ForCausalLM"
 
 
 def _has_label_sets(model: nn.Module, logits: torch.Tensor, labels: torch.Tensor) -> bool:
-    """Whether each sample has a set of labels, as transformers tells it: by the config, or by real numbers for several classes."""
+    """Returns whether each sample has a set of labels, as transformers decides it: by the config, or by floating-point labels for several classes."""
     config = getattr(unwrapped(model), "config", None)
     stated = getattr(config, "problem_type", None) == "multi_label_classification"
     return labels.shape == logits.shape and logits.shape[-1] > 1 and (stated or labels.is_floating_point())
@@ -36,18 +36,27 @@ def _require_decoder_only(model: nn.Module, micro: Mapping[str, Any]) -> None:
 
 
 def loss(model: nn.Module, micro: Mapping[str, Any]) -> _native.Loss:
-    """Cross entropy of `micro["labels"]`, summed, and how many labels count: of language models (labels are shifted for causal
-    ones), classifiers of tokens and of sequences or images; of sets of labels, binary cross entropy; of one output per sample,
-    squared errors.
+    """Returns the summed loss of `micro["labels"]`, and the number of labels that count.
 
-    Raises UsageError where there are no labels (a trainer that smooths them takes them away), the model gives no logits, or it is an
-    encoder-decoder without decoder_input_ids: `loss_fn=` is for these.
+    It is the cross entropy for language models (labels are shifted for causal ones) and for classifiers of tokens, sequences or images, the binary
+    cross entropy for sets of labels, and the squared error for one output per sample.
+
+    Args:
+        model: a model of transformers whose outputs have `logits`.
+        micro: the micro-batch, a dict of tensors with `labels` or `shift_labels`.
+
+    Returns:
+        A Loss.
+
+    Raises:
+        UsageError: there are no labels (a trainer that smooths labels removes them), the model returns no logits, their shapes differ, or it is
+            an encoder-decoder without decoder_input_ids. Use your own `loss_fn` in these cases.
     """
     shifted = micro.get("shift_labels") if isinstance(micro, Mapping) else None
     if not isinstance(micro, Mapping) or (micro.get("labels") is None and shifted is None):
         raise UsageError("transformers loss", "a micro-batch with labels", "none", "loss_fn= for a model with a loss of its own")
     _require_decoder_only(model, micro)
-    # Tensors alone are data: the rest is how a trainer wants its loss.
+    # Only tensors are data; other inputs configure the trainer's loss.
     outputs = model(**{name: value for name, value in micro.items() if torch.is_tensor(value) and name not in OF_LOSSES})
     logits, labels = getattr(outputs, "logits", None), micro["labels"] if shifted is None else shifted
     if logits is None:

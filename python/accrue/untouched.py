@@ -1,4 +1,4 @@
-"""A look at somebody's training that leaves it as it was."""
+"""Runs checks on the user's training objects, and leaves them as they were."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from accrue.state import State
 
 
 def require_restorable(model: Any, operation: str) -> None:
-    """Refuses, by name and before anything runs, a model whose state cannot be put back."""
+    """Raises UsageError, before anything runs, for a model whose state cannot be restored. The error names the parameter or buffer."""
     if not isinstance(model, torch.nn.Module):
         return
     named = [*unwrapped(model).named_parameters(), *unwrapped(model).named_buffers()]
@@ -36,7 +36,7 @@ def require_restorable(model: Any, operation: str) -> None:
 
 @contextlib.contextmanager
 def ordinary_modes() -> Iterator[None]:
-    """Gradients are made, and autocasting starts without copies of weights from before, and leaves none."""
+    """Enables gradients, and clears the cache of autocast before and after, so that no copies of weights are carried over."""
     grad = torch.is_grad_enabled()
     torch.clear_autocast_cache()
     try:
@@ -50,11 +50,19 @@ def ordinary_modes() -> Iterator[None]:
 @contextlib.contextmanager
 def untouched(roots: Iterable[Any], *, everything: bool = False, account: Account | None = None,
               earlier: State | None = None) -> Iterator[list[str]]:
-    """What `roots` reach is afterwards what it was, also behind an exception: tensors and their `.grad`, modes, hooks, optimizers,
-    schedules, scalers and generators; with `everything` also what functions and plain containers hold.
+    """Restores what `roots` reach at the end of the `with` statement, also after an exception.
 
-    Afterwards the list that it gives has what could not be put back. `account`, `earlier`: as of State, whose NotJudged comes before
-    anything runs.
+    This covers tensors and their `.grad`, modes, hooks, optimizers, schedules, scalers and generators.
+
+    Args:
+        everything: also restores what functions and plain containers hold.
+        account, earlier: as for State.
+
+    Yields:
+        A list. After the `with` statement it has what could not be restored, with the reason.
+
+    Raises:
+        NotJudged: as for State, before anything runs.
     """
     state, generators = State(roots, everything=everything, account=account, earlier=earlier), Generators()
     failures: list[str] = []

@@ -1,6 +1,6 @@
-"""What a window of somebody's training loop does, recorded by hooks: micro-batches, sums, parameters, clipping, steps, rates.
+"""Records a window of a training loop by hooks: micro-batches, sums, parameters, clipping, steps, learning rates.
 
-The recorder is a guest: it takes no attribute and no dtype for granted, and what goes wrong in it is told behind the window, never raised
+The recorder does not disturb the loop: it assumes no attribute and no dtype, and its own failures are reported after the window, never raised
 inside the loop.
 """
 
@@ -27,20 +27,20 @@ from accrue.replaced import Replaced
 from accrue.state import State
 from accrue.tensors import norm
 
-# A sum that has lost this part of itself between two backward passes was scaled down; less is rounding.
+# A sum that lost this part of itself between two backward passes was scaled down; a smaller change is rounding.
 SHRUNK = 1e-4
 
 
 @dataclass(frozen=True)
 class Call:
-    """What a model was called with, where that is not one tensor or names alone."""
+    """The arguments of a call of a model, if they are not one tensor or all named."""
 
     args: tuple
     kwargs: dict
 
 
 def micro_batch_of(model: nn.Module, args: tuple, kwargs: dict, take: Callable[[torch.device, int, str], None] | None = None) -> Any:
-    """A call as a micro-batch: the one thing that the model was called with, or its arguments by name, or a Call."""
+    """Returns a call as a micro-batch: the model's only argument, a dict of its named arguments, or a Call."""
     if len(args) == 1 and not kwargs:
         return copied(args[0], take)
     parameters = inspect.signature(unwrapped(model).forward).parameters.values()
@@ -51,7 +51,7 @@ def micro_batch_of(model: nn.Module, args: tuple, kwargs: dict, take: Callable[[
 
 
 class Rounding:
-    """The state of autocasting as of now."""
+    """The current state of autocast."""
 
     def __init__(self) -> None:
         self._of = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]
@@ -66,9 +66,9 @@ class Rounding:
 
 @dataclass
 class Moment:
-    """How things stood when the model, or a part of it, was called."""
+    """The state when the model, or a part of it, was called."""
 
-    inputs: Any  # of the whole model alone
+    inputs: Any  # of the whole model only
     generators: Generators
     rounding: Rounding
     modes: list[tuple[nn.Module, bool]]
@@ -76,7 +76,7 @@ class Moment:
 
 @dataclass
 class MicroBatch:
-    """One micro-batch of the window, and all that its loss may read, as it was when the micro-batch began."""
+    """One micro-batch of the window, and everything that its loss may read, as it was when the micro-batch began."""
 
     batch: Any
     generators: Generators | None
@@ -85,22 +85,22 @@ class MicroBatch:
     calls: list[Moment] = field(default_factory=list)  # of the whole model
 
     def release(self) -> None:
-        """Keeps the batch alone."""
+        """Frees everything but the batch."""
         self.generators = self.state = self.first = None
         self.calls = []
 
 
 class Clipping:
-    """A gradient as it was before torch's functions clipped it, and as they left it."""
+    """A gradient before torch's functions clipped it, and after."""
 
     def __init__(self, gradient: torch.Tensor, unscaling: float):
-        """`unscaling`: what a GradScaler had multiplied it by."""
+        """`unscaling`: the factor that a GradScaler had multiplied it by."""
         self.before = gradient.detach().clone()
         self.behind = self.before
         self.unscaling = unscaling
 
     def note(self, gradient: torch.Tensor | None) -> bool:
-        """What clipping left; whether it changed anything."""
+        """Records the gradient after clipping; returns whether clipping changed it."""
         if gradient is None or torch.equal(self.before, gradient):
             return False
         self.behind = gradient.detach().clone()
@@ -112,33 +112,33 @@ class Clipping:
 
 @dataclass
 class Seen:
-    """What happened in the window; backwards are counted from 0."""
+    """What happened in the window. Backward passes are counted from 0."""
 
     micro_batches: list[MicroBatch] = field(default_factory=list)
     backwards: int = 0
-    steps: list[int] = field(default_factory=list)  # how many backwards were before each
-    skipped: bool = False  # whether a GradScaler took no step, since gradients were not finite
-    clips: list[int] = field(default_factory=list)  # how many backwards were before each
+    steps: list[int] = field(default_factory=list)  # how many backward passes came before each
+    skipped: bool = False  # whether a GradScaler skipped the step, because gradients were not finite
+    clips: list[int] = field(default_factory=list)  # how many backward passes came before each
     rates: dict[int, tuple] = field(default_factory=dict)  # learning rates when each backward began
-    positions: dict[int, tuple] = field(default_factory=dict)  # of the schedules, likewise
+    positions: dict[int, tuple] = field(default_factory=dict)  # positions of the schedules, likewise
     changed: tuple[int, str, str] | None = None  # the first backward that found a parameter changed, its name, how
-    zeroed: tuple[int, str] | None = None  # the first backward that found a sum gone, whose
-    shrunk: tuple[int, str] | None = None  # the first backward that found a sum scaled down, whose
+    zeroed: tuple[int, str] | None = None  # the first backward that found a sum gone, its parameter
+    shrunk: tuple[int, str] | None = None  # the first backward that found a sum scaled down, its parameter
     frozen: tuple[int, str] | None = None  # the first micro-batch that found a trained parameter frozen, its name
-    thawed: tuple[int, str] | None = None  # or a frozen one of the optimizer's trained
+    thawed: tuple[int, str] | None = None  # the first micro-batch that found a frozen parameter of the optimizer trained, its name
     hooks: dict[int, list[Callable]] = field(default_factory=dict)  # on trained parameters when their first gradient came, by place
-    carried_over: str = ""  # a parameter in whose .grad something was when its first backward began
+    carried_over: str = ""  # a parameter whose .grad was not empty when its first backward began
     sparse: str = ""  # a parameter whose gradient is sparse
-    # Scaled as a GradScaler scales them back:
-    gradients: list[torch.Tensor | None] | None = None  # what the step began with; without a step what is left
-    clippings: dict[int, list[Clipping]] = field(default_factory=dict)  # by torch's functions behind the last backward, by place
-    sums: list[torch.Tensor | None] | None = None  # what .grad was behind the last backward
-    arrived: list[torch.Tensor | None] | None = None  # what all backwards together brought, wherever it was kept
+    # Without a GradScaler's scale:
+    gradients: list[torch.Tensor | None] | None = None  # when the step began; without a step, what was left
+    clippings: dict[int, list[Clipping]] = field(default_factory=dict)  # by torch's functions after the last backward, by place
+    sums: list[torch.Tensor | None] | None = None  # .grad after the last backward
+    arrived: list[torch.Tensor | None] | None = None  # the sum of what all backward passes gave, wherever the loop kept it
     failure: str = ""  # why something could not be recorded
-    instead: str = ""  # what would have it recorded
+    instead: str = ""  # what to do to have it recorded
 
     def unclipped(self) -> list[torch.Tensor | None]:
-        """The gradients as they would be if torch's functions had not clipped them: multiplied as they were behind the clipping."""
+        """Returns the gradients as they would be without torch's clipping. Factors applied after the clipping are kept."""
         left = list(self.gradients or [])
         for place, clippings in self.clippings.items():
             gradient, behind = left[place], clippings[-1].behind
@@ -150,7 +150,7 @@ class Seen:
 
 
 def _guarded(method: Callable) -> Callable:
-    """A recorder's own failure is none of the loop."""
+    """Decorates a method of the recorder so that its failures do not reach the loop."""
 
     @functools.wraps(method)
     def guarded(self, *args, **kwargs):
@@ -173,7 +173,7 @@ _pauses: list[None] = []  # one for each check that runs
 
 @contextlib.contextmanager
 def unrecorded() -> Iterator[None]:
-    """What runs within is a check, and none of the window of a watch that is open around it."""
+    """Marks what runs within as a check, which a surrounding watch does not record."""
     _pauses.append(None)
     try:
         yield
@@ -182,17 +182,17 @@ def unrecorded() -> Iterator[None]:
 
 
 def _nothing(*_) -> None:
-    """What copies of a model that is watched have in the place of a recorder's hook."""
+    """Replaces the recorder's hook in copies of a watched model."""
 
 
 class Hook:
-    """A recorder's hook on a model. Copies of the model, and what torch.save() writes of it, are not recorded."""
+    """The recorder's hook on a model. Copies of the model, and what torch.save() writes of it, have none."""
 
     def __init__(self, call: Callable):
         self._call = call
 
     def __call__(self, *args: Any) -> None:
-        if not torch.compiler.is_compiling():  # whose graph is to have nothing of it
+        if not torch.compiler.is_compiling():  # a compiled graph must not contain the hook
             self._call(*args)
 
     def __deepcopy__(self, memo: dict) -> Callable:
@@ -203,10 +203,14 @@ class Hook:
 
 
 class Recorder:
-    """Hooks into a model, its optimizer and torch's clipping between start() and stop()."""
+    """Records a model, its optimizer and torch's clipping by hooks, between start() and stop()."""
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, named: list[tuple[str, torch.Tensor]], roots: tuple, copies: Copies):
-        """`named`: parameters of the optimizer that are trained. `roots`: what the loss reads is reached from. `copies`: of all that."""
+        """Args:
+            named: the trained parameters of the optimizer.
+            roots: the objects from which everything that the loss reads is reached.
+            copies: the limits for copies of all that.
+        """
         self.seen = Seen()
         self.account = Account(copies)
         self._model = model
@@ -219,16 +223,16 @@ class Recorder:
         self.is_recording = False
         self._is_used = False
         self._open = contextlib.ExitStack()
-        self._nodes: list[Any] = []  # torch forgets a parameter's node, with its hooks, unless somebody keeps it
-        self.is_told = False  # whether micro-batches are told, so that the model's calls do not tell them
-        self._awaits_call = False  # whether the micro-batch that was told last has not been run yet
-        self._awaits_part = False  # whether no part of the model has been called for it
+        self._nodes: list[Any] = []  # torch frees a parameter's node, with its hooks, unless it is referenced
+        self.is_told = False  # whether micro-batches are announced by tell(), and not by the model's calls
+        self._awaits_call = False  # whether the last announced micro-batch has not run yet
+        self._awaits_part = False  # whether no part of the model has been called for it yet
         self._arrivals = [0] * len(self.trained)
         self._arrived: list[torch.Tensor | None] = [None] * len(self.trained)
         self._sums: list[float | None] = [None] * len(self.trained)
         self._clipped: dict[int, list[Clipping]] = {}  # by place, since the last backward
-        self._clips = 0  # how many of torch's clipping functions run, of which one may call another
-        self._backward: tuple[str, int] = ("", -1)  # that runs
+        self._clips = 0  # how many of torch's clipping functions are running; one may call another
+        self._backward: tuple[str, int] = ("", -1)  # the running backward pass
         self._depth = 0  # of calls of torch.autograd.backward, which a re-entrant checkpoint nests
         self._calls_of_backward = 0
         self._unscaling = 1.0  # what a GradScaler multiplied gradients by since the last backward
@@ -254,7 +258,7 @@ class Recorder:
         self._parts = {id(part) for part in self._model.modules()}
         self._hold(modules.register_module_forward_pre_hook(Hook(self._on_part)))
         for place, tensor in enumerate(self.trained):
-            # Not hooks on the tensor, which torch.autograd.grad() runs, too, and which would stand in the way of an Accumulator's.
+            # Not hooks on the tensor: torch.autograd.grad() runs them, too, and they would conflict with an Accumulator's.
             node = torch.autograd.graph.get_gradient_edge(tensor).node
             self._nodes.append(node)
             self._hold(node.register_prehook(functools.partial(self._on_gradient, place)))
@@ -274,7 +278,7 @@ class Recorder:
         self._open.close()
 
     def release(self) -> None:
-        """Frees all copies but the micro-batches."""
+        """Frees all copies except the micro-batches."""
         for micro in self.seen.micro_batches:
             micro.release()
         self.before, self._clipped, self._nodes, self._schedules = [], {}, [], []
@@ -282,7 +286,7 @@ class Recorder:
         self.seen.gradients = self.seen.sums = self.seen.arrived = None
 
     def whole(self, gradients: list[torch.Tensor | None]) -> list[torch.Tensor]:
-        """With zeros in the place of those that there are not."""
+        """Returns the gradients with zeros in place of missing ones."""
         return [torch.zeros_like(tensor) if gradient is None else gradient for tensor, gradient in zip(self.trained, gradients)]
 
     @_guarded
@@ -291,7 +295,7 @@ class Recorder:
 
     @_guarded
     def tell(self, batch: Any) -> None:
-        """This micro-batch comes next, whatever the model is called with."""
+        """Announces the next micro-batch, whatever the model is called with."""
         self.is_told = self._awaits_call = True
         self._begin(copied(batch, self.account.take))
 
@@ -328,7 +332,7 @@ class Recorder:
 
     @_guarded
     def _on_part(self, part: nn.Module, *_) -> None:
-        """A loop may call a part of the model, as Lightning's training_step does."""
+        """Records a call of a part of the model: a loop may call a part, as Lightning's training_step does."""
         if id(part) not in self._parts or part is self._model or not self._awaits_part or not self.is_told or not torch.is_grad_enabled():
             return
         self._awaits_part = False
@@ -356,7 +360,7 @@ class Recorder:
         self._look_at_sum(place, backward)
 
     def _begin_backward(self) -> None:
-        """A backward pass begins where it reaches the first trained parameter: others are none of the window's."""
+        """Counts a backward pass when it reaches the first trained parameter. Other backward passes do not belong to the window."""
         running = ("call", self._calls_of_backward) if self._depth else ("graph", torch._C._current_graph_task_id())
         if running == self._backward:
             return
@@ -369,7 +373,10 @@ class Recorder:
         self.seen.sums = None
 
     def _look_at_parameter(self, place: int, backward: int) -> None:
-        """By its values: what is written through .data leaves no other trace. One number alone does not tell decay from a step."""
+        """Detects a changed parameter by its values, because a write through .data leaves no other trace.
+
+        A parameter of one element cannot distinguish decay from a step.
+        """
         known = self.seen.changed
         if known and (known[0] != backward or known[2] != "unclear"):
             return
@@ -394,7 +401,7 @@ class Recorder:
         self._sums[place] = None if grad is None else norm(grad)
 
     def _on_step(self, optimizer: torch.optim.Optimizer, args: tuple, kwargs: dict) -> tuple | None:
-        """A closure has the window's last backward in it (Lightning's do): gradients are what it leaves."""
+        """Records a step. A closure contains the window's last backward (Lightning's closures do), so gradients are taken after it."""
         by_name = callable(kwargs.get("closure"))
         if not by_name and not (len(args) > 1 and callable(args[1])):
             return self._note_step(optimizer)
@@ -413,12 +420,12 @@ class Recorder:
         if len(self.seen.steps) > 1:
             return
         told = getattr(optimizer, "accrue_clipping", 1.0)
-        scaled = getattr(optimizer, "grad_scale", None)  # by a GradScaler, whose scale a fused optimizer takes off itself
+        scaled = getattr(optimizer, "grad_scale", None)  # set by a GradScaler; a fused optimizer divides by this scale itself
         scaling = float(scaled) if scaled is not None else 1.0
         self._keep(scaling, told)
 
     def _keep(self, scaling: float, clipping: float = 1.0) -> None:
-        """What is in .grad and what led to it. The step divides by `scaling`, and is to multiply by `clipping` by itself."""
+        """Records .grad and what led to it. The optimizer's step itself divides by `scaling` and multiplies by `clipping`."""
         self.seen.gradients = self._gradients(1 / (clipping * scaling))
         factor = self._unscaling / scaling
         self.seen.arrived = [None if tensor is None else tensor * factor for tensor in self._arrived]
@@ -437,12 +444,12 @@ class Recorder:
         return [None if tensor.grad is None else tensor.grad.detach() * factor for tensor in self.trained]
 
     def _rates(self) -> tuple:
-        """Adafactor's may be None, capturable ones are tensors, and an optimizer may have none at all."""
+        """Returns the learning rates. Adafactor's may be None, capturable ones are tensors, and an optimizer may have none at all."""
         rates = [group.get("lr") for group in self._optimizer.param_groups]
         return tuple(float(rate) if torch.is_tensor(rate) else rate for rate in rates)
 
     def _replace(self, owner: Any, name: str, make: Callable[[Callable], Callable]) -> None:
-        """Until stop(), `owner.name` is what `make` makes of it."""
+        """Replaces `owner.name` by what `make` returns, until stop()."""
         if hasattr(owner, name):
             self._open.callback(Replaced(owner, name, make).put_back)
 
@@ -470,7 +477,7 @@ class Recorder:
             self.seen.sums = [None if tensor.grad is None else tensor.grad.detach().clone() for tensor in self.trained]
 
     def _watch_clipping(self) -> None:
-        """What people import is a name for torch's function, which asks its module for what scales gradients."""
+        """Watches the functions that torch's clipping functions call, because user code may have imported the clipping functions themselves."""
 
         def watched(original: Callable) -> Callable:
             def clip(*args, **kwargs):
@@ -533,7 +540,7 @@ class Recorder:
 
 
 def plain_optimizer(optimizer: Any) -> torch.optim.Optimizer | None:
-    """The torch optimizer that Accelerate's, Lightning's or somebody's own wrapper holds; None where there is none."""
+    """Returns the torch optimizer inside Accelerate's, Lightning's or another wrapper; None if there is none."""
     for _ in range(4):
         if isinstance(optimizer, torch.optim.Optimizer) and hasattr(optimizer, "_optimizer_step_pre_hooks"):
             return optimizer
@@ -546,18 +553,18 @@ def plain_optimizer(optimizer: Any) -> torch.optim.Optimizer | None:
 
 
 def _schedules_of(optimizer: torch.optim.Optimizer) -> list[LRScheduler]:
-    """A schedule knows its optimizer, and not the other way round. Accelerate's schedules know the wrapped one."""
+    """Finds an optimizer's schedules: a schedule knows its optimizer, but not the other way round. Accelerate's schedules know the wrapped one."""
     return [found for found in gc.get_objects()
             if issubclass(type(found), LRScheduler) and plain_optimizer(getattr(found, "optimizer", None)) is optimizer]
 
 
 def _position(schedule: LRScheduler) -> Any:
-    """How far a schedule is; None of those that only hold others (ChainedScheduler), which are found themselves."""
+    """Returns how far a schedule is; None for one that only holds others (ChainedScheduler), which are found themselves."""
     return getattr(schedule, "last_epoch", None)
 
 
 def _change(before: torch.Tensor, now: torch.Tensor) -> str:
-    """"" where nothing changed, "decayed" where all of it shrank alike, "unclear" where one number did, else "moved"."""
+    """Returns "" if nothing changed, "decayed" if all elements shrank alike, "unclear" if a single element did, and otherwise "moved"."""
     if before.shape != now.shape or before.dtype != now.dtype:
         return "moved"
     if torch.equal(before, now):
