@@ -44,7 +44,7 @@ def check_copies(operation: str, copies: Copies | None) -> Copies:
 
 
 class Account:
-    """What the copies of one check have taken so far."""
+    """The memory and objects that the copies of one check have taken so far."""
 
     def __init__(self, limits: Copies):
         self._limits = limits

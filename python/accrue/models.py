@@ -1,4 +1,4 @@
-"""What accrue reads of a model: its parameters by name, its buffers, batch normalisations and modes."""
+"""The properties of a model that accrue reads: parameters by name, buffers, batch normalisations and modes."""
 
 import weakref
 from collections.abc import Callable, Iterable

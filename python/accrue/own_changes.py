@@ -50,7 +50,7 @@ NONE = Change("none")
 
 @dataclass(frozen=True)
 class Background:
-    """What a change is compared with.
+    """The data that a change is compared with.
 
     named       the trained parameters, as they were when the window began
     known       factors that are mistakes, with their names

@@ -112,7 +112,7 @@ class Clipping:
 
 @dataclass
 class Seen:
-    """What happened in the window. Backward passes are counted from 0."""
+    """The events of the window. Backward passes are counted from 0."""
 
     micro_batches: list[MicroBatch] = field(default_factory=list)
     backwards: int = 0

@@ -1,4 +1,4 @@
-"""Batch normalisation takes its statistics from each micro-batch.
+"""Batch normalisation uses the statistics of each micro-batch, not of the batch.
 
 https://github.com/giotto-ai/giotto-deep/issues/75 (2022)
 """

@@ -1,4 +1,4 @@
-"""Each micro-batch's gradient is clipped before it is added, outside .grad.
+"""Each micro-batch's gradient is clipped outside .grad before it is added to the sum.
 
 https://github.com/tenstorrent/tt-metal/issues/17568 (2025)
 """

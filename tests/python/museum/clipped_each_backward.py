@@ -1,4 +1,4 @@
-"""The sum is clipped behind each backward().
+"""The accumulated gradient is clipped after each backward().
 
 https://github.com/huggingface/transformers/issues/1563 (2019)
 """

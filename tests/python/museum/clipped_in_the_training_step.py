@@ -1,4 +1,4 @@
-"""Clipping is in the training step, before its backward(): it scales down what earlier micro-batches left.
+"""The training step clips before its backward(), which scales down the gradients of earlier micro-batches.
 
 https://github.com/simchowitzlabpublic/nano-world-model/pull/22 (2026)
 """

@@ -1,4 +1,4 @@
-"""Weight decay is applied at every micro-batch, before the accumulated gradient is.
+"""Weight decay is applied at every micro-batch, before the accumulated gradient is applied.
 
 https://github.com/keras-team/keras/issues/19990 (2024)
 """

@@ -1,4 +1,4 @@
-"""backward() runs inside a helper, and only what it returns is divided by the number of micro-batches.
+"""backward() runs inside a helper, and only the returned loss is divided by the number of micro-batches.
 
 https://github.com/verl-project/verl/pull/436 (2025)
 """

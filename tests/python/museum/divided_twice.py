@@ -1,4 +1,4 @@
-"""The trainer divides by the number of micro-batches, and so does the backward() that it calls.
+"""The trainer divides by the number of micro-batches, and the backward() that it calls divides again.
 
 https://github.com/huggingface/transformers/issues/40052 (2025)
 """

@@ -1,4 +1,4 @@
-"""`return` stands inside the loop over micro-batches: the first one is all that runs.
+"""`return` is inside the loop over micro-batches, so only the first one runs.
 
 https://github.com/ImprintLab/MedSegDiff/issues/77 (2023)
 """

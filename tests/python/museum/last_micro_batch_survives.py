@@ -1,4 +1,4 @@
-"""Every backward() counts as the window's end, which resets the sum: the last micro-batch alone reaches the step.
+"""Every backward() counts as the end of the window and resets the sum, so only the last micro-batch reaches the step.
 
 https://github.com/allenai/open-instruct/pull/1498 (2026)
 """

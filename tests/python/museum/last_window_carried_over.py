@@ -1,4 +1,4 @@
-"""What an epoch's short last window left in .grad is added to the next epoch's first window.
+"""The gradient that an epoch's short last window left in .grad is added to the next epoch's first window.
 
 https://github.com/meta-pytorch/torchtune/pull/2745 (2025)
 """
@@ -10,7 +10,7 @@ CAUSE = "last-window"
 
 def exhibit():
     steps, window = 4, Window(count=4)
-    for micro in window.micro_batches[:3]:  # the end of the epoch before, 7 micro-batches in windows of 4
+    for micro in window.micro_batches[:3]:  # the end of the previous epoch, which has 7 micro-batches in windows of 4
         (mean(window.model, micro) / steps).backward()
     with window.watch() as watched:
         for micro in window.micro_batches:

@@ -1,4 +1,4 @@
-"""A step is taken at every K-th micro-batch, and the data end before the next one.
+"""A step is taken at every K-th micro-batch, and the data end before the last window is full.
 
 https://github.com/timoschick/pet/issues/36 (2021)
 """

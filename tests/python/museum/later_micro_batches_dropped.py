@@ -1,4 +1,4 @@
-"""The optimizer keeps its gradients in another memory, to which the first and the last micro-batch are copied alone.
+"""The optimizer keeps its gradients in other memory, and only the first and the last micro-batch are copied there.
 
 https://github.com/deepspeedai/DeepSpeed/pull/7967 (2026)
 """

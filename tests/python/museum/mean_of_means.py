@@ -1,4 +1,4 @@
-"""Each micro-batch's mean loss counts alike, however many words it has.
+"""Each micro-batch's mean loss has the same weight, however many words the micro-batch has.
 
 https://github.com/huggingface/transformers/issues/24725 (2023)
 """

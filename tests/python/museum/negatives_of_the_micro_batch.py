@@ -1,4 +1,4 @@
-"""A contrastive loss takes its negatives from the micro-batch, so that accumulation is no larger batch.
+"""A contrastive loss takes its negatives from the micro-batch, so accumulation does not give a larger batch.
 
 https://github.com/kamalkraj/e5-mistral-7b-instruct/issues/15 (2025)
 """

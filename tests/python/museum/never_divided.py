@@ -1,4 +1,4 @@
-"""Mean losses are summed and never divided by the number of micro-batches.
+"""Mean losses are summed, and never divided by the number of micro-batches.
 
 https://github.com/karpathy/nanoGPT/issues/206 (2023)
 """

@@ -1,4 +1,4 @@
-"""Documents are packed into rows, position_ids begin anew, and attention crosses the borders all the same.
+"""Documents are packed into rows and position_ids restart, but attention crosses the document boundaries.
 
 https://github.com/alex-hh/profam/issues/495 (2025)
 """
@@ -13,7 +13,7 @@ CAUSE = "packing-leak"
 
 
 class Attending(nn.Module):
-    """One causal attention over the row, whatever documents it has."""
+    """One causal attention over the whole row, ignoring document boundaries."""
 
     def __init__(self):
         super().__init__()

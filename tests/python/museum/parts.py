@@ -1,4 +1,4 @@
-"""What exhibits share: a small language model, a batch of sequences of unequal length, and their loss."""
+"""Shared by the exhibits: a small language model, a batch of sequences of unequal length, and their loss."""
 
 import torch
 from torch import nn
@@ -9,7 +9,7 @@ WORDS, LENGTH, SAMPLES, IGNORED = 23, 12, 10, -100
 
 
 class Model(nn.Module):
-    """Predicts each next word from the word before it."""
+    """Predicts each word from the word before it."""
 
     def __init__(self, normalisation: nn.Module | None = None):
         super().__init__()
@@ -28,7 +28,7 @@ def model(**changes) -> Model:
 
 
 def batch(samples: int = SAMPLES, even: bool = False) -> dict[str, torch.Tensor]:
-    """Sequences whose labels count in parts of unequal length, or `even`: all alike."""
+    """Returns sequences in which different numbers of labels count; with `even`, all labels count."""
     generator = torch.Generator().manual_seed(5)
     ids = torch.randint(WORDS, (samples, LENGTH), generator=generator)
     labels = torch.randint(WORDS, (samples, LENGTH), generator=generator)
@@ -43,7 +43,7 @@ def cross_entropy(net: nn.Module, micro: dict, reduction: str) -> torch.Tensor:
 
 
 def mean(net: nn.Module, micro: dict) -> torch.Tensor:
-    """The loss that a loop calls: the mean over a micro-batch's words."""
+    """Returns the loss that a typical loop uses: the mean over a micro-batch's words."""
     return cross_entropy(net, micro, "mean")
 
 
@@ -52,7 +52,7 @@ def words(micro: dict) -> int:
 
 
 def loss_fn(net: nn.Module, micro: dict) -> accrue.Loss:
-    """What the window is to be the mean of."""
+    """Returns the loss that the window is meant to be the mean of."""
     return accrue.Loss(cross_entropy(net, micro, "sum"), words(micro))
 
 
@@ -62,12 +62,12 @@ def micro_batches(count: int = 4, even: bool = False) -> list[dict[str, torch.Te
 
 
 def proved(loop, **options) -> accrue.Report:
-    """verify_loop() of a loop over micro-batches of 3."""
+    """Returns the report of verify_loop() for a loop over micro-batches of 3 samples."""
     return accrue.verify_loop(model(), batch(**options), loss_fn, loop, micro_batch=3)
 
 
 class Window:
-    """A model with its optimizer, and the micro-batches of one window, for exhibits that are watched."""
+    """A model with its optimizer and the micro-batches of one window, for exhibits that are watched."""
 
     def __init__(self, count: int = 4, even: bool = True, optimizer=None):
         self.model = model()

@@ -1,4 +1,4 @@
-"""The optimizer's step does nothing until the window is full, and the schedule's step beside it is not told.
+"""The optimizer's step does nothing until the window is full, but the schedule's step after it always acts.
 
 https://github.com/starVLA/starVLA/pull/210 (2026)
 """
@@ -12,7 +12,7 @@ CAUSE = "schedule-per-micro-batch"
 
 def exhibit():
     window = Window()
-    # A plateau of the schedule, where the rate itself tells nothing.
+    # On a plateau of the schedule, the learning rate does not show the fault.
     schedule = torch.optim.lr_scheduler.ConstantLR(window.optimizer, factor=1.0)
 
     def step_where_full(place):

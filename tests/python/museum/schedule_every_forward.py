@@ -1,4 +1,4 @@
-"""The learning rate follows micro-batches: a warm-up of 16,000 steps is over after 1,000.
+"""The learning-rate schedule counts micro-batches: a warm-up of 16,000 steps is over after 1,000.
 
 https://github.com/Lightning-AI/pytorch-lightning/issues/1476 (2020)
 """

@@ -1,4 +1,4 @@
-"""optimizer.step() slipped out of the condition in a tutorial.
+"""In a tutorial, optimizer.step() is outside the condition that ends the window.
 
 https://github.com/thunlp/OpenPrompt/issues/106 (2022)
 """

@@ -1,4 +1,4 @@
-"""The condition is the wrong way round: steps are taken everywhere but at the window's end.
+"""The condition is inverted: a step is taken after every micro-batch except the last one of the window.
 
 https://github.com/huggingface/accelerate/issues/435 (2022)
 """

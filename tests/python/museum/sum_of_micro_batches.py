@@ -1,4 +1,4 @@
-"""A batch is cut into micro-batches to save memory, and their gradients of means are summed: the norm grows with the cut.
+"""A batch is cut into micro-batches to save memory, and gradients of their means are summed: the norm grows with their number.
 
 https://github.com/lukas-blecher/LaTeX-OCR/pull/148 (2022)
 """

@@ -1,4 +1,4 @@
-"""Gradients are summed in bf16, which stalls.
+"""Gradients are summed in bf16, where small contributions are lost.
 
 https://github.com/deepspeedai/DeepSpeed/issues/2768 (2023)
 """

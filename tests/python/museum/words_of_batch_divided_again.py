@@ -1,4 +1,4 @@
-"""The loss is a sum over the words of all micro-batches, and backward() still divides by their number.
+"""The loss is divided by the words of all micro-batches, and backward() divides again by the number of micro-batches.
 
 https://github.com/huggingface/accelerate/issues/3533 (2025)
 """

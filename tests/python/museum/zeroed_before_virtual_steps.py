@@ -1,4 +1,4 @@
-"""A tutorial clears gradients before every step, virtual ones too.
+"""A tutorial clears gradients before every step, including virtual steps that only accumulate.
 
 https://github.com/meta-pytorch/opacus/issues/93 (2020)
 """

@@ -1,4 +1,4 @@
-"""zero_grad() stands outside the condition that step() is in.
+"""zero_grad() is outside the condition that step() is in.
 
 https://github.com/gaozhihan/PreDiff/issues/32 (2024)
 """
