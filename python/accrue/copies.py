@@ -44,7 +44,7 @@ def check_copies(operation: str, copies: Copies | None) -> Copies:
 
 
 class Account:
-    """The memory and objects that the copies of one check have taken so far."""
+    """Counts the bytes that one check copies on each device, and enforces its limits."""
 
     def __init__(self, limits: Copies):
         self._limits = limits

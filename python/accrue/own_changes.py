@@ -91,7 +91,7 @@ class _Part:
         return (self.after - expected).abs() <= self.tolerance * self.before.abs().max().clamp_min(1e-300)
 
     def shows_size(self) -> torch.Tensor:
-        """Which elements would be others if `before` were a multiple or a part of itself: not those that are 0 or next to it."""
+        """Returns which elements would differ if `before` were a multiple or a part of itself: not those that are 0 or nearly 0."""
         return self.after.abs() > 2 * self.tolerance * self.before.abs().max().clamp_min(1e-300)
 
     def rows(self) -> "list[_Part]":

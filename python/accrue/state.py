@@ -28,7 +28,7 @@ from accrue.kept import (Kept, KeptArray, KeptAttributes, KeptCell, KeptClass, K
                          KeptTensor, has_memory)
 from accrue.reads import reads_of
 
-# Packages whose objects hold no state of a training loop, or none that can be put back.
+# Packages whose objects hold no state of a training loop, or none that can be restored.
 OPAQUE = {"accrue", "asyncio", "builtins", "concurrent", "datasets", "functools", "inspect", "io", "logging", "multiprocessing", "numpy",
           "pathlib", "PIL", "pyarrow", "pytest", "_pytest", "queue", "re", "threading", "tokenizers", "tqdm", "weakref"}
 # Packages with functions, classes and modules whose names no training loop changes.
@@ -43,7 +43,7 @@ MOST_BYTES = 1 << 28
 BYTES_OF_REFERENCE = 8
 
 STATEFUL = (nn.Module, torch.optim.Optimizer, LRScheduler, torch.amp.GradScaler)
-# Types of immutable values.
+# Types whose values do not change.
 ATOMIC = {bool, int, float, complex, str, bytes, range, slice, type(None), type(...), type(NotImplemented), torch.dtype, torch.device, torch.Size,
           types.BuiltinFunctionType, types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodDescriptorType,
           types.WrapperDescriptorType, types.ModuleType}
