@@ -41,19 +41,17 @@ TEST_F(Memory, AResNetTrainsOnLargeImagesByOneAtATimeWithinFourGibibytes) {
     const auto folder = folder_ / "pictures" / ("kind" + std::to_string(kind));
     std::filesystem::create_directories(folder);
     write_picture(folder / "0.png", 16 << kind);
-    for (int copy = 1; copy < 2; ++copy)
-      std::filesystem::copy_file(folder / "0.png", folder / (std::to_string(copy) + ".png"));
   }
   write("run.toml",
         "[run]\nout = \"out\"\nsteps = 1\n[model]\nkind = \"resnet\"\nlayers = 8\nwidth = 4\n"
         "batchnorm = \"convert-group\"\n[data]\ntrain = [\"pictures/**/*.png\"]\n"
-        "[batch]\nsamples = 4\nmicro = 1\n[memory]\nbudget = \"3.5GiB\"\n");
+        "[batch]\nsamples = 2\nmicro = 1\n[memory]\nbudget = \"3.5GiB\"\n");
   const auto result = accrue({"train", "run.toml"});
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto lines = metrics();
   const auto step = std::ranges::find_if(lines, [](const auto& l) { return l.contains("loss"); });
   ASSERT_NE(step, lines.end());
-  EXPECT_EQ(step->at("micro_batches"), 4);
+  EXPECT_EQ(step->at("micro_batches"), 2);
   EXPECT_EQ(step->at("retries"), 0);
   EXPECT_LT(result.peak_resident_kibibytes, 4 * kKibiPerGibi);
 }
