@@ -197,13 +197,13 @@ def run_and_tell(root: pathlib.Path, part: Part) -> tuple[int, str]:
         raise
 
 
-def row_of(root: pathlib.Path, part: Part) -> dict:
-    began = time.monotonic()
+def row_of(root: pathlib.Path, part: Part, clock: Callable[[], float]) -> dict:
+    began = clock()
     row = {"command": part.command, "commit": stored.commit_of(root, OWN), "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
     status, text = run_and_tell(root, part)
     counts = part.counted(text)
     result = {0: PASSED, SKIPPED: LEFT_OUT}.get(status, FAILED)
-    row |= {"counts": counts, "seconds": round(time.monotonic() - began), "result": result}
+    row |= {"counts": counts, "seconds": round(clock() - began), "result": result}
     if result == FAILED:
         row["reason"] = f"exit status {status}"
     elif result == LEFT_OUT:
@@ -218,12 +218,12 @@ def in_words(row: dict) -> str:
     return f"{row['result']} in {row['seconds']} s" + (f": {counts}" if counts else "") + (f" ({row['reason']})" if "reason" in row else "")
 
 
-def run(root: pathlib.Path, parts: list[Part]) -> int:
+def run(root: pathlib.Path, parts: list[Part], clock: Callable[[], float]) -> int:
     ledger = Ledger(root)
     rows = {}
     for part in parts:
         print(f"\n== {part.name}: {part.what}", flush=True)
-        rows[part.name] = row_of(root, part)
+        rows[part.name] = row_of(root, part, clock)
         ledger.take_in(part.name, rows[part.name])
         print(f"== {part.name}: {in_words(rows[part.name])}", flush=True)
     print()
@@ -266,7 +266,8 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def main(words: list[str] | None = None, root: pathlib.Path = ROOT, parts: tuple[Part, ...] = PARTS) -> int:
+def main(words: list[str] | None = None, root: pathlib.Path = ROOT, parts: tuple[Part, ...] = PARTS,
+         clock: Callable[[], float] = time.monotonic) -> int:
     options = arguments(words)
     unknown = [name for name in options.parts if name not in {part.name for part in parts}]
     if unknown:
@@ -279,7 +280,7 @@ def main(words: list[str] | None = None, root: pathlib.Path = ROOT, parts: tuple
     if options.older is not None:
         print("\n".join(older(root, some, options.older)) or f"each part ran within {options.older} commits")
         return 0
-    return run(root, some)
+    return run(root, some, clock)
 
 
 if __name__ == "__main__":
