@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import selectors
 import signal
 import subprocess
 import sys
@@ -23,14 +22,10 @@ class Starter:
         self._process = subprocess.Popen([sys.executable, str(FOLDER / "ranks" / "starter.py")], env=ENVIRONMENT, text=True, bufsize=1,
                                          start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def run(self, count, script, *arguments):
-        """What `count` ranks write, each of which ends well."""
+    def run(self, count, script, *arguments, seconds=SECONDS):
+        """What `count` ranks write, each of which ends well, and within the seconds."""
         store = torch.distributed.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)  # at a port of its own choice
-        print(json.dumps({"scripts": str(FOLDER / "ranks"), "script": script, "arguments": arguments, "world": count, "port": store.port}),
-              file=self._process.stdin)
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            assert selector.select(SECONDS), f"{script} {arguments}: the ranks still run after {SECONDS} s"
+        print(json.dumps({"script": script, "arguments": arguments, "world": count, "port": store.port, "seconds": seconds}), file=self._process.stdin)
         done = json.loads(self._process.stdout.readline())
         assert done["ends"] == [0] * count, f"{done['ends']}\n{done['output']}"
         return done["output"]
@@ -63,6 +58,11 @@ def test_windows_are_shared_with_and_without_ddp():
 def test_a_rank_that_fails_is_reported(starter):
     with pytest.raises(AssertionError, match=r"(?s)\[1, 1\].*IndexError"):
         starter.run(2, "watched.py")
+
+
+def test_ranks_that_hang_are_killed(starter):
+    with pytest.raises(AssertionError, match=r"\[-9, -9\]"):
+        starter.run(2, "hangs.py", seconds=1)
 
 
 def test_all_ranks_see_one_noise_and_decide_alike(starter):
