@@ -6,7 +6,6 @@ refusals have to be refusals on both sides. Then templates drawn from a small gr
 """
 import datetime
 import json
-import os
 import pathlib
 import random
 import re
@@ -20,11 +19,13 @@ import transformers
 from chat_template_grammar import drawn_template, drawn_variables
 from transformers.utils import chat_template_utils as theirs
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import golden_form  # noqa: E402
+
 NOW = datetime.datetime(2026, 3, 7, 9, 5, 4)
 TEMPLATES = {path.stem: path.read_text() for path in sorted((pathlib.Path(__file__).parent / "templates").glob("*.jinja"))}
-PARTS = 1 if os.environ.get("ACCRUE_GOLDEN") == "whole" else 4  # a fourth of it in the gate, all in the long form
-CONVERSATIONS = 400 // PARTS  # for each template
-DRAWN = 5_000 // PARTS  # templates
+CONVERSATIONS = golden_form.share(400, 4)  # for each template
+DRAWN = golden_form.share(5_000, 4)  # templates
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 PLAIN = ["Hello", "What is 2 + 2?", "It's \"quoted\" 'twice'", "", " ", "\n", "  two  spaces ", "\n\nlines\n\n", "\ttab\t", "a\r\nb\rc", "é ü ñ", "日本語のテキスト", "😀👍🏽",
          "\u00a0x\u2003", "\x1cfs\x1f", "\u200bzero", "<|im_end|>", "[/INST]", "{{ x }}", "{% if %}", "\\n \\", "</think>", "<b>&amp;</b>", "١٢", "ß ŉ ǆ", "x" * 300, "\u2028\u2029", "null", "0"]

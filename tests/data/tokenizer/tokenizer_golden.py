@@ -7,7 +7,6 @@ code and drawn texts of many scripts are encoded by both, and decoded again.
 
 import array
 import json
-import os
 import pathlib
 import random
 import subprocess
@@ -18,11 +17,13 @@ import tempfile
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import golden_form  # noqa: E402
+
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
-# Of text, for each of the tokenizers: a fifth of it in the gate, all in the long form.
 WHOLE = 2_600_000
-BYTES = WHOLE if os.environ.get("ACCRUE_GOLDEN") == "whole" else WHOLE // 5
+BYTES = golden_form.share(WHOLE, 5)  # of text, for each of the tokenizers
 # Blocks of scripts, in code points; all were there before Unicode 14.
 SCRIPTS = [(0x20, 0x7E), (0xA1, 0x17F), (0x370, 0x3FF), (0x400, 0x4FF), (0x5D0, 0x5EA), (0x620, 0x64A), (0x905, 0x939), (0xE01, 0xE3A),
            (0x1100, 0x1160), (0x3041, 0x3096), (0x4E00, 0x4FFF), (0xAC00, 0xAD00), (0x300, 0x340), (0x2000, 0x206F), (0x1F600, 0x1F64F)]
