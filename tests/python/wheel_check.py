@@ -33,8 +33,9 @@ def run(folder: pathlib.Path, *words: str) -> str:
 
 
 def quick_start() -> str:
-    """The first block of the guide of Python, which the README shows a part of."""
-    return (ROOT / "docs" / "guide" / "python.md").read_text().split("```python\n")[1].split("```")[0]
+    """A loop is proved and watched, as the guide of Python begins, and a step is taken."""
+    blocks = [block.split("```")[0] for block in (ROOT / "docs" / "guide" / "python.md").read_text().split("```python\n")[1:]]
+    return "\n".join([*blocks[:2], "print(accrue.step(model, optimizer, batch, loss_fn, clip_norm=1.0).loss)\n"])
 
 
 def main() -> None:
