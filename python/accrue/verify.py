@@ -120,15 +120,9 @@ def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, li
         loss_fn: `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`. It defines the correct gradient, and is checked first.
         loop: `loop(model, micro_batches)` gets a list of slices of `batch`. `.grad` is None when it begins.
         micro_batch: samples in each slice. 0: about a quarter of the batch, the last slice being uneven.
-        noise_draws: the number of passes that measure rounding.
-        seed: the seed of torch's generator in each pass.
-        copies: limits what is copied in order to restore it. None: `accrue.Copies()`.
+        noise_draws, seed, copies: as for verify().
 
-    Returns:
-        A Report. It has `judged` False if the check needs more copies than `copies` allows, or cannot restore something.
-
-    Raises:
-        UsageError: as for verify().
+    Returns and raises what verify() does.
     """
     check_options("verify_loop", {"micro_batch": micro_batch, "noise_draws": noise_draws, "seed": seed}, micro_batch=int, noise_draws=int, seed=int)
     check_function("verify_loop", "loop", loop)

@@ -1,11 +1,11 @@
-"""The optimizer keeps its gradients in other memory, and only the first and the last micro-batch are copied there.
+"""An offloading optimizer copies the gradients of the first and the last micro-batch alone: those between are dropped.
 
 https://github.com/deepspeedai/DeepSpeed/pull/7967 (2026)
 """
 
 import torch
 
-from museum.parts import mean, proved, words
+from museum.parts import cross_entropy, proved, words
 
 CAUSE = "weighting"
 
@@ -15,8 +15,7 @@ def exhibit():
         parameters = list(model.parameters())
         total = sum(words(micro) for micro in batches)
         for place, micro in enumerate(batches):
-            loss = mean(model, micro) * words(micro) / total
-            gradients = torch.autograd.grad(loss, parameters)
+            gradients = torch.autograd.grad(cross_entropy(model, micro, "sum") / total, parameters)
             if place == 0:
                 kept = gradients
         for parameter, first, last in zip(parameters, kept, gradients):
