@@ -71,7 +71,7 @@ Value value_of_stage(const BatchStage& stage, BatchUnit unit) {
 
 }  // namespace
 
-Key batch_schedule_key(std::string name) {
+Key batch_schedule_key(KeyName name) {
   const std::string expected =
       "an array of {at, tokens}, {at, samples} or {at, micro_batches}, in order of at";
   auto set = [=](const Stated& stated, Config& config) {
@@ -83,7 +83,7 @@ Key batch_schedule_key(std::string name) {
       stages.push_back(value_of_stage(stage, config.batch.schedule_unit));
     return std::optional(Value{std::move(stages)});
   };
-  return {std::move(name), expected, std::move(set), std::move(get)};
+  return {std::move(name.name), std::move(name.meaning), expected, std::move(set), std::move(get)};
 }
 
 }  // namespace accrue::train

@@ -64,7 +64,7 @@ Value value_of_head(const models::ScriptLoss& head) {
 
 }  // namespace
 
-Key heads_key(std::string name) {
+Key heads_key(KeyName name) {
   return make_key(
       std::move(name), "an array of {name, loss, output, target, coefficient}",
       [](auto& c) -> auto& { return c.loss.heads; },

@@ -29,6 +29,7 @@ struct Reader {
 /// One row of the table of keys: all that the parser, the printer and the errors know about a key.
 struct Key {
   std::string name;      ///< "optim.schedule.warmup"
+  std::string meaning;   ///< one sentence for people, as `accrue keys` prints it
   std::string expected;  ///< what a value must be, in words
   /// Checks and stores a value. Throws a usage Error; the config is then unchanged.
   std::function<void(const Stated&, Config&)> set;

@@ -244,7 +244,7 @@ Value value_of(const data::Interval& interval) {
   return Value{Value::Array{Value{interval.least}, Value{interval.most}}};
 }
 
-Key later_key(std::string name, const std::vector<Value>& harmless) {
+Key later_key(KeyName name, const std::vector<Value>& harmless) {
   std::vector<std::string> texts;
   texts.reserve(harmless.size());
   for (const Value& value : harmless) texts.push_back(to_toml(value));
@@ -260,7 +260,7 @@ Key later_key(std::string name, const std::vector<Value>& harmless) {
       throw refusal(stated, expected, "leaving the key out");
   };
   auto get = [](const Config&) { return std::optional<Value>(); };
-  Key key{std::move(name), expected, std::move(set), std::move(get)};
+  Key key{std::move(name.name), std::move(name.meaning), expected, std::move(set), std::move(get)};
   key.in_this_version = false;
   return key;
 }

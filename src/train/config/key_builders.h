@@ -34,6 +34,12 @@ inline constexpr double epochs = 1e9;
 /// 1000000 -> "1_000_000", as TOML reads it and people do.
 std::string grouped(std::int64_t integer);
 
+/// What a row begins with.
+struct KeyName {
+  std::string name;     ///< "optim.schedule.warmup"
+  std::string meaning;  ///< one sentence for people
+};
+
 struct IntegerRange {
   std::int64_t least;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -114,22 +120,22 @@ std::optional<Value> stated_value(const std::optional<T>& member) {
 
 /// `read` makes the member from what was stated, `write` the value from the member.
 template <typename Access, typename Read, typename Write>
-Key make_key(std::string name, std::string expected, Access access, Read read, Write write) {
+Key make_key(KeyName name, std::string expected, Access access, Read read, Write write) {
   auto set = [=](const Stated& stated, Config& config) {
     using Member = std::remove_reference_t<decltype(access(config))>;
     access(config) = static_cast<Member>(read(stated, expected));
   };
   auto get = [=](const Config& config) { return std::optional<Value>(write(access(config))); };
-  return {std::move(name), expected, std::move(set), std::move(get)};
+  return {std::move(name.name), std::move(name.meaning), expected, std::move(set), std::move(get)};
 }
 template <typename Access, typename Read>
-Key make_key(std::string name, std::string expected, Access access, Read read) {
+Key make_key(KeyName name, std::string expected, Access access, Read read) {
   return make_key(std::move(name), std::move(expected), access, read,
                   [](const auto& member) { return stated_value(member); });
 }
 
 template <typename Access>
-Key integer_key(std::string name, IntegerRange range, Access access) {
+Key integer_key(KeyName name, IntegerRange range, Access access) {
   return make_key(std::move(name), range.in_words(), access,
                   [=](const Stated& stated, const std::string& expected) {
                     return read_integer(stated, expected, range);
@@ -138,8 +144,7 @@ Key integer_key(std::string name, IntegerRange range, Access access) {
 
 /// An optional member whose absence is written as `word` ("auto", "all").
 template <typename Access>
-Key integer_or_word_key(std::string name, IntegerRange range, const std::string& word,
-                        Access access) {
+Key integer_or_word_key(KeyName name, IntegerRange range, const std::string& word, Access access) {
   return make_key(
       std::move(name), range.in_words() + " or \"" + word + "\"", access,
       [=](const Stated& stated, const std::string& expected) {
@@ -150,7 +155,7 @@ Key integer_or_word_key(std::string name, IntegerRange range, const std::string&
 }
 
 template <typename Access>
-Key number_key(std::string name, NumberRange range, Access access) {
+Key number_key(KeyName name, NumberRange range, Access access) {
   return make_key(std::move(name), range.in_words(), access,
                   [=](const Stated& stated, const std::string& expected) {
                     return read_number(stated, expected, range);
@@ -158,22 +163,22 @@ Key number_key(std::string name, NumberRange range, Access access) {
 }
 
 template <typename Access>
-Key boolean_key(std::string name, Access access) {
+Key boolean_key(KeyName name, Access access) {
   return make_key(std::move(name), "true or false", access, read_boolean);
 }
 
 template <typename Access>
-Key string_key(std::string name, std::string expected, Access access) {
+Key string_key(KeyName name, std::string expected, Access access) {
   return make_key(std::move(name), std::move(expected), access, read_string);
 }
 
 template <typename Access>
-Key strings_key(std::string name, std::string expected, Access access) {
+Key strings_key(KeyName name, std::string expected, Access access) {
   return make_key(std::move(name), std::move(expected), access, read_strings);
 }
 
 template <typename Access>
-Key duration_key(std::string name, DurationRule rule, Access access) {
+Key duration_key(KeyName name, DurationRule rule, Access access) {
   return make_key(std::move(name), rule.in_words(), access,
                   [=](const Stated& stated, const std::string& expected) {
                     return read_duration(stated, expected, rule);
@@ -182,8 +187,7 @@ Key duration_key(std::string name, DurationRule rule, Access access) {
 
 /// An optional member whose absence is written as `word` ("none").
 template <typename Access>
-Key duration_or_word_key(std::string name, DurationRule rule, const std::string& word,
-                         Access access) {
+Key duration_or_word_key(KeyName name, DurationRule rule, const std::string& word, Access access) {
   return make_key(
       std::move(name), rule.in_words() + " or \"" + word + "\"", access,
       [=](const Stated& stated, const std::string& expected) {
@@ -194,8 +198,8 @@ Key duration_or_word_key(std::string name, DurationRule rule, const std::string&
 }
 
 template <typename Enum, std::size_t N, typename Access>
-Key choice_key(std::string name, const EnumWords<Enum, N>& words,
-               const std::vector<Refused>& refused, Access access, Synonyms synonyms = nullptr) {
+Key choice_key(KeyName name, const EnumWords<Enum, N>& words, const std::vector<Refused>& refused,
+               Access access, Synonyms synonyms = nullptr) {
   const std::vector<std::string> choices = texts_of(words);
   return make_key(
       std::move(name), choice_in_words(choices, refused), access,
@@ -207,7 +211,7 @@ Key choice_key(std::string name, const EnumWords<Enum, N>& words,
 
 /// An optional member whose absence is written as "auto", the first of the choices.
 template <typename Enum, std::size_t N, typename Access>
-Key choice_or_auto_key(std::string name, const EnumWords<Enum, N>& words,
+Key choice_or_auto_key(KeyName name, const EnumWords<Enum, N>& words,
                        const std::vector<Refused>& refused, Access access) {
   const std::string automatic = "auto";
   std::vector<std::string> choices = texts_of(words);
@@ -223,39 +227,39 @@ Key choice_or_auto_key(std::string name, const EnumWords<Enum, N>& words,
 }
 
 /// model.kind, whose "auto" is what model.from holds, or gpt2.
-Key model_kind_key(std::string name);
+Key model_kind_key(KeyName name);
 
 /// data.train, file patterns or sources with weights.
-Key sources_key(std::string name);
+Key sources_key(KeyName name);
 
 /// loss.heads, a table for each loss of a TorchScript module.
-Key heads_key(std::string name);
+Key heads_key(KeyName name);
 
 /// run.limits, a table for each limit.
-Key limits_key(std::string name);
+Key limits_key(KeyName name);
 
 /// batch.schedule, a table for each stage.
-Key batch_schedule_key(std::string name);
+Key batch_schedule_key(KeyName name);
 
 /// data.tokenizer, a word or a path.
-Key tokenizer_key(std::string name);
+Key tokenizer_key(KeyName name);
 
 /// optim.betas, one array for two members.
-Key betas_key(std::string name);
+Key betas_key(KeyName name);
 
 /// data.augment.crop, which is none or two shares of an area, and data.augment.ratio, two
 /// proportions: the least and the most of what is drawn in between.
-Key crop_key(std::string name);
-Key ratio_key(std::string name);
+Key crop_key(KeyName name);
+Key ratio_key(KeyName name);
 
 /// data.image, which is auto, a side, or height and width.
-Key image_size_key(std::string name);
+Key image_size_key(KeyName name);
 
 /// memory.budget, which is none, auto or bytes.
-Key budget_key(std::string name);
+Key budget_key(KeyName name);
 
 /// A key that this version has not. It takes only `harmless` values, which ask for nothing.
-Key later_key(std::string name, const std::vector<Value>& harmless);
+Key later_key(KeyName name, const std::vector<Value>& harmless);
 
 Key resumable(Key key);
 /// `key`, read only where `decider`, a choice, has one of `values`, besides its other conditions.

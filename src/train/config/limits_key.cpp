@@ -105,7 +105,7 @@ Value value_of_limit(const Limit& limit) {
 
 }  // namespace
 
-Key limits_key(std::string name) {
+Key limits_key(KeyName name) {
   return make_key(
       std::move(name), "an array of {file or command, above or below, until, do, speed, every}",
       [](auto& c) -> auto& { return c.run.limits; },

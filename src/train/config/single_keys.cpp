@@ -33,7 +33,7 @@ std::string budget_text(const Stated& stated) {
 
 }  // namespace
 
-Key betas_key(std::string name) {
+Key betas_key(KeyName name) {
   const NumberRange range{.least = 0, .most = 1, .most_excluded = true};
   const std::string expected = "an array of two numbers, each in [0.0, 1.0)";
   auto set = [=](const Stated& stated, Config& config) {
@@ -49,10 +49,10 @@ Key betas_key(std::string name) {
     return std::optional(
         Value{Value::Array{value_of(config.optim.beta1), value_of(config.optim.beta2)}});
   };
-  return {std::move(name), expected, std::move(set), std::move(get)};
+  return {std::move(name.name), std::move(name.meaning), expected, std::move(set), std::move(get)};
 }
 
-Key crop_key(std::string name) {
+Key crop_key(KeyName name) {
   return make_key(
       std::move(name), "\"none\" or the least and the most of an image's area, each in (0.0, 1.0]",
       [](auto& c) -> auto& { return c.data.augment.crop; },
@@ -66,7 +66,7 @@ Key crop_key(std::string name) {
       [](const auto& crop) { return crop ? value_of(*crop) : value_of(std::string("none")); });
 }
 
-Key ratio_key(std::string name) {
+Key ratio_key(KeyName name) {
   return make_key(
       std::move(name), "the least and the most of width by height, each in [0.01, 100.0]",
       [](auto& c) -> auto& { return c.data.augment.ratio; },
@@ -76,7 +76,7 @@ Key ratio_key(std::string name) {
       [](const data::Interval& ratio) { return value_of(ratio); });
 }
 
-Key model_kind_key(std::string name) {
+Key model_kind_key(KeyName name) {
   Key key = choice_key(
       std::move(name), model_kind_words, {}, [](auto& c) -> auto& { return c.model.kind; });
   key.expected = "\"auto\" or " + key.expected;
@@ -88,13 +88,13 @@ Key model_kind_key(std::string name) {
   return key;
 }
 
-Key tokenizer_key(std::string name) {
+Key tokenizer_key(KeyName name) {
   return string_key(
       std::move(name), "\"auto\", \"bytes\", a tokenizer.json or its folder",
       [](auto& c) -> auto& { return c.data.tokenizer; });
 }
 
-Key image_size_key(std::string name) {
+Key image_size_key(KeyName name) {
   const IntegerRange range{1, most::image_side};
   const std::string expected =
       "\"auto\", a side in pixels or [height, width], each " + range.in_words();
@@ -114,10 +114,10 @@ Key image_size_key(std::string name) {
     if (size.empty()) return std::optional(value_of(std::string("auto")));
     return std::optional(Value{Value::Array{value_of(size[0]), value_of(size[1])}});
   };
-  return {std::move(name), expected, std::move(set), std::move(get)};
+  return {std::move(name.name), std::move(name.meaning), expected, std::move(set), std::move(get)};
 }
 
-Key budget_key(std::string name) {
+Key budget_key(KeyName name) {
   const std::string expected = "\"none\", \"auto\" or bytes with their unit such as \"6GiB\"";
   auto set = [=](const Stated& stated, Config& config) {
     std::string text = budget_text(stated);
@@ -127,7 +127,7 @@ Key budget_key(std::string name) {
     config.memory.budget = std::move(text);
   };
   auto get = [](const Config& config) { return std::optional(value_of(config.memory.budget)); };
-  return {std::move(name), expected, std::move(set), std::move(get)};
+  return {std::move(name.name), std::move(name.meaning), expected, std::move(set), std::move(get)};
 }
 
 }  // namespace accrue::train

@@ -66,7 +66,7 @@ Value value_of_weight(double weight) {
 
 }  // namespace
 
-Key sources_key(std::string name) {
+Key sources_key(KeyName name) {
   const std::string expected = "an array of file patterns, or of {path, weight}";
   auto set = [=](const Stated& stated, Config& config) {
     const auto* array = stated.value.as<Value::Array>();
@@ -86,7 +86,7 @@ Key sources_key(std::string name) {
                                       {"weight", value_of_weight(data.weights.at(i))}}});
     return std::optional(Value{std::move(sources)});
   };
-  return {std::move(name), expected, std::move(set), std::move(get)};
+  return {std::move(name.name), std::move(name.meaning), expected, std::move(set), std::move(get)};
 }
 
 }  // namespace accrue::train

@@ -37,64 +37,77 @@ Key read_without_compression(Key key) {
 std::vector<Key> dist_keys() {
   return {
       resumable(choice_or_auto_key(
-          "dist.backend", backend_words, {}, [](auto& c) -> auto& { return c.dist.backend; })),
+          {"dist.backend", "Library that exchanges tensors between ranks."}, backend_words, {},
+          [](auto& c) -> auto& { return c.dist.backend; })),
       read_without_local_steps(read_without_stages(resumable(choice_key(
-          "dist.reduce", reduce_words, {}, [](auto& c) -> auto& { return c.dist.reduce; })))),
+          {"dist.reduce",
+           "Sum gradients over the ranks during the last backward pass, or after it."},
+          reduce_words, {}, [](auto& c) -> auto& { return c.dist.reduce; })))),
       read_without_stages(resumable(choice_key(
-          "dist.shares", shares_words, {}, [](auto& c) -> auto& { return c.dist.shares; }))),
+          {"dist.shares",
+           "How micro-batches are shared between ranks: by measured speed, or equally."},
+          shares_words, {}, [](auto& c) -> auto& { return c.dist.shares; }))),
       resumable(choice_key(
-          "dist.shard", shard_words, {}, [](auto& c) -> auto& { return c.dist.shard; })),
+          {"dist.shard", "What each rank keeps only its part of (ZeRO)."}, shard_words, {},
+          [](auto& c) -> auto& { return c.dist.shard; })),
       resumable(choice_key(
-          "dist.shard_replica", shard_replica_words, {},
-          [](auto& c) -> auto& { return c.dist.shard_replica; })),
+          {"dist.shard_replica",
+           "Where a copy of a rank's part is kept, so that a lost rank loses nothing."},
+          shard_replica_words, {}, [](auto& c) -> auto& { return c.dist.shard_replica; })),
       choice_key(
-          "dist.compress", distributed::compression_words, {},
-          [](auto& c) -> auto& { return c.dist.compress; }),
+          {"dist.compress", "Compression of gradients between ranks."},
+          distributed::compression_words, {}, [](auto& c) -> auto& { return c.dist.compress; }),
       integer_key(
-          "dist.local_steps", {1, most::count},
-          [](auto& c) -> auto& { return c.dist.local_steps; }),
+          {"dist.local_steps",
+           "Optimizer steps that a rank takes alone between two exchanges (DiLoCo)."},
+          {1, most::count}, [](auto& c) -> auto& { return c.dist.local_steps; }),
       number_key(
-          "dist.outer.lr", {.least = 0, .least_excluded = true},
-          [](auto& c) -> auto& { return c.dist.outer_lr; }),
+          {"dist.outer.lr", "Learning rate of the outer step."},
+          {.least = 0, .least_excluded = true}, [](auto& c) -> auto& { return c.dist.outer_lr; }),
       number_key(
-          "dist.outer.momentum", {.least = 0, .most = 1, .most_excluded = true},
+          {"dist.outer.momentum", "Nesterov momentum of the outer step."},
+          {.least = 0, .most = 1, .most_excluded = true},
           [](auto& c) -> auto& { return c.dist.outer_momentum; }),
       read_with_local_steps(integer_key(
-          "dist.outer.parts", {1, most::count},
-          [](auto& c) -> auto& { return c.dist.outer_parts; })),
+          {"dist.outer.parts", "Parts of the parameters that are exchanged one after the other."},
+          {1, most::count}, [](auto& c) -> auto& { return c.dist.outer_parts; })),
       read_with_local_steps(integer_key(
-          "dist.outer.delay", {0, most::count},
-          [](auto& c) -> auto& { return c.dist.outer_delay; })),
+          {"dist.outer.delay", "Local steps that an exchange may take before it is waited for."},
+          {0, most::count}, [](auto& c) -> auto& { return c.dist.outer_delay; })),
       resumable(integer_key(
-          "dist.stages", {1, most::count}, [](auto& c) -> auto& { return c.dist.stages; })),
+          {"dist.stages", "Stages of a pipeline."}, {1, most::count},
+          [](auto& c) -> auto& { return c.dist.stages; })),
       read_without_compression(read_without_local_steps(read_without_stages(resumable(integer_key(
-          "dist.min_ranks", {1, most::count},
+          {"dist.min_ranks", "Fewest ranks that continue when others are lost."}, {1, most::count},
           [](auto& c) -> auto& { return c.dist.min_ranks; }))))),
       resumable(duration_key(
-          "dist.timeout", {.only_time = true}, [](auto& c) -> auto& { return c.dist.timeout; })),
+          {"dist.timeout", "How long a rank waits for the others."}, {.only_time = true},
+          [](auto& c) -> auto& { return c.dist.timeout; })),
   };
 }
 
 std::vector<Key> observe_keys() {
   return {
       resumable(boolean_key(
-          "observe.jsonl", [](auto& c) -> auto& { return c.observe.jsonl; })),
+          {"observe.jsonl", "Write metrics.jsonl."},
+          [](auto& c) -> auto& { return c.observe.jsonl; })),
       resumable(boolean_key(
-          "observe.tensorboard", [](auto& c) -> auto& { return c.observe.tensorboard; })),
+          {"observe.tensorboard", "Write event files for TensorBoard."},
+          [](auto& c) -> auto& { return c.observe.tensorboard; })),
       read_where(
           "observe.tensorboard = true", "histograms go to TensorBoard's files",
           "observe.tensorboard", [](const Config& c) { return c.observe.tensorboard; },
           resumable(duration_or_word_key(
-              "observe.histograms", {}, "none",
-              [](auto& c) -> auto& { return c.observe.histograms; }))),
+              {"observe.histograms", "How often histograms of gradients and weights are written."},
+              {}, "none", [](auto& c) -> auto& { return c.observe.histograms; }))),
       resumable(choice_or_auto_key(
-          "observe.progress", observe::progress_style_words, {},
-          [](auto& c) -> auto& { return c.observe.progress; })),
+          {"observe.progress", "How progress is shown on the terminal."},
+          observe::progress_style_words, {}, [](auto& c) -> auto& { return c.observe.progress; })),
       resumable(choice_key(
-          "observe.noise", noise_detail_words, {},
-          [](auto& c) -> auto& { return c.observe.noise; })),
-      resumable(later_key("observe.prometheus", {{""}})),
-      resumable(later_key("observe.mlflow", {{""}})),
+          {"observe.noise", "What is measured of the gradient noise scale."}, noise_detail_words,
+          {}, [](auto& c) -> auto& { return c.observe.noise; })),
+      resumable(later_key({"observe.prometheus", "Not in this version."}, {{""}})),
+      resumable(later_key({"observe.mlflow", "Not in this version."}, {{""}})),
   };
 }
 
@@ -110,16 +123,18 @@ Key of_adapted_batches(Key key) {
 std::vector<Key> adapt_keys() {
   return {
       choice_key(
-          "adapt.batch", adapt::batch_rule_words, {},
+          {"adapt.batch", "What decides how the batch size changes."}, adapt::batch_rule_words, {},
           [](auto& c) -> auto& { return c.adapt.batch; }),
       of_adapted_batches(integer_key(
-          "adapt.min", {1, most::tokens}, [](auto& c) -> auto& { return c.adapt.min; })),
+          {"adapt.min", "Smallest batch size that is chosen."}, {1, most::tokens},
+          [](auto& c) -> auto& { return c.adapt.min; })),
       of_adapted_batches(integer_key(
-          "adapt.max", {1, most::tokens}, [](auto& c) -> auto& { return c.adapt.max; })),
+          {"adapt.max", "Largest batch size that is chosen."}, {1, most::tokens},
+          [](auto& c) -> auto& { return c.adapt.max; })),
       read_with("adapt.batch", {"noise-scale", "norm-test", "critical"},
                 choice_key(
-                    "adapt.geometry", noise_geometry_words, {},
-                    [](auto& c) -> auto& { return c.adapt.geometry; })),
+                    {"adapt.geometry", "Norm in which the gradient's noise is measured."},
+                    noise_geometry_words, {}, [](auto& c) -> auto& { return c.adapt.geometry; })),
       read_where(
           "batch.schedule, batch.ramp or adapt.batch, by which the batch changes",
           "seesaw has a rule of its own", "adapt.batch",
@@ -128,8 +143,8 @@ std::vector<Key> adapt_keys() {
                    (c.adapt.is_on() || c.batch.changes_as_stated());
           },
           choice_key(
-              "adapt.lr_rule", adapt::rate_rule_words, {},
-              [](auto& c) -> auto& { return c.adapt.lr_rule; })),
+              {"adapt.lr_rule", "How the learning rate follows a batch size that changes."},
+              adapt::rate_rule_words, {}, [](auto& c) -> auto& { return c.adapt.lr_rule; })),
   };
 }
 

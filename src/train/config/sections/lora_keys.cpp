@@ -23,7 +23,7 @@ Key of_language_models(Key key) {
 }
 
 /// States the value that alpha has where nobody stated it.
-Key alpha_key(std::string name) {
+Key alpha_key(KeyName name) {
   Key key = number_key(
       std::move(name), {.least = 0, .least_excluded = true},
       [](auto& c) -> auto& { return c.model.lora.adapters.alpha; });
@@ -39,23 +39,28 @@ std::vector<Key> lora_keys() {
   constexpr std::int64_t most_rank = 1 << 16;
   return {
       of_language_models(of_new_adapters(integer_key(
-          "lora.rank", {0, most_rank},
+          {"lora.rank", "Rank of LoRA adapters; 0 trains the weights themselves."}, {0, most_rank},
           [](auto& c) -> auto& { return c.model.lora.adapters.rank; }))),
-      of_language_models(of_new_adapters(of_adapters(alpha_key("lora.alpha")))),
+      of_language_models(of_new_adapters(of_adapters(alpha_key(
+          {"lora.alpha", "Scale of adapters: their product is multiplied by alpha / rank."})))),
       of_language_models(of_adapters(number_key(
-          "lora.dropout", {.least = 0, .most = 1, .most_excluded = true},
+          {"lora.dropout", "Probability of dropout at the input of adapters."},
+          {.least = 0, .most = 1, .most_excluded = true},
           [](auto& c) -> auto& { return c.model.lora.adapters.dropout; }))),
       of_language_models(of_new_adapters(of_adapters(strings_key(
-          "lora.targets", "an array of patterns of linear layers, such as [\"q_proj\", \"mlp\"]",
+          {"lora.targets", "Linear layers that get an adapter; none stated: all in the blocks."},
+          "an array of patterns of linear layers, such as [\"q_proj\", \"mlp\"]",
           [](auto& c) -> auto& { return c.model.lora.adapters.targets; })))),
       of_language_models(of_new_adapters(of_adapters(choice_key(
-          "lora.kind", models::adapter_kind_words, {},
+          {"lora.kind", "LoRA, or DoRA, which also trains the norms of rows."},
+          models::adapter_kind_words, {},
           [](auto& c) -> auto& { return c.model.lora.adapters.kind; })))),
       of_language_models(of_new_adapters(of_adapters(boolean_key(
-          "lora.rs", [](auto& c) -> auto& { return c.model.lora.adapters.rank_stabilised; })))),
+          {"lora.rs", "Rank-stabilised LoRA: scale by alpha / sqrt(rank)."},
+          [](auto& c) -> auto& { return c.model.lora.adapters.rank_stabilised; })))),
       of_language_models(string_key(
-          "lora.from", "a folder with adapter_config.json",
-          [](auto& c) -> auto& { return c.model.lora.from; })),
+          {"lora.from", "Folder with adapters in PEFT's layout to continue with."},
+          "a folder with adapter_config.json", [](auto& c) -> auto& { return c.model.lora.from; })),
   };
 }
 

@@ -44,7 +44,7 @@ RateOfPattern read_rate(const std::string& text, const Stated& stated,
   return rate;
 }
 
-Key rates_key(std::string name) {
+Key rates_key(KeyName name) {
   return make_key(
       std::move(name), "an array of \"PATTERN = RATE\"",
       [](auto& c) -> auto& { return c.optim.rates; },
@@ -67,67 +67,84 @@ Key rates_key(std::string name) {
 std::vector<Key> precision_keys() {
   return {
       choice_key(
-          "precision.compute", models::compute_words, half_precisions(),
+          {"precision.compute",
+           "Number format of forward and backward (mixed precision with bf16 and fp16)."},
+          models::compute_words, half_precisions(),
           [](auto& c) -> auto& { return c.precision.compute; }, carry::precision),
       read_with("precision.compute", {"fp16"},
                 integer_or_word_key(
-                    "precision.loss_scale", {1, most::loss_scale}, "dynamic",
+                    {"precision.loss_scale",
+                     "Factor that losses are multiplied by in fp16, so that small gradients do not "
+                     "become 0."},
+                    {1, most::loss_scale}, "dynamic",
                     [](auto& c) -> auto& { return c.precision.loss_scale; })),
       choice_key(
-          "precision.accumulate", accum::accumulation_words, {},
-          [](auto& c) -> auto& { return c.precision.accumulate; }),
+          {"precision.accumulate", "Number format in which gradients of micro-batches are summed."},
+          accum::accumulation_words, {}, [](auto& c) -> auto& { return c.precision.accumulate; }),
   };
 }
 
 std::vector<Key> memory_keys() {
   return {
-      resumable(budget_key("memory.budget")),
+      resumable(budget_key({"memory.budget", "Memory that the process may hold."})),
       resumable(string_key(
-          "memory.budget_file", "a file's path",
-          [](auto& c) -> auto& { return c.memory.budget_file; })),
+          {"memory.budget_file", "File with the budget, which may change during the run."},
+          "a file's path", [](auto& c) -> auto& { return c.memory.budget_file; })),
       resumable(choice_or_auto_key(
-          "memory.recompute", recompute_words, {},
-          [](auto& c) -> auto& { return c.memory.recompute; })),
+          {"memory.recompute", "Gradient checkpointing: what the backward pass computes again."},
+          recompute_words, {}, [](auto& c) -> auto& { return c.memory.recompute; })),
       decided_by_optimizer(choice_key(
-          "memory.gradients", gradient_place_words, {},
-          [](auto& c) -> auto& { return c.memory.gradients; })),
+          {"memory.gradients",
+           "Sum gradients in a buffer, or fold them into the optimizer's state."},
+          gradient_place_words, {}, [](auto& c) -> auto& { return c.memory.gradients; })),
   };
 }
 
 std::vector<Key> loss_keys() {
   return {
-      read_with("model.kind", {"gpt2", "llama", "bert"},
-                choice_key(
-                    "loss.kind", models::loss_kind_words, {},
-                    [](auto& c) -> auto& { return c.loss.kind; })),
+      read_with(
+          "model.kind", {"gpt2", "llama", "bert"},
+          choice_key(
+              {"loss.kind", "Next token (lm), hidden tokens (mlm), or preferences (dpo, orpo)."},
+              models::loss_kind_words, {}, [](auto& c) -> auto& { return c.loss.kind; })),
       read_with("loss.kind", {"dpo", "orpo"},
                 number_key(
-                    "loss.beta", {.least = 0, .least_excluded = true},
+                    {"loss.beta", "Weight of a preference."}, {.least = 0, .least_excluded = true},
                     [](auto& c) -> auto& { return c.loss.beta; })),
       read_with("loss.kind", {"mlm"},
                 number_key(
-                    "loss.mask_fraction", {.least = 0, .most = 1, .least_excluded = true},
+                    {"loss.mask_fraction", "Probability that a token is chosen as one to predict."},
+                    {.least = 0, .most = 1, .least_excluded = true},
                     [](auto& c) -> auto& { return c.loss.mask_fraction; })),
       read_with("loss.kind", {"mlm"},
                 integer_or_word_key(
-                    "loss.mask_token", {0, most::vocab - 1}, "auto",
-                    [](auto& c) -> auto& { return c.loss.mask_token; })),
+                    {"loss.mask_token", "Id of the token that hides others."}, {0, most::vocab - 1},
+                    "auto", [](auto& c) -> auto& { return c.loss.mask_token; })),
       read_with("model.kind", {"gpt2", "llama", "bert"},
                 read_with("loss.kind", {"lm", "mlm"},
                           choice_key(
-                              "loss.cross_entropy", cross_entropy_words, {},
+                              {"loss.cross_entropy",
+                               "Compute the loss by parts of the vocabulary's logits (fused), or "
+                               "from whole logits (plain)."},
+                              cross_entropy_words, {},
                               [](auto& c) -> auto& { return c.loss.cross_entropy; }))),
+      read_with(
+          "loss.kind", {"lm", "mlm"},
+          number_key(
+              {"loss.label_smoothing", "Label smoothing, as PyTorch's cross_entropy defines it."},
+              {.least = 0, .most = 1, .most_excluded = true},
+              [](auto& c) -> auto& { return c.loss.label_smoothing; })),
       read_with("loss.kind", {"lm", "mlm"},
                 number_key(
-                    "loss.label_smoothing", {.least = 0, .most = 1, .most_excluded = true},
-                    [](auto& c) -> auto& { return c.loss.label_smoothing; })),
-      read_with("loss.kind", {"lm", "mlm"},
-                number_key(
-                    "loss.z_loss", {.least = 0}, [](auto& c) -> auto& { return c.loss.z_loss; })),
-      read_with("model.kind", {"torchscript"}, heads_key("loss.heads")),
+                    {"loss.z_loss", "Weight of the z-loss, logsumexp(logits)^2 (PaLM)."},
+                    {.least = 0}, [](auto& c) -> auto& { return c.loss.z_loss; })),
+      read_with("model.kind", {"torchscript"},
+                heads_key({"loss.heads",
+                           "Losses of a TorchScript module: outputs, targets and coefficients."})),
       read_with("model.kind", {"torchscript"},
                 string_key(
-                    "loss.method", "the name of a method of the module, such as \"loss\"",
+                    {"loss.method", "Method of a TorchScript module that returns its own loss."},
+                    "the name of a method of the module, such as \"loss\"",
                     [](auto& c) -> auto& { return c.loss.method; })),
   };
 }
@@ -135,47 +152,54 @@ std::vector<Key> loss_keys() {
 std::vector<Key> optim_keys() {
   return {
       choice_key(
-          "optim.kind", optimizer_kind_words, other_optimizers(),
+          {"optim.kind", "Optimizer."}, optimizer_kind_words, other_optimizers(),
           [](auto& c) -> auto& { return c.optim.kind; }, carry::optimizer),
       number_key(
-          "optim.lr", {.least = 0, .least_excluded = true},
+          {"optim.lr", "Peak learning rate."}, {.least = 0, .least_excluded = true},
           [](auto& c) -> auto& { return c.optim.lr; }),
-      rates_key("optim.rates"),
-      read_with("optim.kind", {"adamw", "adam", "adama"}, betas_key("optim.betas")),
+      rates_key({"optim.rates",
+                 "Learning rates of their own for parameters by pattern: \"PATTERN = RATE\"."}),
+      read_with("optim.kind", {"adamw", "adam", "adama"},
+                betas_key({"optim.betas", "Decay of the first and second moment."})),
       read_with("optim.kind", {"adamw", "adam", "rmsprop", "adama"},
                 number_key(
-                    "optim.eps", {.least = 0}, [](auto& c) -> auto& { return c.optim.eps; })),
+                    {"optim.eps", "Added to the denominator of the update."}, {.least = 0},
+                    [](auto& c) -> auto& { return c.optim.eps; })),
       number_key(
-          "optim.weight_decay", {.least = 0},
+          {"optim.weight_decay", "Decoupled weight decay."}, {.least = 0},
           [](auto& c) -> auto& { return c.optim.weight_decay; }),
       choice_key(
-          "optim.decay", decay_words, {}, [](auto& c) -> auto& { return c.optim.decay; }),
+          {"optim.decay", "Which parameters decay."}, decay_words, {},
+          [](auto& c) -> auto& { return c.optim.decay; }),
       read_with("optim.kind", {"sgd", "rmsprop"},
                 number_key(
-                    "optim.momentum", {.least = 0, .most = 1, .most_excluded = true},
+                    {"optim.momentum", "Momentum."}, {.least = 0, .most = 1, .most_excluded = true},
                     [](auto& c) -> auto& { return c.optim.momentum; })),
       number_key(
-          "optim.clip", {.least = 0}, [](auto& c) -> auto& { return c.optim.clip; }),
+          {"optim.clip", "Largest global norm of the gradient; 0 does not clip."}, {.least = 0},
+          [](auto& c) -> auto& { return c.optim.clip; }),
       choice_key(
-          "optim.state", optim::state_precision_words, {},
-          [](auto& c) -> auto& { return c.optim.state; }),
+          {"optim.state", "Number format of the optimizer's moments."},
+          optim::state_precision_words, {}, [](auto& c) -> auto& { return c.optim.state; }),
       choice_key(
-          "optim.schedule.kind", optim::schedule_kind_words, {},
-          [](auto& c) -> auto& { return c.optim.schedule.kind; }, carry::schedule),
+          {"optim.schedule.kind", "Course of the learning rate after the warm-up."},
+          optim::schedule_kind_words, {}, [](auto& c) -> auto& { return c.optim.schedule.kind; },
+          carry::schedule),
       duration_key(
-          "optim.schedule.warmup", {.zero_allowed = true, .time_allowed = false},
+          {"optim.schedule.warmup", "Part of the run over which the learning rate grows from 0."},
+          {.zero_allowed = true, .time_allowed = false},
           [](auto& c) -> auto& { return c.optim.schedule.warmup; }),
       read_with("optim.schedule.kind", {"cosine", "linear"},
                 number_key(
-                    "optim.schedule.min_lr", {.least = 0},
-                    [](auto& c) -> auto& { return c.optim.schedule.min_lr; })),
+                    {"optim.schedule.min_lr", "Learning rate at the end of the schedule."},
+                    {.least = 0}, [](auto& c) -> auto& { return c.optim.schedule.min_lr; })),
       choice_key(
-          "optim.scale_lr", optim::scale_rule_words, {},
-          [](auto& c) -> auto& { return c.optim.scale_lr; }),
+          {"optim.scale_lr", "How the learning rate follows the batch size (linear scaling rule)."},
+          optim::scale_rule_words, {}, [](auto& c) -> auto& { return c.optim.scale_lr; }),
       read_with("optim.scale_lr", {"linear", "sqrt"},
                 integer_key(
-                    "optim.base_batch", {1, most::tokens},
-                    [](auto& c) -> auto& { return c.optim.base_batch; })),
+                    {"optim.base_batch", "Batch size that optim.lr was found for."},
+                    {1, most::tokens}, [](auto& c) -> auto& { return c.optim.base_batch; })),
   };
 }
 
