@@ -6,6 +6,7 @@
 #include "cli/bench_sweeps.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/help/verb_help.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
 #include "core/words.h"
@@ -201,15 +202,18 @@ int run_bench(const BenchArguments& arguments, const Program& program) {
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action, const Program& program) {
-  CLI::App* verb = app.add_subcommand("bench", "Measure speed, accumulation overhead and memory");
+  CLI::App* verb = app.add_subcommand("bench", "Measure speed, memory and what accumulation costs");
   verb->allow_extras();
-  verb->footer(
-      "Accumulated windows, the same micro-batches without keeping gradients (bare), and matrix\n"
-      "products of the model's shapes are run in turn, in one process; nothing is written.\n\n"
-      "Example:\n"
-      "  accrue bench gpt.toml --batch.micro=4 --json");
+  set_help(
+      *verb,
+      {.heading = heading::prove,
+       .text =
+           "Accumulated windows, the same micro-batches without keeping gradients (bare), and "
+           "matrix products of the model's shapes run in turn, in one process. Nothing is written.",
+       .examples = {"accrue bench gpt.toml --batch.micro=4 --json",
+                    "accrue bench gpt.toml --profile"}});
   auto arguments = std::make_shared<BenchArguments>();
-  verb->add_option("CONFIG", arguments->config, "Config file (TOML)")->required();
+  add_config(*verb, arguments->config);
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   CLI::Option* rounds = verb->add_option("--rounds", arguments->rounds, "How often each is run")
                             ->capture_default_str();
@@ -234,6 +238,7 @@ void add_bench(CLI::App& app, Action& action, const Program& program) {
   }
   sweep_lr->excludes(sweep_batch);
   verb->callback([=, &action, &program] {
+    expect_config(arguments->config);
     arguments->overrides = take_overrides(*verb);
     action = [=, &program] { return run_bench(*arguments, program); };
   });

@@ -5,6 +5,7 @@
 
 #include "accrue/core/units.h"
 #include "cli/commands.h"
+#include "cli/help/verb_help.h"
 #include "cli/print_text.h"
 #include "core/printable.h"
 #include "train/checkpoint/checkpoint_store.h"
@@ -125,15 +126,15 @@ CLI::App* add_action(CLI::App& verb, const char* name, const char* description,
 }  // namespace
 
 void add_checkpoint(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("checkpoint", "Verify, list or prune a run's checkpoints");
+  CLI::App* verb =
+      app.add_subcommand("checkpoint", "Verify, list or prune the checkpoints of a run");
   verb->require_subcommand(1);
-  verb->footer(
-      "verify reads every file and compares the checksum of each tensor, of run.json, of the kept\n"
-      "tokenizer and of metrics.jsonl with what was written; its status is 1 if something is\n"
-      "damaged.\n\n"
-      "Example:\n"
-      "  accrue checkpoint verify runs/first\n"
-      "  accrue checkpoint prune runs/first --keep 1");
+  set_help(*verb, {.heading = heading::runs,
+                   .text = "verify reads every file and compares the checksum of each tensor, of "
+                           "run.json, of the kept tokenizer and of metrics.jsonl with what was "
+                           "written. Its exit status is 1 if something is damaged.",
+                   .examples = {"accrue checkpoint verify runs/first",
+                                "accrue checkpoint prune runs/first --keep 1"}});
   const auto arguments = std::make_shared<CheckpointArguments>();
   add_action(*verb, "verify", "Compare every checkpoint with what was written", arguments)
       ->callback([=, &action] {

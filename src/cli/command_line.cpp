@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <optional>
 #include <string_view>
 
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
+#include "cli/help/described_option.h"
 #include "core/nearest.h"
 #include "core/words.h"
 
@@ -14,7 +17,7 @@ namespace {
 
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 
-std::vector<std::string> verbs_of(const CLI::App& app) {
+std::vector<std::string> names_of_verbs(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
   return names;
@@ -65,7 +68,7 @@ std::string advice_on_verb(const std::string& word, const std::vector<std::strin
 
 /// Checks the action of a verb that has some: it is the word behind the verb.
 void check_action(const CLI::App& verb, const Arguments& typed) {
-  const std::vector<std::string> actions = verbs_of(verb);
+  const std::vector<std::string> actions = names_of_verbs(verb);
   if (actions.empty()) return;
   const std::string command = "accrue " + verb.get_name();
   const std::string expected = "one of " + listed(actions, "or") + " behind it";
@@ -76,17 +79,64 @@ void check_action(const CLI::App& verb, const Arguments& typed) {
   throw usage_error(command, expected, quoted(word), advice_on_word(word, actions, command));
 }
 
+/// An option of other programs that generate text (transformers, llama.cpp, vLLM), and that of
+/// accrue.
+struct OtherOption {
+  std::string_view name, ours;
+};
+
+constexpr std::array<OtherOption, 16> other_options{{
+    {"--max_new_tokens", "--tokens"},
+    {"--max-new-tokens", "--tokens"},
+    {"--max_tokens", "--tokens"},
+    {"--max-tokens", "--tokens"},
+    {"--max_length", "--tokens"},
+    {"--n-predict", "--tokens"},
+    {"--n_predict", "--tokens"},
+    {"--predict", "--tokens"},
+    {"-n", "--tokens"},
+    {"-p", "--prompt"},
+    {"-s", "--seed"},
+    {"--temp", "--temperature"},
+    {"--top_k", "--top-k"},
+    {"--top_p", "--top-p"},
+    {"--repeat-penalty", "--repetition-penalty"},
+    {"--repetition_penalty", "--repetition-penalty"},
+}};
+
+std::vector<std::string> names_of_options(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const DescribedOption& option : options_of(verb))
+    if (!option.is_positional) names.insert(names.end(), option.names.begin(), option.names.end());
+  return names;
+}
+
+std::string advice_on_option(const std::string& name, const std::vector<std::string>& known,
+                             const std::string& command) {
+  const auto other = std::ranges::find(other_options, name, &OtherOption::name);
+  const bool has_it =
+      other != other_options.end() && std::ranges::find(known, other->ours) != known.end();
+  if (has_it) return std::string(other->ours);
+  constexpr std::size_t length_of_an_edit = 3;
+  const std::string near = nearest(name, known);
+  const bool is_near = edit_distance(name, near) <= name.size() / length_of_an_edit;
+  return is_near ? near : command + " --help";
+}
+
 template <typename Names>
 bool contains(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-Error not_an_override(const CLI::App& verb, const std::string& argument) {
+/// `next` is the word behind the argument, which is its value unless it is an option, too.
+Error not_an_override(const CLI::App& verb, const std::string& argument,
+                      const std::optional<std::string>& next) {
   const std::string operation = "accrue " + verb.get_name() + " " + argument;
   if (argument.starts_with("--") && argument.find('.') != std::string::npos)
-    return usage_error(operation, "--section.key=value", "no value", argument + "=VALUE");
+    return usage_error(operation, "--section.key=value", "no value behind a \"=\"",
+                       argument + "=" + next.value_or("VALUE"));
   if (argument.starts_with("--"))
-    if (const auto foreign = train::foreign_key(argument.substr(2)))
+    if (const auto foreign = train::foreign_key(argument.substr(2), next))
       return usage_error(operation, "an option of this verb or --section.key=value",
                          "a name of " + foreign->users, foreign->advice);
   return usage_error(operation, "an option of this verb or --section.key=value", quoted(argument),
@@ -95,18 +145,43 @@ Error not_an_override(const CLI::App& verb, const std::string& argument) {
 
 }  // namespace
 
+CLI::Option* add_config(CLI::App& verb, std::string& file) {
+  return verb.add_option("-c,--config,CONFIG", file, "Config file (TOML)")->type_name("FILE");
+}
+
+void expect_config(const std::string& file) {
+  if (file.empty()) throw CLI::RequiredError("CONFIG");
+}
+
 std::vector<std::string> take_overrides(const CLI::App& verb) {
   std::vector<std::string> overrides;
-  for (const std::string& argument : verb.remaining()) {
-    const bool has_form = argument.starts_with("--") && argument.find('=') != std::string::npos;
-    if (!has_form) throw not_an_override(verb, argument);
-    overrides.push_back(argument.substr(2));
+  const std::vector<std::string> words = verb.remaining();
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool has_form = words[i].starts_with("--") && words[i].find('=') != std::string::npos;
+    const bool has_next = i + 1 < words.size() && !words[i + 1].starts_with("--");
+    if (!has_form)
+      throw not_an_override(verb, words[i], has_next ? std::optional(words[i + 1]) : std::nullopt);
+    overrides.push_back(words[i].substr(2));
   }
   return overrides;
 }
 
+Error unknown_option(const CLI::App& app, const Arguments& typed) {
+  const CLI::App& verb = *app.get_subcommand(typed[1]);
+  const std::vector<std::string> known = names_of_options(verb);
+  const std::string command = "accrue " + verb.get_name();
+  for (std::size_t i = 2; i < typed.size(); ++i) {
+    const std::string name = typed[i].substr(0, typed[i].find('='));
+    if (!name.starts_with("-") || contains(known, name)) continue;
+    return usage_error(command + " " + name, "an option of this verb", "one that it does not have",
+                       advice_on_option(name, known, command));
+  }
+  return usage_error(command, "arguments as its help describes them", "more words than it takes",
+                     command + " --help");
+}
+
 void check_verb(const CLI::App& app, const Arguments& typed) {
-  const std::vector<std::string> verbs = verbs_of(app);
+  const std::vector<std::string> verbs = names_of_verbs(app);
   if (typed.size() < 2)
     throw usage_error("accrue", "one of the verbs " + joined(verbs), "none", "accrue --help");
   const std::string& word = typed[1];

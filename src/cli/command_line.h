@@ -4,14 +4,25 @@
 #include <string>
 #include <vector>
 
+#include "accrue/core/error.h"
 #include "cli/commands.h"
 
 namespace accrue::cli {
+
+/// Adds the argument CONFIG, which may also be stated as `-c FILE` or `--config FILE`.
+CLI::Option* add_config(CLI::App& verb, std::string& file);
+
+/// Throws what a missing argument throws, unless a config was stated.
+void expect_config(const std::string& file);
 
 /// The `--section.key=value` overrides among what the verb's own options left over, without their
 /// dashes. Throws a usage Error for anything else: a stray word, an option that this verb does not
 /// have.
 std::vector<std::string> take_overrides(const CLI::App& verb);
+
+/// What to answer to words that the verb typed does not take: the nearest of its options, or the
+/// one that another program calls so.
+Error unknown_option(const CLI::App& app, const Arguments& typed);
 
 /// Throws a usage Error unless the first word is one of `app`'s verbs or an option, and the second
 /// one of the verb's actions where it has some: a verb of a later version is named as such, a

@@ -33,6 +33,10 @@ void add_doctor(CLI::App& app, Action& action, const Program& program);
 void add_report(CLI::App& app, Action& action);
 void add_runs(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
+void add_keys(CLI::App& app, Action& action);
+/// These two describe all verbs of `app`, also those that are added later.
+void add_completion(CLI::App& app, Action& action);
+void add_manual(CLI::App& app, Action& action);
 
 /// The version of accrue and of what its numbers depend on.
 std::string version_text();

@@ -9,6 +9,7 @@
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "cli/commands.h"
+#include "cli/help/verb_help.h"
 #include "cli/run_text.h"
 #include "cli/text_table.h"
 #include "core/words.h"
@@ -193,15 +194,17 @@ int run_compare(const CompareArguments& typed) {
 }  // namespace
 
 void add_compare(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("compare", "Tell whether runs are as good as a baseline");
-  verb->footer(
-      "Loss is that of the last evaluation, or the mean of the last tenth of the steps; memory is\n"
-      "the peak. Several runs on a side are seeds: their means are compared. An allowance is how\n"
-      "much worse a metric may be (0.5% or 0.005); off leaves it out. Exit status 3 where the\n"
-      "baseline is not met, for pipelines.\n\n"
-      "Example:\n"
-      "  accrue compare runs/new runs/old\n"
-      "  accrue compare runs/new-* --baseline runs/old-* --loss=1% --speed=off");
+  CLI::App* verb = app.add_subcommand("compare", "Check whether runs are as good as a baseline");
+  set_help(
+      *verb,
+      {.heading = heading::runs,
+       .text =
+           "The loss is that of the last evaluation, or the mean of the last tenth of the steps; "
+           "memory is the peak. Several runs on a side are seeds: their means are compared. An "
+           "allowance is how much worse a metric may be (0.5% or 0.005); off leaves the metric "
+           "out. The exit status is 3 if the baseline is not met, for pipelines.",
+       .examples = {"accrue compare runs/new runs/old",
+                    "accrue compare runs/new-* --baseline runs/old-* --loss=1% --speed=off"}});
   auto arguments = std::make_shared<CompareArguments>();
   verb->add_option("RUN", arguments->runs,
                    "Folders of runs; without --baseline two, run and baseline");

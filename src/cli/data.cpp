@@ -7,6 +7,7 @@
 #include "accrue/train/config.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/help/verb_help.h"
 #include "cli/program.h"
 #include "cli/row.h"
 #include "cli/tokenizing.h"
@@ -197,23 +198,24 @@ int run_data(const DataArguments& arguments, const Program& program) {
 
 void add_data(CLI::App& app, Action& action, const Program& program) {
   constexpr std::int64_t most_shown = 1000;
-  CLI::App* verb = app.add_subcommand("data", "Tell what a config's data hold");
+  CLI::App* verb = app.add_subcommand("data", "Show what a config's data contain");
   verb->allow_extras();
-  verb->footer(
-      "Samples, lengths, duplicates, the share of tokens that the loss counts, some samples with "
-      "what of them is learned, and the first batch. Reads all samples; of images their number, "
-      "their shape, their classes and what is done to them. No model is made.\n\n"
-      "Example:\n"
-      "  accrue data gpt.toml\n"
-      "  accrue data gpt.toml --show 10 --json");
+  set_help(
+      *verb,
+      {.heading = heading::data,
+       .text = "Shows samples, lengths, duplicates, the share of tokens that count in the loss, "
+               "some samples with the part that is learned, and the first batch; of images their "
+               "number, shape, classes and changes. Reads all samples and makes no model.",
+       .examples = {"accrue data gpt.toml", "accrue data gpt.toml --show 10 --json"}});
   auto arguments = std::make_shared<DataArguments>();
-  verb->add_option("CONFIG", arguments->config, "Config file (TOML)")->required();
+  add_config(*verb, arguments->config);
   verb->add_option("--show", arguments->shown, "Samples to show")
       ->check(CLI::Range(std::int64_t{0}, most_shown))
       ->capture_default_str()
       ->type_name("N");
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->callback([=, &action, &program] {
+    expect_config(arguments->config);
     arguments->overrides = take_overrides(*verb);
     action = [=, &program] { return run_data(*arguments, program); };
   });

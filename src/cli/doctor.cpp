@@ -9,6 +9,7 @@
 #include "accrue/device/device.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/help/verb_help.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
 #include "verify/operations/device_conformance.h"
@@ -97,16 +98,16 @@ int run_doctor(const DoctorArguments& arguments, const Program& program) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Action& action, const Program& program) {
-  CLI::App* verb = app.add_subcommand("doctor", "Look at a run before it starts, and give advice");
+  CLI::App* verb = app.add_subcommand("doctor", "Check a run before it starts, and give advice");
   verb->allow_extras();
-  verb->footer(
-      "Checks the config, the labels of the first batch, the model's layers, and the speed of a\n"
-      "few micro-batches. Findings do not change the exit status. Nothing is written but\nthe "
-      "tokens of text, beside run.out.\n\n"
-      "Example:\n"
-      "  accrue doctor gpt.toml --precision.compute=bf16 --json");
+  set_help(*verb, {.heading = heading::train,
+                   .text = "Checks the config, the labels of the first batch, the model's layers, "
+                           "and the speed of a few micro-batches. Findings do not change the exit "
+                           "status. Only the tokens of text are written, beside run.out.",
+                   .examples = {"accrue doctor gpt.toml --precision.compute=bf16",
+                                "accrue doctor --device cuda"}});
   auto arguments = std::make_shared<DoctorArguments>();
-  verb->add_option("CONFIG", arguments->config, "Config file (TOML)");
+  add_config(*verb, arguments->config);
   verb->add_option("--device", arguments->device,
                    "Whether a device (cpu, cuda, or another of torch's) does what training asks of "
                    "it, instead; exit status 3 where not");

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/help/verb_help.h"
 #include "cli/row.h"
 #include "cli/tokenizing.h"
 #include "train/run/evaluate_files.h"
@@ -61,14 +62,13 @@ int run_eval(const EvalArguments& arguments) {
 }  // namespace
 
 void add_eval(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("eval", "Tell a trained model's mean loss over files");
-  verb->footer(
-      "The loss is the mean over the tokens that count, as evaluations during training have it; "
-      "perplexity is its exponential. Text becomes tokens by the model's own tokenizer. Nothing is "
-      "kept.\n\n"
-      "Example:\n"
-      "  accrue eval runs/first --data held_out.txt\n"
-      "  accrue eval models/gpt2 --data 'texts/*.jsonl' --json");
+  CLI::App* verb = app.add_subcommand("eval", "Compute a model's mean loss over files");
+  set_help(*verb, {.heading = heading::models,
+                   .text = "The loss is the mean over the tokens that count, as in evaluations "
+                           "during training; perplexity is its exponential. Text becomes tokens by "
+                           "the model's own tokenizer. Nothing is written.",
+                   .examples = {"accrue eval runs/first --data held_out.txt",
+                                "accrue eval models/gpt2 --data 'texts/*.jsonl' --json"}});
   auto arguments = std::make_shared<EvalArguments>();
   verb->add_option("MODEL", arguments->model,
                    "Run folder, a checkpoint in one, a Hugging Face folder, or a GGUF file")

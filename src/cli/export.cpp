@@ -11,6 +11,7 @@
 #include "cli/carried_files.h"
 #include "cli/commands.h"
 #include "cli/gguf_export.h"
+#include "cli/help/verb_help.h"
 #include "cli/model_card.h"
 #include "cli/trained_text.h"
 #include "cli/trusted_module.h"
@@ -161,17 +162,16 @@ int run_export(const ExportArguments& arguments) {
 void add_export(CLI::App& app, Action& action) {
   CLI::App* verb =
       app.add_subcommand("export", "Write a run's model as a folder that other libraries load");
-  verb->footer(
-      "A gpt2, llama, bert or vit becomes a folder that transformers loads, a resnet one with "
-      "torchvision's "
-      "names, a TorchScript module a model.pt; each with config.json and a model card. Adapters "
-      "are "
-      "merged into their base, or written apart as PEFT loads them (--format adapter). A llama "
-      "also becomes a file that llama.cpp loads (--format gguf).\n\n"
-      "Example:\n"
-      "  accrue export runs/first --out models/first\n"
-      "  python -c 'from transformers import GPT2LMHeadModel as M; "
-      "M.from_pretrained(\"models/first\")'");
+  set_help(*verb,
+           {.heading = heading::models,
+            .text = "A gpt2, llama, bert or vit becomes a folder that transformers loads, a resnet "
+                    "one with torchvision's names, a TorchScript module a model.pt; each with "
+                    "config.json and a model card. Adapters are merged into their base, or written "
+                    "on their own as PEFT loads them (--format adapter). A gpt2 or llama also "
+                    "becomes a file that llama.cpp loads (--format gguf).",
+            .examples = {"accrue export runs/first --out models/first",
+                         "python -c 'from transformers import GPT2LMHeadModel as M; "
+                         "M.from_pretrained(\"models/first\")'"}});
   auto arguments = std::make_shared<ExportArguments>();
   verb->add_option("RUN_DIR", arguments->run, "Folder of a run")->required();
   verb->add_option("--out", arguments->out, "Folder to write")->required()->type_name("DIR");

@@ -4,6 +4,7 @@
 #include "accrue/core/error.h"
 #include "cli/commands.h"
 #include "cli/first_choice.h"
+#include "cli/help/verb_help.h"
 #include "cli/print_text.h"
 #include "cli/tokenizing.h"
 #include "core/atomic_file.h"
@@ -56,13 +57,15 @@ int run_init(const InitArguments& arguments) {
 }  // namespace
 
 void add_init(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("init", "Write a config that trains on the files given");
-  verb->footer(
-      "Text, token files (.bin), JSON lines (.jsonl), images (a folder per class), folders of\n"
-      "these, and perhaps a model folder to start from. What is named val, valid, dev or test is\n"
-      "held out. No file is overwritten.\n\n"
-      "Example:\n"
-      "  accrue init tale.txt && accrue train accrue.toml --dry-run");
+  CLI::App* verb = app.add_subcommand("init", "Write a config that trains on the given files");
+  set_help(
+      *verb,
+      {.heading = heading::train,
+       .text = "Takes text, token files (.bin), JSON lines (.jsonl), images (a folder per class), "
+               "folders of these, and a model folder to start from. Files and folders named val, "
+               "valid, dev or test are held out for validation. No file is overwritten.",
+       .examples = {"accrue init tale.txt && accrue train accrue.toml --dry-run",
+                    "accrue init chats.jsonl models/smollm2 --out chat.toml"}});
   auto arguments = std::make_shared<InitArguments>();
   verb->add_option("FILES", arguments->files, "What to train on")->required();
   verb->add_option("--out", arguments->out, "The config file to write")->capture_default_str();

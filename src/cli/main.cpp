@@ -4,10 +4,12 @@
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <string_view>
 #include <system_error>
@@ -17,11 +19,13 @@
 #include "accrue/memory/caching_allocator.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/help/help_page.h"
 #include "cli/print_error.h"
 #include "cli/process_needs.h"
 #include "cli/program.h"
 #include "cli/standard_output.h"
 #include "cli/stop_signals.h"
+#include "cli/text_table.h"
 #include "core/cause.h"
 #include "core/printable_streams.h"
 
@@ -53,6 +57,22 @@ void add_verbs_of_folders(CLI::App& app, Action& action) {
   cli::add_compare(app, action);
 }
 
+/// The verbs that explain the others and the config.
+void add_verbs_of_reference(CLI::App& app, Action& action) {
+  cli::add_keys(app, action);
+  cli::add_completion(app, action);
+  cli::add_manual(app, action);
+}
+
+/// Help in lines that fit the terminal; of a width that reads well in a file.
+std::shared_ptr<CLI::FormatterBase> help_in_lines() {
+  constexpr std::size_t widest_page = 100;
+  return std::make_shared<CLI::FormatterLambda>(
+      [](const CLI::App* app, const std::string&, CLI::AppFormatMode) {
+        return cli::help_page(*app, std::min(cli::output_width(), widest_page));
+      });
+}
+
 /// The verbs that take accrue's own models alone.
 void add_verbs_of_own_models(CLI::App& app, Action& action) {
   cli::add_init(app, action);
@@ -65,20 +85,29 @@ void add_verbs_of_own_models(CLI::App& app, Action& action) {
 
 /// Parses, then runs what was asked for. `--help` and `--version` are answered while parsing.
 int dispatch(const Arguments& typed, const Program& program) {
-  CLI::App app("Train with any batch size on the memory you have.", program.name);
-  app.set_version_flag("--version", cli::version_text);
+  CLI::App app("Gradient accumulation: train with any effective batch size on the memory at hand.",
+               program.name);
+  app.formatter(help_in_lines());
+  app.set_version_flag("-V,--version", cli::version_text, "Print the versions and exit");
   app.require_subcommand(1);
-  app.footer("Example:\n  " + program.name + " train gpt.toml --run.out=runs/first\n  " +
-             program.name + " train --help");
+  app.footer("\n\nExamples:\n  " + program.name + " train gpt.toml --run.out=runs/first\n  " +
+             program.name + " keys batch");
   Action action, of_folders;
   add_verbs_of_models(app, action, typed, program);
   add_verbs_of_folders(app, of_folders);
   if (!program.brings_a_model()) add_verbs_of_own_models(app, action);
+  add_verbs_of_reference(app, of_folders);
+  if (typed.size() < 2) {
+    std::cout << app.help();
+    return 0;
+  }
   cli::check_verb(app, typed);
   try {
     app.parse(Arguments(typed.rbegin(), typed.rend() - 1));
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
+  } catch (const CLI::ExtrasError&) {
+    throw cli::unknown_option(app, typed);
   } catch (const CLI::ParseError& error) {
     throw usage_error("command line", "arguments as the verb's --help describes them", error.what(),
                       program.name + " " + typed[1] + " --help");

@@ -12,6 +12,7 @@
 #include "accrue/distributed/launch.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/help/verb_help.h"
 #include "cli/plan_estimate.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
@@ -188,19 +189,19 @@ int run_plan(const PlanArguments& arguments, const Program& program) {
 }  // namespace
 
 void add_plan(CLI::App& app, Action& action, const Program& program) {
-  CLI::App* verb =
-      app.add_subcommand("plan", "Choose micro-batch and recomputation for the memory at hand");
+  CLI::App* verb = app.add_subcommand(
+      "plan", "Choose micro-batch and gradient checkpointing for the memory at hand");
   verb->allow_extras();
-  verb->footer(
-      "A few micro-batches are run and measured; what others would take is predicted from them.\n"
-      "The fastest plan within memory.budget is shown with what nothing else beats in both bytes\n"
-      "and seconds. Exit status 3 where nothing fits. Nothing is written but\nthe tokens of text, "
-      "beside run.out.\n\n"
-      "Example:\n"
-      "  accrue plan gpt.toml --memory.budget=6GiB --json\n"
-      "  accrue plan gpt.toml --estimate --price 2.5 --tokens-per-second 40000");
+  set_help(*verb,
+           {.heading = heading::train,
+            .text = "A few micro-batches run and are measured; the cost of others is predicted "
+                    "from them. The fastest plan within memory.budget is shown, and those that no "
+                    "other plan beats in both memory and time. The exit status is 3 if nothing "
+                    "fits. Only the tokens of text are written, beside run.out.",
+            .examples = {"accrue plan gpt.toml --memory.budget=6GiB --json",
+                         "accrue plan gpt.toml --estimate --price 2.5 --tokens-per-second 40000"}});
   auto arguments = std::make_shared<PlanArguments>();
-  verb->add_option("CONFIG", arguments->config, "Config file (TOML)")->required();
+  add_config(*verb, arguments->config);
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->add_option("--ranks", arguments->ranks,
                    "Plan for one of so many processes that share the batch")
@@ -217,6 +218,7 @@ void add_plan(CLI::App& app, Action& action, const Program& program) {
   verb->add_option("--versus-tokens-per-second", arguments->versus.tokens_per_second,
                    "Of an estimate: what the run reaches on that");
   verb->callback([=, &action, &program] {
+    expect_config(arguments->config);
     arguments->overrides = take_overrides(*verb);
     action = [=, &program] { return run_plan(*arguments, program); };
   });

@@ -8,6 +8,7 @@
 
 #include "accrue/core/error.h"
 #include "cli/commands.h"
+#include "cli/help/verb_help.h"
 #include "cli/print_error.h"
 #include "cli/trusted_module.h"
 #include "core/printable.h"
@@ -86,14 +87,14 @@ int run_predict(const PredictArguments& arguments) {
 }  // namespace
 
 void add_predict(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("predict", "Tell the classes of images by a trained model");
-  verb->footer(
-      "A line for each image: its path, and the five likeliest classes with their probabilities. "
-      "Images are brought to the size that the model was trained on. A file that is no image is "
-      "named on stderr, the others are told, and the exit status is 1.\n\n"
-      "Example:\n"
-      "  accrue predict runs/pets photos\n"
-      "  accrue predict runs/pets a.jpg b.png --json");
+  CLI::App* verb = app.add_subcommand("predict", "Classify images with a trained model");
+  set_help(*verb, {.heading = heading::models,
+                   .text = "Prints a line for each image: its path, and the five likeliest classes "
+                           "with their probabilities. Images are scaled to the size that the model "
+                           "was trained on. A file that is no image is named on stderr; the others "
+                           "are classified, and the exit status is 1.",
+                   .examples = {"accrue predict runs/pets photos",
+                                "accrue predict runs/pets a.jpg b.png --json"}});
   auto arguments = std::make_shared<PredictArguments>();
   verb->add_option("RUN_DIR", arguments->run, "Folder of a run")->required();
   verb->add_option("IMAGES", arguments->images, "Image files, folders of them, or patterns")

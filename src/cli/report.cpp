@@ -10,6 +10,7 @@
 
 #include "accrue/core/units.h"
 #include "cli/commands.h"
+#include "cli/help/verb_help.h"
 #include "core/printable.h"
 #include "core/words.h"
 #include "observe/report/report_file.h"
@@ -79,13 +80,15 @@ int run_report(const ReportArguments& arguments) {
 
 void add_report(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("report", "Show runs as one HTML page");
-  verb->footer(
-      "One file that needs no network: losses, speed, memory, the plan, events, config. Of several "
-      "runs all in the same charts, with what differs between them. It goes to report.html in the "
-      "run's folder, of several runs in the current one.\n\n"
-      "Example:\n"
-      "  accrue report runs/first\n"
-      "  accrue report runs/first runs/second --out both.html");
+  set_help(
+      *verb,
+      {.heading = heading::runs,
+       .text =
+           "The page is one file that needs no network: losses, speed, memory, the plan, events, "
+           "config. Several runs share the charts, with the differences between their configs. The "
+           "page of one run is report.html in its folder, of several runs in the current folder.",
+       .examples = {"accrue report runs/first",
+                    "accrue report runs/first runs/second --out both.html"}});
   const auto arguments = std::make_shared<ReportArguments>();
   verb->add_option("RUN_DIR", arguments->runs, "Folders of runs")->required();
   verb->add_option("--out", arguments->out, "The file to write")->type_name("FILE.html");

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/help/verb_help.h"
 #include "cli/run_text.h"
 #include "cli/text_table.h"
 #include "core/words.h"
@@ -125,13 +126,14 @@ int run_runs(const RunsArguments& arguments) {
 }  // namespace
 
 void add_runs(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("runs", "List runs with state, step, loss and speed");
-  verb->footer(
-      "The run that started last comes first. Runs are looked for down to four folders below DIR;\n"
-      "what is no run is left out. On a terminal, columns that have no room are left out.\n\n"
-      "Example:\n"
-      "  accrue runs\n"
-      "  accrue runs experiments --json");
+  CLI::App* verb = app.add_subcommand("runs", "List runs with their state, step, loss and speed");
+  set_help(
+      *verb,
+      {.heading = heading::runs,
+       .text =
+           "The run that started last comes first. Runs are searched down to four folders below "
+           "DIR; other folders are left out. On a terminal, columns without room are left out.",
+       .examples = {"accrue runs", "accrue runs experiments --json"}});
   auto arguments = std::make_shared<RunsArguments>();
   verb->add_option("DIR", arguments->folder, "Folder with runs (default: runs, else this one)");
   verb->add_flag("--json", arguments->json, "Print one JSON object");

@@ -9,6 +9,7 @@
 #include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/conversation.h"
+#include "cli/help/verb_help.h"
 #include "cli/text_model.h"
 #include "core/printable_streams.h"
 
@@ -120,14 +121,15 @@ void add_sampling_options(CLI::App& verb, AnswerOptions& answer) {
 }  // namespace
 
 void add_sample(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("sample", "Let a trained model continue a text, or chat");
-  verb->footer(
-      "The text goes to stdout as it comes, up to the model's end of text. The same arguments give "
-      "the same text. With --chat and no --prompt each line of standard input is a message; Ctrl-D "
-      "ends.\n\n"
-      "Example:\n"
-      "  accrue sample runs/first --prompt \"def main(\" --tokens 200 --temperature 0.7\n"
-      "  accrue sample models/smollm2-instruct --chat --top-p 0.95");
+  CLI::App* verb = app.add_subcommand("sample", "Generate text with a model, or chat with it");
+  set_help(*verb,
+           {.heading = heading::models,
+            .text = "The text goes to stdout as it is generated, up to the model's end of text. "
+                    "The same arguments give the same text. With --chat and no --prompt each line "
+                    "of standard input is a message; Ctrl-D ends.",
+            .examples = {
+                "accrue sample runs/first --prompt \"def main(\" --tokens 200 --temperature 0.7",
+                "accrue sample models/smollm2-instruct --chat --top-p 0.95"}});
   auto arguments = std::make_shared<SampleArguments>();
   verb->add_option("RUN_DIR_OR_FOLDER", arguments->origin.from,
                    "Folder of a run, a Hugging Face folder, or a GGUF file")

@@ -5,6 +5,7 @@
 #include "accrue/train/config.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/help/verb_help.h"
 #include "cli/row.h"
 #include "cli/tokenizing.h"
 #include "train/plan/setup.h"
@@ -56,18 +57,22 @@ int run_tokenize(const TokenizeArguments& arguments) {
 void add_tokenize(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("tokenize", "Write a config's text as files of token ids");
   verb->allow_extras();
-  verb->footer(
-      "DIR/train.bin and, where the config holds data out, DIR/val.bin: uint16 ids as nanoGPT has "
-      "them, or uint32\nbehind llm.c's header where the vocabulary is above 65,535. Of text files, "
-      "training on them takes the samples\nthat training on the text takes; JSON lines stand one "
-      "behind the other.\n\n"
-      "Example:\n"
-      "  accrue tokenize gpt.toml --data.tokenizer=gpt2/tokenizer.json --out data/tokens");
+  set_help(
+      *verb,
+      {.heading = heading::data,
+       .text = "Writes DIR/train.bin and, if the config holds data out, DIR/val.bin: uint16 ids as "
+               "nanoGPT has them, or uint32 behind llm.c's header if the vocabulary is above "
+               "65,535. Training on these files takes the same samples as training on the text "
+               "files; JSON lines are joined.",
+       .examples = {
+           "accrue tokenize gpt.toml --out data/tokens",
+           "accrue tokenize gpt.toml --data.tokenizer=gpt2/tokenizer.json --out data/tokens"}});
   auto arguments = std::make_shared<TokenizeArguments>();
-  verb->add_option("CONFIG", arguments->config, "Config file (TOML)")->required();
+  add_config(*verb, arguments->config);
   verb->add_option("--out", arguments->out, "Folder to write")->required()->type_name("DIR");
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->callback([=, &action] {
+    expect_config(arguments->config);
     arguments->overrides = take_overrides(*verb);
     action = [=] { return run_tokenize(*arguments); };
   });

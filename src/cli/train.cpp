@@ -16,10 +16,12 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/first_choice.h"
+#include "cli/help/verb_help.h"
 #include "cli/program.h"
 #include "cli/row.h"
 #include "cli/stop_signals.h"
 #include "cli/tokenizing.h"
+#include "cli/train_target.h"
 #include "cli/trusted_module.h"
 #include "core/notice_signal.h"
 #include "memory/plan.h"
@@ -246,9 +248,9 @@ int run_train(const TrainArguments& arguments, const Arguments& typed, const Pro
   return interrupted_status;
 }
 
-/// `--resume` takes the word behind it, which is the config where no other word is; beside data to
-/// choose a config for, only where it is a file. A run that is repeated has its config.
-void tell_config_from_checkpoint(TrainArguments& arguments, bool needs_none) {
+/// `--resume` takes the word behind it, which is the config if there is no other word; beside data
+/// to choose a config for, only if it is a file. A run that is repeated has its config.
+void find_config(TrainArguments& arguments, bool needs_none) {
   if (!arguments.repeat.empty() || !arguments.config.empty()) return;
   const bool may_choose = needs_none || train::overrides_state(arguments.overrides, "data.train");
   std::error_code unreadable;
@@ -258,25 +260,34 @@ void tell_config_from_checkpoint(TrainArguments& arguments, bool needs_none) {
     throw CLI::RequiredError("CONFIG, or --data.train=FILE to have one chosen,");
 }
 
+/// Replaces a run or data in the place of the config by what they stand for.
+void resolve_config(TrainArguments& arguments) {
+  TrainTarget target =
+      resolved({std::move(arguments.config), std::move(arguments.overrides)}, arguments.resume);
+  arguments.config = std::move(target.config);
+  arguments.overrides = std::move(target.overrides);
+}
+
 }  // namespace
 
 void add_train(CLI::App& app, Action& action, const Arguments& typed, const Program& program) {
-  CLI::App* verb = app.add_subcommand("train", "Train a model as a config file says");
+  CLI::App* verb = app.add_subcommand("train", "Train a model as a config file states");
   verb->allow_extras();
-  verb->footer(
-      "--section.key=value overrides a key of the config: a TOML value or a bare word.\n"
-      "A run ends with status 0, or 130 after SIGINT, SIGTERM, SIGHUP or SIGXCPU with a checkpoint "
-      "written.\n\n"
-      "Example:\n"
-      "  accrue train gpt.toml --run.out=runs/first --batch.tokens=16384 --optim.lr=1e-3\n"
-      "  accrue train gpt.toml --run.out=runs/first --resume\n"
-      "  torchrun --no-python --nproc-per-node=2 accrue train gpt.toml --resume auto\n"
-      "  accrue train --model.from=SmolLM2-135M --data.train=tale.txt   # a config is chosen\n"
-      "  accrue train --repeat runs/first --run.out=runs/second");
+  set_help(
+      *verb,
+      {.heading = heading::train,
+       .text = "--section.key=value overrides a key of the config: a TOML value or a bare word. "
+               "Data files in place of CONFIG have a config chosen for them, as init does. A run "
+               "ends with status 0, or with 130 after SIGINT, SIGTERM, SIGHUP or SIGXCPU, with a "
+               "checkpoint written.",
+       .examples = {"accrue train gpt.toml --run.out=runs/first --batch.tokens=16k --optim.lr=1e-3",
+                    "accrue train runs/first --resume",
+                    "torchrun --no-python --nproc-per-node=2 accrue train gpt.toml --resume auto",
+                    "accrue train tale.txt --model.from=SmolLM2-135M   # a config is chosen",
+                    "accrue train --repeat runs/first --run.out=runs/second"}});
   auto arguments = std::make_shared<TrainArguments>();
-  CLI::Option* config =
-      verb->add_option("CONFIG", arguments->config,
-                       "Config file (TOML); without one --data.train has one chosen, as init does");
+  CLI::Option* config = add_config(*verb, arguments->config);
+  config->description("Config file (TOML), a run to resume, or data to choose a config for");
   CLI::Option* resume =
       verb->add_option("--resume", arguments->checkpoint,
                        "Continue the run in run.out, from the newest whole checkpoint or this one "
@@ -309,7 +320,8 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed, const Prog
     if (accept->count() > 0 && resume->count() + repeat->count() == 0)
       throw CLI::RequiresError("--accept-data", "--resume or --repeat");
     arguments->overrides = take_overrides(*verb);
-    tell_config_from_checkpoint(*arguments, program.brings_a_model());
+    find_config(*arguments, program.brings_a_model());
+    if (!program.brings_a_model()) resolve_config(*arguments);
     action = [=, &typed, &program] { return run_train(*arguments, typed, program); };
   });
 }

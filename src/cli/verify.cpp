@@ -9,6 +9,7 @@
 #include "accrue/core/error.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/help/verb_help.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
 #include "memory/out_of_memory.h"
@@ -217,15 +218,16 @@ void add_verify(CLI::App& app, Action& action, const Program& program) {
   CLI::App* verb =
       app.add_subcommand("verify", "Prove that accumulation gives the full batch's gradient");
   verb->allow_extras();
-  verb->footer(
-      "The gradient of the first batch is taken in one pass and in several splits, orders and\n"
-      "precisions, and compared per parameter with a bound on rounding. Exit status 3 where it is\n"
-      "exceeded, with the cause and what told it. Nothing is written but\nthe tokens of text, "
-      "beside run.out.\n\n"
-      "Example:\n"
-      "  accrue verify gpt.toml --batch.micro=4 --json");
+  set_help(*verb,
+           {.heading = heading::prove,
+            .text = "The gradient of the first batch is computed in one pass and in several "
+                    "splits, orders and precisions, and compared per parameter with a bound on "
+                    "rounding. The exit status is 3 if the bound is exceeded, with the cause and "
+                    "the evidence. Only the tokens of text are written, beside run.out.",
+            .examples = {"accrue verify gpt.toml --batch.micro=4 --json",
+                         "accrue verify gpt.toml --ranks 4 --thorough"}});
   auto arguments = std::make_shared<VerifyArguments>();
-  verb->add_option("CONFIG", arguments->config, "Config file (TOML)")->required();
+  add_config(*verb, arguments->config);
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->add_option("--ranks", arguments->ranks,
                    "Compare what so many processes that share the batch add up, too")
@@ -236,6 +238,7 @@ void add_verify(CLI::App& app, Action& action, const Program& program) {
                    "cpu: compare the device's window, per parameter, with fp64 on the CPU instead")
       ->check(CLI::IsMember({"cpu"}));
   verb->callback([=, &action, &program] {
+    expect_config(arguments->config);
     arguments->overrides = take_overrides(*verb);
     action = [=, &program] { return run_verify(*arguments, program); };
   });

@@ -301,9 +301,10 @@ struct ForeignKey {
   std::string users;
   std::string advice;
 };
-/// Finds "fp16" or "train.max-grad-norm", stated without a value; nothing where no other system has
-/// it.
-std::optional<ForeignKey> foreign_key(const std::string& name);
+/// Finds "fp16" or "train.max-grad-norm", stated with the text `value` or without a value. Nothing
+/// if no other system has it.
+std::optional<ForeignKey> foreign_key(const std::string& name,
+                                      const std::optional<std::string>& value = {});
 
 /// Whose words a config is: a run's may state keys that are not read.
 enum class ConfigOrigin { user, run };

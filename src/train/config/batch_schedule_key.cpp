@@ -1,4 +1,8 @@
+#include <optional>
+#include <regex>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "train/config/elements_reader.h"
 
@@ -64,6 +68,28 @@ class StagesReader : ElementsReader {
   }
 };
 
+/// Reads "{0: 4, 8: 8}" or "0:4,8:8": from which epoch on how many micro-batches, as PyTorch
+/// Lightning's GradientAccumulationScheduler has them. None if the text is of another form.
+std::optional<Value> stages_by_epoch(const std::string& text) {
+  static const std::regex form(R"(\s*\{?\s*\d+\s*:\s*\d+\s*(,\s*\d+\s*:\s*\d+\s*)*,?\s*\}?\s*)");
+  static const std::regex stage(R"((\d{1,18})\s*:\s*(\d{1,18}))");
+  if (!std::regex_match(text, form)) return std::nullopt;
+  Value::Array stages;
+  for (std::sregex_iterator at(text.begin(), text.end(), stage), end; at != end; ++at)
+    stages.push_back(
+        {Value::Table{{"at", value_of((*at)[1].str() + " epochs")},
+                      {"micro_batches", value_of(std::int64_t{std::stoll((*at)[2])})}}});
+  return Value{std::move(stages)};
+}
+
+/// What was stated, with the forms of other systems in accrue's own.
+Stated in_own_form(Stated stated) {
+  const auto* const text = stated.value.as<std::string>();
+  const auto stages = stages_by_epoch(text != nullptr ? *text : stated.bare.value_or(""));
+  if (stages) stated.value = *stages;
+  return stated;
+}
+
 Value value_of_stage(const BatchStage& stage, BatchUnit unit) {
   return {Value::Table{{"at", value_of(stage.at)},
                        {std::string(batch_unit_words.of(unit)), value_of(stage.size)}}};
@@ -73,9 +99,11 @@ Value value_of_stage(const BatchStage& stage, BatchUnit unit) {
 
 Key batch_schedule_key(KeyName name) {
   const std::string expected =
-      "an array of {at, tokens}, {at, samples} or {at, micro_batches}, in order of at";
+      "an array of {at, tokens}, {at, samples} or {at, micro_batches}, in order of at; or "
+      "micro-batches "
+      "by epoch, such as \"0:4,8:8\"";
   auto set = [=](const Stated& stated, Config& config) {
-    StagesReader(stated, expected).read(config.batch);
+    StagesReader(in_own_form(stated), expected).read(config.batch);
   };
   auto get = [](const Config& config) {
     Value::Array stages;

@@ -1,8 +1,12 @@
 #include "train/config/key_builders.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <optional>
 #include <sstream>
+#include <string_view>
+#include <system_error>
 
 #include "accrue/core/error.h"
 #include "core/nearest.h"
@@ -29,6 +33,25 @@ std::string advice_for_integer(const Value& value, const IntegerRange& range) {
   const auto integer = static_cast<std::int64_t>(*real);
   if (static_cast<double>(integer) != *real) return "an integer";
   return range.holds(integer) ? "the integer " + std::to_string(integer) : value_in_range;
+}
+
+/// 32000 for "32k" and 1500000 for "1.5M": k, M, G and T are powers of 1,000, as in "10 M tokens".
+/// None if the text has another form, or is not a whole number.
+std::optional<std::int64_t> integer_with_prefix(const Value& value) {
+  const auto* const text = value.as<std::string>();
+  if (text == nullptr || text->empty()) return std::nullopt;
+  constexpr std::string_view prefixes = "kMGT";
+  constexpr double thousand = 1000;
+  const char last = text->back() == 'K' ? 'k' : text->back();
+  const std::size_t prefix = prefixes.find(last);
+  if (prefix == std::string_view::npos) return std::nullopt;
+  double number = 0;
+  const char* const end = text->data() + text->size() - 1;
+  const auto [read, error] = std::from_chars(text->data(), end, number, std::chars_format::fixed);
+  if (error != std::errc() || read != end) return std::nullopt;
+  for (std::size_t i = 0; i <= prefix; ++i) number *= thousand;
+  if (!(std::abs(number) < 0x1p53) || number != std::floor(number)) return std::nullopt;
+  return static_cast<std::int64_t>(number);
 }
 
 /// The number that a text was meant to be: "10%" is 0.1, "5" is 5; none where that is not in the
@@ -131,7 +154,8 @@ std::string DurationRule::in_words() const {
 
 std::int64_t read_integer(const Stated& stated, const std::string& expected,
                           const IntegerRange& range) {
-  const auto* integer = stated.value.as<std::int64_t>();
+  const auto* const plain = stated.value.as<std::int64_t>();
+  const auto integer = plain != nullptr ? std::optional(*plain) : integer_with_prefix(stated.value);
   if (!integer) throw refusal(stated, expected, advice_for_integer(stated.value, range));
   if (!range.holds(*integer)) throw refusal(stated, expected, value_in_range);
   return *integer;

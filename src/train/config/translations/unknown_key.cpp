@@ -77,11 +77,12 @@ std::string what_there_is(const std::string& path) {
 
 }  // namespace
 
-std::optional<ForeignKey> foreign_key(const std::string& name) {
+std::optional<ForeignKey> foreign_key(const std::string& name,
+                                      const std::optional<std::string>& value) {
   const auto foreign = find_foreign(name);
   if (!foreign) return std::nullopt;
-  return ForeignKey{users_of(*foreign),
-                    advice_for(*foreign->row, Value{true}, Medium::command_line)};
+  const Value stated = value ? read_override("value=" + *value).front().value : Value{true};
+  return ForeignKey{users_of(*foreign), advice_for(*foreign->row, stated, Medium::command_line)};
 }
 
 Error unknown_key(const Entry& entry, const std::string& place, const Statements& all) {

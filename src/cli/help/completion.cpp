@@ -1,0 +1,194 @@
+#include "cli/help/completion.h"
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/help/described_option.h"
+#include "train/config/key.h"
+
+namespace accrue::cli {
+namespace {
+
+/// "--run.out=" and the others, for verbs that take keys of a config.
+std::vector<std::string> overrides_of(const CLI::App& verb) {
+  std::vector<std::string> words;
+  if (!verb.get_allow_extras()) return words;
+  for (const train::Key& key : train::keys())
+    if (key.in_this_version) words.push_back("--" + key.name + "=");
+  return words;
+}
+
+/// What may follow a verb besides files: its actions, its options and the keys.
+std::vector<std::string> words_behind(const CLI::App& verb) {
+  std::vector<std::string> words;
+  for (const CLI::App* action : verb.get_subcommands({})) words.push_back(action->get_name());
+  for (const DescribedOption& option : options_of(verb))
+    if (!option.is_positional) words.insert(words.end(), option.names.begin(), option.names.end());
+  for (std::string& key : overrides_of(verb)) words.push_back(std::move(key));
+  return words;
+}
+
+std::string separated(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+std::string names_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
+  return separated(names);
+}
+
+/// A text between single quotes, for bash and zsh.
+std::string in_single_quotes(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+/// And for fish, which has backslashes within them.
+std::string in_fish_quotes(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text)
+    quoted += c == '\'' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  return quoted + "'";
+}
+
+/// The branches of a `case` over the word before the cursor: the words that an option takes.
+/// `respond` is the command that offers them.
+std::string value_branches(const CLI::App& verb, const std::string& respond) {
+  std::string text;
+  for (const DescribedOption& option : options_of(verb)) {
+    if (option.is_positional || option.words.empty()) continue;
+    std::string names;
+    for (const std::string& name : option.names) names += (names.empty() ? "" : "|") + name;
+    text += "        " + names + ") " + respond + " " + in_single_quotes(separated(option.words)) +
+            "; return;;\n";
+  }
+  return text;
+}
+
+std::string branches_of_verb(const CLI::App& verb, const std::string& respond) {
+  const std::string values = value_branches(verb, respond);
+  std::string text = "    " + verb.get_name() + ")\n";
+  if (!values.empty()) text += "      case \"$before\" in\n" + values + "      esac\n";
+  return text + "      offered=" + in_single_quotes(separated(words_behind(verb))) + ";;\n";
+}
+
+std::string branches_of_verbs(const CLI::App& app, const std::string& respond) {
+  std::string text;
+  for (const CLI::App* verb : app.get_subcommands({})) text += branches_of_verb(*verb, respond);
+  return text;
+}
+
+constexpr std::string_view bash_script =
+    R"sh(# Completion of @program@ in bash: eval "$(@program@ completion bash)"
+_@program@_offer() {
+  COMPREPLY=($(compgen -W "$1" -- "$word"))
+}
+_@program@() {
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verbs=@verbs@ offered=
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    _@program@_offer "$verbs help --help --version"
+    return
+  fi
+  case "${COMP_WORDS[1]}" in
+@branches@    help) offered=$verbs;;
+  esac
+  if [[ $word == -* ]]; then
+    _@program@_offer "$offered"
+  else
+    _@program@_offer "$(printf '%s\n' $offered | grep -v '^-')"
+    COMPREPLY+=($(compgen -f -- "$word"))
+  fi
+  if [ "${#COMPREPLY[@]}" -eq 1 ] && [[ ${COMPREPLY[0]} == *= ]]; then compopt -o nospace; fi
+}
+complete -o filenames -F _@program@ @program@
+)sh";
+
+constexpr std::string_view zsh_script = R"sh(#compdef @program@
+# Completion of @program@ in zsh: source <(@program@ completion zsh), or a file _@program@ in $fpath
+_@program@_offer() { compadd -- ${=1} }
+_@program@() {
+  local before=${words[CURRENT-1]} verb=${words[2]} offered=
+  local -a verbs
+  verbs=(@verbs@)
+  if (( CURRENT == 2 )); then
+    _describe verb verbs
+    return
+  fi
+  case $verb in
+@branches@    help) offered=${verbs%%:*};;
+  esac
+  if [[ ${words[CURRENT]} == -* ]]; then
+    compadd -- ${${=offered}:#*=}
+    compadd -S '' -- ${(M)${=offered}:#*=}
+  else
+    compadd -- ${${=offered}:#-*}
+    _files
+  fi
+}
+if [[ $funcstack[1] == _@program@ ]]; then _@program@ "$@"; else compdef _@program@ @program@; fi
+)sh";
+
+std::string replaced(std::string text, std::string_view mark, const std::string& by) {
+  for (std::size_t at = text.find(mark); at != std::string::npos;
+       at = text.find(mark, at + by.size()))
+    text.replace(at, mark.size(), by);
+  return text;
+}
+
+/// A script with what depends on the program: its name, its verbs and what may follow each.
+std::string filled(std::string_view script, const CLI::App& app, const std::string& verbs) {
+  std::string text = replaced(std::string(script), "@verbs@", verbs);
+  text = replaced(std::move(text), "@branches@",
+                  branches_of_verbs(app, "_" + app.get_name() + "_offer"));
+  return replaced(std::move(text), "@program@", app.get_name());
+}
+
+}  // namespace
+
+std::string bash_completion(const CLI::App& app) {
+  return filled(bash_script, app, in_single_quotes(names_of(app)));
+}
+
+std::string zsh_completion(const CLI::App& app) {
+  std::string verbs;
+  for (const CLI::App* verb : app.get_subcommands({}))
+    verbs += in_single_quotes(verb->get_name() + ":" + verb->get_description()) + " ";
+  return filled(zsh_script, app, verbs);
+}
+
+std::string fish_completion(const CLI::App& app) {
+  const std::string name = app.get_name(), begin = "complete -c " + name;
+  std::string text = "# Completion of " + name + " in fish: " + name +
+                     " completion fish | source\n" + begin + " -n __fish_use_subcommand -f\n";
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    text += begin + " -n __fish_use_subcommand -a " + verb->get_name() + " -d " +
+            in_fish_quotes(verb->get_description()) + "\n";
+    const std::string behind = begin + " -n '__fish_seen_subcommand_from " + verb->get_name() + "'";
+    for (const CLI::App* action : verb->get_subcommands({}))
+      text += behind + " -a " + action->get_name() + " -d " +
+              in_fish_quotes(action->get_description()) + "\n";
+    for (const DescribedOption& option : options_of(*verb)) {
+      if (option.is_positional) continue;
+      text += behind;
+      for (const std::string& word : option.names)
+        text += word.starts_with("--") ? " -l " + word.substr(2) : " -s " + word.substr(1);
+      if (!option.words.empty())
+        text += " -x -a " + in_fish_quotes(separated(option.words));
+      else if (!option.value.empty())
+        text += " -r";
+      text += " -d " + in_fish_quotes(option.text) + "\n";
+    }
+    if (verb->get_allow_extras())
+      for (const train::Key& key : train::keys())
+        if (key.in_this_version)
+          text += behind + " -a --" + key.name + "= -d " + in_fish_quotes(key.meaning) + "\n";
+  }
+  return text;
+}
+
+}  // namespace accrue::cli

@@ -1,0 +1,68 @@
+#include "cli/help/described_option.h"
+
+#include <CLI/Option.hpp>
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace accrue::cli {
+namespace {
+
+/// "WORD:{hf,gguf,adapter}" has words, "INT:INT in [1 - 1000]" has none.
+std::vector<std::string> words_in(const std::string& type) {
+  const std::size_t open = type.find('{'), close = type.rfind('}');
+  if (open == std::string::npos || close == std::string::npos) return {};
+  std::vector<std::string> words(1);
+  for (const char c : type.substr(open + 1, close - open - 1))
+    if (c == ',')
+      words.emplace_back();
+    else
+      words.back() += c;
+  return words;
+}
+
+std::string value_of_option(const CLI::Option& option) {
+  if (option.get_type_size_max() == 0) return "";
+  const std::string type = option.get_type_name();
+  const std::string name = type.substr(0, type.find_first_of(":{ "));
+  return name.empty() || name == "TEXT" || name == "INT" || name == "UINT" || name == "FLOAT"
+             ? "VALUE"
+             : name;
+}
+
+std::string text_of_option(const CLI::Option& option, const std::vector<std::string>& words) {
+  std::string text = option.get_description();
+  if (!words.empty()) {
+    text += text.empty() ? "" : ": ";
+    for (std::size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : ", ") + words[i];
+  }
+  const std::string& usual = option.get_default_str();
+  if (!usual.empty()) text += " (default: " + usual + ")";
+  return text;
+}
+
+}  // namespace
+
+std::vector<DescribedOption> options_of(const CLI::App& app) {
+  std::vector<DescribedOption> positional, named;
+  for (const CLI::Option* option : app.get_options()) {
+    DescribedOption described;
+    described.is_required = option->get_required();
+    described.words = words_in(option->get_type_name());
+    described.text = text_of_option(*option, described.words);
+    for (const std::string& name : option->get_lnames()) described.names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) described.names.push_back("-" + name);
+    if (option->get_positional()) {
+      DescribedOption argument = described;
+      argument.names = {option->get_name(true)};
+      argument.is_positional = true;
+      positional.push_back(std::move(argument));
+    }
+    described.value = value_of_option(*option);
+    if (!described.names.empty()) named.push_back(std::move(described));
+  }
+  std::ranges::move(named, std::back_inserter(positional));
+  return positional;
+}
+
+}  // namespace accrue::cli

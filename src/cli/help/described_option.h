@@ -1,0 +1,23 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+#include <vector>
+
+namespace accrue::cli {
+
+/// An option or a positional argument, as help, manual pages and completions show it.
+struct DescribedOption {
+  std::vector<std::string> names;  ///< with dashes, long ones first; of a positional its name
+  bool is_positional = false;
+  bool is_required = false;
+  std::string value;               ///< "N", "[CHECKPOINT]"; empty: the option takes none
+  std::string text;                ///< the meaning, with the default
+  std::vector<std::string> words;  ///< the values it takes, if these are a few words
+};
+
+/// All options of `app` that help shows, positional ones first. An option that is also a positional
+/// (`CONFIG` and `--config`) is in both forms.
+std::vector<DescribedOption> options_of(const CLI::App& app);
+
+}  // namespace accrue::cli

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace accrue::cli {
+
+/// `text` in lines of at most `width` characters, each behind `indent` spaces. A longer word has a
+/// line of its own. Lines of `text` that begin with a space stay as they are (examples), others are
+/// joined to paragraphs, which an empty line divides. Ends with a line break unless empty.
+std::string wrapped(std::string_view text, std::size_t width, std::size_t indent = 0);
+
+}  // namespace accrue::cli
