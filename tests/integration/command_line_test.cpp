@@ -32,30 +32,9 @@ TEST_F(CommandLine, VersionNamesWhatNumbersDependOn) {
     EXPECT_THAT(result.output, HasSubstr(part));
 }
 
-TEST_F(CommandLine, HelpListsTheVerbs) {
-  const auto result = accrue({"--help"});
-  EXPECT_EQ(result.status, 0);
-  for (const char* verb : {"init", "train", "sample", "predict", "export", "bench", "plan",
-                           "verify", "doctor", "runs", "compare", "report"})
-    EXPECT_THAT(result.output, HasSubstr(verb));
-}
-
-TEST_F(CommandLine, HelpOfEachVerbEndsWithAnExample) {
-  for (const char* verb : {"init", "train", "sample", "predict", "export", "bench", "plan",
-                           "verify", "doctor", "runs", "compare", "report"}) {
-    const auto result = accrue({verb, "--help"});
-    EXPECT_EQ(result.status, 0);
-    const std::size_t example = result.output.find("Example:");
-    ASSERT_NE(example, std::string::npos) << verb;
-    EXPECT_THAT(result.output.substr(example), HasSubstr(std::string("  accrue ") + verb));
-    EXPECT_EQ(result.errors, "");
-  }
-}
-
 TEST_F(CommandLine, AnUnknownVerbIsAnsweredWithTheNearest) {
   EXPECT_THAT(refusal_of({"trian", "run.toml"}), HasSubstr("try accrue train"));
   EXPECT_THAT(refusal_of({"exprot"}), HasSubstr("try accrue export"));
-  EXPECT_THAT(refusal_of({}), HasSubstr("train"));
 }
 
 TEST_F(CommandLine, AVerbOfOtherProgramsIsAnsweredWithWhatThereIs) {
@@ -93,6 +72,13 @@ TEST_F(CommandLine, MissingArgumentsAreNamed) {
               HasSubstr("--tokens"));
   EXPECT_THAT(refusal_of({"sample", "out", "--prompt", "a", "--lenght", "3"}),
               HasSubstr("--lenght"));
+  EXPECT_THAT(refusal_of({"sample", "out", "--promt", "a"}), HasSubstr("try --prompt\n"));
+  for (const char* other : {"--max_new_tokens", "-n", "--n-predict"})
+    EXPECT_THAT(refusal_of({"sample", "out", "--prompt", "a", other, "3"}),
+                HasSubstr("try --tokens\n"));
+  EXPECT_THAT(refusal_of({"sample", "out", "-p", "a"}), HasSubstr("try --prompt\n"));
+  EXPECT_THAT(refusal_of({"sample", "out", "--prompt", "a", "--temp=0"}),
+              HasSubstr("try --temperature\n"));
 }
 
 TEST_F(CommandLine, AConfigThatIsNotThereIsNamed) {
@@ -126,6 +112,10 @@ TEST_F(CommandLine, WrongKeysAreRefusedBeforeAnythingIsWritten) {
 TEST_F(CommandLine, WordsThatAreNoOverridesAreRefused) {
   write_small_run();
   EXPECT_THAT(refusal_of({"train", "run.toml", "--optim.lr"}), HasSubstr("--optim.lr=VALUE"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--optim.lr", "1e-3"}),
+              HasSubstr("try --optim.lr=1e-3\n"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--batch_size", "12"}),
+              AllOf(HasSubstr("=12"), Not(HasSubstr("=8"))));
   EXPECT_THAT(refusal_of({"train", "run.toml", "--quick"}), HasSubstr("--quick"));
   EXPECT_THAT(
       refusal_of({"train", "run.toml", "--fp16"}),
@@ -134,6 +124,45 @@ TEST_F(CommandLine, WordsThatAreNoOverridesAreRefused) {
               HasSubstr("batch.micro_batches"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "other.toml"}), HasSubstr("other.toml"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "optim.lr=1"}), HasSubstr("--section.key=value"));
+}
+
+TEST_F(CommandLine, AConfigMayBeAnOption) {
+  write_small_run();
+  const std::string typed = accrue({"train", "run.toml", "--dry-run"}).output;
+  EXPECT_EQ(accrue({"train", "-c", "run.toml", "--dry-run"}).output, typed);
+  EXPECT_EQ(accrue({"train", "--dry-run", "--config", "run.toml"}).output, typed);
+  EXPECT_EQ(accrue({"train", "--config=run.toml", "--dry-run"}).output, typed);
+  EXPECT_THAT(refusal_of({"plan"}), HasSubstr("CONFIG"));
+}
+
+TEST_F(CommandLine, ARunStandsForItsConfigWhereItIsResumed) {
+  write_small_run();
+  ASSERT_EQ(accrue({"train", "run.toml", "--run.steps=2"}).status, 0);
+  std::filesystem::rename(folder_ / "out", folder_ / "moved");
+  EXPECT_THAT(refusal_of({"train", "moved"}), HasSubstr("try accrue train moved --resume"));
+  for (const Words& order :
+       {Words{"train", "moved", "--resume", "--run.steps=3"}, {"train", "--resume", "moved"}}) {
+    const auto result = accrue(order);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_THAT(result.output, HasSubstr("moved"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(CommandLine, ADataFileHasAConfigChosen) {
+  write_small_run();
+  const Words shape{"--run.steps=1",     "--run.out=out",   "--model.layers=1",
+                    "--model.width=32",  "--model.heads=2", "--model.context=16",
+                    "--batch.tokens=256"};
+  Words by_key{"train", "--data.train=text.txt", "--dry-run"},
+      by_word{"train", "text.txt", "--dry-run"};
+  by_key.insert(by_key.end(), shape.begin(), shape.end());
+  by_word.insert(by_word.end(), shape.begin(), shape.end());
+  const auto result = accrue(by_word);
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(result.output, accrue(by_key).output);
+  EXPECT_THAT(refusal_of({"train", "text.txt", "--data.train=other.txt"}),
+              HasSubstr("--data.train with all files"));
 }
 
 TEST_F(CommandLine, DryRunOfAResumptionSaysFromWhereToWhere) {

@@ -60,6 +60,21 @@ TEST(BatchSchedule, OnTheCommandLineTakesThePlaceOfTheFilesBatch) {
       << "the file's batch is what it begins with, in another unit";
 }
 
+TEST(BatchSchedule, IsReadInTheFormOfLightningToo) {
+  for (const char* schedule : {"0:4,8:8", "{0: 4, 8: 8}", " { 0 : 4 , 8 : 8 , } "}) {
+    const Config config = parse_config(with_batch("micro = 2"), "run.toml",
+                                       {std::string("batch.schedule=") + schedule});
+    ASSERT_EQ(config.batch.schedule.size(), 2) << schedule;
+    EXPECT_EQ(config.batch.micro_batches, 4);
+    EXPECT_EQ(config.batch.schedule[1].at, (Duration{8, Duration::Unit::epochs}));
+    EXPECT_EQ(config.batch.schedule[1].size, 8);
+  }
+  for (const char* schedule : {"0:4;8:8", "8:8,0:4", "0:0", "a:4", "0:4,,8:8", ":"})
+    EXPECT_NE(refusal_of(with_batch("micro = 2"), {std::string("batch.schedule=") + schedule}),
+              "accepted")
+        << schedule;
+}
+
 TEST(BatchSchedule, RefusesWhatContradictsItself) {
   struct Case {
     const char* batch;

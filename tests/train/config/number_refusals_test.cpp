@@ -47,6 +47,42 @@ TEST(NumbersBeyond64Bits, AreNamedInFilesToo) {
               HasSubstr("expected valid TOML"));
 }
 
+TEST(Integers, TakePrefixesOfPowersOfAThousand) {
+  struct Case {
+    const char* text;
+    std::int64_t value;
+  };
+  for (const auto& [text, value] : {Case{"32k", 32'000},
+                                    {"32K", 32'000},
+                                    {"1M", 1'000'000},
+                                    {"1.5M", 1'500'000},
+                                    {"2G", 2'000'000'000},
+                                    {"0.5k", 500}}) {
+    EXPECT_EQ(parse_config("[run]\nsteps = 1\n[data]\ntrain = [\"a\"]\n", "run.toml",
+                           {std::string("batch.tokens=") + text})
+                  .batch.tokens,
+              value)
+        << text;
+    EXPECT_EQ(parse_config(std::string("[run]\nsteps = 1\n[data]\ntrain = [\"a\"]\n[batch]\n"
+                                       "tokens = \"") +
+                               text + "\"\n",
+                           "run.toml")
+                  .batch.tokens,
+              value)
+        << text;
+  }
+  for (const char* text :
+       {"k", "1.0005k", "32kk", "32 k", "-1k", "1e3k", "0x1k", "32m", "9999999999T"})
+    EXPECT_NE(said_of({std::string("batch.tokens=") + text}), "accepted") << text;
+}
+
+TEST(Keys, HaveAMeaningEach) {
+  for (const Key& key : keys()) {
+    EXPECT_FALSE(key.meaning.empty()) << key.name;
+    EXPECT_TRUE(key.meaning.ends_with(".")) << key.name << ": " << key.meaning;
+  }
+}
+
 TEST(Batches, AreNeverLargerThanAnyoneHasSamples) {
   EXPECT_THAT(said_of({"batch.tokens=9000000000000000000"}),
               AllOf(HasSubstr("an integer from 1 to 1_000_000_000_000"),

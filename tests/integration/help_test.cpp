@@ -1,0 +1,145 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "accrue_program.h"
+
+namespace accrue::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr std::array kVerbs{"init",   "train",    "plan",       "doctor",  "verify",
+                            "bench",  "runs",     "report",     "compare", "checkpoint",
+                            "data",   "tokenize", "sample",     "eval",    "predict",
+                            "export", "keys",     "completion", "manual"};
+
+std::size_t longest_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::size_t longest = 0;
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  return longest;
+}
+
+class Help : public AccrueProgram {
+ protected:
+  /// What the program prints, which has to end with status 0 and without a word on stderr.
+  std::string printed(const Words& arguments) const {
+    const auto result = accrue(arguments);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_EQ(result.errors, "");
+    return result.output;
+  }
+};
+
+TEST_F(Help, IsWhatTheProgramPrintsWithoutWords) {
+  const std::string help = printed({});
+  EXPECT_THAT(help, StartsWith("Gradient accumulation: "));
+  EXPECT_EQ(help, printed({"--help"}));
+  EXPECT_EQ(help, printed({"-h"}));
+  EXPECT_EQ(help, printed({"help"}));
+  for (const char* verb : kVerbs) EXPECT_THAT(help, HasSubstr(std::string("\n  ") + verb + " "));
+  for (const char* heading : {"\nTrain:\n", "\nProve and measure:\n", "\nLook at runs:\n"})
+    EXPECT_THAT(help, HasSubstr(heading));
+}
+
+TEST_F(Help, OfEachVerbHasTwoExamplesAndFitsThePage) {
+  for (const char* verb : kVerbs) {
+    const std::string help = printed({verb, "--help"});
+    EXPECT_EQ(help, printed({"help", verb}));
+    EXPECT_THAT(help, HasSubstr(std::string("Usage: accrue ") + verb));
+    const std::size_t examples = help.find("\nExamples:\n");
+    ASSERT_NE(examples, std::string::npos) << verb;
+    std::istringstream lines(help.substr(examples + 1));
+    int count = -1;  // the heading
+    for (std::string line; std::getline(lines, line);) ++count;
+    EXPECT_GE(count, 2) << verb;
+    EXPECT_LE(longest_line(help.substr(0, examples)), 100U) << verb;
+  }
+}
+
+TEST_F(Help, VersionHasAShortForm) { EXPECT_EQ(printed({"-V"}), printed({"--version"})); }
+
+TEST_F(Help, ListsTheKeysOfAConfig) {
+  const std::string all = printed({"keys"});
+  EXPECT_THAT(all, AllOf(HasSubstr("[batch]\n"), HasSubstr("  batch.tokens "),
+                         Not(HasSubstr("observe.mlflow"))));
+  EXPECT_LE(longest_line(all), 100U);
+  const std::string few = printed({"keys", "optim.momentum"});
+  EXPECT_THAT(few, AllOf(StartsWith("optim.momentum = 0.9\n"), HasSubstr("optim.kind"),
+                         Not(HasSubstr("optim.lr"))));
+  // By their meaning, if no name has it.
+  EXPECT_THAT(printed({"keys", "gradient checkpointing"}), StartsWith("memory.recompute"));
+}
+
+TEST_F(Help, AnswersKeysOfOtherSystems) {
+  const auto result = accrue({"keys", "max_grad_norm"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("optim.clip"));
+  EXPECT_EQ(accrue({"keys", "qqqqqqqq"}).status, 2);
+}
+
+TEST_F(Help, KeysAreThereForPrograms) {
+  const auto json = nlohmann::json::parse(printed({"keys", "--json"}));
+  std::size_t found = 0;
+  for (const auto& key : json.at("keys")) {
+    EXPECT_FALSE(key.at("meaning").get<std::string>().empty()) << key;
+    if (key.at("name") == "optim.lr") {
+      EXPECT_EQ(key.at("default"), "0.0003");
+      ++found;
+    }
+  }
+  EXPECT_EQ(found, 1U);
+}
+
+class Completion : public Help {
+ protected:
+  /// What bash offers behind these words, the last of which is not finished.
+  std::string offered(const std::string& words) const {
+    write("words.sh", "eval \"$(" + std::string(ACCRUE_PROGRAM) + " completion bash)\"\n" +
+                          "COMP_WORDS=(" + words + ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n" +
+                          "compopt() { :; }\n_accrue\necho \"${COMPREPLY[@]}\"\n");
+    const auto result = Program(folder_, {"/bin/bash", "words.sh"}).wait();
+    EXPECT_EQ(result.errors, "");
+    return result.output;
+  }
+};
+
+TEST_F(Completion, OffersVerbsOptionsWordsAndKeys) {
+  EXPECT_EQ(offered("accrue tra"), "train\n");
+  EXPECT_EQ(offered("accrue checkpoint pr"), "prune\n");
+  EXPECT_EQ(offered("accrue train --dry"), "--dry-run\n");
+  EXPECT_EQ(offered("accrue export out --format g"), "gguf\n");
+  EXPECT_EQ(offered("accrue train run.toml --batch.mic"),
+            "--batch.micro_batches= --batch.micro=\n");
+}
+
+TEST_F(Completion, OfFilesIsTheShells) {
+  write("run.toml", "");
+  EXPECT_EQ(offered("accrue train run"), "run.toml\n");
+}
+
+TEST_F(Completion, HasScriptsForThreeShells) {
+  EXPECT_THAT(printed({"completion", "zsh"}),
+              AllOf(StartsWith("#compdef accrue\n"), Not(HasSubstr("@"))));
+  EXPECT_THAT(printed({"completion", "fish"}), HasSubstr("-a train -d"));
+  EXPECT_EQ(accrue({"completion", "tcsh"}).status, 2);
+}
+
+TEST_F(Help, ManualPagesAreWrittenForAllVerbs) {
+  EXPECT_EQ(printed({"manual", "--out", "man1"}), "");
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "man1" / "accrue.1"));
+  for (const char* verb : kVerbs)
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "man1" / (std::string("accrue-") + verb + ".1")));
+  EXPECT_THAT(printed({"manual"}),
+              AllOf(StartsWith(".TH accrue 1"), HasSubstr("\n.SH EXAMPLES\n")));
+}
+
+}  // namespace
+}  // namespace accrue::testing
