@@ -136,7 +136,8 @@ int run(int count, char** words, const Program& program) {
   try {
     return cli::finish_output(dispatch(cli::with_help_option({words, words + count}), program));
   } catch (const Error& error) {
-    return report(error.what(), error.exit_code());
+    cli::print_error(error);
+    return error.exit_code();
   } catch (const c10::OutOfMemoryError& error) {
     return report(cause_of(error), memory::budget() ? refused : failed);
   } catch (const std::bad_alloc&) {

@@ -132,6 +132,19 @@ class OnATerminal(unittest.TestCase):
         self.wait(terminal, terminal.status.exists)
         return int(terminal.status.read_text())
 
+    def test_an_error_is_shown_by_its_parts(self):
+        for columns in (80, 40):
+            with self.subTest(columns=columns):
+                (self.folder / "status").unlink(missing_ok=True)
+                terminal = self.start(columns, words="--optim.lrr=1")
+                self.assertEqual(self.wait_for_end(terminal), 2)
+                lines = [line for line in terminal.all_lines() if line]
+                terminal.end()
+                self.assertTrue(lines[0].startswith("error: config key optim.lrr"), lines)
+                self.assertIn("  expected  a known key", lines)
+                self.assertIn("  try       optim.lr", lines)
+                self.assertTrue(all(len(line) <= columns for line in lines), lines)
+
     def test_a_whole_run_leaves_its_log_one_view_and_the_result(self):
         terminal = self.start()
         self.assertEqual(self.wait_for_end(terminal), 0)
