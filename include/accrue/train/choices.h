@@ -72,6 +72,14 @@ enum class CrossEntropy {
 inline constexpr auto cross_entropy_words =
     enum_words<CrossEntropy>({{CrossEntropy::fused, "fused"}, {CrossEntropy::plain, "plain"}});
 
+/// What happens when the loss diverges.
+enum class OnDivergence {
+  warn,  ///< an event, and the run goes on
+  stop,  ///< the run ends with an error, without the step
+};
+inline constexpr auto on_divergence_words =
+    enum_words<OnDivergence>({{OnDivergence::warn, "warn"}, {OnDivergence::stop, "stop"}});
+
 enum class OptimizerKind { adamw, adam, sgd, rmsprop, adama };
 inline constexpr auto optimizer_kind_words =
     enum_words<OptimizerKind>({{OptimizerKind::adamw, "adamw"},

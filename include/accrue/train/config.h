@@ -223,6 +223,7 @@ struct OptimConfig {
   Decay decay = Decay::matrices;
   double momentum = 0.9;
   double clip = 1.0;  ///< 0: off
+  OnDivergence on_divergence = OnDivergence::warn;
   optim::StatePrecision state = optim::StatePrecision::fp32;
   ScheduleConfig schedule;
   optim::ScaleRule scale_lr = optim::ScaleRule::none;

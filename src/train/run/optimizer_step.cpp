@@ -38,6 +38,15 @@ std::vector<optim::ParameterGroup> settings_of_groups(const Workload& work) {
   return groups;
 }
 
+/// The loss of a language model that predicts all tokens alike; none for other losses.
+std::optional<double> uniform_loss(const Config& config) {
+  const bool predicts_tokens =
+      is_language_model(config.model.kind) &&
+      (config.loss.kind == models::LossKind::lm || config.loss.kind == models::LossKind::mlm);
+  if (!predicts_tokens || !config.model.vocab || *config.model.vocab < 2) return std::nullopt;
+  return std::log(static_cast<double>(*config.model.vocab));
+}
+
 }  // namespace
 
 OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::Recovery& recovery,
@@ -52,6 +61,7 @@ OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::
       control_(control),
       meters_(run, loader, checkpointer),
       watch_(make_sampler(run.work.config, *run.work.data.train), kind_of(*run.work.data.train)),
+      divergence_(uniform_loss(run.work.config)),
       batch_(batch),
       noise_(noise),
       why_windows_are_not_kept_(std::move(why_windows_are_not_kept)),
@@ -95,6 +105,7 @@ OptimizerStep::Taken OptimizerStep::take_in_these_units() {
   tell_of(*window);
   look_at_first(*window);
   require_a_finite_loss(*window);
+  see_divergence(*window);
   if (window->gradient) histograms_.see(*window->gradient, progress_.state.step + 1);
   const std::optional<NoiseReading> noise = read_noise(*window);
   const Update update = update_parameters(*window);
@@ -192,6 +203,19 @@ void OptimizerStep::require_a_finite_loss(const WindowRun& window) const {
   throw runtime_error("step " + std::to_string(progress_.state.step + 1), "a finite loss",
                       "none in any of its micro-batches",
                       "a lower optim.lr, a longer warm-up, or --resume from an earlier checkpoint");
+}
+
+/// Ranks that step alone have losses of their own: none of them may end the run by itself.
+void OptimizerStep::see_divergence(const WindowRun& window) {
+  if (window.weight <= 0) return;
+  const auto reason = divergence_.observe(window.loss_sum / window.weight);
+  if (!reason) return;
+  const std::string step = "step " + std::to_string(progress_.state.step + 1);
+  const bool stops = run_.work.config.optim.on_divergence == OnDivergence::stop &&
+                     !flow_.parallelism.steps_alone();
+  if (!stops) return flow_.log.event("divergence", *reason);
+  throw runtime_error(step, "a loss that does not diverge (optim.on_divergence = \"stop\")",
+                      *reason, "--resume from an earlier checkpoint with another config");
 }
 
 /// Waits until the last checkpoint is written, since the parameters change.

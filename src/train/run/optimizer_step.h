@@ -14,6 +14,7 @@
 #include "train/run/run_context.h"
 #include "train/run/run_window.h"
 #include "train/run/step_meters.h"
+#include "train/watch/divergence.h"
 #include "train/watch/run_watch.h"
 #include "train/window/rollback_history.h"
 
@@ -65,6 +66,8 @@ class OptimizerStep {
   Taken take_in_these_units();
   void look_at_first(const WindowRun& window);
   void require_a_finite_loss(const WindowRun& window) const;
+  /// Has the run end if its loss has diverged and the config asks for that.
+  void see_divergence(const WindowRun& window);
   Update update_parameters(WindowRun& window);
   std::optional<double> consume(accum::MeanGradient gradient, const Update& update);
   std::optional<double> clipped_norm(accum::MeanGradient& gradient) const;
@@ -85,6 +88,7 @@ class OptimizerStep {
   RunControl& control_;
   StepMeters meters_;
   RunWatch watch_;
+  Divergence divergence_;
   BatchControl& batch_;
   NoiseMeter* noise_;
   std::string why_windows_are_not_kept_;

@@ -178,6 +178,7 @@ const std::map<std::string, Expectation> expectations{
     {"optim.decay", {"all"}},
     {"optim.momentum", {.value = "0.5", .only_with = {"sgd", "rmsprop"}}},
     {"optim.clip", {"0"}},
+    {"optim.on_divergence", {"stop"}},
     {"optim.state", {"fp32"}},
     {"optim.schedule.warmup", {"5"}},
     {"optim.schedule.min_lr", {"1e-5", {"constant"}}},

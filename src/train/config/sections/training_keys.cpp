@@ -178,6 +178,10 @@ std::vector<Key> optim_keys() {
       number_key(
           {"optim.clip", "Largest global norm of the gradient; 0 does not clip."}, {.least = 0},
           [](auto& c) -> auto& { return c.optim.clip; }),
+      resumable(choice_key(
+          {"optim.on_divergence",
+           "Whether a run whose loss diverges goes on with a warning, or stops."},
+          on_divergence_words, {}, [](auto& c) -> auto& { return c.optim.on_divergence; })),
       choice_key(
           {"optim.state", "Number format of the optimizer's moments."},
           optim::state_precision_words, {}, [](auto& c) -> auto& { return c.optim.state; }),
