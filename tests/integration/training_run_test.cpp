@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -152,6 +153,23 @@ TEST_F(TrainingRun, AnEvaluationThatIsNotFiniteIsAnEventAndNeverTheBest) {
   }
   EXPECT_EQ(told, 1);
   EXPECT_FALSE(json::parse(file("out/checkpoints/step-00000001/state.json")).contains("best"));
+}
+
+TEST_F(TrainingRun, ThatDivergesIsReportedOrEnds) {
+  const Words diverging{"train", "run.toml", "--optim.lr=30", "--optim.clip=0", "--quiet"};
+  succeed(diverging);
+  const auto is_divergence = [](const json& line) {
+    return line.value("event", "") == "divergence";
+  };
+  const std::vector<json> lines = metrics();
+  EXPECT_EQ(std::ranges::count_if(lines, is_divergence), 1);
+
+  Words stopping = diverging;
+  stopping.insert(stopping.end(), {"--run.out=stopped", "--optim.on_divergence=stop"});
+  const auto result = accrue(stopping);
+  EXPECT_EQ(result.status, 1) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("a loss that does not diverge"));
+  EXPECT_LT(steps_of(metrics("stopped")).size(), 4U);
 }
 
 TEST_F(TrainingRun, RefusesAKeyThatTheChosenKindsDoNotRead) {
