@@ -18,6 +18,7 @@
 #include "cli/first_choice.h"
 #include "cli/help/verb_help.h"
 #include "cli/program.h"
+#include "cli/resume_command.h"
 #include "cli/row.h"
 #include "cli/stop_signals.h"
 #include "cli/tokenizing.h"
@@ -94,23 +95,11 @@ void print_result(const train::RunDirectory& run, const train::RunResult& result
   std::fflush(stdout);
 }
 
-/// A word as a shell reads it back.
-std::string shell_word(const std::string& word) {
-  const bool plain = word.find_first_not_of(
-                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                         "_-+=.,:/@%") == std::string::npos;
-  if (plain && !word.empty()) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-std::string command_to_resume(const TrainArguments& arguments, const train::RunDirectory& run) {
-  if (!arguments.repeat.empty() || arguments.config.empty())
-    return "accrue train " + shell_word(run.config_file().string()) + " --resume";
-  std::string command = "accrue train " + shell_word(arguments.config);
-  for (const std::string& text : arguments.overrides) command += " " + shell_word("--" + text);
-  return command + " --resume";
+std::string command_to_resume(const TrainArguments& arguments, const train::RunDirectory& run,
+                              const distributed::Launch& launch) {
+  const bool by_run = !arguments.repeat.empty() || arguments.config.empty();
+  if (by_run) return resume_command(run.config_file().string(), {}, launch);
+  return resume_command(arguments.config, arguments.overrides, launch);
 }
 
 /// Whether this command states the length, and not only the file that the run began with.
@@ -244,7 +233,7 @@ int run_train(const TrainArguments& arguments, const Arguments& typed, const Pro
   if (is_first)
     std::cerr << "interrupted after step " << result.step
               << "; a checkpoint was written: " << result.checkpoint.string()
-              << "; continue with: " << command_to_resume(arguments, run) << "\n";
+              << "; continue with: " << command_to_resume(arguments, run, launch) << "\n";
   return interrupted_status;
 }
 
