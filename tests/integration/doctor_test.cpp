@@ -20,6 +20,12 @@ class Doctor : public AccrueProgram {
     EXPECT_EQ(result.status, 0) << result.errors;
     return nlohmann::json::parse(result.output);
   }
+  void write_long_text() const {
+    std::string text;
+    for (int line = 0; line < 20'000; ++line)
+      text += "line " + std::to_string(line * 7919 % 10'007) + " of a text that is long enough\n";
+    write("text.txt", text);
+  }
   static const nlohmann::json* find(const nlohmann::json& report, const std::string& id) {
     for (const nlohmann::json& finding : report.at("findings"))
       if (finding.at("id") == id) return &finding;
@@ -44,6 +50,22 @@ TEST_F(Doctor, FindsWhatTheConfigAndDataHold) {
   EXPECT_EQ(find(doctor({"--optim.lr=1e-4"}), "warmup-none"), nullptr);
   EXPECT_NE(find(doctor({"--precision.accumulate=bf16", "--batch.micro=1"}), "bf16-sum"), nullptr);
   EXPECT_NE(find(doctor({"--data.val_fraction=0"}), "eval-never"), nullptr);
+}
+
+TEST_F(Doctor, KeepsToTheBudget) {
+  write_long_text();
+  // The whole batch does not fit by far; train plans a micro-batch that does, and so does doctor.
+  const Words tight{"--model.layers=2", "--model.width=128", "--model.context=256",
+                    "--batch.tokens=131072", "--memory.budget=1GiB"};
+  Words train{"train", "run.toml", "--run.steps=1", "--quiet"};
+  train.insert(train.end(), tight.begin(), tight.end());
+  train.push_back("--batch.micro=auto");
+  ASSERT_EQ(accrue(train).status, 0);
+  Words more = tight;
+  more.push_back("--batch.micro=auto");
+  EXPECT_EQ(find(doctor(more), "micro-batch-small"), nullptr) << "the plan has tried larger ones";
+  more.back() = "--batch.micro=2";
+  doctor(more);
 }
 
 TEST_F(Doctor, ReadsForPeopleAndRefusesAWrongConfig) {

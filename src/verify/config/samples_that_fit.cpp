@@ -2,23 +2,11 @@
 
 #include <algorithm>
 
-#include "accrue/memory/caching_allocator.h"
 #include "memory/thread_meter.h"
 #include "verify/config/skipped.h"
+#include "verify/free_bytes.h"
 
 namespace accrue::proof {
-namespace {
-
-/// Bytes that tensors may still take.
-std::int64_t free_bytes() {
-  const std::int64_t machine = memory::available_bytes();
-  const std::optional<std::int64_t> budget = memory::tensor_budget();
-  if (!budget) return machine;
-  return std::min(machine, std::max<std::int64_t>(0, *budget - memory::usage().live));
-}
-
-}  // namespace
-
 batch::Range smallest_pass(ConfigSubject& subject) {
   const batch::Range window = subject.window();
   const batch::Range first{window.begin, window.begin + 1};

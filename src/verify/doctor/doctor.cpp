@@ -11,6 +11,7 @@
 #include "accrue/models/normalisation.h"
 #include "data/loader.h"
 #include "kernels/gemm/gemm.h"
+#include "memory/out_of_memory.h"
 #include "memory/thread_meter.h"
 #include "train/limits/limit_file.h"
 #include "train/pass/forward_backward.h"
@@ -21,6 +22,7 @@
 #include "train/workload/batch_changes.h"
 #include "train/workload/workload.h"
 #include "verify/doctor/first_steps.h"
+#include "verify/free_bytes.h"
 
 namespace accrue::proof {
 namespace {
@@ -64,7 +66,9 @@ void take_shape(const train::Workload& work, RunFacts& facts) {
   facts.total_steps = train::total_windows(work.config, schedule);
   const std::int64_t window = schedule.window(0).size();
   facts.batch_tokens = static_cast<double>(schedule.tokens(0));
-  facts.micro_batch = std::min(train::choose_micro_batch(work).samples, window);
+  const train::MicroDecision plan = train::choose_micro_batch(work);
+  facts.micro_batch = std::min(plan.samples, window);
+  facts.recompute = plan.recompute;
   train::expect_values_for_batch_norm(work, facts.micro_batch);
   facts.micro_batches = (window + facts.micro_batch - 1) / facts.micro_batch;
 }
@@ -90,8 +94,8 @@ void take_labels(const batch::MicroBatch& micro, RunFacts& facts) {
 /// Times forward and backward passes of one micro-batch.
 class Timer {
  public:
-  Timer(models::Model& model, const train::Config& config)
-      : model_(model), config_(config), window_(buffer_of(model)) {}
+  Timer(models::Model& model, const train::Config& config, Recompute recompute)
+      : model_(model), config_(config), recompute_(recompute), window_(buffer_of(model)) {}
 
   Speed measure(const batch::MicroBatch& micro) {
     const auto samples = static_cast<std::int64_t>(micro.sample_ids.size());
@@ -116,9 +120,9 @@ class Timer {
   double run(const batch::MicroBatch& micro) {
     window_.open(0);
     const Stopwatch watch;
-    const train::MicroBatchRun run =
-        train::run_micro_batch(window_, model_, {.index = 0, .sample_ids = micro.sample_ids}, micro,
-                               batch::training_context(micro, config_.run.seed, 0));
+    const train::MicroBatchRun run = train::run_micro_batch(
+        window_, model_, {.index = 0, .sample_ids = micro.sample_ids}, micro,
+        batch::training_context(micro, config_.run.seed, 0), {.recompute = recompute_});
     const double seconds = watch.seconds();
     window_.discard();
     if (run.pass.finite) return seconds;
@@ -128,20 +132,29 @@ class Timer {
 
   models::Model& model_;
   const train::Config& config_;
+  Recompute recompute_;
   accum::Window window_;
 };
 
-/// Speed in another precision, or nothing where the model does not have it.
-std::optional<double> speed_in(models::Compute compute, const train::Workload& work,
-                               const batch::MicroBatch& micro) {
+/// What `measure` returns; nothing if memory runs out: the run itself does not need it.
+template <typename Measure>
+auto unless_memory_runs_out(Measure measure) -> std::optional<decltype(measure())> {
   try {
-    train::Config config = work.config;
-    config.precision.compute = compute;
-    const std::unique_ptr<models::Model> model = train::make_model(config);
-    return Timer(*model, config).measure(micro).samples_per_second;
-  } catch (const Error&) {
+    return measure();
+  } catch (const std::exception& error) {
+    if (!memory::is_out_of_memory(error)) throw;
+    memory::release_cached();
     return std::nullopt;
   }
+}
+
+/// Speed in another precision. Throws a usage Error if the model does not have it.
+double speed_in(models::Compute compute, const train::Workload& work, Recompute recompute,
+                const batch::MicroBatch& micro) {
+  train::Config config = work.config;
+  config.precision.compute = compute;
+  const std::unique_ptr<models::Model> model = train::make_model(config);
+  return Timer(*model, config, recompute).measure(micro).samples_per_second;
 }
 
 class Measurements {
@@ -160,7 +173,7 @@ class Measurements {
     if (facts_.first_weight == 0) return;  // there is nothing to differentiate
     tell("speed of a micro-batch of " + std::to_string(facts_.micro_batch));
     const batch::MicroBatch micro = first(facts_.micro_batch);
-    Timer timer(*work_.model, work_.config);
+    Timer timer(*work_.model, work_.config, facts_.recompute);
     facts_.speed = timer.measure(micro);
     take_larger(timer);
     take_precisions(micro);
@@ -171,15 +184,16 @@ class Measurements {
     return loader_.fetch_full({window_.begin, std::min(window_.end, window_.begin + samples)});
   }
 
+  /// The plan has tried other micro-batches, unless the config states one.
   void take_larger(Timer& timer) {
-    if (facts_.micro_batches < 2) return;
+    if (facts_.micro_batches < 2 || !work_.config.batch.micro) return;
     const std::int64_t bytes = timer.bytes(first(facts_.micro_batch)) / facts_.micro_batch + 1;
-    const std::int64_t fitting = memory::available_bytes() / 2 / bytes;
+    const std::int64_t fitting = free_bytes() / 2 / bytes;
     // Four times as many tell whether it pays; more would only take longer to measure.
     const std::int64_t larger = std::min({window_.size(), fitting, 4 * facts_.micro_batch});
     if (larger <= facts_.micro_batch) return;
     tell("speed of a micro-batch of " + std::to_string(larger));
-    facts_.larger_speed = timer.measure(first(larger));
+    facts_.larger_speed = unless_memory_runs_out([&] { return timer.measure(first(larger)); });
   }
 
   void take_precisions(const batch::MicroBatch& micro) {
@@ -191,11 +205,21 @@ class Measurements {
       return;
     const Compute other = compute == Compute::fp32 ? Compute::bf16 : Compute::fp32;
     tell("speed in " + std::string(to_string(other)));
-    const std::optional<double> speed = speed_in(other, work_, micro);
+    const std::optional<double> speed = speed_if_there_is(other, micro);
     (compute == Compute::fp32 ? facts_.fp32_samples_per_second : facts_.bf16_samples_per_second) =
         facts_.speed->samples_per_second;
     (compute == Compute::fp32 ? facts_.bf16_samples_per_second : facts_.fp32_samples_per_second) =
         speed;
+  }
+
+  std::optional<double> speed_if_there_is(models::Compute compute,
+                                          const batch::MicroBatch& micro) const {
+    try {
+      return unless_memory_runs_out(
+          [&] { return speed_in(compute, work_, facts_.recompute, micro); });
+    } catch (const Error&) {
+      return std::nullopt;
+    }
   }
 
   void tell(const std::string& what) const {

@@ -57,6 +57,7 @@ struct RunFacts {
   double batch_tokens = 0;         ///< 0 where they are not known
   std::int64_t micro_batch = 0;
   std::int64_t micro_batches = 0;
+  Recompute recompute = Recompute::none;  ///< as the plan has it
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
   std::vector<std::string> cut_batch_norms;    ///< at the entrance of a segment

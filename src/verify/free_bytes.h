@@ -1,0 +1,10 @@
+#pragma once
+
+#include <cstdint>
+
+namespace accrue::proof {
+
+/// Bytes that tensors may still take, in the machine and in memory.budget.
+std::int64_t free_bytes();
+
+}  // namespace accrue::proof
