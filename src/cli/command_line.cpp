@@ -106,7 +106,7 @@ constexpr std::array<OtherOption, 16> other_options{{
 
 std::vector<std::string> names_of_options(const CLI::App& verb) {
   std::vector<std::string> names;
-  for (const DescribedOption& option : options_of(verb))
+  for (const DescribedOption& option : described_options(verb))
     if (!option.is_positional) names.insert(names.end(), option.names.begin(), option.names.end());
   return names;
 }
@@ -143,6 +143,21 @@ Error not_an_override(const CLI::App& verb, const std::string& argument,
                      "accrue " + verb.get_name() + " --help");
 }
 
+/// Throws a usage Error for a key without a "=": the next word is its value then, and would else be
+/// taken for the config.
+void check_overrides(const CLI::App& app, const Arguments& typed) {
+  const CLI::App& verb = *app.get_subcommand(typed[1]);
+  if (!verb.get_allow_extras()) return;
+  const std::vector<std::string> known = names_of_options(verb);
+  for (std::size_t i = 2; i < typed.size(); ++i) {
+    const std::string& word = typed[i];
+    const bool has_form = !word.starts_with("--") || word.find('=') != std::string::npos;
+    if (has_form || contains(known, word)) continue;
+    const bool has_next = i + 1 < typed.size() && !typed[i + 1].starts_with("--");
+    throw not_an_override(verb, word, has_next ? std::optional(typed[i + 1]) : std::nullopt);
+  }
+}
+
 }  // namespace
 
 CLI::Option* add_config(CLI::App& verb, std::string& file) {
@@ -155,13 +170,10 @@ void expect_config(const std::string& file) {
 
 std::vector<std::string> take_overrides(const CLI::App& verb) {
   std::vector<std::string> overrides;
-  const std::vector<std::string> words = verb.remaining();
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const bool has_form = words[i].starts_with("--") && words[i].find('=') != std::string::npos;
-    const bool has_next = i + 1 < words.size() && !words[i + 1].starts_with("--");
-    if (!has_form)
-      throw not_an_override(verb, words[i], has_next ? std::optional(words[i + 1]) : std::nullopt);
-    overrides.push_back(words[i].substr(2));
+  for (const std::string& argument : verb.remaining()) {
+    const bool has_form = argument.starts_with("--") && argument.find('=') != std::string::npos;
+    if (!has_form) throw not_an_override(verb, argument, {});
+    overrides.push_back(argument.substr(2));
   }
   return overrides;
 }
@@ -186,7 +198,10 @@ void check_verb(const CLI::App& app, const Arguments& typed) {
     throw usage_error("accrue", "one of the verbs " + joined(verbs), "none", "accrue --help");
   const std::string& word = typed[1];
   if (word.starts_with("-")) return;
-  if (contains(verbs, word)) return check_action(*app.get_subcommand(word), typed);
+  if (contains(verbs, word)) {
+    check_action(*app.get_subcommand(word), typed);
+    return check_overrides(app, typed);
+  }
   throw usage_error("accrue " + word, "one of the verbs " + joined(verbs), quoted(word),
                     advice_on_verb(word, verbs));
 }

@@ -66,7 +66,7 @@ void add_verbs_of_reference(CLI::App& app, Action& action) {
 
 /// Help in lines that fit the terminal; of a width that reads well in a file.
 std::shared_ptr<CLI::FormatterBase> help_in_lines() {
-  constexpr std::size_t widest_page = 100;
+  static constexpr std::size_t widest_page = 100;
   return std::make_shared<CLI::FormatterLambda>(
       [](const CLI::App* app, const std::string&, CLI::AppFormatMode) {
         return cli::help_page(*app, std::min(cli::output_width(), widest_page));
@@ -75,7 +75,6 @@ std::shared_ptr<CLI::FormatterBase> help_in_lines() {
 
 /// The verbs that take accrue's own models alone.
 void add_verbs_of_own_models(CLI::App& app, Action& action) {
-  cli::add_init(app, action);
   cli::add_tokenize(app, action);
   cli::add_sample(app, action);
   cli::add_eval(app, action);
@@ -93,6 +92,7 @@ int dispatch(const Arguments& typed, const Program& program) {
   app.footer("\n\nExamples:\n  " + program.name + " train gpt.toml --run.out=runs/first\n  " +
              program.name + " keys batch");
   Action action, of_folders;
+  if (!program.brings_a_model()) cli::add_init(app, action);
   add_verbs_of_models(app, action, typed, program);
   add_verbs_of_folders(app, of_folders);
   if (!program.brings_a_model()) add_verbs_of_own_models(app, action);

@@ -23,7 +23,7 @@ std::vector<std::string> overrides_of(const CLI::App& verb) {
 std::vector<std::string> words_behind(const CLI::App& verb) {
   std::vector<std::string> words;
   for (const CLI::App* action : verb.get_subcommands({})) words.push_back(action->get_name());
-  for (const DescribedOption& option : options_of(verb))
+  for (const DescribedOption& option : described_options(verb))
     if (!option.is_positional) words.insert(words.end(), option.names.begin(), option.names.end());
   for (std::string& key : overrides_of(verb)) words.push_back(std::move(key));
   return words;
@@ -60,7 +60,7 @@ std::string in_fish_quotes(const std::string& text) {
 /// `respond` is the command that offers them.
 std::string value_branches(const CLI::App& verb, const std::string& respond) {
   std::string text;
-  for (const DescribedOption& option : options_of(verb)) {
+  for (const DescribedOption& option : described_options(verb)) {
     if (option.is_positional || option.words.empty()) continue;
     std::string names;
     for (const std::string& name : option.names) names += (names.empty() ? "" : "|") + name;
@@ -172,7 +172,7 @@ std::string fish_completion(const CLI::App& app) {
     for (const CLI::App* action : verb->get_subcommands({}))
       text += behind + " -a " + action->get_name() + " -d " +
               in_fish_quotes(action->get_description()) + "\n";
-    for (const DescribedOption& option : options_of(*verb)) {
+    for (const DescribedOption& option : described_options(*verb)) {
       if (option.is_positional) continue;
       text += behind;
       for (const std::string& word : option.names)

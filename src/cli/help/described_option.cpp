@@ -22,7 +22,7 @@ std::vector<std::string> words_in(const std::string& type) {
 }
 
 std::string value_of_option(const CLI::Option& option) {
-  if (option.get_type_size_max() == 0) return "";
+  if (option.get_items_expected_max() == 0) return "";
   const std::string type = option.get_type_name();
   const std::string name = type.substr(0, type.find_first_of(":{ "));
   return name.empty() || name == "TEXT" || name == "INT" || name == "UINT" || name == "FLOAT"
@@ -32,7 +32,9 @@ std::string value_of_option(const CLI::Option& option) {
 
 std::string text_of_option(const CLI::Option& option, const std::vector<std::string>& words) {
   std::string text = option.get_description();
-  if (!words.empty()) {
+  const bool names_them = std::ranges::all_of(
+      words, [&](const std::string& word) { return text.find(word) != std::string::npos; });
+  if (!names_them) {
     text += text.empty() ? "" : ": ";
     for (std::size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : ", ") + words[i];
   }
@@ -43,7 +45,7 @@ std::string text_of_option(const CLI::Option& option, const std::vector<std::str
 
 }  // namespace
 
-std::vector<DescribedOption> options_of(const CLI::App& app) {
+std::vector<DescribedOption> described_options(const CLI::App& app) {
   std::vector<DescribedOption> positional, named;
   for (const CLI::Option* option : app.get_options()) {
     DescribedOption described;

@@ -18,6 +18,6 @@ struct DescribedOption {
 
 /// All options of `app` that help shows, positional ones first. An option that is also a positional
 /// (`CONFIG` and `--config`) is in both forms.
-std::vector<DescribedOption> options_of(const CLI::App& app);
+std::vector<DescribedOption> described_options(const CLI::App& app);
 
 }  // namespace accrue::cli

@@ -90,7 +90,7 @@ std::string usage_of(const CLI::App& app) {
   std::string usage = full_name(app);
   const bool has_verbs = !app.get_subcommands({}).empty();
   if (has_verbs) return usage + (app.get_parent() == nullptr ? " VERB" : " ACTION") + " [OPTIONS]";
-  for (const DescribedOption& option : options_of(app)) {
+  for (const DescribedOption& option : described_options(app)) {
     if (option.is_positional)
       usage += option.is_required ? " " + option.names.front() : " [" + option.names.front() + "]";
     else if (option.is_required)
@@ -101,7 +101,7 @@ std::string usage_of(const CLI::App& app) {
 }
 
 std::string help_page(const CLI::App& app, std::size_t width) {
-  const std::vector<DescribedOption> options = options_of(app);
+  const std::vector<DescribedOption> options = described_options(app);
   std::string page = wrapped(app.get_description(), width) + "\nUsage: " + usage_of(app) + "\n";
   const std::string footer = app.get_footer();
   const std::size_t examples = footer.find("\n\nExamples:");

@@ -64,7 +64,7 @@ std::string section_in_roff(const std::string& title, const std::string& body) {
 }  // namespace
 
 std::string manual_page(const CLI::App& app) {
-  const std::vector<DescribedOption> options = options_of(app);
+  const std::vector<DescribedOption> options = described_options(app);
   const std::string footer = app.get_footer();
   const std::size_t examples = footer.find("Examples:\n");
   std::string verbs;
@@ -75,7 +75,8 @@ std::string manual_page(const CLI::App& app) {
   page += section_in_roff(
       "NAME", in_roff(page_name(app)) + " \\- " + in_roff(app.get_description()) + "\n");
   page += section_in_roff("SYNOPSIS", in_roff(usage_of(app)) + "\n");
-  page += section_in_roff("DESCRIPTION", body_in_roff(footer.substr(0, examples)));
+  const std::string text = footer.substr(0, footer.find("\n\nExamples:"));
+  page += section_in_roff("DESCRIPTION", body_in_roff(text));
   page += section_in_roff("COMMANDS", verbs);
   page += section_in_roff("ARGUMENTS", entries_in_roff(options, true));
   page += section_in_roff("OPTIONS", entries_in_roff(options, false));
