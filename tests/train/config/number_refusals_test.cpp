@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
@@ -48,11 +49,8 @@ TEST(NumbersBeyond64Bits, AreNamedInFilesToo) {
 }
 
 TEST(Integers, TakePrefixesOfPowersOfAThousand) {
-  struct Case {
-    const char* text;
-    std::int64_t value;
-  };
-  for (const auto& [text, value] : {Case{"32k", 32'000},
+  using Written = std::pair<const char*, std::int64_t>;
+  for (const auto& [text, value] : {Written{"32k", 32'000},
                                     {"32K", 32'000},
                                     {"1M", 1'000'000},
                                     {"1.5M", 1'500'000},
