@@ -61,8 +61,10 @@ models::ImageTask image_task(const train::ModelConfig& model) {
 }
 
 void copy_tokenizer(const fs::path& tokenizer, const fs::path& out) {
-  for (const data::TokenizerPart& part : data::files_of_tokenizer(tokenizer))
+  for (const data::TokenizerPart& part : data::files_of_tokenizer(tokenizer)) {
+    fs::create_directories((out / part.name).parent_path());
     write_file_atomically(out / part.name, read_file(part.file));
+  }
 }
 
 /// Saves the model and returns its card.

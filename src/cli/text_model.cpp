@@ -7,6 +7,7 @@
 #include "accrue/models/gguf_magic.h"
 #include "accrue/train/run_directory.h"
 #include "cli/trained_text.h"
+#include "data/text/sample_encoder.h"
 #include "data/text/tokenizer_files.h"
 #include "models/files/generation_config.h"
 #include "train/config/origin_kind.h"
@@ -90,9 +91,10 @@ bool is_model(const std::string& from) {
 
 std::vector<std::int64_t> TextModel::encode(const std::string& text) const {
   if (tokenizer == nullptr) return data::text_to_bytes(text);
-  std::vector<std::int64_t> ids = tokenizer->around().before;
-  const std::vector<std::int64_t> words = tokenizer->encode(text);
-  ids.insert(ids.end(), words.begin(), words.end());
+  data::SampleEncoder encoder(tokenizer.get());
+  std::vector<std::int64_t> ids;
+  encoder.begin(ids);
+  encoder.add(text, ids);
   return ids;
 }
 

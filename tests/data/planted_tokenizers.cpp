@@ -82,6 +82,7 @@ json planted_with_prefix() {
 
 json planted_with_id(std::int64_t id) {
   json tokenizer = planted_gpt2();
+  tokenizer["model"]["vocab"]["<last>"] = id;
   tokenizer["added_tokens"] = {{{"id", id}, {"content", "<last>"}, {"special", true}}};
   return tokenizer;
 }

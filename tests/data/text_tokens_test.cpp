@@ -204,6 +204,7 @@ TEST(TextTokens, OfWhatIsNoUtf8AreRefusedWithFileAndPlace) {
 TEST(JsonLines, WithATokenizerLearnWhereATextEnds) {
   const Folder folder;
   nlohmann::json stated = planted_gpt2();
+  stated["model"]["vocab"].update({{"<s>", 300}, {"</s>", 301}});
   stated["added_tokens"] = {{{"id", 300}, {"content", "<s>"}, {"special", true}},
                             {{"id", 301}, {"content", "</s>"}, {"special", true}}};
   stated["post_processor"] = {

@@ -1,5 +1,7 @@
 // Files of training data, each opened and read as training does.
 #include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "accrue/data/source.h"
@@ -7,6 +9,7 @@
 #include "data/images/image_decode.h"
 #include "data/images/image_fit.h"
 #include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder_tokens.h"
 #include "fuzz_targets.h"
 #include "scratch.h"
 
@@ -50,21 +53,52 @@ std::pair<Input, Input> two_parts(Input input) {
   return {rest.first(first), rest.subspan(first)};
 }
 
+/// A text there and back.
+void encode_and_decode(const data::Tokenizer& tokenizer) {
+  const std::vector<std::int64_t> ids =
+      tokenizer.encode("  It's 123 words,\r\n\t\u00e9\u4e2d\U0001f600 <unk><s>\u2581a", true);
+  for (const std::int64_t id : ids)
+    expect(id >= 0 && id < tokenizer.vocab(), "ids are those of tokens");
+  tokenizer.decode(ids, true);
+  data::Tokenizer::Decoder stream(tokenizer);
+  for (const std::int64_t id : ids) stream.add(id);
+  stream.end();
+}
+
+/// Writes files of a folder, of which a zero byte ends each; an empty one is not there.
+void put_parts(const std::string& folder, std::span<const char* const> names, Input input) {
+  std::size_t at = 0;
+  for (const char* const name : names) {
+    std::size_t end = at;
+    while (end < input.size() && input[end] != 0) ++end;
+    const std::filesystem::path file = put(folder + "/" + name, input.subspan(at, end - at));
+    if (end == at) std::filesystem::remove(file);
+    at = std::min(end + 1, input.size());
+  }
+}
+
 }  // namespace
 
 void fuzz_tokenizer(Input input) {
   const std::filesystem::path file = put("tokenizer/tokenizer.json", input);
   expect(data::find_tokenizer(file.parent_path()).kind != data::FolderTokenizer::Kind::none,
          "a tokenizer that is there is of one kind or the other");
+  encode_and_decode(*data::Tokenizer::open(file, "data.tokenizer"));
+}
+
+void fuzz_tokenizer_folder(Input input) {
+  constexpr std::array names{data::kTokenizerFile,    data::kTokenizerSettings,
+                             data::kSpecialTokensMap, data::kAddedTokens,
+                             data::kModelConfig,      data::kGenerationConfig};
+  put_parts("tokenizer_folder", names, input);
+  const std::filesystem::path file = scratch("tokenizer_folder/tokenizer.json");
+  const data::FolderTokens read = data::read_folder_tokens(file, "data.tokenizer");
   const auto tokenizer = data::Tokenizer::open(file, "data.tokenizer");
-  const std::vector<std::int64_t> ids =
-      tokenizer->encode("  It's 123 words,\r\n\t\u00e9\u4e2d\U0001f600 <unk><s>\u2581a", true);
-  for (const std::int64_t id : ids)
-    expect(id >= 0 && id < tokenizer->vocab(), "ids are those of tokens");
-  tokenizer->decode(ids, true);
-  data::Tokenizer::Decoder stream(*tokenizer);
-  for (const std::int64_t id : ids) stream.add(id);
-  stream.end();
+  for (const auto& token : read.tokenizer.at("added_tokens"))
+    expect(tokenizer->has(token.at("id").get<std::int64_t>()), "what is added is a token");
+  if (const auto end = tokenizer->end_of_text())
+    expect(tokenizer->has(*end), "a text ends with a token");
+  encode_and_decode(*tokenizer);
 }
 
 /// The first bit says whether samples are packed, the second whether they are pairs, the third

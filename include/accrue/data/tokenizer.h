@@ -11,9 +11,10 @@
 
 namespace accrue::data {
 
-/// Text to token ids and back, as a tokenizer.json (Hugging Face's tokenizers) says: the same ids
-/// as that library gives. Byte-level BPE (GPT-2, Llama 3, Qwen) and BPE on characters with fallback
-/// to bytes (Llama 2, Gemma, Mistral). Safe to use from several threads.
+/// Text to token ids and back, as a tokenizer.json (Hugging Face's tokenizers) and the files beside
+/// it say: the same ids as transformers' AutoTokenizer (5.24) gives. Byte-level BPE (GPT-2, Llama
+/// 3, Qwen) and BPE on characters with fallback to bytes (Llama 2, Gemma, Mistral). Safe to use
+/// from several threads.
 class Tokenizer {
  public:
   /// Throws a usage Error, its operation being `what`, that names what of the file is missing,
@@ -32,8 +33,9 @@ class Tokenizer {
   /// A digest of what the files say: the same for the same content.
   const std::string& fingerprint() const;
   const std::filesystem::path& file() const;
-  /// The token behind a text that is whole: what "eos_token" of a tokenizer_config.json beside the
-  /// file names.
+  /// The token behind a text that is whole: the eos_token that transformers' AutoTokenizer has, or
+  /// else the first special token that "eos_token_id" of generation_config.json or config.json
+  /// names.
   std::optional<std::int64_t> end_of_text() const;
 
   /// Tokens that the template puts around a text.

@@ -19,6 +19,7 @@ constexpr const char* chat_line_like =
 ChatSampleParser::ChatSampleParser(std::int64_t vocab_bound, const Tokenizer& tokenizer,
                                    std::shared_ptr<const ChatFormat> format)
     : vocab_bound_(vocab_bound),
+      tokenizer_(tokenizer),
       format_(std::move(format)),
       setting_(format_->setting),
       encoder_(tokenizer) {}
@@ -40,7 +41,7 @@ std::optional<LineProblem> ChatSampleParser::parse(std::string_view text) {
     return LineProblem{error.expected(), error.received(), error.suggestion()};
   }
   for (const JsonSample& sample : samples_)
-    if (auto problem = id_out_of_range(sample, vocab_bound_)) return problem;
+    if (auto problem = id_out_of_range(sample, vocab_bound_, &tokenizer_)) return problem;
   return std::nullopt;
 }
 

@@ -25,6 +25,7 @@ class ChatSampleParser final : public SampleParser {
 
  private:
   std::int64_t vocab_bound_;
+  const Tokenizer& tokenizer_;
   std::shared_ptr<const ChatFormat> format_;
   ChatSetting setting_;  ///< the format's, with the tools of a line
   Tokenizer::Encoder encoder_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "data/text/sequence_batch.h"
+#include "data/text/token_in_words.h"
 
 namespace accrue::data {
 namespace {
@@ -41,16 +42,21 @@ bool JsonSample::counts() const {
                      [](std::int64_t label) { return label != ignored_target; });
 }
 
-std::optional<LineProblem> id_out_of_range(const JsonSample& sample, std::int64_t vocab_bound) {
+std::optional<LineProblem> id_out_of_range(const JsonSample& sample, std::int64_t vocab_bound,
+                                           const Tokenizer* tokenizer) {
   if (vocab_bound == 0) return std::nullopt;
   for (const std::vector<std::int64_t>* ids : {&sample.tokens, &sample.labels}) {
     const auto bad = std::find_if(ids->begin(), ids->end(),
                                   [vocab_bound](std::int64_t id) { return id >= vocab_bound; });
     if (bad == ids->end()) continue;
+    const bool is_text = tokenizer != nullptr && !sample.has_ids;
+    const std::string token = ids == &sample.tokens
+                                  ? token_in_words(*bad, is_text ? tokenizer : nullptr)
+                                  : "label " + std::to_string(*bad);
     return LineProblem{"token ids below the vocabulary of " + std::to_string(vocab_bound),
-                       (ids == &sample.tokens ? "id " : "label ") + std::to_string(*bad) +
-                           " at position " + std::to_string(bad - ids->begin()),
-                       "a larger model.vocab, or data made with this model's tokenizer"};
+                       token + " at position " + std::to_string(bad - ids->begin()),
+                       is_text ? "a model with as many tokens as its tokenizer, or text without it"
+                               : "a larger model.vocab, or data made with this model's tokenizer"};
   }
   return std::nullopt;
 }
@@ -197,7 +203,10 @@ class JsonSampleParser::Handler final : public nlohmann::json_sax<json> {
 };
 
 JsonSampleParser::JsonSampleParser(std::int64_t vocab_bound, const Tokenizer* tokenizer)
-    : vocab_bound_(vocab_bound), handler_(std::make_unique<Handler>()), encoder_(tokenizer) {}
+    : vocab_bound_(vocab_bound),
+      tokenizer_(tokenizer),
+      handler_(std::make_unique<Handler>()),
+      encoder_(tokenizer) {}
 
 JsonSampleParser::~JsonSampleParser() = default;
 
@@ -206,7 +215,7 @@ std::optional<LineProblem> JsonSampleParser::parse(std::string_view line) {
   json::sax_parse(line.data(), line.data() + line.size(), handler_.get());
   if (auto problem = handler_->take_problem()) return problem;
   if (auto problem = take_fields()) return problem;
-  return id_out_of_range(sample_, vocab_bound_);
+  return id_out_of_range(sample_, vocab_bound_, tokenizer_);
 }
 
 std::optional<LineProblem> JsonSampleParser::take_fields() {

@@ -38,8 +38,10 @@ struct LineProblem {
   std::string suggestion;
 };
 
-/// The first id or label of a sample that is not below `vocab_bound`; none where that is 0.
-std::optional<LineProblem> id_out_of_range(const JsonSample& sample, std::int64_t vocab_bound);
+/// The first id or label of a sample that is not below `vocab_bound`, with its token's text when
+/// `tokenizer`, which may be null, made it; none where the bound is 0.
+std::optional<LineProblem> id_out_of_range(const JsonSample& sample, std::int64_t vocab_bound,
+                                           const Tokenizer* tokenizer);
 
 /// Makes samples of lines, one after the other into the same buffers.
 class SampleParser {
@@ -85,6 +87,7 @@ class JsonSampleParser final : public SampleParser {
   std::optional<LineProblem> take_fields();
 
   std::int64_t vocab_bound_;
+  const Tokenizer* tokenizer_;
   std::unique_ptr<Handler> handler_;
   SampleEncoder encoder_;
   JsonSample sample_;

@@ -62,7 +62,10 @@ bool has_labels(const JsonSample& sample) {
 
 PairSampleParser::PairSampleParser(std::int64_t vocab_bound, const Tokenizer* tokenizer,
                                    std::shared_ptr<const ChatFormat> chat)
-    : vocab_bound_(vocab_bound), chat_(std::move(chat)), encoder_(tokenizer) {
+    : vocab_bound_(vocab_bound),
+      tokenizer_(tokenizer),
+      chat_(std::move(chat)),
+      encoder_(tokenizer) {
   if (chat_) of_pieces_.emplace(*tokenizer);
 }
 
@@ -132,7 +135,7 @@ std::optional<LineProblem> PairSampleParser::check_samples() const {
     if (!has_labels(samples_[i]))
       return LineProblem{"answers of at least a token",
                          "an empty \"" + std::string(answers[i]) + '"', "leaving the line out"};
-    if (auto problem = id_out_of_range(samples_[i], vocab_bound_)) return problem;
+    if (auto problem = id_out_of_range(samples_[i], vocab_bound_, tokenizer_)) return problem;
   }
   return std::nullopt;
 }

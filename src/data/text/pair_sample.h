@@ -34,6 +34,7 @@ class PairSampleParser final : public SampleParser {
   JsonSample sample_of_text(std::string_view prompt, std::string_view answer, float weight);
 
   std::int64_t vocab_bound_;
+  const Tokenizer* tokenizer_;
   std::shared_ptr<const ChatFormat> chat_;
   SampleEncoder encoder_;
   std::optional<Tokenizer::Encoder> of_pieces_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -19,16 +20,19 @@ class SampleEncoder {
   /// Appends what stands before the text of a sample: the template's beginning.
   void begin(std::vector<std::int64_t>& ids);
   /// Appends the tokens of a part of the text, which goes on what was added before where it is not
-  /// the first one.
+  /// the first one. A text that begins with the template's beginning has it once.
   void add(std::string_view text, std::vector<std::int64_t>& ids);
-  /// Appends what stands behind it: the template's ending, and the end of text where the tokenizer
-  /// has one and `ids` do not end with it, so that a model learns where to stop.
+  /// Appends what stands behind it, unless `ids` end with it: the template's ending, and the end of
+  /// text where the tokenizer has one, so that a model learns where to stop.
   void end(std::vector<std::int64_t>& ids) const;
 
  private:
+  void drop_second_beginning(std::vector<std::int64_t>& ids) const;
+
   const Tokenizer* tokenizer_;
   std::optional<Tokenizer::Encoder> encoder_;
-  bool is_first_ = true;  ///< what is added next
+  std::size_t text_at_ = 0;  ///< where the text begins among the ids
+  bool is_first_ = true;     ///< what is added next
 };
 
 }  // namespace accrue::data

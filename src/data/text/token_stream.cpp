@@ -10,6 +10,7 @@
 
 #include "accrue/core/error.h"
 #include "data/source_errors.h"
+#include "data/text/token_in_words.h"
 
 namespace accrue::data {
 namespace {
@@ -149,11 +150,20 @@ void TokenStream::check_vocab(std::size_t file, std::int64_t first,
   const auto bad = std::find_if(ids.begin(), ids.end(),
                                 [bound = traits_.vocab_bound](auto id) { return id >= bound; });
   if (bad == ids.end()) return;
+  const Tokenizer* const tokenizer = traits_.tokenizer.get();
+  const std::int64_t place = first + (bad - ids.begin());
+  const std::string expected =
+                        "token ids below the vocabulary of " + std::to_string(traits_.vocab_bound),
+                    received =
+                        token_in_words(*bad, tokenizer) + " at token " + std::to_string(place);
+  if (tokenizer == nullptr)
+    throw usage_error("read " + pool().path(file).string(), expected, received,
+                      "a larger model.vocab, or data made with this model's tokenizer");
+  // All files of text are one of tokens.
   throw usage_error(
-      "read " + pool().path(file).string(),
-      "token ids below the vocabulary of " + std::to_string(traits_.vocab_bound),
-      "id " + std::to_string(*bad) + " at token " + std::to_string(first + (bad - ids.begin())),
-      "a larger model.vocab, or data made with this model's tokenizer");
+      "read " + identity().path(0).string() + (identity().count() > 1 ? " and other files" : ""),
+      expected, received + ", in sample " + std::to_string(place / traits_.context),
+      "a model with as many tokens as its tokenizer, or text without it");
 }
 
 }  // namespace accrue::data

@@ -1,5 +1,6 @@
 #include "data/text/tokenizer_files.h"
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -65,6 +66,12 @@ std::optional<fs::path> first_file(const fs::path& folder,
   return std::nullopt;
 }
 
+/// Adds a file that is there.
+void take_file(const fs::path& folder, const std::string& name, std::vector<TokenizerPart>& files) {
+  std::error_code unreadable;
+  if (fs::is_regular_file(folder / name, unreadable)) files.push_back({folder / name, name});
+}
+
 /// Other programs write a post-processor that adds nothing where there was none.
 bool adds_tokens(const nlohmann::json& post_processor) {
   if (!post_processor.is_object()) return !post_processor.is_null();
@@ -93,12 +100,24 @@ bool is_byte_tokenizer(const fs::path& file) {
 
 std::vector<TokenizerPart> files_of_tokenizer(const fs::path& tokenizer_file) {
   std::vector<TokenizerPart> files{{tokenizer_file, kTokenizerFile}};
+  const fs::path folder = tokenizer_file.parent_path();
+  for (const char* name : {kTokenizerSettings, kSpecialTokensMap, kAddedTokens, kChatTemplateFile})
+    take_file(folder, name, files);
   std::error_code unreadable;
-  for (const char* name :
-       {kTokenizerSettings, "special_tokens_map.json", "added_tokens.json", kChatTemplateFile}) {
-    const fs::path file = tokenizer_file.parent_path() / name;
-    if (fs::is_regular_file(file, unreadable)) files.push_back({file, name});
-  }
+  std::vector<std::string> templates;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(folder / kChatTemplateFolder, unreadable))
+    if (entry.path().extension() == ".jinja") templates.push_back(entry.path().filename().string());
+  std::ranges::sort(templates);
+  for (const std::string& name : templates)
+    take_file(folder, std::string(kChatTemplateFolder) + "/" + name, files);
+  return files;
+}
+
+std::vector<TokenizerPart> files_read_with_tokenizer(const fs::path& tokenizer_file) {
+  std::vector<TokenizerPart> files = files_of_tokenizer(tokenizer_file);
+  for (const char* name : {kModelConfig, kGenerationConfig})
+    take_file(tokenizer_file.parent_path(), name, files);
   return files;
 }
 
@@ -122,6 +141,8 @@ void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t cont
   if (mask_token) {
     constexpr const char* mask = "[MASK]";
     config["mask_token"] = mask;
+    // Readers give an added token the id that the vocabulary has for it, or else the next one.
+    tokenizer["model"]["vocab"][mask] = *mask_token;
     tokenizer["added_tokens"].push_back({{"id", *mask_token},
                                          {"content", mask},
                                          {"single_word", false},

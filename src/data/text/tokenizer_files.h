@@ -13,6 +13,14 @@ inline constexpr const char* kTokenizerFile = "tokenizer.json";
 /// And for what may lie beside it: special tokens by name, and how messages become text.
 inline constexpr const char* kTokenizerSettings = "tokenizer_config.json";
 inline constexpr const char* kChatTemplateFile = "chat_template.jinja";
+/// Folder of templates by name.
+inline constexpr const char* kChatTemplateFolder = "additional_chat_templates";
+/// Files of older versions, which it still reads.
+inline constexpr const char* kSpecialTokensMap = "special_tokens_map.json";
+inline constexpr const char* kAddedTokens = "added_tokens.json";
+/// Of the model, which names a tokenizer's class and end tokens, too.
+inline constexpr const char* kModelConfig = "config.json";
+inline constexpr const char* kGenerationConfig = "generation_config.json";
 
 /// Writes tokenizer.json and tokenizer_config.json, with which transformers' AutoTokenizer encodes
 /// text as this program does: token i is byte i. It is GPT-2's byte-level BPE without any merge.
@@ -42,8 +50,12 @@ struct TokenizerPart {
 };
 
 /// The files that belong to a tokenizer.json, whatever it is called, and lie beside it, itself
-/// first: what other programs read it from, and a chat template.
+/// first: what other programs read it from, and chat templates, those of a folder as "FOLDER/NAME".
 std::vector<TokenizerPart> files_of_tokenizer(const std::filesystem::path& tokenizer_file);
+
+/// And the model's files that decide how it is read: config.json names its class, and both
+/// config.json and generation_config.json end tokens.
+std::vector<TokenizerPart> files_read_with_tokenizer(const std::filesystem::path& tokenizer_file);
 
 /// Looks for tokenizer.json, vocab.json, merges.txt, SentencePiece models, *.tiktoken and the like.
 /// A folder that is not there has none.

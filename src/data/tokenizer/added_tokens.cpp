@@ -31,7 +31,7 @@ std::vector<AddedTokens::Found> AddedTokens::find(std::string_view text) const {
     const AddedToken& token = tokens_[beginning->number];
     Extent extent{beginning->at, beginning->at + token.text.size()};
     free_from = extent.end;
-    if (token.is_word && !stands_alone(text, extent)) continue;
+    if (token.is_left_as_text || (token.is_word && !stands_alone(text, extent))) continue;
     // White space that the last one has is not looked through again.
     if (end < extent.begin && token.strips_left)
       extent.begin = end + white_space_at_end(text.substr(end, extent.begin - end));

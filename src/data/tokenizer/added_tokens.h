@@ -19,6 +19,7 @@ struct AddedToken {
   bool is_word = false;        ///< not within a word
   bool strips_left = false;    ///< white space before it is part of it
   bool strips_right = false;
+  bool is_left_as_text = false;  ///< where it stands nothing else is found, nor it itself
 };
 
 /// Finds tokens in a text: the leftmost, of those the longest. The time is linear in what the

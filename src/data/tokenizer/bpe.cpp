@@ -4,6 +4,7 @@
 #include <limits>
 #include <queue>
 
+#include "accrue/core/error.h"
 #include "core/utf8.h"
 
 namespace accrue::data {
@@ -58,6 +59,22 @@ void Bpe::start(std::string_view word, std::vector<TokenId>& symbols) const {
       symbols.push_back(id);
     else if (parts_.unknown)
       symbols.push_back(*parts_.unknown);
+    else
+      expect_no_missing("a byte");
+}
+
+bool Bpe::has_bytes_of(std::string_view character) const {
+  return parts_.bytes && std::ranges::all_of(character, [&](char byte) {
+           return (*parts_.bytes)[static_cast<unsigned char>(byte)] >= 0;
+         });
+}
+
+void Bpe::expect_no_missing(std::string_view character) const {
+  if (!parts_.missing_unknown) return;
+  throw usage_error("tokenizer", "text of characters that are tokens",
+                    std::string(character) + ", for which the unk_token \"" +
+                        *parts_.missing_unknown + "\" is no token either",
+                    "a tokenizer.json whose vocabulary has its unk_token");
 }
 
 void Bpe::start_with_characters(std::string_view word, std::vector<TokenId>& symbols) const {
@@ -72,12 +89,14 @@ void Bpe::start_with_characters(std::string_view word, std::vector<TokenId>& sym
     if (const auto found = parts_.ids.find(character); found != parts_.ids.end()) {
       close();
       symbols.push_back(found->second);
-    } else if (parts_.bytes) {
+    } else if (has_bytes_of(character)) {
       for (const char byte : character)
         symbols.push_back((*parts_.bytes)[static_cast<unsigned char>(byte)]);
     } else if (parts_.unknown) {
       if (!parts_.fuses_unknown) close();
       unknown_is_open = true;
+    } else {
+      expect_no_missing(character);
     }
   }
   close();

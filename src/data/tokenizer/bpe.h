@@ -39,7 +39,10 @@ struct BpeParts {
   /// What stands for a character that is no token; none: it is left out.
   std::optional<TokenId> unknown;
   bool fuses_unknown = false;  ///< several in a row are one
-  /// Tokens of single bytes, of which such characters are made before `unknown` is taken.
+  /// What is to stand for it, but is no token itself: such a character is refused.
+  std::optional<std::string> missing_unknown;
+  /// Tokens of single bytes, of which such characters are made before `unknown` is taken; -1: there
+  /// is none of that byte.
   std::optional<std::array<TokenId, 256>> bytes;
 };
 
@@ -70,6 +73,8 @@ class Bpe {
   }
   void start(std::string_view word, std::vector<TokenId>& symbols) const;
   void start_with_characters(std::string_view word, std::vector<TokenId>& symbols) const;
+  bool has_bytes_of(std::string_view character) const;
+  void expect_no_missing(std::string_view character) const;
   void merge_few(std::vector<TokenId>& symbols) const;
   void merge_many(std::vector<TokenId>& symbols) const;
 

@@ -9,6 +9,8 @@ namespace accrue::data {
 
 /// What to try where a tokenizer.json is not what it should be.
 inline constexpr const char* whole_tokenizer_file = "the tokenizer.json that the model came with";
+/// And when it is one of the files beside it.
+inline constexpr const char* whole_tokenizer_folder = "the files that the tokenizer came with";
 
 /// An object of a tokenizer.json: what it has not, or of another type, is a usage Error that names
 /// file, part and key.

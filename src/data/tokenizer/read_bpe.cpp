@@ -63,15 +63,14 @@ std::vector<Merge> read_merges(const JsonPart& model, const IdsByText& ids) {
   return merges;
 }
 
-/// Tokens "<0x00>" to "<0xFF>", where all are there.
-std::optional<std::array<TokenId, 256>> named_bytes(const IdsByText& ids) {
+/// Tokens "<0x00>" to "<0xFF>", of those that there are.
+std::array<TokenId, 256> named_bytes(const IdsByText& ids) {
   std::array<TokenId, 256> bytes{};
   for (unsigned byte = 0; byte < bytes.size(); ++byte) {
     std::array<char, 8> name{};
     std::snprintf(name.data(), name.size(), "<0x%02X>", byte);
     const auto found = ids.find(std::string_view(name.data()));
-    if (found == ids.end()) return std::nullopt;
-    bytes[byte] = found->second;
+    bytes[byte] = found == ids.end() ? -1 : found->second;
   }
   return bytes;
 }
@@ -112,8 +111,10 @@ ReadBpe read_bpe(const JsonPart& model, bool of_bytes) {
   read.parts.ignores_merges = model.flag("ignore_merges", false);
   read.parts.fuses_unknown = model.flag("fuse_unk", false);
   if (const auto unknown = model.optional_text("unk_token")) {
-    if (!ids.contains(*unknown)) model.refuse("unk_token", "a token of model.vocab");
-    read.parts.unknown = ids.find(*unknown)->second;
+    if (const auto found = ids.find(*unknown); found != ids.end())
+      read.parts.unknown = found->second;
+    else
+      read.parts.missing_unknown = unknown;
   }
   if (model.flag("byte_fallback", false)) read.parts.bytes = named_bytes(ids);
   read.parts.ids = of_bytes ? by_bytes(ids) : ids;

@@ -51,6 +51,19 @@ Tokenizer::Around tokens_of(const JsonPart& processing) {
   return tokens;
 }
 
+std::int64_t id_of_pair(const JsonPart& part, const char* key) {
+  const Json& pair = part.list(key);
+  const bool is_pair = pair.size() == 2 && pair[1].is_number_integer() && pair[1] >= 0 &&
+                       pair[1] <= std::numeric_limits<TokenId>::max();
+  if (!is_pair) part.refuse(key, "a text and its id");
+  return pair[1].get<std::int64_t>();
+}
+
+/// RoBERTa's and BERT's: one token before a text and one behind it.
+Tokenizer::Around tokens_of_classifier(const JsonPart& part) {
+  return {.before = {id_of_pair(part, "cls")}, .after = {id_of_pair(part, "sep")}};
+}
+
 }  // namespace
 
 Tokenizer::Around read_template(const Json& stated, const std::string& what) {
@@ -59,6 +72,7 @@ Tokenizer::Around read_template(const Json& stated, const std::string& what) {
   const std::string type = part.type();
   if (type == "ByteLevel") return {};
   if (type == "TemplateProcessing") return tokens_of(part);
+  if (type == "RobertaProcessing" || type == "BertProcessing") return tokens_of_classifier(part);
   if (type != "Sequence") part.refuse_type();
   Tokenizer::Around all;
   for (const Json& processor : part.list("processors")) {

@@ -5,17 +5,15 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "core/atomic_file.h"
 #include "core/checksum.h"
-#include "core/json_extent.h"
 #include "core/utf8.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/decoder.h"
+#include "data/tokenizer/folder_tokens.h"
 #include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/pre_tokenizer.h"
 #include "data/tokenizer/read_bpe.h"
 #include "data/tokenizer/template_tokens.h"
-#include "data/tokenizer/tokenizer_settings.h"
 
 namespace accrue::data {
 namespace {
@@ -24,24 +22,18 @@ using Json = nlohmann::json;
 /// This library's own type is hidden within Tokenizer by its Decoder.
 using PieceDecoder = Decoder;
 
-AddedToken read_added_token(const Json& stated, const std::string& what) {
-  constexpr std::int64_t most_ids = 1 << 24;
+AddedToken read_added_token(const Json& stated, const std::string& what, bool splits_special) {
+  constexpr std::int64_t most_ids = 1 << 25;
   const JsonPart part(stated, what, "added_tokens");
+  const bool is_special = part.flag("special", false);
   return {.text = part.text("content"),
           .id = static_cast<TokenId>(part.integer("id", most_ids)),
-          .is_special = part.flag("special", false),
+          .is_special = is_special,
           .is_normalized = part.flag("normalized", true),
           .is_word = part.flag("single_word", false),
           .strips_left = part.flag("lstrip", false),
-          .strips_right = part.flag("rstrip", false)};
-}
-
-/// Discarded where it is no JSON. Parts are read by recursion, so that their depth is bounded.
-Json parsed_shallowly(const std::string& content, const std::string& operation) {
-  if (extent_of_json(content).depth > kDeepestJson)
-    throw usage_error(operation, "parts within at most " + std::to_string(kDeepestJson) + " others",
-                      "deeper ones", whole_tokenizer_file);
-  return Json::parse(content, nullptr, /*allow_exceptions=*/false);
+          .strips_right = part.flag("rstrip", false),
+          .is_left_as_text = splits_special && is_special};
 }
 
 std::size_t parts_within(const Json& stated) {
@@ -79,17 +71,34 @@ struct Tokenizer::Parts {
   std::vector<bool> is_special;  ///< by id
   IdsByText ids;                 ///< by text
 
-  void take(const AddedToken& added, const std::string& what);
+  void take_texts_of_vocabulary();
+  void take(const AddedToken& added);
+  std::optional<std::int64_t> named_end(const FolderTokens& folder) const;
 };
 
-void Tokenizer::Parts::take(const AddedToken& added, const std::string& what) {
+void Tokenizer::Parts::take_texts_of_vocabulary() {
+  is_special.resize(texts.size());
+  for (std::size_t id = 0; id < texts.size(); ++id)
+    if (!texts[id].empty()) ids.emplace(texts[id], static_cast<TokenId>(id));
+}
+
+/// When the vocabulary's ids have gaps, an added token may have that of another text, which then
+/// has it, too, but is no longer what is decoded.
+void Tokenizer::Parts::take(const AddedToken& added) {
   const auto id = static_cast<std::size_t>(added.id);
   if (id >= texts.size()) texts.resize(id + 1);
-  if (!texts[id].empty() && texts[id] != added.text)
-    refuse_shared_id(what, added.id, texts[id], added.text);
   texts[id] = added.text;
   is_special.resize(texts.size());
   is_special[id] = added.is_special;
+  ids.insert_or_assign(added.text, added.id);
+}
+
+/// What ends a text by config.json or generation_config.json, which name ids: models that were
+/// never trained have that of their class, so that it counts if it is a special token alone.
+std::optional<std::int64_t> Tokenizer::Parts::named_end(const FolderTokens& folder) const {
+  for (const std::int64_t id : folder.end_ids)
+    if (id < std::ssize(texts) && is_special[static_cast<std::size_t>(id)]) return id;
+  return std::nullopt;
 }
 
 Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
@@ -97,13 +106,10 @@ Tokenizer::~Tokenizer() = default;
 
 std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& file,
                                                  const std::string& what) {
-  const std::string operation = what + ": " + file.string(), content = read_file(file);
-  const Json parsed = parsed_shallowly(content, operation);
-  if (!parsed.is_object())
-    throw usage_error(operation, "a tokenizer.json", "a file that is no JSON object",
-                      whole_tokenizer_file);
-  expect_few_parts(parsed, operation);
-  const JsonPart root(parsed, operation, "the file");
+  const std::string operation = what + ": " + file.string();
+  const FolderTokens folder = read_folder_tokens(file, what);
+  expect_few_parts(folder.tokenizer, operation);
+  const JsonPart root(folder.tokenizer, operation, "the file");
 
   auto parts = std::make_unique<Parts>();
   parts->file = file;
@@ -115,22 +121,18 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& fi
   parts->decoder = read_decoder(root.value("decoder"), operation);
   parts->around = read_template(root.value("post_processor"), operation);
   parts->texts = std::move(bpe.texts);
-  parts->is_special.resize(parts->texts.size());
+  parts->take_texts_of_vocabulary();
 
   std::vector<AddedToken> first, normalized;
-  if (!root.value("added_tokens").is_null())
-    for (const Json& stated : root.list("added_tokens")) {
-      AddedToken token = read_added_token(stated, operation);
-      parts->take(token, operation);
-      if (token.is_normalized && parts->normalizer) {
-        TextGrowth growth(token.text.size());
-        parts->normalizer->apply(token.text, Before::nothing, growth);
-      }
-      (token.is_normalized ? normalized : first).push_back(std::move(token));
+  for (const Json& stated : root.list("added_tokens")) {
+    AddedToken token = read_added_token(stated, operation, folder.splits_special_tokens);
+    parts->take(token);
+    if (token.is_normalized && parts->normalizer) {
+      TextGrowth growth(token.text.size());
+      parts->normalizer->apply(token.text, Before::nothing, growth);
     }
-  for (std::size_t id = 0; id < parts->texts.size(); ++id)
-    if (const std::string& text = parts->texts[id]; !text.empty())
-      parts->ids.emplace(text, static_cast<TokenId>(id));
+    (token.is_normalized ? normalized : first).push_back(std::move(token));
+  }
   for (const AddedToken& token : normalized)
     parts->texts[static_cast<std::size_t>(token.id)] = token.text;
   parts->found_first = AddedTokens(std::move(first));
@@ -140,18 +142,14 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& fi
       if (id >= std::ssize(parts->texts))
         throw usage_error(operation, "a post_processor of tokens that there are",
                           "id " + std::to_string(id), whole_tokenizer_file);
-  parts->fingerprint = checksum_of(content);
-  const auto ending =
-      read_tokenizer_settings(file, what).value("eos_token", nlohmann::ordered_json());
-  if (!ending.is_null()) {
-    const std::string text = text_of_token(ending).value_or("");
-    const auto found = parts->ids.find(text);
-    if (found == parts->ids.end())
-      throw usage_error(what + ": tokenizer_config.json",
-                        "an eos_token that " + file.string() + " has", ending.dump().substr(0, 80),
-                        "the two files that belong together");
-    parts->end_of_text = found->second;
-    parts->fingerprint = checksum_of(parts->fingerprint + text);
+  parts->fingerprint = folder.fingerprint;
+  if (folder.eos) {
+    if (const auto found = parts->ids.find(*folder.eos); found != parts->ids.end())
+      parts->end_of_text = found->second;
+    parts->fingerprint = checksum_of(parts->fingerprint + *folder.eos);
+  } else if (const auto end = parts->named_end(folder)) {
+    parts->end_of_text = end;
+    parts->fingerprint = checksum_of(parts->fingerprint + "id " + std::to_string(*end));
   }
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(parts)));
 }

@@ -140,13 +140,14 @@ void ReplicaFolder::copy_first_files() {
   const RunDirectory &own = run_.own(), &replica = *run_.replica();
   if (!fs::exists(replica.run_file())) copy_if_other(own.run_file(), replica.run_file());
   if (!fs::exists(replica.config_file())) copy_if_other(own.config_file(), replica.config_file());
-  if (fs::exists(own.tokenizer_folder())) {
-    fs::create_directory(replica.tokenizer_folder());
-    for (const fs::directory_entry& part : fs::directory_iterator(own.tokenizer_folder())) {
-      const fs::path place = replica.tokenizer_folder() / part.path().filename();
+  if (fs::exists(own.tokenizer_folder()))
+    for (const auto& part : fs::recursive_directory_iterator(own.tokenizer_folder())) {
+      if (!part.is_regular_file()) continue;
+      const fs::path place =
+          replica.tokenizer_folder() / part.path().lexically_relative(own.tokenizer_folder());
+      fs::create_directories(place.parent_path());
       if (!fs::exists(place)) copy_atomically(part.path(), place);
     }
-  }
   fs::create_directory(replica.checkpoints());
 }
 

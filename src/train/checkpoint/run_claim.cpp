@@ -265,9 +265,9 @@ void RunClaim::create(const Config& config, const std::string& run_json,
 
 void RunClaim::write_tokenizer(const KeptTokenizer& tokenizer) {
   if (tokenizer.files().empty()) return;
-  fs::create_directory(run_.tokenizer_folder());
   for (const auto& [name, content] : tokenizer.files()) {
     const fs::path copy = run_.tokenizer_folder() / name;
+    fs::create_directories(copy.parent_path());
     made_files_.push_back(copy);
     write_file_atomically(copy, content);
   }
@@ -279,6 +279,7 @@ void RunClaim::abandon() {
   for (const fs::path& path : made_files_) fs::remove(path, ignored);
   observe::remove_event_files(run_.tensorboard_folder());
   sweep(run_);
+  fs::remove(run_.tokenizer_folder() / data::kChatTemplateFolder, ignored);
   fs::remove(run_.tokenizer_folder(), ignored);
   fs::remove(run_.checkpoints(), ignored);
   made_files_.clear();

@@ -140,10 +140,12 @@ std::vector<std::string> RunCopies::restore_from_replica() const {
     if (restored.empty() || restored.back() != name) restored.push_back(name);
   };
   std::error_code unreadable;
-  for (const fs::directory_entry& part :
-       fs::directory_iterator(replica_->tokenizer_folder(), unreadable)) {
-    const fs::path place = own_.tokenizer_folder() / part.path().filename();
-    fs::create_directories(own_.tokenizer_folder());
+  for (const auto& part :
+       fs::recursive_directory_iterator(replica_->tokenizer_folder(), unreadable)) {
+    if (!is_file(part.path())) continue;
+    const fs::path place =
+        own_.tokenizer_folder() / part.path().lexically_relative(replica_->tokenizer_folder());
+    fs::create_directories(place.parent_path());
     if (!is_file(place)) restore(part.path(), place, "tokenizer");
   }
   if (!is_file(own_.metrics_file()))

@@ -164,7 +164,7 @@ struct Trainer::Impl {
                free_bytes_at(directory.root()), directory.root().string());
     const auto text = work.data.train->tokenizer();
     const KeptTokenizer tokenizer =
-        text ? KeptTokenizer(data::files_of_tokenizer(text->file())) : KeptTokenizer();
+        text ? KeptTokenizer(data::files_read_with_tokenizer(text->file())) : KeptTokenizer();
     claim.create(
         with_outer_rates(given),
         note_start(notes(options), *planner.plan(), planner.records(), repeated, tokenizer),

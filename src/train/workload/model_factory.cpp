@@ -52,7 +52,14 @@ void fit_image(Config& config, const data::ImageShape& image) {
   of_model = of_data;
 }
 
-void fit_vocabulary(Config& config, std::int64_t of_data) {
+/// Whether each id was looked at when the files were opened: text that a tokenizer makes tokens of,
+/// which may have more than occur.
+bool has_checked_ids(const Config& config, const data::Source& train) {
+  const bool is_of_program = config.custom && config.custom->train;
+  return !is_of_program && train.has_text() && train.tokenizer() != nullptr;
+}
+
+void fit_vocabulary(Config& config, std::int64_t of_data, bool has_checked_ids) {
   if (is_foreign(config.model.kind)) {  // its size cannot change
     config.model.vocab = config.model.vocab.value_or(of_data);
     return;
@@ -62,7 +69,7 @@ void fit_vocabulary(Config& config, std::int64_t of_data) {
                       "nothing", "vocab = 50304 in [model], or what the tokenizer has");
   }
   if (!config.model.vocab) config.model.vocab = of_data;
-  if (of_data <= *config.model.vocab) return;
+  if (of_data <= *config.model.vocab || has_checked_ids) return;
   throw usage_error(
       "model.vocab", "at least the data's " + std::to_string(of_data),
       std::to_string(*config.model.vocab),
@@ -147,7 +154,7 @@ void fit_model_to_data(Config& config, const data::Source& train) {
     fit_image(config, *image);
     config.model.classes = train.classes();
   }
-  fit_vocabulary(config, vocabulary_of(config, train));
+  fit_vocabulary(config, vocabulary_of(config, train), has_checked_ids(config, train));
 }
 
 void check_loaded_model(const Config& config, models::Model& model, const data::Source& train) {

@@ -28,10 +28,11 @@ Error nobody_tells_mask(const data::Source& data) {
 
 data::TokenMasking masking_of(const Config& config, const data::Source& data,
                               std::int64_t mask_token) {
+  const std::int64_t of_model = config.model.vocab.value_or(0);
   data::TokenMasking masking{
       .fraction = config.loss.mask_fraction,
       .mask_token = mask_token,
-      .vocab = data.vocab() > 0 ? data.vocab() : config.model.vocab.value_or(0),
+      .vocab = data.vocab() > 0 ? std::min(data.vocab(), of_model) : of_model,
       .seed = config.run.seed};
   if (const auto tokenizer = data.tokenizer()) masking.never_chosen = tokenizer->special_ids();
   return masking;

@@ -54,9 +54,10 @@ class TokenizerTest : public ::testing::Test {
   void SetUp() override {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
     file_ = std::filesystem::path(::testing::TempDir()) /
-            ("tokenizer_" + std::string(info->name()) + ".json");
+            ("tokenizer_" + std::string(info->name())) / "tokenizer.json";
+    std::filesystem::create_directory(file_.parent_path());
   }
-  void TearDown() override { std::filesystem::remove(file_); }
+  void TearDown() override { std::filesystem::remove_all(file_.parent_path()); }
 
   std::shared_ptr<const Tokenizer> open(const std::string& content) const {
     std::ofstream(file_) << content;
@@ -144,8 +145,8 @@ TEST_F(TokenizerTest, RefusesKindsThatItDoesNotKnowByName) {
   EXPECT_THAT(refused(with("/pre_tokenizer", {{"type", "UnicodeScripts"}})),
               AllOf(HasSubstr("pre_tokenizer"), HasSubstr("\"UnicodeScripts\"")));
   EXPECT_THAT(refused(with("/decoder", {{"type", "WordPiece"}})), HasSubstr("\"WordPiece\""));
-  EXPECT_THAT(refused(with("/post_processor", {{"type", "BertProcessing"}})),
-              HasSubstr("\"BertProcessing\""));
+  EXPECT_THAT(refused(with("/post_processor", {{"type", "PairProcessing"}})),
+              HasSubstr("\"PairProcessing\""));
 }
 
 TEST_F(TokenizerTest, RefusesWhatContradictsItself) {
@@ -156,9 +157,29 @@ TEST_F(TokenizerTest, RefusesWhatContradictsItself) {
   EXPECT_THAT(refused(with("/model/vocab/b", 1)), HasSubstr("id 1 of"));
   EXPECT_THAT(refused(with("/model/vocab/b", -2)), HasSubstr("-2"));
   EXPECT_THAT(refused(with("/model/vocab/b", 1LL << 40)), HasSubstr("\"b\""));
-  EXPECT_THAT(refused(with("/model/unk_token", "none")), HasSubstr("unk_token"));
-  EXPECT_THAT(refused(with("/added_tokens/0/content", "other")), HasSubstr("id 0 of"));
   EXPECT_THAT(refused(with("/model/end_of_word_suffix", "</w>")), HasSubstr("end_of_word_suffix"));
+}
+
+TEST_F(TokenizerTest, RefusesACharacterWhoseUnknownTokenIsNone) {
+  json stated = with("/model/unk_token", "none");
+  EXPECT_THAT(open(stated)->encode("é"), ElementsAre(6 + 0xc3, 6 + 0xa9)) << "bytes come first";
+  stated["model"]["vocab"].erase("<0xA9>");
+  const auto tokenizer = open(stated);
+  EXPECT_THAT(tokenizer->encode("aè"), ElementsAre(1, 6 + 0xc3, 6 + 0xa8))
+      << "those that there are";
+  EXPECT_THAT(usage_message([&] { tokenizer->encode("é"); }),
+              AllOf(HasSubstr("é"), HasSubstr("unk_token \"none\"")));
+  stated["model"]["unk_token"] = "<unk>";
+  EXPECT_THAT(open(stated)->encode("éé"), ElementsAre(0)) << "fused";
+}
+
+TEST_F(TokenizerTest, PutsTokensAroundATextAsClassifiersDo) {
+  for (const char* type : {"RobertaProcessing", "BertProcessing"}) {
+    const json around{{"type", type}, {"sep", {"b", 2}}, {"cls", {"<unk>", 0}}};
+    EXPECT_THAT(open(with("/post_processor", around))->encode("ab", true), ElementsAre(0, 3, 2));
+  }
+  EXPECT_THAT(refused(with("/post_processor", {{"type", "BertProcessing"}, {"sep", {"b", 2}}})),
+              HasSubstr("post_processor.cls"));
 }
 
 TEST_F(TokenizerTest, RefusesPatternsThatMeanSomethingElseElsewhere) {
@@ -253,12 +274,12 @@ TEST_F(TokenizerTest, FindsAddedTokensInTimeThatIsLinearInTheText) {
   constexpr int count = 160'000 / part;
   for (int i = 0; i < count; ++i)
     stated["added_tokens"].push_back(
-        {{"id", 300 + i}, {"content", "<a" + std::to_string(i) + ">"}});
+        {{"id", 262 + i}, {"content", "<a" + std::to_string(i) + ">"}});
   stated["added_tokens"].push_back(
-      {{"id", 299}, {"content", std::string(50'000 / part, '<') + "!"}});
+      {{"id", 262 + count}, {"content", std::string(50'000 / part, '<') + "!"}});
   const auto tokenizer = open(stated);
   const std::string last = "<a" + std::to_string(count - 1) + ">";
-  EXPECT_THAT(tokenizer->encode("a<a7>b" + last), ElementsAre(1, 307, 2, 300 + count - 1));
+  EXPECT_THAT(tokenizer->encode("a<a7>b" + last), ElementsAre(1, 269, 2, 262 + count - 1));
   EXPECT_EQ(tokenizer->encode(std::string(200'000 / part, '<')).size(), 200'000U / part);
 }
 

@@ -113,10 +113,11 @@ class TokenizerOfGguf {
     return all;
   }
 
-  Json vocabulary(bool with_added) const {
+  /// Added tokens, too: those that are not here would get other ids.
+  Json vocabulary() const {
     Json all = Json::object();
     for (std::size_t id = 0; id < tokens_.size(); ++id)
-      if (type(id) != GgufTokenType::unused && (with_added || !is_added(id))) all[tokens_[id]] = id;
+      if (type(id) != GgufTokenType::unused) all[tokens_[id]] = id;
     return all;
   }
 
@@ -179,7 +180,7 @@ class TokenizerOfGguf {
                           {"trim_offsets", true},
                           {"use_regex", true}};
     return joined(cut->normalizer, cut->pre_tokenizer, decoder,
-                  bpe(nullptr, false, cut->ignores_merges, vocabulary(false),
+                  bpe(nullptr, false, cut->ignores_merges, vocabulary(),
                       file_.texts("tokenizer.ggml.merges")),
                   cut->begins_text);
   }
@@ -195,7 +196,7 @@ class TokenizerOfGguf {
     Json steps = {from_mark, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
     if (prepends) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
     return joined(normalizer, nullptr, {{"type", "Sequence"}, {"decoders", steps}},
-                  bpe(unknown ? Json(tokens_[*unknown]) : Json(), true, false, vocabulary(true),
+                  bpe(unknown ? Json(tokens_[*unknown]) : Json(), true, false, vocabulary(),
                       merges_by_score()),
                   true);
   }

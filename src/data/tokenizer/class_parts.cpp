@@ -1,0 +1,226 @@
+#include "data/tokenizer/class_parts.h"
+
+#include <array>
+
+namespace accrue::data {
+namespace {
+
+using Part = nlohmann::json;
+using PartSettings = nlohmann::ordered_json;
+
+constexpr const char* kMarkedSpace = "\u2581";
+constexpr const char* kEndOfText = "<|endoftext|>";
+
+/// The words of Qwen 2, and of Qwen 3.5, which have marks as letters.
+constexpr const char* kWordsOfQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kWordsOfQwen35 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+Part plain_step(const char* type) { return {{"type", type}}; }
+
+Part bytes_as_characters(bool add_prefix_space, bool use_regex) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", add_prefix_space},
+          {"trim_offsets", true},
+          {"use_regex", use_regex}};
+}
+
+Part replaced(const char* pattern, const char* content) {
+  return {{"type", "Replace"}, {"pattern", {{"String", pattern}}}, {"content", content}};
+}
+
+Part words_of_qwen(const char* pattern, bool add_prefix_space) {
+  const Part split{{"type", "Split"},
+                   {"pattern", {{"Regex", pattern}}},
+                   {"behavior", "Isolated"},
+                   {"invert", false}};
+  return {{"type", "Sequence"},
+          {"pretokenizers", Part::array({split, bytes_as_characters(add_prefix_space, false)})}};
+}
+
+Part text_of_marked(bool strips_first_space) {
+  Part steps =
+      Part::array({replaced(kMarkedSpace, " "), plain_step("ByteFallback"), plain_step("Fuse")});
+  if (strips_first_space)
+    steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  return {{"type", "Sequence"}, {"decoders", std::move(steps)}};
+}
+
+Part marked_spaces(const char* prepend_scheme) {
+  return {{"type", "Metaspace"},
+          {"replacement", kMarkedSpace},
+          {"prepend_scheme", prepend_scheme},
+          {"split", false}};
+}
+
+/// The settings that a class reads.
+class ClassSettings {
+ public:
+  ClassSettings(const PartSettings& settings, const TokenReader& reader)
+      : settings_(settings), reader_(reader) {}
+
+  /// A class whose ByteLevel takes the value as it is: null is of another type.
+  bool adds_prefix_space() const { return flag("add_prefix_space", false, /*null=*/std::nullopt); }
+  bool adds_prefix_space(bool otherwise) const {
+    return flag("add_prefix_space", otherwise, otherwise);
+  }
+  bool is_legacy() const { return flag("legacy", false, false); }
+
+ private:
+  bool flag(const char* key, bool absent, std::optional<bool> null) const {
+    const auto found = settings_.find(key);
+    if (found == settings_.end()) return absent;
+    if (found->is_boolean()) return found->get<bool>();
+    if (found->is_null() && null) return *null;
+    reader_.refuse(key, "true or false", *found);
+  }
+
+  const PartSettings& settings_;
+  const TokenReader& reader_;
+};
+
+ClassParts gpt2_parts(const ClassSettings& settings) {
+  ClassParts parts;
+  parts.named = {{"unk_token", kEndOfText},
+                 {"bos_token", kEndOfText},
+                 {"eos_token", kEndOfText},
+                 {"pad_token", std::nullopt}};
+  parts.pre_tokenizer = bytes_as_characters(settings.adds_prefix_space(), true);
+  parts.decoder = bytes_as_characters(true, true);
+  return parts;
+}
+
+ClassParts gpt_neox_parts(const ClassSettings& settings) {
+  ClassParts parts = gpt2_parts(settings);
+  parts.named.back().second = "<|padding|>";
+  parts.normalizer = plain_step("NFC");
+  parts.around = ClassParts::Around::nothing;
+  return parts;
+}
+
+ClassParts roberta_parts(const ClassSettings& settings) {
+  ClassParts parts = gpt2_parts(settings);
+  parts.named = {{"bos_token", "<s>"},    {"eos_token", "</s>"},  {"sep_token", "</s>"},
+                 {"cls_token", "<s>"},    {"unk_token", "<unk>"}, {"pad_token", "<pad>"},
+                 {"mask_token", "<mask>"}};
+  parts.around = ClassParts::Around::of_classifier;
+  return parts;
+}
+
+ClassParts cohere_parts(const ClassSettings& settings) {
+  ClassParts parts;
+  parts.named = {{"unk_token", "<UNK>"},
+                 {"bos_token", "<BOS_TOKEN>"},
+                 {"eos_token", "<|END_OF_TURN_TOKEN|>"},
+                 {"pad_token", "<PAD>"},
+                 {"cls_token", "<CLS>"},
+                 {"sep_token", "<SEP>"},
+                 {"mask_token", "<MASK_TOKEN>"}};
+  const bool adds_space = settings.adds_prefix_space();
+  parts.normalizer = plain_step("NFC");
+  const Part digits{{"type", "Digits"}, {"individual_digits", true}};
+  parts.pre_tokenizer = {
+      {"type", "Sequence"},
+      {"pretokenizers", Part::array({digits, bytes_as_characters(adds_space, true)})}};
+  parts.decoder = bytes_as_characters(adds_space, true);
+  parts.afterwards = ClassParts::Afterwards::made_special;
+  return parts;
+}
+
+ClassParts qwen_parts(const ClassSettings& settings, const char* words) {
+  ClassParts parts;
+  parts.named = {{"unk_token", kEndOfText},
+                 {"bos_token", std::nullopt},
+                 {"eos_token", kEndOfText},
+                 {"pad_token", kEndOfText}};
+  parts.normalizer = plain_step("NFC");
+  parts.pre_tokenizer = words_of_qwen(words, settings.adds_prefix_space(false));
+  parts.decoder = bytes_as_characters(true, true);
+  return parts;
+}
+
+ClassParts qwen2_parts(const ClassSettings& settings) {
+  ClassParts parts = qwen_parts(settings, kWordsOfQwen2);
+  parts.afterwards = ClassParts::Afterwards::added_again;
+  return parts;
+}
+
+ClassParts qwen35_parts(const ClassSettings& settings) {
+  return qwen_parts(settings, kWordsOfQwen35);
+}
+
+ClassParts llama_parts(const ClassSettings& settings) {
+  ClassParts parts;
+  parts.named = {{"unk_token", "<unk>"}, {"bos_token", "<s>"}, {"eos_token", "</s>"}};
+  const bool adds_space = settings.adds_prefix_space(true);
+  parts.pre_tokenizer = marked_spaces(!adds_space            ? "never"
+                                      : settings.is_legacy() ? "always"
+                                                             : "first");
+  parts.decoder = text_of_marked(adds_space);
+  parts.fuses_unknown = parts.falls_back_to_bytes = true;
+  return parts;
+}
+
+ClassParts code_llama_parts(const ClassSettings& settings) {
+  constexpr std::array<std::pair<const char*, const char*>, 5> filling{
+      {{"prefix_token", "\u2581<PRE>"},
+       {"middle_token", "\u2581<MID>"},
+       {"suffix_token", "\u2581<SUF>"},
+       {"eot_token", "\u2581<EOT>"},
+       {"fill_token", "<FILL_ME>"}}};
+  ClassParts parts = llama_parts(settings);
+  for (const auto& [name, text] : filling) {
+    parts.named.emplace_back(name, text);
+    parts.extra.emplace_back(text);
+  }
+  parts.pre_tokenizer = marked_spaces(settings.adds_prefix_space(true) ? "first" : "never");
+  parts.decoder = text_of_marked(true);
+  parts.names_unknown = true;
+  parts.around = ClassParts::Around::beginning;
+  return parts;
+}
+
+ClassParts gemma_parts(const ClassSettings&) {
+  ClassParts parts;
+  parts.named = {{"unk_token", "<unk>"},
+                 {"bos_token", "<bos>"},
+                 {"eos_token", "<eos>"},
+                 {"pad_token", "<pad>"},
+                 {"mask_token", "<mask>"}};
+  parts.normalizer = replaced(" ", kMarkedSpace);
+  parts.pre_tokenizer = {{"type", "Split"},
+                         {"pattern", {{"String", " "}}},
+                         {"behavior", "MergedWithPrevious"},
+                         {"invert", false}};
+  parts.decoder = text_of_marked(false);
+  parts.fuses_unknown = parts.falls_back_to_bytes = parts.names_unknown = true;
+  return parts;
+}
+
+struct KnownClass {
+  std::string_view name;
+  ClassParts (*make)(const ClassSettings&);
+};
+
+constexpr std::array<KnownClass, 10> known_classes{{{"GPT2Tokenizer", gpt2_parts},
+                                                    {"CodeGenTokenizer", gpt2_parts},
+                                                    {"GPTNeoXTokenizer", gpt_neox_parts},
+                                                    {"RobertaTokenizer", roberta_parts},
+                                                    {"CohereTokenizer", cohere_parts},
+                                                    {"Qwen2Tokenizer", qwen2_parts},
+                                                    {"Qwen3_5Tokenizer", qwen35_parts},
+                                                    {"LlamaTokenizer", llama_parts},
+                                                    {"CodeLlamaTokenizer", code_llama_parts},
+                                                    {"GemmaTokenizer", gemma_parts}}};
+
+}  // namespace
+
+std::optional<ClassParts> parts_of_class(std::string_view name, const PartSettings& settings,
+                                         const TokenReader& reader) {
+  for (const KnownClass& known : known_classes)
+    if (known.name == name) return known.make(ClassSettings(settings, reader));
+  return std::nullopt;
+}
+
+}  // namespace accrue::data

@@ -1,0 +1,69 @@
+#include "data/tokenizer/mistral_pattern.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+#include <string_view>
+
+namespace accrue::data {
+namespace {
+
+using CutJson = nlohmann::json;
+
+constexpr const char* kCorrectedWords =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+/// Whether the config was written before version 5.0.0: also when it names no version.
+bool is_of_older_version(const CutJson& config) {
+  const CutJson stated = config.value("transformers_version", CutJson());
+  if (!stated.is_string() || stated.get_ref<const std::string&>().empty()) return true;
+  const std::string_view version = stated.get_ref<const std::string&>();
+  int major = 0;
+  std::from_chars(version.data(), version.data() + version.size(), major);
+  constexpr std::string_view first = "5.0.0";
+  const bool comes_before_first =
+      version.starts_with(first) && version.size() > first.size() &&
+      (version.find("dev") != version.npos || version.find("rc") != version.npos);
+  return major < 5 || comes_before_first;
+}
+
+}  // namespace
+
+bool has_mistral_correction(const nlohmann::ordered_json& settings, const CutJson& config,
+                            std::size_t vocabulary_size) {
+  constexpr std::size_t smallest = 100'000;
+  constexpr std::array<std::string_view, 5> types{"mistral", "mistral3", "voxtral", "ministral",
+                                                  "pixtral"};
+  const auto wanted = settings.find("fix_mistral_regex");
+  if (wanted == settings.end() || *wanted != true) return false;
+  if (vocabulary_size <= smallest || !config.is_object() || !is_of_older_version(config))
+    return false;
+  const CutJson type = config.value("model_type", CutJson());
+  return type.is_null() ||
+         (type.is_string() &&
+          std::ranges::find(types, type.get_ref<const std::string&>()) != types.end());
+}
+
+CutJson corrected_for_mistral(const CutJson& pre_tokenizer) {
+  if (pre_tokenizer.is_null()) return pre_tokenizer;
+  const CutJson split{{"type", "Split"},
+                      {"pattern", {{"Regex", kCorrectedWords}}},
+                      {"behavior", "Isolated"},
+                      {"invert", false}};
+  const CutJson type = pre_tokenizer.value("type", CutJson());
+  CutJson corrected = pre_tokenizer;
+  if (type == "Sequence") {
+    CutJson& steps = corrected["pretokenizers"];
+    if (steps.is_array() && !steps.empty()) steps[0] = split;
+    return corrected;
+  }
+  if (type == "Metaspace")
+    corrected = {{"type", "ByteLevel"},
+                 {"add_prefix_space", false},
+                 {"trim_offsets", true},
+                 {"use_regex", false}};
+  return {{"type", "Sequence"}, {"pretokenizers", CutJson::array({split, corrected})}};
+}
+
+}  // namespace accrue::data

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace accrue::data {
+
+/// A token as a file states it: transformers' AddedToken.
+struct StatedToken {
+  std::string text;
+  bool is_special = false;
+  bool is_word = false;
+  bool strips_left = false;
+  bool strips_right = false;
+  std::optional<bool> normalized = {};  ///< none: it is normalized unless it is special
+
+  bool is_normalized() const { return normalized.value_or(!is_special); }
+  bool operator==(const StatedToken& other) const;
+};
+
+/// The value of a special token: a text alone, or a token with its properties.
+struct SpecialToken {
+  StatedToken token;
+  bool is_text = true;  ///< the properties are left to whoever adds it
+
+  const std::string& text() const { return token.text; }
+  /// As Python compares them: a text alone is no token.
+  bool operator==(const SpecialToken& other) const;
+};
+
+/// Makes tokens of what a file states. Errors name the file and the key.
+class TokenReader {
+ public:
+  /// `operation` is that of errors, which names the file.
+  explicit TokenReader(std::string operation) : operation_(std::move(operation)) {}
+
+  /// An object with "content" and properties. Throws a usage Error when one is of another type.
+  StatedToken token(const nlohmann::ordered_json& stated, const std::string& key) const;
+  /// A text, or such an object.
+  SpecialToken special(const nlohmann::ordered_json& stated, const std::string& key) const;
+  [[noreturn]] void refuse(const std::string& key, const std::string& expected,
+                           const nlohmann::ordered_json& received) const;
+
+ private:
+  std::string operation_;
+};
+
+/// Whether transformers takes an object for a token wherever it stands ("__type": "AddedToken").
+bool is_marked_token(const nlohmann::ordered_json& stated);
+
+}  // namespace accrue::data

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/tokenizer/stated_token.h"
+
+namespace accrue::data {
+
+/// The special tokens that transformers has names for, in the order in which it adds them.
+inline constexpr std::array<const char*, 7> kNamedTokens{
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+
+/// Special tokens by name, in the order in which the names came; a later value takes the place of
+/// an earlier one.
+class SpecialTokens {
+ public:
+  using Entry = std::pair<std::string, std::optional<SpecialToken>>;
+
+  /// No token: "null".
+  void set(const std::string& name, std::optional<SpecialToken> token);
+  /// Whether the name has a value, be it null.
+  bool has(const std::string& name) const { return find(name) != nullptr; }
+  /// The text; none when the name has no token.
+  std::optional<std::string> text_of(const std::string& name) const;
+  const std::optional<SpecialToken>* find(const std::string& name) const;
+  const std::vector<Entry>& entries() const { return entries_; }
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+/// The JSON objects that lie beside a tokenizer.json; a null is a file that is not there.
+struct FilesBeside {
+  std::filesystem::path folder;
+  nlohmann::ordered_json settings;      ///< tokenizer_config.json
+  nlohmann::ordered_json special_map;   ///< special_tokens_map.json
+  nlohmann::ordered_json added_tokens;  ///< added_tokens.json
+};
+
+/// A token of "added_tokens" of a tokenizer.json.
+struct FileToken {
+  std::int64_t id = 0;  ///< as stated
+  StatedToken token;
+};
+
+/// What transformers gives a tokenizer's class of tokens.
+struct TokenArguments {
+  std::map<std::int64_t, StatedToken> added;  ///< "added_tokens_decoder": by the id that is stated
+  SpecialTokens named;                        ///< of kNamedTokens those that are stated
+  SpecialTokens other;                        ///< other names, as "image_token"
+  std::vector<SpecialToken> extra;            ///< "extra_special_tokens"
+  bool has_extra = false;                     ///< they are stated under that name, be it null
+};
+
+/// As PreTrainedTokenizerBase._from_pretrained of transformers 5.24 merges the files:
+/// "added_tokens_decoder" of tokenizer_config.json alone says which tokens are added, when it is
+/// there. Without it special_tokens_map.json takes the place of what tokenizer_config.json says,
+/// and the tokens of added_tokens.json and tokenizer.json are added. `what` begins the operation of
+/// errors. Throws a usage Error that names file and key when a value is of a type that transformers
+/// does not take.
+TokenArguments token_arguments(const FilesBeside& files, const std::vector<FileToken>& of_file,
+                               const std::string& what);
+
+}  // namespace accrue::data
