@@ -18,6 +18,7 @@ void fuzz_adapter_config(Input input);
 void fuzz_jsonl(Input input);
 void fuzz_tokenizer(Input input);
 void fuzz_chat_template(Input input);
+void fuzz_chat_lines(Input input);
 void fuzz_tokens(Input input);
 void fuzz_images(Input input);
 void fuzz_idx(Input input);

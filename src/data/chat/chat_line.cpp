@@ -1,7 +1,7 @@
 #include "data/chat/chat_line.h"
 
 #include <nlohmann/json.hpp>
-#include <string>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "data/chat/answer_pieces.h"

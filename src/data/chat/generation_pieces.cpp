@@ -1,7 +1,5 @@
 #include "data/chat/generation_pieces.h"
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,14 +10,6 @@ namespace accrue::data {
 namespace {
 
 using GivenMessages = nlohmann::ordered_json;
-
-/// Whether a message is of a role that no model speaks in.
-bool is_of_others(const GivenMessages& message) {
-  constexpr std::array roles{"system", "developer", "user", "tool", "function", "ipython"};
-  const auto role = message.find("role");
-  return role != message.end() &&
-         std::ranges::any_of(roles, [&](const char* other) { return *role == other; });
-}
 
 class GenerationPieces {
  public:
@@ -92,7 +82,7 @@ ChatSequence generation_pieces(const ChatTemplate& chat, const GivenMessages& me
                                const ChatSetting& setting, const std::vector<bool>& withheld) {
   GenerationPieces pieces(chat, messages, setting);
   for (std::size_t i = 0; i < withheld.size(); ++i)
-    if (withheld[i] && !is_of_others(messages[i])) pieces.withhold(i);
+    if (withheld[i]) pieces.withhold(i);
   return pieces.take();
 }
 

@@ -71,7 +71,7 @@ std::vector<ChatSequence> learned_sequences(const ChatTemplate& chat, const Chat
           ? std::vector<ChatSequence>{generation_pieces(chat, messages, setting, withheld)}
           : sequences_of_turns(ConversationTurns(chat, messages, setting, withheld));
   if (std::ranges::none_of(sequences, teaches_something)) {
-    if (std::ranges::find(withheld, true) != withheld.end()) return sequences;
+    if (std::find(withheld.begin(), withheld.end(), true) != withheld.end()) return sequences;
     throw usage_error(chat.what(), "words of the assistant in what the template writes",
                       std::to_string(messages.size()) + " messages without any", list_of_messages);
   }

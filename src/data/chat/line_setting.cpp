@@ -37,8 +37,8 @@ LineField tools_of(const LineField& line) {
   if (tools.is_null()) return tools;
   const std::string place = is_text ? "a text of JSON that is of type " : "a value of type ";
   if (!tools.is_array()) refuse_tools(place + tools.type_name());
-  const auto other =
-      std::ranges::find_if(tools, [](const LineField& tool) { return !tool.is_object(); });
+  const auto other = std::find_if(tools.begin(), tools.end(),
+                                  [](const LineField& tool) { return !tool.is_object(); });
   if (other != tools.end())
     refuse_tools("a list with one of type " + std::string(other->type_name()));
   return tools;

@@ -1,5 +1,6 @@
 #include "data/chat/message_weight.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,6 +19,14 @@ constexpr std::array<const char*, 4> weight_names{"weight", "train", "training",
 /// And those by which they weigh parts of a message, or its tokens.
 constexpr std::array<const char*, 3> names_of_parts{"train_detail", "training_detail",
                                                     "loss_scale"};
+
+/// Whether a message is of a role that no model speaks in: it is given in any case.
+bool is_of_others(const MessageJson& message) {
+  constexpr std::array roles{"system", "developer", "user", "tool", "function", "ipython"};
+  const auto role = message.find("role");
+  return role != message.end() &&
+         std::ranges::any_of(roles, [&](const char* other) { return *role == other; });
+}
 
 /// What a message has under a name; null where it has nothing, or null.
 const MessageJson* stated_in(const MessageJson& message, const char* name) {
@@ -69,7 +78,7 @@ bool is_withheld(const MessageJson& message, std::size_t index, const std::strin
                         "leaving it out, or 0");
     is_learned = stated;
   }
-  return is_learned == false;
+  return is_learned == false && !is_of_others(message);
 }
 
 }  // namespace

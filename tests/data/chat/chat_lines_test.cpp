@@ -136,11 +136,11 @@ class ReadChatLine : public ::testing::Test {
  protected:
   /// What is learned of a line in brackets, sequences apart by a line's end; or what is received.
   std::string read(const std::string& line) const {
-    const ChatLine read = read_chat_line(line, *format_);
-    if (read.problem)
-      return "expected " + read.problem->expected + ", received " + read.problem->received;
+    const ChatLine found = read_chat_line(line, *format_);
+    if (found.problem)
+      return "expected " + found.problem->expected + ", received " + found.problem->received;
     std::string shown;
-    for (const ChatSequence& sequence : read.sequences) {
+    for (const ChatSequence& sequence : found.sequences) {
       if (!shown.empty()) shown += '\n';
       for (const auto& [text, is_learned] : sequence) shown += is_learned ? "[" + text + "]" : text;
     }
