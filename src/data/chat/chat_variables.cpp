@@ -13,8 +13,9 @@ using Variables = nlohmann::ordered_json;
 /// Files that other tools write have each key in each message, null where it says nothing.
 Variables without_nulls(const Variables& message) {
   Variables shown = Variables::object();
+  auto& members = shown.get_ref<Variables::object_t&>();
   for (const auto& [key, value] : message.items())
-    if (!value.is_null()) shown[key] = value;
+    if (!value.is_null()) members.emplace_back(key, value);
   return shown;
 }
 
