@@ -18,7 +18,6 @@ using StatedTemplates = nlohmann::ordered_json;
 using TemplateTexts = std::map<std::string, std::string>;
 
 constexpr const char* kDefaultTemplate = "default";
-constexpr const char* kMoreTemplates = "additional_chat_templates";
 constexpr const char* kProcessorTemplate = "chat_template.json";
 
 /// What the files of templates hold.
@@ -28,7 +27,7 @@ TemplateTexts texts_of_files(const fs::path& folder) {
   const fs::path one = folder / kChatTemplateFile;
   if (fs::is_regular_file(one, unreadable)) texts[kDefaultTemplate] = read_file(one);
   for (const fs::directory_entry& file :
-       fs::directory_iterator(folder / kMoreTemplates, unreadable))
+       fs::directory_iterator(folder / kChatTemplateFolder, unreadable))
     if (file.path().extension() == ".jinja" && file.is_regular_file(unreadable))
       texts[file.path().stem().string()] = read_file(file.path());
   return texts;
