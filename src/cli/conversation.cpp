@@ -32,6 +32,7 @@ Conversation::Conversation(const TextModel& text_model, const AnswerOptions& opt
     : text_model_(text_model),
       options_(options),
       format_(chat_format_of(text_model)),
+      chat_(format_->templates->for_tools(format_->setting.tools)),
       decoding_(*text_model.model) {
   end_where_a_turn_ends();
   if (!system.empty()) messages_.push_back(message_of("system", system));
@@ -39,8 +40,8 @@ Conversation::Conversation(const TextModel& text_model, const AnswerOptions& opt
 
 std::string Conversation::rendered(const Messages& messages, bool add_generation_prompt) const {
   const Messages variables =
-      data::chat_variables(format_->chat, messages, format_->setting, add_generation_prompt);
-  std::string text = format_->chat.render(variables, format_->setting.now);
+      data::chat_variables(chat_, messages, format_->setting, add_generation_prompt);
+  std::string text = chat_.render(variables, format_->setting.now);
   if (std::ssize(text) > kMostPromptBytes)
     throw usage_error(
         "render " + std::to_string(messages.size()) + " messages by the chat template",

@@ -29,6 +29,7 @@ class Conversation {
   const TextModel& text_model_;
   AnswerOptions options_;
   std::shared_ptr<const data::ChatFormat> format_;
+  data::ChatTemplate chat_;
   models::Decoding decoding_;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
 };

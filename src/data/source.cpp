@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "data/chat/chat_sample.h"
+#include "data/chat/chat_line.h"
 #include "data/files/glob.h"
 #include "data/files/suffix.h"
 #include "data/images/image_source.h"

@@ -137,5 +137,35 @@ TEST_F(PairLines, MayBeConversations) {
               HasSubstr("assistant"));
 }
 
+TEST_F(PairLines, OfMessagesMayHaveATextAsPrompt) {
+  const std::string file = folder_.write("t/tokenizer.json", planted_with_id(300).dump());
+  folder_.write("t/tokenizer_config.json", nlohmann::json{{"chat_template", chat_template}}.dump());
+  const auto tokenizer = Tokenizer::open(file, "data.tokenizer");
+  const SourceOptions options{.tokenizer = [=] { return tokenizer; }, .context = 64};
+  const std::string asks = R"({"role": "user", "content": "a"})";
+  const auto pair = [](const std::string& prompt, const std::string& before) {
+    const auto answer = [&](const char* text) {
+      return "[" + before + R"({"role": "assistant", "content": ")" + text + "\"}]";
+    };
+    return R"({"prompt": )" + prompt + R"(, "chosen": )" + answer("ab") + R"(, "rejected": )" +
+           answer("b") + "}\n";
+  };
+  for (const std::string& line :
+       {pair("\"a\"", ""), pair("\"a\"", asks + ", "), pair("\" a\\n\"", asks + ", "),
+        pair("\"\"", asks + ", "), pair("null", asks + ", "), pair("[" + asks + "]", "")}) {
+    const auto source = open(line, options);
+    const batch::MicroBatch micro = fetch(*source, {0});
+    EXPECT_EQ(tokenizer->decode(values(micro.inputs[0])), "<user>a<assistant>") << line;
+    std::vector<std::int64_t> learned;
+    for (const std::int64_t id : values(micro.targets[0]))
+      if (id != -100) learned.push_back(id);
+    EXPECT_EQ(tokenizer->decode(learned), "ab") << line;
+  }
+  for (const std::string& line : {pair("\"other\"", asks + ", "), pair("3", ""), pair("{}", "")})
+    EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(line, options); }),
+                AllOf(HasSubstr("p.jsonl:1"), HasSubstr("\"prompt\" as messages")))
+        << line;
+}
+
 }  // namespace
 }  // namespace accrue::data

@@ -1,9 +1,18 @@
-// Chat templates, rendered with a conversation that has something of everything.
+// Chat templates, rendered with a conversation that has something of everything; and lines of
+// conversations, read by the files of a tokenizer.
+#include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "data/chat/chat_sample.h"
 #include "data/chat/learned_pieces.h"
+#include "data/text/pair_sample.h"
+#include "data/text/sequence_batch.h"
+#include "data/text/tokenizer_files.h"
 #include "fuzz_targets.h"
+#include "scratch.h"
 
 namespace accrue::fuzz {
 namespace {
@@ -19,6 +28,55 @@ nlohmann::ordered_json messages() {
                   {"function", {{"name", "f"}, {"arguments", {{"x", {1, 2.5, nullptr}}}}}}}})}},
           {{"role", "tool"}, {"content", "42"}, {"tool_call_id", "abcdefghi"}},
           {{"role", "assistant"}, {"content", ""}}};
+}
+
+/// Templates that look at the first message, at tools and at what a conversation ends with, and
+/// one that marks what is learned.
+constexpr const char* settings_of_chat = R"({"bos_token": "<s>", "eos_token": "</s>",
+"chat_template": [{"name": "default", "template":
+"{{ bos_token }}{% if messages[0].role != 'system' %}<system>be brief{% endif %}{% for m in messages
+%}<{{ m.role }}>{{ m.content }}{% if m.tool_calls is defined %}{{ m | tojson }}{% endif %}
+{% endfor %}{% if add_generation_prompt %}<assistant>{% else %}{{ eos_token }}{% endif %}"},
+{"name": "tool_use", "template": "{{ tools | tojson }}{% for m in messages %}<{{ m.role }}>{%
+generation %}{{ m.content }}{% endgeneration %}{% endfor %}"}]})";
+
+Input bytes_of(std::string_view text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
+/// Tokens that are bytes, and the templates above.
+std::filesystem::path chat_tokenizer() {
+  const std::filesystem::path folder = scratch("chat");
+  std::filesystem::create_directories(folder);
+  data::write_byte_tokenizer(folder, /*context=*/1024);
+  std::string settings = settings_of_chat;
+  std::ranges::replace(settings, '\n', ' ');
+  put("chat/tokenizer_config.json", bytes_of(settings));
+  return folder / data::kTokenizerFile;
+}
+
+struct ChatFiles {
+  std::shared_ptr<const data::Tokenizer> tokenizer;
+  std::shared_ptr<const data::ChatFormat> format;
+};
+
+const ChatFiles& chat_files() {
+  static const ChatFiles files = [] {
+    const std::filesystem::path file = chat_tokenizer();
+    return ChatFiles{.tokenizer = data::Tokenizer::open(file, "data.tokenizer"),
+                     .format = data::read_chat_format(file, "data.tokenizer")};
+  }();
+  return files;
+}
+
+void read_line(data::SampleParser& parser, const std::string& line) {
+  if (parser.parse(line)) return;  // it was refused, in words
+  for (const data::JsonSample& sample : parser.samples()) {
+    expect(sample.labels.size() == sample.tokens.size(), "each token has a label");
+    for (std::size_t i = 0; i < sample.labels.size(); ++i)
+      expect(sample.labels[i] == data::ignored_target || sample.labels[i] == sample.tokens[i],
+             "a token is learned as it is, or not at all");
+  }
 }
 
 }  // namespace
@@ -39,6 +97,32 @@ void fuzz_chat_template(Input input) {
       is_learned = is_learned || piece.is_learned;
     }
     expect(is_learned, "something of a sequence is learned");
+  }
+}
+
+/// The first two bits say what the input is: a line of a conversation, a pair of them, or the
+/// settings or the processor's file that have templates. Turns are rendered one behind the other,
+/// so long conversations only take longer.
+void fuzz_chat_lines(Input input) {
+  constexpr std::size_t longest = 4096;
+  if (input.empty() || input.size() > longest) return;
+  const int kind = input[0] & 3;
+  const Input rest = input.subspan(1);
+  const ChatFiles& files = chat_files();
+  if (kind == 0) {
+    data::ChatSampleParser parser(/*vocab_bound=*/0, *files.tokenizer, files.format);
+    read_line(parser, std::string(text_of(rest)));
+  } else if (kind == 1) {
+    data::PairSampleParser parser(/*vocab_bound=*/0, files.tokenizer.get(), files.format);
+    read_line(parser, std::string(text_of(rest)));
+  } else {
+    const bool is_processor = kind == 3;
+    put("templates/chat_template.json",
+        is_processor ? rest : bytes_of("{\"chat_template\": null}"));
+    put("templates/tokenizer_config.json", is_processor ? bytes_of("{}") : rest);
+    const auto templates =
+        data::read_chat_templates(scratch("templates") / data::kTokenizerFile, "data.tokenizer");
+    if (!templates.texts.empty()) data::TemplateChoice(templates, "data.tokenizer");
   }
 }
 

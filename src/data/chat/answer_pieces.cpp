@@ -15,15 +15,6 @@ std::string text_of_pieces(const ChatSequence& pieces) {
   return text;
 }
 
-/// The text that a model is given where it is to answer the first `given` messages.
-std::string prompt_text(const ChatTemplate& chat, const nlohmann::ordered_json& messages,
-                        std::size_t given, const ChatSetting& setting) {
-  nlohmann::ordered_json first = nlohmann::ordered_json::array();
-  for (std::size_t i = 0; i < given; ++i) first.push_back(messages[i]);
-  return chat.render(chat_variables(chat, first, setting, /*add_generation_prompt=*/true),
-                     setting.now);
-}
-
 /// The pieces with nothing learned of the first `begin` bytes.
 ChatSequence learned_behind(const ChatSequence& pieces, std::size_t begin) {
   ChatSequence result;
@@ -42,17 +33,19 @@ ChatSequence learned_behind(const ChatSequence& pieces, std::size_t begin) {
 ChatSequence answer_pieces(const ChatTemplate& chat, const nlohmann::ordered_json& messages,
                            std::size_t given, const ChatSetting& setting) {
   ChatSequence pieces = learned_sequences(chat, messages, setting).back();
-  if (given == 0) return pieces;
-  const std::string prompt = prompt_text(chat, messages, given, setting);
-  if (!text_of_pieces(pieces).starts_with(prompt))
-    throw usage_error(chat.what(), "a template that writes an answer behind its prompt",
-                      "another text of the first " + std::to_string(given) +
-                          " messages where an answer follows them",
-                      "pairs of a shorter conversation, or texts for the prompt and the answers");
-  pieces = learned_behind(pieces, prompt.size());
-  const bool teaches =
+  if (given > 0) {
+    const std::string prompt =
+        text_of_messages(chat, messages, given, setting, /*add_generation_prompt=*/true);
+    if (!text_of_pieces(pieces).starts_with(prompt))
+      throw usage_error(chat.what(), "a template that writes an answer behind its prompt",
+                        "another text of the first " + std::to_string(given) +
+                            " messages where an answer follows them",
+                        "lines of a shorter conversation, or texts for the prompt and the answers");
+    pieces = learned_behind(pieces, prompt.size());
+  }
+  const bool is_answered =
       std::any_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece.is_learned; });
-  if (!teaches)
+  if (!is_answered)
     throw usage_error(chat.what(), "words of the assistant behind the prompt", "none",
                       R"([{"role": "assistant", "content": "..."}] as an answer)");
   return pieces;

@@ -4,24 +4,23 @@
 #include <memory>
 #include <string>
 
-#include "data/chat/chat_template.h"
-#include "data/chat/learned_pieces.h"
+#include "data/chat/chat_variables.h"
+#include "data/chat/template_choice.h"
 
 namespace accrue::data {
 
 /// How a model's conversations become text.
 struct ChatFormat {
-  ChatTemplate chat;
+  std::shared_ptr<const TemplateChoice> templates;
   /// Special tokens by their names, and a date that stays, so that a run that goes on another day
   /// has the same text: 26 July 2024, which Llama's own templates fall back on.
   ChatSetting setting;
   std::string fingerprint;  ///< of all that the text depends on besides the messages
 };
 
-/// What the files beside a tokenizer.json say: chat_template.jinja, or else "chat_template" of
-/// tokenizer_config.json (of several the one named "default"), which also names the special tokens.
-/// Throws a usage Error, its operation being `what`, where there is no template, or it is none that
-/// this version renders.
+/// What the files of a tokenizer.json say: its chat templates (read_chat_templates()) and its
+/// special tokens (read_folder_tokens()). Throws a usage Error, its operation being `what`, where
+/// there is no template, or the only one is none that this version renders.
 std::shared_ptr<const ChatFormat> read_chat_format(const std::filesystem::path& tokenizer_file,
                                                    const std::string& what);
 

@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "data/chat/chat_format.h"
+#include "data/chat/learned_pieces.h"
 #include "data/text/json_sample.h"
 
 namespace accrue::data {
 
-/// Makes samples of lines with "messages", and perhaps "tools" and "weight": the text that the
-/// template makes of them, of which the assistant's words are learned. A line is one sample, or one
-/// for each turn that later turns do not have as it was (learned_sequences()). What is learned and
-/// what is given become tokens apart, as they do where a model answers, each going on what is
-/// before it.
+/// Makes samples of lines of conversations (read_chat_line()): the text that the template makes of
+/// them, of which the assistant's words are learned. A line is one sample, or one for each turn
+/// that later turns do not have as it was (learned_sequences()). What is learned and what is given
+/// become tokens apart, as they do where a model answers, each going on what is before it.
 class ChatSampleParser final : public SampleParser {
  public:
   /// Ids must be below `vocab_bound`, unless it is 0. `tokenizer` outlives this.
@@ -27,7 +27,6 @@ class ChatSampleParser final : public SampleParser {
   std::int64_t vocab_bound_;
   const Tokenizer& tokenizer_;
   std::shared_ptr<const ChatFormat> format_;
-  ChatSetting setting_;  ///< the format's, with the tools of a line
   Tokenizer::Encoder encoder_;
   std::vector<JsonSample> samples_;
 };
@@ -35,8 +34,5 @@ class ChatSampleParser final : public SampleParser {
 /// A text by pieces as a sample whose learned pieces are its labels.
 JsonSample sample_of_pieces(const ChatSequence& sequence, float weight,
                             Tokenizer::Encoder& encoder);
-
-/// Whether a line of JSON has "messages": a file of such lines holds conversations.
-bool is_chat_line(std::string_view line);
 
 }  // namespace accrue::data

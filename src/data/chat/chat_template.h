@@ -15,11 +15,11 @@ namespace accrue::data {
 /// templates (ImmutableSandboxedEnvironment, trim_blocks, lstrip_blocks, break and continue, its
 /// own tojson, raise_exception, strftime_now, {% generation %}), byte by byte, of the part of the
 /// language that such templates use. The rest is refused by name when it is parsed, or where only
-/// the values tell, when it is rendered: unknown filters in branches that are not taken, too, and
-/// integers of more than 63 bits and a sign, values that print as an address, set blocks that read
-/// what they set. Rendered otherwise: such an integer in the JSON of a message, which is read as a
-/// float; and a given variable that is read inside a block and set behind that block, which jinja2
-/// takes for undefined there.
+/// the values tell, when it is rendered: unknown filters in branches that are not taken, too,
+/// values that print as an address, set blocks that read what they set, and integers of more than
+/// 63 bits and a sign, but for those of messages (read_line_json()), which can be printed and
+/// compared. Rendered otherwise: a given variable that is read inside a block and set behind that
+/// block, which jinja2 takes for undefined there.
 /// A template is somebody else's file: the depth, the work and the size of a rendering are bounded
 /// (data/chat/template_work.h).
 ///

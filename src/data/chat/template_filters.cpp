@@ -88,6 +88,7 @@ Value int_filter(const Value& input, CallArguments& arguments, Work& work) {
   std::optional<Value> result;
   if (input.is<Undefined>()) arguments.refuse("a value", input.type_name());
   if (input.is_integral()) result = Value::integer(input.as_integer());
+  if (input.is<LargeInteger>()) result = input;
   if (input.is<double>()) result = integer_of_real(input.as<double>());
   if (input.is_text()) {
     work.spend(input.as_text().size());
@@ -102,6 +103,7 @@ Value float_filter(const Value& input, CallArguments& arguments, Work& work) {
   if (input.is<Undefined>()) arguments.refuse("a value", input.type_name());
   std::optional<double> result;
   if (input.is_number()) result = input.as_real();
+  if (input.is<LargeInteger>()) result = real_of_text(*input.as<LargeInteger>().digits);
   if (input.is_text()) {
     work.spend(input.as_text().size());
     result = real_of_text(input.as_text());

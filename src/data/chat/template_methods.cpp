@@ -39,7 +39,7 @@ const Names& methods_of(const Value& object) {
   static const Names of_nothing;
   if (object.is_text()) return of_text;
   if (object.is<MappingPointer>()) return of_dict;
-  if (object.is_integral()) return of_int;
+  if (object.is_integral() || object.is<LargeInteger>()) return of_int;
   if (object.is<double>()) return of_float;
   if (object.is<IteratorPointer>()) return of_generator;
   if (!object.is<SequencePointer>()) return of_nothing;

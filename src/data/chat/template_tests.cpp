@@ -39,11 +39,12 @@ const std::map<std::string_view, TestOfValue>& tests_of_value() {
       {"even", [](const Value& value) { return has_remainder(value, 0); }},
       {"false", [](const Value& value) { return value.is<bool>() && !value.as<bool>(); }},
       {"float", [](const Value& value) { return value.is<double>(); }},
-      {"integer", [](const Value& value) { return value.is<std::int64_t>(); }},
+      {"integer",
+       [](const Value& value) { return value.is<std::int64_t>() || value.is<LargeInteger>(); }},
       {"iterable", [](const Value& value) { return is_iterable(value); }},
       {"mapping", [](const Value& value) { return value.is<MappingPointer>(); }},
       {"none", [](const Value& value) { return value.is<None>(); }},
-      {"number", [](const Value& value) { return value.is_number(); }},
+      {"number", [](const Value& value) { return value.is_number() || value.is<LargeInteger>(); }},
       {"odd", [](const Value& value) { return has_remainder(value, 1); }},
       {"sequence", is_sequence},
       {"string", [](const Value& value) { return value.is_text() || value.is<Markup>(); }},
@@ -64,8 +65,9 @@ bool is_greater(const Value& value, const Value& other, Work& work) {
 }
 /// Which equal numbers and texts are one object depends on what Python keeps.
 bool is_same(const Value& value, const Value& other, Work& work) {
-  const bool is_unclear = !value.is<bool>() && (value.is_number() || value.is_text()) &&
-                          !other.is<bool>() && are_equal(value, other, work);
+  const bool is_plain = value.is_number() || value.is<LargeInteger>() || value.is_text();
+  const bool is_unclear =
+      !value.is<bool>() && is_plain && !other.is<bool>() && are_equal(value, other, work);
   if (is_unclear) throw Failure("'sameas' of none, true or false", value.type_name());
   return are_same(value, other);
 }

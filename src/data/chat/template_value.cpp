@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/utf8.h"
+#include "data/chat/large_integer.h"
 #include "data/chat/value_order.h"
 
 namespace accrue::data::jinja {
@@ -32,7 +33,7 @@ Value text_of_json(const std::string& text) {
 Value integer_of_json(const nlohmann::ordered_json& json) {
   constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   if (json.is_number_unsigned() && json.get<std::uint64_t>() > largest)
-    throw Failure("integers of at most 63 bits and a sign", json.dump());
+    return Value::large_integer(std::to_string(json.get<std::uint64_t>()));
   return Value::integer(json.get<std::int64_t>());
 }
 
@@ -42,6 +43,7 @@ Value value_at(const nlohmann::ordered_json& json, int depth) {
   if (json.is_boolean()) return Value::boolean(json.get<bool>());
   if (json.is_number_float()) return Value::real(json.get<double>());
   if (json.is_number()) return integer_of_json(json);
+  if (auto digits = digits_of(json)) return Value::large_integer(std::move(*digits));
   if (json.is_string()) return text_of_json(json.get_ref<const std::string&>());
   if (json.is_array()) {
     std::vector<Value> items;
@@ -70,6 +72,10 @@ std::size_t place_of_key(const Entries& entries, const Value& key, Work& work) {
 
 Value Value::undefined(std::string name) {
   return Value(Undefined{std::make_shared<const std::string>(std::move(name))});
+}
+
+Value Value::large_integer(std::string digits) {
+  return Value(LargeInteger{std::make_shared<const std::string>(std::move(digits))});
 }
 
 Value Value::text(std::string value) {
@@ -118,6 +124,7 @@ std::string Value::type_name() const {
   if (is<None>()) return "None";
   if (is<bool>()) return "a bool";
   if (is<std::int64_t>()) return "an int";
+  if (is<LargeInteger>()) return "an int of more than 63 bits and a sign";
   if (is<double>()) return "a float";
   if (is<Text>()) return "a text";
   if (is<Markup>()) return "a text that went through 'safe'";

@@ -34,6 +34,12 @@ struct Markup {
 };
 
 using Text = std::shared_ptr<const std::string>;
+
+/// An integer that std::int64_t has no room for, in JSON of a message. It can be printed and
+/// compared; what would make another number of it is refused.
+struct LargeInteger {
+  Text digits;
+};
 using SequencePointer = std::shared_ptr<const Sequence>;
 using MappingPointer = std::shared_ptr<const Mapping>;
 using IteratorPointer = std::shared_ptr<Iterator>;
@@ -44,8 +50,8 @@ using CallablePointer = std::shared_ptr<const Callable>;
 class Value {
  public:
   using Kinds =
-      std::variant<Undefined, None, bool, std::int64_t, double, Text, Markup, SequencePointer,
-                   MappingPointer, IteratorPointer, CallablePointer, Namespace*>;
+      std::variant<Undefined, None, bool, std::int64_t, LargeInteger, double, Text, Markup,
+                   SequencePointer, MappingPointer, IteratorPointer, CallablePointer, Namespace*>;
 
   Value() = default;
   explicit Value(Kinds kind) : kind_(std::move(kind)) {}
@@ -53,6 +59,7 @@ class Value {
   static Value none() { return Value(None{}); }
   static Value boolean(bool value) { return Value(Kinds(value)); }
   static Value integer(std::int64_t value) { return Value(Kinds(value)); }
+  static Value large_integer(std::string digits);
   static Value real(double value) { return Value(Kinds(value)); }
   static Value text(std::string value);
   static Value list(std::vector<Value> items);
@@ -135,8 +142,7 @@ struct Callable {
 /// A sequence of the kind. Throws a Failure where it is too deep.
 Value make_sequence(Sequence::Kind kind, std::vector<Value> items);
 
-/// A value of JSON. Throws a Failure at integers of more than 63 bits and a sign, texts that are
-/// not UTF-8, and values that are too deep.
+/// A value of JSON. Throws a Failure at texts that are not UTF-8, and values that are too deep.
 Value value_of(const nlohmann::ordered_json& json);
 
 /// Whether Python takes the value for a key.

@@ -39,6 +39,7 @@ class JsonWriter {
     if (value.is<None>()) return "null";
     if (value.is<bool>()) return value.as<bool>() ? "true" : "false";
     if (value.is<std::int64_t>()) return std::to_string(value.as<std::int64_t>());
+    if (value.is<LargeInteger>()) return *value.as<LargeInteger>().digits;
     if (!value.is<double>()) throw Failure("a value that JSON has", value.type_name());
     const double number = value.as<double>();
     if (std::isnan(number)) return "NaN";
@@ -84,7 +85,7 @@ class JsonWriter {
 
   static std::string key_text(const Value& key) {
     if (key.is_text()) return key.as_text();
-    if (key.is<None>() || key.is_number()) return plain(key);
+    if (key.is<None>() || key.is_number() || key.is<LargeInteger>()) return plain(key);
     throw Failure("a key that JSON has", key.type_name());
   }
 

@@ -1,6 +1,9 @@
 #include "data/chat/value_order.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 
 #include "data/chat/python_text.h"
 
@@ -24,6 +27,47 @@ bool number_is_less(const Value& left, const Value& right) {
                               : static_cast<long double>(value.as_integer());
   };
   return wide(left) < wide(right);
+}
+
+/// Whether both are numbers, and an integer of more than 64 bits is among them.
+bool are_large_numbers(const Value& left, const Value& right) {
+  const auto is_number = [](const Value& value) {
+    return value.is_number() || value.is<LargeInteger>();
+  };
+  return is_number(left) && is_number(right) &&
+         (left.is<LargeInteger>() || right.is<LargeInteger>());
+}
+
+/// The digits of a number without what follows its point: floats beyond 64 bits have nothing there.
+std::string digits_of_number(const Value& value) {
+  if (value.is<LargeInteger>()) return *value.as<LargeInteger>().digits;
+  if (value.is_integral()) return std::to_string(value.as_integer());
+  std::array<char, 512> digits{};  // the largest float has 309
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(),
+                                 std::trunc(value.as<double>()), std::chars_format::fixed, 0)
+                       .ptr;
+  return {digits.data(), static_cast<std::size_t>(end - digits.data())};
+}
+
+bool digits_are_less(std::string_view left, std::string_view right) {
+  const bool is_negative = left.starts_with('-');
+  if (is_negative != right.starts_with('-')) return is_negative;
+  if (is_negative) return digits_are_less(right.substr(1), left.substr(1));
+  return left.size() != right.size() ? left.size() < right.size() : left < right;
+}
+
+bool is_finite(const Value& value) {
+  return !value.is<double>() || std::isfinite(value.as<double>());
+}
+
+bool large_numbers_equal(const Value& left, const Value& right) {
+  return is_finite(left) && is_finite(right) && digits_of_number(left) == digits_of_number(right);
+}
+
+bool large_number_is_less(const Value& left, const Value& right) {
+  if (!is_finite(left)) return left.as<double>() < 0;
+  if (!is_finite(right)) return right.as<double>() > 0;
+  return digits_are_less(digits_of_number(left), digits_of_number(right));
 }
 
 bool sequences_equal(const Sequence& left, const Sequence& right, Work& work) {
@@ -69,6 +113,7 @@ bool takes_until_found(const Value& wanted, Iterator& iterator, Work& work) {
 bool are_equal(const Value& left, const Value& right, Work& work) {
   work.spend(1);
   if (left.is_number() && right.is_number()) return numbers_equal(left, right);
+  if (are_large_numbers(left, right)) return large_numbers_equal(left, right);
   if (left.is_text() && right.is_text()) return left.as_text() == right.as_text();
   if (left.is<SequencePointer>() && right.is<SequencePointer>())
     return sequences_equal(*left.as<SequencePointer>(), *right.as<SequencePointer>(), work);
@@ -102,6 +147,7 @@ bool are_same(const Value& left, const Value& right) {
 bool is_less(const Value& left, const Value& right, Work& work) {
   work.spend(1);
   if (left.is_number() && right.is_number()) return number_is_less(left, right);
+  if (are_large_numbers(left, right)) return large_number_is_less(left, right);
   if (left.is_text() && right.is_text()) return left.as_text() < right.as_text();
   if (!left.is<SequencePointer>() || !right.is<SequencePointer>()) refuse_order(left, right);
   const Sequence& one = *left.as<SequencePointer>();

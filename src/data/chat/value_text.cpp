@@ -77,6 +77,7 @@ class Repr {
     if (value.is<None>()) return "None";
     if (value.is<bool>()) return value.as<bool>() ? "True" : "False";
     if (value.is<std::int64_t>()) return std::to_string(value.as<std::int64_t>());
+    if (value.is<LargeInteger>()) return *value.as<LargeInteger>().digits;
     if (value.is<double>()) return float_text(value.as<double>());
     throw Failure("a value that can be printed", value.type_name());
   }

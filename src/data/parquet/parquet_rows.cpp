@@ -23,10 +23,11 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 10> columns_of_lines{
-    "text",     "prompt", "completion", "input_ids", "labels",
-    "messages", "tools",  "chosen",     "rejected",  "weight"};
-constexpr std::array<std::string_view, 2> columns_with_gaps{"tools", "weight"};
+constexpr std::array<std::string_view, 11> columns_of_lines{
+    "text",   "prompt",   "completion", "input_ids",           "labels", "messages", "tools",
+    "chosen", "rejected", "weight",     "chat_template_kwargs"};
+constexpr std::array<std::string_view, 3> columns_with_gaps{"tools", "weight",
+                                                            "chat_template_kwargs"};
 constexpr std::array<std::string_view, 2> columns_of_text{"text", "completion"};
 
 template <typename Names>
@@ -174,9 +175,17 @@ class RowsAsLines {
 
   void expect_text(const arrow::Schema& schema) const {
     for (const auto& field : schema.fields())
-      if (is_among(columns_of_text, field->name()) && !is_text(*field->type()))
+      if (is_among(columns_of_text, field->name()) && !is_text(*field->type()) &&
+          !is_answer(*field))
         throw usage_error(what_, "text in the column \"" + field->name() + "\"",
                           table_.string() + ": " + field->type()->ToString(), "another column");
+  }
+
+  /// A completion may be a list of messages.
+  static bool is_answer(const arrow::Field& field) {
+    const arrow::Type::type type = field.type()->id();
+    return field.name() == "completion" &&
+           (type == arrow::Type::LIST || type == arrow::Type::LARGE_LIST);
   }
 
   static bool is_text(const arrow::DataType& type) {

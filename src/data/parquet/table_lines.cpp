@@ -10,7 +10,7 @@ namespace accrue::data {
 namespace {
 
 /// Changes with the lines that the same rows become.
-constexpr const char* lines_form = "rows 1";
+constexpr const char* lines_form = "rows 2";
 
 /// With the table's name, which errors in a line then tell.
 std::string name_of_lines(const std::filesystem::path& table, const std::string& what) {

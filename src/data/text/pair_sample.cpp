@@ -7,7 +7,10 @@
 
 #include "accrue/core/error.h"
 #include "data/chat/answer_pieces.h"
+#include "data/chat/answered_conversation.h"
 #include "data/chat/chat_sample.h"
+#include "data/chat/line_json.h"
+#include "data/chat/line_setting.h"
 #include "data/text/line_weight.h"
 #include "data/text/sequence_batch.h"
 
@@ -25,12 +28,6 @@ LineProblem no_pair(std::string received) {
           R"(lines like {"prompt": "...", "chosen": "...", "rejected": "..."})"};
 }
 
-/// A conversation, and how many of its first messages are given.
-struct AnsweredConversation {
-  PairJson messages;
-  std::size_t given = 0;
-};
-
 std::size_t common_messages(const PairJson& one, const PairJson& other) {
   std::size_t count = 0;
   while (count < std::min(one.size(), other.size()) && one[count] == other[count]) ++count;
@@ -38,12 +35,8 @@ std::size_t common_messages(const PairJson& one, const PairJson& other) {
 }
 
 AnsweredConversation conversation_of(const PairJson& line, const char* answer) {
-  const PairJson prompt = line.value("prompt", PairJson());
-  if (!prompt.is_array())
-    return {.messages = line[answer], .given = common_messages(line["chosen"], line["rejected"])};
-  AnsweredConversation conversation{.messages = prompt, .given = prompt.size()};
-  for (const PairJson& message : line[answer]) conversation.messages.push_back(message);
-  return conversation;
+  return answered_conversation(line.value("prompt", PairJson()), line[answer],
+                               common_messages(line["chosen"], line["rejected"]));
 }
 
 bool has_answers(const PairJson& line, PairJson::value_t type) {
@@ -70,7 +63,9 @@ PairSampleParser::PairSampleParser(std::int64_t vocab_bound, const Tokenizer* to
 }
 
 std::optional<LineProblem> PairSampleParser::parse(std::string_view text) {
-  const PairJson line = PairJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  const LineJson read = read_line_json(text);
+  if (read.problem) return read.problem;
+  const PairJson& line = read.value;
   if (!line.is_object()) return no_pair("something else");
   for (const char* const answer : answers)
     if (!line.contains(answer)) return no_pair("none with \"" + std::string(answer) + '"');
@@ -115,14 +110,14 @@ std::optional<LineProblem> PairSampleParser::take_conversations(const PairJson& 
   if (!chat_)
     return LineProblem{"texts, as in the first line", "lists of messages",
                        "data.format = \"chat\" and a tokenizer with a chat template"};
-  ChatSetting setting = chat_->setting;
-  setting.tools = line.value("tools", PairJson());
   try {
+    const ChatSetting setting = setting_of_line(chat_->setting, line);
+    const ChatTemplate chat = chat_->templates->for_tools(setting.tools);
     for (std::size_t i = 0; i < answers.size(); ++i) {
       const AnsweredConversation conversation = conversation_of(line, answers[i]);
-      samples_[i] = sample_of_pieces(
-          answer_pieces(chat_->chat, conversation.messages, conversation.given, setting), weight,
-          *of_pieces_);
+      samples_[i] =
+          sample_of_pieces(answer_pieces(chat, conversation.messages, conversation.given, setting),
+                           weight, *of_pieces_);
     }
   } catch (const Error& error) {
     return LineProblem{error.expected(), error.received(), error.suggestion()};

@@ -1,6 +1,7 @@
 // Conversations as samples: what is given, what is learned, and what is refused.
 #include <gmock/gmock.h>
 
+#include "data/chat/chat_line.h"
 #include "data/folder.h"
 #include "data/planted_tokenizers.h"
 #include "data/refusal.h"
@@ -131,11 +132,206 @@ TEST_F(ChatLines, NeedATemplate) {
       HasSubstr("a tokenizer with a chat template"));
 }
 
-TEST_F(ChatLines, TakeTheTemplateThatIsNamedDefault) {
-  nlohmann::json settings = plain_;
-  settings["chat_template"] = {{{"name", "tool_use"}, {"template", "{{ raise_exception('no') }}"}},
-                               {{"name", "default"}, {"template", plain_template}}};
-  EXPECT_EQ(open(line_of_two_turns, settings)->size(), 1);
+class ReadChatLine : public ::testing::Test {
+ protected:
+  /// What is learned of a line in brackets, sequences apart by a line's end; or what is received.
+  std::string read(const std::string& line) const {
+    const ChatLine found = read_chat_line(line, *format_);
+    if (found.problem)
+      return "expected " + found.problem->expected + ", received " + found.problem->received;
+    std::string shown;
+    for (const ChatSequence& sequence : found.sequences) {
+      if (!shown.empty()) shown += '\n';
+      for (const auto& [text, is_learned] : sequence) shown += is_learned ? "[" + text + "]" : text;
+    }
+    return shown;
+  }
+  /// Two turns, with fields beside the first answer and beside the line.
+  std::string with(const std::string& in_message, const std::string& in_line = "") const {
+    return read(
+        R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a")" +
+        in_message +
+        R"(}, {"role": "user", "content": "r"}, {"role": "assistant", "content": "b"}])" + in_line +
+        "}");
+  }
+  void take_template(const std::string& source) {
+    folder_.write("t/tokenizer_config.json",
+                  nlohmann::json{{"chat_template", source}, {"eos_token", "<last>"}}.dump());
+    format_ = read_chat_format(folder_.path("t/tokenizer.json"), "data.tokenizer");
+  }
+  ReadChatLine() {
+    folder_.write("t/tokenizer.json", planted_with_id(300).dump());
+    take_template(
+        "{% if tools %}({{ tools | tojson }}){% endif %}{% for m in messages %}<{{ m.role }}>"
+        "{{ m.content }}{% if 'tool_calls' in m %}{{ m.tool_calls | tojson }}{% endif %};"
+        "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
+  }
+
+  Folder folder_;
+  std::shared_ptr<const ChatFormat> format_;
+};
+
+constexpr const char* both_learned = "<user>q;<assistant>[a;]<user>r;<assistant>[b;]";
+constexpr const char* second_learned = "<user>q;<assistant>a;<user>r;<assistant>[b;]";
+
+TEST_F(ReadChatLine, WeightsOfMessagesSayWhatIsGivenOnly) {
+  for (const char* name : {"weight", "train", "training", "loss"}) {
+    const std::string field = R"(, ")" + std::string(name) + R"(": )";
+    for (const char* value : {"0", "0.0", "false", "-0.0"})
+      EXPECT_EQ(with(field + value), second_learned) << name << value;
+    for (const char* value : {"1", "1.0", "true", "null"})
+      EXPECT_EQ(with(field + value), both_learned) << name << value;
+    for (const char* value : {"0.5", "2", "-1", "\"0\"", "[]", "{}", "99999999999999999999"})
+      EXPECT_THAT(with(field + value),
+                  AllOf(HasSubstr("as the weight of a message"),
+                        HasSubstr('"' + std::string(name) + "\" "), HasSubstr("in message 1")))
+          << name << value;
+    EXPECT_THAT(with(field + "0" + field + "0"), HasSubstr('"' + std::string(name) + "\" twice"));
+  }
+}
+
+TEST_F(ReadChatLine, WeightsThatCannotBeMeantAreRefused) {
+  EXPECT_THAT(with(R"(, "weight": 1, "train": false)"), HasSubstr("one weight of a message"));
+  EXPECT_EQ(with(R"(, "weight": 0, "train": false, "loss": null)"), second_learned);
+  for (const char* name : {"train_detail", "training_detail", "loss_scale"}) {
+    const std::string field = R"(, ")" + std::string(name) + R"(": )";
+    EXPECT_THAT(with(field + "[]"), HasSubstr('"' + std::string(name) + "\" in message 1"));
+    EXPECT_EQ(with(field + "null"), both_learned);
+  }
+  const auto of_user = [&](const std::string& weight) {
+    return read(R"({"messages": [{"role": "user", "content": "q", "train": )" + weight +
+                R"(}, {"role": "assistant", "content": "a"}]})");
+  };
+  EXPECT_EQ(of_user("false"), "<user>q;<assistant>[a;]");
+  EXPECT_THAT(of_user("true"), HasSubstr("messages of the assistant to be learned"));
+}
+
+TEST_F(ReadChatLine, NothingIsLearnedOfAConversationThatIsGivenOnly) {
+  EXPECT_EQ(read(R"({"messages": [{"role": "user", "content": "q"},
+                     {"role": "assistant", "content": "a", "weight": 0}]})"),
+            "<user>q;<assistant>a;");
+}
+
+TEST_F(ReadChatLine, WeightsCountBesideGenerationBlocks) {
+  take_template(
+      "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}"
+      "{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}");
+  EXPECT_EQ(with(""), "<user>q;<assistant>[a];<user>r;<assistant>[b];");
+  EXPECT_EQ(with(R"(, "train": false)"), "<user>q;<assistant>a;<user>r;<assistant>[b];");
+  take_template(
+      "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
+      "{{ loop.length }}{% endgeneration %}{% endif %}{% endfor %}");
+  EXPECT_THAT(with(R"(, "train": false)"), HasSubstr("blocks of a message"));
+}
+
+TEST_F(ReadChatLine, ToolsAreAListAlsoAsText) {
+  const std::string tool = R"({"type": "function", "function": {"name": "f"}})";
+  const std::string text = R"({\"type\": \"function\", \"function\": {\"name\": \"f\"}})";
+  const std::string shown = "([" + tool + "])" + both_learned;
+  const auto tools = [&](const std::string& stated) { return with("", R"(, "tools": )" + stated); };
+  EXPECT_EQ(tools("[" + tool + "]"), shown);
+  EXPECT_EQ(tools("\"[" + text + "]\""), shown);
+  for (const char* none : {"null", "[]", "\"[]\"", "\"null\"", "\" [ ] \""})
+    EXPECT_EQ(tools(none), both_learned) << none;
+  for (const std::string& other :
+       {tool, '"' + text + '"', std::string("3"), std::string("true"), std::string("\"\""),
+        std::string("\"f\""), std::string("\"3\""), "[\"" + text + "\"]", std::string("[[]]"),
+        std::string("[null]"), std::string("\"[1]\""), std::string("\"[\""), "[" + tool + ", 1]",
+        std::string("{}")})
+    EXPECT_THAT(tools(other), ::testing::StartsWith("expected a list of tools, received "))
+        << other;
+  EXPECT_THAT(tools("[]" + std::string(R"(, "tools": [])")), HasSubstr("\"tools\" twice"));
+  EXPECT_THAT(tools(R"("[{\"name\": 1, \"name\": 2}]")"), HasSubstr("\"name\" twice"));
+}
+
+TEST_F(ReadChatLine, NullsInMessagesAreNotThere) {
+  EXPECT_EQ(with(R"(, "tool_calls": null, "name": null, "thinking": null)"), both_learned);
+  EXPECT_EQ(with(R"(, "tool_calls": [{"arguments": {"x": null}}])"),
+            R"(<user>q;<assistant>[a[{"arguments": {"x": null}}];]<user>r;<assistant>[b;])")
+      << "further inside they stay";
+  EXPECT_EQ(read(R"({"messages": [{"role": "user", "content": null},
+                     {"role": "assistant", "content": "a"}]})"),
+            "<user>;<assistant>[a;]");
+  EXPECT_THAT(read(R"({"messages": [{"role": "user", "content": "q"}, null]})"),
+              HasSubstr("a list of objects"));
+}
+
+TEST_F(ReadChatLine, IntegersKeepTheirDigits) {
+  for (const char* digits : {"18446744073709551615", "9223372036854775808", "-9223372036854775809",
+                             "123456789012345678901234567890", "-1267650600228229401496703205376"})
+    EXPECT_THAT(with(R"(, "tool_calls": [{"id": )" + std::string(digits) + "}]"),
+                HasSubstr(R"([{"id": )" + std::string(digits) + "}]"));
+  EXPECT_THAT(with(R"(, "tool_calls": [1e20, 12345678901234567890.0])"),
+              HasSubstr("[1e+20, 1.2345678901234567e+19]"));
+}
+
+TEST_F(ReadChatLine, KeysThatComeTwiceAreRefusedAtAnyDepth) {
+  EXPECT_THAT(with(R"(, "content": "c")"), HasSubstr("\"content\" twice"));
+  EXPECT_THAT(with(R"(, "role": "user")"), HasSubstr("\"role\" twice"));
+  EXPECT_THAT(with(R"(, "tool_calls": [{"x": {"y": 1, "z": 2, "y": 1}}])"),
+              HasSubstr("\"y\" twice"));
+  EXPECT_THAT(with("", R"(, "weight": 1, "weight": 1)"), HasSubstr("\"weight\" twice"));
+  EXPECT_THAT(with("", R"(, "other": [[{"k": 1, "k": 1}]])"), HasSubstr("\"k\" twice"));
+  EXPECT_THAT(with("", R"(, "messages": [])"), HasSubstr("\"messages\" twice"));
+  EXPECT_EQ(with("", R"(, "x": {"k": 1}, "y": {"k": 1})"), both_learned);
+}
+
+TEST_F(ReadChatLine, WhatIsNoLineOfAConversationIsRefused) {
+  EXPECT_THAT(read("{"), HasSubstr("no JSON at byte"));
+  EXPECT_THAT(read(""), HasSubstr("no JSON at byte"));
+  EXPECT_THAT(read("[]"), HasSubstr("a JSON object"));
+  EXPECT_THAT(read(R"({"messages": []})"), HasSubstr("no messages"));
+  EXPECT_THAT(read(R"({"messages": null})"), HasSubstr("a list of objects"));
+  EXPECT_THAT(read(R"({"messages": "[]"})"), HasSubstr("received string"));
+  EXPECT_THAT(read(R"({"messages": {"role": "user"}})"), HasSubstr("a list of objects"));
+  EXPECT_THAT(read(R"({"text": "a"})"), HasSubstr("\"messages\""));
+  EXPECT_THAT(with("", R"(, "weight": 1e999)"), HasSubstr("a float has no room for"));
+  const std::string deep(300, '[');
+  EXPECT_THAT(with("", R"(, "x": )" + deep), HasSubstr("nested at most"));
+}
+
+TEST_F(ReadChatLine, VariablesOfTheTemplateMayBeTheLines) {
+  take_template(
+      "{{ style }}{% for m in messages %}<{{ m.role }}>{{ m.content }};{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}");
+  EXPECT_EQ(with("", R"(, "chat_template_kwargs": {"style": "x"})"),
+            "x" + std::string(both_learned));
+  EXPECT_EQ(with("", R"(, "chat_template_kwargs": null)"), both_learned);
+  EXPECT_THAT(with("", R"(, "chat_template_kwargs": [])"), HasSubstr("chat_template_kwargs"));
+  EXPECT_THAT(with("", R"(, "chat_template_kwargs": {"tools": []})"), HasSubstr("\"tools\""));
+}
+
+TEST_F(ReadChatLine, CompletionsMayBeMessages) {
+  const auto completed = [&](const std::string& prompt, const std::string& completion) {
+    return read(R"({"prompt": )" + prompt + R"(, "completion": [)" + completion + "]}");
+  };
+  const std::string asks = R"({"role": "user", "content": "q"})";
+  const std::string says = R"({"role": "assistant", "content": "a"})";
+  EXPECT_EQ(completed("[" + asks + "]", says), "<user>q;<assistant>[a;]");
+  EXPECT_EQ(completed("\"q\"", says), "<user>q;<assistant>[a;]");
+  EXPECT_EQ(completed("\" q\\n\"", asks + ", " + says), "<user>q;<assistant>[a;]");
+  EXPECT_EQ(completed("[" + asks + ", " + says + ", " + asks + "]", says),
+            "<user>q;<assistant>a;<user>q;<assistant>[a;]");
+  EXPECT_THAT(completed("\"other\"", asks + ", " + says), HasSubstr("none of the given messages"));
+  EXPECT_THAT(completed("3", says), HasSubstr("of type number"));
+  EXPECT_THAT(completed("[" + asks + "]", asks), HasSubstr("assistant"));
+  EXPECT_TRUE(is_chat_line(R"({"prompt": "q", "completion": []})"));
+  EXPECT_FALSE(is_chat_line(R"({"prompt": "q", "completion": "a"})"));
+}
+
+TEST_F(ChatLines, OfWeightNoughtAreTokensThatAreGiven) {
+  const auto source = open(
+      R"({"messages": [{"role": "user", "content": "a"},)"
+      R"( {"role": "assistant", "content": "ed", "weight": 0}, {"role": "user", "content": "b"},)"
+      R"( {"role": "assistant", "content": "ab"}]})",
+      plain_);
+  const batch::MicroBatch sample = fetch(*source, {0});
+  EXPECT_EQ(source->tokenizer()->decode(values(sample.inputs)),
+            "^<user>a<assistant>ed<last><user>b<assistant>ab");
+  std::vector<std::int64_t> learned;
+  for (const std::int64_t id : values(sample.targets))
+    if (id != -100) learned.push_back(id);
+  EXPECT_EQ(source->tokenizer()->decode(learned), "ab<last>");
 }
 
 }  // namespace

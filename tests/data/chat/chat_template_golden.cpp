@@ -1,16 +1,18 @@
 // Renders for chat_template_golden.py:
 // chat_template_golden REQUESTS ANSWERS: both JSON lines. A request is {"template", "variables",
 // "now"} and "pieces": true where they are wanted, or {"template", "messages", "tools",
-// "variables", "now"} for the sequences to learn. An answer is {"text"}, {"pieces"}, {"sequences"}
-// or {"error"}.
+// "variables", "now"} for the sequences to learn, or {"folder", "line"} for those of a line by the
+// tokenizer of a folder. An answer is {"text"}, {"pieces"}, {"sequences"} or {"error"}.
 
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/error.h"
-#include "data/chat/learned_pieces.h"
+#include "data/chat/chat_line.h"
+#include "data/chat/line_json.h"
 
 namespace {
 
@@ -37,19 +39,55 @@ Json pieces_of(const ChatSequence& sequence) {
   return pieces;
 }
 
-Json answer_to(const Json& request, const ChatTemplate& chat) {
-  const std::tm now = time_of(request.at("now"));
-  if (request.contains("messages")) {
-    const auto found = accrue::data::learned_sequences(
-        chat, request.at("messages"), {request.at("tools"), request.at("variables"), now});
-    Json sequences = Json::array();
-    for (const ChatSequence& sequence : found) sequences.push_back(pieces_of(sequence));
-    return {{"sequences", sequences}};
-  }
-  if (request.contains("pieces"))
-    return {{"pieces", pieces_of(chat.render_pieces(request.at("variables"), now))}};
-  return {{"text", chat.render(request.at("variables"), now)}};
+Json answer_of(const std::vector<ChatSequence>& found) {
+  Json sequences = Json::array();
+  for (const ChatSequence& sequence : found) sequences.push_back(pieces_of(sequence));
+  return {{"sequences", sequences}};
 }
+
+class Answers {
+ public:
+  Json answer_to(const Json& request) {
+    return request.contains("line") ? answer_to_line(request) : answer_to_template(request);
+  }
+
+ private:
+  Json answer_to_template(const Json& request) {
+    const ChatTemplate& chat = parsed(request.at("template").get<std::string>());
+    const std::tm now = time_of(request.at("now"));
+    if (request.contains("messages"))
+      return answer_of(accrue::data::learned_sequences(
+          chat, request.at("messages"), {request.at("tools"), request.at("variables"), now}));
+    if (request.contains("pieces"))
+      return {{"pieces", pieces_of(chat.render_pieces(request.at("variables"), now))}};
+    return {{"text", chat.render(request.at("variables"), now)}};
+  }
+
+  Json answer_to_line(const Json& request) {
+    const auto folder = request.at("folder").get<std::string>();
+    auto known = formats_.find(folder);
+    if (known == formats_.end())
+      known = formats_
+                  .emplace(folder, accrue::data::read_chat_format(
+                                       std::filesystem::path(folder) / "tokenizer.json", folder))
+                  .first;
+    const auto line =
+        accrue::data::read_chat_line(request.at("line").get<std::string>(), *known->second);
+    if (!line.problem) return answer_of(line.sequences);
+    return {
+        {"error", "expected " + line.problem->expected + ", received " + line.problem->received}};
+  }
+
+  const ChatTemplate& parsed(const std::string& source) {
+    auto found = parsed_.find(source);
+    if (found == parsed_.end())
+      found = parsed_.emplace(source, ChatTemplate::parse(source, "chat template")).first;
+    return found->second;
+  }
+
+  std::map<std::string, ChatTemplate> parsed_;
+  std::map<std::string, std::shared_ptr<const accrue::data::ChatFormat>> formats_;
+};
 
 }  // namespace
 
@@ -57,16 +95,11 @@ int main(int count, char** arguments) {
   if (count != 3) return 2;
   std::ifstream requests(arguments[1]);
   std::ofstream answers(arguments[2]);
-  std::map<std::string, ChatTemplate> parsed;
+  Answers all;
   for (std::string line; std::getline(requests, line);) {
-    const Json request = Json::parse(line);
-    const auto& source = request.at("template").get_ref<const std::string&>();
     Json answer;
     try {
-      auto found = parsed.find(source);
-      if (found == parsed.end())
-        found = parsed.emplace(source, ChatTemplate::parse(source, "chat template")).first;
-      answer = answer_to(request, found->second);
+      answer = all.answer_to(accrue::data::read_line_json(line).value);
     } catch (const accrue::Error& error) {
       answer = {{"error", error.what()}};
     }

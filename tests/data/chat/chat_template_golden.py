@@ -17,6 +17,7 @@ import warnings
 import jinja2
 import transformers
 from chat_template_grammar import drawn_template, drawn_variables
+from learned_rule import joined, learned_sequences, pieces_of
 from transformers.utils import chat_template_utils as theirs
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
@@ -33,7 +34,8 @@ THOUGHTS = ["<think>\nso\n</think>\n\nyes", "<think></think>no", "a</think>b</th
 SCHEMAS = [{"type": "object", "properties": {}}, {"type": "object", "properties": {"city": {"type": "string", "description": "Ürgüp's \"city\""}}, "required": ["city"]},
            {"type": "object", "properties": {"n": {"type": "integer", "enum": [1, 2, -3]}, "deep": {"type": "object", "properties": {"list": {"type": "array", "items": {"type": "number"}}}},
                                              "any": {}}, "required": ["n"]}]
-ARGUMENTS = [{}, {"city": "Köln"}, {"n": 1, "x": 1.5, "y": 1e100, "z": -0.0, "on": True, "off": None}, {"deep": {"list": [1, [2, {"a": "<&>\u2028\x7f"}]]}}, {"text": "line\n\"x\"\t\\ 😀"}]
+ARGUMENTS = [{}, {"city": "Köln"}, {"n": 1, "x": 1.5, "y": 1e100, "z": -0.0, "on": True, "off": None}, {"deep": {"list": [1, [2, {"a": "<&>\u2028\x7f"}]]}}, {"text": "line\n\"x\"\t\\ 😀"},
+             {"n": 2**63, "id": -(2**64) - 1, "deep": [10**40, 2**64 - 1, 1e20]}]
 
 
 def content(draw: random.Random) -> str:
@@ -138,7 +140,9 @@ def expected(source: str, variables: dict):
 
 
 def shown_variables(messages, tools, more, add_generation_prompt) -> dict:
-    return {**more, "messages": theirs._alias_reasoning_fields(messages), "tools": tools, "documents": None, "add_generation_prompt": add_generation_prompt}
+    """What transformers' apply_chat_template() gives a template."""
+    messages = theirs._alias_reasoning_fields(theirs._normalize_chat_messages(messages))
+    return {**more, "messages": messages, "tools": tools, "documents": None, "add_generation_prompt": add_generation_prompt}
 
 
 def asked(program: str, requests: list) -> list:
@@ -210,64 +214,8 @@ def check_drawn(program: str) -> int:
     return report("drawn templates", others, wrong, f", {DRAWN - len(compared)} left out")
 
 
-def rendered_turns(source: str, messages: list, tools, more: dict):
-    """(prompt, said) of each turn of the assistant; None where the template refuses, or the prompt does not begin what was said."""
-    turns = []
-    for i, message in enumerate(messages):
-        if message.get("role") != "assistant":
-            continue
-        prompt = expected(source, shown_variables(messages[:i], tools, more, True))
-        said = expected(source, shown_variables(messages[:i + 1], tools, more, False))
-        if prompt is None or said is None or not said.startswith(prompt):
-            return None
-        turns.append((prompt, said))
-    return turns or None
-
-
-def learned_of(source: str, messages: list, tools, more: dict):
-    """The sequences to learn, by the rule that data/chat/learned_pieces.h states, worked out over places in texts."""
-    turns = rendered_turns(source, messages, tools, more)
-    text = expected(source, shown_variables(messages, tools, more, False))
-    if turns is None or text is None:
-        return None
-    sequences = []
-    while turns:
-        marks = bytearray(len(text))
-        left = []
-        for prompt, said in turns:
-            bare = said.removesuffix(more["eos_token"])
-            bare = said if len(bare) < len(prompt) else bare
-            end = len(said) if text.startswith(said) else len(bare) if text.startswith(bare) else 0
-            if end and text.startswith(prompt):
-                marks[len(prompt):end] = b"\1" * (end - len(prompt))
-            else:
-                left.append((prompt, said))
-        if any(marks):
-            sequences.insert(0, [text, marks])
-        turns = left
-        text = turns[-1][1] if turns else ""
-    return [pieces_of(*sequence) for sequence in sequences] or None
-
-
-def pieces_of(text: str, marks: bytearray) -> list:
-    pieces = []
-    for character, mark in zip(text, marks, strict=True):
-        if pieces and pieces[-1][1] == bool(mark):
-            pieces[-1][0] += character
-        else:
-            pieces.append([character, bool(mark)])
-    return pieces
-
-
-def joined(pieces: list) -> list:
-    """Neighbours of one kind as one piece."""
-    made = []
-    for text, is_learned in pieces:
-        if made and made[-1][1] == is_learned:
-            made[-1][0] += text
-        else:
-            made.append([text, is_learned])
-    return made
+def renderer(source: str, tools, more: dict):
+    return lambda messages, add_generation_prompt: expected(source, shown_variables(messages, tools, more, add_generation_prompt))
 
 
 def check_learned(program: str, name: str) -> int:
@@ -276,7 +224,7 @@ def check_learned(program: str, name: str) -> int:
     for _ in range(CONVERSATIONS // 2):
         messages, tools, more = setting(draw)
         requests.append({"template": TEMPLATES[name], "messages": messages, "tools": tools, "variables": more})
-        others.append(learned_of(TEMPLATES[name], messages, tools, more))
+        others.append(learned_sequences(renderer(TEMPLATES[name], tools, more), messages, more["eos_token"]))
     ours = asked(program, requests)
     for own in ours:
         if "sequences" in own:

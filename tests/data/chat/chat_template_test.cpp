@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "data/chat/large_integer.h"
 #include "support/errors.h"
 
 namespace accrue::data {
@@ -83,6 +84,33 @@ TEST(ChatTemplate, JsonIsThatOfPythonWithOtherCharactersAsTheyAre) {
   EXPECT_EQ(shown("{{ x | tojson }}", variables), "{\"é\": [1.0, null], \"b\": \"<\\\"\\n\x7f>\"}");
   EXPECT_EQ(shown("{{ x | tojson(ensure_ascii=true, indent=1, sort_keys=true) }}", variables),
             "{\n \"b\": \"<\\\"\\n\\u007f>\",\n \"\\u00e9\": [\n  1.0,\n  null\n ]\n}");
+}
+
+TEST(ChatTemplate, LargeIntegersAreThoseOfPython) {
+  const Variables variables = {{"x", large_integer("100000000000000000000")},
+                               {"y", large_integer("-100000000000000000001")},
+                               {"z", 18446744073709551615ULL},
+                               {"real", 1e20}};
+  EXPECT_EQ(
+      shown("{{ x }} {{ [y] }} {{ z | string }} {{ {'k': x} | tojson }} {{ 'a' ~ y }}", variables),
+      "100000000000000000000 [-100000000000000000001] 18446744073709551615 "
+      "{\"k\": 100000000000000000000} a-100000000000000000001");
+  EXPECT_EQ(shown("{{ x is integer }} {{ x is number }} {{ x is float }} {{ x is boolean }} "
+                  "{{ x | int }} {{ x | float }} {{ 'y' if x }}",
+                  variables),
+            "True True False False 100000000000000000000 1e+20 y");
+  EXPECT_EQ(shown("{{ x == x }} {{ x == y }} {{ x == real }} {{ x == 1 }} {{ x != 'x' }} "
+                  "{{ x in [1, real] }} {{ {x: 'k'}[real] }}",
+                  variables),
+            "True False True False True True k");
+  EXPECT_EQ(shown("{{ y < x }} {{ x > 5 }} {{ y < -1.5 }} {{ x <= real }} {{ x < real }} "
+                  "{{ [x, 1, y, z, 2.5] | sort }}",
+                  variables),
+            "True True True True False "
+            "[-100000000000000000001, 1, 2.5, 18446744073709551615, 100000000000000000000]");
+  for (const char* source : {"{{ x + 1 }}", "{{ -x }}", "{{ x is even }}", "{{ range(x) }}",
+                             "{{ 'abc'[:x] }}", "{{ '%d' % x }}", "{{ x | abs }}"})
+    expect_names(refused(source, variables), "63 bits");
 }
 
 TEST(ChatTemplate, TimeIsTheOneThatIsGiven) {
@@ -166,7 +194,7 @@ TEST(ChatTemplate, LongTextsAreSearchedInTimeLinearInThem) {
 }
 
 TEST(ChatTemplate, VariablesThatItCannotUseAreRefused) {
-  expect_names(refused("{{ x }}", {{"x", 18446744073709551615ULL}}), "63 bits");
+  expect_names(refused("{{ x + 1 }}", {{"x", 18446744073709551615ULL}}), "63 bits");
   expect_names(refused("{{ x }}", {{"x", std::string("\xff")}}), "UTF-8");
   Variables deep = 1;
   for (int i = 0; i < 300; ++i) deep = Variables::array({deep});

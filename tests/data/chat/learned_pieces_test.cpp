@@ -100,6 +100,8 @@ TEST(LearnedPieces, ConversationsThatTeachNothingAreRefused) {
   EXPECT_NE(refused("chatml", asked).find("role assistant"), std::string::npos);
   EXPECT_NE(refused("chatml_generation", asked).find("words of the assistant"), std::string::npos);
   EXPECT_NE(refused("chatml", Messages::array()).find("role assistant"), std::string::npos);
+  EXPECT_NE(refused("chatml_generation", Messages::array()).find("role assistant"),
+            std::string::npos);
   EXPECT_NE(refused("chatml", {{"role", "user"}}).find("a list of objects"), std::string::npos);
   EXPECT_NE(refused("llama2", {asked[0], asked[0], two_turns()[1]}).find("must alternate"),
             std::string::npos);
@@ -109,6 +111,91 @@ TEST(LearnedPieces, TemplatesThatOpenAnswersOtherwiseThanTheyWriteThemAreRefused
   const std::string message = usage_message([] { learned("deepseek_r1_distill_think"); });
   EXPECT_NE(message.find("message 1"), std::string::npos) << message;
   EXPECT_NE(message.find("<think>\\n"), std::string::npos) << message;
+}
+
+/// The texts of the only sequence, with what is learned in brackets.
+std::string shown(const ChatTemplate& chat, const Messages& messages) {
+  const auto sequences = learned_sequences(chat, messages, tokens());
+  std::string whole;
+  for (const auto& [text, is_learned] : sequences.front())
+    whole += is_learned ? "[" + text + "]" : text;
+  EXPECT_EQ(sequences.size(), 1U) << whole;
+  return whole;
+}
+
+Messages assistant_first() {
+  return {{{"role", "assistant"}, {"content", "Hi"}},
+          {{"role", "user"}, {"content", "More"}},
+          {{"role", "assistant"}, {"content", "Yes"}}};
+}
+
+Messages answer_alone(const std::string& content) {
+  return Messages::array({Messages::object({{"role", "assistant"}, {"content", content}})});
+}
+
+TEST(LearnedPieces, AConversationMayBeginWithTheAssistant) {
+  EXPECT_EQ(shown(family("chatml"), assistant_first()),
+            "<|im_start|>assistant\n[Hi<|im_end|>\n]<|im_start|>user\nMore<|im_end|>\n"
+            "<|im_start|>assistant\n[Yes<|im_end|>\n]");
+  EXPECT_EQ(shown(family("qwen2_5"), assistant_first()),
+            "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
+            "assistant.<|im_end|>\n<|im_start|>assistant\n[Hi<|im_end|>\n]<|im_start|>user\n"
+            "More<|im_end|>\n<|im_start|>assistant\n[Yes<|im_end|>\n]");
+  EXPECT_EQ(learned("smollm2", assistant_first()), (Learned{"Hi<|im_end|>\n|Yes<|im_end|>\n"}));
+  EXPECT_EQ(learned("llama3", assistant_first()), (Learned{"Hi<|eot_id|>|Yes<|eot_id|>"}));
+  EXPECT_EQ(learned("llama3_tools", assistant_first()), (Learned{"Hi<|eot_id|>|Yes<|eot_id|>"}));
+  EXPECT_EQ(learned("phi3", assistant_first()), (Learned{"Hi<|end|>\n|Yes<|end|>\n</s>"}));
+  EXPECT_EQ(learned("zephyr", assistant_first()), (Learned{"Hi</s>\n|Yes</s>\n"}));
+  EXPECT_EQ(learned("qwen3", assistant_first()),
+            (Learned{"Hi<|im_end|>\n|<think>\n\n</think>\n\nYes<|im_end|>\n"}));
+  EXPECT_EQ(learned("chatml", answer_alone("Hi")), (Learned{"Hi<|im_end|>\n"}));
+}
+
+TEST(LearnedPieces, TheFirstPromptIsTheOneBeforeTheAnswersOwnWords) {
+  EXPECT_EQ(
+      shown(family("chatml"), answer_alone("<|im_start|>assistant\na<|im_start|>assistant\n")),
+      "<|im_start|>assistant\n"
+      "[<|im_start|>assistant\na<|im_start|>assistant\n<|im_end|>\n]");
+  const ChatTemplate telling = ChatTemplate::parse(
+      "{% if messages[0].role != 'system' %}A user talks, Bot: answers.{% endif %}"
+      "{% for m in messages %}{{ 'Bot: ' if m.role == 'assistant' else 'User: ' }}{{ m.content }}\n"
+      "{% endfor %}{% if add_generation_prompt %}Bot: {% endif %}",
+      "telling");
+  EXPECT_EQ(shown(telling, answer_alone("answers.")),
+            "A user talks, Bot: answers.Bot: [answers.\n]");
+  EXPECT_EQ(shown(telling, answer_alone("")), "A user talks, Bot: answers.Bot: [\n]");
+}
+
+TEST(LearnedPieces, ATemplateWithoutGenerationPromptHasAFirstPromptToo) {
+  const ChatTemplate plain = ChatTemplate::parse(
+      "{{ bos_token }}{{ messages[0].role[:0] }}{% for m in messages %}{{ m.role }}: "
+      "{{ m.content }}\n{% endfor %}",
+      "plain");
+  EXPECT_EQ(shown(plain, assistant_first()), "<s>[assistant: Hi\n]user: More\n[assistant: Yes\n]");
+  const ChatTemplate strict = ChatTemplate::parse(
+      "{{ bos_token }}{% for m in messages %}{% if loop.index > 1 and m.role == "
+      "messages[loop.index0 - 1].role %}{{ raise_exception('turns alternate') }}{% endif %}"
+      "¿{{ m.role }}: {{ m.content }}\n{% endfor %}",
+      "strict");
+  EXPECT_EQ(shown(strict, assistant_first()),
+            "<s>¿[assistant: Hi\n]¿user: More\n[¿assistant: Yes\n]");
+}
+
+TEST(LearnedPieces, AFirstAnswerThatIsOpenedOtherwiseIsRefused) {
+  const std::string message =
+      usage_message([] { learned("deepseek_r1_distill_think", assistant_first()); });
+  EXPECT_NE(message.find("message 0"), std::string::npos) << message;
+}
+
+TEST(LearnedPieces, AnswersInARowAreTurnsOfTheirOwn) {
+  Messages messages = two_turns();
+  messages.erase(2);
+  EXPECT_EQ(learned("chatml", messages), (Learned{"Hello<|im_end|>\n|Yes<|im_end|>\n"}));
+  EXPECT_EQ(learned("qwen2_5", messages), (Learned{"Hello<|im_end|>\n|Yes<|im_end|>\n"}));
+  messages.insert(messages.begin(), Messages::object({{"role", "system"}, {"content", "S"}}));
+  messages.erase(1);
+  EXPECT_EQ(learned("qwen2_5", messages), (Learned{"Hello<|im_end|>\n|Yes<|im_end|>\n"}))
+      << "behind a system's message alone";
 }
 
 }  // namespace

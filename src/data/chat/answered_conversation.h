@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+
+namespace accrue::data {
+
+/// A conversation, and how many of its first messages are given.
+struct AnsweredConversation {
+  nlohmann::ordered_json messages;
+  std::size_t given = 0;
+};
+
+/// The conversation of a "prompt" and an answer of messages, of which the first `shared` are given
+/// when the prompt says nothing besides. A prompt of messages stands before the answer. One that is
+/// a text is what the user says before an answer that begins with the assistant; before any other
+/// answer it has to be what one of the given messages says already. Throws a usage Error for other
+/// prompts.
+AnsweredConversation answered_conversation(const nlohmann::ordered_json& prompt,
+                                           const nlohmann::ordered_json& answer,
+                                           std::size_t shared);
+
+}  // namespace accrue::data

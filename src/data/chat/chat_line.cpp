@@ -1,0 +1,82 @@
+#include "data/chat/chat_line.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "data/chat/answer_pieces.h"
+#include "data/chat/answered_conversation.h"
+#include "data/chat/line_json.h"
+#include "data/chat/line_setting.h"
+#include "data/text/line_weight.h"
+
+namespace accrue::data {
+namespace {
+
+using ChatLineJson = nlohmann::ordered_json;
+
+ChatLine no_chat_line(LineProblem problem) {
+  ChatLine line;
+  line.problem = std::move(problem);
+  return line;
+}
+
+LineProblem without_messages(const char* expected, const char* received) {
+  return {expected, received,
+          R"(lines like {"messages": [{"role": "user", "content": "..."}, )"
+          R"({"role": "assistant", "content": "..."}]})"};
+}
+
+bool is_completed_prompt(const ChatLineJson& line) {
+  const auto completion = line.find("completion");
+  return completion != line.end() && completion->is_array() && line.contains("prompt");
+}
+
+/// A completion may begin with the question again.
+std::size_t messages_before_answer(const ChatLineJson& completion) {
+  std::size_t count = 0;
+  while (count < completion.size() && !is_of_assistant(completion[count])) ++count;
+  return count;
+}
+
+std::vector<ChatSequence> sequences_of(const ChatLineJson& line, const ChatFormat& format) {
+  const ChatSetting setting = setting_of_line(format.setting, line);
+  const ChatTemplate chat = format.templates->for_tools(setting.tools);
+  const auto messages = line.find("messages");
+  if (messages != line.end()) return learned_sequences(chat, *messages, setting);
+  const ChatLineJson& completion = line["completion"];
+  const AnsweredConversation answered =
+      answered_conversation(line["prompt"], completion, messages_before_answer(completion));
+  return {answer_pieces(chat, answered.messages, answered.given, setting)};
+}
+
+}  // namespace
+
+ChatLine read_chat_line(std::string_view text, const ChatFormat& format) {
+  LineJson read = read_line_json(text);
+  if (read.problem) return no_chat_line(std::move(*read.problem));
+  const ChatLineJson& line = read.value;
+  if (!line.is_object()) return no_chat_line(without_messages("a JSON object", "something else"));
+  const bool is_completed = is_completed_prompt(line);
+  if (line.contains("messages") == is_completed)
+    return no_chat_line(
+        without_messages("an object with \"messages\"",
+                         is_completed ? "one with a completion, too" : "none of them"));
+  const std::optional<float> weight = stated_weight(line);
+  if (!weight) return no_chat_line(weight_problem(line));
+  ChatLine made;
+  made.weight = *weight;
+  try {
+    made.sequences = sequences_of(line, format);
+  } catch (const Error& error) {
+    return no_chat_line({error.expected(), error.received(), error.suggestion()});
+  }
+  return made;
+}
+
+bool is_chat_line(std::string_view text) {
+  const auto line = ChatLineJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  return line.is_object() && (line.contains("messages") || is_completed_prompt(line));
+}
+
+}  // namespace accrue::data

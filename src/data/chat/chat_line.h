@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "data/chat/chat_format.h"
+#include "data/chat/learned_pieces.h"
+#include "data/text/json_sample.h"
+
+namespace accrue::data {
+
+/// What a line of a conversation teaches, or what keeps it from being one.
+struct ChatLine {
+  float weight = 1;
+  std::vector<ChatSequence> sequences;
+  std::optional<LineProblem> problem;
+};
+
+/// Reads a line with "messages", or with a "prompt" and messages as its "completion"; perhaps with
+/// "tools", "chat_template_kwargs" and "weight".
+ChatLine read_chat_line(std::string_view text, const ChatFormat& format);
+
+/// Whether a line of JSON is of that kind: a file of such lines holds conversations.
+bool is_chat_line(std::string_view text);
+
+}  // namespace accrue::data

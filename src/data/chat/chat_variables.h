@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "data/chat/chat_template.h"
+
+namespace accrue::data {
+
+/// What a template sees besides the messages.
+struct ChatSetting {
+  nlohmann::ordered_json tools;  ///< a list, or null
+  nlohmann::ordered_json variables =
+      nlohmann::ordered_json::object();  ///< bos_token, eos_token, ...
+  std::tm now{};                         ///< what strftime_now shows
+};
+
+/// The messages as transformers gives them to a template (5.x, apply_chat_template() and
+/// render_jinja_template()): keys of a message that are null are left out, documents are null, and
+/// what a message reasons, by whichever of its names, is there as reasoning_content and thinking.
+/// Throws a usage Error where the messages are no list of objects.
+nlohmann::ordered_json chat_variables(const ChatTemplate& chat,
+                                      const nlohmann::ordered_json& messages,
+                                      const ChatSetting& setting, bool add_generation_prompt);
+
+/// The text of the first `count` messages.
+std::string text_of_messages(const ChatTemplate& chat, const nlohmann::ordered_json& messages,
+                             std::size_t count, const ChatSetting& setting,
+                             bool add_generation_prompt);
+
+/// Throws a usage Error where the messages are no list of objects.
+void check_messages(const ChatTemplate& chat, const nlohmann::ordered_json& messages);
+
+/// Whether a message is what the assistant says.
+bool is_of_assistant(const nlohmann::ordered_json& message);
+
+/// Messages of the kind that templates take, as errors show them.
+inline constexpr const char* list_of_messages =
+    "[{\"role\": \"user\", \"content\": \"...\"}, {\"role\": \"assistant\", \"content\": \"...\"}]";
+
+}  // namespace accrue::data

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace accrue::data {
+
+/// An integer that 64 bits have no room for, by its digits: as a float it would lose some. It is
+/// carried as binary data, which no text of JSON can hold.
+inline nlohmann::ordered_json large_integer(std::string_view digits) {
+  return nlohmann::ordered_json::binary(std::vector<std::uint8_t>(digits.begin(), digits.end()));
+}
+
+/// The digits of a large_integer(); none of any other value.
+inline std::optional<std::string> digits_of(const nlohmann::ordered_json& json) {
+  if (!json.is_binary()) return std::nullopt;
+  const auto& digits = json.get_binary();
+  return std::string(digits.begin(), digits.end());
+}
+
+}  // namespace accrue::data
