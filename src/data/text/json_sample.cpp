@@ -53,6 +53,24 @@ LineProblem other_length(const LineFields& line, LineFields::Field field) {
           "a list as long as input_ids, or leaving the key out"};
 }
 
+/// Of the samples that a line's ids are; none where they are one that nobody describes.
+PackedLengths lengths_of_packed(const LineFields& line) {
+  using enum LineFields::Field;
+  std::vector<std::int64_t> none;
+  if (!line.has(position_ids) && !line.has(seq_lengths)) return none;
+  const std::int64_t tokens = std::ssize(line.list_of(input_ids));
+  if (line.has(position_ids) && std::ssize(line.list_of(position_ids)) != tokens)
+    return other_length(line, position_ids);
+  PackedLengths by_positions = lengths_by_positions(line.list_of(position_ids));
+  if (!line.has(seq_lengths) || std::holds_alternative<LineProblem>(by_positions))
+    return by_positions;
+  PackedLengths stated = lengths_by_statement(line.list_of(seq_lengths), tokens);
+  if (!line.has(position_ids) || std::holds_alternative<LineProblem>(stated)) return stated;
+  if (std::get<0>(stated) == std::get<0>(by_positions)) return stated;
+  return LineProblem{R"("position_ids" and "seq_lengths" that tell of the same samples)", "others",
+                     "leaving one of them out"};
+}
+
 }  // namespace
 
 bool JsonSample::counts() const {
@@ -153,29 +171,12 @@ std::optional<LineProblem> JsonSampleParser::take_masks() {
   return std::nullopt;
 }
 
-/// Samples that share a line's ids do not see each other, and the first token of each has no label
-/// that counts.
+/// Samples that share a line's ids do not see each other, as TRL trains them: nothing predicts the
+/// first token of one.
 std::optional<LineProblem> JsonSampleParser::take_packed_samples() {
-  using enum LineFields::Field;
-  const LineFields& line = *fields_;
-  if (!line.has(position_ids) && !line.has(seq_lengths)) return std::nullopt;
-  std::vector<std::int64_t> lengths;
-  if (line.has(position_ids)) {
-    if (line.list_of(position_ids).size() != sample_.tokens.size())
-      return other_length(line, position_ids);
-    PackedLengths found = lengths_by_positions(line.list_of(position_ids));
-    if (auto* const problem = std::get_if<LineProblem>(&found)) return std::move(*problem);
-    lengths = std::get<0>(std::move(found));
-  }
-  if (line.has(seq_lengths)) {
-    PackedLengths found =
-        lengths_by_statement(line.list_of(seq_lengths), std::ssize(sample_.tokens));
-    if (auto* const problem = std::get_if<LineProblem>(&found)) return std::move(*problem);
-    if (line.has(position_ids) && lengths != std::get<0>(found))
-      return LineProblem{R"("position_ids" and "seq_lengths" that tell of the same samples)",
-                         "others", "leaving one of them out"};
-    lengths = std::get<0>(std::move(found));
-  }
+  PackedLengths stated = lengths_of_packed(*fields_);
+  if (auto* const problem = std::get_if<LineProblem>(&stated)) return std::move(*problem);
+  const std::vector<std::int64_t>& lengths = std::get<0>(stated);
   if (std::ssize(lengths) > most_samples)
     return LineProblem{"at most " + std::to_string(most_samples) + " samples in a line",
                        std::to_string(lengths.size()), "a line for each"};
@@ -187,7 +188,6 @@ std::optional<LineProblem> JsonSampleParser::take_packed_samples() {
                        .labels = {label, label + length},
                        .weight = sample_.weight,
                        .has_ids = true});
-    packed_.back().labels.front() = ignored_target;
     token += length;
     label += length;
   }

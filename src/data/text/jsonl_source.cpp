@@ -12,6 +12,7 @@
 #include "data/text/pair_sample.h"
 #include "data/text/sequence_batch.h"
 #include "data/text/text_tokens.h"
+#include "data/text/unread_names.h"
 
 namespace accrue::data {
 namespace {
@@ -64,20 +65,14 @@ constexpr const char* sharegpt_as_chat =
     R"("conversations" are read as "messages": "from" human is the user, gpt the assistant, )"
     R"(observation a tool, and function_call the assistant that calls tools)";
 
-std::string unread_in_words(const UnreadKeys& keys, const FilePool& files) {
-  std::vector<std::string> names;
-  for (const std::string& name : keys.names)
-    names.push_back(names.size() < UnreadKeys::most_names ? '"' + name + '"' : "others");
-  return files.path(keys.file).string() + ": keys that are not read: " + listed(names, "and");
-}
-
 /// A sentence for each file, of many files for the first ones.
-std::vector<std::string> unread_in_words(const SampleIndex& index, const FilePool& files) {
+std::vector<std::string> remarks_on_keys(const SampleIndex& index, const FilePool& files) {
   constexpr std::size_t most_files = 8;
   const std::size_t shown = std::min(index.unread.size(), most_files);
   std::vector<std::string> sentences;
   for (std::size_t i = 0; i < shown; ++i)
-    sentences.push_back(unread_in_words(index.unread[i], files));
+    sentences.push_back(files.path(index.unread[i].file).string() +
+                        ": keys that are not read: " + unread_in_words(index.unread[i].names));
   if (const std::size_t more = index.unread.size() - shown; more > 0)
     sentences.push_back(counted(static_cast<std::int64_t>(more), "more file") +
                         " with keys that are not read");
@@ -141,7 +136,7 @@ std::vector<std::string> JsonlSource::remarks() const {
                       lengths_of(options_).least_in_words() + " are left out");
   if (index_.has_alpaca) remarks.emplace_back(options_.chat ? alpaca_as_chat : alpaca_as_text);
   if (index_.has_sharegpt) remarks.emplace_back(sharegpt_as_chat);
-  std::ranges::move(unread_in_words(index_, *files_), std::back_inserter(remarks));
+  std::ranges::move(remarks_on_keys(index_, *files_), std::back_inserter(remarks));
   remarks.insert(remarks.end(), options_.notes.begin(), options_.notes.end());
   remarks.insert(remarks.end(), cache_remarks_.begin(), cache_remarks_.end());
   if (options_.lines) std::ranges::move(options_.lines->remarks(), std::back_inserter(remarks));

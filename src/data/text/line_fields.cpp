@@ -57,11 +57,6 @@ LineFields::Field field_of(std::string_view name) {
   return static_cast<LineFields::Field>(known - field_traits.begin());
 }
 
-/// A number without a fraction or an exponent, which 64 bits do not hold.
-bool is_long_integer(const std::string& written) {
-  return written.find_first_of(".eE") == written.npos;
-}
-
 LineProblem problem_of(LineFields::Field field, std::string received) {
   const std::string name = LineFields::quoted(field);
   switch (kind_of(field)) {

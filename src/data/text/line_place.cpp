@@ -1,6 +1,9 @@
 #include "data/text/line_place.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <system_error>
 
 namespace accrue::data {
 namespace {
@@ -105,6 +108,23 @@ StrayWord stray_word(std::string_view line, std::size_t column) {
   const bool begins_a_value =
       before != line.npos && (line[before] == ':' || line[before] == '[' || line[before] == ',');
   return begins_a_value ? StrayWord{line.substr(begin, end - begin), begin + 1} : StrayWord{};
+}
+
+bool is_long_integer_at(std::string_view line, const LinePlace& place) {
+  const std::optional<std::size_t> column = column_of(line, place);
+  return column && is_long_integer(stray_word(line, *column).text);
+}
+
+bool is_long_integer(std::string_view number) {
+  const bool is_negative = number.starts_with('-');
+  if (number.empty() || number.find_first_not_of("0123456789", is_negative ? 1 : 0) != number.npos)
+    return false;
+  const char* const end = number.data() + number.size();
+  std::int64_t whole = 0;
+  std::uint64_t natural = 0;
+  const std::errc error = is_negative ? std::from_chars(number.data(), end, whole).ec
+                                      : std::from_chars(number.data(), end, natural).ec;
+  return error == std::errc::result_out_of_range;
 }
 
 }  // namespace accrue::data

@@ -27,4 +27,9 @@ struct StrayWord {
 /// The word around the byte at `column`; empty where no value could begin with it.
 StrayWord stray_word(std::string_view line, std::size_t column);
 
+/// Whether an integer stands there that 64 bits do not hold.
+bool is_long_integer_at(std::string_view line, const LinePlace& place);
+/// The same of a number as it is written.
+bool is_long_integer(std::string_view number);
+
 }  // namespace accrue::data

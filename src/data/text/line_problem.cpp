@@ -21,8 +21,21 @@ std::string reason_of(const std::string& message) {
   return reason;
 }
 
+bool is_too_large(const std::string& message) {
+  return message.find("number overflow") != message.npos;
+}
+
 bool is_of_a_value(const std::string& message) {
-  return message.find("while parsing value") != message.npos;
+  return is_too_large(message) || message.find("while parsing value") != message.npos;
+}
+
+/// The word that is no JSON; empty where something else is wrong.
+StrayWord word_at(std::string_view line, std::size_t column, const std::string& message) {
+  const bool is_word = message.find("invalid literal") != message.npos ||
+                       message.find("invalid number") != message.npos;
+  if (!is_word || column < 2) return {};
+  const StrayWord word = stray_word(line, column);
+  return word.text.empty() ? stray_word(line, column - 1) : word;  // which it may be the end of
 }
 
 }  // namespace
@@ -37,7 +50,7 @@ LineProblem not_json(std::string_view line, std::size_t column, const std::strin
                      const std::optional<LinePlace>& place) {
   LineProblem problem{"a JSON object", reason_of(message), "an object per line, in UTF-8"};
   if (!place || !is_of_a_value(message)) return problem;
-  const StrayWord word = stray_word(line, column);
+  const StrayWord word = word_at(line, column, message);
   if (word.text.empty()) {
     problem.received += ", in \"" + shortened(place->key) + '"';
     return problem;

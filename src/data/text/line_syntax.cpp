@@ -74,4 +74,8 @@ std::optional<LineProblem> syntax_problem(std::string_view line) {
   return follower.take_problem();
 }
 
+LineProblem problem_in_words(LineProblem problem, std::string_view line) {
+  return syntax_problem(line).value_or(std::move(problem));
+}
+
 }  // namespace accrue::data

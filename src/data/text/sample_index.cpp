@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "data/text/line_reader.h"
+#include "data/text/unread_names.h"
 
 namespace accrue::data {
 namespace {
@@ -50,7 +51,7 @@ class KeysOfFile {
   std::vector<std::string> take() { return std::exchange(names_, {}); }
 
  private:
-  bool is_full() const { return names_.size() > UnreadKeys::most_names; }
+  bool is_full() const { return names_.size() > most_unread_names; }
   bool is_known(const std::string& name) const {
     return std::ranges::find(names_, name) != names_.end();
   }

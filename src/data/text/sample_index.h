@@ -16,11 +16,9 @@ namespace accrue::data {
 
 /// The keys of a file's lines that are not read.
 struct UnreadKeys {
-  static constexpr std::size_t most_names = 16;
-
   std::size_t file = 0;
-  std::vector<std::string> names;  ///< in the order in which they came; one more than most_names
-                                   ///< stands for all others
+  std::vector<std::string> names;  ///< in the order in which they came; one more than
+                                   ///< most_unread_names stands for all others
   bool operator==(const UnreadKeys&) const = default;
 };
 
