@@ -25,7 +25,8 @@ nlohmann::json to_json(const train::FileEvaluation& result) {
   return {{"loss", result.evaluation.loss},
           {"perplexity", result.perplexity()},
           {"tokens", result.evaluation.weight},
-          {"samples", result.samples}};
+          {"samples", result.samples},
+          {"remarks", result.remarks}};
 }
 
 std::string number(double value, const char* format) {
@@ -80,7 +81,8 @@ void add_eval(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"auto", "text", "tokens", "jsonl", "chat"}))
       ->capture_default_str();
   verb->add_option("--context", arguments->context,
-                   "Tokens of a sample of text (default: the model's, which may be many)")
+                   "Tokens of a sample of text (default: the model's, which may be many, or "
+                   "all tokens of a shorter text)")
       ->check(CLI::PositiveNumber)
       ->type_name("T");
   verb->add_flag("--json", arguments->json, "Print one JSON object");

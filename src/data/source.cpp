@@ -6,17 +6,15 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "data/chat/chat_line.h"
+#include "data/chat/chat_format.h"
 #include "data/files/glob.h"
-#include "data/files/suffix.h"
 #include "data/images/image_source.h"
 #include "data/parquet/table_lines.h"
 #include "data/text/byte_vocab.h"
 #include "data/text/column_source.h"
+#include "data/text/file_look.h"
+#include "data/text/first_line.h"
 #include "data/text/jsonl_source.h"
-#include "data/text/line_reader.h"
-#include "data/text/no_text.h"
-#include "data/text/pair_sample.h"
 #include "data/text/text_tokens.h"
 #include "data/text/token_stream.h"
 
@@ -85,20 +83,24 @@ void check_format(const SourceOptions& options, Format format, const std::string
   }
 }
 
-std::string with_format(const std::filesystem::path& path) {
-  return path.string() + " (" + std::string(to_string(format_by_suffix(path))) + ")";
+std::string with_format(const std::filesystem::path& path, const FileLook& look) {
+  return path.string() + " (" + std::string(to_string(look.format)) + ")";
 }
 
-Format format_of(const SourceOptions& options, const Paths& paths, const std::string& what) {
-  if (options.format) return *options.format;
-  const Format first = format_by_suffix(paths.front());
-  const auto other = std::find_if(paths.begin(), paths.end(), [first](const auto& path) {
-    return format_by_suffix(path) != first;
-  });
-  if (other == paths.end()) return first;
-  throw usage_error(what, "files of one format",
-                    with_format(paths.front()) + " beside " + with_format(*other),
-                    "stating data.format, or globs that match only one of them");
+/// What the files hold, where data.format does not say it.
+Format format_of(const Paths& paths, const std::string& what) {
+  const std::vector<FileLook> looks = look_at_files(paths, what);
+  const Format first = looks.front().format;
+  const auto other =
+      std::ranges::find_if(looks, [first](const FileLook& look) { return look.format != first; });
+  if (other != looks.end())
+    throw usage_error(
+        what, "files of one format",
+        with_format(paths.front(), looks.front()) + " beside " +
+            with_format(paths[static_cast<std::size_t>(other - looks.begin())], *other),
+        "stating data.format, or globs that match only one of them");
+  refuse_what_is_no_text(paths, looks, what);
+  return first;
 }
 
 void expect_content(const FilePool& files, const std::string& what) {
@@ -145,16 +147,6 @@ StreamContent tokenized(std::unique_ptr<const FilePool> text, const Tokenizer& t
           .cache = std::move(tokens.cache)};
 }
 
-/// By the first line, where data.format does not say it.
-bool holds_conversations(const FilePool& files, bool as_pairs, const std::string& what) {
-  for (std::size_t file = 0; file < files.count(); ++file) {
-    LineReader reader(files, file, what);
-    if (const auto line = reader.next())
-      return as_pairs ? is_pair_of_conversations(line->text) : is_chat_line(line->text);
-  }
-  return false;
-}
-
 std::shared_ptr<const ChatFormat> chat_format_of(const Tokenizer* tokenizer) {
   const std::string what = "data.tokenizer, for lines with \"messages\"";
   if (tokenizer == nullptr)
@@ -169,7 +161,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
   const Paths all = expand_globs(options.globs, what);
   std::set<std::filesystem::path> excluded = matching(all, options.exclude, "data.exclude");
   Paths paths = without(all, excluded, what);
-  const Format format = format_of(options, paths, what);
+  const Format format = options.format ? *options.format : format_of(paths, what);
   check_format(options, format, what);
   if (format == Format::images) {
     return open_images(all,
@@ -185,7 +177,6 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
   }
   TableLines lines;
   if (format == Format::parquet) lines = lines_of_tables(paths, options.cache, what);
-  if (format == Format::text && !options.format) refuse_what_is_no_text(paths, what);
   auto files = format == Format::parquet ? std::make_unique<const FilePool>(lines.files, what)
                                          : std::make_unique<const FilePool>(std::move(paths), what);
   expect_content(*files, what);
@@ -199,9 +190,9 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
   std::shared_ptr<const Tokenizer> tokenizer;
   if (format != Format::tokens && options.tokenizer) tokenizer = options.tokenizer();
   if (has_lines(format)) {
-    const bool is_chat =
-        format == Format::chat || ((!options.format || format == Format::parquet) &&
-                                   holds_conversations(*files, options.pairs, what));
+    const bool is_chat = format == Format::chat ||
+                         ((!options.format || format == Format::parquet) &&
+                          holds_conversations(*files, options.pairs, tokenizer.get(), what));
     return std::make_unique<JsonlSource>(
         std::move(files),
         JsonlOptions{.context = options.context,
@@ -213,6 +204,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options, const std::str
                      .chat = is_chat ? chat_format_of(tokenizer.get()) : nullptr,
                      .cache = options.cache,
                      .lines = std::move(lines.cache),
+                     .notes = std::move(lines.notes),
                      .tell_progress = options.tell_progress},
         what);
   }

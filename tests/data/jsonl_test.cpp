@@ -170,7 +170,7 @@ TEST(Jsonl, GivesAnySampleAtAnyTime) {
     EXPECT_EQ(micro.tokens, source->tokens(index));
     EXPECT_EQ(micro.weights.defined(), sample.weight != 1);
   }
-  EXPECT_THAT(source->remarks(), ElementsAre(HasSubstr("29 line(s)")));
+  EXPECT_THAT(source->remarks(), ElementsAre(HasSubstr("29 sample(s)")));
   EXPECT_THROW(fetch(*source, {300}), Error);
   EXPECT_THROW(fetch(*source, {-1}), Error);
   EXPECT_THROW(source->tokens(300), Error);

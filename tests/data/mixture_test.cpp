@@ -157,7 +157,7 @@ TEST_F(MixtureTest, TellsWhatItsPartsTell) {
   own[2] = {"short", open({folder_.write("c.jsonl", mixed_lines("c", 3) + "{\"text\": \"x\"}\n")}),
             1};
   EXPECT_THAT(mixed(own)->remarks(),
-              ElementsAre("short: 1 line(s) of fewer than two tokens are left out"));
+              ElementsAre("short: 1 sample(s) of fewer than two tokens are left out"));
 }
 
 TEST_F(MixtureTest, RefusesWhatIsNoMixture) {

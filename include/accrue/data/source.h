@@ -128,10 +128,12 @@ struct SourceOptions {
   /// row), and so all others keep theirs: a run can go on without some. Other excluded files are as
   /// if they were not there.
   std::vector<std::string> exclude;
-  /// None goes by suffix: .bin is tokens, .jsonl and .json-lines are jsonl, .parquet is parquet,
-  /// .png .jpg .jpeg are images, and so are formats that are refused by name (.bmp, .ppm, .gif,
-  /// .tiff, .webp ...); all else is text, but for what is clearly none (compressed, tables, arrays,
-  /// binary files), which is refused by name.
+  /// None goes by suffix: .bin is tokens, .jsonl .jsonlines .json-lines .ndjson .ldjson (and these
+  /// with a number behind them, as in .jsonl.1) are jsonl, .parquet is parquet, .png .jpg .jpeg are
+  /// images, and so are formats that are refused by name (.bmp, .ppm, .gif, .tiff, .webp ...). All
+  /// else goes by its first line: an object of JSON is jsonl, and others are text, but for what is
+  /// clearly none (compressed, tables, arrays, JSON that is no lines, binary files), which is
+  /// refused by name.
   std::optional<Format> format = std::nullopt;
   /// Asked for where there is text or jsonl; empty, or null: bytes.
   std::function<std::shared_ptr<const Tokenizer>()> tokenizer = {};
@@ -177,11 +179,16 @@ struct SourceOptions {
 ///
 /// jsonl: a sample per line, an object with "text", or "prompt" and "completion" (loss on the
 /// completion only), or "input_ids" and "labels" aligned as Hugging Face does it (labels[i] is what
-/// position i-1 predicts, labels[0] never counts, -100 is ignored), and perhaps "weight": what each
-/// term of the sample's loss counts. Where text has a tokenizer, the tokens of its template stand
-/// around each sample, and its end of text behind it, which counts; prompt and completion are
-/// encoded apart. A sample of n tokens has n-1 inputs, the last token being only predicted. Lines
-/// of fewer than two tokens are left out (remarks() says how many). Other keys are ignored.
+/// position i-1 predicts, labels[0] never counts, -100 is ignored), or "instruction", "input" and
+/// "output" (Alpaca: the output is learned), and perhaps "weight": what each term of the sample's
+/// loss counts. Where text has a tokenizer, the tokens of its template stand around each sample,
+/// and its end of text behind it, which counts; prompt and completion are encoded apart. A sample
+/// of n tokens has n-1 inputs, the last token being only predicted. Samples of fewer than two
+/// tokens are left out (remarks() says how many). Beside "input_ids", a 0 of "completion_mask",
+/// "assistant_masks" or "loss_mask" is a token that is not learned; without "labels" the ids are
+/// the labels then. "position_ids" that begin again, or "seq_lengths", make several samples of a
+/// line, which do not see each other. A key that stands twice is refused; keys that are not read
+/// are named (remarks()).
 ///
 /// jsonl as pairs: a sample per line, an object with "prompt", "chosen" and "rejected", and perhaps
 /// "weight": two sequences, of which what is behind the prompt counts. Each is a text, which goes

@@ -1,13 +1,17 @@
 #include "data/chat/chat_line.h"
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
+#include <variant>
 
 #include "accrue/core/error.h"
 #include "data/chat/answer_pieces.h"
 #include "data/chat/answered_conversation.h"
 #include "data/chat/line_json.h"
 #include "data/chat/line_setting.h"
+#include "data/text/foreign_line.h"
+#include "data/text/line_keys.h"
 #include "data/text/line_weight.h"
 
 namespace accrue::data {
@@ -39,6 +43,23 @@ std::size_t messages_before_answer(const ChatLineJson& completion) {
   return count;
 }
 
+/// What ids have beside them means nothing for messages.
+std::optional<LineProblem> ids_beside_messages(const ChatLineJson& line) {
+  for (const char* const key : {"input_ids", "completion_mask", "assistant_masks", "loss_mask",
+                                "position_ids", "seq_lengths"})
+    if (line.contains(key))
+      return LineProblem{"messages, or ids",
+                         '"' + std::string(key) + "\" in a line of a conversation",
+                         "data.format = \"jsonl\", which reads ids, or leaving the key out"};
+  return std::nullopt;
+}
+
+std::vector<std::string> unread_keys_of(const ChatLineJson& line, bool is_completed) {
+  if (is_completed)
+    return keys_besides(line, {"prompt", "completion", "tools", "chat_template_kwargs", "weight"});
+  return keys_besides(line, {"messages", "tools", "chat_template_kwargs", "weight"});
+}
+
 std::vector<ChatSequence> sequences_of(const ChatLineJson& line, const ChatFormat& format) {
   const ChatSetting setting = setting_of_line(format.setting, line);
   const ChatTemplate chat = format.templates->for_tools(setting.tools);
@@ -55,17 +76,24 @@ std::vector<ChatSequence> sequences_of(const ChatLineJson& line, const ChatForma
 ChatLine read_chat_line(std::string_view text, const ChatFormat& format) {
   LineJson read = read_line_json(text);
   if (read.problem) return no_chat_line(std::move(*read.problem));
-  const ChatLineJson& line = read.value;
-  if (!line.is_object()) return no_chat_line(without_messages("a JSON object", "something else"));
+  if (!read.value.is_object())
+    return no_chat_line(without_messages("a JSON object", "something else"));
+  ForeignLine foreign = with_messages(std::move(read.value));
+  if (foreign.problem) return no_chat_line(std::move(*foreign.problem));
+  const ChatLineJson& line = foreign.line;
+  if (auto problem = ids_beside_messages(line)) return no_chat_line(std::move(*problem));
   const bool is_completed = is_completed_prompt(line);
   if (line.contains("messages") == is_completed)
     return no_chat_line(
         without_messages("an object with \"messages\"",
                          is_completed ? "one with a completion, too" : "none of them"));
-  const std::optional<float> weight = stated_weight(line);
-  if (!weight) return no_chat_line(weight_problem(line));
+  std::variant<float, LineProblem> weight = weight_of_line(line, text);
+  if (auto* const problem = std::get_if<LineProblem>(&weight))
+    return no_chat_line(std::move(*problem));
   ChatLine made;
-  made.weight = *weight;
+  made.weight = std::get<float>(weight);
+  made.form = foreign.form;
+  made.unread_keys = unread_keys_of(line, is_completed);
   try {
     made.sequences = sequences_of(line, format);
   } catch (const Error& error) {

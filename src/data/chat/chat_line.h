@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,11 +15,13 @@ namespace accrue::data {
 struct ChatLine {
   float weight = 1;
   std::vector<ChatSequence> sequences;
+  LineForm form = LineForm::own;
+  std::vector<std::string> unread_keys;
   std::optional<LineProblem> problem;
 };
 
-/// Reads a line with "messages", or with a "prompt" and messages as its "completion"; perhaps with
-/// "tools", "chat_template_kwargs" and "weight".
+/// Reads a line with "messages", or with a "prompt" and messages as its "completion", or of another
+/// tool (with_messages()); perhaps with "tools", "chat_template_kwargs" and "weight".
 ChatLine read_chat_line(std::string_view text, const ChatFormat& format);
 
 /// Whether a line of JSON is of that kind: a file of such lines holds conversations.

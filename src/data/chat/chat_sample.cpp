@@ -4,6 +4,7 @@
 
 #include "accrue/core/error.h"
 #include "data/chat/chat_line.h"
+#include "data/text/line_syntax.h"
 #include "data/text/sequence_batch.h"
 
 namespace accrue::data {
@@ -16,8 +17,10 @@ ChatSampleParser::ChatSampleParser(std::int64_t vocab_bound, const Tokenizer& to
       encoder_(tokenizer) {}
 
 std::optional<LineProblem> ChatSampleParser::parse(std::string_view text) {
-  const ChatLine line = read_chat_line(text, *format_);
-  if (line.problem) return line.problem;
+  ChatLine line = read_chat_line(text, *format_);
+  if (line.problem) return problem_in_words(std::move(*line.problem), text);
+  unread_keys_ = std::move(line.unread_keys);
+  form_ = line.form;
   samples_.clear();
   try {
     for (const ChatSequence& sequence : line.sequences)

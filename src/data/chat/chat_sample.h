@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "data/chat/chat_format.h"
@@ -22,6 +23,8 @@ class ChatSampleParser final : public SampleParser {
 
   std::optional<LineProblem> parse(std::string_view line) override;
   std::span<const JsonSample> samples() const override { return samples_; }
+  std::span<const std::string> unread_keys() const override { return unread_keys_; }
+  LineForm form() const override { return form_; }
 
  private:
   std::int64_t vocab_bound_;
@@ -29,6 +32,8 @@ class ChatSampleParser final : public SampleParser {
   std::shared_ptr<const ChatFormat> format_;
   Tokenizer::Encoder encoder_;
   std::vector<JsonSample> samples_;
+  std::vector<std::string> unread_keys_;
+  LineForm form_ = LineForm::own;
 };
 
 /// A text by pieces as a sample whose learned pieces are its labels.

@@ -33,12 +33,20 @@ inline bool has_parquet_suffix(const std::filesystem::path& path) {
   return suffix_of(path) == ".parquet";
 }
 
+/// Whether the file's name says that it is lines of JSON; ".jsonl.1", too, which is a file of lines
+/// that was put aside. (".jl" may be Julia: what such a file holds says its first line.)
 inline bool has_json_lines_suffix(const std::filesystem::path& path) {
+  constexpr std::array<std::string_view, 5> suffixes{".jsonl", ".jsonlines", ".json-lines",
+                                                     ".ndjson", ".ldjson"};
   const std::string suffix = suffix_of(path);
-  return suffix == ".jsonl" || suffix == ".json-lines";
+  const bool is_number =
+      suffix.size() > 1 && suffix.find_first_not_of("0123456789", 1) == suffix.npos;
+  return std::find(suffixes.begin(), suffixes.end(), is_number ? suffix_of(path.stem()) : suffix) !=
+         suffixes.end();
 }
 
-/// What a file holds by its name, where data.format = "auto" asks it.
+/// What a file holds by its name, where data.format = "auto" asks it; text where that does not say
+/// it (look_at_files() looks further).
 inline Format format_by_suffix(const std::filesystem::path& path) {
   if (suffix_of(path) == ".bin") return Format::tokens;
   if (has_json_lines_suffix(path)) return Format::jsonl;

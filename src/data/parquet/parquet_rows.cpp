@@ -11,23 +11,18 @@
 #include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string_view>
 #include <vector>
 
 #include "accrue/core/error.h"
 #include "core/open_file.h"
+#include "data/parquet/table_columns.h"
 
 namespace accrue::data {
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 11> columns_of_lines{
-    "text",   "prompt",   "completion", "input_ids",           "labels", "messages", "tools",
-    "chosen", "rejected", "weight",     "chat_template_kwargs"};
-constexpr std::array<std::string_view, 3> columns_with_gaps{"tools", "weight",
-                                                            "chat_template_kwargs"};
 constexpr std::array<std::string_view, 2> columns_of_text{"text", "completion"};
 
 template <typename Names>
@@ -138,6 +133,28 @@ std::unique_ptr<parquet::arrow::FileReader> open_table(const std::filesystem::pa
   return answer(builder.properties(batches)->Build());
 }
 
+/// Each name once: a column of lists or structs has several leaves.
+std::vector<std::string> names_of_columns(const parquet::SchemaDescriptor& schema) {
+  std::vector<std::string> names;
+  for (int leaf = 0; leaf < schema.num_columns(); ++leaf)
+    if (const std::string& name = schema.GetColumnRoot(leaf)->name(); !is_among(names, name))
+      names.push_back(name);
+  return names;
+}
+
+/// What `read` returns; what Arrow throws as an Error that names the table.
+template <typename Read>
+auto read_table(const std::filesystem::path& table, const std::string& what, const Read& read) {
+  try {
+    return read();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& problem) {
+    throw usage_error(what, "a whole Parquet file", table.string() + ": " + problem.what(),
+                      "the file as it was written, or its rows as JSON lines (.jsonl)");
+  }
+}
+
 class RowsAsLines {
  public:
   RowsAsLines(const std::filesystem::path& table, const WriteBytes& write, const std::string& what)
@@ -158,13 +175,11 @@ class RowsAsLines {
  private:
   /// The leaves of the columns that lines are read for.
   std::vector<int> wanted_columns(const parquet::SchemaDescriptor& schema) const {
+    const std::vector<std::string> names = names_of_columns(schema);
+    const std::vector<std::string> read = columns_of_table(names).read;
     std::vector<int> wanted;
-    std::set<std::string> names;
-    for (int leaf = 0; leaf < schema.num_columns(); ++leaf) {
-      const std::string& name = schema.GetColumnRoot(leaf)->name();
-      names.insert(name);
-      if (is_among(columns_of_lines, name)) wanted.push_back(leaf);
-    }
+    for (int leaf = 0; leaf < schema.num_columns(); ++leaf)
+      if (is_among(read, schema.GetColumnRoot(leaf)->name())) wanted.push_back(leaf);
     if (!wanted.empty()) return wanted;
     std::string found;
     for (const std::string& name : names) found += (found.empty() ? "" : ", ") + name;
@@ -200,7 +215,7 @@ class RowsAsLines {
       const std::string& name = batch.schema()->field(column)->name();
       if (!batch.column(column)->IsNull(row))
         line[name] = value_at(*batch.column(column), row);
-      else if (!is_among(columns_with_gaps, name))
+      else if (!may_have_gaps(name))
         throw usage_error(what_, "a value in each row",
                           place_of_row() + ": none in \"" + name + "\"",
                           "a table without such rows");
@@ -224,14 +239,16 @@ class RowsAsLines {
 
 void write_rows_as_lines(const std::filesystem::path& table, const WriteBytes& write,
                          const std::string& what) {
-  try {
-    RowsAsLines(table, write, what).write();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& problem) {
-    throw usage_error(what, "a whole Parquet file", table.string() + ": " + problem.what(),
-                      "the file as it was written, or its rows as JSON lines (.jsonl)");
-  }
+  read_table(table, what, [&] { RowsAsLines(table, write, what).write(); });
+}
+
+std::vector<std::string> unread_columns(const std::filesystem::path& table,
+                                        const std::string& what) {
+  return read_table(table, what, [&] {
+    const auto reader = open_table(table);
+    return columns_of_table(names_of_columns(*reader->parquet_reader()->metadata()->schema()))
+        .unread;
+  });
 }
 
 }  // namespace accrue::data

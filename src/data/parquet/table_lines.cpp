@@ -5,6 +5,7 @@
 #include "data/files/file_pool.h"
 #include "data/parquet/parquet_rows.h"
 #include "data/text/text_tokens.h"
+#include "data/text/unread_names.h"
 
 namespace accrue::data {
 namespace {
@@ -19,6 +20,23 @@ std::string name_of_lines(const std::filesystem::path& table, const std::string&
          table.filename().string().substr(0, longest) + ".jsonl";
 }
 
+/// A sentence for each table that has such columns, of many tables for the first ones.
+std::vector<std::string> notes_on_columns(const std::vector<std::filesystem::path>& tables,
+                                          const std::string& what) {
+  constexpr std::size_t most_tables = 8;
+  std::vector<std::string> notes;
+  for (const std::filesystem::path& table : tables) {
+    if (notes.size() == most_tables) {
+      notes.emplace_back("more tables may have columns that are not read");
+      break;
+    }
+    const std::vector<std::string> unread = unread_columns(table, what);
+    if (!unread.empty())
+      notes.push_back(table.string() + ": columns that are not read: " + unread_in_words(unread));
+  }
+  return notes;
+}
+
 }  // namespace
 
 TableLines lines_of_tables(const std::vector<std::filesystem::path>& tables,
@@ -30,6 +48,7 @@ TableLines lines_of_tables(const std::vector<std::filesystem::path>& tables,
       write_rows_as_lines(table, write, what);
     }));
   lines.cache = std::move(kept);
+  lines.notes = notes_on_columns(tables, what);
   return lines;
 }
 

@@ -13,6 +13,7 @@ namespace accrue::data {
 struct TableLines {
   std::vector<FileHead> files;             ///< one for each table, a line for each row
   std::shared_ptr<const TextCache> cache;  ///< holds the files as long as they are read
+  std::vector<std::string> notes;          ///< the columns that are not read: a sentence a table
 };
 
 /// Rows in columns cannot be drawn one by one: they are written as lines once, and kept in `cache`

@@ -10,4 +10,9 @@ void write_rows_as_lines(const std::filesystem::path& table, const WriteBytes& /
                     "(.jsonl)");
 }
 
+std::vector<std::string> unread_columns(const std::filesystem::path& /*table*/,
+                                        const std::string& /*what*/) {
+  return {};
+}
+
 }  // namespace accrue::data

@@ -2,33 +2,40 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "data/chat/line_json.h"
+#include "data/text/line_syntax.h"
 
 namespace accrue::data {
 namespace {
 
-using nlohmann::json;
+using ColumnJson = nlohmann::ordered_json;
 
 constexpr double most_exact = 9007199254740992;  // 2^53
 constexpr std::size_t most_dimensions = 8;
 
-LineProblem problem_of(const std::string& name, const json& field) {
-  return {
-      "numbers, or lists of numbers of one length within a list, as \"" + name + '"',
-      field.is_array() ? "lists of another form, or empty ones" : std::string(field.type_name()),
-      "lines like {\"" + name + "\": [1, 2, 3]}"};
+LineProblem problem_of(const std::string& name, std::string received) {
+  return {"numbers, or lists of numbers of one length within a list, as \"" + name + '"',
+          std::move(received), "lines like {\"" + name + "\": [1, 2, 3]}"};
+}
+
+std::string form_in_words(const ColumnJson& field) {
+  if (field.is_array()) return "lists of another form, empty ones, or integers beyond 2^53";
+  return field.is_number() ? "a number beyond 2^53, or beyond fp32" : field.type_name();
 }
 
 /// What the first elements of lists within lists tell.
-std::vector<std::int64_t> shape_of(const json& node) {
+std::vector<std::int64_t> shape_of(const ColumnJson& node) {
   std::vector<std::int64_t> shape;
-  for (const json* inner = &node; inner->is_array(); inner = &inner->front()) {
+  for (const ColumnJson* inner = &node; inner->is_array(); inner = &inner->front()) {
     shape.push_back(static_cast<std::int64_t>(inner->size()));
     if (inner->empty() || shape.size() > most_dimensions) break;
   }
   return shape;
 }
 
-bool add_number(const json& node, ColumnValue& value) {
+bool add_number(const ColumnJson& node, ColumnValue& value) {
   if (!node.is_number() && !node.is_boolean()) return false;
   const double number = node.is_boolean() ? (node.get<bool>() ? 1 : 0) : node.get<double>();
   value.is_real = value.is_real || node.is_number_float();
@@ -38,11 +45,11 @@ bool add_number(const json& node, ColumnValue& value) {
 }
 
 /// Adds what is below `node`, which has to have the shape from `depth` on.
-bool add_numbers(const json& node, std::size_t depth, ColumnValue& value) {
+bool add_numbers(const ColumnJson& node, std::size_t depth, ColumnValue& value) {
   if (depth == value.shape.size()) return add_number(node, value);
   if (!node.is_array() || static_cast<std::int64_t>(node.size()) != value.shape[depth])
     return false;
-  for (const json& inner : node)
+  for (const ColumnJson& inner : node)
     if (!add_numbers(inner, depth + 1, value)) return false;
   return !node.empty();
 }
@@ -52,19 +59,23 @@ bool add_numbers(const json& node, std::size_t depth, ColumnValue& value) {
 std::optional<LineProblem> parse_columns(std::string_view line,
                                          const std::vector<std::string>& names,
                                          std::vector<ColumnValue>& values) {
-  const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  LineJson read = read_line_json(line);
+  if (read.problem) return problem_in_words(std::move(*read.problem), line);
+  const ColumnJson& object = read.value;
   if (!object.is_object())
-    return LineProblem{"a JSON object",
-                       object.is_discarded() ? "text that is none" : "another value",
-                       "an object per line, in UTF-8"};
+    return LineProblem{"a JSON object", "another value", "an object per line, in UTF-8"};
   values.assign(names.size(), {});
   for (std::size_t i = 0; i < names.size(); ++i) {
     const auto field = object.find(names[i]);
     values[i].is_there = field != object.end() && !field->is_null();
     if (!values[i].is_there) continue;
+    const LinePlace place{.key = names[i]};
+    if (field->is_number_float() && is_long_integer_at(line, place))
+      return at_place(problem_of(names[i], subject_of(place) + "an integer of more than 64 bits"),
+                      line, place);
     values[i].shape = shape_of(*field);
     if (values[i].shape.size() > most_dimensions || !add_numbers(*field, 0, values[i]))
-      return problem_of(names[i], *field);
+      return at_place(problem_of(names[i], form_in_words(*field)), line, place);
   }
   return std::nullopt;
 }

@@ -1,37 +1,75 @@
 #include "data/text/json_sample.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
+#include <variant>
 
+#include "data/text/line_fields.h"
+#include "data/text/packed_lengths.h"
 #include "data/text/sequence_batch.h"
 #include "data/text/token_in_words.h"
 
 namespace accrue::data {
 namespace {
 
-using nlohmann::json;
-
-LineProblem no_sample(std::string received) {
-  return {R"(an object with "text", or "prompt" and "completion", or "input_ids" and "labels")",
-          std::move(received), R"(lines like {"text": "..."})"};
+/// What is wrong with a line that has none of the forms: lines of conversations are near.
+LineProblem no_form(const LineFields& line) {
+  using enum LineFields::Field;
+  for (const auto& [one, needs] : {std::pair{instruction, output}, std::pair{output, instruction}})
+    if (line.has(one))
+      return no_sample(LineFields::quoted(one) + " without " + LineFields::quoted(needs));
+  for (const char* const key : {"messages", "conversations"})
+    if (std::ranges::find(line.unknown_keys(), key) != line.unknown_keys().end()) {
+      LineProblem problem = no_sample('"' + std::string(key) + '"');
+      problem.suggestion = "data.format = \"chat\", which reads conversations";
+      return problem;
+    }
+  LineProblem problem = no_sample("none of these");
+  problem.suggestion += ", or data.format = \"text\" if lines are to be learned as they stand";
+  return problem;
 }
 
-/// nlohmann's message without its own name, the line (always 1 here) and what it read last, which
-/// may be megabytes.
-std::string reason_of(const std::string& message) {
-  constexpr std::size_t longest = 160;
-  std::size_t begin = message.find("] ");
-  begin = begin == message.npos ? 0 : begin + 2;
-  if (const auto column = message.find("column "); column != message.npos) begin = column;
-  std::string reason = message.substr(begin, message.find("; last read", begin) - begin);
-  if (reason.size() > longest) reason = reason.substr(0, longest) + "...";
-  for (char& c : reason)
-    if (c < ' ' || c > '~') c = '?';
-  return reason;
+/// Fields that stand without another one that they need.
+std::optional<LineProblem> lonely_field(const LineFields& line) {
+  using enum LineFields::Field;
+  for (const auto& [one, needs] :
+       {std::pair{prompt, completion}, std::pair{completion, prompt}, std::pair{labels, input_ids}})
+    if (line.has(one) && !line.has(needs))
+      return no_sample(LineFields::quoted(one) + " without " + LineFields::quoted(needs));
+  for (const LineFields::Field field :
+       {completion_mask, assistant_masks, loss_mask, position_ids, seq_lengths})
+    if (line.has(field) && !line.has(input_ids))
+      return no_sample(LineFields::quoted(field) + " without " + LineFields::quoted(input_ids));
+  return std::nullopt;
+}
+
+/// A list beside the ids that is of another length.
+LineProblem other_length(const LineFields& line, LineFields::Field field) {
+  const std::string ids =
+      std::to_string(line.list_of(LineFields::input_ids).size()) + " input_ids and ";
+  const std::string count = std::to_string(line.list_of(field).size());
+  if (field == LineFields::labels) return no_sample(ids + count + " labels");
+  return {LineFields::quoted(field) + " with one element for each of the input_ids",
+          ids + count + " in " + LineFields::quoted(field),
+          "a list as long as input_ids, or leaving the key out"};
+}
+
+/// Of the samples that a line's ids are; none where they are one that nobody describes.
+PackedLengths lengths_of_packed(const LineFields& line) {
+  using enum LineFields::Field;
+  std::vector<std::int64_t> none;
+  if (!line.has(position_ids) && !line.has(seq_lengths)) return none;
+  const std::int64_t tokens = std::ssize(line.list_of(input_ids));
+  if (line.has(position_ids) && std::ssize(line.list_of(position_ids)) != tokens)
+    return other_length(line, position_ids);
+  PackedLengths by_positions = lengths_by_positions(line.list_of(position_ids));
+  if (!line.has(seq_lengths) || std::holds_alternative<LineProblem>(by_positions))
+    return by_positions;
+  PackedLengths stated = lengths_by_statement(line.list_of(seq_lengths), tokens);
+  if (!line.has(position_ids) || std::holds_alternative<LineProblem>(stated)) return stated;
+  if (std::get<0>(stated) == std::get<0>(by_positions)) return stated;
+  return LineProblem{R"("position_ids" and "seq_lengths" that tell of the same samples)", "others",
+                     "leaving one of them out"};
 }
 
 }  // namespace
@@ -69,186 +107,134 @@ std::optional<LineProblem> WholeSampleParser::parse(std::string_view line) {
   return std::nullopt;
 }
 
-/// Takes the fields that matter out of the parser's events; the rest is passed over, however deep.
-class JsonSampleParser::Handler final : public nlohmann::json_sax<json> {
- public:
-  enum Field : std::size_t { text, prompt, completion, input_ids, labels, weight, mask, other };
-  static std::string quoted(Field field) { return '"' + std::string(field_names[field]) + '"'; }
-
-  void reset() {
-    seen_.fill(false);
-    ids_.clear();
-    labels_.clear();
-    weight_ = 1;
-    field_ = other;
-    depth_ = 0;
-    problem_.reset();
-  }
-  bool has(Field field) const { return seen_[field]; }
-  const std::string& string_of(Field field) const { return strings_[field]; }
-  const std::vector<std::int64_t>& ids() const { return ids_; }
-  const std::vector<std::int64_t>& label_ids() const { return labels_; }
-  double weight_value() const { return weight_; }
-  std::optional<LineProblem> take_problem() { return std::exchange(problem_, std::nullopt); }
-
-  bool null() override { return is_passed_over() || wrong_type("null"); }
-  bool boolean(bool) override { return is_passed_over() || wrong_type("a boolean"); }
-  bool number_integer(std::int64_t value) override { return number(value); }
-  bool number_unsigned(std::uint64_t value) override {
-    constexpr std::uint64_t largest = std::numeric_limits<std::int64_t>::max();
-    if (value > largest) return number_float(static_cast<double>(value), {});
-    return number(static_cast<std::int64_t>(value));
-  }
-  bool number_float(double value, const std::string&) override {
-    if (is_passed_over()) return true;
-    if (depth_ != 1 || field_ != weight) return wrong_type("a number that is no token id");
-    return take_weight(value);
-  }
-  bool string(std::string& value) override {
-    if (is_passed_over()) return true;
-    if (depth_ != 1 || !is_string(field_)) return wrong_type("a string");
-    strings_[field_] = value;
-    return true;
-  }
-  bool binary(binary_t&) override { return wrong_type("binary data"); }
-
-  bool start_object(std::size_t) override {
-    if (depth_ > 0 && !is_passed_over()) return wrong_type("an object");
-    ++depth_;
-    return true;
-  }
-  bool key(std::string& name) override {
-    if (depth_ != 1) return true;
-    const auto known = std::find(field_names.begin(), field_names.end(), name);
-    field_ = static_cast<Field>(known - field_names.begin());
-    if (field_ == other) return true;
-    if (seen_[field_]) return refuse(no_sample(quoted(field_) + " twice"));
-    return seen_[field_] = true;
-  }
-  bool end_object() override {
-    --depth_;
-    return true;
-  }
-  bool start_array(std::size_t) override {
-    const bool is_expected = depth_ == 1 && is_array(field_);
-    if (!is_expected && !is_passed_over()) return wrong_type("an array");
-    ++depth_;
-    return true;
-  }
-  bool end_array() override {
-    --depth_;
-    return true;
-  }
-  bool parse_error(std::size_t, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    return refuse({"a JSON object", reason_of(error.what()), "an object per line, in UTF-8"});
-  }
-
- private:
-  static constexpr std::array<std::string_view, other> field_names{
-      "text", "prompt", "completion", "input_ids", "labels", "weight", "attention_mask"};
-
-  static constexpr bool is_array(Field field) {
-    return field == input_ids || field == labels || field == mask;
-  }
-  static constexpr bool is_string(Field field) {
-    return field == text || field == prompt || field == completion;
-  }
-
-  bool is_passed_over() const { return depth_ > 0 && field_ == other; }
-
-  bool refuse(LineProblem problem) {
-    problem_ = std::move(problem);
-    return false;
-  }
-
-  bool wrong_type(const char* type) {
-    if (depth_ == 0) return refuse(no_sample(type));
-    return refuse(no_sample(quoted(field_) + (depth_ == 1 ? " is " : " holds ") + type));
-  }
-
-  bool number(std::int64_t value) {
-    if (is_passed_over()) return true;
-    if (depth_ == 1 && field_ == weight) return take_weight(static_cast<double>(value));
-    if (depth_ != 2) return wrong_type("a number");
-    if (field_ == mask) return take_mask(value);
-    if (value < 0 && !(field_ == labels && value == ignored_target))
-      return refuse(no_sample(quoted(field_) + " holds " + std::to_string(value)));
-    (field_ == input_ids ? ids_ : labels_).push_back(value);
-    return true;
-  }
-
-  bool take_weight(double value) {
-    if (value < 0 || !std::isfinite(static_cast<float>(value)))
-      return refuse({"a finite \"weight\" of 0 or more", json(value).dump(), "1, or no weight"});
-    weight_ = value;
-    return true;
-  }
-
-  // Other tools write masks of ones beside samples that are not padded; zeros would mean padding.
-  bool take_mask(std::int64_t value) {
-    if (value == 1) return true;
-    return refuse({"samples without padding",
-                   "an \"attention_mask\" that holds " + std::to_string(value),
-                   "the sample's own tokens only: padding is added here"});
-  }
-
-  std::array<bool, other> seen_{};
-  std::array<std::string, completion + 1> strings_;
-  std::vector<std::int64_t> ids_, labels_;
-  double weight_ = 1;
-  Field field_ = other;
-  int depth_ = 0;
-  std::optional<LineProblem> problem_;
-};
-
 JsonSampleParser::JsonSampleParser(std::int64_t vocab_bound, const Tokenizer* tokenizer)
     : vocab_bound_(vocab_bound),
       tokenizer_(tokenizer),
-      handler_(std::make_unique<Handler>()),
+      fields_(std::make_unique<LineFields>()),
       encoder_(tokenizer) {}
 
 JsonSampleParser::~JsonSampleParser() = default;
 
+std::span<const JsonSample> JsonSampleParser::samples() const {
+  if (packed_.empty()) return {&sample_, 1};
+  return packed_;
+}
+
 std::optional<LineProblem> JsonSampleParser::parse(std::string_view line) {
-  handler_->reset();
-  json::sax_parse(line.data(), line.data() + line.size(), handler_.get());
-  if (auto problem = handler_->take_problem()) return problem;
+  packed_.clear();
+  form_ = LineForm::own;
+  if (auto problem = fields_->read(line)) return problem;
+  unread_keys_ = fields_->unknown_keys();
   if (auto problem = take_fields()) return problem;
-  return id_out_of_range(sample_, vocab_bound_, tokenizer_);
+  for (const LineFields::Field field : LineFields::fields_of_alpaca)
+    if (fields_->has(field) && form_ != LineForm::alpaca)
+      unread_keys_.emplace_back(LineFields::name_of(field));
+  if (auto problem = id_out_of_range(sample_, vocab_bound_, tokenizer_)) return problem;
+  return take_packed_samples();
 }
 
 std::optional<LineProblem> JsonSampleParser::take_fields() {
-  using enum Handler::Field;
-  const Handler& line = *handler_;
+  using enum LineFields::Field;
+  const LineFields& line = *fields_;
   const bool is_text = line.has(text);
   const bool is_prompted = line.has(prompt) || line.has(completion);
   const bool is_ids = line.has(input_ids) || line.has(labels);
-  if (!is_text && !is_prompted && !is_ids) return no_sample("none of these");
-  if (is_text + is_prompted + is_ids > 1) return no_sample("more than one of these");
-  for (const auto& [one, needs] : {std::pair{prompt, completion}, std::pair{completion, prompt},
-                                   std::pair{input_ids, labels}, std::pair{labels, input_ids}})
-    if (line.has(one) && !line.has(needs))
-      return no_sample(Handler::quoted(one) + " without " + Handler::quoted(needs));
-
-  sample_.tokens.clear();
+  const bool is_alpaca = line.has(instruction) && line.has(output);
+  if (!is_text && !is_prompted && !is_ids && !is_alpaca) return no_form(line);
+  if (is_text + is_prompted + is_ids + is_alpaca > 1) return no_sample("more than one of these");
+  if (auto problem = lonely_field(line)) return problem;
   sample_.weight = static_cast<float>(line.weight_value());
   sample_.has_ids = is_ids;
-  if (is_ids) {
-    sample_.tokens = line.ids();
-    sample_.labels = line.label_ids();
-    if (sample_.tokens.size() == sample_.labels.size()) return std::nullopt;
-    return no_sample(std::to_string(sample_.tokens.size()) + " input_ids and " +
-                     std::to_string(sample_.labels.size()) + " labels");
+  if (is_ids) return take_ids();
+  if (is_alpaca) return take_alpaca();
+  if (is_prompted)
+    take_text(line.text_of(prompt), line.text_of(completion));
+  else
+    take_text(std::nullopt, line.text_of(text));
+  return std::nullopt;
+}
+
+/// Labels are the ids themselves where masks alone say what is learned.
+std::optional<LineProblem> JsonSampleParser::take_ids() {
+  using enum LineFields::Field;
+  const LineFields& line = *fields_;
+  const bool is_masked = std::ranges::any_of(
+      LineFields::masks_of_loss, [&](LineFields::Field mask) { return line.has(mask); });
+  if (!line.has(labels) && !is_masked)
+    return no_sample(LineFields::quoted(input_ids) + " without " + LineFields::quoted(labels));
+  sample_.tokens = line.list_of(input_ids);
+  sample_.labels = line.list_of(line.has(labels) ? labels : input_ids);
+  if (sample_.tokens.size() != sample_.labels.size()) return other_length(line, labels);
+  return take_masks();
+}
+
+/// A token is learned where no mask has a 0: as TRL combines them.
+std::optional<LineProblem> JsonSampleParser::take_masks() {
+  for (const LineFields::Field field : LineFields::masks_of_loss) {
+    if (!fields_->has(field)) continue;
+    const std::vector<std::int64_t>& mask = fields_->list_of(field);
+    if (mask.size() != sample_.tokens.size()) return other_length(*fields_, field);
+    for (std::size_t i = 0; i < mask.size(); ++i)
+      if (mask[i] == 0) sample_.labels[i] = ignored_target;
   }
+  return std::nullopt;
+}
+
+/// Samples that share a line's ids do not see each other, as TRL trains them: nothing predicts the
+/// first token of one.
+std::optional<LineProblem> JsonSampleParser::take_packed_samples() {
+  PackedLengths stated = lengths_of_packed(*fields_);
+  if (auto* const problem = std::get_if<LineProblem>(&stated)) return std::move(*problem);
+  const std::vector<std::int64_t>& lengths = std::get<0>(stated);
+  if (std::ssize(lengths) > most_samples)
+    return LineProblem{"at most " + std::to_string(most_samples) + " samples in a line",
+                       std::to_string(lengths.size()), "a line for each"};
+  if (lengths.size() < 2) return std::nullopt;
+  auto token = sample_.tokens.begin();
+  auto label = sample_.labels.begin();
+  for (const std::int64_t length : lengths) {
+    packed_.push_back({.tokens = {token, token + length},
+                       .labels = {label, label + length},
+                       .weight = sample_.weight,
+                       .has_ids = true});
+    token += length;
+    label += length;
+  }
+  return std::nullopt;
+}
+
+/// The instruction and, unless it is empty, the input are given, a line each; the output is
+/// learned.
+std::optional<LineProblem> JsonSampleParser::take_alpaca() {
+  using enum LineFields::Field;
+  const LineFields& line = *fields_;
+  form_ = LineForm::alpaca;
+  for (const LineFields::Field field : {instruction, output, input}) {
+    const char* const other = line.other_type_of(field);
+    if (other == nullptr || (field == input && !line.is_filled(input))) continue;
+    return no_sample(LineFields::quoted(field) + " is " + other);
+  }
+  for (const LineFields::Field field : {system, history})
+    if (line.is_filled(field))
+      return LineProblem{"a tokenizer with a chat template, for " + LineFields::quoted(field),
+                         "a line that is read as text",
+                         "data.format = \"chat\", or leaving the key out"};
+  std::string given;
+  for (const LineFields::Field field : {instruction, input})
+    if (line.is_filled(field)) given += line.text_of(field) + '\n';
+  take_text(given, line.text_of(output));
+  return std::nullopt;
+}
+
+void JsonSampleParser::take_text(std::optional<std::string_view> given, std::string_view learned) {
+  sample_.tokens.clear();
   encoder_.begin(sample_.tokens);
-  if (is_prompted) encoder_.add(line.string_of(prompt), sample_.tokens);
-  const std::size_t ignored = is_prompted ? sample_.tokens.size() : 0;
-  encoder_.add(line.string_of(is_text ? text : completion), sample_.tokens);
+  if (given) encoder_.add(*given, sample_.tokens);
+  const std::size_t ignored = given ? sample_.tokens.size() : 0;
+  encoder_.add(learned, sample_.tokens);
   encoder_.end(sample_.tokens);
   sample_.labels = sample_.tokens;
   std::fill_n(sample_.labels.begin(), ignored, ignored_target);
-  return std::nullopt;
 }
 
 }  // namespace accrue::data

@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "accrue/data/tokenizer.h"
+#include "data/text/line_problem.h"
 #include "data/text/sample_encoder.h"
 
 namespace accrue::data {
+
+class LineFields;
 
 /// One line's sample, before the shift that makes inputs and targets of it.
 struct JsonSample {
@@ -31,17 +34,17 @@ struct JsonSample {
   bool counts() const;
 };
 
-/// What is wrong with a line: the parts of an Error.
-struct LineProblem {
-  std::string expected;
-  std::string received;
-  std::string suggestion;
-};
-
 /// The first id or label of a sample that is not below `vocab_bound`, with its token's text when
-/// `tokenizer`, which may be null, made it; none where the bound is 0.
+/// `tokenizer`, which may be null, made it; none if the bound is 0.
 std::optional<LineProblem> id_out_of_range(const JsonSample& sample, std::int64_t vocab_bound,
                                            const Tokenizer* tokenizer);
+
+/// Whose form a line has.
+enum class LineForm {
+  own,
+  alpaca,   ///< "instruction", "input" and "output"
+  sharegpt  ///< "conversations"
+};
 
 /// Makes samples of lines, one after the other into the same buffers.
 class SampleParser {
@@ -53,6 +56,9 @@ class SampleParser {
   virtual std::span<const JsonSample> samples() const = 0;
   /// How many of these, one after the other, are one sample of the source: 2 where it is a pair.
   virtual std::int64_t sequences_per_sample() const { return 1; }
+  /// The keys of the line that were not read.
+  virtual std::span<const std::string> unread_keys() const { return {}; }
+  virtual LineForm form() const { return LineForm::own; }
 };
 
 /// Makes those of another parser whole.
@@ -62,35 +68,50 @@ class WholeSampleParser final : public SampleParser {
 
   std::optional<LineProblem> parse(std::string_view line) override;
   std::span<const JsonSample> samples() const override { return samples_; }
+  std::span<const std::string> unread_keys() const override { return parser_->unread_keys(); }
+  LineForm form() const override { return parser_->form(); }
 
  private:
   std::unique_ptr<SampleParser> parser_;
   std::vector<JsonSample> samples_;
 };
 
-/// Reads lines with "text", or "prompt" and "completion", or "input_ids" and "labels": a sample
-/// each.
+/// Reads lines with "text", or "prompt" and "completion", or "input_ids" and "labels", or
+/// "instruction" and "output" (Alpaca): a sample each, or several where ids are of several.
 class JsonSampleParser final : public SampleParser {
  public:
+  /// The most samples of a line.
+  static constexpr std::int64_t most_samples = 65'535;
+
   /// Ids and labels must be below `vocab_bound`, unless it is 0. Text becomes tokens as
   /// `tokenizer` says, which outlives this, or is its bytes where that is null.
   explicit JsonSampleParser(std::int64_t vocab_bound, const Tokenizer* tokenizer = nullptr);
   ~JsonSampleParser() override;
 
   std::optional<LineProblem> parse(std::string_view line) override;
-  std::span<const JsonSample> samples() const override { return {&sample_, 1}; }
+  std::span<const JsonSample> samples() const override;
+  std::span<const std::string> unread_keys() const override { return unread_keys_; }
+  LineForm form() const override { return form_; }
+  /// All tokens of the line.
   const JsonSample& sample() const { return sample_; }
 
  private:
-  class Handler;
-
   std::optional<LineProblem> take_fields();
+  std::optional<LineProblem> take_ids();
+  std::optional<LineProblem> take_masks();
+  std::optional<LineProblem> take_packed_samples();
+  std::optional<LineProblem> take_alpaca();
+  /// Where something is given, that is not learned.
+  void take_text(std::optional<std::string_view> given, std::string_view learned);
 
   std::int64_t vocab_bound_;
   const Tokenizer* tokenizer_;
-  std::unique_ptr<Handler> handler_;
+  std::unique_ptr<LineFields> fields_;
   SampleEncoder encoder_;
   JsonSample sample_;
+  std::vector<JsonSample> packed_;  ///< the samples of the line where it has several
+  std::vector<std::string> unread_keys_;
+  LineForm form_ = LineForm::own;
 };
 
 }  // namespace accrue::data

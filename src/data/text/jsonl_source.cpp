@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "core/words.h"
 #include "data/chat/chat_sample.h"
 #include "data/source_errors.h"
 #include "data/text/byte_vocab.h"
@@ -11,6 +12,7 @@
 #include "data/text/pair_sample.h"
 #include "data/text/sequence_batch.h"
 #include "data/text/text_tokens.h"
+#include "data/text/unread_names.h"
 
 namespace accrue::data {
 namespace {
@@ -50,6 +52,31 @@ std::int64_t length_of(std::span<const JsonSample> sequences) {
   std::int64_t length = 0;
   for (const JsonSample& sequence : sequences) length += sequence.length();
   return length;
+}
+
+/// What the fields of other tools' lines are taken for.
+constexpr const char* alpaca_as_text =
+    R"("instruction" and "input" (if it is not empty) are given, a line each, and "output" is )"
+    R"(learned; data.format = "chat" makes conversations of them)";
+constexpr const char* alpaca_as_chat =
+    R"("instruction" and "input" (if it is not empty) are what the user says, a line each, and )"
+    R"("output" is what the assistant says; data.format = "jsonl" reads them as text)";
+constexpr const char* sharegpt_as_chat =
+    R"("conversations" are read as "messages": "from" human is the user, gpt the assistant, )"
+    R"(observation a tool, and function_call the assistant that calls tools)";
+
+/// A sentence for each file, of many files for the first ones.
+std::vector<std::string> remarks_on_keys(const SampleIndex& index, const FilePool& files) {
+  constexpr std::size_t most_files = 8;
+  const std::size_t shown = std::min(index.unread.size(), most_files);
+  std::vector<std::string> sentences;
+  for (std::size_t i = 0; i < shown; ++i)
+    sentences.push_back(files.path(index.unread[i].file).string() +
+                        ": keys that are not read: " + unread_in_words(index.unread[i].names));
+  if (const std::size_t more = index.unread.size() - shown; more > 0)
+    sentences.push_back(counted(static_cast<std::int64_t>(more), "more file") +
+                        " with keys that are not read");
+  return sentences;
 }
 
 Sequence sequence_of(const JsonSample& sample) {
@@ -105,8 +132,12 @@ std::int64_t JsonlSource::tokens(std::int64_t index) const {
 std::vector<std::string> JsonlSource::remarks() const {
   std::vector<std::string> remarks;
   if (index_.too_short > 0)
-    remarks.push_back(std::to_string(index_.too_short) + " line(s) of fewer than " +
+    remarks.push_back(std::to_string(index_.too_short) + " sample(s) of fewer than " +
                       lengths_of(options_).least_in_words() + " are left out");
+  if (index_.has_alpaca) remarks.emplace_back(options_.chat ? alpaca_as_chat : alpaca_as_text);
+  if (index_.has_sharegpt) remarks.emplace_back(sharegpt_as_chat);
+  std::ranges::move(remarks_on_keys(index_, *files_), std::back_inserter(remarks));
+  remarks.insert(remarks.end(), options_.notes.begin(), options_.notes.end());
   remarks.insert(remarks.end(), cache_remarks_.begin(), cache_remarks_.end());
   if (options_.lines) std::ranges::move(options_.lines->remarks(), std::back_inserter(remarks));
   return remarks;

@@ -29,6 +29,7 @@ struct JsonlOptions {
   std::shared_ptr<const ChatFormat> chat = nullptr;      ///< set: lines may be conversations
   std::filesystem::path cache = {};                      ///< keeps the index; empty: nothing does
   std::shared_ptr<const TextCache> lines = nullptr;      ///< holds the lines' files; may be null
+  std::vector<std::string> notes = {};                   ///< remarks on what the lines come from
   TellProgress tell_progress = {};
 };
 

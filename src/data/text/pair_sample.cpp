@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "accrue/core/error.h"
 #include "data/chat/answer_pieces.h"
@@ -11,6 +12,8 @@
 #include "data/chat/chat_sample.h"
 #include "data/chat/line_json.h"
 #include "data/chat/line_setting.h"
+#include "data/text/line_keys.h"
+#include "data/text/line_syntax.h"
 #include "data/text/line_weight.h"
 #include "data/text/sequence_batch.h"
 
@@ -45,6 +48,11 @@ bool has_answers(const PairJson& line, PairJson::value_t type) {
   });
 }
 
+std::string in_words(const PairJson& value) {
+  if (value.is_null()) return "null";
+  return std::string(value.is_array() || value.is_object() ? "an " : "a ") + value.type_name();
+}
+
 bool has_labels(const JsonSample& sample) {
   return sample.length() > 0 &&
          std::any_of(sample.labels.begin() + 1, sample.labels.end(),
@@ -63,28 +71,35 @@ PairSampleParser::PairSampleParser(std::int64_t vocab_bound, const Tokenizer* to
 }
 
 std::optional<LineProblem> PairSampleParser::parse(std::string_view text) {
-  const LineJson read = read_line_json(text);
-  if (read.problem) return read.problem;
+  LineJson read = read_line_json(text);
+  if (read.problem) return problem_in_words(std::move(*read.problem), text);
   const PairJson& line = read.value;
   if (!line.is_object()) return no_pair("something else");
   for (const char* const answer : answers)
     if (!line.contains(answer)) return no_pair("none with \"" + std::string(answer) + '"');
-  const std::optional<float> weight = stated_weight(line);
-  if (!weight) return weight_problem(line);
+  std::variant<float, LineProblem> stated = weight_of_line(line, text);
+  if (auto* const problem = std::get_if<LineProblem>(&stated)) return std::move(*problem);
+  const float weight = std::get<float>(stated);
   if (has_answers(line, PairJson::value_t::array)) {
-    if (auto problem = take_conversations(line, *weight)) return problem;
+    if (auto problem = take_conversations(line, weight)) return problem;
+    unread_keys_ = keys_besides(
+        line, {"prompt", "chosen", "rejected", "tools", "chat_template_kwargs", "weight"});
   } else {
-    if (auto problem = take_texts(line, *weight)) return problem;
+    if (auto problem = take_texts(line, weight, text)) return problem;
+    unread_keys_ = keys_besides(line, {"prompt", "chosen", "rejected", "weight"});
   }
   return check_samples();
 }
 
-std::optional<LineProblem> PairSampleParser::take_texts(const PairJson& line, float weight) {
-  const PairJson prompt = line.value("prompt", PairJson());
-  if (!prompt.is_string() || !has_answers(line, PairJson::value_t::string))
-    return no_pair("\"prompt\" of type " + std::string(prompt.type_name()) + ", \"chosen\" of " +
-                   line["chosen"].type_name() + " and \"rejected\" of " +
-                   line["rejected"].type_name());
+std::optional<LineProblem> PairSampleParser::take_texts(const PairJson& line, float weight,
+                                                        std::string_view text) {
+  if (!line.contains("prompt")) return no_pair("none with \"prompt\"");
+  const PairJson& prompt = line["prompt"];
+  for (const char* const key : {"prompt", "chosen", "rejected"}) {
+    const LinePlace place{.key = key};
+    if (!line[key].is_string())
+      return at_place(no_pair(subject_of(place) + in_words(line[key])), text, place);
+  }
   for (std::size_t i = 0; i < answers.size(); ++i)
     samples_[i] = sample_of_text(prompt.get_ref<const std::string&>(),
                                  line[answers[i]].get_ref<const std::string&>(), weight);

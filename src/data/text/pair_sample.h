@@ -5,7 +5,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/chat/chat_format.h"
 #include "data/text/json_sample.h"
@@ -26,9 +28,11 @@ class PairSampleParser final : public SampleParser {
   std::optional<LineProblem> parse(std::string_view line) override;
   std::span<const JsonSample> samples() const override { return samples_; }
   std::int64_t sequences_per_sample() const override { return 2; }
+  std::span<const std::string> unread_keys() const override { return unread_keys_; }
 
  private:
-  std::optional<LineProblem> take_texts(const nlohmann::ordered_json& line, float weight);
+  std::optional<LineProblem> take_texts(const nlohmann::ordered_json& line, float weight,
+                                        std::string_view text);
   std::optional<LineProblem> take_conversations(const nlohmann::ordered_json& line, float weight);
   std::optional<LineProblem> check_samples() const;
   JsonSample sample_of_text(std::string_view prompt, std::string_view answer, float weight);
@@ -39,6 +43,7 @@ class PairSampleParser final : public SampleParser {
   SampleEncoder encoder_;
   std::optional<Tokenizer::Encoder> of_pieces_;
   std::array<JsonSample, 2> samples_;
+  std::vector<std::string> unread_keys_;
 };
 
 /// Whether a line of JSON is a pair whose answers are lists of messages.

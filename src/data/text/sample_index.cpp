@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "data/text/line_reader.h"
+#include "data/text/unread_names.h"
 
 namespace accrue::data {
 namespace {
@@ -27,6 +29,34 @@ struct SampleFacts {
 struct LineFacts {
   std::optional<LineProblem> problem;
   std::vector<SampleFacts> samples;
+  std::vector<std::string> unread_keys;  ///< that the lines before did not have
+  LineForm form = LineForm::own;
+};
+
+/// The keys of one file that are not read. While lines are parsed nobody adds any.
+class KeysOfFile {
+ public:
+  /// Those of a line that are not known yet.
+  std::vector<std::string> new_among(std::span<const std::string> keys) const {
+    std::vector<std::string> found;
+    if (is_full()) return found;
+    for (const std::string& key : keys)
+      if (!is_known(key) && !is_known(shortened(key))) found.push_back(shortened(key));
+    return found;
+  }
+  void add(const std::vector<std::string>& names) {
+    for (const std::string& name : names)
+      if (!is_full() && !is_known(name)) names_.push_back(name);
+  }
+  std::vector<std::string> take() { return std::exchange(names_, {}); }
+
+ private:
+  bool is_full() const { return names_.size() > most_unread_names; }
+  bool is_known(const std::string& name) const {
+    return std::ranges::find(names_, name) != names_.end();
+  }
+
+  std::vector<std::string> names_;
 };
 
 SampleFacts facts_of(std::span<const JsonSample> sequences) {
@@ -67,6 +97,8 @@ class Indexing {
         if (tell_) tell_(before + lines_.back().begin, all);
       }
       index_.ends.push_back(index_.size());
+      std::vector<std::string> unread = unread_.take();
+      if (!unread.empty()) index_.unread.push_back({.file = file, .names = std::move(unread)});
     }
     if (tell_) tell_(all, all);
     require_samples();
@@ -98,10 +130,18 @@ class Indexing {
                        const SampleParsers::Lent parser = parsers_.lend();
                        for (std::int64_t i = begin; i < end; ++i) {
                          const auto place = static_cast<std::size_t>(i);
-                         facts[place].problem = parser->parse(lines_[place].text);
-                         if (!facts[place].problem) facts[place].samples = facts_of(*parser);
+                         facts[place] = facts_of_line(*parser, lines_[place].text);
                        }
                      });
+    return facts;
+  }
+
+  LineFacts facts_of_line(SampleParser& parser, const std::string& text) const {
+    LineFacts facts{.problem = parser.parse(text), .samples = {}, .unread_keys = {}};
+    if (facts.problem) return facts;
+    facts.samples = facts_of(parser);
+    facts.unread_keys = unread_.new_among(parser.unread_keys());
+    facts.form = parser.form();
     return facts;
   }
 
@@ -112,6 +152,9 @@ class Indexing {
                         facts.problem->suggestion);
     for (std::size_t part = 0; part < facts.samples.size(); ++part)
       add(file, line, facts.samples[part], part);
+    unread_.add(facts.unread_keys);
+    index_.has_alpaca = index_.has_alpaca || facts.form == LineForm::alpaca;
+    index_.has_sharegpt = index_.has_sharegpt || facts.form == LineForm::sharegpt;
   }
 
   void add(std::size_t file, const TakenLine& line, const SampleFacts& facts, std::size_t part) {
@@ -170,6 +213,7 @@ class Indexing {
   const std::string& what_;
   SampleIndex index_;
   std::vector<TakenLine> lines_;
+  KeysOfFile unread_;          ///< of the file that is read
   std::int64_t too_long_ = 0;  ///< samples
   std::int64_t longest_ = 0;   ///< inputs
   std::string longest_at_;
@@ -179,7 +223,36 @@ class Indexing {
 struct IndexHeader {
   std::int64_t samples = 0, files = 0, parts = 0, too_short = 0;
   std::int64_t has_ids = 0, has_text = 0, has_counting_label = 0;
+  std::int64_t has_alpaca = 0, has_sharegpt = 0;
+  std::int64_t unread_bytes = 0;  ///< of SampleIndex::unread, as JSON
 };
+
+std::string text_of(const std::vector<UnreadKeys>& unread) {
+  nlohmann::json files = nlohmann::json::array();
+  for (const UnreadKeys& keys : unread)
+    files.push_back(nlohmann::json::array({keys.file, keys.names}));
+  return files.dump();
+}
+
+/// Nothing where the text is not that of such keys.
+std::optional<std::vector<UnreadKeys>> unread_of(std::string_view text, std::size_t all_files) {
+  const nlohmann::json files = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!files.is_array()) return std::nullopt;
+  std::vector<UnreadKeys> unread;
+  for (const nlohmann::json& keys : files) {
+    if (!keys.is_array() || keys.size() != 2 || !keys[0].is_number_unsigned() ||
+        !keys[1].is_array())
+      return std::nullopt;
+    if (keys[0].get<std::size_t>() >= all_files) return std::nullopt;
+    UnreadKeys of_file{.file = keys[0].get<std::size_t>(), .names = {}};
+    for (const nlohmann::json& name : keys[1]) {
+      if (!name.is_string()) return std::nullopt;
+      of_file.names.push_back(name.get<std::string>());
+    }
+    unread.push_back(std::move(of_file));
+  }
+  return unread;
+}
 
 template <class T>
 void append(const std::vector<T>& values, std::string& bytes) {
@@ -204,8 +277,10 @@ bool has_length_of(const IndexHeader& header, std::size_t bytes) {
   if (header.samples < 0 || header.samples > all || header.files < 0 || header.files > all)
     return false;
   if (header.parts != 0 && header.parts != header.samples) return false;
+  if (header.unread_bytes < 0 || header.unread_bytes > all) return false;
   return all == header.samples * bytes_a_sample + header.parts * bytes_a_part +
-                    header.files * static_cast<std::int64_t>(sizeof(std::int64_t));
+                    header.files * static_cast<std::int64_t>(sizeof(std::int64_t)) +
+                    header.unread_bytes;
 }
 
 }  // namespace
@@ -227,18 +302,23 @@ Error changed_line(const FilePool& files, std::size_t file, std::int64_t begin) 
 }
 
 std::string to_bytes(const SampleIndex& index) {
+  const std::string unread = text_of(index.unread);
   const IndexHeader header{.samples = index.size(),
                            .files = std::ssize(index.ends),
                            .parts = std::ssize(index.parts),
                            .too_short = index.too_short,
                            .has_ids = index.has_ids,
                            .has_text = index.has_text,
-                           .has_counting_label = index.has_counting_label};
+                           .has_counting_label = index.has_counting_label,
+                           .has_alpaca = index.has_alpaca,
+                           .has_sharegpt = index.has_sharegpt,
+                           .unread_bytes = std::ssize(unread)};
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
   append(index.begins, bytes);
   append(index.ends, bytes);
   append(index.lengths, bytes);
   append(index.parts, bytes);
+  bytes += unread;
   return bytes;
 }
 
@@ -257,6 +337,11 @@ std::optional<SampleIndex> index_of_bytes(std::string_view bytes) {
   index.has_ids = header.has_ids != 0;
   index.has_text = header.has_text != 0;
   index.has_counting_label = header.has_counting_label != 0;
+  index.has_alpaca = header.has_alpaca != 0;
+  index.has_sharegpt = header.has_sharegpt != 0;
+  std::optional<std::vector<UnreadKeys>> unread = unread_of(bytes, index.ends.size());
+  if (!unread) return std::nullopt;
+  index.unread = std::move(*unread);
   return index;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +14,14 @@
 
 namespace accrue::data {
 
+/// The keys of a file's lines that are not read.
+struct UnreadKeys {
+  std::size_t file = 0;
+  std::vector<std::string> names;  ///< in the order in which they came; one more than
+                                   ///< most_unread_names stands for all others
+  bool operator==(const UnreadKeys&) const = default;
+};
+
 /// Where the samples of files of JSON lines are, and what they are together.
 struct SampleIndex {
   std::vector<std::int64_t> begins;   ///< where sample i's line begins in its file
@@ -22,6 +31,8 @@ struct SampleIndex {
   std::vector<std::int64_t> ends;  ///< how many samples there are up to and with file i
   std::int64_t too_short = 0;      ///< lines of too few tokens, which are left out
   bool has_ids = false, has_text = false, has_counting_label = false;
+  bool has_alpaca = false, has_sharegpt = false;  ///< some line is of that form
+  std::vector<UnreadKeys> unread;                 ///< of the files that have such keys
 
   std::int64_t size() const { return static_cast<std::int64_t>(begins.size()); }
   std::size_t part_of(std::int64_t sample) const {

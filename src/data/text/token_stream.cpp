@@ -11,6 +11,7 @@
 #include "accrue/core/error.h"
 #include "data/source_errors.h"
 #include "data/text/token_in_words.h"
+#include "data/text/too_few_tokens.h"
 
 namespace accrue::data {
 namespace {
@@ -43,13 +44,15 @@ TokenStream::TokenStream(StreamContent content, StreamTraits traits, const std::
   for (const TokenLayout& layout : content_.layouts) ends_.push_back(total += layout.tokens);
   const std::int64_t least = traits_.context + traits_.only_predicted();
   if (total < least) {
-    throw usage_error(what,
-                      "at least " + std::to_string(least) + " tokens (a context of " +
-                          std::to_string(traits_.context) +
-                          (traits_.whole ? ")" : " and one more to predict)"),
-                      std::to_string(total) + " in " + std::to_string(identity().count()) +
-                          " file(s), the first being " + identity().path(0).string(),
-                      "more data or a shorter context");
+    throw TooFewTokens(
+        usage_error(what,
+                    "at least " + std::to_string(least) + " tokens (a context of " +
+                        std::to_string(traits_.context) +
+                        (traits_.whole ? ")" : " and one more to predict)"),
+                    std::to_string(total) + " in " + std::to_string(identity().count()) +
+                        " file(s), the first being " + identity().path(0).string(),
+                    "more data or a shorter context"),
+        traits_.context, std::max<std::int64_t>(0, total - traits_.only_predicted()));
   }
 }
 

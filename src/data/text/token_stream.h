@@ -42,7 +42,7 @@ struct StreamTraits {
 /// Files joined into one stream of tokens, and its samples.
 class TokenStream final : public Source {
  public:
-  /// Throws a usage Error, its operation being `what`, where there is no sample.
+  /// Throws TooFewTokens, a usage Error whose operation is `what`, where there is no sample.
   TokenStream(StreamContent content, StreamTraits traits, const std::string& what);
 
   std::int64_t size() const override;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
+#include "data/text/too_few_tokens.h"
 #include "train/config/origin_kind.h"
 #include "train/plan/setup.h"
 #include "train/run/evaluation.h"
@@ -43,14 +44,40 @@ std::int64_t micro_batch_for(const data::Source& source) {
   return std::max<std::int64_t>(1, tokens_at_once / longest);
 }
 
+/// A model with the files, and what was decided about its context; empty: nothing.
+struct OpenedFiles {
+  Workload work;
+  std::string remark;
+};
+
+/// Of a text that is shorter than the model's context, all is one sample; a context that somebody
+/// stated stays.
+OpenedFiles open_files_for(const EvaluationTask& task) {
+  Config config = config_for(task);
+  use_resources(config);
+  try {
+    return {.work = open_workload(config, task.tell_progress), .remark = ""};
+  } catch (const data::TooFewTokens& error) {
+    const std::int64_t longest = error.longest_context();
+    if (task.context || longest < 1)
+      throw usage_error("eval --data", error.expected(), error.received(),
+                        longest < 1 ? "more text; --context says how much of it is a sample"
+                                    : "--context " + std::to_string(longest) + ", or more text");
+    config.model.context = longest;
+    return {.work = open_workload(config, task.tell_progress),
+            .remark = "the files have too few tokens for the model's context of " +
+                      std::to_string(error.context()) + ": evaluated as with --context " +
+                      std::to_string(longest) + ", all of them at once"};
+  }
+}
+
 }  // namespace
 
 double FileEvaluation::perplexity() const { return std::exp(evaluation.loss); }
 
 FileEvaluation evaluate_files(const EvaluationTask& task) {
-  const Config config = config_for(task);
-  use_resources(config);
-  const Workload work = open_workload(config, task.tell_progress);
+  const OpenedFiles opened = open_files_for(task);
+  const Workload& work = opened.work;
   const data::Source& source = *work.data.train;
   if (source.image_shape())
     throw usage_error("eval", "text, tokens or JSON lines", "images",
@@ -60,6 +87,7 @@ FileEvaluation evaluate_files(const EvaluationTask& task) {
       evaluate_source(*work.model, source, {.micro_batch = micro_batch_for(source)});
   FileEvaluation result{
       .evaluation = std::move(*evaluation), .samples = source.size(), .remarks = work.remarks};
+  if (!opened.remark.empty()) result.remarks.push_back(opened.remark);
   for (std::string& remark : source.remarks()) result.remarks.push_back(std::move(remark));
   return result;
 }

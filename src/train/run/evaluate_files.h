@@ -15,9 +15,10 @@ namespace accrue::train {
 struct EvaluationTask {
   /// A run folder (its newest checkpoint), a checkpoint in one, or a Hugging Face folder.
   std::string model;
-  std::vector<std::string> files;            ///< patterns, as data.val has them
-  std::optional<data::Format> format = {};   ///< none: by the files' names
-  std::optional<std::int64_t> context = {};  ///< of a sample, in tokens; none: the model's
+  std::vector<std::string> files;           ///< patterns, as data.val has them
+  std::optional<data::Format> format = {};  ///< none: by the files' names
+  /// Of a sample, in tokens; none: the model's, or all tokens of a text that has fewer.
+  std::optional<std::int64_t> context = {};
   data::TellProgress tell_progress = {};
 };
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "accrue/core/error.h"
 #include "accrue/train/run_directory.h"
 #include "core/atomic_file.h"
+#include "data/text/text_beginning.h"
 #include "train/checkpoint/run_links.h"
 
 namespace accrue::train {
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* reading_input = "data.train = \"-\" (standard input)";
 constexpr std::array<const char*, 2> kept_input_names{"standard-input.jsonl", "standard-input.txt"};
-constexpr std::size_t input_block_bytes = std::size_t{1} << 20;
+constexpr std::size_t input_block_bytes = data::most_beginning_bytes;
 
 Error unreadable_input(const std::string& received) {
   return usage_error(reading_input, "text, or a JSON object per line", received,
@@ -71,19 +71,20 @@ std::string_view read_input_block(std::vector<char>& buffer) {
   return {buffer.data(), known};
 }
 
-/// Whether text that begins so is lines of JSON.
-bool begins_with_json(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos || text[begin] != '{') return false;
-  const std::size_t feed = text.find('\n', begin);
-  if (feed == std::string_view::npos && text.size() == input_block_bytes)
-    throw unreadable_input("a first line of more than 1 MiB that may be either; state data.format");
-  return nlohmann::json::parse(text.substr(begin, feed - begin), nullptr, false).is_object();
-}
-
+/// By its first bytes, as files are that nobody calls lines of JSON.
 bool is_text_input(const Config& config, std::string_view first_block) {
   if (config.data.format) return *config.data.format == data::Format::text;
-  return !begins_with_json(first_block);
+  switch (data::beginning_of(first_block, first_block.size() < input_block_bytes)) {
+    case data::TextBeginning::json_lines:
+      return false;
+    case data::TextBeginning::json_document:
+      throw unreadable_input("JSON that is no object per line; state data.format");
+    case data::TextBeginning::unclear:
+      throw unreadable_input(
+          "a first line of more than 1 MiB that may be either; state data.format");
+    default:
+      return true;
+  }
 }
 
 fs::path keep_input(const Config& config) {

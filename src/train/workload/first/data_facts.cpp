@@ -14,6 +14,7 @@
 #include "accrue/train/config.h"
 #include "data/files/glob.h"
 #include "data/files/suffix.h"
+#include "data/text/file_look.h"
 #include "train/config/origin_kind.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/model_origin.h"
@@ -71,8 +72,21 @@ bool is_binary_image_set(const fs::path& file) {
           (name.starts_with("data_batch") || name.starts_with("test_batch")));
 }
 
+/// By the file's name, and where that does not say it by its first line.
 bool has_lines(const fs::path& file) {
-  return data::has_json_lines_suffix(file) || data::has_parquet_suffix(file);
+  const data::Format format = data::look_at_files({file}, "data.train").front().format;
+  return format == data::Format::jsonl || format == data::Format::parquet;
+}
+
+/// Whether the files that a pattern stands for have a sample a line: the first one says it.
+bool are_lines(const std::string& pattern, const std::string& operation) {
+  return has_lines(data::expand_globs({pattern}, operation).front());
+}
+
+/// The glob for all files in `folder` of the file's suffix; without one the file itself.
+std::string glob_for(const fs::path& folder, const fs::path& file) {
+  if (!file.has_extension()) return file.string();
+  return (folder / "**" / ("*" + file.extension().string())).string();
 }
 
 /// The globs for all images in `folder`, or else for its lines, one for each way in which
@@ -82,8 +96,7 @@ std::set<std::string> globs_of(const fs::path& folder) {
   for (const auto is_wanted : {is_image, has_lines}) {
     std::set<std::string> globs;
     for (const fs::path& file : files)
-      if (is_wanted(file))
-        globs.insert((folder / "**" / ("*" + file.extension().string())).string());
+      if (is_wanted(file)) globs.insert(glob_for(folder, file));
     if (!globs.empty()) return globs;
   }
   return {(folder / "**").string()};
@@ -281,13 +294,13 @@ DataFacts look_at(const FirstFiles& files, const data::TellProgress& tell) {
                    .bytes = bytes_of_weights(files.model)};
   }
   const Opener opener(files, facts, config, tell);
-  const bool are_lines = !facts.train.empty() && has_lines(facts.train.front());
-  const std::unique_ptr<data::Source> source = opener.open(are_lines ? kLongestLine : 1);
+  const bool is_by_lines = !facts.train.empty() && are_lines(facts.train.front(), files.operation);
+  const std::unique_ptr<data::Source> source = opener.open(is_by_lines ? kLongestLine : 1);
   if (const auto tokenizer = source->tokenizer())
     facts.tokenizer = is_in_model(files) ? files.model : tokenizer->file().string();
   if (source->image_shape())
     look_at_images(*source, facts);
-  else if (are_lines)
+  else if (is_by_lines)
     look_at_lines(*source, opener, facts);
   else
     look_at_stream(*source, opener, facts);

@@ -1,0 +1,37 @@
+#include "data/text/first_line.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "data/chat/chat_line.h"
+#include "data/chat/chat_templates.h"
+#include "data/text/foreign_line.h"
+#include "data/text/line_reader.h"
+#include "data/text/pair_sample.h"
+
+namespace accrue::data {
+namespace {
+
+std::optional<std::string> first_line_of(const FilePool& files, const std::string& what) {
+  for (std::size_t file = 0; file < files.count(); ++file) {
+    LineReader reader(files, file, what);
+    if (const auto line = reader.next()) return std::string(line->text);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool holds_conversations(const FilePool& files, bool as_pairs, const Tokenizer* tokenizer,
+                         const std::string& what) {
+  const std::optional<std::string> text = first_line_of(files, what);
+  if (!text) return false;
+  if (as_pairs) return is_pair_of_conversations(*text);
+  if (is_chat_line(*text)) return true;
+  const auto line = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (is_sharegpt_line(line)) return true;
+  return is_alpaca_line(line) && tokenizer != nullptr &&
+         !read_chat_templates(tokenizer->file(), what).texts.empty();
+}
+
+}  // namespace accrue::data

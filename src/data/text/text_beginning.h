@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace accrue::data {
+
+/// What text is by its first bytes, where nobody said it.
+enum class TextBeginning {
+  text,
+  json_lines,     ///< its first line is an object of JSON
+  json_document,  ///< JSON that goes over several lines, a list of objects, or a broken line of it
+  unclear         ///< more bytes are wanted
+};
+
+/// By so many bytes it is clear, or never.
+inline constexpr std::size_t most_beginning_bytes = std::size_t{1} << 20;
+
+/// `is_all`: nothing follows these bytes. Blank lines at the beginning are passed over.
+TextBeginning beginning_of(std::string_view bytes, bool is_all);
+
+}  // namespace accrue::data
