@@ -24,7 +24,8 @@ nlohmann::json to_json(const train::FileEvaluation& result) {
   return {{"loss", result.evaluation.loss},
           {"perplexity", result.perplexity()},
           {"tokens", result.evaluation.weight},
-          {"samples", result.samples}};
+          {"samples", result.samples},
+          {"remarks", result.remarks}};
 }
 
 std::string number(double value, const char* format) {
