@@ -1,12 +1,14 @@
 #include "cli/text_model.h"
 
 #include <filesystem>
+#include <iostream>
 
 #include "accrue/core/error.h"
 #include "accrue/data/source.h"
 #include "accrue/models/gguf_magic.h"
 #include "accrue/train/run_directory.h"
 #include "cli/trained_text.h"
+#include "core/printable.h"
 #include "data/text/sample_encoder.h"
 #include "data/text/tokenizer_files.h"
 #include "models/files/generation_config.h"
@@ -14,6 +16,7 @@
 #include "train/plan/setup.h"
 #include "train/workload/gguf_tokenizer.h"
 #include "train/workload/model_factory.h"
+#include "train/workload/model_origin.h"
 
 namespace accrue::cli {
 namespace {
@@ -77,6 +80,9 @@ TextModel model_of_files(const TextModelOrigin& origin) {
   TextModel loaded{.owner = train::load_shaping_model(config, remarks)};
   loaded.model = dynamic_cast<models::LanguageModel*>(loaded.owner.get());
   if (loaded.model == nullptr) throw refuse_kind();
+  for (const std::string& remark : remarks)
+    if (remark != train::start_in_words(origin.from, *loaded.owner))
+      std::cerr << "note: " << printable_line(remark) << std::endl;
   loaded.tokenizer = tokenizer_in(origin.from, loaded.model->vocab());
   if (!models::is_gguf(origin.from)) loaded.end_tokens = models::read_end_tokens(origin.from);
   return loaded;

@@ -16,7 +16,6 @@ namespace accrue::models {
 namespace {
 
 constexpr const char* make_bert = "make a BERT";
-constexpr std::int64_t token_types = 2;
 
 BertOptions checked(BertOptions options) {
   check_at_least_one(make_bert, "model.layers", options.layers);
@@ -25,7 +24,9 @@ BertOptions checked(BertOptions options) {
   check_at_least_one(make_bert, "model.context", options.context);
   check_at_least_one(make_bert, "model.vocab", options.vocab);
   check_width_of_heads(make_bert, options.width, options.heads);
+  check_at_least_one(make_bert, "token_types", options.token_types);
   check_dropout(make_bert, options.dropout);
+  check_fraction(make_bert, "norm_eps", options.norm_eps);
   if (options.loss.kind != LossKind::mlm)
     throw usage_error(make_bert, "loss.kind \"mlm\", since a position sees all of its sample",
                       "\"" + std::string(to_string(options.loss.kind)) + "\"",
@@ -36,6 +37,7 @@ BertOptions checked(BertOptions options) {
   const double of_block = 4 * width + 2 * static_cast<double>(options.ffn_width);
   check_parameters(make_bert, width * (static_cast<double>(options.vocab) +
                                        static_cast<double>(options.context) +
+                                       static_cast<double>(options.token_types) +
                                        static_cast<double>(options.layers) * of_block));
   return options;
 }
@@ -80,14 +82,14 @@ struct Bert::Impl {
                            initial_deviation);
     positions = builder.normal(embeddings + "position_embeddings.weight", {options.context, width},
                                initial_deviation);
-    types = builder.normal(embeddings + "token_type_embeddings.weight", {token_types, width},
-                           initial_deviation);
-    embedding_norm = make_bert_norm(builder, embeddings + "LayerNorm", width);
+    types = builder.normal(embeddings + "token_type_embeddings.weight",
+                           {options.token_types, width}, initial_deviation);
+    embedding_norm = make_norm(builder, embeddings + "LayerNorm", width, options.norm_eps);
     for (std::int64_t i = 0; i < options.layers; ++i)
-      blocks.push_back(make_bert_block(builder, "bert.encoder.layer." + std::to_string(i), width,
-                                       options.ffn_width));
+      blocks.push_back(
+          make_bert_block(builder, "bert.encoder.layer." + std::to_string(i), options));
     transform = make_projection(builder, head + "transform.dense", width, width, initial_deviation);
-    transform_norm = make_bert_norm(builder, head + "transform.LayerNorm", width);
+    transform_norm = make_norm(builder, head + "transform.LayerNorm", width, options.norm_eps);
     output = {.weight = words,
               .bias = builder.constant(head + "bias", {options.vocab}, 0),
               .options = options.loss,

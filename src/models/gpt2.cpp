@@ -15,7 +15,10 @@ namespace accrue::models {
 namespace {
 
 constexpr const char* make_gpt2 = "make a GPT-2";
-constexpr double gpt2_norm_eps = 1e-5;
+
+std::int64_t ffn_width_of(const Gpt2Options& options) {
+  return options.ffn_width == 0 ? 4 * options.width : options.ffn_width;
+}
 
 void check(const Gpt2Options& options) {
   check_at_least_one(make_gpt2, "model.layers", options.layers);
@@ -24,26 +27,29 @@ void check(const Gpt2Options& options) {
   check_at_least_one(make_gpt2, "model.context", options.context);
   check_at_least_one(make_gpt2, "model.vocab", options.vocab);
   check_width_of_heads(make_gpt2, options.width, options.heads);
+  check_at_least_one(make_gpt2, "model.ffn_width", ffn_width_of(options));
   check_dropout(make_gpt2, options.dropout);
+  check_fraction(make_gpt2, "norm_eps", options.norm_eps);
   const auto width = static_cast<double>(options.width);
+  const double of_block = 4 * width + 2 * static_cast<double>(ffn_width_of(options));
   check_parameters(make_gpt2, width * (static_cast<double>(options.vocab) +
                                        static_cast<double>(options.context) +
-                                       static_cast<double>(options.layers) * 12 * width));
+                                       static_cast<double>(options.layers) * of_block));
 }
 
 TransformerBlock make_block(ParameterBuilder& builder, const Gpt2Options& options,
                             std::int64_t index) {
   const std::string name = "transformer.h." + std::to_string(index);
-  const std::int64_t width = options.width;
+  const std::int64_t width = options.width, ffn_width = ffn_width_of(options);
   const double into_residual = residual_deviation(options.layers);
   // Braces evaluate in order, so the parameters are registered in forward order.
   return {
-      make_norm(builder, name + ".ln_1", width, gpt2_norm_eps),
+      make_norm(builder, name + ".ln_1", width, options.norm_eps),
       make_projection(builder, name + ".attn.c_attn", width, 3 * width, initial_deviation),
       make_projection(builder, name + ".attn.c_proj", width, width, into_residual),
-      make_norm(builder, name + ".ln_2", width, gpt2_norm_eps),
-      make_projection(builder, name + ".mlp.c_fc", width, 4 * width, initial_deviation),
-      make_projection(builder, name + ".mlp.c_proj", 4 * width, width, into_residual),
+      make_norm(builder, name + ".ln_2", width, options.norm_eps),
+      make_projection(builder, name + ".mlp.c_fc", width, ffn_width, initial_deviation),
+      make_projection(builder, name + ".mlp.c_proj", ffn_width, width, into_residual),
   };
 }
 
@@ -68,7 +74,7 @@ struct Gpt2::Impl {
                          initial_deviation);
     for (std::int64_t i = 0; i < options.layers; ++i)
       blocks.push_back(make_block(builder, options, i));
-    ln_f = make_norm(builder, "transformer.ln_f", options.width, gpt2_norm_eps);
+    ln_f = make_norm(builder, "transformer.ln_f", options.width, options.norm_eps);
     output = {.weight = wte, .options = options.loss, .fused = options.fused_loss};
     parameters = with_adapters(make_gpt2, builder, projections_of(blocks), options.adapters,
                                1 + 3 * options.layers, options.seed);

@@ -6,6 +6,7 @@
 #include "accrue/train/run_record.h"
 #include "fuzz_targets.h"
 #include "models/files/adapter_config.h"
+#include "models/files/bert_config.h"
 #include "models/files/generation_config.h"
 #include "models/files/gpt2_config.h"
 #include "models/files/llama_config.h"
@@ -56,8 +57,24 @@ void fuzz_gpt2_config(Input input) {
   const models::Gpt2Options again =
       models::parse_gpt2_config(models::make_gpt2_config(options), "config.json", {});
   expect(again.layers == options.layers && again.heads == options.heads &&
-             again.width == options.width && again.context == options.context &&
-             again.vocab == options.vocab,
+             again.width == options.width && again.ffn_width == options.ffn_width &&
+             again.context == options.context && again.vocab == options.vocab &&
+             again.norm_eps == options.norm_eps,
+         "config.json reads back to the same shape");
+}
+
+void fuzz_bert_config(Input input) {
+  const models::BertOptions options =
+      models::parse_bert_config(std::string(text_of(input)), "config.json", {});
+  expect(options.layers > 0 && options.heads > 0 && options.width > 0 && options.ffn_width > 0 &&
+             options.context > 0 && options.vocab > 0 && options.token_types > 0,
+         "an accepted model has a shape");
+  const models::BertOptions again =
+      models::parse_bert_config(models::make_bert_config(options), "config.json", {});
+  expect(again.layers == options.layers && again.heads == options.heads &&
+             again.width == options.width && again.ffn_width == options.ffn_width &&
+             again.context == options.context && again.vocab == options.vocab &&
+             again.token_types == options.token_types && again.norm_eps == options.norm_eps,
          "config.json reads back to the same shape");
 }
 

@@ -13,6 +13,7 @@ void fuzz_config(Input input);
 void fuzz_overrides(Input input);
 void fuzz_gpt2_config(Input input);
 void fuzz_llama_config(Input input);
+void fuzz_bert_config(Input input);
 void fuzz_generation_config(Input input);
 void fuzz_adapter_config(Input input);
 void fuzz_jsonl(Input input);

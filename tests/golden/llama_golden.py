@@ -1,10 +1,9 @@
-"""Compares accrue's Llama with transformers' Llama, Mistral, Qwen 2 and 3, Gemma 2 and 3, in both directions.
+"""Compares accrue's Llama with transformers' Llama, Mistral, Ministral, Qwen 2 and 3, Gemma 1 to 3, in both directions.
 
 llama_golden.py HELPER: the C++ half (llama_golden.cpp). Exit status 77 where transformers is not there.
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 import types
@@ -62,9 +61,12 @@ FAMILIES = {
         mscale_all_dim=1.1, truncate=False))),
     "mistral": ("Mistral", dict(SHAPE, sliding_window=8)),
     "mistral without a window": ("Mistral", dict(SHAPE, sliding_window=None)),
+    "ministral": ("Ministral", dict(SHAPE, head_dim=16, sliding_window=8,
+                                    layer_types=["full_attention", "sliding_attention", "full_attention"])),
     "qwen2": ("Qwen2", dict(SHAPE)),
     "qwen2 with windows": ("Qwen2", dict(SHAPE, use_sliding_window=True, sliding_window=8, max_window_layers=1)),
     "qwen3": ("Qwen3", dict(SHAPE, head_dim=32, tie_word_embeddings=True)),
+    "gemma": ("Gemma", dict(SHAPE, head_dim=32)),
     "gemma2": ("Gemma2", dict(GEMMA, attn_logit_softcapping=0.7, final_logit_softcapping=1.5)),
     "gemma3": ("Gemma3", dict(GEMMA, sliding_window_pattern=2, rope_theta=7000.0, rope_local_base_freq=300.0)),
     "gemma3, linear": ("Gemma3", dict(GEMMA, sliding_window_pattern=3,
@@ -248,7 +250,7 @@ class LlamaGolden(unittest.TestCase):
             for name, expected in whole.items():
                 self.assertTrue(torch.equal(parts[name], expected), name)
 
-    def test_a_tied_head_may_be_stated_twice_but_not_otherwise(self):
+    def test_a_tied_head_may_be_stated_twice_and_is_not_tied_where_it_is_another(self):
         with tempfile.TemporaryDirectory() as folder:
             model = self.saved(folder, "qwen3", "fp32")
             batch = rows_of(random_samples(model.config.vocab_size, (LENGTH,)))
@@ -258,12 +260,15 @@ class LlamaGolden(unittest.TestCase):
             weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
             save_file(weights, file)
             self.assertTrue(torch.equal(self.ours(folder, batch, "fp32")["loss"], once))
-            weights["lm_head.weight"][5, 7] += 1e-3
+            weights["lm_head.weight"][5, 7] += 0.3
             save_file(weights, file)
-            with self.assertRaises(subprocess.CalledProcessError) as refused:
-                HELPER.run("gradients", folder, "fp32")
-            self.assertEqual(refused.exception.returncode, 2)
-            self.assertIn("lm_head.weight", refused.exception.stderr)
+            other = self.ours(folder, batch, "fp32")["loss"]
+            self.assertGreater(relative_error(other, once), LOSS_BOUND["fp32"])
+            logging.set_verbosity_error()
+            model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").double()
+            with torch.no_grad(), softmax_in_the_models_dtype():
+                expected = summed_loss(in_double(model.eval()), batch["inputs"], batch["targets"])
+            self.assertLessEqual(relative_error(other, expected / (batch["targets"] != IGNORED).sum()), LOSS_BOUND["fp32"])
 
     def test_the_comparison_sees_every_key_of_the_config(self):
         """Negative controls: a model made by another value of one key has another loss."""

@@ -343,10 +343,6 @@ TEST(BertFolder, RefusesWhatDoesNotFitByName) {
   };
   EXPECT_THAT(message([](auto& t) { t.pop_back(); }), HasSubstr("cls.predictions.bias"));
   EXPECT_THAT(message([](auto& t) {
-                t.push_back({"bert.encoder.layer.2.output.dense.bias", at::ones(24)});
-              }),
-              HasSubstr("bert.encoder.layer.2.output.dense.bias"));
-  EXPECT_THAT(message([](auto& t) {
                 t.push_back({"cls.predictions.decoder.weight", at::ones({31, 24})});
               }),
               AllOf(HasSubstr("cls.predictions.decoder.weight"), HasSubstr("tied head")));
@@ -354,6 +350,43 @@ TEST(BertFolder, RefusesWhatDoesNotFitByName) {
                 t.push_back({"cls.predictions.decoder.bias", at::ones(31)});
               }),
               AllOf(HasSubstr("cls.predictions.decoder.bias"), HasSubstr("cls.predictions.bias")));
+}
+
+/// Another number of token types, and norms with another eps.
+TEST(BertFolder, ReadsAndWritesWhatIsNotUsual) {
+  const TemporaryFolder folder;
+  BertOptions options = small_bert();
+  options.token_types = 3;
+  options.norm_eps = 1e-3;
+  Bert model(options);
+  perturb(model);
+  save_bert_folder(folder / "a", model);
+  const auto loaded = load_bert_folder(folder / "a", small_bert());
+  EXPECT_EQ(loaded->options().token_types, 3);
+  const batch::MicroBatch micro = masked_batch({12, 5});
+  EXPECT_EQ(loss_of(*loaded, micro), loss_of(model, micro));
+}
+
+TEST(BertFolder, ReadsATiedDecoderInThePlaceOfTheEmbeddingAndLeavesOutOthers) {
+  const TemporaryFolder folder;
+  Bert model(small_bert());
+  perturb(model);
+  save_bert_folder(folder / "a", model);
+  NamedParameters tensors;
+  for (const auto& [name, tensor] : model.file_tensors()) {
+    std::string other = name;
+    if (name == "bert.embeddings.word_embeddings.weight") other = "cls.predictions.decoder.weight";
+    if (name == "cls.predictions.bias") other = "cls.predictions.decoder.bias";
+    tensors.push_back({other, tensor.clone()});
+  }
+  tensors.push_back({"bert.encoder.layer.2.output.dense.bias", at::ones(24)});
+  tensors.push_back({"bert.pooler.dense.weight", at::ones({24, 24})});
+  put_tensors(folder / "a", tensors);
+  const auto loaded = load_bert_folder(folder / "a", small_bert());
+  const batch::MicroBatch micro = masked_batch({12, 5});
+  EXPECT_EQ(loss_of(*loaded, micro), loss_of(model, micro));
+  EXPECT_THAT(tensors_left_out(folder / "a", *loaded),
+              ::testing::ElementsAre("bert.encoder.layer.2.output.dense.bias"));
 }
 
 TEST(BertFolder, RefusesConfigsOfOtherModelsByKey) {
@@ -372,10 +405,16 @@ TEST(BertFolder, RefusesConfigsOfOtherModelsByKey) {
   EXPECT_THAT(message("\"model_type\": \"bert\"", "\"model_type\": \"roberta\""),
               HasSubstr("model_type"));
   EXPECT_THAT(message("\"gelu\"", "\"gelu_new\""), HasSubstr("hidden_act"));
-  EXPECT_THAT(message("\"type_vocab_size\": 2", "\"type_vocab_size\": 1"),
+  EXPECT_THAT(message("\"type_vocab_size\": 2", "\"type_vocab_size\": 0"),
               HasSubstr("type_vocab_size"));
-  EXPECT_THAT(message("1e-12", "1e-5"), HasSubstr("layer_norm_eps"));
-  EXPECT_THAT(message("\"hidden_size\": 24", "\"hidden\": 24"), HasSubstr("hidden_size"));
+  EXPECT_THAT(message("\"type_vocab_size\": 2", "\"type_vocab_size\": 1"),
+              HasSubstr("token_type_embeddings"));
+  EXPECT_THAT(message("1e-12", "1"), HasSubstr("layer_norm_eps"));
+  EXPECT_THAT(message("\"hidden_size\": 24", "\"hidden_size\": null"), HasSubstr("hidden_size"));
+  EXPECT_THAT(message("\"tie_word_embeddings\": true", "\"is_causal\": true"),
+              HasSubstr("is_causal"));
+  EXPECT_THAT(message("\"tie_word_embeddings\": true", "\"is_decoder\": true"),
+              HasSubstr("is_decoder"));
   EXPECT_THAT(
       message("\"tie_word_embeddings\": true", "\"position_embedding_type\": \"relative_key\""),
       HasSubstr("position_embedding_type"));

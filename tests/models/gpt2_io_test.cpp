@@ -159,10 +159,6 @@ TEST(Gpt2Folder, RefusesTensorsThatDoNotFitByName) {
       message([&](auto& t) { std::erase_if(t, [&](const auto& p) { return p.name == name; }); }),
       ::testing::AllOf(HasSubstr(name), HasSubstr("no such tensor")));
   EXPECT_THAT(message([](auto& t) {
-                t.push_back({"transformer.h.2.ln_1.weight", at::ones(24)});
-              }),
-              HasSubstr("transformer.h.2.ln_1.weight"));
-  EXPECT_THAT(message([](auto& t) {
                 t.push_back({"wte.weight", at::ones({31, 24})});
               }),
               HasSubstr("wte.weight"));
@@ -192,7 +188,9 @@ TEST(Gpt2Folder, RefusesConfigsOfOtherModelsByKey) {
   for (const auto& [key, value] : std::vector<std::pair<std::string, json>>{
            {"model_type", "llama"},
            {"model_type", absent},
-           {"n_layer", absent},
+           {"n_layer", nullptr},
+           {"hidden_size", nullptr},
+           {"num_hidden_layers", "2"},
            {"n_head", "3"},
            {"n_embd", 24.5},
            {"n_embd", -8},
@@ -201,13 +199,18 @@ TEST(Gpt2Folder, RefusesConfigsOfOtherModelsByKey) {
            {"n_positions", nullptr},
            {"vocab_size", json::array()},
            {"activation_function", "relu"},
-           {"activation_function", absent},
-           {"layer_norm_epsilon", 1e-6},
+           {"activation_function", nullptr},
+           {"activation_function", "gelu"},
+           {"layer_norm_epsilon", 1.0},
+           {"layer_norm_epsilon", "1e-5"},
+           {"is_causal", false},
+           {"per_layer_config", {{"0", {{"n_inner", 8}}}}},
+           {"quantization_config", {{"bits", 8}}},
            {"scale_attn_weights", false},
            {"scale_attn_by_inverse_layer_idx", true},
            {"add_cross_attention", true},
            {"tie_word_embeddings", false},
-           {"n_inner", 100},
+           {"n_inner", 0},
        })
     EXPECT_THAT(message(key, value), HasSubstr(key)) << value;
 }
@@ -219,6 +222,80 @@ TEST(Gpt2Folder, AcceptsWhatMeansTheSame) {
   change_config(folder / "a", "n_inner", 96);
   change_config(folder / "a", "tie_word_embeddings", json(json::value_t::discarded));
   EXPECT_NO_THROW(load_gpt2_folder(folder / "a", small()));
+  for (const auto& [key, value] : std::vector<std::pair<std::string, json>>{
+           {"activation_function", json(json::value_t::discarded)},
+           {"activation_function", "gelu_fast"},
+           {"n_ctx", 7},
+           {"reorder_and_upcast_attn", true},
+           {"summary_type", "mean"},
+           {"is_causal", true},
+           {"hidden_size", 24},
+           {"n_layer", json(json::value_t::discarded)},  // said by the next one
+           {"num_hidden_layers", 2}}) {
+    change_config(folder / "a", key, value);
+    if (key == "n_layer") continue;
+    EXPECT_NO_THROW(load_gpt2_folder(folder / "a", small())) << key;
+  }
+}
+
+TEST(Gpt2Folder, TakesTheNamesOfOtherModelsBeforeItsOwn) {
+  const TemporaryFolder folder;
+  save_gpt2_folder(folder / "a", Gpt2(small()));
+  change_config(folder / "a", "max_position_embeddings", 9);
+  EXPECT_EQ(read_gpt2_shape(folder / "a", small()).context, 9);
+  change_config(folder / "a", "num_attention_heads", 4);
+  EXPECT_EQ(read_gpt2_shape(folder / "a", small()).heads, 4);
+}
+
+/// A feed-forward part of another width, and norms with another eps.
+TEST(Gpt2Folder, ReadsAndWritesWhatIsNotUsual) {
+  const TemporaryFolder folder;
+  Gpt2Options options = small();
+  options.ffn_width = 40;
+  options.norm_eps = 1e-3;
+  Gpt2 model(options);
+  perturb(model);
+  save_gpt2_folder(folder / "a", model);
+  const auto loaded = load_gpt2_folder(folder / "a", small());
+  EXPECT_EQ(loaded->options().ffn_width, 40);
+  EXPECT_EQ(loaded->options().norm_eps, 1e-3);
+  const batch::MicroBatch micro = random_batch(options, 2, 12);
+  EXPECT_EQ(loss_of(*loaded, micro), loss_of(model, micro));
+  change_config(folder / "a", "layer_norm_epsilon", 1e-5);
+  EXPECT_NE(loss_of(*load_gpt2_folder(folder / "a", small()), micro), loss_of(model, micro));
+  change_config(folder / "a", "n_inner", 96);
+  EXPECT_THAT(message_of([&] { load_gpt2_folder(folder / "a", small()); }), HasSubstr("c_fc"));
+}
+
+/// safetensors.torch.save_model keeps one name of tensors that share memory.
+TEST(Gpt2Folder, ATiedHeadMayBeInThePlaceOfTheEmbedding) {
+  const TemporaryFolder folder;
+  Gpt2 model(small());
+  perturb(model);
+  save_gpt2_folder(folder / "a", model);
+  change_tensors(folder / "a", [](NamedParameters& tensors) {
+    for (NamedParameter& parameter : tensors)
+      if (parameter.name == "transformer.wte.weight") parameter.name = "lm_head.weight";
+  });
+  const batch::MicroBatch micro = random_batch(model.options(), 2, 12);
+  EXPECT_EQ(loss_of(*load_gpt2_folder(folder / "a", small()), micro), loss_of(model, micro));
+}
+
+TEST(Gpt2Folder, LeavesOutTensorsOfOthersAndNamesThem) {
+  const TemporaryFolder folder;
+  Gpt2 model(small());
+  perturb(model);
+  save_gpt2_folder(folder / "a", model);
+  change_tensors(folder / "a", [](NamedParameters& tensors) {
+    tensors.push_back({"transformer.h.2.ln_1.weight", at::ones(24)});
+    tensors.push_back({"score.weight", at::ones({2, 24})});
+    tensors.push_back({"transformer.h.0.attn.bias", at::ones({1, 1, 12, 12}, at::kBool)});
+  });
+  const auto loaded = load_gpt2_folder(folder / "a", small());
+  const batch::MicroBatch micro = random_batch(model.options(), 2, 12);
+  EXPECT_EQ(loss_of(*loaded, micro), loss_of(model, micro));
+  EXPECT_THAT(tensors_left_out(folder / "a", *loaded),
+              ::testing::UnorderedElementsAre("transformer.h.2.ln_1.weight", "score.weight"));
 }
 
 TEST(Gpt2Folder, NamesMissingAndBrokenFiles) {

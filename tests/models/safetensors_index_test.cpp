@@ -56,7 +56,7 @@ TEST_F(SafetensorsIndex, GivesTheTensorsOfAllFiles) {
 TEST_F(SafetensorsIndex, NamesAFileThatIsNotThere) {
   std::filesystem::remove(folder_ / "one.safetensors");
   EXPECT_THAT(refusal(), AllOf(HasSubstr(index().string()), HasSubstr("one.safetensors"),
-                               HasSubstr("2 of its 3 tensors")));
+                               HasSubstr("2 of its 3 tensors"), HasSubstr("\"a\"")));
 }
 
 TEST_F(SafetensorsIndex, NamesATensorThatIsNotWhereItSays) {
@@ -66,18 +66,35 @@ TEST_F(SafetensorsIndex, NamesATensorThatIsNotWhereItSays) {
   map_.erase("d");
   map_["b"] = "one.safetensors";
   EXPECT_THAT(refusal(), AllOf(HasSubstr("\"b\""), HasSubstr("no such tensor")));
-  map_.erase("b");
-  map_["a"] = "two.safetensors";
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("one.safetensors"), HasSubstr("\"a\""),
-                               HasSubstr("it says is in two.safetensors")));
-  map_["a"] = "one.safetensors";
-  map_.erase("c");
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("\"c\""), HasSubstr("does not name")));
 }
 
-TEST_F(SafetensorsIndex, NamesATensorThatIsInTwoFiles) {
+std::vector<std::string> names_in(const StoredTensors& tensors) {
+  std::vector<std::string> names;
+  for (const StoredTensor& tensor : tensors) names.push_back(tensor.name);
+  return names;
+}
+
+/// As in transformers, which reads the files as a whole.
+TEST_F(SafetensorsIndex, TakesTensorsWhereverTheyAre) {
+  using ::testing::UnorderedElementsAre;
+  map_["a"] = "two.safetensors";
+  EXPECT_THAT(names_in(open()), UnorderedElementsAre("a", "b", "c"));
+  map_.erase("c");
+  map_["a"] = "one.safetensors";
+  EXPECT_THAT(names_in(open()), UnorderedElementsAre("a", "b", "c"));
+  map_.erase("b");
+  EXPECT_THAT(names_in(open()), UnorderedElementsAre("a", "c")) << "of files that it names alone";
+}
+
+TEST_F(SafetensorsIndex, NamesATensorThatIsInTwoFilesWithOtherValues) {
   write_safetensors(folder_ / "two.safetensors", {two_file[0], one_file[0]});
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("two.safetensors"), HasSubstr("\"a\"")));
+  EXPECT_EQ(open().size(), 3U) << "twice the same";
+  write_safetensors(folder_ / "two.safetensors",
+                    {two_file[0], {"a", at::arange(1, 7).reshape({2, 3})}});
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("two.safetensors"), HasSubstr("one.safetensors"),
+                               HasSubstr("\"a\""), HasSubstr("another save")));
+  write_safetensors(folder_ / "two.safetensors", {two_file[0], {"a", at::ones(4)}});
+  EXPECT_THAT(refusal(), HasSubstr("\"a\""));
 }
 
 TEST_F(SafetensorsIndex, NamesATensorThatItHasTwice) {
@@ -137,12 +154,57 @@ TEST_F(SafetensorsIndex, HoldsAGpt2) {
   for (std::size_t i = 0; i < model.parameters().size(); ++i)
     EXPECT_TRUE(at::equal(loaded->parameters()[i].tensor, model.parameters()[i].tensor));
 
+  map["transformer.h.0.attn.masked_bias"] = map["transformer.h.0.attn.bias"];
+  map["lm_head.weight"] = map["transformer.wte.weight"];
+  write_file_atomically(index, json{{"weight_map", map}}.dump());
+  EXPECT_NO_THROW(load_gpt2_folder(folder_ / "gpt2", small())) << "what is absent is not needed";
   std::filesystem::remove(index);
   EXPECT_THAT(message_of([&] { load_gpt2_folder(folder_ / "gpt2", small()); }),
               AllOf(HasSubstr("model.safetensors"), HasSubstr("neither")));
   write_file_atomically(folder_ / "gpt2/pytorch_model.bin", "");
   EXPECT_THAT(message_of([&] { load_gpt2_folder(folder_ / "gpt2", small()); }),
               AllOf(HasSubstr("pickle"), HasSubstr("save_pretrained")));
+}
+
+/// The file where the index says that a tensor is, which the model needs.
+TEST_F(SafetensorsIndex, NamesTheFileThatLacksATensorOfTheModel) {
+  save_gpt2_folder(folder_ / "gpt2", Gpt2(small()));
+  NamedParameters tensors = read_safetensors(folder_ / "gpt2/model.safetensors").tensors;
+  std::filesystem::remove(folder_ / "gpt2/model.safetensors");
+  json map;
+  for (const NamedParameter& tensor : tensors) map[tensor.name] = "part.safetensors";
+  std::erase_if(tensors, [](const NamedParameter& tensor) {
+    return tensor.name == "transformer.h.1.mlp.c_fc.bias";
+  });
+  write_safetensors(folder_ / "gpt2/part.safetensors", tensors);
+  write_file_atomically(folder_ / "gpt2/model.safetensors.index.json",
+                        json{{"weight_map", map}}.dump());
+  EXPECT_THAT(message_of([&] { load_gpt2_folder(folder_ / "gpt2", small()); }),
+              AllOf(HasSubstr("gpt2/part.safetensors"),
+                    HasSubstr("\"transformer.h.1.mlp.c_fc.bias\""), HasSubstr("index.json says")));
+}
+
+/// Of tensors that share memory a file has one; also in several files.
+TEST_F(SafetensorsIndex, HoldsATiedHeadInThePlaceOfTheEmbedding) {
+  Gpt2 model(small());
+  perturb(model);
+  save_gpt2_folder(folder_ / "gpt2", model);
+  NamedParameters tensors = read_safetensors(folder_ / "gpt2/model.safetensors").tensors;
+  std::filesystem::remove(folder_ / "gpt2/model.safetensors");
+  json map;
+  NamedParameters head, others;
+  for (NamedParameter& tensor : tensors) {
+    const bool is_embedding = tensor.name == "transformer.wte.weight";
+    if (is_embedding) tensor.name = "lm_head.weight";
+    map[tensor.name] = is_embedding ? "head.safetensors" : "others.safetensors";
+    (is_embedding ? head : others).push_back(tensor);
+  }
+  write_safetensors(folder_ / "gpt2/head.safetensors", head);
+  write_safetensors(folder_ / "gpt2/others.safetensors", others);
+  write_file_atomically(folder_ / "gpt2/model.safetensors.index.json",
+                        json{{"weight_map", map}}.dump());
+  const auto loaded = load_gpt2_folder(folder_ / "gpt2", small());
+  EXPECT_TRUE(at::equal(loaded->parameters()[0].tensor, model.parameters()[0].tensor));
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ struct BertOptions {
   std::int64_t ffn_width = 0;  ///< of the feed-forward part; 0: 4 * width
   std::int64_t context = 512;
   std::int64_t vocab = 30'522;
+  std::int64_t token_types = 2;  ///< of which all tokens have the first
+  double norm_eps = 1e-12;
   double dropout = 0;
   LossOptions loss = {.kind = LossKind::mlm};
   /// Whether the loss is made by chunks of rows, and not from whole logits.
@@ -28,7 +30,7 @@ struct BertOptions {
 /// BERT as a masked language model (Devlin et al., arXiv:1810.04805): embeddings of token, position
 /// and token type 0 under a norm, bidirectional attention, post-norm blocks (each norm is behind
 /// its residual connection), GELU by erf; the head is a linear layer, GELU and norm, then the token
-/// embedding and a bias. Norms have eps 1e-12. Files carry the names and layout of Hugging Face's
+/// embedding and a bias. Files carry the names and layout of Hugging Face's
 /// BertForMaskedLM ("bert.embeddings.word_embeddings.weight", ...); in memory query, key and value
 /// are one parameter ("...attention.self.qkv.weight"). Weights N(0, 0.02), biases 0 and norms 1;
 /// keyed by the parameter's name. The values of an fp64 model are those of the fp32 model.

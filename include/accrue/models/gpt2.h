@@ -14,9 +14,11 @@ namespace accrue::models {
 struct Gpt2Options {
   std::int64_t layers = 12;
   std::int64_t heads = 12;
-  std::int64_t width = 768;  ///< a multiple of `heads`
+  std::int64_t width = 768;    ///< a multiple of `heads`
+  std::int64_t ffn_width = 0;  ///< of the feed-forward part; 0: 4 * width
   std::int64_t context = 1024;
   std::int64_t vocab = 50'257;
+  double norm_eps = 1e-5;
   double dropout = 0;
   LossOptions loss = {};
   /// Whether the loss is made by chunks of rows, and not from whole logits.

@@ -3,24 +3,31 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "accrue/models/gpt2.h"
 
 namespace accrue::models {
 
-/// `options` with the shape that a Hugging Face GPT-2 folder's config.json states. Throws a usage
-/// Error naming the file and the key where it is missing, or asks for what this model is not
-/// (another activation, untied head, ...).
+/// `options` with the shape that a Hugging Face GPT-2 folder's config.json states; what it leaves
+/// out is as in transformers' GPT2Config. Throws a usage Error naming the file and the key if it
+/// asks for what this model is not (another activation, untied head, ...).
 Gpt2Options read_gpt2_shape(const std::filesystem::path& folder, Gpt2Options options);
 
 /// Loads a Hugging Face GPT-2 folder: config.json (its shape replaces that of `options`; dropout,
 /// compute and seed are kept) and model.safetensors, or its shards where there is only
-/// model.safetensors.index.json, with or without the "transformer." prefix and the tied
-/// "lm_head.weight". With `context` the model is made for that many positions only
-/// (with_first_positions). Throws a usage Error naming file and tensor where something is missing,
-/// extra or misshapen, or there are fewer positions than `context`; and as read_gpt2_shape().
+/// model.safetensors.index.json, with or without the "transformer." prefix; the tied
+/// "lm_head.weight" may be stated besides the embedding, or in its place. With `context` the model
+/// is made for that many positions only (with_first_positions). Tensors that are none of the
+/// model's are left out (tensors_left_out). Throws a usage Error naming file and tensor if
+/// something is missing or misshapen, or there are fewer positions than `context`; and as
+/// read_gpt2_shape().
 std::unique_ptr<Gpt2> load_gpt2_folder(const std::filesystem::path& folder, Gpt2Options options,
                                        std::optional<std::int64_t> context = {});
+
+/// The names of the tensors in such a folder that are none of the model's that was loaded from it.
+std::vector<std::string> tensors_left_out(const std::filesystem::path& folder, const Gpt2& model);
 
 /// `tensors` of a GPT-2 with `positions` positions, as a GPT-2 with only the first `context` of
 /// them has them: the position embedding, which is read as a whole first, keeps those rows. Nothing

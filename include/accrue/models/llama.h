@@ -55,8 +55,8 @@ struct LlamaVariant {
   bool output_bias = false;       ///< of attention's output projection
   bool qk_norm = false;           ///< queries and keys are normalised by head: Qwen 3, Gemma 3
   bool post_norms = false;        ///< also what a block's parts give is normalised: Gemma 2 and 3
-  bool offset_norms = false;      ///< norms multiply with 1 + weight: Gemma 2 and 3
-  bool scaled_embedding = false;  ///< embeddings are multiplied with sqrt(width): Gemma 2 and 3
+  bool offset_norms = false;      ///< norms multiply with 1 + weight: Gemma
+  bool scaled_embedding = false;  ///< embeddings are multiplied with sqrt(width): Gemma
   double norm_eps = 1e-5;
   kernels::GateActivation activation = kernels::GateActivation::silu;
   /// The most keys a query sees in local layers, its own among them; 0: all.
@@ -99,7 +99,7 @@ struct LlamaOptions {
 };
 
 /// Llama (Touvron et al., arXiv:2302.13971) and its relatives, by LlamaVariant: Llama 2 and 3,
-/// SmolLM, Mistral, Qwen 2 and 3, Gemma 2 and 3 (text). Pre-norm with RMS norms, rotary positions,
+/// SmolLM, Mistral, Qwen 2 and 3, Gemma 1 to 3 (text). Pre-norm with RMS norms, rotary positions,
 /// grouped queries, a gated feed-forward part. Parameters carry the names and layouts of Hugging
 /// Face's ("model.layers.0.self_attn.q_proj.weight", matrices [out, in]).
 /// Initialised N(0, 0.02), what adds to the residual stream by 0.02 / sqrt(2 * layers), biases 0

@@ -3,28 +3,38 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "accrue/models/llama.h"
 
 namespace accrue::models {
 
 /// `options` with the shape and variant that a Hugging Face folder's config.json states, of
-/// model_type llama, mistral, qwen2, qwen3, gemma2 or gemma3_text. Its context is the whole
-/// max_position_embeddings. Throws a usage Error naming the file and the key where it is missing,
-/// or asks for what this model is not (another activation, an unknown rope_scaling, quantised
-/// weights,
-/// ...).
+/// model_type llama, mistral, ministral, qwen2, qwen3, gemma, gemma2 or gemma3_text; what it leaves
+/// out is as in transformers' class of the type. Where the folder's weights have another head than
+/// the embedding, it is not tied, whatever config.json says. Its context is the whole
+/// max_position_embeddings. Throws a usage Error naming the file and the key if it asks for what
+/// this model is not (another activation, an unknown rope_scaling, quantised weights, ...).
 LlamaOptions read_llama_shape(const std::filesystem::path& folder, LlamaOptions options);
 
 /// Loads such a folder: config.json (its shape and variant replace those of `options`; dropout,
 /// loss, compute and seed are kept) and model.safetensors, or its shards where there is only
 /// model.safetensors.index.json, with or without the "model." prefix; a tied head may be stated
-/// besides. Weights of any floating-point dtype are converted to the masters'. With `context` the
-/// model is made for samples of that many tokens. Throws a usage Error naming file and tensor where
-/// something is missing, extra or misshapen, or `context` is beyond what config.json has; and as
+/// besides the embedding, or in its place. Weights of any floating-point dtype are converted to the
+/// masters'. With `context` the model is made for samples of that many tokens. Tensors that are
+/// none of the model's are left out (tensors_left_out). Throws a usage Error naming file and tensor
+/// if something is missing or misshapen, or `context` is beyond what config.json has; and as
 /// read_llama_shape().
 std::unique_ptr<Llama> load_llama_folder(const std::filesystem::path& folder, LlamaOptions options,
                                          std::optional<std::int64_t> context = {});
+
+/// The names of the tensors in such a folder that are none of the model's that was loaded from it.
+std::vector<std::string> tensors_left_out(const std::filesystem::path& folder, const Llama& model);
+
+/// Whether the model that was loaded from such a folder has a head of its own though config.json
+/// ties it: the weights have another one than the embedding.
+bool has_untied_head(const std::filesystem::path& folder, const Llama& model);
 
 /// Writes a folder that transformers loads: config.json and model.safetensors, with adapters merged
 /// into their weights. The folder is

@@ -28,9 +28,11 @@ StoredTensorFile open_safetensors(const std::filesystem::path& path);
 
 /// The tensors of several such files as one: `index` is Hugging Face's
 /// model.safetensors.index.json, whose "weight_map" names for each tensor the file beside it that
-/// it is in. Each file is checked as open_safetensors() does. Throws a usage Error that names the
-/// file or the tensor where the index is not of that form, names a file that is not there or is not
-/// in its folder, or where files and index do not have the same tensors in the same places.
+/// it is in. Each file is checked as open_safetensors() does, and read as a whole: also tensors
+/// that the index does not name, or says are in another file. Throws a usage Error that names the
+/// file and the tensor if the index is not of that form, names a file that is not there or is
+/// not in its folder, or a tensor that no file has, and if two files have a tensor with other
+/// values.
 StoredTensors open_sharded_safetensors(const std::filesystem::path& index);
 
 /// Checks as open_safetensors() does, and reads everything.

@@ -71,12 +71,16 @@ struct ModelConfig {
   std::optional<std::int64_t> kv_heads;  ///< of keys and values; none: as many as `heads`
   std::int64_t width = 384;
   std::optional<models::Stem> stem;  ///< of a resnet; none: what its layers usually have
-  /// None: what models::LlamaOptions calls usual; of a bert four times the width.
+  /// None: what models::LlamaOptions calls usual; of a bert and a gpt2 (of which it is no key) four
+  /// times the width.
   std::optional<std::int64_t> ffn_width;
   /// In tokens; for a vit in patches, a square number. None: context_or_default(), or what `from`
   /// has.
   std::optional<std::int64_t> context;
   std::optional<std::int64_t> vocab;  ///< none: the tokenizer's, or the number of images' classes
+  /// Of a gpt2 or a bert; no keys: a folder or a checkpoint tells them. None: the usual ones.
+  std::optional<double> norm_eps;
+  std::optional<std::int64_t> token_types;
   double dropout = 0;
   /// What to start from: for gpt2, llama and bert a Hugging Face folder, for vit and resnet a
   /// safetensors file or a folder with a model.safetensors, for torchscript the module's file; for

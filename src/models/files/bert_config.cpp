@@ -2,30 +2,30 @@
 
 #include <nlohmann/json.hpp>
 
+#include "models/files/common_keys.h"
 #include "models/files/config_file.h"
 
 namespace accrue::models {
-namespace {
-
-constexpr std::int64_t bert_token_types = 2;
-constexpr double bert_eps = 1e-12;
-
-}  // namespace
 
 BertOptions parse_bert_config(const std::string& text, const std::string& file,
                               BertOptions options) {
   const ConfigFile config(text, file, "a model with the architecture of BERT");
   config.require_one_of("model_type", {"bert"});
-  options.layers = config.count("num_hidden_layers");
-  options.heads = config.count("num_attention_heads");
-  options.width = config.count("hidden_size");
-  options.ffn_width = config.count("intermediate_size");
-  options.context = config.count("max_position_embeddings");
-  options.vocab = config.count("vocab_size");
-  config.require_one_of("hidden_act", {"gelu"});
-  config.require("layer_norm_eps", bert_eps);
-  config.require("type_vocab_size", bert_token_types);
-  config.require("position_embedding_type", "absolute");
+  check_common_keys(config);
+  if (!config.is_null_or_absent("is_causal")) config.require("is_causal", false);
+  const BertOptions usual;
+  options.layers = config.count_unless_absent("num_hidden_layers", usual.layers);
+  options.heads = config.count_unless_absent("num_attention_heads", usual.heads);
+  options.width = config.count_unless_absent("hidden_size", usual.width);
+  options.ffn_width = config.count_unless_absent("intermediate_size", 4 * usual.width);
+  options.context = config.count_unless_absent("max_position_embeddings", usual.context);
+  options.vocab = config.count_unless_absent("vocab_size", usual.vocab);
+  options.token_types = config.count_unless_absent("type_vocab_size", usual.token_types);
+  options.norm_eps = config.fraction_or("layer_norm_eps", usual.norm_eps);
+  if (config.has("hidden_act")) config.require_one_of("hidden_act", {"gelu", "gelu_python"});
+  // Not read by transformers since its version 5, which computes such models otherwise than before.
+  if (!config.is_null_or_absent("position_embedding_type"))
+    config.require("position_embedding_type", "absolute");
   config.require("is_decoder", false);
   config.require("add_cross_attention", false);
   config.require("tie_word_embeddings", true);
@@ -42,9 +42,9 @@ std::string make_bert_config(const BertOptions& options) {
       {"num_hidden_layers", options.layers},
       {"num_attention_heads", options.heads},
       {"intermediate_size", options.ffn_width},
-      {"type_vocab_size", bert_token_types},
+      {"type_vocab_size", options.token_types},
       {"hidden_act", "gelu"},
-      {"layer_norm_eps", bert_eps},
+      {"layer_norm_eps", options.norm_eps},
       {"hidden_dropout_prob", options.dropout},
       {"attention_probs_dropout_prob", options.dropout},
       {"initializer_range", 0.02},

@@ -3,10 +3,18 @@
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
 #include "models/files/bert_config.h"
+#include "models/files/bert_names.h"
 #include "models/files/hub_weights.h"
 #include "models/files/model_folder.h"
 
 namespace accrue::models {
+namespace {
+
+NameAsWeights named_as_bert(const std::string& origin) {
+  return [origin](const StoredTensors& tensors) { return as_bert_weights(tensors, origin); };
+}
+
+}  // namespace
 
 BertOptions read_bert_shape(const std::filesystem::path& folder, BertOptions options) {
   const std::filesystem::path config = folder / "config.json";
@@ -23,14 +31,21 @@ StoredTensors with_first_bert_positions(StoredTensors tensors, std::int64_t posi
 std::unique_ptr<Bert> load_bert_folder(const std::filesystem::path& folder, BertOptions options,
                                        std::optional<std::int64_t> context) {
   options = read_bert_shape(folder, options);
-  const auto [tensors, origin] = open_hub_weights(folder);
+  HubWeights weights = open_hub_weights(folder);
+  const std::string origin = weights.origin.string();
   const std::int64_t positions = options.context;
   options.context = context.value_or(positions);
-  const StoredTensors fitting =
-      with_first_bert_positions(tensors, positions, options.context, origin);
+  weights.tensors =
+      with_first_bert_positions(std::move(weights.tensors), positions, options.context, origin);
   auto model = std::make_unique<Bert>(options, Initialisation::zeros);
-  model->load_file_tensors(fitting, origin);
+  model->load_file_tensors(weights_of_model(weights, model->file_tensors(), named_as_bert(origin)),
+                           origin);
   return model;
+}
+
+std::vector<std::string> tensors_left_out(const std::filesystem::path& folder, const Bert& model) {
+  const HubWeights weights = open_hub_weights(folder);
+  return left_out_names(weights, model.file_tensors(), named_as_bert(weights.origin.string()));
 }
 
 void save_bert_folder(const std::filesystem::path& folder, const Bert& model) {

@@ -44,13 +44,17 @@ NamedParameters to_bert_names(const NamedParameters& parameters) {
   return tensors;
 }
 
-void load_bert_names(const NamedParameters& file_tensors, const StoredTensors& tensors,
-                     const std::string& origin) {
+StoredTensors as_bert_weights(const StoredTensors& tensors, const std::string& origin) {
   StoredTensors given = tensors;
   for (StoredTensor& tensor : given) tensor.name = present_name(tensor.name);
   for (const HubNames& tied : {tied_weight, tied_bias})
     given = as_hub_weights(given, tied, origin, bert_weights);
-  copy_by_name(file_tensors, given, origin, bert_weights);
+  return given;
+}
+
+void load_bert_names(const NamedParameters& file_tensors, const StoredTensors& tensors,
+                     const std::string& origin) {
+  copy_by_name(file_tensors, as_bert_weights(tensors, origin), origin, bert_weights);
 }
 
 }  // namespace accrue::models

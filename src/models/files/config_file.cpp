@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "core/json_extent.h"
 
@@ -64,6 +65,11 @@ std::int64_t ConfigFile::count_or(const char* key, std::int64_t usual, std::int6
   return is_null_or_absent(key) ? usual : count(key, least);
 }
 
+std::int64_t ConfigFile::count_unless_absent(const char* key, std::int64_t usual,
+                                             std::int64_t least) const {
+  return has(key) ? count(key, least) : usual;
+}
+
 double ConfigFile::positive(const char* key) const {
   const json* value = find(key);
   if (value == nullptr) throw wrong(key, "a number", "no such key");
@@ -75,6 +81,19 @@ double ConfigFile::positive(const char* key) const {
 
 double ConfigFile::positive_or(const char* key, double usual) const {
   return is_null_or_absent(key) ? usual : positive(key);
+}
+
+std::optional<double> ConfigFile::positive_if_any(const char* key) const {
+  if (is_null_or_absent(key) || *find(key) == json(0)) return std::nullopt;
+  return positive(key);
+}
+
+double ConfigFile::fraction_or(const char* key, double usual) const {
+  if (is_null_or_absent(key)) return usual;
+  const json* value = find(key);
+  const bool fits = value->is_number() && value->get<double>() >= 0 && value->get<double>() < 1;
+  if (!fits) throw wrong(key, "a number from 0 to below 1", value->dump());
+  return value->get<double>();
 }
 
 bool ConfigFile::flag_or(const char* key, bool usual) const {
@@ -104,11 +123,15 @@ std::optional<ConfigFile> ConfigFile::object(const char* key) const {
   if (is_null_or_absent(key)) return std::nullopt;
   const json* value = find(key);
   if (!value->is_object()) throw wrong(key, "an object", value->dump());
+  return stand_in(key, *value);
+}
+
+ConfigFile ConfigFile::stand_in(const char* key, json object) const {
   ConfigFile part;
   part.file_ = file_;
   part.fitting_ = fitting_;
   part.within_ = within_ + key + '.';
-  part.root_ = *value;
+  part.root_ = std::move(object);
   return part;
 }
 

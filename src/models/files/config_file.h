@@ -28,15 +28,24 @@ class ConfigFile {
   /// How many there are of something: so few that products of two such counts are numbers, too.
   std::int64_t count(const char* key, std::int64_t least = 1) const;
   std::int64_t count_or(const char* key, std::int64_t usual, std::int64_t least = 1) const;
+  /// As count(), but `usual` if there is no such key. Null is no number.
+  std::int64_t count_unless_absent(const char* key, std::int64_t usual,
+                                   std::int64_t least = 1) const;
   /// A finite number greater than 0.
   double positive(const char* key) const;
   double positive_or(const char* key, double usual) const;
+  /// None if the key is null, absent or 0, which Python's `or` takes for the same.
+  std::optional<double> positive_if_any(const char* key) const;
+  /// A number in [0, 1).
+  double fraction_or(const char* key, double usual) const;
   bool flag_or(const char* key, bool usual) const;
   std::string text(const char* key) const;
   /// Strings; nothing where the key is null or absent.
   std::optional<std::vector<std::string>> texts(const char* key) const;
   /// The object under `key`; nothing where it is null or absent.
   std::optional<ConfigFile> object(const char* key) const;
+  /// `object` in the place of what is under `key`.
+  ConfigFile stand_in(const char* key, nlohmann::json object) const;
 
   /// Throws unless `key` is absent or is `expected`.
   void require(const char* key, const nlohmann::json& expected) const;

@@ -37,6 +37,12 @@ constexpr HubNames gpt2_names{.prefix = "transformer.",
                               .tied_head = true,
                               .is_no_weight = is_mask};
 
+NameAsWeights named_as_gpt2(const std::string& origin) {
+  return [origin](const StoredTensors& tensors) {
+    return as_hub_weights(tensors, gpt2_names, origin, gpt2_weights);
+  };
+}
+
 }  // namespace
 
 NamedParameters to_hugging_face(const NamedParameters& parameters) {
@@ -81,13 +87,21 @@ Gpt2Options read_gpt2_shape(const std::filesystem::path& folder, Gpt2Options opt
 std::unique_ptr<Gpt2> load_gpt2_folder(const std::filesystem::path& folder, Gpt2Options options,
                                        std::optional<std::int64_t> context) {
   options = read_gpt2_shape(folder, options);
-  const auto [tensors, origin] = open_hub_weights(folder);
+  HubWeights weights = open_hub_weights(folder);
+  const std::string origin = weights.origin.string();
   const std::int64_t positions = options.context;
   options.context = context.value_or(positions);
-  const StoredTensors fitting = with_first_positions(tensors, positions, options.context, origin);
+  weights.tensors =
+      with_first_positions(std::move(weights.tensors), positions, options.context, origin);
   auto model = std::make_unique<Gpt2>(options, Initialisation::zeros);
-  load_hugging_face(*model, fitting, origin);
+  load_hugging_face(*model, weights_of_model(weights, model->file_tensors(), named_as_gpt2(origin)),
+                    origin);
   return model;
+}
+
+std::vector<std::string> tensors_left_out(const std::filesystem::path& folder, const Gpt2& model) {
+  const HubWeights weights = open_hub_weights(folder);
+  return left_out_names(weights, model.file_tensors(), named_as_gpt2(weights.origin.string()));
 }
 
 void save_gpt2_folder(const std::filesystem::path& folder, const Gpt2& model) {

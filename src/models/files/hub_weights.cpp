@@ -3,34 +3,88 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <unordered_set>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "accrue/models/safetensors.h"
+#include "core/atomic_file.h"
+#include "models/files/config_file.h"
 #include "models/files/model_folder.h"
 #include "models/files/named_tensors.h"
+#include "models/files/same_values.h"
 
 namespace accrue::models {
 namespace {
 
-bool same_values(const StoredTensor& head, const StoredTensor& embedding) {
-  return head.shape == embedding.shape &&
-         at::equal(head.read().to(embedding.dtype), embedding.read());
+namespace fs = std::filesystem;
+
+constexpr const char* whole_file = "model.safetensors";
+constexpr std::string_view of_an_index = ".safetensors.index.json";
+
+bool is_there(const fs::path& path) {
+  std::error_code unreadable;
+  return fs::exists(path, unreadable);
+}
+
+HubWeights opened(const fs::path& file) {
+  if (!file.string().ends_with(of_an_index))
+    return {.tensors = open_safetensors(file).tensors, .origin = file};
+  ShardedTensors shards = open_shards(file);
+  return {.tensors = std::move(shards.tensors), .origin = file, .absent = std::move(shards.absent)};
+}
+
+/// The file that config.json names in the place of the usual ones.
+std::optional<fs::path> stated_file(const fs::path& folder) {
+  constexpr const char* key = "transformers_weights";
+  const fs::path file = folder / "config.json";
+  if (!is_there(file)) return std::nullopt;
+  const ConfigFile config(read_file(file), file.string(), "a folder with the model's weights");
+  if (config.is_null_or_absent(key)) return std::nullopt;
+  const std::string stated = config.text(key);
+  const bool is_known = stated.ends_with(".safetensors") || stated.ends_with(of_an_index);
+  if (!is_known || !is_name_of_a_file(stated))
+    throw config.wrong(key, "the name of a safetensors file in the folder, or of an index", stated);
+  return folder / stated;
+}
+
+std::unordered_set<std::string> target_names(const NamedParameters& targets) {
+  std::unordered_set<std::string> names;
+  for (const NamedParameter& target : targets) names.insert(target.name);
+  return names;
+}
+
+const StoredTensor* find_named(const StoredTensors& tensors, std::string_view name) {
+  const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                  [&](const StoredTensor& tensor) { return tensor.name == name; });
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+/// Those that are weights, under their full names.
+StoredTensors fully_named(const StoredTensors& tensors, const HubNames& names) {
+  StoredTensors named;
+  for (StoredTensor tensor : tensors) {
+    if (names.is_no_weight != nullptr && names.is_no_weight(tensor.name)) continue;
+    tensor.name = full_hub_name(tensor.name, names);
+    named.push_back(std::move(tensor));
+  }
+  return named;
 }
 
 }  // namespace
 
-HubWeights open_hub_weights(const std::filesystem::path& folder) {
-  const std::filesystem::path whole = folder / "model.safetensors";
-  const std::filesystem::path index = folder / "model.safetensors.index.json";
-  std::error_code unreadable;
-  const auto is_there = [&](const std::filesystem::path& path) {
-    return std::filesystem::exists(path, unreadable);
-  };
+std::optional<HubWeights> find_hub_weights(const fs::path& folder) {
+  if (const auto stated = stated_file(folder)) return opened(*stated);
   // transformers, too, takes the whole file where there are both.
-  if (is_there(whole)) return {open_safetensors(whole).tensors, whole.string()};
-  if (is_there(index)) return {open_sharded_safetensors(index), index.string()};
+  for (const char* file : {whole_file, "model.safetensors.index.json"})
+    if (is_there(folder / file)) return opened(folder / file);
+  return std::nullopt;
+}
+
+HubWeights open_hub_weights(const fs::path& folder) {
+  if (auto weights = find_hub_weights(folder)) return std::move(*weights);
   const bool has_pickle = is_there(folder / "pytorch_model.bin");
-  throw usage_error("read " + whole.string(),
+  throw usage_error("read " + (folder / whole_file).string(),
                     "it, or model.safetensors.index.json beside its parts",
                     has_pickle ? "pytorch_model.bin, a pickle, which this version does not read"
                                : "neither of them",
@@ -43,27 +97,57 @@ std::string full_hub_name(const std::string& name, const HubNames& names) {
                                                               : std::string(names.prefix) + name;
 }
 
+bool has_another_head(const StoredTensors& tensors, const HubNames& names) {
+  const StoredTensors named = fully_named(tensors, names);
+  const StoredTensor* head = find_named(named, names.head);
+  const StoredTensor* embedding = find_named(named, names.embedding);
+  return head != nullptr && embedding != nullptr && !same_values(*head, *embedding);
+}
+
 StoredTensors as_hub_weights(const StoredTensors& tensors, const HubNames& names,
                              const std::string& origin, const std::string& what) {
-  StoredTensors named;
-  for (StoredTensor tensor : tensors) {
-    if (names.is_no_weight != nullptr && names.is_no_weight(tensor.name)) continue;
-    tensor.name = full_hub_name(tensor.name, names);
-    named.push_back(std::move(tensor));
-  }
+  StoredTensors named = fully_named(tensors, names);
   if (!names.tied_head) return named;
-  const auto find = [&](std::string_view name) {
-    return std::find_if(named.begin(), named.end(),
-                        [&](const StoredTensor& tensor) { return tensor.name == name; });
-  };
-  const auto head = find(names.head), embedding = find(names.embedding);
+  const auto head = std::find_if(named.begin(), named.end(), [&](const StoredTensor& tensor) {
+    return tensor.name == names.head;
+  });
   if (head == named.end()) return named;
-  if (embedding != named.end() && !same_values(*head, *embedding))
+  const StoredTensor* embedding = find_named(named, names.embedding);
+  if (embedding == nullptr) {  // of tensors that share memory, a file may have either
+    head->name = names.embedding;
+    return named;
+  }
+  if (!same_values(*head, *embedding))
     throw misfit_of(origin, head->name,
                     "the values of " + std::string(names.embedding) + " (a tied head)", "others",
                     what);
   named.erase(head);
   return named;
+}
+
+StoredTensors weights_of_model(const HubWeights& weights, const NamedParameters& targets,
+                               const NameAsWeights& as_weights) {
+  const std::unordered_set<std::string> known = target_names(targets);
+  StoredTensors given = as_weights(weights.tensors);
+  std::erase_if(given, [&](const StoredTensor& tensor) { return !known.contains(tensor.name); });
+  for (const auto& [name, file] : weights.absent) {
+    StoredTensor absent;
+    absent.name = name;
+    for (const StoredTensor& named : as_weights({absent}))
+      if (known.contains(named.name) && find_named(given, named.name) == nullptr)
+        throw absent_tensor(weights.origin, name, file);
+  }
+  return given;
+}
+
+std::vector<std::string> left_out_names(const HubWeights& weights, const NamedParameters& targets,
+                                        const NameAsWeights& as_weights) {
+  const std::unordered_set<std::string> known = target_names(targets);
+  std::vector<std::string> names;
+  for (const StoredTensor& tensor : weights.tensors)
+    for (const StoredTensor& named : as_weights({tensor}))
+      if (!known.contains(named.name)) names.push_back(tensor.name);
+  return names;
 }
 
 StoredTensors with_first_rows(StoredTensors tensors, const PositionCounts& positions,

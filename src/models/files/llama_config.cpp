@@ -6,48 +6,89 @@
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/error.h"
+#include "models/files/common_keys.h"
 #include "models/files/config_file.h"
 #include "models/files/rotary_config.h"
 
 namespace accrue::models {
 namespace {
 
+using kernels::GateActivation;
 using nlohmann::json;
 
 constexpr const char* fitting_llama =
-    "a model of Llama, Mistral, Qwen 2 or 3, or Gemma 2 or 3 (text)";
+    "a model of Llama, Mistral, Ministral, Qwen 2 or 3, or Gemma 1, 2 or 3 (text)";
 constexpr std::int64_t most_llama_layers = 10'000;
+constexpr std::int64_t usual_llama_window = 4096;
+constexpr double most_logit_cap = 40;  // of LlamaVariant::logit_soft_cap
 constexpr const char* local_layer = "sliding_attention";
 constexpr const char* global_layer = "full_attention";
 
-/// What a model_type fixes, and what is usual where its config.json leaves a key out.
+/// Which layers of a family are local if no layer_types say it.
+enum class LocalLayers { none, all, upper, every_other, but_each_so_many };
+
+/// What transformers' class of a family has if a config.json leaves a key out.
+struct UsualShape {
+  std::int64_t vocab, width, ffn_width, layers, heads;
+  std::int64_t kv_heads;    ///< 0: as many as heads
+  std::int64_t head_width;  ///< 0: width / heads
+  std::int64_t positions;
+};
+
+/// What a model_type fixes, and what is usual in it.
 struct Family {
   const char* model_type;
   LlamaVariant variant;
-  bool has_head_width;        ///< states head_dim: it is not width / heads
-  bool may_have_biases;       ///< reads attention_bias
-  std::int64_t usual_window;  ///< where sliding_window is left out; 0: it has none
+  UsualShape usual;
+  LocalLayers local;
+  bool may_have_biases;  ///< reads attention_bias
   bool is_gemma = false;
 };
 
-const std::array<Family, 6>& families() {
+const std::array<Family, 8>& families() {
   static const LlamaVariant plain{.tied_head = false, .norm_eps = 1e-6};
-  static const LlamaVariant gemma2{.post_norms = true,
-                                   .offset_norms = true,
-                                   .scaled_embedding = true,
-                                   .norm_eps = 1e-6,
-                                   .activation = kernels::GateActivation::gelu_tanh};
+  static const LlamaVariant gemma{.offset_norms = true,
+                                  .scaled_embedding = true,
+                                  .norm_eps = 1e-6,
+                                  .activation = GateActivation::gelu_tanh};
   static const auto with = [](LlamaVariant variant, bool LlamaVariant::*flag) {
     variant.*flag = true;
     return variant;
   };
-  static const std::array<Family, 6> table{{
-      {"llama", plain, false, true, 0},
-      {"mistral", plain, false, false, 4096},
-      {"qwen2", with(plain, &LlamaVariant::qkv_bias), false, false, 4096},
-      {"qwen3", with(plain, &LlamaVariant::qk_norm), true, true, 4096},
-      {"gemma2", gemma2, true, true, 4096, true},
-      {"gemma3_text", with(gemma2, &LlamaVariant::qk_norm), true, true, 4096, true},
+  static const LlamaVariant gemma2 = with(gemma, &LlamaVariant::post_norms);
+  static const UsualShape of_mistral{32'000, 4096, 14'336, 32, 32, 8, 0, 131'072};
+  static const std::array<Family, 8> table{{
+      {"llama", plain, {32'000, 4096, 11'008, 32, 32, 0, 0, 2048}, LocalLayers::none, true},
+      {"mistral", plain, of_mistral, LocalLayers::all, false},
+      {"ministral", plain, of_mistral, LocalLayers::all, false},
+      {"qwen2",
+       with(plain, &LlamaVariant::qkv_bias),
+       {151'936, 4096, 22'016, 32, 32, 32, 0, 32'768},
+       LocalLayers::upper,
+       false},
+      {"qwen3",
+       with(plain, &LlamaVariant::qk_norm),
+       {151'936, 4096, 22'016, 32, 32, 32, 128, 32'768},
+       LocalLayers::upper,
+       true},
+      {"gemma",
+       gemma,
+       {256'000, 3072, 24'576, 28, 16, 16, 256, 8192},
+       LocalLayers::none,
+       true,
+       true},
+      {"gemma2",
+       gemma2,
+       {256'000, 2304, 9216, 26, 8, 4, 256, 8192},
+       LocalLayers::every_other,
+       true,
+       true},
+      {"gemma3_text",
+       with(gemma2, &LlamaVariant::qk_norm),
+       {262'208, 2304, 9216, 26, 8, 4, 256, 131'072},
+       LocalLayers::but_each_so_many,
+       true,
+       true},
   }};
   return table;
 }
@@ -74,17 +115,59 @@ bool is_type(const Family& family, std::string_view model_type) {
 
 /// Throws where a key asks for what no Llama is.
 void check_is_plain(const ConfigFile& config, const Family& family) {
-  config.require_none("quantization_config");
-  config.require("rope_interleaved", false);
-  if (family.is_gemma) {
-    if (!config.is_null_or_absent("hidden_activation"))
-      config.require("hidden_activation", "gelu_pytorch_tanh");
-    if (!config.is_null_or_absent("use_bidirectional_attention"))
-      config.require("use_bidirectional_attention", false);
-  } else {
-    config.require("hidden_act", "silu");
-    config.require("mlp_bias", false);
-  }
+  check_common_keys(config);
+  check_is_causal(config);
+  if (is_type(family, "llama")) config.require("mlp_bias", false);
+  if (family.is_gemma && !config.is_null_or_absent("use_bidirectional_attention"))
+    config.require("use_bidirectional_attention", false);
+}
+
+GateActivation activation_of(const ConfigFile& config, const Family& family) {
+  const bool is_first_gemma = is_type(family, "gemma");
+  const char* key = family.is_gemma && !is_first_gemma ? "hidden_activation" : "hidden_act";
+  if (config.is_null_or_absent(key)) return family.variant.activation;
+  const std::string word = config.text(key);
+  if (word == "silu" || word == "swish") return GateActivation::silu;
+  // The first Gemma's files say gelu when they mean its tanh form.
+  if (is_tanh_gelu(word) || (is_first_gemma && word == "gelu")) return GateActivation::gelu_tanh;
+  throw config.wrong(key, "silu or gelu_pytorch_tanh", word);
+}
+
+std::int64_t kv_heads_of(const ConfigFile& config, const Family& family, std::int64_t heads) {
+  constexpr const char* key = "num_key_value_heads";
+  const std::int64_t usual = family.usual.kv_heads == 0 ? heads : family.usual.kv_heads;
+  return config.has(key) ? config.count_or(key, heads) : usual;
+}
+
+std::int64_t head_width_of(const ConfigFile& config, const Family& family,
+                           const LlamaOptions& options) {
+  constexpr const char* key = "head_dim";
+  if (family.usual.head_width > 0) return config.count_unless_absent(key, family.usual.head_width);
+  return config.count_or(key, options.width / options.heads);
+}
+
+LlamaOptions with_llama_shape(LlamaOptions options, const ConfigFile& config,
+                              const Family& family) {
+  const UsualShape& usual = family.usual;
+  options.layers = config.count_unless_absent("num_hidden_layers", usual.layers);
+  if (options.layers > most_llama_layers)
+    throw config.wrong("num_hidden_layers", "at most " + std::to_string(most_llama_layers),
+                       std::to_string(options.layers));
+  options.heads = config.count_unless_absent("num_attention_heads", usual.heads);
+  options.kv_heads = kv_heads_of(config, family, options.heads);
+  options.width = config.count_unless_absent("hidden_size", usual.width);
+  options.head_width = head_width_of(config, family, options);
+  options.ffn_width = config.count_unless_absent("intermediate_size", usual.ffn_width);
+  options.context = config.count_unless_absent("max_position_embeddings", usual.positions);
+  options.vocab = config.count_unless_absent("vocab_size", usual.vocab);
+  return options;
+}
+
+/// Whether a word of layer_types, as transformers has or had them, is that of a local layer.
+bool is_local_type(const ConfigFile& config, const std::string& word) {
+  if (word == local_layer) return true;
+  if (word == global_layer || word == "attention") return false;
+  throw config.wrong("layer_types", std::string(local_layer) + " or " + global_layer, word);
 }
 
 /// Whether each layer is local, as layer_types say it or else `usual` does.
@@ -95,60 +178,67 @@ std::vector<bool> layers_that_are_local(const ConfigFile& config, std::int64_t l
   if (types && static_cast<std::int64_t>(types->size()) != layers)
     throw config.wrong("layer_types", "a type for each of " + std::to_string(layers) + " layers",
                        std::to_string(types->size()) + " of them");
-  for (std::int64_t i = 0; i < layers; ++i) {
-    if (!types) {
-      local.push_back(usual(i));
-      continue;
-    }
-    const std::string& type = (*types)[static_cast<std::size_t>(i)];
-    if (type != local_layer && type != global_layer)
-      throw config.wrong("layer_types", std::string(local_layer) + " or " + global_layer, type);
-    local.push_back(type == local_layer);
-  }
+  for (std::int64_t i = 0; i < layers; ++i)
+    local.push_back(types ? is_local_type(config, (*types)[static_cast<std::size_t>(i)])
+                          : usual(i));
   return local;
 }
 
-/// The layer from which on, or the period after which, a layer is local where no layer_types say
-/// it.
-std::function<bool(std::int64_t)> usually_local(const ConfigFile& config, const Family& family) {
-  if (is_type(family, "gemma2")) return [](std::int64_t i) { return i % 2 == 0; };
-  if (is_type(family, "gemma3_text")) {
-    const std::int64_t period = config.count_or("sliding_window_pattern", 6);
-    return [period](std::int64_t i) { return (i + 1) % period != 0; };
+/// Whether a layer is local if no layer_types say it.
+std::function<bool(std::int64_t)> usually_local(const ConfigFile& config, LocalLayers local,
+                                                bool has_window) {
+  switch (local) {
+    case LocalLayers::every_other:
+      return [](std::int64_t i) { return i % 2 == 0; };
+    case LocalLayers::but_each_so_many:
+      return [period = config.count_or("sliding_window_pattern", 6)](std::int64_t i) {
+        return (i + 1) % period != 0;
+      };
+    case LocalLayers::upper:
+      return [has_window, first = config.count_or("max_window_layers", 28, /*least=*/0)](
+                 std::int64_t i) { return has_window && i >= first; };
+    case LocalLayers::all:
+    case LocalLayers::none:
+      break;
   }
-  const std::int64_t first = config.count_or("max_window_layers", 28, /*least=*/0);
-  return [first](std::int64_t i) { return i >= first; };
+  return [has_window](std::int64_t) { return has_window; };
 }
 
+/// The most keys that a query sees in local layers; 0: there is no window.
+std::int64_t read_window(const ConfigFile& config, const Family& family) {
+  const bool is_qwen = family.local == LocalLayers::upper;
+  if (is_qwen && !config.flag_or("use_sliding_window", false)) return 0;
+  return config.has("sliding_window") ? config.count_or("sliding_window", 0) : usual_llama_window;
+}
+
+/// transformers takes a mistral with layer_types as a ministral, whose layers are local by them.
 void read_windows(const ConfigFile& config, const Family& family, std::int64_t layers,
                   LlamaVariant& variant) {
-  if (is_type(family, "llama")) return;
-  const bool qwen = is_type(family, "qwen2") || is_type(family, "qwen3");
-  if (qwen && !config.flag_or("use_sliding_window", false)) return;
-  if (!config.has("sliding_window"))
-    variant.window = family.usual_window;
-  else if (family.is_gemma)
-    variant.window = config.count("sliding_window");
-  else
-    variant.window = config.count_or("sliding_window", 0);
-  if (variant.window == 0 || is_type(family, "mistral")) return;
-  variant.local_layers = layers_that_are_local(config, layers, usually_local(config, family));
+  if (family.local == LocalLayers::none) return;
+  variant.window = read_window(config, family);
+  variant.local_layers = layers_that_are_local(
+      config, layers, usually_local(config, family.local, variant.window > 0));
+  if (variant.window == 0 && std::ranges::any_of(variant.local_layers, std::identity()))
+    throw config.wrong(
+        "sliding_window", "a number of tokens, as there are layers of sliding_attention",
+        family.local == LocalLayers::upper ? "none: null, or use_sliding_window is not true"
+                                           : "null");
 }
 
 /// What only Gemma has besides.
 void read_gemma(const ConfigFile& config, const Family& family, LlamaVariant& variant) {
-  if (!family.is_gemma) return;
+  if (!family.is_gemma || is_type(family, "gemma")) return;
   variant.query_scalar = config.positive_or("query_pre_attn_scalar", 256);
-  if (is_type(family, "gemma3_text")) {
-    config.require_none("attn_logit_softcapping");  // transformers' Gemma 3 does not read it
-    variant.logit_soft_cap = config.positive_or("final_logit_softcapping", 0);
-    return;
-  }
   const auto cap = [&](const char* key, double usual) {
     return config.has(key) ? config.positive_or(key, 0) : usual;
   };
-  variant.attention_soft_cap = cap("attn_logit_softcapping", 50);
-  variant.logit_soft_cap = cap("final_logit_softcapping", 30);
+  constexpr const char* of_logits = "final_logit_softcapping";
+  const bool is_second = is_type(family, "gemma2");
+  if (is_second) variant.attention_soft_cap = cap("attn_logit_softcapping", 50);
+  variant.logit_soft_cap = cap(of_logits, is_second ? 30 : 0);
+  if (variant.logit_soft_cap > most_logit_cap)
+    throw config.wrong(of_logits, "at most " + json(most_logit_cap).dump(),
+                       json(variant.logit_soft_cap).dump());
 }
 
 /// What is the same model said in two ways is the same variant.
@@ -201,25 +291,12 @@ LlamaOptions parse_llama_config(const std::string& text, const std::string& file
   const ConfigFile config(text, file, fitting_llama);
   const Family& family = family_of(config);
   check_is_plain(config, family);
-  options.layers = config.count("num_hidden_layers");
-  if (options.layers > most_llama_layers)
-    throw config.wrong("num_hidden_layers", "at most " + std::to_string(most_llama_layers),
-                       std::to_string(options.layers));
-  options.heads = config.count("num_attention_heads");
-  options.kv_heads = is_type(family, "llama")
-                         ? config.count_or("num_key_value_heads", options.heads)
-                         : config.count("num_key_value_heads");
-  options.width = config.count("hidden_size");
-  options.head_width = family.has_head_width
-                           ? config.count("head_dim")
-                           : config.count_or("head_dim", options.width / options.heads);
-  options.ffn_width = config.count("intermediate_size");
-  options.context = config.count("max_position_embeddings");
-  options.vocab = config.count("vocab_size");
+  options = with_llama_shape(std::move(options), config, family);
 
   LlamaVariant variant = family.variant;
   variant.tied_head = config.flag_or("tie_word_embeddings", variant.tied_head);
-  variant.norm_eps = config.positive_or("rms_norm_eps", variant.norm_eps);
+  variant.norm_eps = config.fraction_or("rms_norm_eps", variant.norm_eps);
+  variant.activation = activation_of(config, family);
   if (family.may_have_biases && config.flag_or("attention_bias", false))
     variant.qkv_bias = variant.output_bias = true;
   read_windows(config, family, options.layers, variant);

@@ -4,11 +4,13 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
 #include "models/files/safetensors_header.h"
+#include "models/files/same_values.h"
 
 namespace accrue::models {
 namespace {
@@ -30,63 +32,68 @@ json parse_without_repeats(const std::string& text, const std::string& file) {
   return json::parse(text, check, /*allow_exceptions=*/false);
 }
 
-/// Whether `name` has no folder in it: what is in another folder is not the model's.
-bool is_name_of_a_file(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." &&
-         name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
-}
-
+/// The files that an index names, opened one after the other.
 class Shards {
  public:
   explicit Shards(const fs::path& index)
       : index_(index), map_(parse_index(read_file(index), index.string())) {
-    for (const auto& [tensor, file] : map_) missing_[file].insert(tensor);
+    for (const auto& [tensor, file] : map_) files_[file].push_back(tensor);
   }
 
-  StoredTensors open() {
-    StoredTensors all;
-    for (auto& [name, tensors] : missing_) {
-      const fs::path path = shard(name, tensors.size());
-      for (StoredTensor& tensor : open_safetensors(path).tensors) {
-        check_place(tensor.name, name, path);
-        tensors.erase(tensor.name);
-        all.push_back(std::move(tensor));
-      }
-      if (!tensors.empty())
-        throw damaged(path.string(), *tensors.begin(),
-                      "it to be there, as " + index_name() + " says", "no such tensor");
+  ShardedTensors open() {
+    for (const auto& [name, tensors] : files_) {
+      const fs::path path = shard(name, tensors);
+      for (StoredTensor& tensor : open_safetensors(path).tensors) take(std::move(tensor), path);
     }
+    ShardedTensors all{.tensors = std::move(tensors_), .absent = {}};
+    for (const auto& [tensor, file] : map_)
+      if (!places_.contains(tensor)) all.absent[tensor] = file;
     return all;
   }
 
  private:
-  std::string index_name() const { return index_.filename().string(); }
+  struct Place {
+    std::size_t index;  ///< in tensors_
+    fs::path path;
+  };
 
-  fs::path shard(const std::string& name, std::size_t tensors) const {
+  fs::path shard(const std::string& name, const std::vector<std::string>& tensors) const {
     const fs::path path = fs::path(index_).replace_filename(name);
     std::error_code unreadable;
     if (fs::exists(path, unreadable)) return path;
     throw usage_error("read " + index_.string(),
-                      name + " beside it, which has " + std::to_string(tensors) + " of its " +
-                          std::to_string(map_.size()) + " tensors",
+                      name + " beside it, which has " + std::to_string(tensors.size()) +
+                          " of its " + std::to_string(map_.size()) + " tensors (\"" +
+                          tensors.front() + "\")",
                       "no such file", "fetching the rest of the model's files");
   }
 
-  void check_place(const std::string& tensor, const std::string& file, const fs::path& path) const {
-    const auto entry = map_.find(tensor);
-    if (entry != map_.end() && entry->second == file) return;
-    throw damaged(path.string(), tensor, "only the tensors that " + index_name() + " says are here",
-                  entry == map_.end() ? "one that it does not name"
-                                      : "one that it says is in " + entry->second);
+  /// A tensor may be in two files if it is the same: which of two others counts depends on the
+  /// files' names in transformers, and not on the index.
+  void take(StoredTensor tensor, const fs::path& path) {
+    const auto [place, is_new] = places_.try_emplace(tensor.name, Place{tensors_.size(), path});
+    if (is_new)
+      tensors_.push_back(std::move(tensor));
+    else if (!same_values(tensor, tensors_[place->second.index]))
+      throw usage_error("read " + path.string() + ", tensor \"" + tensor.name + '"',
+                        "the values that it has in " + place->second.path.filename().string(),
+                        "others: one of the two is left from another save",
+                        "the files of one save alone, with their index");
   }
 
   const fs::path& index_;
   WeightMap map_;
-  std::map<std::string, std::set<std::string>>
-      missing_;  ///< by file: tensors of it that are not found yet
+  std::map<std::string, std::vector<std::string>> files_;  ///< with the tensors said to be in them
+  StoredTensors tensors_;
+  std::map<std::string, Place> places_;
 };
 
 }  // namespace
+
+bool is_name_of_a_file(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
+}
 
 WeightMap parse_index(const std::string& text, const std::string& file) {
   const json document = parse_without_repeats(text, file);
@@ -104,6 +111,20 @@ WeightMap parse_index(const std::string& text, const std::string& file) {
   return map;
 }
 
-StoredTensors open_sharded_safetensors(const fs::path& index) { return Shards(index).open(); }
+ShardedTensors open_shards(const fs::path& index) { return Shards(index).open(); }
+
+Error absent_tensor(const fs::path& index, const std::string& tensor, const std::string& file) {
+  return damaged(fs::path(index).replace_filename(file).string(), tensor,
+                 "it to be there, as " + index.filename().string() + " says", "no such tensor");
+}
+
+StoredTensors open_sharded_safetensors(const fs::path& index) {
+  ShardedTensors all = open_shards(index);
+  if (!all.absent.empty()) {
+    const auto& [tensor, file] = *all.absent.begin();
+    throw absent_tensor(index, tensor, file);
+  }
+  return std::move(all.tensors);
+}
 
 }  // namespace accrue::models

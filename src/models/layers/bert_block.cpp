@@ -6,27 +6,26 @@
 
 namespace accrue::models {
 
-LayerNorm make_bert_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width) {
-  constexpr double bert_norm_eps = 1e-12;
-  return make_norm(builder, name, width, bert_norm_eps);
-}
-
 // ATen's operator is vectorised, and has no parameter whose gradient would have to land in a slot.
 at::Tensor exact_gelu(const at::Tensor& x) { return at::gelu(x, "none"); }
 
-BertBlock make_bert_block(ParameterBuilder& builder, const std::string& name, std::int64_t width,
-                          std::int64_t ffn_width) {
+BertBlock make_bert_block(ParameterBuilder& builder, const std::string& name,
+                          const BertOptions& options) {
+  const std::int64_t width = options.width, ffn_width = options.ffn_width;
   const auto projection = [&](const char* part, std::int64_t in, std::int64_t out) {
     return make_projection(builder, name + part, in, out, initial_deviation);
+  };
+  const auto norm = [&](const char* part) {
+    return make_norm(builder, name + part, width, options.norm_eps);
   };
   // Braces evaluate in order, so the parameters are registered in forward order.
   return {
       projection(".attention.self.qkv", width, 3 * width),
       projection(".attention.output.dense", width, width),
-      make_bert_norm(builder, name + ".attention.output.LayerNorm", width),
+      norm(".attention.output.LayerNorm"),
       projection(".intermediate.dense", width, ffn_width),
       projection(".output.dense", ffn_width, width),
-      make_bert_norm(builder, name + ".output.LayerNorm", width),
+      norm(".output.LayerNorm"),
   };
 }
 

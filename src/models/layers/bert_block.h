@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "accrue/models/bert.h"
 #include "models/layers/transformer_block.h"
 
 namespace accrue::models {
@@ -21,11 +22,9 @@ struct BertBlock {
   std::vector<Projection*> projections() { return {&qkv, &attention_out, &mlp_in, &mlp_out}; }
 };
 
-BertBlock make_bert_block(ParameterBuilder& builder, const std::string& name, std::int64_t width,
-                          std::int64_t ffn_width);
-
-/// BERT's norms.
-LayerNorm make_bert_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width);
+/// `options` has its feed-forward width stated.
+BertBlock make_bert_block(ParameterBuilder& builder, const std::string& name,
+                          const BertOptions& options);
 
 /// GELU by erf: x * P(N(0, 1) <= x).
 at::Tensor exact_gelu(const at::Tensor& x);

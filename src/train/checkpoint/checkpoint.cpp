@@ -53,6 +53,8 @@ json shape_to_json(const ModelConfig& shape) {
   if (shape.kind == ModelKind::resnet) out["stem"] = to_string(shape.stem_or_usual());
   if (shape.kv_heads) out["kv_heads"] = *shape.kv_heads;
   if (shape.ffn_width) out["ffn_width"] = *shape.ffn_width;
+  if (shape.norm_eps) out["norm_eps"] = *shape.norm_eps;
+  if (shape.token_types) out["token_types"] = *shape.token_types;
   if (!shape.config_json.empty()) out["config"] = shape.config_json;
   if (shape.lora.adapters.any()) {
     out["lora"] = adapters_to_json(shape.lora.adapters);
@@ -78,6 +80,8 @@ ModelConfig shape_from_json(const json& in) {
                                  "model.stem in state.json", "an earlier checkpoint of the run");
   if (in.contains("kv_heads")) shape.kv_heads = in["kv_heads"].get<std::int64_t>();
   if (in.contains("ffn_width")) shape.ffn_width = in["ffn_width"].get<std::int64_t>();
+  if (in.contains("norm_eps")) shape.norm_eps = in["norm_eps"].get<double>();
+  if (in.contains("token_types")) shape.token_types = in["token_types"].get<std::int64_t>();
   if (in.contains("config")) in["config"].get_to(shape.config_json);
   if (in.contains("lora")) shape.lora.adapters = adapters_from_json(in["lora"]);
   if (in.contains("base"))
@@ -322,6 +326,8 @@ Config VerifiedCheckpoint::with_shape(Config config) const {
   config.model.kv_heads = shape_.kv_heads;
   config.model.width = shape_.width;
   config.model.ffn_width = shape_.ffn_width;
+  config.model.norm_eps = shape_.norm_eps;
+  config.model.token_types = shape_.token_types;
   config.model.config_json = shape_.config_json;
   config.model.lora.adapters = shape_.lora.adapters;
   config.model.base = shape_.base;

@@ -33,11 +33,11 @@ std::vector<GemmShape> gemm_shapes(const ModelConfig& model, std::int64_t tokens
   if (model.kind == ModelKind::llama) return llama_gemm_shapes(model, tokens);
   if (model.kind != ModelKind::gpt2 && model.kind != ModelKind::vit) return {peak_shape};
   std::vector<GemmShape> shapes;
-  const std::int64_t width = model.width;
+  const std::int64_t width = model.width, ffn_width = model.ffn_width.value_or(4 * width);
   add_linear(shapes, tokens, width, 3 * width, model.layers);
   add_linear(shapes, tokens, width, width, model.layers);
-  add_linear(shapes, tokens, width, 4 * width, model.layers);
-  add_linear(shapes, tokens, 4 * width, width, model.layers);
+  add_linear(shapes, tokens, width, ffn_width, model.layers);
+  add_linear(shapes, tokens, ffn_width, width, model.layers);
   add_linear(shapes, tokens, width, *model.vocab, 1);
   return shapes;
 }

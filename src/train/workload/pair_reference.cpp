@@ -37,6 +37,7 @@ std::string key_of(const Workload& work) {
   shape += " " + std::string(to_string(model.kind)) + " " +
            std::string(models::compute_words.of(work.config.precision.compute)) + " " +
            model.config_json;
+  if (model.norm_eps) shape += c10::str(" ", *model.norm_eps);
   return checksum_of(shape + digest_of(*work.model));
 }
 

@@ -1,12 +1,15 @@
+#include <filesystem>
 #include <optional>
 #include <utility>
 
+#include "accrue/core/error.h"
 #include "accrue/models/adapter_io.h"
 #include "accrue/models/bert_io.h"
 #include "accrue/models/gguf_magic.h"
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/llama_gguf.h"
 #include "accrue/models/llama_io.h"
+#include "core/words.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/model_options.h"
@@ -34,13 +37,23 @@ void put_common_shape(ModelConfig& model, const Options& shape) {
   model.vocab = shape.vocab;
 }
 
+/// `value`, but none if it is the usual one, which earlier versions had alone.
+template <class Value>
+std::optional<Value> unless_usual(Value value, Value usual) {
+  return value == usual ? std::nullopt : std::optional<Value>(value);
+}
+
 void put_shape(ModelConfig& model, const models::Gpt2Options& shape) {
   put_common_shape(model, shape);
+  model.ffn_width = unless_usual<std::int64_t>(shape.ffn_width, 0);
+  model.norm_eps = unless_usual(shape.norm_eps, models::Gpt2Options().norm_eps);
 }
 
 void put_shape(ModelConfig& model, const models::BertOptions& shape) {
   put_common_shape(model, shape);
   model.ffn_width = shape.ffn_width;
+  model.token_types = unless_usual(shape.token_types, models::BertOptions().token_types);
+  model.norm_eps = unless_usual(shape.norm_eps, models::BertOptions().norm_eps);
 }
 
 void put_shape(ModelConfig& model, const models::LlamaOptions& shape) {
@@ -48,6 +61,31 @@ void put_shape(ModelConfig& model, const models::LlamaOptions& shape) {
   model.kv_heads = shape.kv_heads;
   model.ffn_width = shape.ffn_width;
   model.config_json = shape.config_json;
+}
+
+/// Notes the tensors of a folder that are none of its model's.
+template <class Model>
+void note_left_out(const std::string& from, const Model& model, std::vector<std::string>& remarks) {
+  constexpr std::size_t most_named = 4;
+  std::vector<std::string> names = models::tensors_left_out(from, model);
+  if (names.empty()) return;
+  const std::size_t count = names.size();
+  if (count > most_named) names.resize(most_named);
+  remarks.push_back(counted(static_cast<std::int64_t>(count), "tensor") + " in " + from +
+                    " are none of the model's, and are left out: " + listed(names, "and") +
+                    (count > most_named ? ", ..." : ""));
+}
+
+/// transformers would put such an adapter onto the model.
+void expect_no_adapter_beside(const ModelConfig& model) {
+  std::error_code unreadable;
+  const std::filesystem::path adapter = std::filesystem::path(model.from) / "adapter_config.json";
+  if (!model.lora.from.empty() || !std::filesystem::exists(adapter, unreadable)) return;
+  throw usage_error(
+      "model.from = \"" + model.from + "\"", "a model without an adapter beside it",
+      adapter.string(),
+      "lora.from = \"" + model.from +
+          "\" to train the two, or moving that file elsewhere to take the model alone");
 }
 
 /// Takes the shape of a model that was loaded from files with `positions`, and notes what it is.
@@ -63,15 +101,17 @@ std::unique_ptr<models::Model> taken(Config& config, std::unique_ptr<Model> mode
 std::unique_ptr<models::Model> load_gpt2(Config& config, std::vector<std::string>& remarks) {
   const std::string& from = config.model.from;
   const models::Gpt2Options theirs = models::read_gpt2_shape(from, gpt2_options(config));
-  return taken(config, models::load_gpt2_folder(from, theirs, config.model.context), theirs.context,
-               remarks);
+  auto model = models::load_gpt2_folder(from, theirs, config.model.context);
+  note_left_out(from, *model, remarks);
+  return taken(config, std::move(model), theirs.context, remarks);
 }
 
 std::unique_ptr<models::Model> load_bert(Config& config, std::vector<std::string>& remarks) {
   const std::string& from = config.model.from;
   const models::BertOptions theirs = models::read_bert_shape(from, bert_options(config));
-  return taken(config, models::load_bert_folder(from, theirs, config.model.context), theirs.context,
-               remarks);
+  auto model = models::load_bert_folder(from, theirs, config.model.context);
+  note_left_out(from, *model, remarks);
+  return taken(config, std::move(model), theirs.context, remarks);
 }
 
 models::LlamaOptions llama_shape_of_origin(const ModelConfig& model) {
@@ -86,6 +126,13 @@ std::unique_ptr<models::Model> load_llama(Config& config, std::vector<std::strin
   std::unique_ptr<models::Llama> model =
       models::is_gguf(from) ? models::load_llama_gguf(from, llama_options(config), wanted)
                             : models::load_llama_folder(from, llama_options(config), wanted);
+  if (!models::is_gguf(from)) {
+    note_left_out(from, *model, remarks);
+    if (models::has_untied_head(from, *model))
+      remarks.push_back("the head of " + from +
+                        " is not the embedding, though tie_word_embeddings of its config.json says "
+                        "so: it is trained apart");
+  }
   const std::int64_t positions = llama_shape_of_origin(config.model).context;
   return taken(config, std::move(model), positions, remarks);
 }
@@ -99,6 +146,7 @@ std::unique_ptr<models::Model> load_shaping_model(Config& config,
     return load_from_run(config, *origin, remarks);
   if (!is_language_model(config.model.kind) || config.model.from.empty()) return nullptr;
   expect_model_files(config.model.from, config.model.kind);
+  expect_no_adapter_beside(config.model);
   if (config.model.kind == ModelKind::llama) return load_llama(config, remarks);
   if (config.model.kind == ModelKind::bert) return load_bert(config, remarks);
   return load_gpt2(config, remarks);
@@ -112,6 +160,7 @@ void take_shape_of_origin(Config& config) {
     config = with_shape_of(checkpoint, std::move(config));
   } else if (is_language_model(config.model.kind) && !config.model.from.empty()) {
     expect_model_files(config.model.from, config.model.kind);
+    expect_no_adapter_beside(config.model);
     if (config.model.kind == ModelKind::llama) {
       const models::LlamaOptions shape = llama_shape_of_origin(config.model);
       put_shape(config.model, shape);

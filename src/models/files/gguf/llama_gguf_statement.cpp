@@ -27,11 +27,12 @@ std::uint32_t file_type(GgufDtype dtype) {
 
 const GgufArchitecture& architecture_of(const std::string& model_type,
                                         const std::string& operation) {
-  const std::string_view same = model_type == "mistral" ? "llama" : std::string_view(model_type);
+  const bool is_mistral = model_type == "mistral" || model_type == "ministral";
+  const std::string_view same = is_mistral ? "llama" : std::string_view(model_type);
   for (const GgufArchitecture& known : gguf_architectures)
     if (known.model_type == same) return known;
-  throw usage_error(operation, "llama, mistral, qwen2, qwen3, gemma2 or gemma3_text", model_type,
-                    "--format hf");
+  throw usage_error(operation, "llama, mistral, ministral, qwen2, qwen3, gemma2 or gemma3_text",
+                    model_type, "--format hf");
 }
 
 nlohmann::json config_json_of(const LlamaOptions& options) {
@@ -77,6 +78,9 @@ class Statement {
     const bool is_qwen2 = result_.architecture.name == "qwen2";
     if (variant.qkv_bias && !may_have_biases && !is_qwen2)
       refuse("no biases", "biases of attention");
+    const auto usual = result_.architecture.is_gemma ? kernels::GateActivation::gelu_tanh
+                                                     : kernels::GateActivation::silu;
+    if (variant.activation != usual) refuse("its usual activation", "another one");
     if (!result_.architecture.is_gemma) return;
     const std::int64_t scalar = gguf_query_scalar(
         result_.architecture, options_.layers, options_.width, options_.heads, options_.head_width);
