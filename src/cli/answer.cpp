@@ -52,6 +52,17 @@ class ToldText {
   const TellText& tell_;
 };
 
+models::GenerateOptions generate_options(const TextModel& text_model,
+                                         const AnswerOptions& options) {
+  models::GenerateOptions generate = options.generate;
+  generate.end_tokens.insert(generate.end_tokens.end(), text_model.end_tokens.begin(),
+                             text_model.end_tokens.end());
+  generate.rules = text_model.rules;
+  if (options.repetition_penalty) generate.rules.repetition_penalty = *options.repetition_penalty;
+  if (options.no_repeat_ngram) generate.rules.no_repeat_ngram = *options.no_repeat_ngram;
+  return generate;
+}
+
 void note_unseen_beginning(const std::vector<std::int64_t>& prompt, std::int64_t context) {
   if (std::ssize(prompt) > context)
     std::cerr << "note: of " << prompt.size() << " tokens the model sees the last " << context
@@ -64,10 +75,7 @@ Answer make_answer(const TextModel& text_model, models::Decoding& decoding,
                    const std::vector<std::int64_t>& prompt, const AnswerOptions& options,
                    const TellText& tell, const TellText& tell_prompt) {
   data::StopTexts stops(options.stop);
-  models::GenerateOptions generate = options.generate;
-  generate.end_tokens.insert(generate.end_tokens.end(), text_model.end_tokens.begin(),
-                             text_model.end_tokens.end());
-  models::Generation generation(decoding, prompt, generate);
+  models::Generation generation(decoding, prompt, generate_options(text_model, options));
   note_unseen_beginning(prompt, text_model.model->context());
   TextStream stream(text_model.tokenizer.get());
   for (const std::int64_t id : prompt) {

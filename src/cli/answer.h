@@ -17,8 +17,11 @@ namespace accrue::cli {
 enum class Stopped { length, eos, stop };
 
 struct AnswerOptions {
+  /// End tokens and rules are those of the model, with what follows.
   models::GenerateOptions generate = {.temperature = 0.8};
-  std::vector<std::string> stop = {};  ///< texts before which the answer ends
+  std::optional<double> repetition_penalty = {};     ///< in the place of the model's
+  std::optional<std::int64_t> no_repeat_ngram = {};  ///< in the place of the model's
+  std::vector<std::string> stop = {};                ///< texts before which the answer ends
 };
 
 /// What a model added to a prompt.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "accrue/train/run_directory.h"
+#include "cli/exported_text.h"
 
 namespace accrue::cli {
 
@@ -16,6 +17,9 @@ std::string written_from(const train::TrainedModel& trained);
 
 /// What the Python of a card needs: names of packages as pip knows them, separated by spaces.
 std::string needed_packages(const std::string& packages);
+
+/// The chat templates of a model that has any, and what ends an answer; empty for others.
+std::string chat_section(const ExportedText& text);
 
 /// What every model card ends with: the run's config.
 std::string training_section(const train::TrainedModel& trained);

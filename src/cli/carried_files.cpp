@@ -4,16 +4,33 @@
 #include <vector>
 
 #include "core/atomic_file.h"
+#include "data/text/tokenizer_files.h"
 
 namespace accrue::cli {
+namespace {
 
-void carry_files(const std::filesystem::path& from, const std::filesystem::path& out,
-                 bool with_tokenizer) {
-  std::vector<std::string> names{"generation_config.json"};
-  if (with_tokenizer)
-    names.insert(names.end(), {"tokenizer.json", "tokenizer_config.json", "tokenizer.model",
-                               "vocab.json", "vocab.txt", "merges.txt", "special_tokens_map.json",
-                               "added_tokens.json", "chat_template.jinja"});
+/// Files that are the model's, wherever a tokenizer has some of its own, too.
+bool is_of_model(const std::string& name) {
+  return name == "config.json" || name == "generation_config.json";
+}
+
+}  // namespace
+
+void copy_tokenizer(const std::filesystem::path& tokenizer_file, const std::filesystem::path& out) {
+  for (const data::TokenizerPart& part : data::files_of_tokenizer(tokenizer_file)) {
+    if (is_of_model(part.name)) continue;
+    const std::filesystem::path copy = out / part.name;
+    std::filesystem::create_directories(copy.parent_path());
+    write_file_atomically(copy, read_file(part.file));
+  }
+}
+
+void carry_vocabulary(const std::filesystem::path& from, const std::filesystem::path& out,
+                      bool with_settings) {
+  std::vector<std::string> names{"tokenizer.model", "vocab.json", "vocab.txt", "merges.txt"};
+  if (with_settings)
+    names.insert(names.end(), {data::kTokenizerSettings, "special_tokens_map.json",
+                               "added_tokens.json", data::kChatTemplateFile});
   std::error_code unreadable;
   for (const std::string& name : names)
     if (std::filesystem::is_regular_file(from / name, unreadable) &&

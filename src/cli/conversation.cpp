@@ -1,9 +1,10 @@
 #include "cli/conversation.h"
 
-#include <string_view>
+#include <optional>
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
+#include "data/chat/turn_end.h"
 
 namespace accrue::cli {
 namespace {
@@ -34,7 +35,9 @@ Conversation::Conversation(const TextModel& text_model, const AnswerOptions& opt
       format_(chat_format_of(text_model)),
       chat_(format_->templates->for_tools(format_->setting.tools)),
       decoding_(*text_model.model) {
-  end_where_a_turn_ends();
+  // A model that was trained on the template may have another end of text (a base model's).
+  if (const std::optional<std::int64_t> end = data::turn_end(*format_, *text_model.tokenizer))
+    options_.generate.end_tokens.push_back(*end);
   if (!system.empty()) messages_.push_back(message_of("system", system));
 }
 
@@ -49,23 +52,6 @@ std::string Conversation::rendered(const Messages& messages, bool add_generation
         format_bytes(static_cast<std::int64_t>(text.size())),
         "a template that repeats less, or shorter messages");
   return text;
-}
-
-/// The special token that the template writes behind an answer ends it, too: a model that was
-/// trained on such a template may have another end of text (a base model's).
-void Conversation::end_where_a_turn_ends() {
-  constexpr std::string_view words = "accrue";
-  const std::string text = rendered(
-      Messages::array({message_of("user", "a"), message_of("assistant", std::string(words))}),
-      /*add_generation_prompt=*/false);
-  const std::size_t found = text.rfind(words);
-  if (found == text.npos) return;
-  const data::Tokenizer& tokenizer = *text_model_.tokenizer;
-  const std::vector<std::int64_t> behind = tokenizer.encode(text.substr(found + words.size()));
-  if (behind.empty()) return;
-  const bool is_special = tokenizer.decode({behind.data(), 1}, /*skip_special=*/true).empty() &&
-                          !tokenizer.decode({behind.data(), 1}).empty();
-  if (is_special) options_.generate.end_tokens.push_back(behind.front());
 }
 
 Answer Conversation::reply(const std::string& message, const TellText& tell) {

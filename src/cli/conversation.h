@@ -24,7 +24,6 @@ class Conversation {
 
  private:
   std::string rendered(const nlohmann::ordered_json& messages, bool add_generation_prompt) const;
-  void end_where_a_turn_ends();
 
   const TextModel& text_model_;
   AnswerOptions options_;

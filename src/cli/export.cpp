@@ -10,6 +10,9 @@
 #include "accrue/train/run_directory.h"
 #include "cli/carried_files.h"
 #include "cli/commands.h"
+#include "cli/continuation.h"
+#include "cli/export_folder.h"
+#include "cli/exported_text.h"
 #include "cli/gguf_export.h"
 #include "cli/help/verb_help.h"
 #include "cli/model_card.h"
@@ -36,19 +39,10 @@ struct ExportArguments {
   bool trust_module = false;
 };
 
-/// Refuses a folder that holds files, among which somebody would have to pick out the model's.
-/// Saving guards against files that come to be meanwhile.
-void check_nothing_is_there(const fs::path& folder) {
-  const auto refuse = [&](const std::string& name) {
-    throw usage_error("export to " + folder.string(), "a new or empty folder", "one with a " + name,
-                      "another --out");
-  };
+/// Whether a folder has a tokenizer that a run on token ids may have used.
+bool holds_tokenizer(const fs::path& folder) {
   std::error_code unreadable;
-  for (const char* name :
-       {"README.md", "adapter_config.json", "tokenizer.json", "tokenizer_config.json"})
-    if (fs::exists(fs::symlink_status(folder / name, unreadable))) refuse(name);
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable))
-    refuse(entry.path().filename().string());
+  return !folder.empty() && fs::is_regular_file(folder / data::kTokenizerFile, unreadable);
 }
 
 models::ImageTask image_task(const train::ModelConfig& model) {
@@ -60,26 +54,21 @@ models::ImageTask image_task(const train::ModelConfig& model) {
   return task;
 }
 
-void copy_tokenizer(const fs::path& tokenizer, const fs::path& out) {
-  for (const data::TokenizerPart& part : data::files_of_tokenizer(tokenizer)) {
-    fs::create_directories((out / part.name).parent_path());
-    write_file_atomically(out / part.name, read_file(part.file));
-  }
-}
-
 /// Saves the model and returns its card.
-std::string save_language_model(const fs::path& out, const train::TrainedModel& trained,
+std::string save_language_model(const fs::path& out, const train::RunDirectory& run,
+                                const train::TrainedModel& trained,
                                 const models::LanguageModel& model) {
-  const bool byte_tokens = trained_on_bytes(trained);
+  const Continuation continuation = continuation_of(run, trained, model, "export");
   if (const auto* gpt2 = dynamic_cast<const models::Gpt2*>(&model))
     models::save_gpt2_folder(out, *gpt2);
   if (const auto* llama = dynamic_cast<const models::Llama*>(&model))
     models::save_llama_folder(out, *llama);
-  if (byte_tokens) data::write_byte_tokenizer(out, model.context());
-  if (!trained.tokenizer.empty()) copy_tokenizer(trained.tokenizer, out);
-  if (!trained.config.model.from.empty())
-    carry_files(trained.config.model.from, out, /*with_tokenizer=*/!byte_tokens);
-  return language_model_card(trained, byte_tokens);
+  if (trained_on_bytes(trained))
+    data::write_byte_tokenizer(out, model.context());
+  else if (!trained.config.model.from.empty())
+    carry_vocabulary(trained.config.model.from, out,
+                     /*with_settings=*/continuation.tokenizer_file.empty());
+  return language_model_card(trained, write_text_files(out, trained, continuation, model));
 }
 
 /// Saves the model and returns its card.
@@ -90,28 +79,36 @@ std::string save_masked_model(const fs::path& out, const train::TrainedModel& tr
   if (byte_tokens)
     data::write_byte_tokenizer(out, model.options().context,
                                trained.config.loss.mask_token.value_or(train::byte_vocabulary));
-  if (!trained.tokenizer.empty()) copy_tokenizer(trained.tokenizer, out);
-  if (!trained.config.model.from.empty())
-    carry_files(trained.config.model.from, out, /*with_tokenizer=*/!byte_tokens);
+  const fs::path own = trained.tokenizer, from = trained.config.model.from;
+  if (!own.empty()) write_tokenizer(out, own);
+  if (own.empty() && !byte_tokens && holds_tokenizer(from))
+    write_tokenizer(out, from / data::kTokenizerFile);
+  if (!from.empty() && !byte_tokens) carry_vocabulary(from, out, /*with_settings=*/own.empty());
   return masked_model_card(trained, byte_tokens);
 }
 
 /// Saves the adapters and returns their card.
-std::string save_adapters(const fs::path& out, const train::TrainedModel& trained) {
+std::string save_adapters(const fs::path& out, const train::RunDirectory& run,
+                          const train::TrainedModel& trained) {
   const auto* model = dynamic_cast<const models::LanguageModel*>(trained.model.get());
   if (model == nullptr)
     throw usage_error("export --format adapter", "a gpt2 or llama with adapters",
                       std::string(to_string(trained.config.model.kind)), "--format hf");
+  if (!model->adapters().any())
+    throw usage_error("export --format adapter", "a model that has adapters", "one without",
+                      "lora.rank = 8 in the run's config, or --format hf");
   models::save_adapter_folder(out, *model, trained.config.model.from);
-  return adapter_card(trained);
+  const Continuation continuation = continuation_of(run, trained, *model, "export");
+  return adapter_card(trained, write_text_files(out, trained, continuation, *model));
 }
 
 /// Saves the model and returns its card.
-std::string save_model(const fs::path& out, const train::TrainedModel& trained) {
+std::string save_model(const fs::path& out, const train::RunDirectory& run,
+                       const train::TrainedModel& trained) {
   const models::Model& model = *trained.model;
   const models::ImageTask task = image_task(trained.config.model);
   if (const auto* language_model = dynamic_cast<const models::LanguageModel*>(&model))
-    return save_language_model(out, trained, *language_model);
+    return save_language_model(out, run, trained, *language_model);
   if (const auto* bert = dynamic_cast<const models::Bert*>(&model))
     return save_masked_model(out, trained, *bert);
   if (const auto* vit = dynamic_cast<const models::Vit*>(&model))
@@ -135,10 +132,10 @@ void check_options(const ExportArguments& arguments) {
 }
 
 /// Saves what is asked for and returns its card.
-std::string save(const fs::path& out, const train::TrainedModel& trained,
-                 const ExportArguments& arguments) {
-  if (arguments.format == "adapter") return save_adapters(out, trained);
-  if (arguments.format != "gguf") return save_model(out, trained);
+std::string save(const fs::path& out, const train::RunDirectory& run,
+                 const train::TrainedModel& trained, const ExportArguments& arguments) {
+  if (arguments.format == "adapter") return save_adapters(out, run, trained);
+  if (arguments.format != "gguf") return save_model(out, run, trained);
   if (arguments.adapter) return save_gguf_adapter(out, trained);
   return save_gguf(out, trained,
                    models::gguf_dtype_words.find(arguments.dtype.value_or("f16")).value());
@@ -149,12 +146,14 @@ int run_export(const ExportArguments& arguments) {
   if (out.empty())
     throw usage_error("accrue export", "a new or empty folder", "--out \"\"", "a name for it");
   check_options(arguments);
-  check_nothing_is_there(out);
-  const train::TrainedModel trained =
-      train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint, {},
-                                module_trust(arguments.trust_module));
-  const std::string card = save(out, trained, arguments);
-  write_file_atomically(out / "README.md", card);
+  ExportFolder::check(out);
+  const train::RunDirectory run(arguments.run);
+  const train::TrainedModel trained = train::load_trained_model(
+      run, arguments.checkpoint, {}, module_trust(arguments.trust_module));
+  ExportFolder folder(out);
+  const std::string card = save(folder.files(), run, trained, arguments);
+  write_file_atomically(folder.files() / "README.md", card);
+  folder.commit();
   std::cout << printable_line(out.string()) << std::endl;
   return 0;
 }

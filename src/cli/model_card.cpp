@@ -27,6 +27,19 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=100, do_sample=Tr
 ```
 )";
 
+constexpr const char* answering = R"(
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("PATH_TO_THIS_FOLDER")
+tokenizer = AutoTokenizer.from_pretrained("PATH_TO_THIS_FOLDER")
+messages = [{"role": "user", "content": "Who are you?"}]
+inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+output = model.generate(**inputs, max_new_tokens=100)
+print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))
+```
+)";
+
 constexpr const char* token_files_sentence =
     "The model was trained on files of token ids. The tokenizer that made them is not part of this "
     "folder; ids must come\nfrom the same one.\n";
@@ -44,16 +57,24 @@ model = AutoModelForCausalLM.from_pretrained("PATH_TO_THIS_FOLDER")
 ```
 )";
 
-std::string other_tokenizer_section(const train::TrainedModel& trained) {
-  return std::string("\n## Tokenizer\n\n") +
-         (trained.data_format == "jsonl" ? json_lines_sentence : token_files_sentence) + "\n" +
-         needed_packages(loading_packages) + loading_without_tokenizer;
+std::string loading_section(const std::string& tokens, const std::string& loading) {
+  return "\n## Tokenizer\n\n" + tokens + "\n" + needed_packages(loading_packages) + loading;
 }
 
-std::string own_tokenizer_section() {
-  return "\n## Tokenizer\n\n`tokenizer.json` made tokens of the text that the model was trained "
-         "on.\n\n" +
-         needed_packages(loading_packages) + loading_with_tokenizer;
+/// Of a model whose text, or ids, are those of a tokenizer among the files.
+std::string own_tokenizer_section(const train::TrainedModel& trained, const ExportedText& text) {
+  return loading_section(
+      trained.tokenizer.empty()
+          ? "The model was trained on token ids. `tokenizer.json` is that of the model that it\n"
+            "began with.\n"
+          : "`tokenizer.json` made tokens of the text that the model was trained on.\n",
+      text.chat_templates.empty() ? loading_with_tokenizer : answering);
+}
+
+std::string other_tokenizer_section(const train::TrainedModel& trained) {
+  return loading_section(
+      trained.data_format == "jsonl" ? json_lines_sentence : token_files_sentence,
+      loading_without_tokenizer);
 }
 
 std::string byte_tokenizer_section() {
@@ -89,9 +110,27 @@ std::string shape_in_words(const train::TrainedModel& trained) {
          number(shape.vocab.value_or(0)) + ". " + written_from(trained);
 }
 
-std::string tokenizer_section(const train::TrainedModel& trained, bool byte_tokens) {
-  if (byte_tokens) return byte_tokenizer_section();
-  return trained.tokenizer.empty() ? other_tokenizer_section(trained) : own_tokenizer_section();
+std::string tokenizer_section(const train::TrainedModel& trained, const ExportedText& text) {
+  if (text.is_bytes) return byte_tokenizer_section();
+  return text.has_tokenizer ? own_tokenizer_section(trained, text)
+                            : other_tokenizer_section(trained);
+}
+
+/// The Python that puts adapters onto their base, with the tokens of this folder where it has them.
+std::string loading_adapters(const ExportedText& text) {
+  const bool has_tokenizer = text.has_tokenizer;
+  return std::string("\n```python\nfrom peft import PeftModel\n") +
+         "from transformers import AutoModelForCausalLM" +
+         (has_tokenizer ? ", AutoTokenizer" : "") +
+         (text.has_generation ? ", GenerationConfig" : "") +
+         "\n\nbase = AutoModelForCausalLM.from_pretrained(\"PATH_TO_THE_BASE\")\n"
+         "model = PeftModel.from_pretrained(base, \"PATH_TO_THIS_FOLDER\")\n" +
+         (text.has_generation ? "model.generation_config = "
+                                "GenerationConfig.from_pretrained(\"PATH_TO_THIS_FOLDER\")\n"
+                              : "") +
+         (has_tokenizer ? "tokenizer = AutoTokenizer.from_pretrained(\"PATH_TO_THIS_FOLDER\")\n"
+                        : "") +
+         "```\n";
 }
 
 }  // namespace
@@ -120,12 +159,12 @@ std::string training_section(const train::TrainedModel& trained) {
          "```\n";
 }
 
-std::string language_model_card(const train::TrainedModel& trained, bool byte_tokens) {
+std::string language_model_card(const train::TrainedModel& trained, const ExportedText& text) {
   const bool is_llama = trained.config.model.kind == train::ModelKind::llama;
   return card_head(
              "transformers", "text-generation", {is_llama ? "llama" : "gpt2", "accrue"},
              is_llama ? "A Llama model trained with accrue" : "A GPT-2 model trained with accrue") +
-         shape_in_words(trained) + tokenizer_section(trained, byte_tokens) +
+         shape_in_words(trained) + tokenizer_section(trained, text) + chat_section(text) +
          training_section(trained);
 }
 
@@ -142,21 +181,14 @@ std::string masked_model_card(const train::TrainedModel& trained, bool byte_toke
          (has_tokenizer ? filling_masks : loading_masked_model) + training_section(trained);
 }
 
-std::string adapter_card(const train::TrainedModel& trained) {
+std::string adapter_card(const train::TrainedModel& trained, const ExportedText& text) {
   const models::AdapterOptions& adapters = trained.config.model.lora.adapters;
   return card_head("peft", "text-generation", {std::string(to_string(adapters.kind)), "accrue"},
                    "Adapters trained with accrue") +
          "Of rank " + std::to_string(adapters.rank) + ", for the model in `" +
          trained.config.model.from + "`. " + written_from(trained) + "\n" +
-         needed_packages("torch transformers peft") + R"(
-```python
-from peft import PeftModel
-from transformers import AutoModelForCausalLM
-
-base = AutoModelForCausalLM.from_pretrained("PATH_TO_THE_BASE")
-model = PeftModel.from_pretrained(base, "PATH_TO_THIS_FOLDER")
-```
-)" + training_section(trained);
+         needed_packages("torch transformers peft") + loading_adapters(text) + chat_section(text) +
+         training_section(trained);
 }
 
 std::string module_card(const train::TrainedModel& trained) {

@@ -108,10 +108,13 @@ void add_sampling_options(CLI::App& verb, AnswerOptions& answer) {
                   "Choose among the fewest likeliest tokens that have this share of probability")
       ->capture_default_str()
       ->type_name("P");
-  verb.add_option("--repetition-penalty", options.repetition_penalty,
-                  "Above 1: tokens that the text has become less likely")
-      ->capture_default_str()
+  verb.add_option("--repetition-penalty", answer.repetition_penalty,
+                  "Above 1: tokens that the text has become less likely (default: the model's, or "
+                  "1)")
       ->type_name("R");
+  verb.add_option("--no-repeat-ngram", answer.no_repeat_ngram,
+                  "So many tokens in a row occur once (default: the model's, or 0: as they come)")
+      ->type_name("N");
   verb.add_option("--stop", answer.stop, "End before this text (may be given several times)")
       ->type_name("TEXT")
       ->allow_extra_args(false);

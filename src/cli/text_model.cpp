@@ -7,8 +7,10 @@
 #include "accrue/data/source.h"
 #include "accrue/models/gguf_magic.h"
 #include "accrue/train/run_directory.h"
+#include "cli/continuation.h"
 #include "cli/trained_text.h"
 #include "core/printable.h"
+#include "core/words.h"
 #include "data/text/sample_encoder.h"
 #include "data/text/tokenizer_files.h"
 #include "models/files/generation_config.h"
@@ -24,6 +26,12 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* sample_text = "accrue sample";
 
+void note_not_applied(const models::GenerationConfig& config, const std::string& name) {
+  if (!config.not_applied.empty())
+    std::cerr << "note: " << printable_line(name) << " states " << listed(config.not_applied, "and")
+              << ", by which transformers says other texts: not applied\n";
+}
+
 TextModel model_of_run(const TextModelOrigin& origin) {
   const train::RunDirectory run(origin.from);
   const std::string for_images = "accrue predict " + origin.from + " IMAGES",
@@ -35,15 +43,20 @@ TextModel model_of_run(const TextModelOrigin& origin) {
   train::TrainedModel trained = train::load_trained_model(run, origin.step, origin.compute);
   models::LanguageModel& model =
       expect_language_model(trained, sample_text, for_images, for_others);
-  TextModel loaded{.model = &model};
-  if (!trained.tokenizer.empty())
-    loaded.tokenizer = data::Tokenizer::open(trained.tokenizer, sample_text);
-  else if (!trained_on_bytes(trained))
+  if (trained.tokenizer.empty() && !trained_on_bytes(trained))
     throw usage_error(sample_text, "a model of text",
                       "a run on token files, whose tokenizer accrue does not know",
                       "accrue export, and sampling with that tokenizer");
-  loaded.owner = std::move(trained.model);
-  return loaded;
+  const Continuation continuation = continuation_of(run, trained, model, sample_text);
+  const std::string name = Continuation::name_of_generation(trained);
+  const models::GenerationConfig generation =
+      models::parse_generation_config(continuation.generation.dump(), name);
+  note_not_applied(generation, name);
+  return {.owner = std::move(trained.model),
+          .model = &model,
+          .tokenizer = continuation.tokenizer,
+          .end_tokens = continuation.ends,
+          .rules = generation.rules};
 }
 
 std::shared_ptr<const data::Tokenizer> tokenizer_in(const std::string& model, std::int64_t vocab) {
@@ -84,7 +97,15 @@ TextModel model_of_files(const TextModelOrigin& origin) {
     if (remark != train::start_in_words(origin.from, *loaded.owner))
       std::cerr << "note: " << printable_line(remark) << std::endl;
   loaded.tokenizer = tokenizer_in(origin.from, loaded.model->vocab());
-  if (!models::is_gguf(origin.from)) loaded.end_tokens = models::read_end_tokens(origin.from);
+  if (!models::is_gguf(origin.from)) {
+    models::GenerationConfig generation = models::read_generation_config(origin.from);
+    note_not_applied(generation, std::string(models::kGenerationConfig) + " of " + origin.from);
+    loaded.end_tokens = std::move(generation.end_tokens);
+    loaded.rules = std::move(generation.rules);
+  }
+  if (loaded.tokenizer != nullptr)
+    if (const std::optional<std::int64_t> end = loaded.tokenizer->end_of_text())
+      loaded.end_tokens.push_back(*end);
   return loaded;
 }
 
@@ -106,11 +127,7 @@ std::vector<std::int64_t> TextModel::encode(const std::string& text) const {
 
 TextModel load_text_model(const TextModelOrigin& origin) {
   train::use_threads(0);
-  TextModel loaded = is_model(origin.from) ? model_of_files(origin) : model_of_run(origin);
-  if (loaded.tokenizer != nullptr)
-    if (const std::optional<std::int64_t> end = loaded.tokenizer->end_of_text())
-      loaded.end_tokens.push_back(*end);
-  return loaded;
+  return is_model(origin.from) ? model_of_files(origin) : model_of_run(origin);
 }
 
 }  // namespace accrue::cli

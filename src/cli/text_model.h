@@ -9,6 +9,7 @@
 #include "accrue/data/tokenizer.h"
 #include "accrue/models/compute.h"
 #include "accrue/models/language_model.h"
+#include "models/logit_rules.h"
 
 namespace accrue::cli {
 
@@ -18,6 +19,7 @@ struct TextModel {
   models::LanguageModel* model = nullptr;            ///< what `owner` holds
   std::shared_ptr<const data::Tokenizer> tokenizer;  ///< null: tokens are bytes
   std::vector<std::int64_t> end_tokens;              ///< a text ends before any of them
+  models::LogitRules rules = {};                     ///< of its generation_config.json
 
   /// The tokens of a text that the model is to go on with.
   std::vector<std::int64_t> encode(const std::string& text) const;
@@ -30,7 +32,8 @@ struct TextModelOrigin {
 };
 
 /// Loads the model with what makes tokens of text for it, and takes the threads that the machine
-/// grants. Throws a usage Error where there is no language model, or none whose tokenizer is known.
+/// grants. Says on stderr what of its generation_config.json is not applied. Throws a usage Error
+/// where there is no language model, or none whose tokenizer is known.
 TextModel load_text_model(const TextModelOrigin& origin);
 
 }  // namespace accrue::cli

@@ -19,22 +19,33 @@ void check_prompt(const LanguageModel& model, const std::vector<std::int64_t>& p
 }
 
 SamplingOptions sampling_of(const GenerateOptions& options) {
-  return {.temperature = options.temperature,
+  return {.rules = options.rules,
+          .temperature = options.temperature,
           .top_k = options.top_k,
-          .top_p = options.top_p,
-          .repetition_penalty = options.repetition_penalty};
+          .top_p = options.top_p};
 }
 
 }  // namespace
 
 Generation::Generation(Decoding& decoding, std::vector<std::int64_t> prompt,
                        const GenerateOptions& options)
-    : decoding_(decoding), tokens_(std::move(prompt)), options_(options) {
+    : decoding_(decoding),
+      tokens_(std::move(prompt)),
+      options_(options),
+      sampling_(sampling_of(options)),
+      given_(std::ssize(tokens_)) {
   check_prompt(decoding.model(), tokens_);
   if (options.max_tokens < 0)
     throw usage_error("generate", "max_tokens of at least 0", std::to_string(options.max_tokens),
                       "256");
-  check_sampling(sampling_of(options));
+  check_sampling(sampling_, decoding.model().vocab());
+}
+
+OpenText Generation::open_text() const {
+  return {.tokens = tokens_,
+          .given = given_,
+          .most = given_ + options_.max_tokens,
+          .ends = options_.end_tokens};
 }
 
 std::optional<std::int64_t> Generation::next() {
@@ -42,7 +53,7 @@ std::optional<std::int64_t> Generation::next() {
   const at::Tensor logits = decoding_.logits_behind(tokens_);
   const double uniform =
       random_unit(options_.seed, stream_of("generate"), static_cast<std::uint64_t>(drawn_));
-  const std::int64_t token = draw_token(logits, tokens_, sampling_of(options_), uniform);
+  const std::int64_t token = draw_token(logits, open_text(), sampling_, uniform);
   ++drawn_;
   const std::vector<std::int64_t>& ends = options_.end_tokens;
   has_ended_ = std::find(ends.begin(), ends.end(), token) != ends.end();

@@ -14,9 +14,9 @@ struct GenerateOptions {
   double temperature = 1;         ///< as SamplingOptions has it, and those that follow
   std::int64_t top_k = 0;
   double top_p = 1;
-  double repetition_penalty = 1;
   std::uint64_t seed = 1337;
   std::vector<std::int64_t> end_tokens = {};  ///< a text ends before any of them
+  LogitRules rules = {};
 };
 
 /// Tokens that a model adds to a text, one after the other. Each sees the last `context` tokens
@@ -37,9 +37,13 @@ class Generation {
   bool has_ended() const { return has_ended_; }
 
  private:
+  OpenText open_text() const;
+
   Decoding& decoding_;
   std::vector<std::int64_t> tokens_;
   GenerateOptions options_;
+  SamplingOptions sampling_;
+  std::int64_t given_;  ///< tokens of the prompt
   std::int64_t drawn_ = 0;
   bool has_ended_ = false;
 };

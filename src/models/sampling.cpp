@@ -19,31 +19,33 @@ bool is_likelier(const Candidate& a, const Candidate& b) {
 }
 bool is_less_likely(const Candidate& a, const Candidate& b) { return is_likelier(b, a); }
 
-std::vector<Candidate> candidates_of(const at::Tensor& logits) {
+std::vector<double> finite_logits(const at::Tensor& logits) {
   const at::Tensor values = logits.to(at::kDouble).contiguous();
   const double* from = values.const_data_ptr<double>();
-  std::vector<Candidate> candidates;
-  candidates.reserve(static_cast<std::size_t>(values.numel()));
-  for (std::int64_t id = 0; id < values.numel(); ++id) {
-    if (!std::isfinite(from[id]))
-      throw runtime_error("generate", "finite logits", std::to_string(from[id]),
+  std::vector<double> finite(from, from + values.numel());
+  for (const double logit : finite)
+    if (!std::isfinite(logit))
+      throw runtime_error("generate", "finite logits", std::to_string(logit),
                           "an earlier checkpoint: this model has diverged");
-    candidates.push_back({id, from[id]});
-  }
-  return candidates;
+  return finite;
 }
 
-void penalise(std::vector<Candidate>& candidates, std::span<const std::int64_t> tokens,
-              double penalty) {
-  if (penalty == 1) return;
-  std::vector<bool> is_penalised(candidates.size());
-  for (const std::int64_t token : tokens) {
-    const auto index = static_cast<std::size_t>(token);
-    if (is_penalised.at(index)) continue;
-    is_penalised[index] = true;
-    double& logit = candidates[index].logit;
-    logit = logit < 0 ? logit * penalty : logit / penalty;
-  }
+/// The tokens that the rules leave. Where they leave none the likeliest is the first, as that of
+/// equal logits is, and there is nothing to draw.
+std::vector<Candidate> candidates_of(const at::Tensor& logits, const OpenText& text,
+                                     const SamplingOptions& options) {
+  const bool in_fp32 = logits.scalar_type() != at::kDouble;
+  const std::vector<double> ruled =
+      ruled_logits(finite_logits(logits), options.rules, text, in_fp32);
+  std::vector<Candidate> candidates;
+  candidates.reserve(ruled.size());
+  for (std::size_t id = 0; id < ruled.size(); ++id)
+    if (ruled[id] > -INFINITY) candidates.push_back({static_cast<std::int64_t>(id), ruled[id]});
+  if (!candidates.empty()) return candidates;
+  if (options.temperature > 0)
+    throw usage_error("generate", "a token that may follow", "none that the rules leave",
+                      "other rules: fewer tokens or sequences that are ruled out");
+  return {{0, 0}};
 }
 
 /// Tokens by their likelihood, of which only those are put in order that are taken.
@@ -117,7 +119,7 @@ std::int64_t at_place(double uniform, const std::vector<Choice>& choices) {
 
 }  // namespace
 
-void check_sampling(const SamplingOptions& options) {
+void check_sampling(const SamplingOptions& options, std::int64_t vocab) {
   const std::string operation = "generate";
   if (!(options.temperature >= 0) || !std::isfinite(options.temperature))
     throw usage_error(operation, "a finite temperature of at least 0",
@@ -128,15 +130,12 @@ void check_sampling(const SamplingOptions& options) {
   if (!(options.top_p > 0 && options.top_p <= 1))
     throw usage_error(operation, "top_p above 0 and at most 1", std::to_string(options.top_p),
                       "0.95, or 1 for the whole vocabulary");
-  if (!(options.repetition_penalty > 0) || !std::isfinite(options.repetition_penalty))
-    throw usage_error(operation, "a finite repetition_penalty above 0",
-                      std::to_string(options.repetition_penalty), "1.1, or 1 for none");
+  check_rules(options.rules, vocab);
 }
 
-std::vector<Choice> choices(const at::Tensor& logits, std::span<const std::int64_t> tokens,
+std::vector<Choice> choices(const at::Tensor& logits, const OpenText& text,
                             const SamplingOptions& options) {
-  std::vector<Candidate> candidates = candidates_of(logits);
-  penalise(candidates, tokens, options.repetition_penalty);
+  std::vector<Candidate> candidates = candidates_of(logits, text, options);
   if (options.temperature == 0) return {{likeliest(candidates), 1}};
   Ranking ranking(std::move(candidates), options.temperature, options.top_k);
   // Where all tokens are to be taken, rounding of the sum must not leave the last one out.
@@ -147,10 +146,9 @@ std::vector<Choice> choices(const at::Tensor& logits, std::span<const std::int64
   return taken;
 }
 
-std::int64_t draw_token(const at::Tensor& logits, std::span<const std::int64_t> tokens,
+std::int64_t draw_token(const at::Tensor& logits, const OpenText& text,
                         const SamplingOptions& options, double uniform) {
-  std::vector<Candidate> candidates = candidates_of(logits);
-  penalise(candidates, tokens, options.repetition_penalty);
+  std::vector<Candidate> candidates = candidates_of(logits, text, options);
   if (options.temperature == 0) return likeliest(candidates);
   Ranking ranking(std::move(candidates), options.temperature, options.top_k);
   if (options.top_p < 1)

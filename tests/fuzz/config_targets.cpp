@@ -79,9 +79,21 @@ void fuzz_bert_config(Input input) {
 }
 
 void fuzz_generation_config(Input input) {
-  for (const std::int64_t token :
-       models::parse_end_tokens(std::string(text_of(input)), "generation_config.json"))
-    expect(token >= 0, "an end token is an id");
+  const std::string text(text_of(input));
+  const models::GenerationConfig config =
+      models::parse_generation_config(text, "generation_config.json");
+  for (const std::int64_t token : config.end_tokens) expect(token >= 0, "an end token is an id");
+  const auto stated = models::parsed_config(text);
+  expect(stated.has_value(), "what is accepted is an object");
+  expect(models::stated_special_tokens(*stated).ends == config.end_tokens,
+         "both readers find the same ends");
+  constexpr std::int64_t vocab = 16;
+  models::check_rules(config.rules, vocab);
+  const std::vector<std::int64_t> tokens{1, 2, 1, 2, 1};
+  const std::vector<double> ruled = models::ruled_logits(
+      std::vector<double>(vocab, 0.5), config.rules,
+      {.tokens = tokens, .given = 3, .most = 6, .ends = config.end_tokens}, /*in_fp32=*/true);
+  expect(ruled.size() == vocab, "rules leave a logit for each token");
 }
 
 void fuzz_llama_config(Input input) {

@@ -1,16 +1,19 @@
 // The C++ half of generate_golden.py:
 //   generate_golden continue FOLDER fp32|fp64|bf16   loads the model in FOLDER and the prompt in
 //   FOLDER/request.safetensors (ids, tokens, options), writes FOLDER/ours.safetensors: ids, what
-//   the prompt has become generate_golden choices FOLDER   reads logits, ids and options there,
-//   writes what may be drawn: ids and probabilities
-// Options are temperature, top_k, top_p and repetition_penalty.
+//   the prompt has become generate_golden choices FOLDER   reads logits, ids, given, most and
+//   options there, writes what may be drawn: ids and probabilities
+// Options are temperature, top_k, top_p and repetition_penalty; rules and end tokens are those of
+// FOLDER/generation_config.json, with that penalty.
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/llama_io.h"
 #include "language_golden.h"
+#include "models/files/generation_config.h"
 #include "models/generate.h"
 #include "support/requests.h"
 
@@ -19,25 +22,40 @@ namespace {
 
 struct Request {
   std::vector<std::int64_t> ids;
-  std::int64_t tokens = 0;
+  std::int64_t tokens = 0, given = 0, most = std::numeric_limits<std::int64_t>::max();
   SamplingOptions options;
+  std::vector<std::int64_t> ends;
   at::Tensor logits;
 };
 
+GenerationConfig config_in(const std::filesystem::path& folder) {
+  std::error_code unreadable;
+  return std::filesystem::exists(folder / kGenerationConfig, unreadable)
+             ? read_generation_config(folder)
+             : GenerationConfig{};
+}
+
 Request read_request(const std::filesystem::path& folder) {
   Request request;
+  double penalty = 1;
   for (const auto& [name, tensor] : read_safetensors(folder / "request.safetensors").tensors) {
     if (name == "ids")
       request.ids.assign(tensor.const_data_ptr<std::int64_t>(),
                          tensor.const_data_ptr<std::int64_t>() + tensor.numel());
     if (name == "tokens") request.tokens = tensor.item<std::int64_t>();
+    if (name == "given") request.given = tensor.item<std::int64_t>();
+    if (name == "most") request.most = tensor.item<std::int64_t>();
     if (name == "logits") request.logits = tensor;
     if (name == "options")
       request.options = {.temperature = tensor[0].item<double>(),
                          .top_k = tensor[1].item<std::int64_t>(),
-                         .top_p = tensor[2].item<double>(),
-                         .repetition_penalty = tensor[3].item<double>()};
+                         .top_p = tensor[2].item<double>()};
+    if (name == "options") penalty = tensor[3].item<double>();
   }
+  GenerationConfig config = config_in(folder);
+  request.options.rules = std::move(config.rules);
+  request.ends = std::move(config.end_tokens);
+  if (penalty != 1) request.options.rules.repetition_penalty = penalty;
   return request;
 }
 
@@ -53,11 +71,11 @@ std::unique_ptr<LanguageModel> load(const std::filesystem::path& folder, Compute
 void write_continued(const std::filesystem::path& folder, Compute compute) {
   const Request request = read_request(folder);
   const auto model = load(folder, compute);
-  const std::vector<std::int64_t> ids =
-      generate(*model, request.ids,
-               {.max_tokens = request.tokens,
-                .temperature = 0,
-                .repetition_penalty = request.options.repetition_penalty});
+  const std::vector<std::int64_t> ids = generate(*model, request.ids,
+                                                 {.max_tokens = request.tokens,
+                                                  .temperature = 0,
+                                                  .end_tokens = request.ends,
+                                                  .rules = request.options.rules});
   write_safetensors(folder / "ours.safetensors", {{"ids", as_tensor(ids)}});
 }
 
@@ -65,7 +83,9 @@ void write_choices(const std::filesystem::path& folder) {
   const Request request = read_request(folder);
   std::vector<std::int64_t> ids;
   std::vector<double> probabilities;
-  for (const Choice& choice : choices(request.logits, request.ids, request.options)) {
+  const OpenText text{
+      .tokens = request.ids, .given = request.given, .most = request.most, .ends = request.ends};
+  for (const Choice& choice : choices(request.logits, text, request.options)) {
     ids.push_back(choice.id);
     probabilities.push_back(choice.probability);
   }

@@ -4,19 +4,24 @@ transformers' logits processors.
 generate_golden.py HELPER: the C++ half (generate_golden.cpp). Exit status 77 where transformers is not there.
 """
 
+import json
+import random
+import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+import golden_form  # noqa: E402
 import skips  # noqa: E402
+from generation_draws import drawn_rules  # noqa: E402
 from request_program import RequestProgram  # noqa: E402
 
 try:
     import torch
     from safetensors.torch import load_file, save_file
-    from transformers import GPT2Config, GPT2LMHeadModel
+    from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
     from transformers.generation import (LogitsProcessorList, RepetitionPenaltyLogitsProcessor, TemperatureLogitsWarper,
                                          TopKLogitsWarper, TopPLogitsWarper)
     from transformers.utils import logging
@@ -30,6 +35,9 @@ TOKENS = 36
 PROMPT = 20  # more than the windows and original contexts of the families; with TOKENS within the context
 PLAIN = (1.0, 0, 1.0, 1.0)  # temperature, top_k, top_p, repetition_penalty
 PROBABILITY_BOUND = 1e-12
+VOCAB = 12  # of logits for drawn rules: so few that sequences come again
+CONFIGS = golden_form.share(400, 8)  # of drawn rules, each with logits
+TEXTS = golden_form.share(100, 10)  # of drawn rules, each with a text that a model goes on with
 
 
 def gpt2():
@@ -76,6 +84,33 @@ class GenerateGolden(unittest.TestCase):
                     self.assertEqual(len(expected), PROMPT + TOKENS)
                     self.assertEqual(self.ours(folder, ids, penalty), expected)
 
+    def greedy(self, model, folder, config, ids):
+        """The tokens by generate() and by ours, without an end."""
+        Path(folder, "generation_config.json").write_text(json.dumps(config))
+        model.generation_config = GenerationConfig.from_pretrained(folder)
+        ends = config["eos_token_id"] if isinstance(config["eos_token_id"], list) else [config["eos_token_id"]]
+        with torch.no_grad():
+            theirs = model.eval().generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=TOKENS, do_sample=False,
+                                           pad_token_id=0)[0].tolist()
+        if len(theirs) > ids.shape[1] and theirs[-1] in ends:
+            theirs.pop()
+        return theirs, self.ours(folder, ids, 1.0)
+
+    def test_greedy_tokens_by_drawn_rules(self):
+        plain, other = gpt2(), 0
+        with tempfile.TemporaryDirectory() as folder:
+            plain.save_pretrained(folder)
+            for number in range(TEXTS):
+                draws = random.Random(number)
+                ids = torch.randint(0, 199, (1, draws.choice((1, 2, 9, PROMPT))))
+                config = drawn_rules(draws, 199, ids.shape[1])
+                with self.subTest(number, config=config):
+                    theirs, ours = self.greedy(plain, folder, config, ids)
+                    self.assertEqual(ours, theirs)
+                    without, _ = self.greedy(plain, folder, {"eos_token_id": config["eos_token_id"]}, ids)
+                    other += theirs != without
+        self.assertGreater(other, TEXTS // 2, "rules that change nothing show nothing")
+
     def test_another_prompt_has_other_tokens(self):
         with tempfile.TemporaryDirectory() as folder:
             model = gpt2()
@@ -111,6 +146,39 @@ class GenerateGolden(unittest.TestCase):
                 self.assertEqual(set(ours["ids"].tolist()), set(expected.nonzero().flatten().tolist()))
                 self.assertLess((ours["probabilities"] - expected[ours["ids"]]).abs().max().item(), PROBABILITY_BOUND)
                 self.assertTrue((ours["probabilities"].diff() <= 0).all())
+
+    def ruled(self, model, config, logits, ids, given, most):
+        """transformers' distribution by a generation config."""
+        config = GenerationConfig(**config, max_length=most)
+        if config.min_new_tokens is not None:
+            config.min_length = config.min_new_tokens + given
+        model._prepare_special_tokens(config, device="cpu")
+        steps = model._get_logits_processor(config, input_ids_seq_length=given, encoder_input_ids=ids[:, :given])
+        return steps(ids, logits.unsqueeze(0)).softmax(-1)[0]
+
+    def test_what_may_be_drawn_by_drawn_rules(self):
+        model, other = gpt2(), 0
+        for number in range(CONFIGS):
+            draws = random.Random(number)
+            torch.manual_seed(number)
+            given, length = draws.choice((1, 5, 9)), draws.randint(0, 12)
+            ids = torch.randint(0, VOCAB, (1, given + length))
+            config, most = drawn_rules(draws, VOCAB, given), given + length + draws.choice((1, 2, 9))
+            logits = 2 * torch.randn(VOCAB, dtype=torch.float64)
+            with self.subTest(number, config=config), tempfile.TemporaryDirectory() as folder:
+                Path(folder, "generation_config.json").write_text(json.dumps(config))
+                request(folder, ids, logits=logits, given=torch.tensor(given), most=torch.tensor(most))
+                expected = self.ruled(model, config, logits, ids, given, most)
+                if expected.isnan().any():  # nothing is left
+                    with self.assertRaises(subprocess.CalledProcessError):
+                        HELPER.run("choices", folder)
+                    continue
+                HELPER.run("choices", folder)
+                ours = load_file(Path(folder, "ours.safetensors"))
+                self.assertEqual(set(ours["ids"].tolist()), set(expected.nonzero().flatten().tolist()))
+                self.assertLess((ours["probabilities"] - expected[ours["ids"]]).abs().max().item(), PROBABILITY_BOUND)
+                other += (expected - logits.softmax(-1)).abs().max().item() > 0.01
+        self.assertGreater(other, CONFIGS // 2, "rules that change nothing show nothing")
 
 
 if __name__ == "__main__":

@@ -50,12 +50,13 @@ TEST(Sampling, FiltersActInTheirOrder) {
 TEST(Sampling, PenalisesTokensOfTheTextOnce) {
   const at::Tensor logits = at::tensor({2.0, -1.0, 1.5, 0.5}, at::kDouble);
   const Drawn text{0, 1, 0, 0};
-  const std::vector<Choice> all = choices(logits, text, {.repetition_penalty = 2});
+  const OpenText open{.tokens = text};
+  const std::vector<Choice> all = choices(logits, open, {.rules = {.repetition_penalty = 2}});
   // 1, -2, 1.5, 0.5
   EXPECT_EQ(ids_of(all), (Drawn{2, 0, 3, 1}));
   EXPECT_NEAR(all[1].probability / all[3].probability, std::exp(3.0), 1e-9);
-  EXPECT_EQ(draw_token(logits, text, {.temperature = 0, .repetition_penalty = 2}, 0), 2);
-  EXPECT_EQ(draw_token(logits, text, {.temperature = 0}, 0), 0);
+  EXPECT_EQ(draw_token(logits, open, {.rules = {.repetition_penalty = 2}, .temperature = 0}, 0), 2);
+  EXPECT_EQ(draw_token(logits, open, {.temperature = 0}, 0), 0);
 }
 
 TEST(Sampling, OfEquallyLikelyTokensTheLowestIdComesFirst) {
@@ -71,8 +72,10 @@ TEST(Sampling, DrawsWhatTheChoicesDivide) {
         {.temperature = 0.6},
         {.top_k = 7},
         {.top_p = 0.8},
-        {.temperature = 1.3, .top_k = 20, .top_p = 0.9, .repetition_penalty = 1.2}}) {
-    const Drawn text{1, 2, 3, 4, 5, 6};
+        {.rules = {.repetition_penalty = 1.2}, .temperature = 1.3, .top_k = 20, .top_p = 0.9},
+        {.rules = {.suppressed = {1, 7}}, .top_k = 49}}) {
+    const Drawn tokens{1, 2, 3, 4, 5, 6};
+    const OpenText text{.tokens = tokens};
     const std::vector<Choice> all = choices(logits, text, options);
     double sum = 0;
     for (const Choice& choice : all) {
@@ -85,7 +88,7 @@ TEST(Sampling, DrawsWhatTheChoicesDivide) {
 
 TEST(Sampling, RefusesOptionsOutOfRange) {
   const auto refusal = [](const SamplingOptions& options) {
-    return message_of([&] { check_sampling(options); });
+    return message_of([&] { check_sampling(options, 10); });
   };
   EXPECT_THAT(refusal({.temperature = -1}), HasSubstr("temperature"));
   EXPECT_THAT(refusal({.temperature = INFINITY}), HasSubstr("temperature"));
@@ -93,7 +96,19 @@ TEST(Sampling, RefusesOptionsOutOfRange) {
   for (const double p : {0.0, -0.5, 1.01, std::nan("")})
     EXPECT_THAT(refusal({.top_p = p}), HasSubstr("top_p"));
   for (const double penalty : {0.0, -1.0, std::nan(""), HUGE_VAL})
-    EXPECT_THAT(refusal({.repetition_penalty = penalty}), HasSubstr("repetition_penalty"));
+    EXPECT_THAT(refusal({.rules = {.repetition_penalty = penalty}}),
+                HasSubstr("repetition_penalty"));
+}
+
+TEST(Sampling, DrawsNothingThatTheRulesLeaveOut) {
+  const at::Tensor logits = at::tensor({3.0, 2.0, 1.0}, at::kDouble);
+  const SamplingOptions two{.rules = {.suppressed = {0}}};
+  EXPECT_EQ(ids_of(choices(logits, {}, two)), (Drawn{1, 2}));
+  EXPECT_EQ(draw_token(logits, {}, two, 0.999999), 2);
+  SamplingOptions none{.rules = {.suppressed = {0, 1, 2}}};
+  EXPECT_THAT(message_of([&] { draw_token(logits, {}, none, 0.5); }), HasSubstr("rules"));
+  none.temperature = 0;
+  EXPECT_EQ(draw_token(logits, {}, none, 0.5), 0) << "the first of equal ones, as torch's argmax";
 }
 
 TEST(GenerationEnds, BeforeAnEndTokenOrAfterTheLastToken) {

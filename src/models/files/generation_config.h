@@ -2,18 +2,53 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "models/logit_rules.h"
+
 namespace accrue::models {
 
-/// The ids that "eos_token_id" of a generation_config.json (or a config.json) states: one, several
-/// or, where it is null or absent, none. Throws a usage Error that names `file` where they are no
-/// token ids.
-std::vector<std::int64_t> parse_end_tokens(const std::string& text, const std::string& file);
+inline constexpr const char* kGenerationConfig = "generation_config.json";
 
-/// The tokens that end a text of the model in a Hugging Face folder, as its generation_config.json
-/// says, or config.json where there is none.
-std::vector<std::int64_t> read_end_tokens(const std::filesystem::path& folder);
+/// What a generation_config.json says of the likeliest continuation of a text. What it says of
+/// draws (temperature, top_k) and of length is for whoever asks to state.
+struct GenerationConfig {
+  std::vector<std::int64_t> end_tokens;  ///< a text ends before any of them
+  LogitRules rules;
+  /// Keys with which transformers' generate() says something else than end tokens and rules make
+  /// of the model's logits: num_beams, stop_strings and the like.
+  std::vector<std::string> not_applied;
+};
+
+/// Throws a usage Error that names `file`, and the key whose value is none that it can have.
+GenerationConfig parse_generation_config(const std::string& text, const std::string& file);
+
+/// That of a Hugging Face folder: its generation_config.json, or where there is none the same keys
+/// of config.json, as transformers takes them.
+GenerationConfig read_generation_config(const std::filesystem::path& folder);
+
+/// The text of what read_generation_config() reads, to be kept beside a model that comes of this
+/// one: the file as it is, or an object with the keys that config.json states. Empty where they
+/// state nothing, or are no JSON objects.
+std::string generation_config_text(const std::filesystem::path& folder);
+
+/// Special tokens by their ids, as config.json and generation_config.json name them.
+struct SpecialTokens {
+  std::optional<std::int64_t> begin, pad;
+  std::vector<std::int64_t> ends;
+};
+
+/// What of them a config states; a value that is no token's id is none.
+SpecialTokens stated_special_tokens(const nlohmann::ordered_json& config);
+
+/// The config with those that there are; of others it says what it said.
+nlohmann::ordered_json with_special_tokens(nlohmann::ordered_json config,
+                                           const SpecialTokens& tokens);
+
+/// The object in a text; none where it is broken, something else, or too large to be a config.
+std::optional<nlohmann::ordered_json> parsed_config(const std::string& text);
 
 }  // namespace accrue::models

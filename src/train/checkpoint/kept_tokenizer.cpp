@@ -25,6 +25,10 @@ KeptTokenizer::KeptTokenizer(const std::vector<data::TokenizerPart>& parts) {
   for (const data::TokenizerPart& part : parts) files_[part.name] = read_file(part.file);
 }
 
+void KeptTokenizer::keep(const std::string& name, std::string content) {
+  if (!content.empty()) files_[name] = std::move(content);
+}
+
 std::map<std::string, std::string> KeptTokenizer::digests() const {
   std::map<std::string, std::string> digests;
   for (const auto& [name, content] : files_) digests[name] = sha256_of(content);

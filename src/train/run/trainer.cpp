@@ -31,6 +31,7 @@
 #include "train/run/start_events.h"
 #include "train/run/training_loop.h"
 #include "train/workload/batch_changes.h"
+#include "train/workload/generation_origin.h"
 #include "train/workload/model_digest.h"
 #include "train/workload/pair_reference.h"
 #include "train/workload/placement.h"
@@ -163,8 +164,9 @@ struct Trainer::Impl {
                                whole_state_bytes(optimizer)),
                free_bytes_at(directory.root()), directory.root().string());
     const auto text = work.data.train->tokenizer();
-    const KeptTokenizer tokenizer =
+    KeptTokenizer tokenizer =
         text ? KeptTokenizer(data::files_read_with_tokenizer(text->file())) : KeptTokenizer();
+    tokenizer.keep(kGenerationOfModel, generation_of_origin(work.config.model));
     claim.create(
         with_outer_rates(given),
         note_start(notes(options), *planner.plan(), planner.records(), repeated, tokenizer),

@@ -1,0 +1,78 @@
+#include "cli/continuation.h"
+
+#include <algorithm>
+
+#include "accrue/core/error.h"
+#include "cli/trained_text.h"
+#include "data/chat/turn_end.h"
+#include "data/text/tokenizer_files.h"
+#include "models/files/generation_config.h"
+#include "train/workload/generation_origin.h"
+
+namespace accrue::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of the folder that a run on token ids began with.
+fs::path tokenizer_file_of_origin(const std::string& from) {
+  const fs::path file = fs::path(from) / data::kTokenizerFile;
+  std::error_code unreadable;
+  return !from.empty() && fs::is_regular_file(file, unreadable) ? file : fs::path();
+}
+
+/// Null where this version does not read it: the run did not need it.
+std::shared_ptr<const data::Tokenizer> opened_if_readable(const fs::path& file,
+                                                          const std::string& what) {
+  try {
+    return data::Tokenizer::open(file, what);
+  } catch (const Error& error) {
+    if (error.kind() != Error::Kind::usage) throw;
+    return nullptr;
+  }
+}
+
+nlohmann::ordered_json generation_in(const std::string& text) {
+  return models::parsed_config(text).value_or(nlohmann::ordered_json::object());
+}
+
+}  // namespace
+
+std::string Continuation::name_of_generation(const train::TrainedModel& trained) {
+  return std::string(models::kGenerationConfig) + " of " + trained.config.model.from;
+}
+
+Continuation continuation_of(const train::RunDirectory& run, const train::TrainedModel& trained,
+                             const models::LanguageModel& model, const std::string& what) {
+  Continuation continuation;
+  continuation.generation = generation_in(train::generation_of_run(run, trained.config.model));
+  if (!trained.tokenizer.empty()) {
+    continuation.tokenizer_file = trained.tokenizer;
+    continuation.tokenizer = data::Tokenizer::open(trained.tokenizer, what);
+  } else if (!trained_on_bytes(trained)) {
+    continuation.tokenizer_file = tokenizer_file_of_origin(trained.config.model.from);
+    if (!continuation.tokenizer_file.empty())
+      continuation.tokenizer = opened_if_readable(continuation.tokenizer_file, what);
+  }
+  std::vector<std::int64_t> ends = models::stated_special_tokens(continuation.generation).ends;
+  if (continuation.tokenizer) {
+    continuation.turn_end = turn_end_of(*continuation.tokenizer, what);
+    if (const auto end = continuation.tokenizer->end_of_text()) ends.push_back(*end);
+    if (continuation.turn_end) ends.push_back(*continuation.turn_end);
+  }
+  for (const std::int64_t end : ends)
+    if (end < model.vocab() && std::ranges::find(continuation.ends, end) == continuation.ends.end())
+      continuation.ends.push_back(end);
+  return continuation;
+}
+
+std::optional<std::int64_t> turn_end_of(const data::Tokenizer& tokenizer, const std::string& what) {
+  try {
+    return data::turn_end(*data::read_chat_format(tokenizer.file(), what), tokenizer);
+  } catch (const Error& error) {
+    if (error.kind() != Error::Kind::usage) throw;
+    return std::nullopt;
+  }
+}
+
+}  // namespace accrue::cli

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/data/tokenizer.h"
+#include "accrue/models/language_model.h"
+#include "accrue/train/run_directory.h"
+
+namespace accrue::cli {
+
+/// How a run's model goes on with a text: `accrue sample` does it, and an export states it, so that
+/// other programs do the same.
+struct Continuation {
+  /// The tokenizer.json of the run's text, or of the folder that a run on token ids began with;
+  /// empty: there is none.
+  std::filesystem::path tokenizer_file;
+  /// That file's tokenizer; null where there is none, or a run on token ids has one that this
+  /// version does not read.
+  std::shared_ptr<const data::Tokenizer> tokenizer;
+  /// generation_config.json of the model that the run began with; an empty object: it has none.
+  nlohmann::ordered_json generation = nlohmann::ordered_json::object();
+  std::optional<std::int64_t> turn_end = {};  ///< data::turn_end()
+  /// All tokens before which a text ends: those that the model which the run began with has, the
+  /// tokenizer's end of text, and the end of a turn.
+  std::vector<std::int64_t> ends = {};
+
+  /// `generation` as errors and notes call it.
+  static std::string name_of_generation(const train::TrainedModel& trained);
+};
+
+/// Throws a usage Error, its operation beginning with `what`, where the run's tokenizer is not as
+/// it was.
+Continuation continuation_of(const train::RunDirectory& run, const train::TrainedModel& trained,
+                             const models::LanguageModel& model, const std::string& what);
+
+/// The end of a turn of the tokenizer's chat template; none where it has none that can be rendered.
+std::optional<std::int64_t> turn_end_of(const data::Tokenizer& tokenizer, const std::string& what);
+
+}  // namespace accrue::cli

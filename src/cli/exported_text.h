@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "accrue/train/run_directory.h"
+#include "cli/continuation.h"
+#include "data/tokenizer/folder_tokens.h"
+
+namespace accrue::cli {
+
+/// What an export says of the text that its model reads and writes, for its card.
+struct ExportedText {
+  bool is_bytes = false;        ///< tokens are bytes, and a tokenizer of bytes is among the files
+  bool has_tokenizer = false;   ///< of the run's text, or of what a run on token ids began with
+  bool has_generation = false;  ///< generation_config.json
+  std::map<std::string, std::string> chat_templates = {};  ///< by name; "default" is the usual one
+  std::string turn_end = {};                               ///< the token behind an answer, if known
+};
+
+/// Copies a tokenizer.json, and what belongs to it, into a folder that may have a config.json.
+/// Where transformers would read another tokenizer there, as the class of a tokenizer goes by the
+/// model's kind, too, the files say by themselves what accrue reads.
+void write_tokenizer(const std::filesystem::path& folder,
+                     const std::filesystem::path& tokenizer_file);
+
+/// Writes into `folder`, where a language model's config.json may be, what its texts need beside
+/// the weights: the tokenizer's files, generation_config.json, and in both, and in config.json, the
+/// tokens that begin, end and pad a text. With these transformers reads the same ids from a text as
+/// the run did, and its generate() stops where `accrue sample` does. Says on stderr which ends are
+/// stated that the model that the run began with did not state.
+ExportedText write_text_files(const std::filesystem::path& folder,
+                              const train::TrainedModel& trained, const Continuation& continuation,
+                              const models::LanguageModel& model);
+
+}  // namespace accrue::cli

@@ -1,0 +1,58 @@
+#include "data/chat/turn_end.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "accrue/core/error.h"
+#include "core/utf8.h"
+#include "data/chat/python_text.h"
+
+namespace accrue::data {
+namespace {
+
+using TurnJson = nlohmann::ordered_json;
+
+constexpr std::string_view kAnswer = "accrue";
+
+TurnJson chat_message(const char* role, std::string_view content) {
+  return {{"role", role}, {"content", std::string(content)}};
+}
+
+/// A question and an answer as the template shows them; none when it refuses them.
+std::optional<std::string> rendered_answer(const ChatFormat& format) {
+  const TurnJson messages =
+      TurnJson::array({chat_message("user", "a"), chat_message("assistant", kAnswer)});
+  try {
+    return format.chat.render(chat_variables(format.chat, messages, format.setting,
+                                             /*add_generation_prompt=*/false),
+                              format.setting.now);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// What the template writes behind the answer, as far as a turn's end may be.
+std::string behind_answer(const std::string& text) {
+  constexpr std::size_t most = 4096;  // a template is somebody else's file, and may go on for long
+  const std::size_t found = text.rfind(kAnswer);
+  if (found == text.npos) return {};
+  std::string behind = text.substr(found + kAnswer.size(), most);
+  behind.resize(valid_utf8_prefix(behind));
+  return behind;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> turn_end(const ChatFormat& format, const Tokenizer& tokenizer) {
+  const std::optional<std::string> text = rendered_answer(format);
+  if (!text) return std::nullopt;
+  for (const std::int64_t id : tokenizer.encode(behind_answer(*text))) {
+    const std::string whole = tokenizer.decode({&id, 1});
+    if (!whole.empty() && tokenizer.decode({&id, 1}, /*skip_special=*/true).empty()) return id;
+    if (!whole.empty() && !jinja::is_white_space(whole)) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace accrue::data
