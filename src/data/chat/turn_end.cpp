@@ -24,9 +24,10 @@ std::optional<std::string> rendered_answer(const ChatFormat& format) {
   const TurnJson messages =
       TurnJson::array({chat_message("user", "a"), chat_message("assistant", kAnswer)});
   try {
-    return format.chat.render(chat_variables(format.chat, messages, format.setting,
-                                             /*add_generation_prompt=*/false),
-                              format.setting.now);
+    const ChatTemplate chat = format.templates->for_tools(nullptr);
+    return chat.render(chat_variables(chat, messages, format.setting,
+                                      /*add_generation_prompt=*/false),
+                       format.setting.now);
   } catch (const Error&) {
     return std::nullopt;
   }
