@@ -7,18 +7,9 @@
 #include "data/text/tokenizer_files.h"
 
 namespace accrue::cli {
-namespace {
-
-/// Files that are the model's, wherever a tokenizer has some of its own, too.
-bool is_of_model(const std::string& name) {
-  return name == "config.json" || name == "generation_config.json";
-}
-
-}  // namespace
 
 void copy_tokenizer(const std::filesystem::path& tokenizer_file, const std::filesystem::path& out) {
   for (const data::TokenizerPart& part : data::files_of_tokenizer(tokenizer_file)) {
-    if (is_of_model(part.name)) continue;
     const std::filesystem::path copy = out / part.name;
     std::filesystem::create_directories(copy.parent_path());
     write_file_atomically(copy, read_file(part.file));
