@@ -23,9 +23,10 @@ struct ExportedText {
 
 /// Copies a tokenizer.json, and what belongs to it, into a folder that may have a config.json.
 /// Where transformers would read another tokenizer there, as the class of a tokenizer goes by the
-/// model's kind, too, the files say by themselves what accrue reads.
-void write_tokenizer(const std::filesystem::path& folder,
-                     const std::filesystem::path& tokenizer_file);
+/// model's kind, too, the files say by themselves what accrue reads. Returns that; none where this
+/// version does not read the tokenizer.
+std::optional<data::FolderTokens> write_tokenizer(const std::filesystem::path& folder,
+                                                  const std::filesystem::path& tokenizer_file);
 
 /// Writes into `folder`, where a language model's config.json may be, what its texts need beside
 /// the weights: the tokenizer's files, generation_config.json, and in both, and in config.json, the

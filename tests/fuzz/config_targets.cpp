@@ -1,5 +1,6 @@
 // Configs, overrides on the command line, and the JSON files of folders in Hugging Face's and
 // PEFT's format.
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "accrue/train/config.h"
@@ -93,7 +94,7 @@ void fuzz_generation_config(Input input) {
   const std::vector<double> ruled = models::ruled_logits(
       std::vector<double>(vocab, 0.5), config.rules,
       {.tokens = tokens, .given = 3, .most = 6, .ends = config.end_tokens}, /*in_fp32=*/true);
-  expect(ruled.size() == vocab, "rules leave a logit for each token");
+  expect(std::ssize(ruled) == vocab, "rules leave a logit for each token");
 }
 
 void fuzz_llama_config(Input input) {

@@ -50,13 +50,14 @@ TEST(Sampling, FiltersActInTheirOrder) {
 TEST(Sampling, PenalisesTokensOfTheTextOnce) {
   const at::Tensor logits = at::tensor({2.0, -1.0, 1.5, 0.5}, at::kDouble);
   const Drawn text{0, 1, 0, 0};
-  const OpenText open{.tokens = text};
-  const std::vector<Choice> all = choices(logits, open, {.rules = {.repetition_penalty = 2}});
+  const OpenText behind{.tokens = text};
+  const std::vector<Choice> all = choices(logits, behind, {.rules = {.repetition_penalty = 2}});
   // 1, -2, 1.5, 0.5
   EXPECT_EQ(ids_of(all), (Drawn{2, 0, 3, 1}));
   EXPECT_NEAR(all[1].probability / all[3].probability, std::exp(3.0), 1e-9);
-  EXPECT_EQ(draw_token(logits, open, {.rules = {.repetition_penalty = 2}, .temperature = 0}, 0), 2);
-  EXPECT_EQ(draw_token(logits, open, {.temperature = 0}, 0), 0);
+  EXPECT_EQ(draw_token(logits, behind, {.rules = {.repetition_penalty = 2}, .temperature = 0}, 0),
+            2);
+  EXPECT_EQ(draw_token(logits, behind, {.temperature = 0}, 0), 0);
 }
 
 TEST(Sampling, OfEquallyLikelyTokensTheLowestIdComesFirst) {
