@@ -9,6 +9,7 @@
 #include "data/chat/chat_sample.h"
 #include "data/files/glob.h"
 #include "data/files/suffix.h"
+#include "data/images/image_set_file.h"
 #include "data/images/image_source.h"
 #include "data/parquet/table_lines.h"
 #include "data/text/byte_vocab.h"
@@ -85,15 +86,23 @@ void check_format(const SourceOptions& options, Format format, const std::string
   }
 }
 
+/// What a file holds if nobody says it. CIFAR's records are in .bin files, as token ids are, and
+/// idx files have no suffix.
+Format likely_format(const std::filesystem::path& path) {
+  const Format format = format_by_suffix(path);
+  const bool may_be_images = format == Format::tokens || format == Format::text;
+  return may_be_images && is_image_set_file(path) ? Format::images : format;
+}
+
 std::string with_format(const std::filesystem::path& path) {
-  return path.string() + " (" + std::string(to_string(format_by_suffix(path))) + ")";
+  return path.string() + " (" + std::string(to_string(likely_format(path))) + ")";
 }
 
 Format format_of(const SourceOptions& options, const Paths& paths, const std::string& what) {
   if (options.format) return *options.format;
-  const Format first = format_by_suffix(paths.front());
+  const Format first = likely_format(paths.front());
   const auto other = std::find_if(paths.begin(), paths.end(), [first](const auto& path) {
-    return format_by_suffix(path) != first;
+    return likely_format(path) != first;
   });
   if (other == paths.end()) return first;
   throw usage_error(what, "files of one format",
@@ -166,14 +175,15 @@ std::shared_ptr<const ChatFormat> chat_format_of(const Tokenizer* tokenizer) {
 }  // namespace
 
 std::unique_ptr<Source> open_source(const SourceOptions& options, const std::string& what) {
-  const Paths all = expand_globs(options.globs, what);
-  std::set<std::filesystem::path> excluded = matching(all, options.exclude, "data.exclude");
-  Paths paths = without(all, excluded, what);
+  const FoundFiles found = find_files(options.globs, what);
+  std::set<std::filesystem::path> excluded = matching(found.files, options.exclude, "data.exclude");
+  Paths paths = without(found.files, excluded, what);
   const Format format = format_of(options, paths, what);
   check_format(options, format, what);
   if (format == Format::images) {
-    return open_images(all,
-                       {.classes = options.classes,
+    return open_images(found,
+                       {.globs = options.globs,
+                        .classes = options.classes,
                         .class_bound = options.vocab,
                         .excluded = std::move(excluded),
                         .masks = options.masks,
