@@ -5,9 +5,11 @@
 #include "cli/commands.h"
 #include "cli/first_choice.h"
 #include "cli/print_text.h"
+#include "cli/row.h"
 #include "cli/tokenizing.h"
 #include "core/atomic_file.h"
 #include "core/printable.h"
+#include "train/plan/make_run_plan.h"
 #include "train/workload/first/first_config.h"
 #include "train/workload/workload.h"
 
@@ -22,7 +24,7 @@ struct InitArguments {
 std::string as_typed(const InitArguments& arguments) {
   std::string text = "accrue init";
   for (const std::string& file : arguments.files) text += ' ' + file;
-  return in_one_line(std::move(text));
+  return text;
 }
 
 /// This is checked before the files are looked at, which may take long.
@@ -44,11 +46,12 @@ int run_init(const InitArguments& arguments) {
   const std::string config =
       train::first_config(data, machine_facts(), {.command = as_typed(arguments)});
   // What train would refuse is refused now, by the same words.
-  train::open_workload(train::parse_config(config, arguments.out));
+  const train::Workload work = train::open_workload(train::parse_config(config, arguments.out));
   write_file_atomically(arguments.out, config);
-  print_text("%s", config.c_str());
+  print_text("%s\n", config.c_str());
+  for (const std::string& remark : train::data_remarks(work.data)) print_row("note", remark);
   const std::string out = printable_line(arguments.out);
-  print_text("\nwrote %s; next:\n  accrue train %s --dry-run\n  accrue train %s\n", out.c_str(),
+  print_text("wrote %s; next:\n  accrue train %s --dry-run\n  accrue train %s\n", out.c_str(),
              out.c_str(), out.c_str());
   return 0;
 }
@@ -60,7 +63,7 @@ void add_init(CLI::App& app, Action& action) {
   verb->footer(
       "Text, token files (.bin), JSON lines (.jsonl), images (a folder per class), folders of\n"
       "these, and perhaps a model folder to start from. What is named val, valid, dev or test is\n"
-      "held out. No file is overwritten.\n\n"
+      "held out, also beside train in a folder. No file is overwritten.\n\n"
       "Example:\n"
       "  accrue init tale.txt && accrue train accrue.toml --dry-run");
   auto arguments = std::make_shared<InitArguments>();
