@@ -1,7 +1,9 @@
 #include <algorithm>
 
+#include "accrue/models/resnet.h"
 #include "cli/card_parts.h"
 #include "cli/model_card.h"
+#include "models/files/vision_io.h"
 
 namespace accrue::cli {
 namespace {
@@ -36,7 +38,7 @@ config = json.loads(Path(FOLDER, "config.json").read_text())
 
 
 def norm(channels):
-    kind = config["model_args"]["norm"]
+    kind = config["network"]["norm"]
     if kind == "batch":
         return nn.BatchNorm2d(channels)
     groups = {"layer": 1, "instance": channels}.get(kind)
@@ -97,7 +99,7 @@ class ResNet(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
-model = ResNet(**config["model_args"]).eval()
+model = ResNet(**config["network"]).eval()
 model.load_state_dict(load_file(Path(FOLDER, "model.safetensors")))
 with torch.no_grad():
     probabilities = model(read("image.png")).softmax(-1)[0]
@@ -166,6 +168,14 @@ ImageCard card_of(train::ModelKind kind, bool has_masks) {
           has_masks ? mask_loading : module_loading};
 }
 
+/// How timm loads the folder, which has its form; empty: it has no such network.
+std::string timm_loading(const train::TrainedModel& trained) {
+  const auto* resnet = dynamic_cast<const models::ResNet*>(trained.model.get());
+  if (resnet == nullptr || !models::timm_name(resnet->options())) return "";
+  return "\n`timm.create_model(\"local-dir:PATH_TO_THIS_FOLDER\", pretrained=True)` loads it as "
+         "well.\n";
+}
+
 /// The names of the classes: all of them where they are few.
 std::string classes_in_words(const train::ModelConfig& model, std::int64_t count) {
   constexpr std::int64_t most = 20;
@@ -193,7 +203,7 @@ std::string image_model_card(const train::TrainedModel& trained) {
          needed_packages(card.packages) + "\n```python\n" + card.imports +
          "\nFOLDER = \"PATH_TO_THIS_FOLDER\"\nCHANNELS, HEIGHT, WIDTH = " + number(model.image[0]) +
          ", " + number(model.image[1]) + ", " + number(model.image[2]) + "\n" + image_reader +
-         card.loading + "```\n" + training_section(trained);
+         card.loading + "```\n" + timm_loading(trained) + training_section(trained);
 }
 
 }  // namespace accrue::cli

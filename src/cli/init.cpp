@@ -6,9 +6,11 @@
 #include "cli/first_choice.h"
 #include "cli/help/verb_help.h"
 #include "cli/print_text.h"
+#include "cli/row.h"
 #include "cli/tokenizing.h"
 #include "core/atomic_file.h"
 #include "core/printable.h"
+#include "train/plan/make_run_plan.h"
 #include "train/workload/first/first_config.h"
 #include "train/workload/workload.h"
 
@@ -23,7 +25,7 @@ struct InitArguments {
 std::string as_typed(const InitArguments& arguments) {
   std::string text = "accrue init";
   for (const std::string& file : arguments.files) text += ' ' + file;
-  return in_one_line(std::move(text));
+  return text;
 }
 
 /// This is checked before the files are looked at, which may take long.
@@ -45,11 +47,12 @@ int run_init(const InitArguments& arguments) {
   const std::string config =
       train::first_config(data, machine_facts(), {.command = as_typed(arguments)});
   // What train would refuse is refused now, by the same words.
-  train::open_workload(train::parse_config(config, arguments.out));
+  const train::Workload work = train::open_workload(train::parse_config(config, arguments.out));
   write_file_atomically(arguments.out, config);
-  print_text("%s", config.c_str());
+  print_text("%s\n", config.c_str());
+  for (const std::string& remark : train::data_remarks(work.data)) print_row("note", remark);
   const std::string out = printable_line(arguments.out);
-  print_text("\nwrote %s; next:\n  accrue train %s --dry-run\n  accrue train %s\n", out.c_str(),
+  print_text("wrote %s; next:\n  accrue train %s --dry-run\n  accrue train %s\n", out.c_str(),
              out.c_str(), out.c_str());
   return 0;
 }
@@ -63,7 +66,8 @@ void add_init(CLI::App& app, Action& action) {
       {.heading = heading::train,
        .text = "Takes text, token files (.bin), JSON lines (.jsonl), images (a folder per class), "
                "folders of these, and a model folder to start from. Files and folders named val, "
-               "valid, dev or test are held out for validation. No file is overwritten.",
+               "valid, dev or test are held out for validation, also beside train in a folder. "
+               "No file is overwritten.",
        .examples = {"accrue init tale.txt && accrue train accrue.toml --dry-run",
                     "accrue init chats.jsonl models/smollm2 --out chat.toml"}});
   auto arguments = std::make_shared<InitArguments>();

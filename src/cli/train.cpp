@@ -127,7 +127,7 @@ Task task_without_config(const TrainArguments& arguments, const Arguments& typed
   for (std::size_t i = 1; i < typed.size(); ++i) command += ' ' + typed[i];
   train::ChosenConfig chosen =
       train::choose_config(train::with_kept_input(arguments.overrides, ranks), arguments.resume,
-                           machine_facts(), in_one_line(command), progress_of_text(arguments));
+                           machine_facts(), command, progress_of_text(arguments));
   return {std::move(chosen.config), nullptr, std::move(chosen.page)};
 }
 

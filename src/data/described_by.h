@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "accrue/data/source.h"
@@ -26,6 +27,9 @@ class DescribedBy : public Source {
   bool has_masks() const override { return source_->has_masks(); }
   std::vector<MixturePart> parts() const override { return source_->parts(); }
   std::vector<std::string> classes() const override { return source_->classes(); }
+  std::optional<std::int64_t> class_of(std::int64_t index) const override {
+    return source_->class_of(index);
+  }
   std::vector<std::string> remarks() const override { return source_->remarks(); }
   void check_contents() const override { source_->check_contents(); }
   std::string fingerprint() const override { return source_->fingerprint(); }

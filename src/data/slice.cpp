@@ -19,6 +19,9 @@ class Slice final : public DescribedBy {
 
   std::int64_t size() const override { return end_ - begin_; }
   std::int64_t tokens(std::int64_t index) const override { return source().tokens(shift(index)); }
+  std::optional<std::int64_t> class_of(std::int64_t index) const override {
+    return source().class_of(shift(index));
+  }
   /// The parts of a mixture lie one behind the other: a slice of them is none.
   std::vector<MixturePart> parts() const override { return {}; }
   std::string fingerprint() const override {

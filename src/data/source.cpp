@@ -8,6 +8,7 @@
 #include "accrue/core/error.h"
 #include "data/chat/chat_format.h"
 #include "data/files/glob.h"
+#include "data/images/image_set_file.h"
 #include "data/images/image_source.h"
 #include "data/parquet/table_lines.h"
 #include "data/text/byte_vocab.h"
@@ -87,9 +88,20 @@ std::string with_format(const std::filesystem::path& path, const FileLook& look)
   return path.string() + " (" + std::string(to_string(look.format)) + ")";
 }
 
-/// What the files hold, where data.format does not say it.
+/// What each file holds. CIFAR's records are in .bin files, as token ids are, and idx files have no
+/// suffix.
+std::vector<FileLook> looks_of(const Paths& paths, const std::string& what) {
+  std::vector<FileLook> looks = look_at_files(paths, what);
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const bool may_be_images = looks[i].format == Format::tokens || looks[i].format == Format::text;
+    if (may_be_images && is_image_set_file(paths[i])) looks[i] = {.format = Format::images};
+  }
+  return looks;
+}
+
+/// What the files hold, if data.format does not state it.
 Format format_of(const Paths& paths, const std::string& what) {
-  const std::vector<FileLook> looks = look_at_files(paths, what);
+  const std::vector<FileLook> looks = looks_of(paths, what);
   const Format first = looks.front().format;
   const auto other =
       std::ranges::find_if(looks, [first](const FileLook& look) { return look.format != first; });
@@ -158,14 +170,15 @@ std::shared_ptr<const ChatFormat> chat_format_of(const Tokenizer* tokenizer) {
 }  // namespace
 
 std::unique_ptr<Source> open_source(const SourceOptions& options, const std::string& what) {
-  const Paths all = expand_globs(options.globs, what);
-  std::set<std::filesystem::path> excluded = matching(all, options.exclude, "data.exclude");
-  Paths paths = without(all, excluded, what);
+  const FoundFiles found = find_files(options.globs, what);
+  std::set<std::filesystem::path> excluded = matching(found.files, options.exclude, "data.exclude");
+  Paths paths = without(found.files, excluded, what);
   const Format format = options.format ? *options.format : format_of(paths, what);
   check_format(options, format, what);
   if (format == Format::images) {
-    return open_images(all,
-                       {.classes = options.classes,
+    return open_images(found,
+                       {.globs = options.globs,
+                        .classes = options.classes,
                         .class_bound = options.vocab,
                         .excluded = std::move(excluded),
                         .masks = options.masks,

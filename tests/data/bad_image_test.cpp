@@ -218,15 +218,19 @@ TEST_F(BadImages, ThatDifferInShapeAreBroughtToOne) {
   EXPECT_THAT(open_knowing(all())->remarks(), ::testing::IsEmpty());
 }
 
+/// It may be a class whose images are missing, or none: it is named.
 TEST_F(BadImages, ClassWithoutAnImage) {
-  std::filesystem::create_directories(folder_.path("set/empty"));
-  EXPECT_THAT(opening_refused(all()), HasSubstr("none in " + folder_.path("set/empty")));
+  const std::string empty = folder_.path("set/empty");
+  std::filesystem::create_directories(empty);
+  const auto remarks = [&](const std::string& glob) { return open_knowing(glob)->remarks(); };
+  EXPECT_THAT(remarks(all()), ::testing::ElementsAre(HasSubstr("is no class: " + empty)));
   folder_.write("set/empty/notes.txt", "soon");
-  EXPECT_THAT(opening_refused(folder_.path("set/*/*.png")), HasSubstr("set/empty"));
+  EXPECT_THAT(remarks(folder_.path("set/*/*.png")),
+              ::testing::ElementsAre(HasSubstr("is no class: " + empty)));
   // Images that the globs leave out on purpose are no mistake, and hidden folders are no class.
   folder_.write("set/empty/1.png", "not asked for");
   std::filesystem::create_directories(folder_.path("set/.cache"));
-  EXPECT_NO_THROW(open_knowing(folder_.path("set/[cd]*/*.png")));
+  EXPECT_THAT(remarks(folder_.path("set/[cd]*/*.png")), ::testing::IsEmpty());
 }
 
 TEST_F(BadImages, OfOneClassOrAnUnknownOne) {
@@ -326,6 +330,19 @@ TEST(BadIdxFiles, ControlIsFine) {
   folder.write(images_name, good_images);
   folder.write(labels_name, good_labels);
   EXPECT_EQ(open_knowing(folder.path("*"), {.vocab = 10})->size(), 2);
+}
+
+TEST(BadIdxFiles, HaveLabelsOfNoClass) {
+  const Folder folder;
+  folder.write("a-images-idx3-ubyte", good_images);
+  folder.write("a-labels-idx1-ubyte", idx({0x801, 2}, std::string("\0\1", 2)));
+  folder.write("b-images-idx3-ubyte", good_images);
+  const std::string labels = folder.write("b-labels-idx1-ubyte", idx({0x801, 2}, "\x01\xc8"));
+  EXPECT_THAT(opening_refused(folder.path("*"), {.classes = {"0", "1"}}),
+              AllOf(HasSubstr("labels of the training data"), HasSubstr(labels),
+                    HasSubstr("200 of image 1")));
+  EXPECT_THAT(opening_refused(folder.path("*"), {.vocab = 10}),
+              AllOf(HasSubstr("labels below 10"), HasSubstr(labels), HasSubstr("200 of image 1")));
 }
 
 TEST(BadIdxFiles, LackTheirPartner) {

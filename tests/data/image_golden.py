@@ -1,14 +1,19 @@
-"""Checks what images are brought to against Pillow: image_golden.py PROGRAM.
+"""Checks what images are brought to against Pillow, and their classes against torchvision's rules: image_golden.py PROGRAM.
 
 Pillow decodes, converts and scales; the sizes and margins are torchvision's, as its Resize and CenterCrop compute them.
+Classes are those of torchvision's ImageFolder, whose rules are written down here as its documentation states them.
 """
 
+import json
+import os
+import random
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
+from golden_form import share  # noqa: E402
 from request_program import RequestProgram  # noqa: E402
 
 try:
@@ -70,7 +75,97 @@ def check(paths, channels, target):
             assert worst <= most, f"{path} to {channels} x {target}: {worst} levels apart"
 
 
+class Drawn:
+    """A folder with classes of images, each image of a colour of its own, and what else may lie there."""
+
+    def __init__(self, seed, folder):
+        self.random = random.Random(seed)
+        self.root = Path(folder, "root")
+        self.elsewhere = Path(folder, "elsewhere")
+        self.colours = {}  # by path
+        for _ in range(self.random.randint(2, 5)):
+            self.add_class()
+        for _ in range(self.random.randint(0, 2)):
+            self.add_something_else()
+
+    def name(self):
+        return "".join(self.random.choice("abcAB_-. 01[]") for _ in range(3)) + str(self.random.randint(0, 999))
+
+    def add_image(self, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number = len(self.colours)
+        self.colours[path] = bytes([number // 16, 16 * (number % 16), self.random.randint(0, 255)])
+        Image.new("RGB", (8, 8), tuple(self.colours[path])).save(path, format="PNG")
+
+    def add_class(self):
+        folder = self.root / self.name().lstrip(".")
+        is_link = self.random.random() < 0.2
+        place = self.elsewhere / self.name() if is_link else folder
+        for _ in range(self.random.randint(1, 4)):
+            below = [self.name().lstrip(".") for _ in range(self.random.choice([0, 0, 0, 1, 2]))]
+            self.add_image(place.joinpath(*below, self.name().lstrip(".") + self.random.choice([".png", ".PNG"])))
+        if is_link:
+            folder.parent.mkdir(exist_ok=True)
+            folder.symlink_to(place, target_is_directory=True)
+
+    def add_something_else(self):
+        kind = self.random.choice(["text", "image", "empty class"])
+        self.root.mkdir(exist_ok=True)
+        if kind == "image":
+            self.add_image(self.root / "cover.png")
+        elif kind == "text":
+            (self.root / "meta").mkdir(exist_ok=True)
+            (self.root / "meta" / "classes.txt").write_text("names")
+        else:
+            (self.root / "empty").mkdir(exist_ok=True)
+
+    def globs(self):
+        escaped = "".join("\\" + c if c in "[]*?" else c for c in str(self.root))
+        return self.random.choice([[f"{escaped}/**/*.[pP][nN][gG]"], [f"{escaped}/*/**/*.[pP][nN][gG]"]])
+
+
+def image_folder(root, class_of=lambda root, path: path.relative_to(root).parts[0]):
+    """torchvision's rules: classes are the sorted names of the folders in the root, and all images below, behind links
+    too, are of that class; a class without an image is an error, of which here is the name."""
+    names = sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
+    files = {}
+    for name in names:
+        for folder, _, in_folder in sorted(os.walk(root / name, followlinks=True)):
+            for file in sorted(in_folder):
+                if file.lower().endswith((".jpg", ".jpeg", ".png")):
+                    files[Path(folder, file)] = class_of(root, Path(folder, file))
+    return sorted(set(files.values())), files, [name for name in names if name not in files.values()]
+
+
+def check_classes(drawn, class_of=None):
+    """Whether the classes, and those of all images, are the same; images beside them and empty classes are named."""
+    out = drawn.root.with_name("classes")
+    PROGRAM.run("classes", out, *drawn.globs())
+    ours = json.loads(out.read_text())
+    names, files, empty = image_folder(drawn.root, *([class_of] if class_of else []))
+    colour_of = {path.resolve(): colour.hex() for path, colour in drawn.colours.items()}
+    expected = {colour_of[path.resolve()]: names.index(name) for path, name in files.items()}
+    remarks = " ".join(ours["remarks"])
+    is_named = all(str(drawn.root / name) in remarks for name in empty)
+    return (ours["classes"], ours["labels"], is_named) == (names, expected, True)
+
+
+def check_class_folders():
+    differ = 0
+    count = share(200, 10)
+    for seed in range(count):
+        with tempfile.TemporaryDirectory() as folder:
+            drawn = Drawn(seed, folder)
+            if len(image_folder(drawn.root)[0]) < 2:
+                continue  # two names that are the same
+            assert check_classes(drawn), f"draw {seed}: {sorted(drawn.colours)}"
+            differ += not check_classes(drawn, lambda root, path: path.parent.name)  # the control
+    assert differ > count // 10, "the folder that an image lies in would be no other class"
+    print(f"{count} folders as ImageFolder has them")
+
+
 def main():
+    check_class_folders()
     with tempfile.TemporaryDirectory() as folder:
         for number, (mode, suffix) in enumerate(
                 [("L", "png"), ("LA", "png"), ("RGB", "png"), ("RGBA", "png"), ("P", "png"), ("L", "jpg"), ("RGB", "jpg")]):

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "accrue/core/error.h"
 #include "accrue/data/source.h"
 #include "data/loader.h"
 #include "folder.h"
@@ -102,12 +103,35 @@ TEST(ImageFolders, NameClassesInSortedOrder) {
   const Folder folder;
   for (const char* name : {"x/zebra/1.png", "x/ant/1.png", "y/ant/2.png", "x/bee/1.png"})
     folder.write(name, testing::png(make_picture(2, 2, 1, 1)));
-  const auto source = open_images(folder.path("**/*.png"));
+  const auto source = open_source(
+      {.globs = {folder.path("x/*/*.png"), folder.path("y/*/*.png")}, .format = Format::images},
+      "data.train");
   EXPECT_THAT(source->classes(), ElementsAre("ant", "bee", "zebra"));
   EXPECT_EQ(source->vocab(), 3);
   EXPECT_EQ(source->size(), 4);
   EXPECT_EQ(source->uniform_tokens(), 1);
   EXPECT_EQ(source->tokens(2), 1);
+}
+
+/// As torchvision's ImageFolder, and what lies beside them is left out.
+TEST(ImageFolders, AreTheFirstBelowTheRoot) {
+  const Folder folder;
+  const std::string image = testing::png(make_picture(2, 2, 1, 1));
+  for (const char* name : {"t/cat/day/1.png", "t/cat/2.png", "t/dog/1.png", "t/cover.png"})
+    folder.write(name, image);
+  folder.write("t/meta/names.txt", "cat\ndog\n");
+  const auto source = open_images(folder.path("t/**/*.png"));
+  EXPECT_THAT(source->classes(), ElementsAre("cat", "dog"));
+  EXPECT_EQ(source->size(), 3);
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < source->size(); ++i) {
+    labels.push_back(values(fetch(*source, {i}).targets).front());
+    EXPECT_EQ(source->class_of(i), labels.back());
+  }
+  EXPECT_THAT(labels, ::testing::UnorderedElementsAre(0, 0, 1));
+  EXPECT_THAT(source->remarks(),
+              ElementsAre(HasSubstr("of data.train, 1 image lies in a folder below"),
+                          HasSubstr("t/cover.png"), HasSubstr("t/meta")));
 }
 
 TEST(ImageFolders, TakeTheClassesOfTheTrainingData) {
@@ -160,6 +184,43 @@ TEST(Images, AreGuessedBySuffix) {
   folder.write("b/1.JPG", testing::jpeg(make_picture(2, 2, 3, 1)));
   EXPECT_TRUE(testing::open(folder.path("*/*"), 4)->image_shape());
   EXPECT_FALSE(testing::open(folder.path("*/*"), 4, Format::text)->image_shape());
+}
+
+/// Of .bin files and of those without a suffix by what they hold.
+TEST(Images, OfSetsAreKnownByTheirContent) {
+  const Folder folder;
+  std::string records, fine;
+  for (std::uint8_t i = 0; i < 20; ++i) {
+    records += testing::cifar_record({static_cast<std::uint8_t>(i % 10)}, i);
+    fine += testing::cifar_record({i, static_cast<std::uint8_t>(5 * i)}, i);
+  }
+  folder.write("data_batch_1.bin", testing::cifar_record({3}, 1));
+  folder.write("ten/a.bin", records);
+  folder.write("hundred/train.bin", fine);
+  folder.write("named/train.bin", testing::cifar_record({1, 2}, 1));
+  folder.write("named/fine_label_names.txt", "apple\n");
+  folder.write("x-images-idx3-ubyte", idx({0x803, 2, 2, 3}, "abcdefghijkl"));
+  folder.write("x-labels-idx1-ubyte", idx({0x801, 2}, std::string("\0\1", 2)));
+  for (const char* file : {"data_batch_1.bin", "ten/a.bin", "hundred/train.bin", "named/train.bin",
+                           "x-images-idx3-ubyte", "x-*-ubyte"})
+    EXPECT_TRUE(testing::open(folder.path(file), 4)->image_shape()) << file;
+  EXPECT_FALSE(testing::open(folder.path("ten/a.bin"), 4, Format::tokens)->image_shape())
+      << "where that is stated";
+}
+
+TEST(Images, OfSetsAreNoTokensOrText) {
+  const Folder folder;
+  const std::string few = testing::cifar_record({1, 2}, 1), whole = few + few;
+  std::string bad = testing::cifar_record({19, 99}, 1);
+  for (int i = 0; i < 19; ++i) bad += testing::cifar_record({20, 1}, 2);
+  folder.write("few.bin", whole);
+  folder.write("bad.bin", bad);
+  folder.write("longer.bin", few + few + "ab");
+  folder.write("ids.bin", testing::packed<std::uint16_t>(testing::counting_ids(3074, 50257)));
+  for (const char* file : {"few.bin", "bad.bin", "longer.bin", "ids.bin"})
+    EXPECT_FALSE(testing::open(folder.path(file), 4)->image_shape()) << file;
+  folder.write("cut-images-idx3-ubyte", idx({0x803, 2, 2, 3}, "abc"));
+  EXPECT_THROW(testing::open(folder.path("cut-images-idx3-ubyte"), 4), Error) << "no text either";
 }
 
 TEST(Images, ArePrefetched) {
@@ -243,16 +304,62 @@ TEST(Idx, PairsImagesWithTheirLabels) {
   for (const char* glob : {"*", "*images*"}) {
     const auto source = open_images(folder.path(glob));
     EXPECT_EQ(source->size(), 3);
-    EXPECT_EQ(source->vocab(), 8);
+    EXPECT_THAT(source->classes(), ElementsAre("0", "2", "7"));
     EXPECT_EQ(source->image_shape(), (ImageShape{1, 2, 3}));
     const auto micro = fetch(*source, {0, 1, 2});
-    EXPECT_THAT(values(micro.targets), ElementsAre(7, 2, 0));
+    EXPECT_THAT(values(micro.targets), ElementsAre(2, 1, 0));
     EXPECT_TRUE(shows(micro.inputs[1], levels_of_bytes(first.substr(6))));
     EXPECT_TRUE(shows(micro.inputs[2], levels_of_bytes(second)));
   }
   const std::vector<std::string> known{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
   EXPECT_EQ(open_images(folder.path("*"), known)->vocab(), 10);
+  EXPECT_THAT(values(fetch(*open_images(folder.path("*"), known), {0, 1, 2}).targets),
+              ElementsAre(7, 2, 0));
 }
+
+/// What images with these labels have for classes.
+struct LabelsRow {
+  const char* name;
+  std::string labels;
+  std::int64_t vocab;  ///< model.vocab; 0: not stated
+  std::vector<std::string> classes;
+  std::vector<std::int64_t> targets;
+  bool has_remark = false;
+};
+
+class IdxLabels : public ::testing::TestWithParam<LabelsRow> {};
+
+TEST_P(IdxLabels, AreTheClasses) {
+  const LabelsRow& row = GetParam();
+  const Folder folder;
+  const auto count = static_cast<std::uint32_t>(row.labels.size());
+  folder.write("a-images-idx3-ubyte", idx({0x803, count, 1, 1}, std::string(count, 'x')));
+  folder.write("a-labels-idx1-ubyte", idx({0x801, count}, row.labels));
+  const auto source = open_source(
+      {.globs = {folder.path("*")}, .format = Format::images, .vocab = row.vocab}, "data.train");
+  EXPECT_EQ(source->classes(), row.classes);
+  EXPECT_EQ(source->vocab(), std::ssize(row.classes));
+  std::vector<std::int64_t> all(row.labels.size());
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(values(fetch(*source, all).targets), row.targets);
+  for (const std::int64_t i : all)
+    EXPECT_EQ(source->class_of(i), row.targets[static_cast<std::size_t>(i)]);
+  EXPECT_EQ(!source->remarks().empty(), row.has_remark);
+  for (const std::string& remark : source->remarks())
+    EXPECT_THAT(remark, HasSubstr("labels that occur, the largest of which is "));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, IdxLabels,
+    ::testing::Values(
+        LabelsRow{"from_zero", {"\0\1\2\1", 4}, 0, {"0", "1", "2"}, {0, 1, 2, 1}},
+        LabelsRow{"one_of_200", {"\0\xc8\1", 3}, 0, {"0", "1", "200"}, {0, 2, 1}, true},
+        LabelsRow{"from_one", {"\1\2\3", 3}, 0, {"1", "2", "3"}, {0, 1, 2}, true},
+        LabelsRow{"with_a_gap", {"\0\2", 2}, 0, {"0", "2"}, {0, 1}, true},
+        LabelsRow{"the_largest", {"\xff\0", 2}, 0, {"0", "255"}, {1, 0}, true},
+        LabelsRow{"of_more_classes", {"\0\2", 2}, 4, {"0", "1", "2", "3"}, {0, 2}},
+        LabelsRow{"of_as_many_classes", {"\0\xc8", 2}, 2, {"0", "200"}, {0, 1}, true}),
+    [](const auto& row) { return std::string(row.param.name); });
 
 /// The handwritten digits, as scikit-learn has them.
 struct Digits {

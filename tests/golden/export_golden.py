@@ -31,7 +31,7 @@ LEVEL = 0.02  # where Pillow may scale the columns first: a level of 255 in some
 CONFIG = """
 [run]
 out = "run"
-steps = 12
+steps = {steps}
 threads = 1
 [data]
 train = ["images/*/*"]
@@ -46,14 +46,78 @@ lr = 1e-2
 """
 RESNET = 'kind = "resnet"\nlayers = 8\nwidth = 8\n'
 VIT = 'kind = "vit"\nlayers = 2\nheads = 2\nwidth = 16\ncontext = 4\n'
+TIMM = 'kind = "resnet"\nlayers = 18\nwidth = 64\n'
 MODELS = {
     "resnet": (RESNET + 'batchnorm = "exact"\n', 16),
     "resnet of groups": (RESNET + 'batchnorm = "convert-group"\n', 16),
     "resnet of instances, not square": (RESNET + 'batchnorm = "convert-instance"\n', [20, 12]),
     "vit": (VIT, 16),
     "vit, not square": (VIT, [20, 12]),
+    "resnet of timm": (TIMM + 'batchnorm = "exact"\n', 16),
+    "resnet of timm, of layers": (TIMM + 'batchnorm = "convert-layer"\n', 16),
+    "resnet of 7x7, of groups": (TIMM + 'batchnorm = "convert-group"\n', 16),
+    "resnet of 7x7, narrow": ('kind = "resnet"\nlayers = 18\nwidth = 8\nbatchnorm = "exact"\n', 16),
     "torchscript": ('kind = "torchscript"\nfrom = "module.pt"\n', 16),
 }
+
+
+# What timm (1.0) reads of a folder's config.json: the fields of its PretrainedCfg, and the arguments of its ResNet.
+TIMM_FIELDS = {"input_size", "num_classes", "mean", "std", "interpolation", "crop_pct", "crop_mode", "first_conv", "classifier"}
+TIMM_ARGUMENTS = {"norm_layer"}
+TIMM_NORMS = {"batchnorm": torch.nn.BatchNorm2d, "groupnorm1": lambda channels: torch.nn.GroupNorm(1, channels)}
+
+
+class TimmBlock(torch.nn.Module):
+    def __init__(self, before, width, stride, norm):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(before, width, 3, stride, 1, bias=False)
+        self.bn1 = norm(width)
+        self.conv2 = torch.nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = norm(width)
+        self.downsample = None
+        if stride != 1 or before != width:
+            self.downsample = torch.nn.Sequential(torch.nn.Conv2d(before, width, 1, stride, bias=False), norm(width))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class TimmResNet18(torch.nn.Module):
+    """timm's resnet18, with the names of its parameters."""
+
+    def __init__(self, num_classes, in_chans, norm_layer="batchnorm"):
+        super().__init__()
+        norm = TIMM_NORMS[norm_layer]
+        self.conv1 = torch.nn.Conv2d(in_chans, 64, 7, 2, 3, bias=False)
+        self.bn1 = norm(64)
+        before = 64
+        for stage in range(4):
+            width = 64 << stage
+            self.add_module(f"layer{stage + 1}", torch.nn.Sequential(
+                TimmBlock(before, width, 1 if stage == 0 else 2, norm), TimmBlock(width, width, 1, norm)))
+            before = width
+        self.fc = torch.nn.Linear(before, num_classes)
+
+    def forward(self, x):
+        x = torch.nn.functional.max_pool2d(torch.relu(self.bn1(self.conv1(x))), 3, 2, 1)
+        return self.fc(self.layer4(self.layer3(self.layer2(self.layer1(x)))).mean((2, 3)))
+
+
+def by_timm(folder):
+    """create_model("local-dir:FOLDER", pretrained=True): by timm itself if it is there, and else as it reads the folder."""
+    try:
+        import timm
+    except ImportError:
+        config = json.loads(Path(folder, "config.json").read_text())
+        if config["architecture"] != "resnet18":
+            raise RuntimeError(f"Unknown model ({config['architecture']})")
+        described, arguments = config["pretrained_cfg"], config.get("model_args", {})
+        assert set(described) <= TIMM_FIELDS and set(arguments) <= TIMM_ARGUMENTS, config
+        model = TimmResNet18(config["num_classes"], described["input_size"][0], **arguments)
+        model.load_state_dict(load_file(Path(folder, "model.safetensors")))
+        return model.eval()
+    return timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
 
 
 class Network(torch.nn.Module):
@@ -90,7 +154,8 @@ def trained(folder, name):
     torch.manual_seed(1)
     torch.jit.script(Network()).save(str(Path(folder, "module.pt")))
     model, size = MODELS[name]
-    Path(folder, "run.toml").write_text(CONFIG.format(model=model, size=size))
+    steps = 2 if "width = 64" in model else 12
+    Path(folder, "run.toml").write_text(CONFIG.format(model=model, size=size, steps=steps))
     accrue(folder, "train", "run.toml")
     accrue(folder, "export", "run", "--out", "model")
     return json.loads(accrue(folder, "predict", "run", "images", "--json"))["images"]
@@ -138,7 +203,7 @@ class ExportGolden(unittest.TestCase):
                    for one in predictions)
 
     def test_models_say_what_predict_says(self):
-        for name in MODELS:
+        for name in set(MODELS) - {"resnet of 7x7, of groups", "resnet of timm, of layers"}:
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
                 predictions = trained(folder, name)
                 model, read = by_its_card(folder)
@@ -177,6 +242,20 @@ class ExportGolden(unittest.TestCase):
             self.assertLess((pixels - read(image)).abs().max().item(), 1e-6)
             one, = [p for p in predictions if p["path"].endswith("lying/0.png")]
             self.assertLess((probabilities(model.eval(), pixels) - as_predicted(one)).abs().max().item(), BOUND)
+
+    def test_timm_loads_what_the_guide_says(self):
+        for name in ("resnet of timm", "resnet of timm, of layers"):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                predictions = trained(folder, name)
+                _, read = by_its_card(folder)
+                self.assertLess(self.difference(folder, by_timm(Path(folder, "model")), read, predictions), LEVEL)
+                self.assertIn("timm.create_model", Path(folder, "model", "README.md").read_text())
+        for name in ("resnet", "resnet of 7x7, of groups", "resnet of 7x7, narrow"):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                trained(folder, name)
+                self.assertNotIn("timm.create_model", Path(folder, "model", "README.md").read_text())
+                with self.assertRaisesRegex(RuntimeError, "Unknown model"):
+                    by_timm(Path(folder, "model"))
 
     def test_the_comparison_sees_other_weights(self):
         with tempfile.TemporaryDirectory() as folder:

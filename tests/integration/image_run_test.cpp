@@ -89,6 +89,53 @@ TEST_F(ImageRun, OneImageForABatchNormIsRefusedByWhatRunsBatches) {
   succeed(two);
 }
 
+/// 13 images: the last batch of an epoch may have one.
+TEST_F(ImageRun, AnImageLeftOverForABatchNormIsRefused) {
+  write_images();
+  for (int i = 13; i < 24; ++i)
+    std::filesystem::remove(folder_ / "images" / (i % 2 == 1 ? "light" : "dark") /
+                            (std::to_string(10 + i) + ".png"));
+  const auto with = [](const std::string& norm, const Words& more) {
+    Words words{"train",           "run.toml",     "--model.batchnorm=" + norm, "--model.layers=18",
+                "--data.image=32", "--run.steps=3"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  for (const Words& batch : {Words{"--batch.samples=12", "--batch.micro=12"},
+                             Words{"--batch.samples=12", "--batch.micro=1"},
+                             Words{"--batch.samples=6", "--batch.micro=6"},
+                             Words{"--batch.samples=12", "--batch.micro=11"},
+                             Words{"--batch.samples=4", "--batch.micro=2"}})
+    if (batch.front() != "--batch.samples=4")
+      EXPECT_THAT(refused(with("micro", batch)),
+                  HasSubstr("expected at least 2 samples in each micro-batch"))
+          << batch.back();
+    else
+      succeed(with("micro", batch));  // its last batch is not reached
+  EXPECT_THAT(refused(with("exact", {"--run.out=exact", "--batch.samples=12", "--batch.micro=6"})),
+              HasSubstr("at least two values a channel in the batch"));
+  succeed(with("micro", {"--run.out=dropped", "--batch.samples=12", "--batch.micro=12",
+                         "--batch.last=drop"}));
+}
+
+/// What shows only as it is drawn: one of two images does not decode.
+TEST_F(ImageRun, AnImageAloneForABatchNormEndsTheRun) {
+  write_images();
+  write_image("images/dark/10", content("images/dark/10.png").substr(0, 45));
+  const auto train = [&](const std::string& layers, const std::string& norm) {
+    return accrue({"train", "run.toml", "--model.layers=" + layers, "--model.batchnorm=" + norm,
+                   "--data.image=32", "--batch.samples=2", "--batch.micro=2", "--run.steps=12",
+                   "--batch.max_quarantined=1", "--run.out=out" + layers + norm});
+  };
+  const Program::Result ended = train("18", "micro");
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.errors,
+              AllOf(HasSubstr("running statistics that are numbers"), HasSubstr("running_var"),
+                    HasSubstr("dark/10.png does not decode"), HasSubstr("data.exclude")));
+  EXPECT_EQ(train("18", "convert-group").status, 0) << "a norm that looks at one image";
+  EXPECT_EQ(train("8", "micro").status, 0) << "more than one value for each channel";
+}
+
 TEST_F(ImageRun, TellsOtherImagesClassesByTheirNames) {
   write_images();
   const std::string told = succeed({"train", "run.toml"}).errors;
@@ -240,6 +287,8 @@ TEST_F(ImageRun, IsExportedWithTheNamesOfItsClasses) {
   succeed({"export", "out", "--out", "model"});
   const json config = json::parse(content("model/config.json"));
   EXPECT_EQ(config["architecture"], "cifar_resnet8");
+  EXPECT_EQ(config["network"]["stem"], "3x3");
+  EXPECT_FALSE(config.contains("model_args")) << "arguments of timm's networks";
   EXPECT_EQ(config["label_names"], json({"dark", "light"}));
   EXPECT_EQ(config["pretrained_cfg"]["input_size"], json({3, 8, 8}));
   EXPECT_THAT(content("model/README.md"),

@@ -100,8 +100,95 @@ TEST_F(Init, OfAFolderOfImages) {
           png_of(8, 8, 1, std::string(64, static_cast<char>(i * 9))));
   }
   write("images/notes.txt", "not an image");
-  EXPECT_THAT(trained({"images/"}), AllOf(HasSubstr("train = [\"images/**/*.png\"]"),
-                                          HasSubstr("kind = \"resnet\""), HasSubstr("2 classes")));
+  EXPECT_THAT(trained({"images/"}),
+              AllOf(HasSubstr("train = [\"images/*/**/*.png\"]"), HasSubstr("classes: even, odd"),
+                    HasSubstr("# not read: images/notes.txt\n"), HasSubstr("kind = \"resnet\""),
+                    HasSubstr("2 classes")));
+}
+
+/// What else a folder may hold: train/workload/data_facts_test.cpp.
+TEST_F(Init, OfAFolderOfImagesInParts) {
+  int number = 0;
+  for (const char* name : {"train/a", "train/b", "val/a", "val/b", "test/a"})
+    for (int i = 0; i < 6; ++i) {
+      std::filesystem::create_directories(folder_ / "images" / name);
+      write("images/" + std::string(name) + "/" + std::to_string(i) + ".png",
+            png_of(8, 8, 1, std::string(64, static_cast<char>(7 * ++number))));
+    }
+  EXPECT_THAT(trained({"images"}),
+              AllOf(HasSubstr("train = [\"images/train/*/**/*.png\"]"),
+                    HasSubstr("val = [\"images/val/*/**/*.png\"]"),
+                    HasSubstr("# not read: images/test\n"), HasSubstr("out = \"runs/images\"")));
+}
+
+TEST_F(Init, OfAFolderOfTextInParts) {
+  std::filesystem::create_directories(folder_ / "text");
+  write_text("text/train.txt");
+  write_text("text/val.txt", 60);
+  write("text/README.md", "what this is\n");
+  EXPECT_THAT(trained({"text"}), AllOf(HasSubstr("train = [\"text/train.txt\"]"),
+                                       HasSubstr("val = [\"text/val.txt\"]"),
+                                       HasSubstr("# not read: text/README.md\n")));
+}
+
+TEST_F(Init, OfFoldersThatAreClasses) {
+  for (const char* name : {"cat", "dog"})
+    for (int i = 0; i < 8; ++i) {
+      std::filesystem::create_directories(folder_ / name / "more");
+      write(std::string(name) + (i == 7 ? "/more/" : "/") + std::to_string(i) + ".png",
+            png_of(8, 8, 1, std::string(64, static_cast<char>(i * 9))));
+    }
+  EXPECT_THAT(trained({"cat", "dog"}),
+              AllOf(HasSubstr("train = [\"cat/**/*.png\", \"dog/**/*.png\"]"),
+                    HasSubstr("classes: cat, dog")));
+}
+
+TEST_F(Init, OfAFolderWithSignsInItsName) {
+  for (const char* name : {"a", "b"})
+    for (int i = 0; i < 8; ++i) {
+      std::filesystem::create_directories(folder_ / "odd[1]" / name);
+      write("odd[1]/" + std::string(name) + "/" + std::to_string(i) + ".png",
+            png_of(8, 8, 1, std::string(64, static_cast<char>(i * 9))));
+    }
+  EXPECT_THAT(trained({"odd[1]"}), HasSubstr("classes: a, b"));
+}
+
+TEST_F(Init, FollowsLinksToClasses) {
+  for (const char* name : {"real1", "real2", "classes/c"})
+    for (int i = 0; i < 6; ++i) {
+      std::filesystem::create_directories(folder_ / name);
+      write(std::string(name) + "/" + std::to_string(i) + ".png",
+            png_of(8, 8, 1, std::string(64, static_cast<char>(i * 9 + name[4]))));
+    }
+  std::filesystem::create_directory_symlink("../real1", folder_ / "classes/a");
+  std::filesystem::create_directory_symlink("../real2", folder_ / "classes/b");
+  EXPECT_THAT(trained({"classes"}), AllOf(HasSubstr("18 images; classes: a, b, c")));
+}
+
+/// Three classes of one image each: the last one is what a tenth is.
+TEST_F(Init, NamesAClassOfWhichNothingIsTrainedOn) {
+  for (const char* name : {"a", "b", "c"}) {
+    std::filesystem::create_directories(folder_ / "few" / name);
+    write(std::string("few/") + name + "/0.png", png_of(8, 8, 1, std::string(64, name[0])));
+  }
+  const std::string named = "nothing is trained on of class 'c' (1 image), as all is held out: try";
+  const auto init = accrue({"init", "few"});
+  EXPECT_EQ(init.status, 0) << init.errors;
+  EXPECT_THAT(init.output, HasSubstr(named));
+  EXPECT_THAT(accrue({"data", "accrue.toml"}).output, HasSubstr(named));
+  const auto whole = accrue({"data", "accrue.toml", "--data.val_fraction=0"});
+  EXPECT_EQ(whole.status, 0) << whole.errors;
+  EXPECT_THAT(whole.output, ::testing::Not(HasSubstr("nothing is trained on")));
+}
+
+TEST_F(Init, RefusesAValBesideClassesThatHoldFolders) {
+  for (const char* name : {"d/cat/day", "d/dog/day", "d/val/cat"}) {
+    std::filesystem::create_directories(folder_ / name);
+    write(std::string(name) + "/0.png", png_of(8, 8, 1, std::string(64, 'x')));
+  }
+  EXPECT_EQ(refused({"d"}),
+            "error: accrue init: expected a folder train beside d/val, received folders of classes "
+            "beside it, such as d/cat; try moving these into d/train\n");
 }
 
 TEST_F(Init, FromAModelFolder) {

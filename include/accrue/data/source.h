@@ -83,6 +83,10 @@ class Source {
   virtual std::vector<MixturePart> parts() const { return {}; }
   /// Names of an image set's classes, in the order of their numbers.
   virtual std::vector<std::string> classes() const { return {}; }
+  /// The class of image `index` in [0, size()), if it is known without its pixels.
+  virtual std::optional<std::int64_t> class_of(std::int64_t /*index*/) const {
+    return std::nullopt;
+  }
   /// What whoever starts a run should be told of, a sentence each: what was left out, what images
   /// are brought to and why.
   virtual std::vector<std::string> remarks() const { return {}; }
@@ -210,7 +214,9 @@ struct SourceOptions {
 /// that was built with Arrow.
 ///
 /// images: fp32 [B, C, H, W], pixel 0 being -1 and the largest 1. A folder per class (PNG, JPEG;
-/// classes sorted by name, and spread evenly over the samples' order), CIFAR-10 or CIFAR-100
+/// classes sorted by name, and spread evenly over the samples' order; the class is a folder that
+/// the pattern names: of "train/*/*.png", "train/*/images/*.png" and "train/**/*.png" the first
+/// below "train", of "train/cat/*.png" "cat"), CIFAR-10 or CIFAR-100
 /// binaries (.bin; fine labels; classes named by batches.meta.txt or fine_label_names.txt beside
 /// them, else numbered), or idx files (MNIST: of X-images-idx3-ubyte the labels are in
 /// X-labels-idx1-ubyte beside it).

@@ -1,9 +1,9 @@
 #include "data/files/glob.h"
 
-#include <fnmatch.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "data/files/glob_parts.h"
 
 namespace accrue::data {
 namespace {
@@ -39,15 +40,8 @@ std::optional<Identity> identity_of(const fs::path& file) {
 /// "**" each folder is walked once, by its own name where it has one, so that links may lead back.
 class GlobWalk {
  public:
-  GlobWalk(const std::string& glob, const std::string& what) : what_(what) {
-    for (const fs::path& part : fs::path(glob)) {
-      if (part == ".") continue;  // "./a" and "a" sort alike
-      // "**/**" is "**", and would otherwise visit each folder many times over.
-      if (part == "**" && !parts_.empty() && parts_.back() == "**") continue;
-      parts_.push_back(part.string());
-    }
-    if (!parts_.empty() && parts_.back() == "**") parts_.emplace_back("*");
-  }
+  GlobWalk(const std::string& glob, const std::string& what)
+      : what_(what), parts_(glob_parts(glob)) {}
 
   /// All files below `folder`, whatever signs are in its name.
   GlobWalk(const fs::path& folder, const std::string& what)
@@ -113,12 +107,17 @@ class GlobWalk {
     for (const fs::directory_entry& entry : entries(base)) {
       std::error_code ignored;
       const std::string name = entry.path().filename().string();
-      if (::fnmatch(parts_[part].c_str(), name.c_str(), FNM_PERIOD) != 0) continue;
-      if (entry.is_symlink(ignored)) expect_to_lead_somewhere(entry.path());
-      if (is_last || entry.is_directory(ignored)) visit(base / name, part + 1);
+      if (!part_matches(parts_[part], name)) continue;
+      const bool is_link = entry.is_symlink(ignored);
+      if (is_link) expect_to_lead_somewhere(entry.path());
+      if (is_link && !is_last && parts_[part + 1] == "**")
+        links_.emplace_back(base / name, part + 1);
+      else if (is_last || entry.is_directory(ignored))
+        visit(base / name, part + 1);
     }
   }
 
+  /// Sorted, so that of two links to one folder the same is followed everywhere.
   std::vector<fs::directory_entry> entries(const fs::path& folder) const {
     std::error_code failure;
     std::vector<fs::directory_entry> listed;
@@ -131,6 +130,10 @@ class GlobWalk {
       throw usage_error(what_, "folders that can be read",
                         folder.string() + ": " + failure.message(), "a glob that leaves it out");
     }
+    std::sort(listed.begin(), listed.end(),
+              [](const fs::directory_entry& a, const fs::directory_entry& b) {
+                return a.path().native() < b.path().native();
+              });
     return listed;
   }
 
@@ -187,19 +190,29 @@ std::string suggestion_for(const std::string& glob) {
   return "an absolute path, or **/ for files in any folder below";
 }
 
-void sort_and_drop_duplicates(std::vector<fs::path>& files) {
+/// Sorts `files` by path. Of the names of one file the first is kept.
+FoundFiles each_once(std::vector<fs::path> files) {
   std::sort(files.begin(), files.end(),
             [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
-  std::set<Identity> seen;
-  std::erase_if(files, [&](const fs::path& file) {
-    const std::optional<Identity> identity = identity_of(file);
-    return identity && !seen.insert(*identity).second;
-  });
+  FoundFiles found;
+  std::map<Identity, std::size_t> places;  // in found.files
+  for (fs::path& file : files) {
+    if (const std::optional<Identity> identity = identity_of(file)) {
+      const auto [place, is_new] = places.try_emplace(*identity, found.files.size());
+      if (!is_new) {
+        const fs::path& first = found.files[place->second];
+        if (file != first) found.other_names.push_back({.name = std::move(file), .file = first});
+        continue;
+      }
+    }
+    found.files.push_back(std::move(file));
+  }
+  return found;
 }
 
 }  // namespace
 
-std::vector<fs::path> expand_globs(const std::vector<std::string>& globs, const std::string& what) {
+FoundFiles find_files(const std::vector<std::string>& globs, const std::string& what) {
   if (globs.empty())
     throw usage_error(what, "at least one glob of files", "none", "[\"data/**/*.txt\"]");
   std::vector<fs::path> files;
@@ -215,14 +228,15 @@ std::vector<fs::path> expand_globs(const std::vector<std::string>& globs, const 
                       "none for " + quoted(unmatched) + " in " + fs::current_path(ignored).string(),
                       suggestion_for(unmatched.front()));
   }
-  sort_and_drop_duplicates(files);
-  return files;
+  return each_once(std::move(files));
+}
+
+std::vector<fs::path> expand_globs(const std::vector<std::string>& globs, const std::string& what) {
+  return find_files(globs, what).files;
 }
 
 std::vector<fs::path> files_below(const fs::path& folder, const std::string& what) {
-  std::vector<fs::path> files = GlobWalk(folder, what).files();
-  sort_and_drop_duplicates(files);
-  return files;
+  return each_once(GlobWalk(folder, what).files()).files;
 }
 
 std::set<fs::path> matching(const std::vector<fs::path>& paths,

@@ -7,6 +7,18 @@
 
 namespace accrue::data {
 
+/// A name that patterns match, of a file that they match by another name, too.
+struct OtherName {
+  std::filesystem::path name;
+  std::filesystem::path file;  ///< the name by which it counts
+};
+
+/// What patterns match.
+struct FoundFiles {
+  std::vector<std::filesystem::path> files;  ///< as expand_globs() has them
+  std::vector<OtherName> other_names;        ///< sorted by name
+};
+
 /// The regular files that `globs` match (SourceOptions::globs says how), sorted by path as bytes,
 /// each file once whatever its names. A glob that is the name of a file is that file, whatever
 /// signs are in it. Throws a usage Error, its operation being `what`, that names the globs and the
@@ -15,6 +27,8 @@ namespace accrue::data {
 /// mounted.
 std::vector<std::filesystem::path> expand_globs(const std::vector<std::string>& globs,
                                                 const std::string& what);
+/// The same with the names that were left out.
+FoundFiles find_files(const std::vector<std::string>& globs, const std::string& what);
 
 /// The regular files below a folder that are not hidden, found, sorted and refused as
 /// expand_globs() does for "folder/**"; none is no error.

@@ -5,6 +5,7 @@
 
 #include "core/open_file.h"
 #include "data/files/fingerprint.h"
+#include "data/images/cifar_version.h"
 #include "data/images/image_store.h"
 #include "data/source_errors.h"
 
@@ -12,19 +13,6 @@ namespace accrue::data {
 namespace {
 
 constexpr ImageShape cifar_shape{.channels = 3, .height = 32, .width = 32};
-constexpr std::int64_t pixel_bytes = 3 * 32 * 32;
-
-/// A version of the format; the last label byte of a record is the class.
-struct Version {
-  const char* name;
-  std::int64_t label_bytes;
-  std::int64_t classes;
-  const char* names_file;  ///< has the classes' names, a line each
-  std::int64_t record_bytes() const { return label_bytes + pixel_bytes; }
-  bool operator==(const Version& other) const { return classes == other.classes; }
-};
-constexpr Version cifar10{"CIFAR-10", 1, 10, "batches.meta.txt"};
-constexpr Version cifar100{"CIFAR-100", 2, 100, "fine_label_names.txt"};
 
 /// The file's lines that are not empty, read up to as many bytes as names of classes take; none
 /// where there is no such file.
@@ -69,26 +57,44 @@ class Cifar final : public ImageStore {
   std::string fingerprint() const override { return fingerprint_->text(); }
   std::vector<DataFile> files() const override { return fingerprint_->files(); }
   std::vector<std::string> classes() const override { return classes_; }
+  std::optional<std::int64_t> label(std::int64_t index) const override {
+    const Record record = record_of(index);
+    return label_at(record.file, record.begin, version_);
+  }
 
   ImageRead read(std::int64_t index, DecodedImage& image) const override {
-    const auto file = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) -
-                                               ends_.begin());
-    const std::int64_t record = index - (file == 0 ? 0 : ends_[file - 1]);
-    const std::int64_t begin = record * version_.record_bytes();
-    std::uint8_t label = 0;
-    files_->read(file, begin + version_.label_bytes - 1,
-                 std::as_writable_bytes(std::span(&label, 1)));
+    const Record record = record_of(index);
     image.shape = cifar_shape;
     image.in_planes = true;
-    image.bytes.resize(static_cast<std::size_t>(pixel_bytes));
-    files_->read(file, begin + version_.label_bytes,
+    image.bytes.resize(static_cast<std::size_t>(cifar_pixel_bytes));
+    files_->read(record.file, record.begin + version_.label_bytes,
                  std::as_writable_bytes(std::span(image.bytes)));
-    return {.label = label, .failure = {}};
+    return {.label = label_at(record.file, record.begin, version_), .failure = {}};
   }
 
  private:
+  /// Where an image begins, with its labels.
+  struct Record {
+    std::size_t file;
+    std::int64_t begin;
+  };
+
+  Record record_of(std::int64_t index) const {
+    const auto file =
+        static_cast<std::size_t>(std::ranges::upper_bound(ends_, index) - ends_.begin());
+    const std::int64_t record = index - (file == 0 ? 0 : ends_[file - 1]);
+    return {file, record * version_.record_bytes()};
+  }
+
+  std::int64_t label_at(std::size_t file, std::int64_t begin, const CifarVersion& version) const {
+    std::uint8_t label = 0;
+    files_->read(file, begin + version.label_bytes - 1,
+                 std::as_writable_bytes(std::span(&label, 1)));
+    return label;
+  }
+
   /// The version whose records fill the file, and where both do, whose labels are in range.
-  Version version_of(std::size_t file, const std::string& what) const {
+  CifarVersion version_of(std::size_t file, const std::string& what) const {
     const std::int64_t bytes = files_->bytes(file);
     const bool is_10 = bytes % cifar10.record_bytes() == 0;
     const bool is_100 = bytes % cifar100.record_bytes() == 0;
@@ -103,7 +109,7 @@ class Cifar final : public ImageStore {
   }
 
   void require_version(std::size_t file, const std::string& what) const {
-    const Version version = version_of(file, what);
+    const CifarVersion version = version_of(file, what);
     if (version == version_) return;
     throw usage_error(what, "files of one data set",
                       files_->path(0).string() + " (" + version_.name + ") beside " +
@@ -112,14 +118,11 @@ class Cifar final : public ImageStore {
   }
 
   /// The first record whose label is out of range, or -1.
-  std::int64_t bad_record(std::size_t file, const Version& version) const {
+  std::int64_t bad_record(std::size_t file, const CifarVersion& version) const {
     const std::int64_t records = files_->bytes(file) / version.record_bytes();
-    for (std::int64_t record = 0; record < records; ++record) {
-      std::uint8_t label = 0;
-      files_->read(file, record * version.record_bytes() + version.label_bytes - 1,
-                   std::as_writable_bytes(std::span(&label, 1)));
-      if (label >= version.classes) return record;
-    }
+    for (std::int64_t record = 0; record < records; ++record)
+      if (label_at(file, record * version.record_bytes(), version) >= version.classes)
+        return record;
     return -1;
   }
 
@@ -142,7 +145,7 @@ class Cifar final : public ImageStore {
   }
 
   std::unique_ptr<const FilePool> files_;
-  Version version_;
+  CifarVersion version_;
   std::vector<std::int64_t> ends_;  ///< number of images up to and with file i
   std::vector<std::string> classes_;
   std::optional<Fingerprint> fingerprint_;

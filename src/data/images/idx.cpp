@@ -56,17 +56,27 @@ class Idx final : public ImageStore {
       : files_(std::move(files)), fingerprint_("images, idx", *files_) {
     for (std::size_t file = 0; file < files_->count(); file += 2) {
       add_images(file, what);
-      add_labels(file + 1, options, what);
+      add_labels(file + 1, what);
     }
     if (labels_.empty()) {
       throw usage_error(what, "images", "none in " + files_->path(0).string(), "another file");
     }
-    classes_ = options.classes.empty() ? numbered_classes() : options.classes;
+    const bool are_known = !options.classes.empty();
+    classes_ = are_known ? options.classes : found_classes(options.class_bound);
+    number_classes();
+    expect_labels_of(are_known ? "labels of the training data"
+                               : "labels below " + std::to_string(classes_.size()),
+                     what);
+    if (!are_known) remark_on_gaps();
   }
 
   std::int64_t size() const override { return std::ssize(labels_); }
   ShapeCounts shapes() const override { return {{shape_, size()}}; }
   std::vector<std::string> classes() const override { return classes_; }
+  std::optional<std::int64_t> label(std::int64_t index) const override {
+    return numbers_[labels_[static_cast<std::size_t>(index)]];
+  }
+  std::vector<std::string> remarks() const override { return remarks_; }
   std::string fingerprint() const override { return fingerprint_.text(); }
   std::vector<DataFile> files() const override { return fingerprint_.files(); }
 
@@ -79,7 +89,7 @@ class Idx final : public ImageStore {
     image.bytes.resize(static_cast<std::size_t>(shape_.height * shape_.width));
     files_->read(2 * pair, images_header_bytes + position * std::ssize(image.bytes),
                  std::as_writable_bytes(std::span(image.bytes)));
-    return {.label = labels_[static_cast<std::size_t>(index)], .failure = {}};
+    return {.label = label(index), .failure = {}};
   }
 
  private:
@@ -139,7 +149,7 @@ class Idx final : public ImageStore {
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + count);
   }
 
-  void add_labels(std::size_t file, const ImageOptions& options, const std::string& what) {
+  void add_labels(std::size_t file, const std::string& what) {
     const std::int64_t count = check_header(file, 1, what), images = ends_.back() - size();
     if (count != images) {
       throw refusal(file, std::to_string(images) + " labels, one for each image",
@@ -147,30 +157,63 @@ class Idx final : public ImageStore {
     }
     const std::size_t before = labels_.size();
     labels_.resize(before + static_cast<std::size_t>(count));
-    const auto added = std::span(labels_).subspan(before);
-    files_->read(file, labels_header_bytes, std::as_writable_bytes(added));
-    const std::int64_t bound =
-        options.classes.empty() ? options.class_bound : std::ssize(options.classes);
-    const auto bad = std::find_if(added.begin(), added.end(), [bound](std::uint8_t label) {
-      return bound > 0 && label >= bound;
-    });
-    if (bad == added.end()) return;
-    throw refusal(file, "labels below " + std::to_string(bound),
-                  std::to_string(*bad) + " of image " + std::to_string(bad - added.begin()), what);
+    files_->read(file, labels_header_bytes,
+                 std::as_writable_bytes(std::span(labels_).subspan(before)));
   }
 
-  std::vector<std::string> numbered_classes() const {
+  /// The labels that occur; or if a number of classes is stated that differs from theirs, all
+  /// numbers below it.
+  std::vector<std::string> found_classes(std::int64_t bound) const {
+    std::array<bool, 256> occurs{};
+    for (const std::uint8_t label : labels_) occurs[label] = true;
     std::vector<std::string> names;
-    for (int i = 0; i <= *std::max_element(labels_.begin(), labels_.end()); ++i)
-      names.push_back(std::to_string(i));
+    for (std::size_t label = 0; label < occurs.size(); ++label)
+      if (occurs[label]) names.push_back(std::to_string(label));
+    if (bound == 0 || bound == std::ssize(names)) return names;
+    names.clear();
+    for (std::int64_t number = 0; number < bound; ++number) names.push_back(std::to_string(number));
     return names;
   }
+
+  void number_classes() {
+    numbers_.fill(no_class);
+    for (std::size_t label = 0; label < numbers_.size(); ++label) {
+      const auto found = std::ranges::find(classes_, std::to_string(label));
+      if (found != classes_.end()) numbers_[label] = found - classes_.begin();
+    }
+  }
+
+  void expect_labels_of(const std::string& expected, const std::string& what) const {
+    const auto bad = std::ranges::find(labels_, no_class,
+                                       [this](std::uint8_t label) { return numbers_[label]; });
+    if (bad == labels_.end()) return;
+    const std::int64_t image = bad - labels_.begin();
+    const auto pair =
+        static_cast<std::size_t>(std::ranges::upper_bound(ends_, image) - ends_.begin());
+    throw refusal(2 * pair + 1, expected,
+                  std::to_string(*bad) + " of image " +
+                      std::to_string(image - (pair == 0 ? 0 : ends_[pair - 1])),
+                  what);
+  }
+
+  void remark_on_gaps() {
+    if (classes_.back() == std::to_string(std::ssize(classes_) - 1)) return;
+    const std::int64_t largest = *std::ranges::max_element(labels_);
+    remarks_.push_back("the " + std::to_string(classes_.size()) +
+                       " classes are the labels that occur, the largest of which is " +
+                       std::to_string(largest) + "; model.vocab = " + std::to_string(largest + 1) +
+                       " makes a class of each number");
+  }
+
+  static constexpr std::int64_t no_class = -1;
 
   std::unique_ptr<const FilePool> files_;  ///< images and labels in turn
   ImageShape shape_;
   std::vector<std::int64_t> ends_;  ///< number of images up to and with pair i
   std::vector<std::uint8_t> labels_;
   std::vector<std::string> classes_;
+  std::array<std::int64_t, 256> numbers_{};  ///< of the classes, by their labels
+  std::vector<std::string> remarks_;
   Fingerprint fingerprint_;
 };
 

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "data/files/fingerprint.h"
 #include "data/files/glob.h"
-#include "data/files/suffix.h"
+#include "data/images/class_folders.h"
 #include "data/images/image_file.h"
 #include "data/images/image_store.h"
 #include "data/source_errors.h"
@@ -14,45 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path folder_of(const fs::path& file) {
-  std::error_code ignored;
-  return (file.has_parent_path() ? file : fs::absolute(file, ignored)).parent_path();
-}
-
-/// The folder's own name, also where the path to it ends in "..".
-std::string class_of(const fs::path& file) {
-  const fs::path folder = folder_of(file);
-  std::error_code ignored;
-  if (folder.filename() != "..") return folder.filename().string();
-  return fs::weakly_canonical(folder, ignored).filename().string();
-}
-
-bool holds_image(const fs::path& folder) {
-  std::error_code failure;
-  fs::recursive_directory_iterator entry(folder, fs::directory_options::follow_directory_symlink,
-                                         failure);
-  for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure))
-    if (has_image_suffix(entry->path())) return true;
-  return bool(failure);  // what cannot be read is not judged
-}
-
-/// A folder beside the classes' that holds no image would be a class without samples.
-void require_no_empty_class(const std::vector<fs::path>& paths, const std::string& what) {
-  std::error_code failure;
-  std::set<fs::path> folders, parents;
-  for (const fs::path& path : paths) folders.insert(fs::absolute(folder_of(path), failure));
-  for (const fs::path& folder : folders) parents.insert(folder.parent_path());
-  for (const fs::path& parent : parents) {
-    fs::directory_iterator entry(parent, failure);
-    for (; !failure && entry != fs::directory_iterator(); entry.increment(failure)) {
-      std::error_code ignored;
-      if (entry->path().filename().string().starts_with('.') || !entry->is_directory(ignored) ||
-          folders.contains(entry->path()) || holds_image(entry->path()))
-        continue;
-      throw usage_error(what, "an image in every class folder", "none in " + entry->path().string(),
-                        "removing it, or adding its images");
-    }
-  }
+/// The files that lie in the folder of a class.
+std::vector<fs::path> with_class(const std::vector<fs::path>& files, const ClassFolders& folders) {
+  std::vector<fs::path> found;
+  std::ranges::copy_if(files, std::back_inserter(found),
+                       [&](const fs::path& file) { return !folders.class_of(file).empty(); });
+  return found;
 }
 
 /// Class folders' images spread evenly: any range of samples has about the whole's proportions,
@@ -87,16 +56,18 @@ class Spread {
 
 class ImageFolders final : public ImageStore {
  public:
-  ImageFolders(std::unique_ptr<const FilePool> files, const ImageOptions& options,
-               const std::string& what)
-      : files_(std::move(files)) {
+  ImageFolders(const FoundFiles& found, const ImageOptions& options, const std::string& what)
+      : folders_(options.globs, found, options.classes, what),
+        files_(std::make_unique<const FilePool>(with_class(found.files, folders_), what)) {
     for (std::size_t file = 0; file < files_->count(); ++file)
       excluded_.push_back(options.excluded.contains(files_->path(file)));
     classes_ = options.classes.empty() ? found_classes(what) : options.classes;
+    for (std::size_t i = 0; i < classes_.size(); ++i) numbers_.emplace(classes_[i], i);
     take_headers(what);
     Spread spread(classes_.size());
     for (std::size_t file = 0; file < files_->count(); ++file)
-      if (!excluded_[file] || has_known_class(file)) spread.add(file, class_number(file, what));
+      if (!excluded_[file] || numbers_.contains(class_of(file)))
+        spread.add(file, class_number(file, what));
     std::vector<std::string> parts;
     for (std::size_t i = 0; i < classes_.size(); ++i)
       parts.push_back(classes_[i] + ":" + std::to_string(spread.count(i)));
@@ -110,6 +81,7 @@ class ImageFolders final : public ImageStore {
   ShapeCounts shapes() const override { return shapes_; }
   Decoding decoding() const override { return decoding_; }
   std::vector<std::string> classes() const override { return classes_; }
+  std::vector<std::string> remarks() const override { return folders_.remarks(); }
   std::string fingerprint() const override { return fingerprint_->text(); }
   std::vector<DataFile> files() const override { return fingerprint_->files(); }
 
@@ -119,6 +91,11 @@ class ImageFolders final : public ImageStore {
     std::string failure = decode_image_file(*files_, sample.file, image);
     if (!failure.empty()) return {.label = {}, .failure = std::move(failure)};
     return {.label = sample.of_class, .failure = {}};
+  }
+
+  std::optional<std::int64_t> label(std::int64_t index) const override {
+    const Sample& sample = samples_[static_cast<std::size_t>(index)];
+    return excluded_[sample.file] ? std::nullopt : std::optional<std::int64_t>(sample.of_class);
   }
 
   std::string name(std::int64_t index) const override {
@@ -131,26 +108,25 @@ class ImageFolders final : public ImageStore {
     std::uint32_t of_class = 0;
   };
 
-  std::vector<std::string> found_classes(const std::string& what) const {
-    std::set<std::string> names;
-    for (std::size_t file = 0; file < files_->count(); ++file)
-      names.insert(class_of(files_->path(file)));
-    if (names.size() >= 2) return {names.begin(), names.end()};
-    throw usage_error(what, "images in at least two folders, one for each class",
-                      "all in " + folder_of(files_->path(0)).string(),
-                      "a glob like \"train/*/*.png\"");
+  const std::string& class_of(std::size_t file) const {
+    return folders_.class_of(files_->path(file));
   }
 
-  bool has_known_class(std::size_t file) const {
-    return std::ranges::find(classes_, class_of(files_->path(file))) != classes_.end();
+  std::vector<std::string> found_classes(const std::string& what) const {
+    std::set<std::string> names;
+    for (std::size_t file = 0; file < files_->count(); ++file) names.insert(class_of(file));
+    if (names.size() >= 2) return {names.begin(), names.end()};
+    throw usage_error(
+        what, "images in at least two folders, one for each class",
+        "all in " + files_->path(0).parent_path().string() + ", of class '" + *names.begin() + "'",
+        "a glob like \"train/*/*.png\"");
   }
 
   std::size_t class_number(std::size_t file, const std::string& what) const {
-    const std::string name = class_of(files_->path(file));
-    const auto found = std::find(classes_.begin(), classes_.end(), name);
-    if (found != classes_.end()) return static_cast<std::size_t>(found - classes_.begin());
+    const auto found = numbers_.find(class_of(file));
+    if (found != numbers_.end()) return found->second;
     throw usage_error(what, "images of the classes of the training data",
-                      files_->path(file).string() + ": class '" + name + "'",
+                      files_->path(file).string() + ": class '" + class_of(file) + "'",
                       "training images of that class, or a glob that leaves it out");
   }
 
@@ -163,23 +139,22 @@ class ImageFolders final : public ImageStore {
     }
   }
 
+  ClassFolders folders_;
   std::unique_ptr<const FilePool> files_;
   std::vector<bool> excluded_;  ///< by file
   ShapeCounts shapes_;
   Decoding decoding_;
   std::vector<std::string> classes_;
+  std::map<std::string, std::size_t> numbers_;  ///< of the classes, by their names
   std::vector<Sample> samples_;
   std::optional<Fingerprint> fingerprint_;
 };
 
 }  // namespace
 
-std::unique_ptr<ImageStore> open_image_folders(std::vector<fs::path> paths,
-                                               const ImageOptions& options,
+std::unique_ptr<ImageStore> open_image_folders(const FoundFiles& found, const ImageOptions& options,
                                                const std::string& what) {
-  require_no_empty_class(paths, what);
-  auto files = std::make_unique<const FilePool>(std::move(paths), what);
-  return std::make_unique<ImageFolders>(std::move(files), options, what);
+  return std::make_unique<ImageFolders>(found, options, what);
 }
 
 }  // namespace accrue::data

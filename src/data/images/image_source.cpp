@@ -59,18 +59,18 @@ ImageFileKind common_kind(const std::vector<fs::path>& paths, const std::string&
   return first;
 }
 
-std::unique_ptr<ImageStore> open_store(std::vector<fs::path> paths, const ImageOptions& options,
+std::unique_ptr<ImageStore> open_store(const FoundFiles& found, const ImageOptions& options,
                                        const std::string& what) {
-  std::vector<fs::path> used = without(paths, options.excluded, what);
+  std::vector<fs::path> used = without(found.files, options.excluded, what);
   const ImageFileKind kind = common_kind(used, what);
   if (!options.masks.empty()) {
-    if (kind == ImageFileKind::folders) return open_masked_images(std::move(paths), options, what);
+    if (kind == ImageFileKind::folders) return open_masked_images(found.files, options, what);
     throw usage_error("data.masks", "images in files of their own (PNG, JPEG)", kind_name(kind),
                       "leaving it out: these files tell a class for each image");
   }
   if (kind == ImageFileKind::cifar) return open_cifar(std::move(used), options, what);
   if (kind == ImageFileKind::idx) return open_idx(std::move(used), options, what);
-  return open_image_folders(std::move(paths), options, what);
+  return open_image_folders(found, options, what);
 }
 
 /// Throws a usage Error where images of this shape cannot be changed so.
@@ -103,9 +103,14 @@ class ImageSource final : public Source {
   Decoding decoding() const override { return store_->decoding(); }
   bool has_masks() const override { return store_->has_masks(); }
   std::vector<std::string> classes() const override { return store_->classes(); }
+  std::optional<std::int64_t> class_of(std::int64_t index) const override {
+    require_index(index, size());
+    return store_->label(index);
+  }
   void check_contents() const override { store_->check_contents(); }
   std::vector<std::string> remarks() const override {
-    std::vector<std::string> remarks;
+    std::vector<std::string> remarks = store_->remarks();
+    for (std::string& remark : remarks) remark.insert(0, "of " + what_ + ", ");
     if (!decision_.reason.empty()) remarks.push_back("of " + what_ + ", " + decision_.reason);
     if (augment_.changes_anything())
       remarks.push_back("in training, images are changed at random: " + augment_in_words(augment_));
@@ -218,9 +223,9 @@ std::string text_of(const ImageShape& shape) {
          std::to_string(shape.width);
 }
 
-std::unique_ptr<Source> open_images(std::vector<fs::path> paths, const ImageOptions& options,
+std::unique_ptr<Source> open_images(const FoundFiles& found, const ImageOptions& options,
                                     const std::string& what) {
-  return std::make_unique<ImageSource>(open_store(std::move(paths), options, what), options, what);
+  return std::make_unique<ImageSource>(open_store(found, options, what), options, what);
 }
 
 }  // namespace accrue::data

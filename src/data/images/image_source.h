@@ -1,18 +1,17 @@
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "accrue/data/source.h"
+#include "data/files/glob.h"
 #include "data/images/image_store.h"
 
 namespace accrue::data {
 
 /// The samples of image files of one kind. Throws a usage Error as the openers in image_store.h do,
 /// and where kinds are mixed or a file is compressed.
-std::unique_ptr<Source> open_images(std::vector<std::filesystem::path> paths,
-                                    const ImageOptions& options, const std::string& what);
+std::unique_ptr<Source> open_images(const FoundFiles& found, const ImageOptions& options,
+                                    const std::string& what);
 
 }  // namespace accrue::data

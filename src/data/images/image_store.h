@@ -10,6 +10,7 @@
 
 #include "accrue/data/source.h"
 #include "data/files/file_pool.h"
+#include "data/files/glob.h"
 #include "data/images/image_decode.h"
 #include "data/images/image_shape_rule.h"
 
@@ -32,6 +33,10 @@ class ImageStore {
   /// Counts the images that are not excluded, by the shapes that their headers say.
   virtual ShapeCounts shapes() const = 0;
   virtual std::vector<std::string> classes() const = 0;
+  /// Source::class_of().
+  virtual std::optional<std::int64_t> label(std::int64_t /*index*/) const { return std::nullopt; }
+  /// What a user should know of the images and their classes, a sentence each.
+  virtual std::vector<std::string> remarks() const { return {}; }
   /// Reads image `index` as it is kept into `image`, whose memory is used again.
   virtual ImageRead read(std::int64_t index, DecodedImage& image) const = 0;
   /// Whether each pixel has a class of its own, which read_mask() tells.
@@ -48,6 +53,7 @@ class ImageStore {
 };
 
 struct ImageOptions {
+  std::vector<std::string> globs;            ///< by which the files were found
   std::vector<std::string> classes;          ///< known ones; empty: as the files say
   std::int64_t class_bound = 0;              ///< labels must be below; 0: not checked
   std::set<std::filesystem::path> excluded;  ///< paths that are not to be used
@@ -62,10 +68,9 @@ struct ImageOptions {
 /// Each opener throws a usage Error, its operation being `what`, that names the file, as
 /// SourceOptions and open_source say.
 ///
-/// Opens encoded images whose class is the name of the folder they lie in. Their shapes are read
+/// Opens encoded images whose class is the name of a folder (ClassFolders). Their shapes are read
 /// now, their pixels when asked for.
-std::unique_ptr<ImageStore> open_image_folders(std::vector<std::filesystem::path> paths,
-                                               const ImageOptions& options,
+std::unique_ptr<ImageStore> open_image_folders(const FoundFiles& found, const ImageOptions& options,
                                                const std::string& what);
 /// Opens encoded images that have masks (SourceOptions::masks), in the order of `paths`.
 std::unique_ptr<ImageStore> open_masked_images(std::vector<std::filesystem::path> paths,

@@ -104,19 +104,29 @@ void save_vit_folder(const std::filesystem::path& folder, const Vit& model, cons
   write_json(folder / vision_config, vit_config(model.options(), task));
 }
 
+std::optional<std::string> timm_name(const ResNetOptions& options) {
+  constexpr std::int64_t width = 64;
+  const bool has_norm = options.norm == Norm::batch || options.norm == Norm::layer;
+  if (options.stem != Stem::conv7x7 || options.width != width || !has_norm) return std::nullopt;
+  return "resnet" + std::to_string(options.layers);
+}
+
 void save_resnet_folder(const std::filesystem::path& folder, const ResNet& model,
                         const ImageTask& task) {
   prepare_model_folder(folder, {vision_config, vision_weights});
   write_safetensors(folder / vision_weights, model.file_tensors(), {{"format", "pt"}});
   const ResNetOptions& options = model.options();
-  const std::string family = options.stem == Stem::conv7x7 ? "resnet" : "cifar_resnet";
-  Json config = timm_config(family + std::to_string(options.layers), task);
-  config["model_args"] = {{"layers", options.layers},
-                          {"stem", to_string(options.stem)},
-                          {"width", options.width},
-                          {"norm", norm_words.of(options.norm)}};
+  // Names that timm does not have where it has no such network, so that it makes no other one.
+  const std::string family = options.stem == Stem::conv7x7 ? "imagenet_resnet" : "cifar_resnet";
+  const std::optional<std::string> name = timm_name(options);
+  Json config = timm_config(name.value_or(family + std::to_string(options.layers)), task);
   config["pretrained_cfg"]["first_conv"] = "conv1";
   config["pretrained_cfg"]["classifier"] = "fc";
+  if (name && options.norm == Norm::layer) config["model_args"]["norm_layer"] = "groupnorm1";
+  config["network"] = {{"layers", options.layers},
+                       {"stem", to_string(options.stem)},
+                       {"width", options.width},
+                       {"norm", norm_words.of(options.norm)}};
   write_json(folder / vision_config, config);
 }
 

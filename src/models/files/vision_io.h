@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,14 @@ struct ImageTask {
 /// pixel).
 void save_vit_folder(const std::filesystem::path& folder, const Vit& model, const ImageTask& task);
 
+/// The name that timm has for such a network; nothing if it has none: those with a stem of 3x3, of
+/// another width than 64, or with other norms than batch and layer normalisation.
+std::optional<std::string> timm_name(const ResNetOptions& options);
+
 /// Writes model.safetensors with torchvision's names, and config.json in the form that timm's have
-/// on the Hub (architecture, num_classes, label_names, model_args, pretrained_cfg). Neither library
-/// has this architecture (three stages, He et al., section 4.2).
+/// on the Hub (architecture, num_classes, label_names, model_args, pretrained_cfg), with the
+/// options of the network as "network". timm.create_model("local-dir:FOLDER", pretrained=True)
+/// loads a network that it has (timm_name()), and knows no name of any other.
 void save_resnet_folder(const std::filesystem::path& folder, const ResNet& model,
                         const ImageTask& task);
 

@@ -1,6 +1,7 @@
 #include "train/plan/make_run_plan.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "accrue/core/units.h"
 #include "batch/changing_windows.h"
@@ -8,6 +9,7 @@
 #include "core/words.h"
 #include "train/plan/activation_placement.h"
 #include "train/workload/batch_changes.h"
+#include "train/workload/class_remarks.h"
 
 namespace accrue::train {
 namespace {
@@ -77,6 +79,7 @@ std::vector<std::string> data_remarks(const Datasets& data) {
     if (source)
       for (const std::string& remark : source->remarks())
         if (std::ranges::find(remarks, remark) == remarks.end()) remarks.push_back(remark);
+  std::ranges::move(class_remarks(data), std::back_inserter(remarks));
   return remarks;
 }
 

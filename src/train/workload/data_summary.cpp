@@ -1,6 +1,7 @@
 #include "train/workload/data_summary.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <span>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include "core/checksum.h"
 #include "data/fetch.h"
 #include "data/text/sequence_batch.h"
+#include "train/workload/class_remarks.h"
 
 namespace accrue::train {
 namespace {
@@ -268,6 +270,7 @@ DataReport summarize_data(const Config& stated, std::int64_t shown,
   DataReport report{.train = summarize(*data.train, whole, shown, &first),
                     .vocab = data.train->vocab()};
   report.window = summarize_window(config, first);
+  std::ranges::move(class_remarks(data), std::back_inserter(report.train.remarks));
   if (data.val) report.val = summarize(*data.val, whole, shown, nullptr);
   return report;
 }

@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -13,9 +13,10 @@
 #include "accrue/models/gguf_magic.h"
 #include "accrue/train/config.h"
 #include "data/files/glob.h"
+#include "data/files/glob_parts.h"
 #include "data/files/suffix.h"
-#include "data/text/file_look.h"
 #include "train/config/origin_kind.h"
+#include "train/workload/first/folder_parts.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/model_origin.h"
 #include "train/workload/standard_input.h"
@@ -28,96 +29,145 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kLongestLine = std::int64_t{1} << 24;  // tokens
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-bool is_one_of(const std::string& word, std::initializer_list<std::string_view> words) {
-  return std::ranges::find(words, word) != words.end();
-}
-
 /// `name` without a slash at its end.
 fs::path without_end(const fs::path& name) {
   return name.has_filename() ? name : name.parent_path();
 }
 
-/// Whether a word of the file's name says so: "corpus.val.txt", "test_batch.bin".
-bool is_held_out(const fs::path& file) {
-  std::string word;
-  for (const char c : lower(file.filename().string()) + '.') {
-    if (std::isalnum(static_cast<unsigned char>(c))) {
-      word += c;
-      continue;
-    }
-    if (is_one_of(word, {"val", "valid", "validation", "dev", "test", "t10k"})) return true;
-    word.clear();
-  }
-  return false;
-}
-
-bool is_image(const fs::path& file) {
-  return is_one_of(data::suffix_of(file), {".png", ".jpg", ".jpeg"});
-}
-
 bool is_idx_labels(const fs::path& file) {
-  return lower(file.filename().string()).ends_with("idx1-ubyte");
+  return file.filename().string().ends_with("idx1-ubyte");
 }
 
-/// Whether a file is of an image set, whose suffix does not say so.
-bool is_binary_image_set(const fs::path& file) {
-  const std::string name = lower(file.filename().string());
-  return name.ends_with("idx3-ubyte") ||
-         (name.ends_with(".bin") &&
-          (name.starts_with("data_batch") || name.starts_with("test_batch")));
-}
+/// Files as data.train has them, and what of their folders is left out.
+struct Patterns {
+  std::vector<std::string> globs;
+  std::vector<std::string> unread = {};
+};
 
-/// By the file's name, and where that does not say it by its first line.
-bool has_lines(const fs::path& file) {
-  const data::Format format = data::look_at_files({file}, "data.train").front().format;
-  return format == data::Format::jsonl || format == data::Format::parquet;
-}
-
-/// Whether the files that a pattern stands for have a sample a line: the first one says it.
+/// Whether the files of a pattern have a sample a line: the first one shows it.
 bool are_lines(const std::string& pattern, const std::string& operation) {
   return has_lines(data::expand_globs({pattern}, operation).front());
 }
 
-/// The glob for all files in `folder` of the file's suffix; without one the file itself.
-std::string glob_for(const fs::path& folder, const fs::path& file) {
-  if (!file.has_extension()) return file.string();
-  return (folder / "**" / ("*" + file.extension().string())).string();
-}
-
-/// The globs for all images in `folder`, or else for its lines, one for each way in which
-/// their suffixes are written; or the glob for everything.
-std::set<std::string> globs_of(const fs::path& folder) {
-  const std::vector<fs::path> files = data::files_below(folder, "data.train");
-  for (const auto is_wanted : {is_image, has_lines}) {
-    std::set<std::string> globs;
-    for (const fs::path& file : files)
-      if (is_wanted(file)) globs.insert(glob_for(folder, file));
-    if (!globs.empty()) return globs;
-  }
-  return {(folder / "**").string()};
-}
-
-/// `name` as data.train has it: all of a folder, or the file or pattern itself.
-std::vector<std::string> patterns_of(const std::string& name) {
-  const fs::path path = without_end(name);
-  if (!fs::is_directory(path))
-    return is_idx_labels(path) ? std::vector<std::string>{} : std::vector{name};
-  const std::set<std::string> globs = globs_of(path);
+/// The patterns for some files of a folder, one for each way in which their suffixes are written; a
+/// file without a suffix is its own pattern.
+std::vector<std::string> globs_by_suffix(const fs::path& below,
+                                         const std::vector<fs::path>& files) {
+  std::set<std::string> globs;
+  for (const fs::path& file : files)
+    globs.insert(file.has_extension() ? (below / ("*" + data::as_glob(file.extension()))).string()
+                                      : data::as_glob(file));
   return {globs.begin(), globs.end()};
 }
 
-std::vector<std::string> patterns_of(const std::vector<std::string>& names) {
-  std::vector<std::string> all;
-  for (const std::string& name : names) {
-    const std::vector<std::string> patterns = patterns_of(name);
-    all.insert(all.end(), patterns.begin(), patterns.end());
+/// The patterns for the images of a folder, whose class is the first folder below: then an image
+/// that lies in the folder itself has none. Of several folders each may be a class.
+Patterns patterns_of_images(const fs::path& folder, const std::vector<fs::path>& files,
+                            bool is_alone) {
+  std::vector<fs::path> images, in_folder;
+  Patterns patterns;
+  for (const fs::path& file : files) {
+    if (is_image(file))
+      (file.parent_path() == folder ? in_folder : images).push_back(file);
+    else if (data::has_image_suffix(file))
+      patterns.unread.push_back(file.string());
+  }
+  const fs::path place = data::as_glob(folder);
+  if (is_alone && !images.empty()) {
+    patterns.globs = globs_by_suffix(place / "*" / "**", images);
+    for (const fs::path& image : in_folder) patterns.unread.push_back(image.string());
+  } else {
+    images.insert(images.end(), in_folder.begin(), in_folder.end());
+    patterns.globs = globs_by_suffix(place / "**", images);
+  }
+  return patterns;
+}
+
+/// The patterns for all images in `folder`, or else the files of a set of images, or else the
+/// patterns for its lines; or the one for everything.
+Patterns patterns_of_folder(const fs::path& folder, bool is_alone, const std::string& what) {
+  const std::vector<fs::path> files = data::files_below(folder, what);
+  if (std::ranges::any_of(files, is_image)) return patterns_of_images(folder, files, is_alone);
+  std::vector<fs::path> found;
+  std::ranges::copy_if(files, std::back_inserter(found), is_of_image_set);
+  if (!found.empty()) {
+    Patterns patterns;
+    for (const fs::path& file : found) patterns.globs.push_back(file.string());
+    return patterns;
+  }
+  const fs::path everything = fs::path(data::as_glob(folder)) / "**";
+  std::ranges::copy_if(files, std::back_inserter(found), has_lines);
+  if (!found.empty()) return {.globs = globs_by_suffix(everything, found)};
+  return {.globs = {everything.string()}};
+}
+
+/// One pattern in place of many files of a folder, if it matches these alone.
+std::vector<std::string> in_one_pattern(std::vector<std::string> files, const std::string& what) {
+  constexpr std::size_t many = 8;
+  if (files.size() <= many) return files;
+  std::ranges::sort(files);
+  const std::string &first = files.front(), &last = files.back();
+  const std::string begin(first.begin(), std::ranges::mismatch(first, last).in1);
+  const std::string end = fs::path(first).extension().string();
+  const auto is_in_between = [&](const std::string& file) {
+    return file.size() >= begin.size() + end.size() && file.ends_with(end);
+  };
+  if (!std::ranges::all_of(files, is_in_between)) return files;
+  const std::string glob = data::as_glob(begin) + "*" + data::as_glob(end);
+  const std::vector<fs::path> found = data::expand_globs({glob}, what);
+  const bool is_same = std::ranges::equal(
+      found, files, [](const fs::path& path, const std::string& file) { return path == file; });
+  return is_same ? std::vector<std::string>{glob} : files;
+}
+
+/// `names` as data.train has them: what is in folders, and the files or patterns themselves.
+Patterns patterns_of(const std::vector<fs::path>& names, const std::string& what) {
+  const auto is_folder = [](const fs::path& path) { return fs::is_directory(path); };
+  const bool is_alone = std::ranges::count_if(names, is_folder) == 1;
+  Patterns all;
+  std::vector<std::string> files;
+  for (const fs::path& name : names) {
+    if (is_folder(name)) {
+      const Patterns of_folder = patterns_of_folder(name, is_alone, what);
+      std::ranges::copy(of_folder.globs, std::back_inserter(all.globs));
+      std::ranges::copy(of_folder.unread, std::back_inserter(all.unread));
+    } else if (!is_idx_labels(name)) {
+      files.push_back(name.string());
+    }
+  }
+  std::ranges::move(in_one_pattern(std::move(files), what), std::back_inserter(all.globs));
+  return all;
+}
+
+/// `files` with what of their folders is held out.
+FolderParts parts_of(const FirstFiles& files) {
+  FolderParts all;
+  for (const std::string& name : files.val) all.val.push_back(without_end(name));
+  for (const std::string& name : files.train) {
+    const fs::path path = without_end(name);
+    if (!fs::is_directory(path)) {
+      all.train.emplace_back(name);
+      continue;
+    }
+    const FolderParts parts = parts_of_folder(path, files.operation);
+    std::ranges::copy(parts.train, std::back_inserter(all.train));
+    std::ranges::copy(parts.val, std::back_inserter(all.val));
+    std::ranges::copy(parts.unread, std::back_inserter(all.unread));
   }
   return all;
+}
+
+/// Only what data.train and data.val are to be.
+DataFacts facts_of_files(const FirstFiles& files) {
+  const FolderParts parts = parts_of(files);
+  Patterns train = patterns_of(parts.train, files.operation),
+           val = patterns_of(parts.val, files.operation);
+  DataFacts facts{.train = std::move(train.globs), .val = std::move(val.globs)};
+  for (const fs::path& path : parts.unread) facts.unread.push_back(path.string());
+  for (Patterns* patterns : {&train, &val})
+    std::ranges::move(patterns->unread, std::back_inserter(facts.unread));
+  facts.named = files.train;
+  return facts;
 }
 
 std::int64_t bytes_of_weights(const std::string& from) {
@@ -140,12 +190,12 @@ bool is_in_model(const FirstFiles& files) {
 }
 
 /// What a config says of `files` before anything is chosen.
-Config config_of(const FirstFiles& files, const std::vector<std::string>& train) {
+Config config_of(const FirstFiles& files) {
   Config config;
   config.model.from = files.model;
   config.model.kind = kind_of_origin(files.model).value_or(ModelKind::gpt2);
   config.data.tokenizer = files.tokenizer;
-  config.run.out = name_of_run(train, files.model);
+  config.run.out = name_of_run(files.train, files.model);
   return config;
 }
 
@@ -156,7 +206,6 @@ class Opener {
          const data::TellProgress& tell)
       : operation_(files.operation) {
     options_.globs = facts.train;
-    if (facts.states_format) options_.format = data::Format::images;
     options_.tokenizer = tokenizer_of(config);
     options_.cache = text_cache_of(config);
     options_.tell_progress = tell;
@@ -241,10 +290,15 @@ void look_at_images(const data::Source& images, DataFacts& facts) {
   facts.format = data::Format::images;
   facts.image = images.image_shape();
   facts.samples = images.size();
-  facts.vocab = static_cast<std::int64_t>(images.classes().size());
+  facts.classes = images.classes();
+  facts.vocab = std::ssize(facts.classes);
 }
 
 }  // namespace
+
+std::string DataFacts::run_name() const {
+  return name_of_run(named.empty() ? train : named, model.from);
+}
 
 std::string name_of_run(const std::vector<std::string>& train, const std::string& model) {
   fs::path path(train.empty() ? "" : train.front());
@@ -266,7 +320,7 @@ FirstFiles sort_out(const std::vector<std::string>& names) {
       throw usage_error(files.operation, "files and folders that exist", "'" + name + "'",
                         "a path that leads there from " + fs::current_path().string());
     if (!fs::exists(path / "config.json") && !models::is_gguf(path)) {
-      (is_held_out(path) ? files.val : files.train).push_back(path.string());
+      (is_named_as_held_out(path) ? files.val : files.train).push_back(path.string());
       continue;
     }
     if (!files.model.empty())
@@ -283,9 +337,8 @@ FirstFiles sort_out(const std::vector<std::string>& names) {
 }
 
 DataFacts look_at(const FirstFiles& files, const data::TellProgress& tell) {
-  DataFacts facts{.train = patterns_of(files.train), .val = patterns_of(files.val)};
-  facts.states_format = std::ranges::any_of(facts.train, is_binary_image_set);
-  Config config = config_of(files, facts.train);
+  DataFacts facts = facts_of_files(files);
+  Config config = config_of(files);
   if (!files.model.empty()) {
     take_shape_of_origin(config);
     facts.model = {.from = files.model,

@@ -34,16 +34,22 @@ struct ModelFacts {
 /// What files that nobody has written a config for hold.
 struct DataFacts {
   data::Format format = data::Format::text;
-  bool states_format = false;           ///< data.format = "auto" would not find the format
   std::vector<std::string> train, val;  ///< as data.train and data.val are to have them
+  /// What lies in a folder that was named and is neither trained on nor held out.
+  std::vector<std::string> unread = {};
+  std::vector<std::string> named = {};  ///< what was named to be trained on; empty: `train`
   ModelFacts model = {};
   std::string tokenizer = {};  ///< the file that makes tokens of the text; empty: bytes
   std::int64_t samples = 0;    ///< counted for lines and images
   std::int64_t tokens = 0;     ///< input tokens of all samples
   std::int64_t longest = 0;    ///< lines: the input tokens of the longest
   std::int64_t vocab = 0;      ///< 256 for bytes; more than the largest id; classes of images
-  bool has_ids = false;        ///< tokens of somebody's tokenizer
+  std::vector<std::string> classes = {};  ///< names of the classes of images
+  bool has_ids = false;                   ///< tokens of somebody's tokenizer
   std::optional<data::ImageShape> image = std::nullopt;
+
+  /// The folder of the run.
+  std::string run_name() const;
 
   /// Whether each sample is a line of a file, or a row of a table.
   bool has_lines() const {
@@ -53,10 +59,10 @@ struct DataFacts {
 };
 
 /// Looks at files: text, token files, JSON lines, conversations, images in folders or as idx and
-/// CIFAR files. Folders are taken with all in them. Reads token files and lines once; text, where
-/// the model or the user brings a tokenizer, which makes tokens of it beside the run that
-/// name_of_run() names. Throws a usage Error where formats are mixed, a file is refused as
-/// data::open_source refuses it, or the model is none.
+/// CIFAR files. Folders are taken with all in them, or by their parts (parts_of_folder()). Reads
+/// token files and lines once; text, where the model or the user brings a tokenizer, which makes
+/// tokens of it beside the run that name_of_run() names. Throws a usage Error where formats are
+/// mixed, a file is refused as data::open_source refuses it, or the model is none.
 DataFacts look_at(const FirstFiles& files, const data::TellProgress& tell = {});
 
 /// The folder of the first run on these files: "runs/tale", from a model "runs/SmolLM2-135M-tale".

@@ -31,6 +31,16 @@ double held_out_fraction(const DataFacts& data) {
   return data.tokens > kMuch ? 0.02 : 0.1;
 }
 
+/// The first of many names, and how many there are beside.
+std::string first_names(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 10;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i)
+    text += (i == 0 ? "" : ", ") + names[i];
+  return names.size() <= most ? text
+                              : text + " and " + std::to_string(names.size() - most) + " more";
+}
+
 void write_data(Page& page, const DataFacts& data, const std::string& what) {
   page.section("data");
   page.key("train", list_of(data.train), what);
@@ -41,6 +51,7 @@ void write_data(Page& page, const DataFacts& data, const std::string& what) {
              "the last part of the data is held out to be evaluated");
   page.key("format", quoted(std::string(to_string(data.format))),
            "text, tokens, jsonl, chat, parquet or images");
+  if (!data.unread.empty()) page.remark("not read: " + first_names(data.unread));
 }
 
 void write_precision(Page& page, const MachineFacts& machine) {
@@ -67,8 +78,7 @@ void write_rest(Page& page, double lr, const std::string& lr_why) {
 
 void write_run(Page& page, const DataFacts& data, std::int64_t steps, double per_epoch) {
   page.section("run");
-  page.key("out", quoted(name_of_run(data.train, data.model.from)),
-           "the run's folder: metrics and checkpoints");
+  page.key("out", quoted(data.run_name()), "the run's folder: metrics and checkpoints");
   page.key("steps", steps,
            "optimizer steps, about " + decimal(static_cast<double>(steps) / per_epoch) +
                " passes over the data");
@@ -168,7 +178,9 @@ void write_classifier(Page& page, const DataFacts& data) {
     page.key("batchnorm", quoted("convert-group"),
              "group normalisation: does not depend on how a batch is split");
   }
-  write_data(page, data, counted(data.samples, "image"));
+  write_data(page, data,
+             counted(data.samples, "image") +
+                 (data.classes.empty() ? "" : "; classes: " + first_names(data.classes)));
   page.section("batch");
   page.key("samples", batch, "one optimizer step; how many run at once follows from the memory");
   write_rest(page, 2e-3, "halve it where the loss jumps");
