@@ -110,7 +110,8 @@ std::vector<std::string> in_one_pattern(std::vector<std::string> files, const st
   const std::string begin(first.begin(), std::ranges::mismatch(first, last).in1);
   const std::string end = fs::path(first).extension().string();
   const auto is_in_between = [&](const std::string& file) {
-    return file.size() >= begin.size() + end.size() && file.ends_with(end);
+    return file.size() >= begin.size() + end.size() && file.ends_with(end) &&
+           fs::is_regular_file(file);  // and no pattern
   };
   if (!std::ranges::all_of(files, is_in_between)) return files;
   const std::string glob = data::as_glob(begin) + "*" + data::as_glob(end);
