@@ -27,7 +27,7 @@ constexpr std::array<NamedDtype, 11> dtypes{{{"F32", at::kFloat},
 constexpr std::string_view dtype_list =
     "one of F32, F64, F16, BF16, C64, I64, I32, I16, I8, U8 and BOOL";
 constexpr std::size_t longest_quote = 160;
-constexpr std::size_t most_dimensions = 64;  // what ATen's iterators can walk
+constexpr std::size_t most_numbers = 64;  // what ATen's iterators can walk
 
 /// A damaged header can hold a name of many megabytes, which must not become the message.
 std::string quote(std::string_view text) {
@@ -36,9 +36,9 @@ std::string quote(std::string_view text) {
 
 /// Receives the header's JSON as a stream of events and knows after each what may follow. A
 /// document tree would lose duplicate names and be built in full before the first check.
-class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
+class TensorsHeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit HeaderReader(const std::string& file) : file_(file) {}
+  explicit TensorsHeaderReader(const std::string& file) : file_(file) {}
 
   SafetensorsHeader take() { return std::move(header_); }
 
@@ -52,7 +52,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     if (place_ != Place::numbers) unexpected(std::to_string(value));
     if (value > static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max()))
       unexpected(std::to_string(value));
-    if (numbers_.size() == most_dimensions) unexpected("more of them");
+    if (numbers_.size() == most_numbers) unexpected("more of them");
     numbers_.push_back(static_cast<std::int64_t>(value));
     return true;
   }
@@ -153,7 +153,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       case Place::numbers:
         break;
     }
-    return "at most " + std::to_string(most_dimensions) + " numbers in [0, 2^63) in " + field_;
+    return "at most " + std::to_string(most_numbers) + " numbers in [0, 2^63) in " + field_;
   }
 
   void set_dtype(const std::string& name) {
@@ -206,7 +206,7 @@ Error damaged(const std::string& file, std::string_view tensor, std::string_view
 }
 
 SafetensorsHeader parse_header(std::string_view text, const std::string& file) {
-  HeaderReader reader(file);
+  TensorsHeaderReader reader(file);
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
   return reader.take();
 }

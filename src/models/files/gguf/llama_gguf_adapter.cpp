@@ -14,13 +14,13 @@ struct Factor {
   std::string_view hub_end, gguf_end;
   bool has_rows_of_weight;
 };
-constexpr std::array<Factor, 2> factors{
+constexpr std::array<Factor, 2> adapter_factors{
     {{factor_a_end, ".lora_a", false}, {factor_b_end, ".lora_b", true}}};
 
 /// The tensor of an adapter's factor; none where the parameter is no factor.
 std::optional<GgufOutput> factor_of(const NamedParameter& parameter, const LlamaOptions& options,
                                     bool permutes) {
-  for (const Factor& factor : factors) {
+  for (const Factor& factor : adapter_factors) {
     const std::string& name = parameter.name;
     if (!name.ends_with(factor.hub_end)) continue;
     const std::string weight = name.substr(0, name.size() - factor.hub_end.size()) + ".weight";
@@ -59,7 +59,7 @@ void save_llama_gguf_adapter(const std::filesystem::path& file, const Llama& mod
   keys.add("general.architecture", std::string(architecture.name));
   keys.add("general.type", std::string("adapter"));
   keys.add("adapter.type", std::string("lora"));
-  // It is divided by the rank, whatever scaled the factors in training.
+  // It is divided by the rank, whatever scaled the adapter_factors in training.
   keys.add("adapter.lora.alpha",
            static_cast<float>(adapters.scale() * static_cast<double>(adapters.rank)));
   std::vector<GgufOutput> tensors;
