@@ -59,7 +59,7 @@ void save_llama_gguf_adapter(const std::filesystem::path& file, const Llama& mod
   keys.add("general.architecture", std::string(architecture.name));
   keys.add("general.type", std::string("adapter"));
   keys.add("adapter.type", std::string("lora"));
-  // It is divided by the rank, whatever scaled the adapter_factors in training.
+  // It is divided by the rank, whatever scaled the factors in training.
   keys.add("adapter.lora.alpha",
            static_cast<float>(adapters.scale() * static_cast<double>(adapters.rank)));
   std::vector<GgufOutput> tensors;
