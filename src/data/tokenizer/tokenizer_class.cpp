@@ -249,7 +249,9 @@ class ClassChoice {
   std::string_view choose() const {
     const std::string_view named = stated_.empty() ? of_config_ : stated_;
     if (!has_own_code(facts_.settings)) {
-      if (is_read_as_it_is(text_in(facts_.config, "_name_or_path"))) return {};
+      // Of a model that is known the place of the folder counts in its stead.
+      if (model_type_.empty() && is_read_as_it_is(text_in(facts_.config, "_name_or_path")))
+        return {};
       if (without_fast(named) == "LlamaTokenizer" && facts_.has_byte_level && !is_wrongly_named())
         return {};
       if (!named.empty() && of_type_ && !is_of_type(named)) return of_both(named);
