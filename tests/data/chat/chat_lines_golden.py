@@ -14,7 +14,7 @@ import tempfile
 
 import tokenizers
 import transformers
-from chat_template_golden import TEMPLATES, TOKENS, asked, call, conversation, differing, golden_form, report, tool
+from chat_template_golden import TEMPLATES, TOKENS, asked, call, conversation, differing, golden_form, plain_conversation, report, tool
 from learned_rule import is_withheld, joined, learned_sequences, pieces_of
 from transformers.utils import chat_template_utils as theirs
 
@@ -47,34 +47,36 @@ def family(draw: random.Random) -> str:
 
 
 def templates_in_config(draw: random.Random):
-    """A value of chat_template, and whether conversations with and without tools both have a template."""
+    """A value of chat_template; of some, conversations without tools have no template."""
     named = [{"name": "default", "template": family(draw)}, {"name": "tool_use", "template": family(draw)}, {"name": "rag", "template": BROKEN}]
-    return draw.choice((family(draw), family(draw), named[:2], named, named[1:], named[:1], {one["name"]: one["template"] for one in named}, [*named, named[0] | {"template": family(draw)}], None, []))
+    if draw.random() < 0.1:
+        return draw.choice((named[1:], None, []))
+    return draw.choice((family(draw), family(draw), named[:2], named, named[:1], {one["name"]: one["template"] for one in named}, [*named, named[0] | {"template": family(draw)}]))
 
 
 def write_folder(draw: random.Random, folder: pathlib.Path, tokenizer: str) -> None:
     folder.mkdir()
     (folder / "tokenizer.json").write_text(tokenizer)
     config = {"tokenizer_class": "PreTrainedTokenizerFast", **{name: text for name, text in TOKENS.items() if draw.random() < 0.8}}
-    if draw.random() < 0.9:
+    if draw.random() < 0.97:
         config["chat_template"] = templates_in_config(draw)
     if draw.random() < 0.3:
         (folder / "chat_template.jinja").write_text(family(draw))
-    if draw.random() < 0.3:
+    if draw.random() < 0.25:
         more = folder / "additional_chat_templates"
         more.mkdir()
-        for name in draw.choice((("tool_use",), ("tool_use", "rag"), ("rag",), ("default",), ())):
+        for name in draw.choice((("tool_use", "default"), ("tool_use", "default", "rag"), ("default",), ("tool_use", "rag"), ())):
             (more / f"{name}.jinja").write_text(BROKEN if name == "rag" else family(draw))
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 def drawn_messages(draw: random.Random) -> list:
-    messages = conversation(draw)
-    if draw.random() < 0.2:
+    messages = conversation(draw) if draw.random() < 0.15 else plain_conversation(draw)
+    if draw.random() < 0.12:
         messages.insert(0, {"role": "assistant", "content": draw.choice(("Hi!", "", "a", "<think>\nso\n</think>\n\nyes", " b"))})
-    if draw.random() < 0.1:
+    if draw.random() < 0.06:
         messages.append({"role": "assistant", "content": "And more."})
-    if draw.random() < 0.2:
+    if draw.random() < 0.06:
         messages.append({"role": "assistant", "content": None, "tool_calls": [call(draw)]})
     for message in messages:
         for name in NULLS:
@@ -90,7 +92,9 @@ def drawn_messages(draw: random.Random) -> list:
 def stated_tools(draw: random.Random):
     """Tools as a line states them, or `...` for a line without."""
     tools = draw.choice(([], [tool(draw, "f")], [tool(draw, "get_weather"), tool(draw, "f")]))
-    return draw.choice((..., ..., None, tools, tools, tools, json.dumps(tools), json.dumps(tools), "null", tools[0] if tools else 3, [json.dumps(tools)], "f"))
+    if draw.random() < 0.05:
+        return draw.choice((tools[0] if tools else 3, [json.dumps(tools)], "f"))
+    return draw.choice((..., ..., None, tools, tools, tools, json.dumps(tools), json.dumps(tools), "null"))
 
 
 def drawn_line(draw: random.Random) -> dict:
