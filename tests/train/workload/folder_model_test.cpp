@@ -69,6 +69,7 @@ TEST_F(FolderModel, KeepsWhatIsNotUsualInABert) {
   c.model.kind = ModelKind::bert;
   c.model.from = (folder_ / "model").string();
   c.loss.kind = models::LossKind::mlm;
+  c.data.tokenizer = "bytes";
   Trainer(c).run();
   fs::remove_all(folder_ / "model");
   const TrainedModel trained = load_trained_model(RunDirectory(c.run.out), std::nullopt);
