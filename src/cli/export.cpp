@@ -32,6 +32,7 @@ struct ExportArguments {
   std::string format = "hf";
   std::optional<std::string> dtype;
   bool adapter = false;
+  bool nearest_tokenizer = false;
   bool trust_module = false;
 };
 
@@ -129,6 +130,10 @@ void check_options(const ExportArguments& arguments) {
   if (arguments.adapter && !is_gguf)
     throw usage_error("accrue export", "--adapter with --format gguf",
                       "--format " + arguments.format, "--format adapter, as PEFT has adapters");
+  if (arguments.nearest_tokenizer && (!is_gguf || arguments.adapter))
+    throw usage_error("accrue export", "--nearest-tokenizer with --format gguf and a whole model",
+                      is_gguf ? "--adapter" : "--format " + arguments.format,
+                      "leaving --nearest-tokenizer out");
 }
 
 /// Saves what is asked for and returns its card.
@@ -138,7 +143,8 @@ std::string save(const fs::path& out, const train::TrainedModel& trained,
   if (arguments.format != "gguf") return save_model(out, trained);
   if (arguments.adapter) return save_gguf_adapter(out, trained);
   return save_gguf(out, trained,
-                   models::gguf_dtype_words.find(arguments.dtype.value_or("f16")).value());
+                   {.dtype = models::gguf_dtype_words.find(arguments.dtype.value_or("f16")).value(),
+                    .nearest_tokenizer = arguments.nearest_tokenizer});
 }
 
 int run_export(const ExportArguments& arguments) {
@@ -166,8 +172,8 @@ void add_export(CLI::App& app, Action& action) {
       "torchvision's "
       "names, a TorchScript module a model.pt; each with config.json and a model card. Adapters "
       "are "
-      "merged into their base, or written apart as PEFT loads them (--format adapter). A llama "
-      "also becomes a file that llama.cpp loads (--format gguf).\n\n"
+      "merged into their base, or written apart as PEFT loads them (--format adapter). A gpt2 or "
+      "llama also becomes a file that llama.cpp loads (--format gguf).\n\n"
       "Example:\n"
       "  accrue export runs/first --out models/first\n"
       "  python -c 'from transformers import GPT2LMHeadModel as M; "
@@ -185,6 +191,9 @@ void add_export(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"f16", "q8_0", "bf16", "f32"}))
       ->type_name("WORD");
   verb->add_flag("--adapter", arguments->adapter, "With --format gguf: what lora trained alone");
+  verb->add_flag("--nearest-tokenizer", arguments->nearest_tokenizer,
+                 "With --format gguf: also where llama.cpp makes other tokens of some texts, which "
+                 "the model card says");
   add_trust_module(*verb, arguments->trust_module);
   verb->callback([=, &action] { action = [=] { return run_export(*arguments); }; });
 }

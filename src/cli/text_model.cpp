@@ -4,7 +4,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/data/source.h"
-#include "accrue/models/gguf_magic.h"
+#include "accrue/models/gguf.h"
 #include "accrue/train/run_directory.h"
 #include "cli/trained_text.h"
 #include "data/text/tokenizer_files.h"
@@ -77,7 +77,8 @@ TextModel model_of_files(const TextModelOrigin& origin) {
   loaded.model = dynamic_cast<models::LanguageModel*>(loaded.owner.get());
   if (loaded.model == nullptr) throw refuse_kind();
   loaded.tokenizer = tokenizer_in(origin.from, loaded.model->vocab());
-  if (!models::is_gguf(origin.from)) loaded.end_tokens = models::read_end_tokens(origin.from);
+  loaded.end_tokens = models::is_gguf(origin.from) ? models::read_gguf_end_tokens(origin.from)
+                                                   : models::read_end_tokens(origin.from);
   return loaded;
 }
 
