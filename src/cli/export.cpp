@@ -192,7 +192,7 @@ void add_export(CLI::App& app, Action& action) {
       ->type_name("WORD");
   verb->add_flag("--adapter", arguments->adapter, "With --format gguf: what lora trained alone");
   verb->add_flag("--nearest-tokenizer", arguments->nearest_tokenizer,
-                 "With --format gguf: also where llama.cpp makes other tokens of some texts, which "
+                 "With --format gguf: also if llama.cpp makes other tokens of some texts, which "
                  "the model card says");
   add_trust_module(*verb, arguments->trust_module);
   verb->callback([=, &action] { action = [=] { return run_export(*arguments); }; });

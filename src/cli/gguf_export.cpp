@@ -71,7 +71,7 @@ class TokenizerOfModel {
   std::optional<fs::path> file_;
 };
 
-/// The card's section on what llama.cpp does otherwise, which stderr tells, too; empty where it is
+/// The card's section on what llama.cpp does otherwise, which stderr tells, too; empty if it is
 /// nothing.
 std::string note_differences(const models::GgufDifferences& differences) {
   std::string section;

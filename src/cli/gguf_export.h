@@ -17,7 +17,7 @@ struct GgufExport {
 };
 
 /// Writes OUT/model.gguf, adapters merged, with the tokenizer of the run or of the model that it
-/// began with, and returns its card. Throws a usage Error where the model is no gpt2 or llama, and
+/// began with, and returns its card. Throws a usage Error if the model is no gpt2 or llama, and
 /// as save_llama_gguf() does.
 std::string save_gguf(const std::filesystem::path& out, const train::TrainedModel& trained,
                       const GgufExport& wanted);

@@ -194,7 +194,7 @@ metaspace = lambda scheme, split: cut(pre_tokenizers.Metaspace("▁", scheme, sp
 STATED = {
     "gpt2 words": (gpt2, "gpt-2"),
     "gpt2 words as a pattern": (lambda: byte_level(words_of(GPT2)), "gpt-2"),
-    "gpt2 words, ignore_merges where it does nothing": (lambda: gpt2(ignore_merges=True), "gpt-2"),
+    "gpt2 words, ignore_merges that does nothing": (lambda: gpt2(ignore_merges=True), "gpt-2"),
     "gpt2 words, an empty normalizer": (lambda: gpt2(normalized(normalizers.Sequence([]))), "gpt-2"),
     "gpt2 words with a begin": (lambda: gpt2(around("<|begin|> $A")), "gpt-2"),
     "gpt2 words with an end": (lambda: gpt2(around("$A <|end|>")), "gpt-2"),
@@ -217,7 +217,7 @@ STATED = {
     "gemma": (lambda: characters(all_of(GEMMA, cut(pre_tokenizers.Split(" ", "merged_with_previous")))), None),
     "gemma, a token of the user": (lambda: characters(all_of(GEMMA, added("catcat", normalized=True))), None),
     "metaspace, no space before": (lambda: characters(metaspace("never", False)), None),
-    "metaspace that cuts where no token is": (
+    "metaspace that cuts within no token": (
         lambda: letters_and([("a", "b"), ("▁", "a"), ("▁a", "c")], metaspace("never", True)), None),
     "metaspace behind the normalizer's space": (lambda: characters(all_of(LLAMA2, metaspace("always", False))), None),
     "merges in another order than their lengths": (lambda: letters_and([("b", "c"), ("a", "bc"), ("a", "b"), ("x", "y")]), None),

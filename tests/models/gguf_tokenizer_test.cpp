@@ -110,7 +110,7 @@ TEST_F(GgufTokenizerFile, ThatContradictsItselfIsNamed) {
               HasSubstr("names of letters, digits and _"));
 }
 
-/// Where two tokens have one score llama.cpp makes the one further left; a tokenizer.json cannot.
+/// If two tokens have one score, llama.cpp makes the one further left; a tokenizer.json cannot.
 TEST_F(GgufTokenizerFile, OfTokensWithOneScoreIsRefused) {
   const std::vector<std::string> tokens{"a", "b", "ab", "bb"};
   EXPECT_THAT(refusal(with_scores({0, 0, -1, -1}), "llama", tokens),

@@ -26,7 +26,7 @@ struct GgufTokens {
   /// Ids that end a text, besides those that the tokenizer's files name.
   std::vector<std::int64_t> end_tokens = {};
   /// If llama.cpp has no tokenizer that makes the same ids of every text, writes the nearest one
-  /// that it has, where there is one. Without it such a tokenizer is refused.
+  /// that it has, if there is one. Without it such a tokenizer is refused.
   bool nearest = false;
 };
 
@@ -42,7 +42,7 @@ struct GgufTokenizer {
   std::vector<std::int64_t> end_tokens;               ///< ids that end a text, the usual one first
 };
 
-/// The tokenizer in `file`; none where it has no tokens. Byte-level BPE ("gpt2") with the patterns
+/// The tokenizer in `file`; none if it has no tokens. Byte-level BPE ("gpt2") with the patterns
 /// of llama-bpe, qwen2, gpt-2, smollm, tekken, default and those that cut text alike, and
 /// SentencePiece's BPE ("llama"). Throws a usage Error that names another kind or pattern, what
 /// contradicts itself, or scores that a tokenizer.json cannot state.

@@ -24,10 +24,10 @@ LlamaOptions read_llama_gguf_shape(const std::filesystem::path& file, LlamaOptio
 std::unique_ptr<Llama> load_llama_gguf(const std::filesystem::path& file, LlamaOptions options,
                                        std::optional<std::int64_t> context = {});
 
-/// Writes a GGUF file that llama.cpp loads, atomically. Without `tokens` the file has none. Where
+/// Writes a GGUF file that llama.cpp loads, atomically. Without `tokens` the file has none. If
 /// layers see fewer keys than the model has positions and the architecture has no windows (Mistral,
 /// Qwen), context_length is the window, within which the models are the same. Throws a usage Error
-/// where GGUF cannot state the model or llama.cpp has no tokenizer that makes the same ids
+/// if GGUF cannot state the model or llama.cpp has no tokenizer that makes the same ids
 /// (GgufTokens::nearest), a row is no multiple of 32 for q8_0 or a value is too large for `dtype`;
 /// and as write_gguf() does. Nothing is there then.
 GgufDifferences save_llama_gguf(const std::filesystem::path& file, const Llama& model,

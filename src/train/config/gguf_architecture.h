@@ -5,7 +5,7 @@
 
 namespace accrue::train {
 
-/// "general.architecture" of a GGUF file; empty where it has no such key, or is damaged: who loads
+/// "general.architecture" of a GGUF file; empty if it has no such key, or is damaged: who loads
 /// the file says how. Reads what stands before that key, which is the first as a rule.
 std::string gguf_architecture(const std::filesystem::path& file);
 

@@ -23,8 +23,8 @@ bool is_one_character(const std::string& text) {
   return !text.empty() && utf8_length(text.front()) == text.size();
 }
 
-/// Merges are ranked one by one, and tokens have one score each. Both do the same where all merges
-/// into a token follow each other, and where llama.cpp, which joins whatever is a token then, joins
+/// Merges are ranked one by one, and tokens have one score each. Both do the same if all merges
+/// into a token follow each other, and if llama.cpp, which joins whatever is a token then, joins
 /// no two neighbours that have no merge.
 ///
 /// Two tokens can be neighbours, at any time while a text is encoded, only if what their text alone

@@ -20,7 +20,7 @@ struct GgufScores {
 GgufScores scores_of_merges(const data::ReadBpe& bpe, const std::vector<std::string>& tokens,
                             const std::vector<GgufTokenType>& types);
 
-/// A normal token that merges do not make of its own text, in quotes; empty where there is none: it
+/// A normal token that merges do not make of its own text, in quotes; empty if there is none: it
 /// is the same then whether words that are tokens are looked up first.
 std::string token_out_of_reach(const data::ReadBpe& bpe, const std::vector<GgufTokenType>& types);
 

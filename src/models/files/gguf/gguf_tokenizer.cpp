@@ -296,7 +296,7 @@ class TokenizerOfGguf {
   std::vector<GgufTokenType> types_;
 };
 
-/// Throws where they are of a kind that this version does not read.
+/// Throws if they are of a kind that this version does not read.
 bool has_tokens(const GgufFile& file) {
   constexpr const char* key = "tokenizer.ggml.model";
   if (!file.has(key) || file.text(key) == "none" || file.text(key) == "no_vocab") return false;

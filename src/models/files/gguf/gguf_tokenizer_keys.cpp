@@ -322,7 +322,7 @@ class TokenKeys {
     }
   }
 
-  /// Where no key names an end, llama.cpp takes token 11, or 2 of characters, for one. A row that
+  /// If no key names an end, llama.cpp takes token 11, or 2 of characters, for one. A row that
   /// no text leads to ends none.
   std::optional<std::int64_t> row_without_token() const {
     const auto unused = std::find(types_.begin(), types_.end(), GgufTokenType::unused);

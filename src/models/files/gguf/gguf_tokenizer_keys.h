@@ -17,7 +17,7 @@ std::vector<std::int64_t> end_tokens_of(const GgufFile& file);
 
 /// Adds the keys of a tokenizer, of as many tokens as a model of `vocab` has: those that the
 /// tokenizer has not are unused ones. Without `tokens` the keys say that the file has none. Throws
-/// a usage Error, its operation beginning with `operation`, where llama.cpp would make other ids of
+/// a usage Error, its operation beginning with `operation`, if llama.cpp would make other ids of
 /// some text (GgufTokens::nearest) or the tokenizer has more tokens.
 GgufDifferences add_tokenizer_keys(const std::optional<GgufTokens>& tokens, std::int64_t vocab,
                                    const std::string& operation, GgufKeyWriter& keys);
