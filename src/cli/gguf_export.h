@@ -1,18 +1,26 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
-#include "accrue/models/llama_gguf.h"
+#include "accrue/models/gguf.h"
 #include "accrue/train/run_directory.h"
 
 namespace accrue::cli {
 
+struct GgufExport {
+  models::GgufDtype dtype = models::GgufDtype::f16;
+  bool nearest_tokenizer = false;             ///< GgufTokens::nearest
+  std::vector<std::int64_t> end_tokens = {};  ///< before which `accrue sample` ends a text
+};
+
 /// Writes OUT/model.gguf, adapters merged, with the tokenizer of the run or of the model that it
-/// began with, and returns its card. Throws a usage Error where the model is no llama, and as
-/// save_llama_gguf() does.
+/// began with, and returns its card. Throws a usage Error if the model is no gpt2 or llama, and
+/// as save_llama_gguf() does.
 std::string save_gguf(const std::filesystem::path& out, const train::TrainedModel& trained,
-                      models::GgufDtype dtype);
+                      const GgufExport& wanted);
 
 /// Writes OUT/adapter.gguf, the run's adapters alone, and returns its card.
 std::string save_gguf_adapter(const std::filesystem::path& out, const train::TrainedModel& trained);

@@ -5,7 +5,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/data/source.h"
-#include "accrue/models/gguf_magic.h"
+#include "accrue/models/gguf.h"
 #include "accrue/train/run_directory.h"
 #include "cli/continuation.h"
 #include "cli/trained_text.h"
@@ -97,7 +97,9 @@ TextModel model_of_files(const TextModelOrigin& origin) {
     if (remark != train::start_in_words(origin.from, *loaded.owner))
       std::cerr << "note: " << printable_line(remark) << std::endl;
   loaded.tokenizer = tokenizer_in(origin.from, loaded.model->vocab());
-  if (!models::is_gguf(origin.from)) {
+  if (models::is_gguf(origin.from)) {
+    loaded.end_tokens = models::read_gguf_end_tokens(origin.from);
+  } else {
     models::GenerationConfig generation = models::read_generation_config(origin.from);
     note_not_applied(generation, std::string(models::kGenerationConfig) + " of " + origin.from);
     loaded.end_tokens = std::move(generation.end_tokens);

@@ -5,7 +5,9 @@
 #include "fuzz_targets.h"
 #include "models/files/gguf/gguf_file.h"
 #include "models/files/gguf/gguf_tokenizer_keys.h"
+#include "models/files/gguf/gpt2_gguf_config.h"
 #include "models/files/gguf/llama_gguf_config.h"
+#include "models/files/gpt2_config.h"
 #include "models/files/llama_config.h"
 #include "scratch.h"
 
@@ -19,7 +21,10 @@ void fuzz_gguf(Input input) {
     expect(file.stored(tensor).read().numel() == tensor.elements, "a tensor is as large as stated");
   }
   expect(bytes <= input.size(), "tensors are not larger than their file");
-  models::parse_llama_config(models::config_of_gguf(file), file.name(), {});
+  if (file.text("general.architecture") == models::gguf_gpt2)
+    models::parse_gpt2_config(models::gpt2_config_of_gguf(file), file.name(), {});
+  else
+    models::parse_llama_config(models::config_of_gguf(file), file.name(), {});
 }
 
 void fuzz_gguf_tokenizer(Input input) {

@@ -4,6 +4,7 @@ every type, losses, adapters.
 gguf_golden.py HELPER: the C++ half (gguf_golden.cpp). Exit status 77 where a package is not there.
 """
 
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -23,7 +24,7 @@ try:
     from gguf import quants
     from peft import LoraConfig, get_peft_model
     from safetensors.torch import load_file, save_file
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
     from transformers.utils import logging
 except ImportError as error:
     skips.missing_in_build(f"{error}; scripts/setup.sh test installs what is missing")
@@ -89,6 +90,14 @@ def expected_tensors(family, model):
             value = value + 1
         tensors[own] = value
     return tensors
+
+
+def check_keys_are_known(test, keys, architecture):
+    known = {value for part in vars(gguf.Keys).values() if isinstance(part, type)
+             for value in vars(part).values() if isinstance(value, str)}
+    for key in keys:
+        pattern = key.replace(f"{architecture}.", "{arch}.", 1) if key.startswith(f"{architecture}.") else key
+        test.assertTrue(pattern in known or key.startswith("GGUF."), f"{key} is no key of the package")
 
 
 def keys_of(file):
@@ -183,11 +192,7 @@ class GgufOfModels(unittest.TestCase):
         for key, value in stated.items():
             self.assertEqual(keys.get(key), value, key)
         self.assertAlmostEqual(keys["llama.attention.layer_norm_rms_epsilon"], 1e-6, delta=1e-12)
-        known = {value for part in vars(gguf.Keys).values() if isinstance(part, type)
-                 for value in vars(part).values() if isinstance(value, str)}
-        for key in keys:
-            pattern = key.replace("llama.", "{arch}.", 1) if key.startswith("llama.") else key
-            self.assertTrue(pattern in known or key.startswith("GGUF."), f"{key} is no key of the package")
+        check_keys_are_known(self, keys, "llama")
 
     def test_the_comparison_sees_rows_in_another_order(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -317,6 +322,160 @@ class GgufOfThePackage(unittest.TestCase):
             HELPER.run("read", folder, "theirs.gguf")
             ours = load_file(Path(folder, "ours.safetensors"))["lm_head.weight"].numpy()
             self.assertEqual((ours != values["output"]).sum(), 1)
+
+
+def tiny_gpt2():
+    config = GPT2Config(vocab_size=211, n_positions=40, n_embd=64, n_layer=3, n_head=4, embd_pdrop=0, resid_pdrop=0,
+                        attn_pdrop=0, bos_token_id=0, eos_token_id=0)
+    model = GPT2LMHeadModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # away from 1 and 0, where mistakes would not show
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return model
+
+
+def expected_gpt2_tensors(model):
+    """The tensors that llama.cpp's converter makes: matrices as products have them, which Conv1D has the other way round."""
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPT2, model.config.n_layer)
+    tensors = {}
+    for hub, tensor in model.state_dict().items():
+        if hub == "lm_head.weight":
+            continue
+        value = tensor.detach().numpy()
+        if hub.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")):
+            value = numpy.ascontiguousarray(value.T)
+        tensors[names.get_name(hub, try_suffixes=(".weight", ".bias"))] = value
+    return tensors
+
+
+class GgufOfGpt2(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(13)
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+
+    def write(self, folder, dtype="f32"):
+        model = tiny_gpt2()
+        model.save_pretrained(folder)
+        HELPER.run("write", folder, dtype)
+        return model
+
+    def test_f32_has_the_names_and_bits_of_the_converter_and_its_loss(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = self.write(folder)
+            save_batch(folder)
+            expected, found = expected_gpt2_tensors(model), tensors_of(Path(folder, "ours.gguf"))
+            self.assertEqual(found.keys(), expected.keys())
+            for name, value in expected.items():
+                numpy.testing.assert_array_equal(values_of(found[name]), value, name)
+            before = loss_of(folder, "loss", folder)
+            after = loss_of(folder, "read", folder, "ours.gguf")
+            self.assertEqual(after, before)
+
+    def test_matrices_have_the_bits_of_the_package_and_positions_stay_f32(self):
+        for dtype, kind in (("f16", Type.F16), ("bf16", Type.BF16), ("q8_0", Type.Q8_0)):
+            with self.subTest(dtype), tempfile.TemporaryDirectory() as folder:
+                model = self.write(folder, dtype)
+                found = tensors_of(Path(folder, "ours.gguf"))
+                for name, value in expected_gpt2_tensors(model).items():
+                    wanted = kind if value.ndim == 2 and name != "position_embd.weight" else Type.F32
+                    self.assertEqual(found[name].tensor_type, wanted, name)
+                    self.assertEqual(found[name].data.tobytes(), quants.quantize(value, wanted).tobytes(), name)
+
+    def test_transformers_reads_the_same_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = self.write(folder)
+            theirs = AutoModelForCausalLM.from_pretrained(folder, gguf_file="ours.gguf").eval()
+            ids = torch.randint(0, 211, (2, 24))
+            with torch.no_grad():
+                difference = relative_error(theirs(ids).logits, model(ids).logits)
+            self.assertLess(difference, LOSS_BOUND["fp32"])
+
+    def test_keys_say_what_the_config_does(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.write(folder, "f16")
+            keys = keys_of(Path(folder, "ours.gguf"))
+        stated = {"general.architecture": "gpt2", "general.type": "model", "general.file_type": 1, "gpt2.vocab_size": 211,
+                  "gpt2.context_length": 40, "gpt2.embedding_length": 64, "gpt2.block_count": 3,
+                  "gpt2.feed_forward_length": 256, "gpt2.attention.head_count": 4, "tokenizer.ggml.model": "none"}
+        for key, value in stated.items():
+            self.assertEqual(keys.get(key), value, key)
+        self.assertAlmostEqual(keys["gpt2.attention.layer_norm_epsilon"], 1e-5, delta=1e-12)
+        check_keys_are_known(self, keys, "gpt2")
+
+    def test_the_comparison_sees_a_missing_transpose(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = self.write(folder)
+            found = values_of(tensors_of(Path(folder, "ours.gguf"))["blk.1.attn_output.weight"])  # square
+            plain = model.state_dict()["transformer.h.1.attn.c_proj.weight"].numpy()
+            self.assertFalse(numpy.array_equal(found, plain))
+
+    def theirs(self, folder, kind=Type.F32, head=None, **changed):
+        """A file that the package wrote, and its values in Hugging Face's layout. The converter states the head twice."""
+        model = tiny_gpt2()
+        model.save_pretrained(folder)
+        writer = gguf.GGUFWriter(Path(folder, "theirs.gguf"), "gpt2")
+        writer.add_block_count(changed.get("blocks", 3))
+        writer.add_context_length(40)
+        writer.add_embedding_length(64)
+        writer.add_feed_forward_length(changed.get("inner", 256))
+        writer.add_head_count(4)
+        writer.add_layer_norm_eps(changed.get("eps", 1e-5))
+        tensors, values = expected_gpt2_tensors(model), {}
+        tensors["output.weight"] = tensors["token_embd.weight"] if head is None else tensors["token_embd.weight"] + head
+        for name, value in tensors.items():
+            own = Type.F32 if value.ndim == 1 or name == "position_embd.weight" else kind
+            packed = quants.quantize(value, own)
+            writer.add_tensor(name, packed, raw_dtype=own)
+            values[name] = quants.dequantize(packed, own).reshape(value.shape)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return values
+
+    def test_what_the_package_wrote_is_read(self):
+        hub = {"token_embd": "wte", "position_embd": "wpe", "output_norm": "ln_f", "blk.2.attn_qkv": "h.2.attn.c_attn",
+               "blk.0.attn_output": "h.0.attn.c_proj", "blk.1.ffn_up": "h.1.mlp.c_fc", "blk.1.ffn_down": "h.1.mlp.c_proj",
+               "blk.0.attn_norm": "h.0.ln_1", "blk.2.ffn_norm": "h.2.ln_2"}
+        for kind in (Type.F32, Type.F16, Type.BF16, Type.Q8_0):
+            with self.subTest(kind.name), tempfile.TemporaryDirectory() as folder:
+                values = self.theirs(folder, kind)
+                HELPER.run("read", folder, "theirs.gguf")
+                ours = load_file(Path(folder, "ours.safetensors"))
+                for own, theirs in hub.items():
+                    value = ours[f"transformer.{theirs}.weight"].numpy()
+                    is_conv = theirs.startswith("h.") and "ln" not in theirs
+                    numpy.testing.assert_array_equal(value.T if is_conv else value, values[own + ".weight"], own)
+
+    def test_what_gpt2_is_not_is_refused(self):
+        for changed, words in (({"head": 1e-3}, "a tied head"), ({"eps": 1e-6}, "layer_norm_epsilon"), ({"inner": 128}, "n_inner"),
+                               ({"blocks": 4}, "tensors for 4 layers"), ({"blocks": 2}, "h.2.")):
+            with self.subTest(words), tempfile.TemporaryDirectory() as folder:
+                self.theirs(folder, **changed)
+                with self.assertRaises(subprocess.CalledProcessError) as raised:
+                    HELPER.run("read", folder, "theirs.gguf")
+                self.assertEqual(raised.exception.returncode, 2)
+                self.assertIn(words, raised.exception.stderr)
+
+    def test_an_adapter_has_llama_cpps_tensors(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = tiny_gpt2()
+            model.save_pretrained(folder)
+            adapted = get_peft_model(model, LoraConfig(r=4, lora_alpha=8, init_lora_weights=False, fan_in_fan_out=True,
+                                                       target_modules=["c_attn", "c_fc"]))
+            adapted.save_pretrained(Path(folder, "adapter"))
+            HELPER.run("adapter", folder)
+            keys, found = keys_of(Path(folder, "adapter.gguf")), tensors_of(Path(folder, "adapter.gguf"))
+            self.assertEqual((keys["general.architecture"], keys["adapter.lora.alpha"]), ("gpt2", 8))
+            stored = load_file(Path(folder, "adapter", "adapter_model.safetensors"))
+            self.assertEqual(len(found), len(stored))
+            for layer in range(3):
+                for hub, own in (("attn.c_attn", "attn_qkv"), ("mlp.c_fc", "ffn_up")):
+                    for side in "AB":
+                        theirs = stored[f"base_model.model.transformer.h.{layer}.{hub}.lora_{side}.weight"].numpy()
+                        ours = values_of(found[f"blk.{layer}.{own}.weight.lora_{side.lower()}"])
+                        numpy.testing.assert_array_equal(ours, theirs)
 
 
 if __name__ == "__main__":

@@ -81,10 +81,61 @@ TEST_F(GgufRun, ExportSaysWhatGoesTogether) {
               HasSubstr("--adapter with --format gguf"));
   EXPECT_THAT(refused({"export", "first", "--out", "m", "--format", "gguf", "--adapter"}),
               HasSubstr("a model that has adapters"));
-  succeed({"train", "run.toml", "--run.out=other", "--run.steps=1"});
-  EXPECT_THAT(refused({"export", "other", "--out", "m", "--format", "gguf"}),
-              AllOf(HasSubstr("a model of kind llama"), HasSubstr("gpt2")));
+  EXPECT_THAT(refused({"export", "first", "--out", "m", "--nearest-tokenizer"}),
+              HasSubstr("--nearest-tokenizer with --format gguf"));
   EXPECT_THAT(refused({"train", "more.toml", "--model.kind=gpt2"}), HasSubstr("a GGUF file"));
+}
+
+TEST_F(GgufRun, ThatIsRefusedLeavesNothing) {
+  fs::create_directory(folder_ / "empty");
+  EXPECT_THAT(refused({"export", "first", "--out", "empty", "--format", "gguf", "--adapter"}),
+              HasSubstr("a model that has adapters"));
+  succeed({"train", "run.toml", "--run.out=narrow", "--model.width=24", "--model.heads=2",
+           "--run.steps=1"});
+  EXPECT_THAT(refused({"export", "narrow", "--out", "a/m", "--format", "gguf", "--dtype", "q8_0"}),
+              HasSubstr("rows of a multiple of 32"));
+  EXPECT_FALSE(fs::exists(folder_ / "a"));
+  EXPECT_TRUE(fs::is_empty(folder_ / "empty"));
+}
+
+TEST_F(GgufRun, OfATokenizerThatGgufCannotStateIsRefusedOrTheNearest) {
+  succeed({"export", "first", "--out", "hf"});
+  nlohmann::json tokenizer = nlohmann::json::parse(read_file(folder_ / "hf/tokenizer.json"));
+  tokenizer["normalizer"] = {{"type", "NFC"}};
+  fs::create_directory(folder_ / "nfc");
+  write("nfc/tokenizer.json", tokenizer.dump());
+  succeed({"train", "run.toml", "--run.out=of-nfc", "--model.kind=llama", "--run.steps=1",
+           "--data.tokenizer=nfc/tokenizer.json"});
+  EXPECT_THAT(refused({"export", "of-nfc", "--format", "gguf", "--out", "m"}),
+              AllOf(HasSubstr("NFC"), HasSubstr("--nearest-tokenizer")));
+  EXPECT_FALSE(fs::exists(folder_ / "m"));
+  const Program::Result nearest =
+      accrue({"export", "of-nfc", "--format", "gguf", "--out", "m", "--nearest-tokenizer"});
+  EXPECT_EQ(nearest.status, 0) << nearest.errors;
+  EXPECT_THAT(nearest.errors, HasSubstr("note: text that is not in NFC becomes other tokens"));
+  EXPECT_THAT(read_file(folder_ / "m/README.md"), HasSubstr("- text that is not in NFC"));
+}
+
+/// A GPT-2 goes out and comes back by itself: model.kind is what the file says.
+TEST_F(GgufRun, OfAGpt2IsTheSameModel) {
+  succeed({"train", "run.toml", "--run.out=gpt2", "--run.steps=2"});
+  succeed({"export", "gpt2", "--format", "gguf", "--dtype", "f32", "--out", "exported"});
+  EXPECT_THAT(read_file(folder_ / "exported/README.md"), HasSubstr("A GPT-2 model"));
+  const auto loss_of = [&](const std::string& model) {
+    return nlohmann::json::parse(succeed({"eval", model, "--data", "text.txt", "--json"}))["loss"];
+  };
+  EXPECT_EQ(loss_of("exported/model.gguf"), loss_of("gpt2"));
+  const auto text_of = [&](const std::string& model) {
+    return succeed({"sample", model, "--prompt", "a", "--tokens", "8", "--temperature", "0"});
+  };
+  EXPECT_EQ(text_of("exported/model.gguf"), text_of("gpt2"));
+  succeed({"train", "more.toml", "--model.from=exported/model.gguf"});
+  succeed({"export", "out", "--format", "gguf", "--out", "again"});
+  succeed({"train", "more.toml", "--run.out=shorter", "--model.from=exported/model.gguf",
+           "--model.context=8"});
+  EXPECT_THAT(refused({"train", "more.toml", "--run.out=x", "--model.kind=llama",
+                       "--model.from=exported/model.gguf"}),
+              HasSubstr("model.kind = \"gpt2\""));
 }
 
 TEST_F(GgufRun, OfAdaptersIsWrittenMergedOrApart) {

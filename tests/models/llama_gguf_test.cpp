@@ -1,7 +1,5 @@
 #include "accrue/models/llama_gguf.h"
 
-#include <nlohmann/json.hpp>
-
 #include "accrue/models/llama_io.h"
 #include "core/atomic_file.h"
 #include "models/files/gguf/gguf_file.h"
@@ -211,90 +209,6 @@ TEST(LlamaGgufRotary, FactorsTellTheScalingThatMadeThem) {
   EXPECT_NEAR(factors.back(), 32, 1e-12) << "a slow one is divided";
   EXPECT_EQ(llama3_of_factors(factors, 500'000, 0), scaled);
   EXPECT_EQ(llama3_of_factors(factors, 10'000, 0), std::nullopt) << "of another base";
-}
-
-class GgufTokens : public LlamaGguf {
- protected:
-  using Change = std::function<void(GgufKeyWriter&)>;
-
-  void write(const Change& change, const std::string& model = "gpt2",
-             std::vector<std::string> tokens = {"a", "b", "ab", "<end>"}) const {
-    GgufKeyWriter keys;
-    keys.add("tokenizer.ggml.model", model);
-    keys.add("tokenizer.ggml.tokens", tokens);
-    change(keys);
-    write_gguf(file(), keys, {});
-  }
-
-  std::string refusal_of_tokens(const Change& change, const std::string& model = "gpt2",
-                                std::vector<std::string> tokens = {"a", "b", "ab", "<end>"}) const {
-    write(change, model, std::move(tokens));
-    const std::string message = message_of([&] { read_gguf_tokenizer(file()); });
-    EXPECT_THAT(message, HasSubstr("model.gguf"));
-    return message;
-  }
-
-  static void add_merges(GgufKeyWriter& keys) {
-    keys.add("tokenizer.ggml.merges", std::vector<std::string>{"a b"});
-  }
-};
-
-TEST_F(GgufTokens, AnUnknownPatternIsNamed) {
-  const auto pre = [](const std::string& name) {
-    return [=](GgufKeyWriter& keys) {
-      keys.add("tokenizer.ggml.pre", name);
-      add_merges(keys);
-    };
-  };
-  EXPECT_THAT(refusal_of_tokens(pre("gpt-99")), HasSubstr("received \"gpt-99\""));
-  for (const char* known : {"llama-bpe", "qwen2", "gpt-2", "smollm", "tekken", "default"}) {
-    write(pre(known));
-    EXPECT_TRUE(read_gguf_tokenizer(file())) << known;
-  }
-}
-
-TEST_F(GgufTokens, WhatContradictsItselfIsNamed) {
-  const auto nothing = [](GgufKeyWriter&) {};
-  EXPECT_THAT(refusal_of_tokens(nothing), HasSubstr("tokenizer.ggml.merges"));
-  EXPECT_THAT(refusal_of_tokens(nothing, "bert"), HasSubstr("received \"bert\""));
-  EXPECT_THAT(refusal_of_tokens(nothing, "llama"), HasSubstr("tokenizer.ggml.scores"));
-  EXPECT_THAT(refusal_of_tokens(add_merges, "gpt2", {"a", "b", "a"}), HasSubstr("each token once"));
-  EXPECT_THAT(refusal_of_tokens(add_merges, "gpt2", {"a", "\xff"}), HasSubstr("UTF-8"));
-  EXPECT_THAT(refusal_of_tokens([](GgufKeyWriter& keys) {
-                keys.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{1});
-              }),
-              HasSubstr("4 types"));
-  EXPECT_THAT(refusal_of_tokens([](GgufKeyWriter& keys) {
-                keys.add("tokenizer.ggml.eos_token_id", std::uint32_t{4});
-              }),
-              HasSubstr("tokenizer.ggml.eos_token_id"));
-  EXPECT_THAT(
-      refusal_of_tokens(
-          [](GgufKeyWriter& keys) { keys.add("tokenizer.ggml.scores", std::vector<float>{1}); },
-          "llama"),
-      HasSubstr("4 scores"));
-}
-
-TEST_F(GgufTokens, AFileWithoutTokensHasNoTokenizer) {
-  save_llama_gguf(file(), Llama(options()), GgufDtype::f32);
-  EXPECT_FALSE(read_gguf_tokenizer(file()));
-}
-
-TEST_F(GgufTokens, ATokenizerThatGgufCannotStateIsNamed) {
-  const auto refused = [&](const nlohmann::json& tokenizer) {
-    write_file_atomically(folder_ / "tokenizer.json", tokenizer.dump());
-    return message_of([&] {
-      save_llama_gguf(file(), Llama(options()), GgufDtype::f16, folder_ / "tokenizer.json");
-    });
-  };
-  EXPECT_THAT(refused(nlohmann::json::array()), HasSubstr("a tokenizer.json of BPE"));
-  nlohmann::json tokenizer = {
-      {"model", {{"type", "BPE"}, {"vocab", {{"a", 0}, {"b", 1}, {"ab", 2}}}, {"merges", {"a b"}}}},
-      {"pre_tokenizer", {{"type", "Whitespace"}}}};
-  EXPECT_THAT(refused(tokenizer), HasSubstr("a pre-tokenizer that llama.cpp has"));
-  tokenizer["model"]["vocab"]["c"] = 40;
-  EXPECT_THAT(refused(tokenizer), HasSubstr("ids below 40"));
-  EXPECT_FALSE(std::filesystem::exists(file()));
 }
 
 }  // namespace

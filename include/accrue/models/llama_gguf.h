@@ -5,18 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "accrue/core/enum_words.h"
-#include "accrue/models/gguf_magic.h"
+#include "accrue/models/gguf.h"
 #include "accrue/models/llama.h"
 
 namespace accrue::models {
-
-/// How a GGUF file stores matrices; norms and biases are fp32.
-enum class GgufDtype { f16, q8_0, bf16, f32 };
-inline constexpr auto gguf_dtype_words = enum_words<GgufDtype>({{GgufDtype::f16, "f16"},
-                                                                {GgufDtype::q8_0, "q8_0"},
-                                                                {GgufDtype::bf16, "bf16"},
-                                                                {GgufDtype::f32, "f32"}});
 
 /// `options` with the shape and variant that the keys of a GGUF file state, of architecture llama
 /// (which Mistral has, too), qwen2, qwen3, gemma2 or gemma3. Its config_json is a config.json that
@@ -32,30 +24,18 @@ LlamaOptions read_llama_gguf_shape(const std::filesystem::path& file, LlamaOptio
 std::unique_ptr<Llama> load_llama_gguf(const std::filesystem::path& file, LlamaOptions options,
                                        std::optional<std::int64_t> context = {});
 
-/// Writes a GGUF file that llama.cpp loads, atomically. `tokenizer` is the tokenizer.json whose
-/// tokens the model has (its tokenizer_config.json and chat_template.jinja are read beside it);
-/// none: the file has no tokens. Where layers see fewer keys than the model has positions and the
-/// architecture has no windows (Mistral, Qwen), context_length is the window, within which the
-/// models are the same. Throws a usage Error where GGUF cannot state the model or the tokenizer, a
-/// row is no multiple of 32 for q8_0 or a value is too large for `dtype`; and as write_gguf() does.
-void save_llama_gguf(const std::filesystem::path& file, const Llama& model, GgufDtype dtype,
-                     const std::optional<std::filesystem::path>& tokenizer = {});
+/// Writes a GGUF file that llama.cpp loads, atomically. Without `tokens` the file has none. If
+/// layers see fewer keys than the model has positions and the architecture has no windows (Mistral,
+/// Qwen), context_length is the window, within which the models are the same. Throws a usage Error
+/// if GGUF cannot state the model or llama.cpp has no tokenizer that makes the same ids
+/// (GgufTokens::nearest), a row is no multiple of 32 for q8_0 or a value is too large for `dtype`;
+/// and as write_gguf() does. Nothing is there then.
+GgufDifferences save_llama_gguf(const std::filesystem::path& file, const Llama& model,
+                                GgufDtype dtype, const std::optional<GgufTokens>& tokens = {});
 
 /// Writes the adapters alone as llama.cpp takes them beside their base (--lora FILE): the factors
 /// in fp32, and an alpha with which it scales as they were trained. Throws a usage Error where
 /// there are none, or of DoRA, which llama.cpp does not know.
 void save_llama_gguf_adapter(const std::filesystem::path& file, const Llama& model);
-
-/// The tokenizer of a GGUF file as files that this library and transformers read.
-struct GgufTokenizer {
-  std::string tokenizer;      ///< tokenizer.json
-  std::string settings;       ///< tokenizer_config.json
-  std::string chat_template;  ///< chat_template.jinja; empty: none
-};
-
-/// The tokenizer in `file`; none where it has no tokens. Byte-level BPE ("gpt2") with the patterns
-/// of llama-bpe, qwen2, gpt-2, smollm, tekken and default, and SentencePiece's BPE ("llama").
-/// Throws a usage Error that names another kind or pattern, or what contradicts itself.
-std::optional<GgufTokenizer> read_gguf_tokenizer(const std::filesystem::path& file);
 
 }  // namespace accrue::models

@@ -6,6 +6,7 @@
 #include "accrue/models/gguf_magic.h"
 #include "accrue/train/config.h"
 #include "core/atomic_file.h"
+#include "train/config/gguf_architecture.h"
 
 namespace accrue::train {
 namespace {
@@ -30,7 +31,8 @@ std::optional<ModelKind> kind_of_folder(const fs::path& config) {
 std::optional<ModelKind> kind_of_origin(const std::string& from) {
   const fs::path folder(from);
   if (from.empty()) return std::nullopt;
-  if (models::is_gguf(from)) return ModelKind::llama;
+  if (models::is_gguf(from))
+    return gguf_architecture(from) == "gpt2" ? ModelKind::gpt2 : ModelKind::llama;
   if (is_file(folder / "config.json")) return kind_of_folder(folder / "config.json");
   const fs::path of_checkpoint = fs::absolute(folder).lexically_normal() / "../.." / "config.toml";
   for (const fs::path& config : {folder / "config.toml", of_checkpoint})

@@ -1,6 +1,6 @@
 #include "train/workload/gguf_tokenizer.h"
 
-#include "accrue/models/llama_gguf.h"
+#include "accrue/models/gguf.h"
 #include "core/atomic_file.h"
 #include "data/text/tokenizer_files.h"
 #include "train/workload/tokenizer_folder.h"
@@ -16,6 +16,13 @@ struct WithFiles {
   std::shared_ptr<const data::Tokenizer> tokenizer = nullptr;
 };
 
+/// The one named "default" has a file of its own.
+void write_chat_template(const fs::path& folder, const std::string& name, const std::string& text) {
+  if (name == "default") return write_file_atomically(folder / data::kChatTemplateFile, text);
+  fs::create_directory(folder / data::kChatTemplateFolder);
+  write_file_atomically(folder / data::kChatTemplateFolder / (name + ".jinja"), text);
+}
+
 }  // namespace
 
 std::shared_ptr<const data::Tokenizer> open_gguf_tokenizer(const fs::path& file,
@@ -26,8 +33,7 @@ std::shared_ptr<const data::Tokenizer> open_gguf_tokenizer(const fs::path& file,
   const fs::path folder = made->folder.path();
   write_file_atomically(folder / data::kTokenizerFile, read->tokenizer);
   write_file_atomically(folder / data::kTokenizerSettings, read->settings);
-  if (!read->chat_template.empty())
-    write_file_atomically(folder / data::kChatTemplateFile, read->chat_template);
+  for (const auto& [name, text] : read->chat_templates) write_chat_template(folder, name, text);
   made->tokenizer = data::Tokenizer::open(folder / data::kTokenizerFile,
                                           what + " (the tokenizer in " + file.string() + ")");
   return {made, made->tokenizer.get()};

@@ -11,6 +11,7 @@
 #include "kernels/blocks/block_matrix.h"
 #include "models/files/model_folder.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/config/origin_kind.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -78,10 +79,12 @@ std::string start_in_words(const std::string& from, const models::Model& model) 
 void expect_model_files(const std::string& from, ModelKind kind) {
   std::error_code unreadable;
   if (models::is_gguf(from)) {
-    if (kind == ModelKind::llama) return;
-    throw usage_error("model.from = \"" + from + "\"",
-                      "model.kind = \"llama\" or \"auto\" with a GGUF file",
-                      in_quotes(to_string(kind)), "leaving model.kind out");
+    const ModelKind own = kind_of_origin(from).value_or(ModelKind::llama);
+    if (kind == own) return;
+    throw usage_error(
+        "model.from = \"" + from + "\"",
+        "model.kind = " + in_quotes(to_string(own)) + " or \"auto\" with a GGUF file of that kind",
+        in_quotes(to_string(kind)), "leaving model.kind out");
   }
   const fs::path config = fs::path(from) / "config.json";
   if (fs::exists(config, unreadable)) return;

@@ -40,7 +40,7 @@ std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& or
 std::string start_in_words(const std::string& from, const models::Model& model);
 
 /// Throws a usage Error, with all that model.from may be, where `from` is neither a Hugging Face
-/// folder nor a GGUF file, or is a GGUF file and `kind` not what that holds (llama).
+/// folder nor a GGUF file, or is a GGUF file and `kind` not what that holds (gpt2 or llama).
 void expect_model_files(const std::string& from, ModelKind kind);
 
 /// Adds to `remarks` that a language model of `positions` has a shorter context, where it has.

@@ -6,6 +6,7 @@
 #include "accrue/models/adapter_io.h"
 #include "accrue/models/bert_io.h"
 #include "accrue/models/gguf_magic.h"
+#include "accrue/models/gpt2_gguf.h"
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/llama_gguf.h"
 #include "accrue/models/llama_io.h"
@@ -98,11 +99,19 @@ std::unique_ptr<models::Model> taken(Config& config, std::unique_ptr<Model> mode
   return model;
 }
 
+models::Gpt2Options gpt2_shape_of_origin(const std::string& from, models::Gpt2Options options) {
+  return models::is_gguf(from) ? models::read_gpt2_gguf_shape(from, std::move(options))
+                               : models::read_gpt2_shape(from, std::move(options));
+}
+
 std::unique_ptr<models::Model> load_gpt2(Config& config, std::vector<std::string>& remarks) {
   const std::string& from = config.model.from;
-  const models::Gpt2Options theirs = models::read_gpt2_shape(from, gpt2_options(config));
-  auto model = models::load_gpt2_folder(from, theirs, config.model.context);
-  note_left_out(from, *model, remarks);
+  const std::optional<std::int64_t> wanted = config.model.context;
+  const models::Gpt2Options theirs = gpt2_shape_of_origin(from, gpt2_options(config));
+  std::unique_ptr<models::Gpt2> model = models::is_gguf(from)
+                                            ? models::load_gpt2_gguf(from, theirs, wanted)
+                                            : models::load_gpt2_folder(from, theirs, wanted);
+  if (!models::is_gguf(from)) note_left_out(from, *model, remarks);
   return taken(config, std::move(model), theirs.context, remarks);
 }
 
@@ -168,7 +177,7 @@ void take_shape_of_origin(Config& config) {
     } else if (config.model.kind == ModelKind::bert) {
       put_shape(config.model, models::read_bert_shape(config.model.from, {}));
     } else {
-      put_shape(config.model, models::read_gpt2_shape(config.model.from, {}));
+      put_shape(config.model, gpt2_shape_of_origin(config.model.from, {}));
     }
   }
   if (context) config.model.context = context;

@@ -69,7 +69,7 @@ Error GgufFile::wrong_key(std::string_view key, std::string_view expected,
   return usage_error("read " + name() + ", key \"" + std::string(key) + '"', expected, received,
                      key.starts_with("tokenizer.")
                          ? "data.tokenizer, the tokenizer.json that the model came with"
-                         : "a model of Llama, Mistral, Qwen 2 or 3, or Gemma 2 or 3 (text)");
+                         : "a model of GPT-2, Llama, Mistral, Qwen 2 or 3, or Gemma 2 or 3 (text)");
 }
 
 const GgufValue& GgufFile::value(std::string_view key, std::string_view expected) const {

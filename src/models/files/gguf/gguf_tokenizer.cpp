@@ -1,11 +1,13 @@
 // The tokenizer of a GGUF file as a tokenizer.json.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
-#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
+#include "models/files/gguf/gguf_merges.h"
 #include "models/files/gguf/gguf_pre_tokenizers.h"
 #include "models/files/gguf/gguf_token_types.h"
 #include "models/files/gguf/gguf_tokenizer_keys.h"
@@ -13,11 +15,9 @@
 namespace accrue::models {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using nlohmann::json;
 
-constexpr const char* space_mark = "\u2581";  // what SentencePiece has for a space
-
-Json replace(const char* from, const char* to) {
+json replace(std::string_view from, std::string_view to) {
   return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
 }
 
@@ -32,25 +32,35 @@ class TokenizerOfGguf {
       : file_(file), tokens_(file.texts("tokenizer.ggml.tokens")) {
     read_types();
     check_lengths();
+    std::unordered_set<std::string_view> known;
     for (std::size_t i = 0; i < tokens_.size(); ++i)
-      if (type(i) != GgufTokenType::unused && !ids_.emplace(tokens_[i], i).second)
+      if (type(i) != GgufTokenType::unused && !known.insert(tokens_[i]).second)
         throw file_.wrong_key("tokenizer.ggml.tokens", "each token once",
                               quoted_gguf_text(tokens_[i]) + " twice");
   }
 
   GgufTokenizer read() const {
     const bool is_bytes = model() == "gpt2";
-    const Json tokenizer = is_bytes ? of_bytes() : of_characters();
+    const json tokenizer = is_bytes ? of_bytes() : of_characters();
     GgufTokenizer made;
     try {
       made.tokenizer = tokenizer.dump(1);
       made.settings = settings().dump(1);
-    } catch (const nlohmann::json::exception&) {
+    } catch (const json::exception&) {
       throw file_.wrong_key("tokenizer.ggml.tokens", "tokens of UTF-8", "another encoding");
     }
-    if (file_.has("tokenizer.chat_template"))
-      made.chat_template = file_.text("tokenizer.chat_template");
+    made.chat_templates = chat_templates();
+    made.end_tokens = end_tokens();
     return made;
+  }
+
+  std::vector<std::int64_t> end_tokens() const {
+    std::vector<std::int64_t> ids;
+    for (const char* name : {"eos", "eot", "eom"})
+      if (const auto id = named(name))
+        if (std::find(ids.begin(), ids.end(), static_cast<std::int64_t>(*id)) == ids.end())
+          ids.push_back(static_cast<std::int64_t>(*id));
+    return ids;
   }
 
  private:
@@ -69,19 +79,19 @@ class TokenizerOfGguf {
   void read_types() {
     constexpr const char* key = "tokenizer.ggml.token_type";
     if (file_.has(key)) {
-      types_ = file_.wholes(key);
+      for (const std::int64_t number : file_.wholes(key))
+        types_.push_back(static_cast<GgufTokenType>(number));
       if (types_.size() != tokens_.size())
         throw file_.wrong_key(key, std::to_string(tokens_.size()) + " types, one for each token",
                               std::to_string(types_.size()));
       return;
     }
-    types_.assign(tokens_.size(), static_cast<std::int64_t>(GgufTokenType::normal));
+    types_.assign(tokens_.size(), GgufTokenType::normal);
     for (const char* name : {"bos", "eos", "unknown", "padding"})
-      if (const auto id = special(name))
-        types_[*id] = static_cast<std::int64_t>(GgufTokenType::control);
+      if (const auto id = special(name)) types_[*id] = GgufTokenType::control;
   }
 
-  GgufTokenType type(std::size_t id) const { return static_cast<GgufTokenType>(types_[id]); }
+  GgufTokenType type(std::size_t id) const { return types_[id]; }
 
   bool is_added(std::size_t id) const {
     return type(id) == GgufTokenType::control || type(id) == GgufTokenType::user_defined ||
@@ -99,8 +109,15 @@ class TokenizerOfGguf {
     return static_cast<std::size_t>(id);
   }
 
-  Json added_tokens() const {
-    Json all = Json::array();
+  /// The same, if a text can lead to it: a file without such a token may name a row that none leads
+  /// to.
+  std::optional<std::size_t> named(const std::string& name) const {
+    const auto id = special(name);
+    return id && type(*id) == GgufTokenType::unused ? std::nullopt : id;
+  }
+
+  json added_tokens() const {
+    json all = json::array();
     for (std::size_t id = 0; id < tokens_.size(); ++id)
       if (is_added(id))
         all.push_back({{"id", id},
@@ -114,16 +131,16 @@ class TokenizerOfGguf {
   }
 
   /// Added tokens, too: those that are not here would get other ids.
-  Json vocabulary() const {
-    Json all = Json::object();
+  json vocabulary() const {
+    json all = json::object();
     for (std::size_t id = 0; id < tokens_.size(); ++id)
       if (type(id) != GgufTokenType::unused) all[tokens_[id]] = id;
     return all;
   }
 
-  Json around(bool begins, bool ends) const {
-    const auto begin = special("bos"), end = special("eos");
-    Json single = Json::array(), tokens = Json::object();
+  json around(bool begins, bool ends) const {
+    const auto begin = named("bos"), end = named("eos");
+    json single = json::array(), tokens = json::object();
     const auto put = [&](std::size_t id) {
       const std::string& token = tokens_[id];
       single.push_back({{"SpecialToken", {{"id", token}, {"type_id", 0}}}});
@@ -133,8 +150,8 @@ class TokenizerOfGguf {
     single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
     if (ends && end) put(*end);
     if (tokens.empty()) return nullptr;
-    Json pair = single;
-    for (Json piece : single) {
+    json pair = single;
+    for (json piece : single) {
       if (piece.contains("Sequence")) piece["Sequence"]["id"] = "B";
       pair.push_back(std::move(piece));
     }
@@ -144,7 +161,7 @@ class TokenizerOfGguf {
             {"special_tokens", tokens}};
   }
 
-  Json joined(Json normalizer, Json pre_tokenizer, Json decoder, Json bpe, bool begins) const {
+  json joined(json normalizer, json pre_tokenizer, json decoder, json bpe, bool begins) const {
     return {{"version", "1.0"},
             {"truncation", nullptr},
             {"padding", nullptr},
@@ -157,7 +174,7 @@ class TokenizerOfGguf {
             {"model", std::move(bpe)}};
   }
 
-  static Json bpe(Json unknown, bool has_bytes, bool ignores_merges, Json vocab, Json merges) {
+  static json bpe(json unknown, bool has_bytes, bool ignores_merges, json vocab, json merges) {
     return {{"type", "BPE"},
             {"dropout", nullptr},
             {"unk_token", std::move(unknown)},
@@ -170,108 +187,144 @@ class TokenizerOfGguf {
             {"merges", std::move(merges)}};
   }
 
-  Json of_bytes() const {
+  json of_bytes() const {
     constexpr const char* key = "tokenizer.ggml.pre";
     const std::string name = file_.has(key) ? file_.text(key) : "default";
     const auto cut = find_gguf_pre_tokenizer(name);
     if (!cut) throw file_.wrong_key(key, listed_gguf_pre_tokenizers(), quoted_gguf_text(name));
-    const Json decoder = {{"type", "ByteLevel"},
+    const json decoder = {{"type", "ByteLevel"},
                           {"add_prefix_space", false},
                           {"trim_offsets", true},
                           {"use_regex", true}};
-    return joined(cut->normalizer, cut->pre_tokenizer, decoder,
+    return joined(nullptr, cut->pre_tokenizer, decoder,
                   bpe(nullptr, false, cut->ignores_merges, vocabulary(),
                       file_.texts("tokenizer.ggml.merges")),
                   cut->begins_text);
   }
 
-  Json of_characters() const {
+  json of_characters() const {
     const bool prepends = file_.flag_or("tokenizer.ggml.add_space_prefix", true);
-    const auto unknown = special("unknown");
-    const Json to_mark = replace(" ", space_mark), from_mark = replace(space_mark, " ");
-    Json normalizer = to_mark;
+    const auto unknown = named("unknown");
+    const json to_mark = replace(" ", shown_space), from_mark = replace(shown_space, " ");
+    json normalizer = to_mark;
     if (prepends)
       normalizer = {{"type", "Sequence"},
-                    {"normalizers", {{{"type", "Prepend"}, {"prepend", space_mark}}, to_mark}}};
-    Json steps = {from_mark, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
+                    {"normalizers", {{{"type", "Prepend"}, {"prepend", shown_space}}, to_mark}}};
+    json steps = {from_mark, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
     if (prepends) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
     return joined(normalizer, nullptr, {{"type", "Sequence"}, {"decoders", steps}},
-                  bpe(unknown ? Json(tokens_[*unknown]) : Json(), true, false, vocabulary(),
+                  bpe(unknown ? json(tokens_[*unknown]) : json(), true, false, vocabulary(),
                       merges_by_score()),
                   true);
   }
 
-  struct Merge {
-    std::size_t left, right;
+  struct ScoredMerge {
+    GgufMerge merge;
     double score;
     std::int64_t left_characters, right_characters;
   };
 
   /// All ways to put a token together from two, the likeliest tokens first, as transformers orders
   /// those of a SentencePiece model.
-  Json merges_by_score() const {
-    std::vector<Merge> merges;
-    const std::vector<double>& scores = file_.numbers("tokenizer.ggml.scores");
+  json merges_by_score() const {
+    constexpr const char* key = "tokenizer.ggml.scores";
+    const std::vector<double>& scores = file_.numbers(key);
     if (scores.size() != tokens_.size())
-      throw file_.wrong_key("tokenizer.ggml.scores",
-                            std::to_string(tokens_.size()) + " scores, one for each token",
+      throw file_.wrong_key(key, std::to_string(tokens_.size()) + " scores, one for each token",
                             std::to_string(scores.size()));
-    for (std::size_t id = 0; id < tokens_.size(); ++id)
-      if (type(id) == GgufTokenType::normal) append_merges(id, scores[id], merges);
-    std::stable_sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) {
+    std::vector<ScoredMerge> merges;
+    for (const GgufMerge& merge : all_gguf_merges(tokens_, types_)) {
+      const double score = scores[merge.whole];
+      if (std::isnan(score)) throw file_.wrong_key(key, "numbers", "NaN");
+      merges.push_back(
+          {merge, score, characters_of(tokens_[merge.left]), characters_of(tokens_[merge.right])});
+    }
+    std::stable_sort(merges.begin(), merges.end(), [](const ScoredMerge& a, const ScoredMerge& b) {
       return std::tuple(a.score, a.left_characters, a.right_characters) >
              std::tuple(b.score, b.left_characters, b.right_characters);
     });
-    Json all = Json::array();
-    for (const Merge& merge : merges)
-      all.push_back(Json::array({tokens_[merge.left], tokens_[merge.right]}));
+    check_order(merges);
+    json all = json::array();
+    for (const ScoredMerge& one : merges)
+      all.push_back(json::array({tokens_[one.merge.left], tokens_[one.merge.right]}));
     return all;
   }
 
-  void append_merges(std::size_t id, double score, std::vector<Merge>& merges) const {
-    if (std::isnan(score)) throw file_.wrong_key("tokenizer.ggml.scores", "numbers", "NaN");
-    const std::string_view token = tokens_[id];
-    const auto first = merges.end() - merges.begin();
-    for (std::size_t cut = 1; cut < token.size(); ++cut) {
-      const std::string_view left_text = token.substr(0, cut), right_text = token.substr(cut);
-      const auto left = ids_.find(left_text), right = ids_.find(right_text);
-      if (left == ids_.end() || right == ids_.end()) continue;
-      merges.push_back({left->second, right->second, score, characters_of(left_text),
-                        characters_of(right_text)});
+  /// Of tokens with one score llama.cpp makes the one that is further left, whichever it is; ranks
+  /// of merges cannot say so.
+  void check_order(const std::vector<ScoredMerge>& merges) const {
+    const ScoredMerge* before = nullptr;
+    for (const ScoredMerge& one : merges) {
+      if (type(one.merge.whole) != GgufTokenType::normal) continue;
+      if (before != nullptr && before->score == one.score && before->merge.whole != one.merge.whole)
+        throw file_.wrong_key("tokenizer.ggml.scores", "another score for each token",
+                              "the same for " + quoted_gguf_text(tokens_[before->merge.whole]) +
+                                  " and " + quoted_gguf_text(tokens_[one.merge.whole]));
+      before = &one;
     }
-    std::sort(merges.begin() + first, merges.end(), [](const Merge& a, const Merge& b) {
-      return std::pair(a.left, a.right) < std::pair(b.left, b.right);
-    });
   }
 
-  Json settings() const {
-    Json all = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+  std::map<std::string, std::string> chat_templates() const {
+    constexpr const char* usual = "tokenizer.chat_template";
+    constexpr const char* names = "tokenizer.chat_templates";
+    std::map<std::string, std::string> all;
+    if (file_.has(usual)) all["default"] = file_.text(usual);
+    if (!file_.has(names)) return all;
+    constexpr std::string_view letters =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    for (const std::string& name : file_.texts(names)) {
+      if (name.empty() || name.find_first_not_of(letters) != name.npos)
+        throw file_.wrong_key(names, "names of letters, digits and _", quoted_gguf_text(name));
+      all[name] = file_.text(std::string(usual) + '.' + name);
+    }
+    return all;
+  }
+
+  json settings() const {
+    json all = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                 {"clean_up_tokenization_spaces", false}};
     const std::pair<const char*, const char*> names[] = {{"bos", "bos_token"},
                                                          {"eos", "eos_token"},
                                                          {"unknown", "unk_token"},
                                                          {"padding", "pad_token"}};
     for (const auto& [own, hub] : names)
-      if (const auto id = special(own)) all[hub] = tokens_[*id];
+      if (const auto id = named(own)) all[hub] = tokens_[*id];
     return all;
   }
 
   const GgufFile& file_;
   const std::vector<std::string>& tokens_;
-  std::vector<std::int64_t> types_;
-  std::unordered_map<std::string_view, std::size_t> ids_;
+  std::vector<GgufTokenType> types_;
 };
+
+/// Throws if they are of a kind that this version does not read.
+bool has_tokens(const GgufFile& file) {
+  constexpr const char* key = "tokenizer.ggml.model";
+  if (!file.has(key) || file.text(key) == "none" || file.text(key) == "no_vocab") return false;
+  if (file.text(key) != "gpt2" && file.text(key) != "llama")
+    throw file.wrong_key(key, "gpt2 (byte-level BPE) or llama (SentencePiece's BPE)",
+                         quoted_gguf_text(file.text(key)));
+  return true;
+}
 
 }  // namespace
 
 std::optional<GgufTokenizer> tokenizer_of(const GgufFile& file) {
-  constexpr const char* key = "tokenizer.ggml.model";
-  if (!file.has(key) || file.text(key) == "none" || file.text(key) == "no_vocab")
-    return std::nullopt;
-  if (file.text(key) != "gpt2" && file.text(key) != "llama")
-    throw file.wrong_key(key, "gpt2 (byte-level BPE) or llama (SentencePiece's BPE)",
-                         quoted_gguf_text(file.text(key)));
+  if (!has_tokens(file)) return std::nullopt;
   return TokenizerOfGguf(file).read();
+}
+
+std::vector<std::int64_t> end_tokens_of(const GgufFile& file) {
+  if (!has_tokens(file)) return {};
+  return TokenizerOfGguf(file).end_tokens();
+}
+
+std::optional<GgufTokenizer> read_gguf_tokenizer(const std::filesystem::path& file) {
+  return tokenizer_of(GgufFile(file));
+}
+
+std::vector<std::int64_t> read_gguf_end_tokens(const std::filesystem::path& file) {
+  return end_tokens_of(GgufFile(file));
 }
 
 }  // namespace accrue::models

@@ -1,236 +1,371 @@
+// A tokenizer as the keys of a GGUF file.
 #include "models/files/gguf/gguf_tokenizer_keys.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <unordered_map>
+#include <unordered_set>
 
-#include "core/atomic_file.h"
+#include "data/chat/chat_templates.h"
+#include "data/tokenizer/folder_tokens.h"
+#include "data/tokenizer/json_part.h"
+#include "data/tokenizer/read_bpe.h"
+#include "data/tokenizer/template_tokens.h"
 #include "models/files/gguf/gguf_pre_tokenizers.h"
+#include "models/files/gguf/gguf_scores.h"
+#include "models/files/gguf/gguf_spaces.h"
 #include "models/files/gguf/gguf_token_types.h"
 
 namespace accrue::models {
 namespace {
 
-using Json = nlohmann::ordered_json;
-namespace fs = std::filesystem;
-
-/// The file `name` beside the tokenizer, as JSON; an empty object where there is none.
-Json json_beside(const fs::path& tokenizer, const char* name) {
-  const fs::path file = tokenizer.parent_path() / name;
-  std::error_code unreadable;
-  if (!fs::exists(file, unreadable)) return Json::object();
-  Json parsed = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
-  return parsed.is_object() ? parsed : Json::object();
-}
+using nlohmann::json;
 
 /// A member of an object; null for everything else.
-const Json& member(const Json& of, std::string_view name) {
-  static const Json none;
+const json& member(const json& of, const char* name) {
+  static const json none;
   if (!of.is_object()) return none;
   const auto found = of.find(name);
   return found == of.end() ? none : *found;
 }
 
-std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : ""; }
-
-bool is_true(const Json& value) { return value.is_boolean() && value.get<bool>(); }
-
-/// Whether `part`, or a step in it, is of type `type`.
-bool has_step(const Json& part, std::string_view type) {
-  if (text_of(member(part, "type")) == type) return true;
-  for (const char* steps : {"normalizers", "pretokenizers", "processors"})
-    for (const Json& step : member(part, steps))
-      if (has_step(step, type)) return true;
-  return false;
+std::string text_of_json(const json& value) {
+  return value.is_string() ? value.get<std::string>() : "";
 }
 
-/// The tokens that a post-processor puts before and behind a text.
-struct Template {
-  std::string before, after;
-};
+bool is_true(const json& value) { return value.is_boolean() && value.get<bool>(); }
 
-Template template_of(const Json& post_processor) {
-  if (text_of(member(post_processor, "type")) == "Sequence") {
-    for (const Json& step : member(post_processor, "processors"))
-      if (const Template found = template_of(step); !(found.before + found.after).empty())
-        return found;
-    return {};
-  }
-  Template found;
-  bool is_behind = false;
-  for (const Json& piece : member(post_processor, "single")) {
-    const std::string token = text_of(member(member(piece, "SpecialToken"), "id"));
-    if (token.empty())
-      is_behind = true;
-    else
-      (is_behind ? found.after : found.before) = token;
-  }
-  return found;
+/// Texts that llama.cpp takes for ends wherever they are tokens.
+bool ends_by_its_text(std::string_view token) {
+  constexpr std::array<std::string_view, 8> known{"<|eot_id|>",    "<|im_end|>",     "<|end|>",
+                                                  "<end_of_turn>", "<|endoftext|>",  "<|eom_id|>",
+                                                  "<EOT>",         "<|end_of_text|>"};
+  return std::find(known.begin(), known.end(), token) != known.end();
 }
 
-class TokenizerKeys {
+/// The name under which a file has a chat template: letters and digits, as the package gguf does.
+std::string name_in_key(std::string_view name) {
+  std::string made(name);
+  for (char& letter : made)
+    if (std::string_view("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+            .find(letter) == std::string_view::npos)
+      letter = '_';
+  return made;
+}
+
+class TokenKeys {
  public:
-  TokenizerKeys(const fs::path& file, std::int64_t vocab, const std::string& operation,
-                GgufKeyWriter& keys)
-      : file_(file), vocab_(vocab), operation_(operation), keys_(keys) {
-    json_ = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
-  }
+  TokenKeys(const GgufTokens& wanted, std::int64_t vocab, const std::string& operation,
+            GgufKeyWriter& keys)
+      : wanted_(wanted),
+        vocab_(vocab),
+        operation_(operation + ", tokenizer " + wanted.tokenizer.string()),
+        keys_(keys),
+        folder_(data::read_folder_tokens(wanted.tokenizer, operation)) {}
 
-  void add() {
-    const Json& model = member(json_, "model");
-    if (text_of(member(model, "type")) != "BPE" || !member(model, "vocab").is_object())
+  GgufDifferences add() {
+    if (text_of_json(member(part("model"), "type")) != "BPE")
       refuse("a tokenizer.json of BPE", "another one");
-    place_tokens(model);
-    if (is_true(member(model, "byte_fallback")))
-      add_characters(model);
+    if (folder_.splits_special_tokens)
+      refuse("special tokens that are found in text", "split_special_tokens");
+    const bool of_bytes = shows_bytes();
+    bpe_ = data::read_bpe(data::JsonPart(part("model"), operation_, "model"), of_bytes);
+    place_tokens(of_bytes);
+    if (of_bytes)
+      add_bytes();
     else
-      add_bytes(model);
+      add_characters();
     keys_.add("tokenizer.ggml.tokens", tokens_);
-    keys_.add("tokenizer.ggml.token_type", types_);
+    std::vector<std::int32_t> types;
+    for (const GgufTokenType type : types_) types.push_back(static_cast<std::int32_t>(type));
+    keys_.add("tokenizer.ggml.token_type", types);
     add_specials();
+    add_chat_templates();
+    return std::move(differences_);
   }
 
  private:
   [[noreturn]] void refuse(const std::string& expected, const std::string& received) const {
-    throw usage_error(operation_ + ", tokenizer " + file_.string(), expected, received,
+    throw usage_error(operation_, expected, received,
                       "--format hf, which takes the tokenizer's files along as they are");
   }
 
-  void place(const std::string& token, const Json& id, GgufTokenType type) {
-    if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() >= vocab_)
+  /// Of some texts llama.cpp makes other ids.
+  void differ(const std::string& what, const std::string& consequence) {
+    if (!wanted_.nearest)
+      throw usage_error(operation_, "a tokenizer that llama.cpp has", what,
+                        "--nearest-tokenizer, with which " + consequence +
+                            " in llama.cpp; or --format hf, which takes the tokenizer's files "
+                            "along as they are");
+    differences_.push_back(consequence + " in llama.cpp, which has not " + what);
+  }
+
+  const json& part(const char* name) const { return member(folder_.tokenizer, name); }
+
+  bool shows_bytes() const {
+    const std::vector<json> steps = steps_within(part("pre_tokenizer"), "pretokenizers");
+    return std::any_of(steps.begin(), steps.end(), [](const json& step) {
+      return text_of_json(member(step, "type")) == "ByteLevel";
+    });
+  }
+
+  void place(const std::string& token, std::int64_t id, GgufTokenType type) {
+    if (id < 0 || id >= vocab_)
       refuse("ids below " + std::to_string(vocab_) + ", as the model has tokens",
-             "\"" + token + "\" with id " + id.dump());
-    const auto at = id.get<std::size_t>();
+             '"' + token + "\" with id " + std::to_string(id));
+    const auto at = static_cast<std::size_t>(id);
+    if (!tokens_[at].empty() && tokens_[at] != token)
+      data::refuse_shared_id(operation_, static_cast<data::TokenId>(id), tokens_[at], token);
+    if (const auto [known, is_new] = ids_.emplace(token, id); known->second != id)
+      refuse("each token once", '"' + token + "\" with ids " + std::to_string(known->second) +
+                                    " and " + std::to_string(id));
     tokens_[at] = token;
-    types_[at] = static_cast<std::int32_t>(type);
-    ids_[token] = id.get<std::int64_t>();
+    types_[at] = type;
   }
 
-  void place_tokens(const Json& model) {
-    const std::string unknown = text_of(member(model, "unk_token"));
-    const bool has_bytes = is_true(member(model, "byte_fallback"));
+  void place_tokens(bool of_bytes) {
     tokens_.resize(static_cast<std::size_t>(vocab_));
-    types_.assign(tokens_.size(), static_cast<std::int32_t>(GgufTokenType::unused));
-    for (std::size_t i = 0; i < tokens_.size(); ++i) tokens_[i] = "[PAD" + std::to_string(i) + ']';
-    for (const auto& [token, id] : member(model, "vocab").items())
-      place(token, id,
-            has_bytes && is_byte_token(token) ? GgufTokenType::byte : GgufTokenType::normal);
-    for (const Json& added : member(json_, "added_tokens"))
+    types_.assign(tokens_.size(), GgufTokenType::unused);
+    for (std::size_t id = 0; id < bpe_.texts.size(); ++id) {
+      const std::string& token = bpe_.texts[id];
+      const bool is_byte = !of_bytes && is_byte_token(token);
+      if (!token.empty())
+        place(token, static_cast<std::int64_t>(id),
+              is_byte ? GgufTokenType::byte : GgufTokenType::normal);
+    }
+    for (const json& added : part("added_tokens"))
       place(
-          text_of(member(added, "content")), member(added, "id"),
+          text_of_json(member(added, "content")), id_in(added),
           is_true(member(added, "special")) ? GgufTokenType::control : GgufTokenType::user_defined);
-    if (const auto id = ids_.find(unknown); has_bytes && id != ids_.end())
-      place(unknown, id->second, GgufTokenType::unknown);
+    if (!of_bytes && bpe_.parts.unknown)
+      types_[static_cast<std::size_t>(*bpe_.parts.unknown)] = GgufTokenType::unknown;
+    name_unused();
   }
 
-  /// Both halves of each merge, in order of rank.
-  std::vector<std::pair<std::string, std::string>> merges_of(const Json& model) const {
-    std::vector<std::pair<std::string, std::string>> merges;
-    for (const Json& merge : member(model, "merges")) {
-      if (merge.is_array() && merge.size() == 2) {
-        merges.emplace_back(text_of(merge[0]), text_of(merge[1]));
-        continue;
-      }
-      const std::string both = text_of(merge);
-      const std::size_t space = both.find(' ');
-      if (space == both.npos) refuse("merges of two tokens", merge.dump());
-      merges.emplace_back(both.substr(0, space), both.substr(space + 1));
+  std::int64_t id_in(const json& added) const {
+    const json& id = member(added, "id");
+    return id.is_number_integer() ? id.get<std::int64_t>() : -1;
+  }
+
+  /// Rows without a token have names of their own: a file has each name once.
+  void name_unused() {
+    for (std::size_t id = 0; id < tokens_.size(); ++id) {
+      if (!tokens_[id].empty()) continue;
+      std::string name = "[PAD" + std::to_string(id) + ']';
+      while (ids_.contains(name)) name += '_';
+      tokens_[id] = std::move(name);
     }
-    return merges;
   }
 
-  void add_bytes(const Json& model) {
-    const auto merges = merges_of(model);
-    // Without merges it does not matter how text is cut.
-    const auto name = merges.empty() ? std::optional<std::string>("gpt-2")
-                                     : name_of_pre_tokenizer(member(json_, "pre_tokenizer"));
-    if (!name)
-      refuse("a pre-tokenizer that llama.cpp has (" + listed_gguf_pre_tokenizers() + ")",
-             "another one");
+  /// llama.cpp finds added tokens in a text as it is, and takes no white space with them.
+  void check_added_tokens(const GgufSpaces& spaces) const {
+    for (const json& added : part("added_tokens")) {
+      const std::string token = text_of_json(member(added, "content"));
+      for (const char* flag : {"lstrip", "rstrip", "single_word"})
+        if (is_true(member(added, flag)))
+          refuse("added tokens that are found wherever their text is",
+                 '"' + token + "\" with " + flag);
+      const json& normalized = member(added, "normalized");
+      const bool is_normalized = normalized.is_null() || is_true(normalized);
+      const bool has_space = token.find(' ') != token.npos || token.find(shown_space) != token.npos;
+      if (is_normalized && (spaces.normalizer_prepends || (spaces.normalizer_shows && has_space)))
+        refuse("added tokens that are found in a text as it is",
+               '"' + token + "\" with normalized");
+    }
+  }
+
+  void add_bytes() {
+    for (const json& step : steps_within(part("normalizer"), "normalizers")) {
+      if (text_of_json(member(step, "type")) != "NFC")
+        refuse("no normalizer beside byte-level BPE, as llama.cpp has none",
+               quoted_part("normalizer", step));
+      differ(quoted_part("normalizer", step), "text that is not in NFC becomes other tokens");
+    }
+    check_added_tokens({});
+    if ((bpe_.parts.unknown || bpe_.parts.missing_unknown) && !has_all_bytes())
+      refuse("a token of each byte", "some without, for which an unk_token stands");
+    const GgufPreTokenizer cut = cut_of_words();
+    if (!cut.other_words.empty())
+      differ("its pre_tokenizer, \"" + std::string(cut.name) + "\" to llama.cpp",
+             std::string(cut.other_words) + " become other tokens");
     keys_.add("tokenizer.ggml.model", std::string("gpt2"));
-    keys_.add("tokenizer.ggml.pre", *name);
-    std::vector<std::string> lines;
-    for (const auto& [left, right] : merges) lines.push_back(left + ' ' + right);
-    keys_.add("tokenizer.ggml.merges", lines);
+    keys_.add("tokenizer.ggml.pre", std::string(cut.name));
+    keys_.add("tokenizer.ggml.merges", merge_lines());
   }
 
-  /// SentencePiece merges by the score of what comes of it; ranks tell as much.
-  void add_characters(const Json& model) {
-    constexpr float never = -1e9F;
-    std::vector<float> scores(tokens_.size(), never);
-    float rank = 0;
-    for (const auto& [left, right] : merges_of(model)) {
-      const auto id = ids_.find(left + right);
-      if (id == ids_.end()) refuse("merges into tokens", "one into \"" + left + right + '"');
-      float& score = scores[static_cast<std::size_t>(id->second)];
-      if (score == never) score = -rank;
-      ++rank;
+  bool has_all_bytes() const {
+    constexpr int bytes = 256;
+    for (int byte = 0; byte < bytes; ++byte)
+      if (!bpe_.parts.ids.contains(std::string_view(std::string(1, static_cast<char>(byte)))))
+        return false;
+    return true;
+  }
+
+  GgufPreTokenizer cut_of_words() const {
+    const json& stated = part("pre_tokenizer");
+    std::vector<GgufPreTokenizer> alike = gguf_pre_tokenizers_like(stated);
+    // Without merges it does not matter how text is cut.
+    if (alike.empty() && bpe_.parts.merges.empty() && only_cuts_bytes(stated))
+      alike.push_back(find_gguf_pre_tokenizer("gpt-2").value());
+    if (alike.empty())
+      refuse("a pre-tokenizer that llama.cpp has (" + listed_gguf_pre_tokenizers() + ")",
+             quoted_part("pre_tokenizer", stated));
+    const bool ignores = bpe_.parts.ignores_merges;
+    for (const GgufPreTokenizer& cut : alike)
+      if (cut.ignores_merges == ignores) return cut;
+    if (const std::string apart = token_out_of_reach(bpe_, types_); !apart.empty())
+      refuse("ignore_merges = " + std::string(ignores ? "false" : "true") +
+                 ", as llama.cpp has it with this pre_tokenizer",
+             std::string(ignores ? "true" : "false") + ", and the token " + apart +
+                 ", which merges do not make");
+    return alike.front();
+  }
+
+  /// Of a pair that is stated twice llama.cpp takes the first, and tokenizers the last.
+  std::vector<std::string> merge_lines() const {
+    std::vector<std::string> lines;
+    std::unordered_set<std::string> known;
+    const auto text = [&](data::TokenId id) { return bpe_.texts[static_cast<std::size_t>(id)]; };
+    for (auto merge = bpe_.parts.merges.rbegin(); merge != bpe_.parts.merges.rend(); ++merge) {
+      std::string line = text(merge->left) + ' ' + text(merge->right);
+      if (line.find(' ') != line.rfind(' ')) refuse("merges without spaces", '"' + line + '"');
+      if (known.insert(line).second) lines.push_back(std::move(line));
     }
-    const Json& normalizer = member(json_, "normalizer");
-    const bool prepends =
-        has_step(normalizer, "Prepend") ||
-        (has_step(member(json_, "pre_tokenizer"), "Metaspace") &&
-         text_of(member(member(json_, "pre_tokenizer"), "prepend_scheme")) != "never");
+    std::reverse(lines.begin(), lines.end());
+    return lines;
+  }
+
+  void add_characters() {
+    std::vector<std::string_view> normal;
+    for (std::size_t id = 0; id < tokens_.size(); ++id)
+      if (types_[id] == GgufTokenType::normal) normal.emplace_back(tokens_[id]);
+    const GgufSpaces spaces = spaces_of(part("normalizer"), part("pre_tokenizer"), normal);
+    if (!spaces.obstacle.empty())
+      refuse("spaces shown as \"" + std::string(shown_space) +
+                 "\", one or none before each piece of text, and nothing else before merges",
+             spaces.obstacle);
+    check_added_tokens(spaces);
+    if (!spaces.other_texts.empty())
+      differ(quoted_part("pre_tokenizer", part("pre_tokenizer")), spaces.other_texts);
+    const GgufScores scores = scores_of_merges(bpe_, tokens_, types_);
+    if (!scores.obstacle.empty())
+      refuse("merges that the scores of llama.cpp's tokenizer can state", scores.obstacle);
     keys_.add("tokenizer.ggml.model", std::string("llama"));
     keys_.add("tokenizer.ggml.pre", std::string("default"));
-    keys_.add("tokenizer.ggml.scores", scores);
-    keys_.add("tokenizer.ggml.add_space_prefix", prepends);
+    keys_.add("tokenizer.ggml.scores", scores.scores);
+    keys_.add("tokenizer.ggml.add_space_prefix", spaces.prepends);
+  }
+
+  std::optional<std::int64_t> id_of(const std::optional<std::string>& token) const {
+    if (!token) return std::nullopt;
+    const auto found = ids_.find(*token);
+    return found == ids_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  /// The token that a template puts on one side of a text, which is the one that `named` is.
+  std::optional<std::int64_t> put_by_template(const std::vector<std::int64_t>& side,
+                                              const std::optional<std::int64_t>& named,
+                                              const char* name) const {
+    if (side.empty()) return std::nullopt;
+    if (side.size() == 1 && (!named || *named == side.front()) && side.front() < vocab_)
+      return side.front();
+    std::string tokens;
+    for (const std::int64_t id : side) tokens += (tokens.empty() ? "" : ", ") + std::to_string(id);
+    refuse("a post_processor that puts the " + std::string(name) + " on its side of a text",
+           "one that puts the tokens " + tokens + " there");
   }
 
   void add_specials() {
-    const Json settings = json_beside(file_, "tokenizer_config.json");
-    const Template around = template_of(member(json_, "post_processor"));
-    const auto stated = [&](const char* name) {
-      const Json& token = member(settings, name);
-      return token.is_object() ? text_of(member(token, "content")) : text_of(token);
-    };
-    const std::string begin = stated("bos_token"), end = stated("eos_token");
-    add_id("bos", begin.empty() ? around.before : begin);
-    add_id("eos", end.empty() ? around.after : end);
-    add_id("padding", stated("pad_token"));
-    add_id("unknown", stated("unk_token"));
-    keys_.add("tokenizer.ggml.add_bos_token", !around.before.empty());
-    keys_.add("tokenizer.ggml.add_eos_token", !around.after.empty());
-    if (const std::string chat = chat_template(settings); !chat.empty())
-      keys_.add("tokenizer.chat_template", chat);
+    const data::Tokenizer::Around around = data::read_template(part("post_processor"), operation_);
+    std::optional<std::int64_t> begin = id_of(folder_.bos), end = id_of(folder_.eos);
+    const auto before = put_by_template(around.before, begin, "bos_token"),
+               after = put_by_template(around.after, end, "eos_token");
+    if (!begin) begin = before;
+    if (!end) end = after;
+    if (begin) add_id("bos", *begin);
+    add_ends(end);
+    if (const auto id = id_of(folder_.pad)) add_id("padding", *id);
+    if (const auto id = id_of(folder_.unk)) add_id("unknown", *id);
+    keys_.add("tokenizer.ggml.add_bos_token", before.has_value());
+    keys_.add("tokenizer.ggml.add_eos_token", after.has_value());
   }
 
-  void add_id(const std::string& name, const std::string& token) {
-    const auto id = ids_.find(token);
-    if (id != ids_.end())
-      keys_.add("tokenizer.ggml." + name + "_token_id", static_cast<std::uint32_t>(id->second));
+  void add_id(const std::string& name, std::int64_t id) {
+    keys_.add("tokenizer.ggml." + name + "_token_id", static_cast<std::uint32_t>(id));
   }
 
-  std::string chat_template(const Json& settings) const {
-    const fs::path file = file_.parent_path() / "chat_template.jinja";
-    std::error_code unreadable;
-    if (fs::exists(file, unreadable)) return read_file(file);
-    const Json& stated = member(settings, "chat_template");
-    if (!stated.is_array()) return text_of(stated);
-    for (const Json& entry : stated)
-      if (text_of(member(entry, "name")) == "default") return text_of(member(entry, "template"));
-    return "";
+  /// A file has three keys for tokens that end a text; some end one by their texts, too.
+  void add_ends(std::optional<std::int64_t> end) {
+    std::vector<std::int64_t> stated = folder_.end_ids, others;
+    stated.insert(stated.end(), wanted_.end_tokens.begin(), wanted_.end_tokens.end());
+    for (const std::int64_t id : stated) {
+      if (id < 0 || id >= vocab_) continue;
+      if (!end) end = id;
+      if (id != *end && std::find(others.begin(), others.end(), id) == others.end())
+        others.push_back(id);
+    }
+    if (!end) end = row_without_token();
+    if (end) add_id("eos", *end);
+    std::stable_partition(others.begin(), others.end(), [&](std::int64_t id) {
+      return !ends_by_its_text(tokens_[static_cast<std::size_t>(id)]);
+    });
+    constexpr std::array<const char*, 2> further{"eot", "eom"};
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      const std::string& token = tokens_[static_cast<std::size_t>(others[i])];
+      if (i < further.size())
+        add_id(further[i], others[i]);
+      else if (!ends_by_its_text(token))
+        refuse("at most " + std::to_string(further.size() + 1) + " tokens that end a text",
+               "one more, \"" + token + '"');
+    }
   }
 
-  const fs::path& file_;
+  /// If no key names an end, llama.cpp takes token 11, or 2 of characters, for one. A row that
+  /// no text leads to ends none.
+  std::optional<std::int64_t> row_without_token() const {
+    const auto unused = std::find(types_.begin(), types_.end(), GgufTokenType::unused);
+    return unused == types_.end() ? std::nullopt : std::optional(unused - types_.begin());
+  }
+
+  void add_chat_templates() {
+    const data::ChatTemplates templates = data::read_chat_templates(wanted_.tokenizer, operation_);
+    std::set<std::string> names;
+    for (const auto& [name, text] : templates.texts) {
+      const std::string own = name_in_key(name);
+      if (own == "default") {
+        keys_.add("tokenizer.chat_template", text);
+        continue;
+      }
+      if (own.empty() || !names.insert(own).second)
+        refuse("chat templates whose names differ in their letters and digits",
+               "\"" + name + "\" beside others");
+      keys_.add("tokenizer.chat_template." + own, text);
+    }
+    if (!names.empty())
+      keys_.add("tokenizer.chat_templates", std::vector<std::string>(names.begin(), names.end()));
+  }
+
+  const GgufTokens& wanted_;
   std::int64_t vocab_;
-  const std::string& operation_;
+  std::string operation_;
   GgufKeyWriter& keys_;
-  Json json_;
+  data::FolderTokens folder_;
+  data::ReadBpe bpe_;
   std::vector<std::string> tokens_;
-  std::vector<std::int32_t> types_;
+  std::vector<GgufTokenType> types_;
   std::unordered_map<std::string, std::int64_t> ids_;
+  GgufDifferences differences_;
 };
 
 }  // namespace
 
-void add_tokenizer_keys(const fs::path& tokenizer, std::int64_t vocab, const std::string& operation,
-                        GgufKeyWriter& keys) {
-  TokenizerKeys(tokenizer, vocab, operation, keys).add();
-}
-
-void add_no_tokenizer_keys(GgufKeyWriter& keys) {
+GgufDifferences add_tokenizer_keys(const std::optional<GgufTokens>& tokens, std::int64_t vocab,
+                                   const std::string& operation, GgufKeyWriter& keys) {
+  if (tokens) return TokenKeys(*tokens, vocab, operation, keys).add();
   keys.add("tokenizer.ggml.model", std::string("none"));
+  return {};
 }
 
 }  // namespace accrue::models

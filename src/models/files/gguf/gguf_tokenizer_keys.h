@@ -1,10 +1,9 @@
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 
-#include "accrue/models/llama_gguf.h"
+#include "accrue/models/gguf.h"
 #include "models/files/gguf/gguf_file.h"
 #include "models/files/gguf/gguf_writer.h"
 
@@ -13,13 +12,14 @@ namespace accrue::models {
 /// The tokenizer in `file`, by the contract of read_gguf_tokenizer().
 std::optional<GgufTokenizer> tokenizer_of(const GgufFile& file);
 
-/// Adds the keys of a tokenizer.json, of as many tokens as a model of `vocab` has: those that the
-/// tokenizer has not are unused ones. Throws a usage Error, its operation being `operation`, where
-/// it is none that llama.cpp knows or has more tokens.
-void add_tokenizer_keys(const std::filesystem::path& tokenizer, std::int64_t vocab,
-                        const std::string& operation, GgufKeyWriter& keys);
+/// Those of read_gguf_tokenizer().
+std::vector<std::int64_t> end_tokens_of(const GgufFile& file);
 
-/// Adds the keys of a model without tokens.
-void add_no_tokenizer_keys(GgufKeyWriter& keys);
+/// Adds the keys of a tokenizer, of as many tokens as a model of `vocab` has: those that the
+/// tokenizer has not are unused ones. Without `tokens` the keys say that the file has none. Throws
+/// a usage Error, its operation beginning with `operation`, if llama.cpp would make other ids of
+/// some text (GgufTokens::nearest) or the tokenizer has more tokens.
+GgufDifferences add_tokenizer_keys(const std::optional<GgufTokens>& tokens, std::int64_t vocab,
+                                   const std::string& operation, GgufKeyWriter& keys);
 
 }  // namespace accrue::models

@@ -6,11 +6,13 @@
 
 #include "accrue/models/adapter_io.h"
 #include "accrue/models/llama_io.h"
+#include "models/files/gguf/gguf_adapter.h"
+#include "models/files/gguf/gguf_dtypes.h"
 #include "models/files/gguf/gguf_file.h"
+#include "models/files/gguf/gguf_names.h"
 #include "models/files/gguf/gguf_tokenizer_keys.h"
 #include "models/files/gguf/llama_gguf_config.h"
 #include "models/files/gguf/llama_gguf_heads.h"
-#include "models/files/gguf/llama_gguf_names.h"
 #include "models/files/gguf/llama_gguf_statement.h"
 #include "models/files/llama_config.h"
 #include "models/files/model_folder.h"
@@ -20,6 +22,10 @@ namespace accrue::models {
 namespace {
 
 constexpr const char* fitting_file = "the GGUF file of a model that this version knows";
+
+GgufNames names_of(const LlamaOptions& options) {
+  return gguf_names_of_llama(options.variant.post_norms);
+}
 
 bool is_norm(std::string_view hub_name) { return hub_name.ends_with("norm.weight"); }
 
@@ -60,7 +66,7 @@ class HubTensors {
 
  private:
   StoredTensor as_hub(const GgufTensor& tensor) const {
-    const auto name = hub_name_of_gguf(tensor.name, options_.variant.post_norms);
+    const auto name = hub_name_of_gguf(tensor.name, names_of(options_));
     if (!name)
       throw usage_error("load " + file_.name() + ", tensor " + quoted_gguf_text(tensor.name),
                         "only the tensors of this model", "one more", fitting_file);
@@ -139,26 +145,12 @@ bool keeps_blocks(const LlamaOptions& options) {
   return options.base == BaseFormat::as_stored && options.adapters.any();
 }
 
-GgufType type_of(GgufDtype dtype) {
-  switch (dtype) {
-    case GgufDtype::f16:
-      return GgufType::f16;
-    case GgufDtype::q8_0:
-      return GgufType::q8_0;
-    case GgufDtype::bf16:
-      return GgufType::bf16;
-    case GgufDtype::f32:
-      break;
-  }
-  return GgufType::f32;
-}
-
 GgufOutput output_of(const StoredTensor& stored, const LlamaOptions& options, bool permutes,
                      GgufDtype dtype) {
   const std::int64_t heads = permutes ? rotated_heads(stored.name, options) : 0;
   const double offset = options.variant.offset_norms && is_norm(stored.name) ? 1 : 0;
-  return {.name = gguf_name_of_hub(stored.name, options.variant.post_norms).value(),
-          .type = stored.shape.size() == 1 ? GgufType::f32 : type_of(dtype),
+  return {.name = gguf_name_of_hub(stored.name, names_of(options)).value(),
+          .type = stored.shape.size() == 1 ? GgufType::f32 : gguf_type_of(dtype),
           .shape = stored.shape,
           .values = [stored, heads, offset] {
             const at::Tensor values = stored.read().to(at::kFloat);
@@ -192,15 +184,13 @@ std::unique_ptr<Llama> load_llama_gguf(const std::filesystem::path& path, LlamaO
   return model;
 }
 
-void save_llama_gguf(const std::filesystem::path& file, const Llama& model, GgufDtype dtype,
-                     const std::optional<std::filesystem::path>& tokenizer) {
+GgufDifferences save_llama_gguf(const std::filesystem::path& file, const Llama& model,
+                                GgufDtype dtype, const std::optional<GgufTokens>& tokens) {
   const std::string operation = "write " + file.string();
   const LlamaOptions& options = model.options();
   GgufStatement statement = state_in_gguf(options, dtype, operation);
-  if (tokenizer)
-    add_tokenizer_keys(*tokenizer, options.vocab, operation, statement.keys);
-  else
-    add_no_tokenizer_keys(statement.keys);
+  GgufDifferences differences =
+      add_tokenizer_keys(tokens, options.vocab, operation, statement.keys);
   std::vector<GgufOutput> tensors;
   if (const std::vector<float>& factors = statement.rotary_factors; !factors.empty())
     tensors.push_back({.name = std::string(gguf_rotary_factors),
@@ -210,10 +200,18 @@ void save_llama_gguf(const std::filesystem::path& file, const Llama& model, Gguf
   for (const StoredTensor& tensor : merged_parameters(model))
     tensors.push_back(output_of(tensor, options, statement.architecture.rotates_neighbours, dtype));
   write_gguf(file, statement.keys, tensors);
+  return differences;
 }
 
-std::optional<GgufTokenizer> read_gguf_tokenizer(const std::filesystem::path& file) {
-  return tokenizer_of(GgufFile(file));
+void save_llama_gguf_adapter(const std::filesystem::path& file, const Llama& model) {
+  const LlamaOptions& options = model.options();
+  const GgufArchitecture& architecture = gguf_architecture_of(options, "write " + file.string());
+  write_gguf_adapter(file, model,
+                     {.architecture = architecture.name,
+                      .names = names_of(options),
+                      .rotated_heads = [&](std::string_view weight) {
+                        return architecture.rotates_neighbours ? rotated_heads(weight, options) : 0;
+                      }});
 }
 
 }  // namespace accrue::models

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "models/files/gguf/gguf_names.h"
 #include "models/files/gguf/llama_gguf_architecture.h"
-#include "models/files/gguf/llama_gguf_names.h"
 #include "models/files/gguf/llama_gguf_rotary.h"
 
 namespace accrue::models {
@@ -18,7 +18,7 @@ const GgufArchitecture& architecture_of(const GgufFile& file) {
   const std::string& name = file.text(key);
   for (const GgufArchitecture& known : gguf_architectures)
     if (known.name == name) return known;
-  throw file.wrong_key(key, "llama, qwen2, qwen3, gemma2 or gemma3", quoted_gguf_text(name));
+  throw file.wrong_key(key, "gpt2, llama, qwen2, qwen3, gemma2 or gemma3", quoted_gguf_text(name));
 }
 
 /// Puts what the keys of a file state into a config.json.

@@ -4,26 +4,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "models/files/gguf/gguf_dtypes.h"
 #include "models/files/gguf/llama_gguf_rotary.h"
 #include "models/files/llama_config.h"
 
 namespace accrue::models {
 namespace {
-
-/// The numbers that llama.cpp has for files whose matrices are mostly of one type.
-std::uint32_t file_type(GgufDtype dtype) {
-  switch (dtype) {
-    case GgufDtype::f32:
-      return 0;
-    case GgufDtype::f16:
-      return 1;
-    case GgufDtype::q8_0:
-      return 7;
-    case GgufDtype::bf16:
-      break;
-  }
-  return 32;
-}
 
 const GgufArchitecture& architecture_of(const std::string& model_type,
                                         const std::string& operation) {
@@ -99,11 +85,7 @@ class Statement {
   }
 
   void state_shape(GgufDtype dtype) {
-    constexpr std::uint32_t quantization_version = 2;
-    result_.keys.add("general.architecture", std::string(result_.architecture.name));
-    result_.keys.add("general.type", std::string("model"));
-    result_.keys.add("general.file_type", file_type(dtype));
-    result_.keys.add("general.quantization_version", quantization_version);
+    add_general_keys(result_.architecture.name, dtype, result_.keys);
     count("vocab_size", options_.vocab);
     count("context_length", positions());
     count("embedding_length", options_.width);

@@ -1,10 +1,13 @@
+#include "models/files/gguf/gguf_adapter.h"
+
 #include <ATen/ATen.h>
 
+#include <array>
+
+#include "accrue/core/error.h"
 #include "accrue/models/adapter_io.h"
-#include "accrue/models/llama_gguf.h"
+#include "models/files/gguf/gguf_writer.h"
 #include "models/files/gguf/llama_gguf_heads.h"
-#include "models/files/gguf/llama_gguf_names.h"
-#include "models/files/gguf/llama_gguf_statement.h"
 #include "models/layers/adapter_names.h"
 
 namespace accrue::models {
@@ -18,21 +21,20 @@ constexpr std::array<Factor, 2> adapter_factors{
     {{factor_a_end, ".lora_a", false}, {factor_b_end, ".lora_b", true}}};
 
 /// The tensor of an adapter's factor; none where the parameter is no factor.
-std::optional<GgufOutput> factor_of(const NamedParameter& parameter, const LlamaOptions& options,
-                                    bool permutes) {
+std::optional<GgufOutput> factor_of(const NamedParameter& parameter,
+                                    const GgufAdapterLayout& layout) {
   for (const Factor& factor : adapter_factors) {
     const std::string& name = parameter.name;
     if (!name.ends_with(factor.hub_end)) continue;
     const std::string weight = name.substr(0, name.size() - factor.hub_end.size()) + ".weight";
-    const std::int64_t heads =
-        permutes && factor.has_rows_of_weight ? rotated_heads(weight, options) : 0;
-    return GgufOutput{.name = gguf_name_of_hub(weight, options.variant.post_norms).value() +
-                              std::string(factor.gguf_end),
-                      .type = GgufType::f32,
-                      .shape = parameter.tensor.sizes().vec(),
-                      .values = [values = parameter.tensor.detach(), heads] {
-                        return heads > 0 ? as_neighbours(values, heads) : values;
-                      }};
+    const std::int64_t heads = factor.has_rows_of_weight ? layout.rotated_heads(weight) : 0;
+    return GgufOutput{
+        .name = gguf_name_of_hub(weight, layout.names).value() + std::string(factor.gguf_end),
+        .type = GgufType::f32,
+        .shape = parameter.tensor.sizes().vec(),
+        .values = [values = parameter.tensor.detach(), heads] {
+          return heads > 0 ? as_neighbours(values, heads) : values;
+        }};
   }
   return std::nullopt;
 }
@@ -49,14 +51,12 @@ void check_adapters(const AdapterOptions& adapters, const std::string& operation
 
 }  // namespace
 
-void save_llama_gguf_adapter(const std::filesystem::path& file, const Llama& model) {
-  const std::string operation = "write " + file.string();
-  const LlamaOptions& options = model.options();
-  const AdapterOptions& adapters = options.adapters;
-  check_adapters(adapters, operation);
-  const GgufArchitecture& architecture = gguf_architecture_of(options, operation);
+void write_gguf_adapter(const std::filesystem::path& file, const LanguageModel& model,
+                        const GgufAdapterLayout& layout) {
+  const AdapterOptions& adapters = model.adapters();
+  check_adapters(adapters, "write " + file.string());
   GgufKeyWriter keys;
-  keys.add("general.architecture", std::string(architecture.name));
+  keys.add("general.architecture", std::string(layout.architecture));
   keys.add("general.type", std::string("adapter"));
   keys.add("adapter.type", std::string("lora"));
   // It is divided by the rank, whatever scaled the factors in training.
@@ -64,8 +64,7 @@ void save_llama_gguf_adapter(const std::filesystem::path& file, const Llama& mod
            static_cast<float>(adapters.scale() * static_cast<double>(adapters.rank)));
   std::vector<GgufOutput> tensors;
   for (const NamedParameter& parameter : model.parameters())
-    if (auto factor = factor_of(parameter, options, architecture.rotates_neighbours))
-      tensors.push_back(std::move(*factor));
+    if (auto factor = factor_of(parameter, layout)) tensors.push_back(std::move(*factor));
   write_gguf(file, keys, tensors);
 }
 

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/core/enum_words.h"
+#include "accrue/models/gguf_magic.h"
+
+namespace accrue::models {
+
+/// How a GGUF file stores matrices; norms, biases and tables of positions are fp32.
+enum class GgufDtype { f16, q8_0, bf16, f32 };
+inline constexpr auto gguf_dtype_words = enum_words<GgufDtype>({{GgufDtype::f16, "f16"},
+                                                                {GgufDtype::q8_0, "q8_0"},
+                                                                {GgufDtype::bf16, "bf16"},
+                                                                {GgufDtype::f32, "f32"}});
+
+/// The tokens of a model that a GGUF file is written of.
+struct GgufTokens {
+  /// A tokenizer.json. What else belongs to a tokenizer is read beside it.
+  std::filesystem::path tokenizer;
+  /// Ids that end a text, besides those that the tokenizer's files name.
+  std::vector<std::int64_t> end_tokens = {};
+  /// If llama.cpp has no tokenizer that makes the same ids of every text, writes the nearest one
+  /// that it has, if there is one. Without it such a tokenizer is refused.
+  bool nearest = false;
+};
+
+/// What llama.cpp does otherwise than the tokenizer of a model, in sentences without their full
+/// stop. Empty unless GgufTokens::nearest asks for it.
+using GgufDifferences = std::vector<std::string>;
+
+/// The tokenizer of a GGUF file as files that this library and transformers read.
+struct GgufTokenizer {
+  std::string tokenizer;                              ///< tokenizer.json
+  std::string settings;                               ///< tokenizer_config.json
+  std::map<std::string, std::string> chat_templates;  ///< by name; "default" is the usual one
+  std::vector<std::int64_t> end_tokens;               ///< ids that end a text, the usual one first
+};
+
+/// The tokenizer in `file`; none if it has no tokens. Byte-level BPE ("gpt2") with the patterns
+/// of llama-bpe, qwen2, gpt-2, smollm, tekken, default and those that cut text alike, and
+/// SentencePiece's BPE ("llama"). Throws a usage Error that names another kind or pattern, what
+/// contradicts itself, or scores that a tokenizer.json cannot state.
+std::optional<GgufTokenizer> read_gguf_tokenizer(const std::filesystem::path& file);
+
+/// The ids of read_gguf_tokenizer()'s end_tokens alone.
+std::vector<std::int64_t> read_gguf_end_tokens(const std::filesystem::path& file);
+
+}  // namespace accrue::models

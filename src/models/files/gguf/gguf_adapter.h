@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string_view>
+
+#include "accrue/models/language_model.h"
+#include "models/files/gguf/gguf_names.h"
+
+namespace accrue::models {
+
+/// How llama.cpp has the weights that adapters belong to.
+struct GgufAdapterLayout {
+  std::string_view architecture;
+  GgufNames names;
+  /// Of a weight with one of Hugging Face's names, the heads whose rows are stored for rotations of
+  /// neighbouring channels; 0: its rows are not reordered.
+  std::function<std::int64_t(std::string_view weight)> rotated_heads;
+};
+
+/// Writes the adapters of a model, by the contract of save_llama_gguf_adapter().
+void write_gguf_adapter(const std::filesystem::path& file, const LanguageModel& model,
+                        const GgufAdapterLayout& layout);
+
+}  // namespace accrue::models
