@@ -1,8 +1,11 @@
 #include "train/workload/generation_origin.h"
 
+#include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
 
-#include "accrue/models/gguf_magic.h"
+#include "accrue/models/gguf.h"
 #include "core/atomic_file.h"
 #include "models/files/generation_config.h"
 #include "train/checkpoint/kept_tokenizer.h"
@@ -23,9 +26,16 @@ std::string kept_generation(const RunDirectory& run) {
   return fs::exists(file, unreadable) ? read_file(file) : std::string();
 }
 
+/// The end tokens of a GGUF file, as a generation_config.json states them.
+std::string generation_of_gguf(const std::string& file) {
+  const std::vector<std::int64_t> ends = models::read_gguf_end_tokens(file);
+  if (ends.empty()) return {};
+  return nlohmann::json{{"eos_token_id", ends}}.dump();
+}
+
 std::string generation_of_folder(const ModelConfig& model) {
-  if (!goes_on_with_texts(model.kind) || model.from.empty() || models::is_gguf(model.from))
-    return {};
+  if (!goes_on_with_texts(model.kind) || model.from.empty()) return {};
+  if (models::is_gguf(model.from)) return generation_of_gguf(model.from);
   return models::generation_config_text(model.from);
 }
 
