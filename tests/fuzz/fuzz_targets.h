@@ -19,6 +19,7 @@ void fuzz_adapter_config(Input input);
 void fuzz_jsonl(Input input);
 void fuzz_tokenizer(Input input);
 void fuzz_tokenizer_folder(Input input);
+void fuzz_pattern(Input input);
 void fuzz_chat_template(Input input);
 void fuzz_chat_lines(Input input);
 void fuzz_tokens(Input input);
