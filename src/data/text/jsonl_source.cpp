@@ -16,7 +16,7 @@ namespace accrue::data {
 namespace {
 
 /// Changes with what an index says of the same lines.
-constexpr const char* index_form = "samples 2";
+constexpr const char* index_form = "samples 3";
 
 SampleParsers::Make parsers_for(const JsonlOptions& options) {
   return [bound = options.vocab_bound, tokenizer = options.tokenizer, chat = options.chat,

@@ -15,7 +15,7 @@ namespace accrue::data {
 namespace {
 
 /// Changes with what the files hold for the same text and tokenizer.
-constexpr const char* cached_form = "tokens 2";
+constexpr const char* cached_form = "tokens 3";
 
 /// Encodes parts of text at once, each by one thread, which remembers the words that it saw.
 class ParallelEncoder {

@@ -27,7 +27,10 @@ class Cutter {
  private:
   void piece(Extent extent, bool is_match);
   void flush();
-  void put(Extent extent) const { sink_(text_.substr(extent.begin, extent.size())); }
+  /// A match of nothing cuts, and is no word.
+  void put(Extent extent) const {
+    if (extent.size() > 0) sink_(text_.substr(extent.begin, extent.size()));
+  }
 
   std::string_view text_;
   Cut how_;

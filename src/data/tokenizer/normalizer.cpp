@@ -2,6 +2,7 @@
 
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
+#include <unicode/uniset.h>
 
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -17,17 +18,34 @@ namespace {
 
 using Json = nlohmann::json;
 
+/// The characters that Hugging Face's tokenizers normalize: those of Unicode 9, whatever ICU's
+/// version. Newer ones stay, and nothing is composed or put in order over them.
+const icu::UnicodeSet& normalized_characters() {
+  static const icu::UnicodeSet characters = [] {
+    UErrorCode status = U_ZERO_ERROR;
+    icu::UnicodeSet set(icu::UnicodeString(u"[:age=9.0:]"), status);
+    if (U_FAILURE(status))
+      throw runtime_error("tokenizer", "the characters of Unicode 9", u_errorName(status),
+                          "another libicu");
+    set.freeze();
+    return set;
+  }();
+  return characters;
+}
+
 /// A form of The Unicode Standard, Annex 15.
 class UnicodeForm final : public Normalizer {
  public:
-  explicit UnicodeForm(const icu::Normalizer2* form) : form_(form) {}
+  explicit UnicodeForm(const icu::Normalizer2* form)
+      : form_(form), filtered_(*form, normalized_characters()) {}
   void apply(std::string& text, Before, TextGrowth& growth) const override {
     UErrorCode status = U_ZERO_ERROR;
+    // What is normalized by a newer version is so by an older one.
     if (form_->isNormalizedUTF8(text, status) != 0 && U_SUCCESS(status)) return;
     std::string normalized;
     icu::StringByteSink<std::string> sink(&normalized);
     status = U_ZERO_ERROR;
-    form_->normalizeUTF8(0, text, sink, nullptr, status);
+    filtered_.normalizeUTF8(0, text, sink, nullptr, status);
     if (U_FAILURE(status))
       throw runtime_error("tokenizer", "a text that can be normalised", u_errorName(status),
                           "another libicu");
@@ -37,6 +55,7 @@ class UnicodeForm final : public Normalizer {
 
  private:
   const icu::Normalizer2* form_;
+  icu::FilteredNormalizer2 filtered_;
 };
 
 class Prepended final : public Normalizer {

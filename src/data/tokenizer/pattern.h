@@ -15,12 +15,14 @@ namespace accrue::data {
 /// What is looked for in a text: a text, or what a regular expression describes.
 class Pattern {
  public:
+  /// An empty text occurs nowhere.
   explicit Pattern(std::string text) : pattern_(std::move(text)) {}
   explicit Pattern(Regex regex) : pattern_(std::move(regex)) {}
 
   /// Replaces each occurrence by `content`. What is made is taken from `growth`.
   void replace(std::string& text, const std::string& content, TextGrowth& growth) const;
-  /// Calls `found` with each occurrence, from the left, none within another.
+  /// Calls `found` with each occurrence, from the left, none within another. Of expressions that
+  /// match nothing there are also occurrences of no size.
   void for_each(std::string_view text, const std::function<void(Extent)>& found) const;
 
  private:

@@ -17,6 +17,9 @@ using Json = nlohmann::json;
 constexpr const char* gpt2_words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
+/// Rust's char::is_numeric, which Digits asks, is of Unicode 17: these were no numbers in 16.
+constexpr const char* digits = R"([\p{N}\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6}])";
+
 class ByPattern final : public PreTokenizer {
  public:
   ByPattern(Pattern pattern, Cut how) : pattern_(std::move(pattern)), how_(how) {}
@@ -154,8 +157,8 @@ bool read_steps(const Json& stated, const std::string& what, Steps& steps) {
     steps.push_back(std::make_unique<ByPattern>(
         read_pattern(part), Cut{behaviour_of(part), part.flag("invert", false)}));
   } else if (type == "Digits") {
-    by_pattern(R"(\p{N})", part.flag("individual_digits", false) ? Cut::Behaviour::isolated
-                                                                 : Cut::Behaviour::contiguous);
+    by_pattern(digits, part.flag("individual_digits", false) ? Cut::Behaviour::isolated
+                                                             : Cut::Behaviour::contiguous);
   } else if (type == "WhitespaceSplit") {
     by_pattern(R"(\s)", Cut::Behaviour::removed);
   } else if (type == "Metaspace") {

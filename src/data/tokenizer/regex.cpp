@@ -5,15 +5,17 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "accrue/core/error.h"
+#include "core/utf8.h"
+#include "data/tokenizer/alphabet.h"
 #include "data/tokenizer/json_part.h"
+#include "data/tokenizer/regex_parser.h"
+#include "data/tokenizer/regex_words.h"
 
 namespace accrue::data {
 namespace {
-
-/// Unicode's White_Space, as the inside of a class. PCRE2's own has U+180E besides.
-constexpr std::string_view white_space = R"(\t-\r\x{85}\p{Z})";
 
 std::string message_of(int error) {
   std::array<PCRE2_UCHAR, 256> text{};
@@ -21,50 +23,11 @@ std::string message_of(int error) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-/// The pattern with classes that Oniguruma and PCRE2 take for different characters written out.
-/// Empty where it has one that cannot be written so.
-std::optional<std::string> in_words_of_pcre2(std::string_view pattern) {
-  std::string translated;
-  int classes = 0;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c != '\\') {
-      if (c == '[') ++classes;
-      if (c == ']' && classes > 0) --classes;
-      if (classes > 1 || (c == '&' && pattern.substr(i).starts_with("&&") && classes > 0))
-        return std::nullopt;  // sets of sets are Oniguruma's alone
-      translated += c;
-      continue;
-    }
-    if (++i == pattern.size()) return std::nullopt;
-    const char escaped = pattern[i];
-    if (escaped == 's') {
-      translated += classes > 0 ? std::string(white_space) : '[' + std::string(white_space) + ']';
-    } else if (escaped == 'S') {
-      if (classes > 0) return std::nullopt;
-      translated += "[^" + std::string(white_space) + ']';
-    } else if (escaped == 'w' || escaped == 'W' || escaped == 'b' || escaped == 'h') {
-      return std::nullopt;
-    } else {
-      translated += {'\\', escaped};
-    }
-  }
-  return translated;
-}
-
 /// So many bytes behind a place are looked at without being counted: more than a word has.
 constexpr std::size_t kWindow = 256;
 /// What a pattern may look at besides, for each byte of a text and for any text. Patterns of
 /// published tokenizers look at each byte a few times, however long its word or blank is.
 constexpr std::size_t kForEachByte = 64, kForAnyText = std::size_t{1} << 20;
-
-/// The end of `bytes` behind `from`, or of the character that it would divide.
-std::size_t end_of_character(std::string_view text, std::size_t from, std::size_t bytes) {
-  if (bytes >= text.size() - from) return text.size();
-  std::size_t end = from + bytes;
-  while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) ++end;
-  return end;
-}
 
 Error refusal(const std::string& received) {
   return runtime_error("tokenizer", "a text that its pattern can be matched with", received,
@@ -75,6 +38,9 @@ Error refusal(const std::string& received) {
 
 struct Regex::Code {
   pcre2_code* code = nullptr;
+  /// None: what PCRE2 sees is UTF-8. So it is of patterns that refer to what a group has matched,
+  /// which kinds do not tell, and of those with very many characters.
+  std::optional<Alphabet> alphabet;
   Code() = default;
   Code(const Code&) = delete;
   Code& operator=(const Code&) = delete;
@@ -82,16 +48,15 @@ struct Regex::Code {
 };
 
 Regex::Regex(const std::string& pattern, const std::string& what) {
-  const std::optional<std::string> translated = in_words_of_pcre2(pattern);
-  if (!translated)
-    throw usage_error(what, "a pattern of characters, \\p{...}, \\s, \\d and groups",
-                      "'" + pattern + "'", "token files made with that tokenizer");
+  const RegexParts parts = parse_regex(pattern, what);
   auto compiled = std::make_shared<Code>();
+  if (!parts.has_references) compiled->alphabet = Alphabet::of(parts.sets);
+  const std::string words =
+      words_of_pcre2(parts, compiled->alphabet ? &*compiled->alphabet : nullptr);
   int error = 0;
   PCRE2_SIZE place = 0;
-  compiled->code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated->data()), translated->size(),
-                    PCRE2_UTF | PCRE2_UCP, &error, &place, nullptr);
+  compiled->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(words.data()), words.size(),
+                                 compiled->alphabet ? 0 : PCRE2_UTF, &error, &place, nullptr);
   if (compiled->code == nullptr)
     throw usage_error(what, "a regular expression", "'" + pattern + "' (" + message_of(error) + ")",
                       whole_tokenizer_file);
@@ -111,35 +76,81 @@ struct Regex::Matcher::Data {
   ~Data() { pcre2_match_data_free(match); }
 };
 
-Regex::Matcher::Matcher(const Regex& regex)
-    : code_(regex.code_), data_(std::make_unique<Data>(code_->code)) {}
+Regex::Matcher::Matcher(const Regex& regex, std::string_view text)
+    : code_(regex.code_),
+      data_(std::make_unique<Data>(code_->code)),
+      text_(text),
+      kinds_(code_->alphabet ? code_->alphabet->kinds_of(text) : std::string()),
+      seen_(code_->alphabet ? std::string_view(kinds_) : text) {}
 Regex::Matcher::~Matcher() = default;
+
+std::optional<Extent> Regex::Matcher::next() {
+  while (from_ <= seen_.size()) {
+    const std::optional<Extent> found = find(from_);
+    if (!found) break;
+    if (found->size() == 0 && found->end == end_) {
+      from_ = found->end < seen_.size() ? behind_character(found->end) : seen_.size() + 1;
+      continue;
+    }
+    from_ = found->end;
+    end_ = found->end;
+    const std::size_t begin = place_in_text(found->begin);
+    return Extent{begin, place_in_text(found->end)};
+  }
+  from_ = seen_.size() + 1;
+  return std::nullopt;
+}
 
 /// A partial match is one that would have read behind the window: the next window is larger, so
 /// what is found is what the whole text has.
-std::optional<Extent> Regex::Matcher::find(std::string_view text, std::size_t from) {
-  const auto* const subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+std::optional<Extent> Regex::Matcher::find(std::size_t from) {
   for (std::size_t window = kWindow;; window *= 2) {
-    const std::size_t end = end_of_character(text, from, window);
-    if (window > kWindow) charge(end - from, text.size());
-    const std::uint32_t partial = end < text.size() ? PCRE2_PARTIAL_HARD : 0;
-    const int found =
-        pcre2_match(code_->code, subject, end, from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | partial,
-                    data_->match, nullptr);
+    const bool is_all = window >= seen_.size() - from;
+    const std::size_t end = is_all ? seen_.size() : behind_character(from + window - 1);
+    if (window > kWindow) charge(end - from);
+    const bool is_partial = end < seen_.size();
+    const int found = match(from, end, is_partial ? PCRE2_PARTIAL_HARD : 0);
     if (found >= 0) {
       const PCRE2_SIZE* const places = pcre2_get_ovector_pointer(data_->match);
-      return Extent{places[0], places[1]};
+      // One of nothing at the window's end may not know what is behind it.
+      if (!is_partial || places[0] < end) return Extent{places[0], places[1]};
+      continue;
     }
     const bool is_none = found == PCRE2_ERROR_NOMATCH;
     if (!is_none && found != PCRE2_ERROR_PARTIAL) throw refusal(message_of(found));
-    if (is_none && partial == 0) return std::nullopt;
+    if (is_none && !is_partial) return std::nullopt;
   }
 }
 
-void Regex::Matcher::charge(std::size_t bytes, std::size_t text_bytes) {
+/// What the machine's stack is too small for is matched without it.
+int Regex::Matcher::match(std::size_t from, std::size_t end, std::uint32_t partial) {
+  const auto* const subject = reinterpret_cast<PCRE2_SPTR>(seen_.data());
+  const std::uint32_t options = PCRE2_NO_UTF_CHECK | partial;
+  const int found = pcre2_match(code_->code, subject, end, from, options, data_->match, nullptr);
+  if (found != PCRE2_ERROR_JIT_STACKLIMIT) return found;
+  return pcre2_match(code_->code, subject, end, from, options | PCRE2_NO_JIT, data_->match,
+                     nullptr);
+}
+
+void Regex::Matcher::charge(std::size_t bytes) {
   looked_at_ += bytes;
-  if (looked_at_ > kForEachByte * text_bytes + kForAnyText)
+  if (looked_at_ > kForEachByte * seen_.size() + kForAnyText)
     throw refusal("one at whose places it looks far ahead, again and again");
+}
+
+/// The end of what PCRE2 sees of the character that has `at`.
+std::size_t Regex::Matcher::behind_character(std::size_t at) const {
+  ++at;
+  if (code_->alphabet) return at;
+  while (at < seen_.size() && (static_cast<unsigned char>(seen_[at]) & 0xC0U) == 0x80U) ++at;
+  return at;
+}
+
+/// Places are asked for from the left.
+std::size_t Regex::Matcher::place_in_text(std::size_t seen) {
+  if (seen_.size() == text_.size()) return seen;
+  for (; seen_at_ < seen; ++seen_at_) text_at_ += utf8_length(text_[text_at_]);
+  return text_at_;
 }
 
 }  // namespace accrue::data

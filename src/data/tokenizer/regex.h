@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,13 +16,14 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
-/// A regular expression over UTF-8, with Unicode's classes, as tokenizer.json states them
-/// (Oniguruma's syntax there, PCRE2's here; `\s` is Unicode's White_Space in both). Safe to use
-/// from several threads, each with a Matcher of its own.
+/// A regular expression over UTF-8, as tokenizer.json states them: in Oniguruma's syntax, with the
+/// properties of one version of Unicode (unicode_version()). PCRE2 matches it, which sees kinds of
+/// characters, not characters, so that its own version does not matter. Safe to use from several
+/// threads, each with a Matcher of its own.
 class Regex {
  public:
-  /// Throws a usage Error, its operation being `what`, where the pattern is none, or has
-  /// something that the two libraries understand differently.
+  /// Throws a usage Error, its operation being `what`, if the pattern is none, or has something
+  /// that this version does not match.
   Regex(const std::string& pattern, const std::string& what);
 
   class Matcher;
@@ -31,28 +33,41 @@ class Regex {
   std::shared_ptr<const Code> code_;
 };
 
-/// Finds matches of one expression, one after the other.
+/// Finds the matches of one expression in a text, one after the other.
 class Regex::Matcher {
  public:
-  explicit Matcher(const Regex& regex);
+  /// `text` is valid UTF-8, and stays.
+  Matcher(const Regex& regex, std::string_view text);
   ~Matcher();
   Matcher(const Matcher&) = delete;
   Matcher& operator=(const Matcher&) = delete;
 
-  /// The first match in `text`, which is valid UTF-8, at `from` or behind it; matches of nothing
-  /// are passed over. Throws a runtime Error if the expression needs more steps than a text may
-  /// cost, or if all matches of one text look at more of it than is linear in its size: a pattern
-  /// that looks far ahead at each place takes time quadratic in it.
-  std::optional<Extent> find(std::string_view text, std::size_t from);
+  /// The first match at the end of the last one or behind it; none of nothing at the end of the
+  /// last one. Throws a runtime Error if the expression needs more steps than a text may cost, or
+  /// if all matches of one text look at more of it than is linear in its size: a pattern that looks
+  /// far ahead at each place takes time quadratic in it.
+  std::optional<Extent> next();
 
  private:
+  /// The first match at `from` or behind it, in what PCRE2 sees.
+  std::optional<Extent> find(std::size_t from);
+  int match(std::size_t from, std::size_t end, std::uint32_t partial);
   /// Counts what was looked at beyond the first window.
-  void charge(std::size_t bytes, std::size_t text_bytes);
+  void charge(std::size_t bytes);
+  std::size_t behind_character(std::size_t at) const;
+  std::size_t place_in_text(std::size_t seen);
 
   struct Data;
   std::shared_ptr<const Code> code_;
   std::unique_ptr<Data> data_;
+  std::string_view text_;
+  std::string kinds_;      ///< of the text's characters, if PCRE2 sees these
+  std::string_view seen_;  ///< what PCRE2 sees
   std::size_t looked_at_ = 0;
+  std::size_t from_ = 0;            ///< where the next match may begin
+  std::optional<std::size_t> end_;  ///< of the last one
+  /// A character that is looked at, by what PCRE2 sees and by the text.
+  std::size_t seen_at_ = 0, text_at_ = 0;
 };
 
 }  // namespace accrue::data

@@ -1,8 +1,7 @@
 #include "data/tokenizer/white_space.h"
 
-#include <unicode/uchar.h>
-
 #include "core/utf8.h"
+#include "data/tokenizer/character_properties.h"
 
 namespace accrue::data {
 namespace {
@@ -14,14 +13,9 @@ std::size_t last_character(std::string_view text) {
   return at;
 }
 
-bool is_white_space(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)) != 0; }
+bool is_white_space(char32_t c) { return white_space_characters().has(c); }
 
-bool is_of_words(char32_t c) {
-  const auto character = static_cast<UChar32>(c);
-  constexpr std::uint32_t kinds = U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK;
-  return u_isUAlphabetic(character) != 0 || (U_GET_GC_MASK(character) & kinds) != 0 ||
-         u_hasBinaryProperty(character, UCHAR_JOIN_CONTROL) != 0;
-}
+bool is_of_words(char32_t c) { return word_characters().has(c); }
 
 }  // namespace
 

@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <string>
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "core/utf8.h"
+#include "support/errors.h"
 
 namespace accrue::data {
 namespace {
@@ -14,11 +17,22 @@ using ::testing::HasSubstr;
 
 std::vector<Extent> matches(const std::string& pattern, const std::string& text) {
   const Regex regex(pattern, "a test");
-  Regex::Matcher matcher(regex);
+  Regex::Matcher matcher(regex, text);
   std::vector<Extent> found;
-  for (auto match = matcher.find(text, 0); match; match = matcher.find(text, match->end))
-    found.push_back(*match);
+  while (const auto match = matcher.next()) found.push_back(*match);
   return found;
+}
+
+/// What of a text matches.
+std::vector<std::string> words(const std::string& pattern, const std::string& text) {
+  std::vector<std::string> found;
+  for (const Extent match : matches(pattern, text))
+    found.push_back(text.substr(match.begin, match.size()));
+  return found;
+}
+
+std::string refused(const std::string& pattern) {
+  return accrue::testing::usage_message([&] { Regex(pattern, "a test"); });
 }
 
 /// Windows begin at 256 bytes and double.
@@ -57,6 +71,159 @@ TEST(Regex, RefusesAPatternThatLooksFarAheadAtEachPlace) {
   }
   EXPECT_EQ(matches("[^@]*@|.", std::string(200, 'a')).size(), 200U) << "of a short text";
   EXPECT_EQ(matches("a*b|.", std::string(5000, 'a') + "b").size(), 1U);
+}
+
+/// Extensions of Unicode 15 to 16, of which PCRE2 may know nothing.
+TEST(Regex, TakesLettersOfUnicode16ForLetters) {
+  const char* const gpt2 = R"( ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+  for (const char* const letter :
+       {"\U00031350", "\U0002ebf0", "\u1c89", "\ua7cb", "\U0001e030", "\U00013460", "\U00010d40"})
+    EXPECT_EQ(words(gpt2, std::string("b") + letter + "a").size(),
+              letter == std::string("\U00010d40") ? 3U : 1U)
+        << letter << ", of which Garay's is a digit";
+  EXPECT_THAT(words("(?i:\u1c89+)", "\u1c89\u1c8aa"), ElementsAre("\u1c89\u1c8a"));
+  EXPECT_THAT(words(R"(\p{Han}+)", "a\U00031350\u4e00"), ElementsAre("\U00031350\u4e00"));
+}
+
+TEST(Regex, ReadsClassesWithinClasses) {
+  EXPECT_THAT(words(R"([^(\s|[.,!?])]+)", "ab(c |d.e"), ElementsAre("ab", "c", "d", "e"));
+  EXPECT_THAT(words(R"([\p{L}&&[^\p{Han}]]+)", "ab\u4e00c1"), ElementsAre("ab", "c"));
+  EXPECT_THAT(words("[a-w&&[^c-g]z]+", "abcghwz"), ElementsAre("ab", "hw"));
+  EXPECT_THAT(words("[^a-w&&[^c-g]]+", "abcgz"), ElementsAre("cgz"));
+  EXPECT_THAT(words("[]a]+", "[a]b"), ElementsAre("a]"));
+  EXPECT_THAT(words("[a-c-e]+", "abd-e"), ElementsAre("ab", "-e"));
+  EXPECT_THAT(words("[-a]+|[b-]+", "a-b-"), ElementsAre("a-", "b-"));
+  EXPECT_THAT(words("[[:^alpha:]]+", "a1 b"), ElementsAre("1 "));
+  EXPECT_THAT(words("[[:punct:]]+", "a$.b"), ElementsAre("$."));
+  EXPECT_THAT(words(R"([\b\x41\u00e9])", "a\bA\u00e9"), ElementsAre("\b", "A", "\u00e9"));
+}
+
+TEST(Regex, ReadsCountsAsOnigurumaDoes) {
+  EXPECT_THAT(words("a{1,2}+", "aaaaa"), ElementsAre("aaaaa")) << "repeated, not possessive";
+  EXPECT_THAT(matches("a{2}?", "aaa"), ElementsAre(Extent{0, 2}, Extent{3, 3}))
+      << "(?:a{2})?, not reluctant";
+  EXPECT_THAT(words("a{,2}", "aaa"), ElementsAre("aa", "a"));
+  EXPECT_THAT(words("a{1,2}?", "aa"), ElementsAre("a", "a"));
+  EXPECT_THAT(words("a{2,1}a", "aaa"), ElementsAre("aaa")) << "possessive";
+  EXPECT_THAT(words("a{2,1}ab|b", "aab"), ElementsAre("b")) << "which keeps what it has taken";
+  EXPECT_THAT(words("a{|a{,}|b{2", "a{a{,}b{2"), ElementsAre("a{", "a{", "b{2"));
+  EXPECT_THAT(words("a{2}{2}", "aaaaa"), ElementsAre("aaaa"));
+}
+
+TEST(Regex, ReadsOptionsAsOnigurumaDoes) {
+  EXPECT_THAT(words("a(?i)b|c", "aB aC C"), ElementsAre("aB", "aC")) << "a(?i:b|c)";
+  EXPECT_THAT(words("(a(?i)b)c", "aBc aBC"), ElementsAre("aBc"));
+  EXPECT_THAT(words("(?x) a b # a comment\n c", "abc a b"), ElementsAre("abc"));
+  EXPECT_THAT(words("(?m:a.)|b.", "a\nb\nbc"), ElementsAre("a\n", "bc"));
+  EXPECT_THAT(words("(?i:A(?-i:b))", "ab aB"), ElementsAre("ab"));
+}
+
+TEST(Regex, ReadsLinesAsOnigurumaDoes) {
+  EXPECT_THAT(matches("^", "a\nb\n"), ElementsAre(Extent{0, 0}, Extent{2, 2}));
+  EXPECT_THAT(words("a$", "a\na\nb"), ElementsAre("a", "a"));
+  EXPECT_THAT(matches("$", "a\n"), ElementsAre(Extent{1, 1}, Extent{2, 2}));
+  EXPECT_THAT(matches(R"(a\Z|a\z)", "a\na\n"), ElementsAre(Extent{2, 3}));
+  EXPECT_THAT(words(R"(\R)", "\r\n\n\u2028"), ElementsAre("\r\n", "\n", "\u2028"));
+  EXPECT_THAT(words(R"(\b\w+\b)", "ab-\u00e9\u0301 \u203f"),
+              ElementsAre("ab", "\u00e9\u0301", "\u203f"));
+}
+
+TEST(Regex, IgnoresCaseAsOnigurumaDoes) {
+  EXPECT_THAT(words("(?i:'s|'ll)", "'\u017f'lL'S"), ElementsAre("'\u017f", "'lL", "'S"));
+  EXPECT_THAT(words("(?i:[k])", "kK\u212a"), ElementsAre("k", "K", "\u212a"));
+  EXPECT_THAT(words("(?i:ss)", "\u00df\u1e9eS\u017f"), ElementsAre("\u00df", "\u1e9e", "S\u017f"));
+  EXPECT_THAT(words("(?i:\u00df|ffi)", "ss\ufb03FfI"), ElementsAre("ss", "\ufb03", "FfI"));
+  EXPECT_THAT(words("(?i:[\u00df]x)", "ssx"), ElementsAre("ssx"));
+  EXPECT_THAT(words("(?i:[^s])", "sS\u017ft"), ElementsAre("t"));
+  EXPECT_THAT(words(R"((?i)\p{Lu})", "aA"), ElementsAre("A")) << "a property does not";
+  EXPECT_THAT(words(R"((?i)[\p{Lu}])", "aA1"), ElementsAre("a", "A")) << "a class does";
+}
+
+/// As Oniguruma does; PCRE2 would take a time that is exponential in the text.
+TEST(Regex, JoinsRepeatsOfRepeats) {
+  const std::string text(60, 'a');
+  for (const char* const pattern :
+       {"(?:a+)*b|c", "(?:a*)+b|c", "a+*b|c", "(?:a?)*b|c", "(?:a+?)+b|c"})
+    EXPECT_THAT(words(pattern, text + "c"), ElementsAre("c")) << pattern;
+  EXPECT_THAT(words("(?:a+)?b", "aab"), ElementsAre("aab"));
+  EXPECT_THAT(words("(?:a*)??b", "aab"), ElementsAre("aab"));
+  EXPECT_THAT(words("(?:ab+)*c", "abbabc"), ElementsAre("abbabc"));
+}
+
+/// A number of Latin-1 is of a word outside a class alone, where Oniguruma has a table of its own.
+TEST(Regex, HasOnigurumasWords) {
+  EXPECT_THAT(words(R"(\w+)", "a\u00bd-\u2160"), ElementsAre("a\u00bd", "\u2160"));
+  EXPECT_THAT(words(R"([\w]+)", "a\u00bd"), ElementsAre("a"));
+  EXPECT_THAT(words(R"(\W)", "\u00bd-"), ElementsAre("-"));
+}
+
+/// tokenizers takes them for matches, too: they cut.
+TEST(Regex, FindsMatchesOfNothing) {
+  EXPECT_THAT(matches(R"((?=(?:\d{3})+(?!\d)))", "1234567"),
+              ElementsAre(Extent{1, 1}, Extent{4, 4}));
+  EXPECT_THAT(matches("", "\u00e9a"), ElementsAre(Extent{0, 0}, Extent{2, 2}, Extent{3, 3}));
+  EXPECT_THAT(matches("x*", "axx"), ElementsAre(Extent{0, 0}, Extent{1, 3}));
+  EXPECT_THAT(matches("(?<=b)(?!c)", std::string(300, 'a') + "bc"), ElementsAre());
+  // One of nothing where a window ends.
+  for (const std::size_t size : {255, 256, 257})
+    EXPECT_THAT(matches("(?!a)", std::string(size, 'a') + "ab"),
+                ElementsAre(Extent{size + 1, size + 1}, Extent{size + 2, size + 2}));
+}
+
+TEST(Regex, RefersToWhatAGroupHasMatched) {
+  EXPECT_THAT(words(R"((.)\1)", "aab\U0001f600\U0001f600"),
+              ElementsAre("aa", "\U0001f600\U0001f600"));
+  EXPECT_THAT(words(R"((?<q>['"]).*?\k<q>)", "a'b\"c'\"'"), ElementsAre("'b\"c'"));
+  EXPECT_THAT(words(R"((?<q>a)(b)\k<q>)", "aba"), ElementsAre("aba"));
+}
+
+/// More than kinds tell apart.
+TEST(Regex, MatchesPatternsOfVeryManyCharacters) {
+  std::string pattern, text;
+  for (char32_t c = 0x4e00; c < 0x4e00 + 300; ++c) {
+    std::string letter;
+    append_utf8(c, letter);
+    pattern += (pattern.empty() ? "" : "|") + letter + "a";
+    text += letter + "a" + letter;
+  }
+  EXPECT_EQ(matches(pattern, text).size(), 300U);
+  EXPECT_EQ(matches(pattern, text).back(), (Extent{299U * 7U, 299U * 7U + 4U}));
+}
+
+TEST(Regex, KnowsOtherMarks) {
+  EXPECT_THAT(matches(R"(a\Kb)", "abb"), ElementsAre(Extent{1, 2}));
+  EXPECT_THAT(words(R"(\Ga)", "aaba"), ElementsAre("a", "a"));
+  EXPECT_THAT(words(R"(\h+|\O|\N)", "fF0g"), ElementsAre("fF0", "g"));
+  EXPECT_THAT(words(R"(\x61\xe2\x82\xac\o{101}\101\cA\t)", "a\u20acAA\x01\t").size(), 1U);
+  EXPECT_THAT(words(R"((?>a+)b|(?:a)c)", "aabac"), ElementsAre("aab", "ac"));
+  EXPECT_THAT(words("a(?#a comment \\) here)b", "ab"), ElementsAre("ab"));
+}
+
+TEST(Regex, RefusesByNameWhatItDoesNotMatch) {
+  EXPECT_THAT(refused(R"(a\X)"), HasSubstr(R"(\X)"));
+  EXPECT_THAT(refused(R"(\p{Nope}+)"), HasSubstr(R"(\p{Nope})"));
+  EXPECT_THAT(refused(R"((a)\g<1>)"), HasSubstr(R"(\g<)"));
+  EXPECT_THAT(refused("(?~a)"), HasSubstr("(?~"));
+  EXPECT_THAT(refused("(a)?(?(1)b|c)"), HasSubstr("(?("));
+  EXPECT_THAT(refused("(?{a})"), HasSubstr("(?{"));
+  EXPECT_THAT(refused("(*FAIL)"), HasSubstr("(*"));
+  EXPECT_THAT(refused("(?W:a)"), HasSubstr("options"));
+  EXPECT_THAT(refused(R"((?i:(a)\1))"), HasSubstr("ignores case"));
+  EXPECT_THAT(refused("(?<=a+)b"), HasSubstr("lookbehind"));
+  EXPECT_THAT(refused("(a?|b){2}"), HasSubstr("may match nothing"));
+  EXPECT_EQ(words("(?:a?b){2}", "abb").size(), 1U) << "the control: it matches something";
+}
+
+TEST(Regex, RejectsWhatIsNoPattern) {
+  for (const char* const pattern :
+       {"(",   ")",   "a)",  "a\\",        "*a",          "a|*",       "(+)",   "^*",    "(?=a)*",
+        "[a",  "[]",  "[^]", "[b-a]",      "[\\w-.]",     "[a-\\w]",   "\\p{L", "(?<a",  "(?",
+        "(?i", "(?#", "\\1", "(?<a>b)\\1", "\\x{110000}", "\\x{d800}", "\\xff", "\\u12", "\xff"})
+    EXPECT_THAT(refused(pattern), HasSubstr("a regular expression")) << pattern;
+  const std::string deep(1000, '(');
+  EXPECT_THAT(refused(deep + "a" + std::string(1000, ')')), HasSubstr("groups within"));
+  EXPECT_THAT(refused(std::string(1000, '[') + "a"), HasSubstr("classes within"));
+  EXPECT_THAT(refused(std::string(100'000, 'a')), HasSubstr("64 KiB"));
 }
 
 }  // namespace

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer/code_points.h"
+#include "data/tokenizer/regex_class.h"
+#include "data/tokenizer/regex_parts.h"
+#include "data/tokenizer/regex_reader.h"
+
+namespace accrue::data {
+
+/// A group that is open, or all of the pattern.
+struct OpenGroup {
+  enum class Kind { plain, capturing, look_ahead, look_behind, other };
+  Kind kind = Kind::other;
+  std::size_t begin = 0;  ///< its "("
+
+  /// Of the alternative that is put: where what may be repeated begins, whether it is repeated, and
+  /// whether it, or what stands before it, takes a character in each match.
+  std::optional<std::size_t> atom;
+  bool is_repeated = false, atom_takes_one = false, takes_one = false;
+
+  int alternatives = 1;
+  bool others_take_one = true;  ///< the alternatives before
+};
+
+/// Puts a pattern together from its parts in order, in the words of PCRE2, with the meaning that
+/// they have in Oniguruma. Errors are the reader's.
+class RegexBuilder {
+ public:
+  explicit RegexBuilder(const RegexReader& reader) : reader_(reader), open_(1) {}
+
+  void letter(char32_t letter, bool ignores_case);
+  void one_of(const CodePoints& set);
+  void one_of_class(const RegexClass& read, bool ignores_case);
+  /// \R: \r\n, which is not divided, or one character that ends a line.
+  void end_of_line();
+  /// What a group has matched.
+  void reference(std::size_t group);
+  /// A place: words, or words around one of a set.
+  void place(std::string_view words);
+  void place(std::string_view before, const CodePoints& set, std::string_view behind);
+  void word_boundary(bool is_one);
+
+  /// `words` is how it begins; capturing ones have their own.
+  void open(OpenGroup::Kind kind, std::string_view words);
+  void open_capturing(bool has_name);
+  void next_alternative();
+  void close();
+  /// Repeats the last letter, set, group or reference. `least` is how often at least.
+  void repeat(std::string words, std::size_t least);
+
+  /// The whole pattern, whose groups are closed.
+  RegexParts finish();
+
+ private:
+  OpenGroup& here() { return open_.back(); }
+  void put(std::string_view words);
+  void put(const CodePoints& set);
+  void put_each(const std::u32string& letters);
+  void put_letters(const std::u32string& letters);
+  std::size_t put_folded(std::u32string_view letters);
+  void put_spelled(const CodePoints& characters, const std::u32string& letters);
+  void end_letters();
+  void end_atom();
+  void begin_atom(bool takes_one);
+  void end_alternative();
+  void insert_at_atom(std::string_view words);
+  bool is_behind() const;
+
+  const RegexReader& reader_;
+  RegexParts parts_;
+  std::vector<OpenGroup> open_;
+  std::u32string letters_;  ///< that were told, and are not put yet
+  bool letters_ignore_case_ = false;
+  std::size_t ranges_ = 0;  ///< of all sets
+};
+
+}  // namespace accrue::data

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "data/tokenizer/code_points.h"
+
+namespace accrue::data {
+
+/// A pattern in PCRE2's syntax, cut where it names characters and groups.
+struct RegexParts {
+  struct Piece {
+    enum class Kind {
+      text,         ///< as it is
+      characters,   ///< one of the set `number`
+      group,        ///< "(" of a group without a name
+      named_group,  ///< "(" of one with a name
+      reference,    ///< what the group `number`, from 1, has matched
+    };
+    Kind kind = Kind::text;
+    std::string text;
+    std::size_t number = 0;
+  };
+
+  std::vector<Piece> pieces;
+  std::vector<CodePoints> sets;
+  bool has_references = false;
+  /// Then groups without a name have no number.
+  bool has_names = false;
+};
+
+}  // namespace accrue::data
