@@ -4,9 +4,11 @@
 
 #include "accrue/data/source.h"
 #include "accrue/data/tokenizer.h"
+#include "core/utf8.h"
 #include "data/images/image_decode.h"
 #include "data/images/image_fit.h"
 #include "data/text/tokenizer_files.h"
+#include "data/tokenizer/regex.h"
 #include "fuzz_targets.h"
 #include "scratch.h"
 
@@ -65,6 +67,27 @@ void fuzz_tokenizer(Input input) {
   data::Tokenizer::Decoder stream(*tokenizer);
   for (const std::int64_t id : ids) stream.add(id);
   stream.end();
+}
+
+/// The first two bytes say how many are the pattern; the rest is a text.
+void fuzz_pattern(Input input) {
+  constexpr std::size_t most_text = 256;  // what is longer only takes longer
+  const auto text_of = [](Input bytes) {
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  const auto [pattern, rest] = two_parts(input);
+  const data::Regex regex(text_of(pattern), "data.tokenizer");
+  const std::string text = lossy_utf8(text_of(rest.first(std::min(rest.size(), most_text))));
+  data::Regex::Matcher matcher(regex, text);
+  std::size_t end = 0;
+  while (const auto match = matcher.next()) {
+    expect(match->begin <= match->end && match->end <= text.size(), "a match lies in its text");
+    expect(match->end >= end, "matches follow each other");
+    for (const std::size_t place : {match->begin, match->end})
+      expect(valid_utf8_prefix(std::string_view(text).substr(0, place)) == place,
+             "a match divides no character");
+    end = match->end;
+  }
 }
 
 /// The first bit says whether samples are packed, the second whether they are pairs, the third

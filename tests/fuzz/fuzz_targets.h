@@ -17,6 +17,7 @@ void fuzz_generation_config(Input input);
 void fuzz_adapter_config(Input input);
 void fuzz_jsonl(Input input);
 void fuzz_tokenizer(Input input);
+void fuzz_pattern(Input input);
 void fuzz_chat_template(Input input);
 void fuzz_tokens(Input input);
 void fuzz_images(Input input);
