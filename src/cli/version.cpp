@@ -4,6 +4,7 @@
 #include <torch/version.h>
 
 #include "cli/commands.h"
+#include "data/tokenizer/character_properties.h"
 #include "kernels/gemm/gemm.h"
 
 namespace accrue::cli {
@@ -11,7 +12,8 @@ namespace accrue::cli {
 std::string version_text() {
   return std::string("accrue ") + version + "\nlibtorch " + TORCH_VERSION + "\ngemm " +
          kernels::gemm_backend() + "\ncompiler " + ACCRUE_COMPILER + "\nisa " +
-         at::get_cpu_capability();
+         at::get_cpu_capability() + "\nunicode " + std::string(data::unicode_version()) +
+         " (patterns of tokenizers)";
 }
 
 }  // namespace accrue::cli

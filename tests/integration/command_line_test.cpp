@@ -28,7 +28,7 @@ class CommandLine : public AccrueProgram {
 TEST_F(CommandLine, VersionNamesWhatNumbersDependOn) {
   const auto result = accrue({"--version"});
   EXPECT_EQ(result.status, 0);
-  for (const char* part : {"accrue 0.", "libtorch ", "gemm ", "compiler ", "isa "})
+  for (const char* part : {"accrue 0.", "libtorch ", "gemm ", "compiler ", "isa ", "unicode 16."})
     EXPECT_THAT(result.output, HasSubstr(part));
 }
 
