@@ -101,7 +101,7 @@ std::optional<LineProblem> LineFields::read(std::string_view line) {
 void LineFields::reset(std::string_view line) {
   line_ = line;
   seen_.fill(false);
-  for (std::string& text : texts_) text.clear();
+  for (std::string& one : texts_) one.clear();
   for (std::vector<std::int64_t>& list : lists_) list.clear();
   other_types_.fill(nullptr);
   has_elements_.fill(false);

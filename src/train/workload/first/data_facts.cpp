@@ -72,7 +72,7 @@ bool is_binary_image_set(const fs::path& file) {
           (name.starts_with("data_batch") || name.starts_with("test_batch")));
 }
 
-/// By the file's name, and where that does not say it by its first line.
+/// By the file's name, and if that does not say it by its first line.
 bool has_lines(const fs::path& file) {
   const data::Format format = data::look_at_files({file}, "data.train").front().format;
   return format == data::Format::jsonl || format == data::Format::parquet;
