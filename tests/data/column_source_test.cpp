@@ -114,11 +114,37 @@ TEST_F(Columns, RefuseLinesThatDoNotFitByTheirPlace) {
               AllOf(HasSubstr("lines.jsonl:2"), HasSubstr("the first line")));
   EXPECT_THAT(refused("{\"x\": [1]}\n{\"x\": 1}\n", {"x"}), HasSubstr("lines.jsonl:2"));
   const std::string deep = std::string(100'000, '[') + "1" + std::string(100'000, ']');
-  EXPECT_THAT(refused("{\"x\": " + deep + "}\n", {"x"}), HasSubstr("lists of another form"));
+  EXPECT_THAT(refused("{\"x\": " + deep + "}\n", {"x"}), HasSubstr("nested at most"));
+  EXPECT_THAT(refused("{\"x\": [[[[[[[[[[1]]]]]]]]]]}\n", {"x"}),
+              HasSubstr("lists of another form"));
   EXPECT_THAT(refused("[1]\n", {"x"}), HasSubstr("a JSON object"));
-  EXPECT_THAT(refused("{\"x\": 1\n", {"x"}), HasSubstr("text that is none"));
+  EXPECT_THAT(refused("{\"x\": 1\n", {"x"}), HasSubstr("syntax error"));
   EXPECT_THAT(refused("{\"x\": [1, 2, 3]}\n", {"x"}, 2), HasSubstr("model.context = 3"));
   EXPECT_THAT(refused("{\"x\": [1]}\n", {"x", "x"}), HasSubstr("a name twice"));
+}
+
+TEST_F(Columns, NameTheKeyAndTheColumnOfAValueThatIsNone) {
+  const std::pair<const char*, const char*> rows[] = {
+      {R"({"x": NaN})", "lines.jsonl:1: \"x\" is NaN, which is not JSON (column 7)"},
+      {R"({"x": [1, -Infinity]})", "\"x\" holds -Infinity, which is not JSON (column 11)"},
+      {R"({"y": 1, "x": "a"})", "lines.jsonl:1: string (column 15)"},
+      {R"({"x": {"a": 1}})", "lines.jsonl:1: object (column 7)"},
+      {R"({"x": [1, null]})", "lists of another form, empty ones"},
+      {R"({"x": [1, "a"]})", "(column 7)"},
+      {R"({"x": null})", "a field \"x\""},
+      {R"({})", "a field \"x\""},
+      {R"({"x": 18446744073709551616})", "\"x\" is an integer of more than 64 bits (column 7)"},
+      {R"({"x": [18446744073709551616]})", "integers beyond 2^53"},
+      {R"({"x": 9007199254740993})", "a number beyond 2^53"},
+      {R"({"x": 1, "x": 1})", "\"x\" twice"},
+      {R"({"x": 1, "y": {"z": 1, "z": 1}})", "\"z\" twice"},
+      {R"({"x": 1e999})", "number overflow"}};
+  for (const auto& [line, received] : rows)
+    EXPECT_THAT(refused(std::string(line) + "\n", {"x"}), HasSubstr(received)) << line;
+  EXPECT_THAT(
+      open(R"({"x": [1], "other": null, "another": 18446744073709551616})", {"x"})->remarks(),
+      ::testing::ElementsAre())
+      << "data.columns says what is read";
 }
 
 TEST_F(Columns, RefuseWhatIsNoLines) {

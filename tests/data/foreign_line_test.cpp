@@ -18,18 +18,18 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 /// The line that is made of one, or what is received of it.
-std::string made_of(const std::string& line) {
+std::string made_of_line(const std::string& line) {
   LineJson read = read_line_json(line);
   EXPECT_FALSE(read.problem) << line;
   const ForeignLine made = with_messages(std::move(read.value));
   return made.problem ? "refused: " + made.problem->received : made.line.dump();
 }
 
-std::string conversation(const std::string& messages, const std::string& besides = "") {
-  return R"({"conversations": [)" + messages + "]" + besides + "}";
+std::string sharegpt_of(const std::string& list, const std::string& besides = "") {
+  return R"({"conversations": [)" + list + "]" + besides + "}";
 }
 
-std::string messages(const std::string& list, const std::string& besides = "") {
+std::string line_of_messages(const std::string& list, const std::string& besides = "") {
   return R"({"messages":[)" + list + "]" + besides + "}";
 }
 
@@ -38,27 +38,30 @@ TEST(ForeignLine, RolesOfShareGptAreThoseOfMessages) {
       {"human", "user"},    {"user", "user"}, {"gpt", "assistant"},   {"assistant", "assistant"},
       {"system", "system"}, {"tool", "tool"}, {"observation", "tool"}};
   for (const auto& [from, role] : names)
-    EXPECT_EQ(made_of(conversation(R"({"from": ")" + std::string(from) + R"(", "value": "a"})")),
-              messages(R"({"role":")" + std::string(role) + R"(","content":"a"})"));
+    EXPECT_EQ(
+        made_of_line(sharegpt_of(R"({"from": ")" + std::string(from) + R"(", "value": "a"})")),
+        line_of_messages(R"({"role":")" + std::string(role) + R"(","content":"a"})"));
   for (const char* from : {"bing", "Human", "function", "model", "", "bot"})
-    EXPECT_EQ(made_of(conversation(R"({"from": ")" + std::string(from) + R"(", "value": "a"})")),
-              "refused: \"" + std::string(from) + '"');
+    EXPECT_EQ(
+        made_of_line(sharegpt_of(R"({"from": ")" + std::string(from) + R"(", "value": "a"})")),
+        "refused: \"" + std::string(from) + '"');
 }
 
 TEST(ForeignLine, MessagesOfShareGptKeepWhatElseTheyHave) {
-  EXPECT_EQ(made_of(conversation(
-                R"({"value": "a", "weight": 0, "from": "gpt", "id": 123456789012345678})")),
-            messages(R"({"role":"assistant","content":"a","weight":0,"id":123456789012345678})"));
   EXPECT_EQ(
-      made_of(conversation(R"({"role": "user", "content": "a"}, {"from": "gpt", "value": ""})")),
-      messages(R"({"role":"user","content":"a"},{"role":"assistant","content":""})"));
-  EXPECT_EQ(made_of(conversation(R"({"role": "developer", "content": "a"})")),
-            messages(R"({"role":"developer","content":"a"})"))
+      made_of_line(
+          sharegpt_of(R"({"value": "a", "weight": 0, "from": "gpt", "id": 123456789012345678})")),
+      line_of_messages(R"({"role":"assistant","content":"a","weight":0,"id":123456789012345678})"));
+  EXPECT_EQ(made_of_line(
+                sharegpt_of(R"({"role": "user", "content": "a"}, {"from": "gpt", "value": ""})")),
+            line_of_messages(R"({"role":"user","content":"a"},{"role":"assistant","content":""})"));
+  EXPECT_EQ(made_of_line(sharegpt_of(R"({"role": "developer", "content": "a"})")),
+            line_of_messages(R"({"role":"developer","content":"a"})"))
       << "names of roles are the template's matter";
-  EXPECT_EQ(made_of(conversation(R"({"from": "human", "value": "a"})",
-                                 R"(, "tools": [{"n": 18446744073709551615}], "id": 7)")),
-            messages(R"({"role":"user","content":"a"})",
-                     R"(,"tools":[{"n":18446744073709551615}],"id":7)"));
+  EXPECT_EQ(made_of_line(sharegpt_of(R"({"from": "human", "value": "a"})",
+                                     R"(, "tools": [{"n": 18446744073709551615}], "id": 7)")),
+            line_of_messages(R"({"role":"user","content":"a"})",
+                             R"(,"tools":[{"n":18446744073709551615}],"id":7)"));
 }
 
 TEST(ForeignLine, LargeIntegersPassThrough) {
@@ -75,27 +78,29 @@ TEST(ForeignLine, LargeIntegersPassThrough) {
 
 TEST(ForeignLine, ASystemBesideComesFirst) {
   const std::string human = R"({"from": "human", "value": "a"})";
-  EXPECT_EQ(made_of(conversation(human, R"(, "system": "Be brief.")")),
-            messages(R"({"role":"system","content":"Be brief."},{"role":"user","content":"a"})"));
+  EXPECT_EQ(
+      made_of_line(sharegpt_of(human, R"(, "system": "Be brief.")")),
+      line_of_messages(R"({"role":"system","content":"Be brief."},{"role":"user","content":"a"})"));
   for (const char* none : {"null", "\"\"", "[]"})
-    EXPECT_EQ(made_of(conversation(human, R"(, "system": )" + std::string(none))),
-              messages(R"({"role":"user","content":"a"})"));
-  EXPECT_EQ(made_of(conversation(R"({"from": "system", "value": "s"}, )" + human,
-                                 R"(, "system": "Be brief.")")),
+    EXPECT_EQ(made_of_line(sharegpt_of(human, R"(, "system": )" + std::string(none))),
+              line_of_messages(R"({"role":"user","content":"a"})"));
+  EXPECT_EQ(made_of_line(sharegpt_of(R"({"from": "system", "value": "s"}, )" + human,
+                                     R"(, "system": "Be brief.")")),
             "refused: \"system\" beside a first message that is the system's");
-  EXPECT_EQ(made_of(conversation(human, R"(, "system": 3)")), "refused: \"system\" of type number");
+  EXPECT_EQ(made_of_line(sharegpt_of(human, R"(, "system": 3)")),
+            "refused: \"system\" of type number");
 }
 
 TEST(ForeignLine, CallsOfToolsAreReadFromTheirText) {
   const auto called = [](const std::string& text) {
-    return made_of(conversation(R"({"from": "function_call", "value": )" + text + "}"));
+    return made_of_line(sharegpt_of(R"({"from": "function_call", "value": )" + text + "}"));
   };
   const std::string one = R"({"type":"function","function":{"name":"f","arguments":{"x":1}}})";
   EXPECT_EQ(called(R"("{\"name\": \"f\", \"arguments\": {\"x\": 1}}")"),
-            messages(R"({"role":"assistant","tool_calls":[)" + one + "]}"));
+            line_of_messages(R"({"role":"assistant","tool_calls":[)" + one + "]}"));
   EXPECT_EQ(called(R"("[{\"name\": \"f\", \"arguments\": {\"x\": 1}}]")"),
-            messages(R"({"role":"assistant","tool_calls":[)" + one + "]}"));
-  EXPECT_EQ(called("\"[]\""), messages(R"({"role":"assistant","tool_calls":[]})"));
+            line_of_messages(R"({"role":"assistant","tool_calls":[)" + one + "]}"));
+  EXPECT_EQ(called("\"[]\""), line_of_messages(R"({"role":"assistant","tool_calls":[]})"));
   for (const char* text :
        {"\"f(1)\"", "\"\"", "\"3\"", R"("{\"name\": \"f\"}")", R"("{\"arguments\": {}}")",
         R"("{\"name\": 1, \"arguments\": {}}")", R"("[1]")",
@@ -107,43 +112,48 @@ TEST(ForeignLine, CallsOfToolsAreReadFromTheirText) {
 
 TEST(ForeignLine, WhatIsNoShareGptIsRefused) {
   const std::pair<std::string, const char*> rows[] = {
-      {conversation("3"), "a message of type number"},
-      {conversation("null"), "a message of type null"},
-      {conversation("\"a\""), "a message of type string"},
-      {conversation("[]"), "a message of type array"},
-      {conversation(R"({"value": "a"})"), "without \"from\""},
-      {conversation(R"({"from": "human"})"), "without \"value\""},
-      {conversation(R"({"from": "human", "role": "user", "value": "a"})"), "\"from\" and \"role\""},
-      {conversation(R"({"from": "human", "content": "a", "value": "a"})"),
+      {sharegpt_of("3"), "a message of type number"},
+      {sharegpt_of("null"), "a message of type null"},
+      {sharegpt_of("\"a\""), "a message of type string"},
+      {sharegpt_of("[]"), "a message of type array"},
+      {sharegpt_of(R"({"value": "a"})"), "without \"from\""},
+      {sharegpt_of(R"({"from": "human"})"), "without \"value\""},
+      {sharegpt_of(R"({"from": "human", "role": "user", "value": "a"})"), "\"from\" and \"role\""},
+      {sharegpt_of(R"({"from": "human", "content": "a", "value": "a"})"),
        "\"value\" and \"content\""},
-      {conversation(R"({"from": null, "value": "a"})"), "\"from\" of type null"},
-      {conversation(R"({"from": 1, "value": "a"})"), "\"from\" of type number"},
+      {sharegpt_of(R"({"from": "function_call", "value": "[]", "tool_calls": []})"),
+       "beside \"tool_calls\""},
+      {sharegpt_of(R"({"from": null, "value": "a"})"), "\"from\" of type null"},
+      {sharegpt_of(R"({"from": 1, "value": "a"})"), "\"from\" of type number"},
       {R"({"conversations": "a"})", "\"conversations\" of type string"},
       {R"({"conversations": null})", "\"conversations\" of type null"},
       {R"({"conversations": {"from": "human", "value": "a"}})", "of type object"},
       {R"({"conversations": [], "messages": []})", "more than one of these"},
       {R"({"conversations": [], "instruction": "a", "output": "b"})", "more than one of these"},
       {R"({"messages": [], "instruction": "a", "output": "b"})", "more than one of these"}};
-  for (const auto& [line, received] : rows) EXPECT_THAT(made_of(line), HasSubstr(received)) << line;
+  for (const auto& [line, received] : rows)
+    EXPECT_THAT(made_of_line(line), HasSubstr(received)) << line;
 }
 
-std::string turns(const std::string& asked, const std::string& answered,
-                  const std::string& before = "") {
-  return messages(before + R"({"role":"user","content":")" + asked +
-                  R"("},{"role":"assistant","content":")" + answered + R"("})");
+std::string turns_of_alpaca(const std::string& asked, const std::string& answered,
+                            const std::string& before = "") {
+  return line_of_messages(before + R"({"role":"user","content":")" + asked +
+                          R"("},{"role":"assistant","content":")" + answered + R"("})");
 }
 
 TEST(ForeignLine, AlpacaIsAConversation) {
   const std::pair<const char*, std::string> rows[] = {
-      {R"({"instruction": "Add.", "input": "2 3", "output": "5"})", turns("Add.\\n2 3", "5")},
-      {R"({"instruction": "Add.", "input": "", "output": "5"})", turns("Add.", "5")},
-      {R"({"instruction": "Add.", "input": null, "output": "5"})", turns("Add.", "5")},
-      {R"({"instruction": "", "input": "2 3", "output": "5"})", turns("2 3", "5")},
-      {R"({"output": "", "instruction": "Add."})", turns("Add.", "")},
+      {R"({"instruction": "Add.", "input": "2 3", "output": "5"})",
+       turns_of_alpaca("Add.\\n2 3", "5")},
+      {R"({"instruction": "Add.", "input": "", "output": "5"})", turns_of_alpaca("Add.", "5")},
+      {R"({"instruction": "Add.", "input": null, "output": "5"})", turns_of_alpaca("Add.", "5")},
+      {R"({"instruction": "", "input": "2 3", "output": "5"})", turns_of_alpaca("2 3", "5")},
+      {R"({"output": "", "instruction": "Add."})", turns_of_alpaca("Add.", "")},
       {R"({"instruction": "c", "output": "d", "history": [["a", "b"]]})",
-       turns("c", "d", R"({"role":"user","content":"a"},{"role":"assistant","content":"b"},)")},
+       turns_of_alpaca("c", "d",
+                       R"({"role":"user","content":"a"},{"role":"assistant","content":"b"},)")},
       {R"({"instruction": "c", "output": "d", "history": [], "system": "s"})",
-       turns("c", "d", R"({"role":"system","content":"s"},)")},
+       turns_of_alpaca("c", "d", R"({"role":"system","content":"s"},)")},
       {R"({"instruction": "Add.", "output": 5})", "refused: \"output\" of type number"},
       {R"({"instruction": null, "output": "5"})", "refused: \"instruction\" of type null"},
       {R"({"instruction": "Add.", "input": ["2"], "output": "5"})",
@@ -154,13 +164,13 @@ TEST(ForeignLine, AlpacaIsAConversation) {
        "refused: \"history\" with an element that is no pair of texts"},
       {R"({"instruction": "c", "output": "d", "history": [["a", 1]]})",
        "refused: \"history\" with an element that is no pair of texts"}};
-  for (const auto& [line, expected] : rows) EXPECT_EQ(made_of(line), expected) << line;
+  for (const auto& [line, expected] : rows) EXPECT_EQ(made_of_line(line), expected) << line;
 }
 
 TEST(ForeignLine, OtherLinesStayAsTheyAre) {
   for (const char* line : {R"({"messages":[{"from":"human","value":"a"}],"system":"s"})",
                            R"({"instruction":"a","input":"b"})", R"({"text":"a"})", "{}"})
-    EXPECT_EQ(made_of(line), line);
+    EXPECT_EQ(made_of_line(line), line);
 }
 
 constexpr const char* foreign_template =

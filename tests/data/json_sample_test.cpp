@@ -86,7 +86,7 @@ TEST(JsonSample, PassesOverOtherKeysAndNamesThem) {
 }
 
 /// What each sample of a line comes to.
-std::string shown(const std::string& line) {
+std::string shown_samples(const std::string& line) {
   JsonSampleParser parser(0);
   if (const auto problem = parser.parse(line)) return "refused: " + problem->received;
   std::string text;
@@ -118,8 +118,8 @@ TEST(JsonSample, TakesMasksOfWhatIsLearned) {
   for (const char* name : {"completion_mask", "assistant_masks", "loss_mask"})
     for (const auto& [mask, expected] : masks) {
       const std::string field = '"' + std::string(name) + "\": " + mask;
-      EXPECT_EQ(shown(with_ids(", " + field)), expected) << field;
-      EXPECT_EQ(shown("{" + field + R"(, "input_ids": [5, 6, 7, 8]})"), expected)
+      EXPECT_EQ(shown_samples(with_ids(", " + field)), expected) << field;
+      EXPECT_EQ(shown_samples("{" + field + R"(, "input_ids": [5, 6, 7, 8]})"), expected)
           << "the ids are the labels: " << field;
     }
   const BesideIds rows[] = {
@@ -130,9 +130,10 @@ TEST(JsonSample, TakesMasksOfWhatIsLearned) {
       {R"(, "weight": 2, "loss_mask": [1, 0, 1, 1], "attention_mask": [1, 1, 1, 1])",
        "5! 6 7! 8!"}};
   for (const auto& [fields, expected] : rows)
-    EXPECT_EQ(shown(with_ids(fields)), expected) << fields;
-  EXPECT_EQ(shown(R"({"input_ids": [5, 6, 7], "labels": [-100, 6, 7], "loss_mask": [1, 1, 0]})"),
-            "5 6! 7")
+    EXPECT_EQ(shown_samples(with_ids(fields)), expected) << fields;
+  EXPECT_EQ(
+      shown_samples(R"({"input_ids": [5, 6, 7], "labels": [-100, 6, 7], "loss_mask": [1, 1, 0]})"),
+      "5 6! 7")
       << "a label that is ignored stays so";
 }
 
@@ -150,7 +151,7 @@ TEST(JsonSample, TakesPackedSamplesApart) {
       {R"(, "seq_lengths": [2, 2], "position_ids": [0, 1, 0, 1])", "5! 6! | 7! 8!"},
       {R"(, "loss_mask": [1, 0, 0, 1], "seq_lengths": [2, 2])", "5! 6 | 7 8!"}};
   for (const auto& [fields, expected] : rows)
-    EXPECT_EQ(shown(with_ids(fields)), expected) << fields;
+    EXPECT_EQ(shown_samples(with_ids(fields)), expected) << fields;
   JsonSampleParser parser(0);
   ASSERT_FALSE(parser.parse(with_ids(R"(, "seq_lengths": [1, 3], "weight": 0.5)")));
   for (const JsonSample& sample : parser.samples()) {

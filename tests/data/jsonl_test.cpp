@@ -197,6 +197,80 @@ TEST(Jsonl, DoesNotTellTheVocabularyOfIds) {
   EXPECT_EQ(open(file, jsonl_context)->vocab(), 0);
 }
 
+/// Of a sample, as decimal numbers apart.
+std::string inputs_of(const Source& source, std::int64_t index) {
+  std::string text;
+  for (const std::int64_t id : values(fetch(source, {index}).inputs))
+    text += (text.empty() ? "" : " ") + std::to_string(id);
+  return text;
+}
+
+TEST(Jsonl, TakesPackedSamplesAsSamplesOfTheirOwn) {
+  const Folder folder;
+  const std::string plain = R"({"input_ids": [1, 2, 3], "labels": [1, 2, 3]})"
+                            "\n";
+  const std::string packed =
+      R"({"input_ids": [11, 12, 13, 21, 22, 31], "labels": [11, 12, 13, 21, 22, 31],)"
+      R"( "position_ids": [0, 1, 2, 0, 1, 0]})"
+      "\n";
+  const auto file = folder.write("a.jsonl", plain + packed + plain + packed);
+  const auto source = open(file, 2);
+  ASSERT_EQ(source->size(), 6) << "samples of one token are left out";
+  const char* expected[] = {"1 2", "11 12", "21", "1 2", "11 12", "21"};
+  for (std::int64_t i = 5; i >= 0; --i) {
+    EXPECT_EQ(inputs_of(*source, i), expected[i]);
+    EXPECT_EQ(source->tokens(i), i % 3 == 2 ? 1 : 2);
+  }
+  EXPECT_THAT(source->remarks(), ElementsAre(HasSubstr("2 sample(s) of fewer than two tokens")));
+  EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(file, 1); }),
+              HasSubstr("4 longer, the longest of 3 at " + file + ":1"));
+}
+
+TEST(Jsonl, TakesWhatMasksSayForItsTargets) {
+  const Folder folder;
+  const auto source =
+      open(folder.write("a.jsonl", R"({"input_ids": [1, 2, 3, 4], "completion_mask": [0, 0, 1, 1]})"
+                                   "\n"
+                                   R"({"input_ids": [1, 2, 3, 4], "labels": [1, 2, 3, 4],)"
+                                   R"( "loss_mask": [1, 1, 0, 1]})"),
+           4);
+  EXPECT_THAT(values(fetch(*source, {0}).targets), ElementsAre(-100, 3, 4));
+  EXPECT_THAT(values(fetch(*source, {1}).targets), ElementsAre(2, -100, 4));
+  const std::string nothing = R"({"input_ids": [1, 2], "labels": [1, 2], "loss_mask": [1, 0]})";
+  EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(folder.write("a.jsonl", nothing), 4); }),
+              HasSubstr("labels that count"));
+}
+
+TEST(Jsonl, NamesKeysThatAreNotReadOnceAFile) {
+  const Folder folder;
+  const std::string line = R"({"text": "ab", "id": 1, "meta": {"text": "c"}})"
+                           "\n";
+  const std::string a = folder.write("a.jsonl", line + line + R"({"url": "d", "text": "ab"})");
+  folder.write("b.jsonl", R"({"text": "ab"})");
+  const std::string c = folder.write("c.jsonl", line + R"({"text": "ab", "weight": 1})");
+  EXPECT_THAT(open(folder.path("*.jsonl"), jsonl_context)->remarks(),
+              ElementsAre(a + R"(: keys that are not read: "id", "meta" and "url")",
+                          c + R"(: keys that are not read: "id" and "meta")"));
+  EXPECT_THAT(open(folder.path("b.jsonl"), jsonl_context)->remarks(), ElementsAre());
+}
+
+TEST(Jsonl, NamesSomeOfManyKeysAndFiles) {
+  const Folder folder;
+  std::string lines;
+  for (int i = 0; i < 40; ++i) lines += R"({"text": "ab", "key)" + std::to_string(i) + "\": 1}\n";
+  lines += "{\"text\": \"ab\", \"" + std::string(1000, 'k') + "\": 1}\n";
+  for (int i = 0; i < 20; ++i) folder.write("f" + std::to_string(10 + i) + ".jsonl", lines);
+  const auto remarks = open(folder.path("*.jsonl"), jsonl_context)->remarks();
+  ASSERT_EQ(remarks.size(), 9u);
+  EXPECT_THAT(remarks.front(), HasSubstr(R"("key14", "key15" and others)"));
+  EXPECT_EQ(remarks.back(), "12 more files with keys that are not read");
+  const auto one = folder.write("one.jsonl", "{\"text\": \"ab\", \"" + std::string(1000, 'k') +
+                                                 "\": 1}\n{\"text\": \"ab\", \"" +
+                                                 std::string(1000, 'k') + "\": 1}\n");
+  EXPECT_EQ(open(one, jsonl_context)->remarks().front(),
+            one + ": keys that are not read: \"" + std::string(60, 'k') + "...\"");
+}
+
 TEST(Jsonl, FillsTheContextExactly) {
   const Folder folder;
   const auto file = folder.write("a.jsonl", R"({"text": "abcde"})");

@@ -83,7 +83,7 @@ TEST_F(PairLines, AreRefusedByFileAndLine) {
               AllOf(HasSubstr("p.jsonl:3"), HasSubstr("none with \"chosen\"")));
   EXPECT_THAT(refused(R"({"prompt": "a", "chosen": "b", "rejected": ""})"),
               AllOf(HasSubstr("p.jsonl:3"), HasSubstr("empty \"rejected\"")));
-  EXPECT_THAT(refused(R"({"chosen": "b", "rejected": "c"})"), HasSubstr("\"prompt\" of type null"));
+  EXPECT_THAT(refused(R"({"chosen": "b", "rejected": "c"})"), HasSubstr("none with \"prompt\""));
   EXPECT_THAT(refused(R"({"prompt": "a", "chosen": ["b"], "rejected": "c"})"), HasSubstr("array"));
   EXPECT_THAT(refused(R"({"prompt": [], "chosen": [], "rejected": []})"), HasSubstr("texts"));
   EXPECT_THAT(refused(R"({"prompt": "a", "chosen": "b", "rejected": "c", "weight": -1})"),
@@ -97,6 +97,39 @@ TEST_F(PairLines, AreRefusedByFileAndLine) {
           Error::Kind::usage,
           [&] { open_source({.globs = {folder_.path("a.txt")}, .pairs = true}, "data.train"); }),
       HasSubstr("\"rejected\""));
+}
+
+TEST_F(PairLines, NameTheKeyAndTheColumnOfAValueThatIsNone) {
+  const std::pair<const char*, const char*> rows[] = {
+      {R"({"prompt": null, "chosen": "b", "rejected": "c"})", "\"prompt\" is null (column 12)"},
+      {R"({"prompt": "a", "chosen": null, "rejected": "c"})", "\"chosen\" is null (column 27)"},
+      {R"({"prompt": "a", "chosen": "b", "rejected": null})", "\"rejected\" is null"},
+      {R"({"prompt": "a", "chosen": NaN, "rejected": "c"})",
+       "\"chosen\" is NaN, which is not JSON (column 27)"},
+      {R"({"prompt": 3, "chosen": "b", "rejected": "c"})", "\"prompt\" is a number (column 12)"},
+      {R"({"prompt": "a", "chosen": {"role": "x"}, "rejected": "c"})", "\"chosen\" is an object"},
+      {R"({"prompt": "a", "chosen": "b", "rejected": [1]})", "\"rejected\" is an array"},
+      {R"({"prompt": "a", "chosen": "b", "rejected": "c", "weight": null})",
+       "\"weight\" is null (column 59)"},
+      {R"({"prompt": "a", "chosen": "b", "rejected": "c", "weight": NaN})",
+       "\"weight\" is NaN, which is not JSON (column 59)"},
+      {R"({"prompt": "a", "chosen": "b", "rejected": "c", "weight": [1]})", "\"weight\" is [1]"},
+      {R"({"prompt": "a", "chosen": "b", "rejected": "c", "weight": "1"})", "\"weight\" is \"1\""},
+      {R"({"prompt": "a", "chosen": "b", "rejected": "c", "weight": 1e300})", "1e+300"},
+      {R"({"prompt": "a", "chosen": "b", "rejected": "c", "weight": 18446744073709551616})",
+       "\"weight\" is an integer of more than 64 bits"},
+      {R"({"prompt": "a", "chosen": "b", "chosen": "b", "rejected": "c"})", "\"chosen\" twice"},
+      {R"({"prompt": "a", "chosen": "b", "rejected": "c", "x": [{"k": 1, "k": 1}]})",
+       "\"k\" twice"}};
+  for (const auto& [line, received] : rows)
+    EXPECT_THAT(refused(line), AllOf(HasSubstr("p.jsonl:3: "), HasSubstr(received))) << line;
+}
+
+TEST_F(PairLines, NameKeysThatAreNotRead) {
+  EXPECT_THAT(open(two_pairs)->remarks(), ElementsAre());
+  EXPECT_THAT(open(R"({"prompt": "a", "chosen": "b", "rejected": "c", "tools": [], "score": 1})")
+                  ->remarks(),
+              ElementsAre(HasSubstr(R"(keys that are not read: "tools" and "score")")));
 }
 
 constexpr const char* chat_template =

@@ -14,8 +14,10 @@ import tempfile
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-READ = ["text", "prompt", "completion", "input_ids", "labels", "messages", "tools", "chosen", "rejected", "weight"]
-GAPS = ["tools", "weight"]
+READ = ["text", "prompt", "completion", "input_ids", "labels", "attention_mask", "completion_mask", "assistant_masks", "loss_mask", "position_ids",
+        "seq_lengths", "messages", "conversations", "tools", "chat_template_kwargs", "chosen", "rejected", "weight"]
+ALPACA = ["instruction", "input", "output", "system", "history"]
+GAPS = ["tools", "chat_template_kwargs", "weight", "input", "system", "history"]
 
 
 def lines_of(program, file):
@@ -32,7 +34,9 @@ def without_gaps(value):
 
 
 def expected_lines(table):
-    rows = [{k: v for k, v in row.items() if k in READ and not (v is None and k in GAPS)} for row in table.to_pylist()]
+    names = set(table.column_names)
+    read = [*READ, *(ALPACA if {"instruction", "output"} <= names else ["system"] if "conversations" in names else [])]
+    rows = [{k: v for k, v in row.items() if k in read and not (v is None and k in GAPS)} for row in table.to_pylist()]
     return [{k: without_gaps(v) for k, v in row.items()} for row in rows]
 
 
@@ -59,6 +63,14 @@ def tables(rng):
     yield pa.table({"chosen": column(lambda: [message(rng)]), "rejected": column(lambda: [message(rng)])})
     ids = column(lambda: [rng.randint(0, 255) for _ in range(rng.randint(2, 9))])
     yield pa.table({"input_ids": pa.array(ids, pa.list_(pa.int32())), "labels": pa.array(ids, pa.list_(pa.int64()))})
+    bits = [[rng.random() < 0.5 for _ in row] for row in ids]
+    yield pa.table({"input_ids": ids, "loss_mask": bits, "assistant_masks": [[float(b) for b in row] for row in bits],
+                    "completion_mask": pa.array([[int(b) for b in row] for row in bits], pa.list_(pa.int8())), "seq_lengths": [[len(row)] for row in ids],
+                    "attention_mask": [[1] * len(row) for row in ids], "position_ids": [list(range(len(row))) for row in ids], "url": column(lambda: "x")})
+    yield pa.table({"instruction": column(lambda: words(rng)), "input": column(lambda: rng.choice([None, words(rng)])), "output": column(lambda: words(rng)),
+                    "history": column(lambda: rng.choice([None, [[words(rng), words(rng)]]])), "id": column(lambda: 1)})
+    yield pa.table({"conversations": column(lambda: [{"from": "human", "value": words(rng)}]), "system": column(lambda: rng.choice([None, "s"])),
+                    "input": column(lambda: words(rng))})
     yield pa.table({"text": pa.array(column(lambda: rng.choice(["one", "two"]))).dictionary_encode().cast(pa.string())})
 
 
@@ -136,6 +148,15 @@ def losses(accrue, folder, data, run=None):
     return [json.loads(x)["loss"] for x in (out / "metrics.jsonl").read_text().splitlines() if "loss" in json.loads(x)]
 
 
+def check_unread_columns(accrue, folder):
+    """Columns that are not read are named once, also if the lines were kept."""
+    pq.write_table(pa.table({"text": [f"row {i}" for i in range(40)], "id": list(range(40)), "url": ["x"] * 40}), folder / "more.parquet")
+    for run in ("named-first", "named-again"):
+        losses(accrue, folder, "more.parquet", run)
+        events = (folder / run / "metrics.jsonl").read_text()
+        assert events.count('columns that are not read: \\"id\\" and \\"url\\"') == 1, events
+
+
 def check_training(accrue, folder):
     rows = [{"prompt": f"{i}+{i}=", "completion": str(2 * i)} for i in range(200)]
     (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -165,6 +186,7 @@ def main():
         check_rows(program, folder)
         check_refusals(program, folder)
         check_training(accrue, folder)
+        check_unread_columns(accrue, folder)
     print("Parquet files are read as pyarrow wrote them")
 
 

@@ -284,6 +284,13 @@ TEST(JsonLines, HaveAnIndexThatIsReadAsItWasWritten) {
       EXPECT_FALSE(index_of_bytes(std::string_view(bytes).substr(0, size))) << size;
     EXPECT_FALSE(index_of_bytes(bytes + "1"));
   }
+  index.has_sharegpt = true;
+  index.unread = {{.file = 0, .names = {"id", "\xc3\xa9 \"x\""}}, {.file = 1, .names = {"url"}}};
+  EXPECT_EQ(index_of_bytes(to_bytes(index)), index);
+  index.has_alpaca = true;
+  EXPECT_EQ(index_of_bytes(to_bytes(index)), index);
+  index.unread.back().file = 2;
+  EXPECT_FALSE(index_of_bytes(to_bytes(index))) << "a file that is not there";
 }
 
 class TokenFiles : public ::testing::TestWithParam<std::int64_t> {};

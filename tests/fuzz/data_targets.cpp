@@ -3,6 +3,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 #include "accrue/data/source.h"
 #include "accrue/data/tokenizer.h"
@@ -34,8 +35,8 @@ void read_all(const data::Source& source) {
   source.fingerprint();
 }
 
-void open_and_read(const std::filesystem::path& file, data::Format format, bool packing,
-                   bool pairs = false, std::vector<std::string> columns = {}) {
+void open_and_read(const std::filesystem::path& file, std::optional<data::Format> format,
+                   bool packing, bool pairs = false, std::vector<std::string> columns = {}) {
   read_all(*data::open_source({.globs = {file.string()},
                                .format = format,
                                .context = 16,
@@ -125,9 +126,11 @@ void fuzz_pattern(Input input) {
 }
 
 /// The first bit says whether samples are packed, the second whether they are pairs, the third
-/// whether fields are tensors by name.
+/// whether fields are tensors by name, the fourth whether the file's name and format are unknown.
 void fuzz_jsonl(Input input) {
   if (input.empty()) return;
+  if ((input[0] & 8) != 0)
+    return open_and_read(put("unnamed", input.subspan(1)), std::nullopt, false);
   if ((input[0] & 4) != 0)
     return open_and_read(put("lines.jsonl", input.subspan(1)), data::Format::jsonl, false, false,
                          {"input_ids", "attention_mask", "labels"});

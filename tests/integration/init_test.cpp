@@ -92,6 +92,18 @@ TEST_F(Init, OfLinesWithIds) {
                     HasSubstr("context = 32 ")));
 }
 
+TEST_F(Init, OfLinesByOtherNames) {
+  std::string lines;
+  for (int i = 0; i < 300; ++i) lines += "{\"text\": \"line " + std::to_string(i) + "\"}\n";
+  for (const char* name : {"lines.ndjson", "lines.jl", "lines.jsonl.1", "lines"}) {
+    write(name, lines);
+    const auto result = accrue({"init", name, "--out", std::string(name) + ".toml"});
+    EXPECT_EQ(result.status, 0) << name << result.errors;
+    EXPECT_THAT(read_file(folder_ / (std::string(name) + ".toml")),
+                HasSubstr("format = \"jsonl\""));
+  }
+}
+
 TEST_F(Init, OfAFolderOfImages) {
   for (int i = 0; i < 24; ++i) {
     const std::string label = i % 2 == 0 ? "even" : "odd";

@@ -134,6 +134,8 @@ TEST_F(StandardInput, ThatIsNoneIsRefused) {
   refused("text.txt", {"--data.format=tokens"}, "data.format");
   write("long", "{" + std::string(std::size_t{2} << 20, 'x'));
   refused("long", {}, "more than 1 MiB");
+  write("document", "[\n {\"text\": \"a\"}\n]\n");
+  refused("document", {}, "JSON that is no object per line");
 }
 
 TEST_F(StandardInput, OfATerminalIsNotWaitedFor) {

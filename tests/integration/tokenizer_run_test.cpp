@@ -195,6 +195,25 @@ TEST_F(TokenizerRun, IsEvaluatedOnFilesAsDuringTraining) {
   EXPECT_EQ(accrue({"eval", "nowhere", "--data", "held.txt"}).status, 2);
   EXPECT_EQ(accrue({"eval", "model", "--data", "nowhere.txt"}).status, 2);
   EXPECT_FALSE(fs::exists(folder_ / ".accrue-text"));
+  write("short.txt", "the dog");
+  const Program::Result all = accrue({"eval", "model", "--data", "short.txt", "--json"});
+  ASSERT_EQ(all.status, 0) << all.errors;
+  const json of_all = json::parse(all.output);
+  EXPECT_EQ(of_all["samples"], 1);
+  const std::string context = std::to_string(of_all["tokens"].get<int>());
+  EXPECT_THAT(of_all["remarks"].dump(), HasSubstr("evaluated as with --context " + context));
+  const Program::Result stated =
+      accrue({"eval", "model", "--data", "short.txt", "--json", "--context", context});
+  EXPECT_EQ(json::parse(stated.output)["loss"], of_all["loss"]);
+  EXPECT_EQ(json::parse(stated.output)["remarks"].dump().find("--context"), std::string::npos);
+  const Program::Result longer =
+      accrue({"eval", "model", "--data", "short.txt", "--context", "16"});
+  EXPECT_EQ(longer.status, 2);
+  EXPECT_THAT(longer.errors,
+              AllOf(HasSubstr("a context of 16"), HasSubstr("try --context " + context)));
+  write("one.txt", "t");
+  EXPECT_THAT(accrue({"eval", "model", "--data", "one.txt"}).errors,
+              HasSubstr("try more text; --context"));
 }
 
 TEST_F(TokenizerRun, DataTellsWhatIsLearned) {

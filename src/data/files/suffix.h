@@ -45,7 +45,7 @@ inline bool has_json_lines_suffix(const std::filesystem::path& path) {
          suffixes.end();
 }
 
-/// What a file holds by its name, where data.format = "auto" asks it; text where that does not say
+/// What a file holds by its name, where data.format = "auto" asks it; text if that does not say
 /// it (look_at_files() looks further).
 inline Format format_by_suffix(const std::filesystem::path& path) {
   if (suffix_of(path) == ".bin") return Format::tokens;

@@ -12,7 +12,7 @@ struct TableColumns {
 };
 
 /// Read are the columns that JSON lines have as keys. Names of Alpaca's, which other tables have
-/// for something else, are read where "instruction" and "output" are both there; "system" also
+/// for something else, are read if "instruction" and "output" are both there; "system" also
 /// beside "conversations".
 TableColumns columns_of_table(const std::vector<std::string>& names);
 

@@ -52,7 +52,7 @@ const SuffixKind* suffix_kind_of(const std::filesystem::path& path) {
   return found == suffix_kinds.end() ? nullptr : &*found;
 }
 
-/// The first bytes of a file, more where those do not say what it is.
+/// The first bytes of a file, and more if those do not say what it is.
 class FileBeginning {
  public:
   FileBeginning(const FilePool& files, std::size_t file) : files_(files), file_(file) {

@@ -8,7 +8,7 @@
 
 namespace accrue::data {
 
-/// What a file holds that nobody said: by its name, and where that does not say it by its first
+/// What a file holds that nobody stated: by its name, and if that does not say it by its first
 /// bytes.
 struct FileLook {
   Format format = Format::text;

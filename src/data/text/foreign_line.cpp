@@ -32,7 +32,7 @@ constexpr std::array<RoleName, 8> role_names{{{"human", "user"},
                                               {"observation", "tool"},
                                               {calls_tools, "assistant"}}};
 
-/// Empty where nobody is called so.
+/// Empty if nobody is called so.
 std::string_view role_of(const std::string& from) {
   const auto known = std::ranges::find(role_names, from, &RoleName::from);
   return known == role_names.end() ? std::string_view() : known->role;
@@ -106,6 +106,8 @@ JsonOrProblem message_of_sharegpt(ForeignJson& stated) {
     return LineProblem{
         R"("from" as human, user, gpt, assistant, system, tool, observation or function_call)",
         '"' + shortened(name) + '"', "one of these names for whoever says it"};
+  if (name == calls_tools && stated.contains("tool_calls"))
+    return refuse(R"("function_call" beside "tool_calls")");
   ForeignJson message{{"role", role.empty() ? name : std::string(role)}};
   for (auto&& [key, value] : stated.items()) {
     if (key == "from" || key == "role") continue;

@@ -54,7 +54,7 @@ LineProblem other_length(const LineFields& line, LineFields::Field field) {
           "a list as long as input_ids, or leaving the key out"};
 }
 
-/// Of the samples that a line's ids are; none where they are one that nobody describes.
+/// Of the samples that a line's ids are; none if they are one sample that nobody describes.
 PackedLengths lengths_of_packed(const LineFields& line) {
   using enum LineFields::Field;
   std::vector<std::int64_t> none;
@@ -154,7 +154,7 @@ std::optional<LineProblem> JsonSampleParser::take_fields() {
   return std::nullopt;
 }
 
-/// Labels are the ids themselves where masks alone say what is learned.
+/// Labels are the ids themselves if masks alone say what is learned.
 std::optional<LineProblem> JsonSampleParser::take_ids() {
   using enum LineFields::Field;
   const LineFields& line = *fields_;
@@ -168,7 +168,7 @@ std::optional<LineProblem> JsonSampleParser::take_ids() {
   return take_masks();
 }
 
-/// A token is learned where no mask has a 0: as TRL combines them.
+/// A token is learned if no mask has a 0 for it: as TRL combines them.
 std::optional<LineProblem> JsonSampleParser::take_masks() {
   for (const LineFields::Field field : LineFields::masks_of_loss) {
     if (!fields_->has(field)) continue;

@@ -50,11 +50,11 @@ class LineFields final : public nlohmann::json_sax<nlohmann::json> {
   std::optional<LineProblem> read(std::string_view line);
 
   bool has(Field field) const { return seen_[field]; }
-  /// What the field is; empty where it is not there or no text.
+  /// What the field is; empty if it is not there or no text.
   const std::string& text_of(Field field) const { return texts_[field]; }
   const std::vector<std::int64_t>& list_of(Field field) const { return lists_[field]; }
   double weight_value() const { return weight_; }
-  /// What a field of Alpaca is where it is no text: "null", "a number"; null where it is one.
+  /// What a field of Alpaca is if it is no text: "null", "a number"; null if it is one.
   const char* other_type_of(Field field) const { return other_types_[field]; }
   /// Whether a field of Alpaca is there and neither null nor an empty text, list or object.
   bool is_filled(Field field) const;

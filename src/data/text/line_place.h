@@ -15,7 +15,7 @@ struct LinePlace {
 };
 
 /// Where the value begins (of one within a value, but for an element, that value), in bytes from 1;
-/// none where the line has no such value. What is behind the value need not be JSON.
+/// none if the line has no such value. What is behind the value need not be JSON.
 std::optional<std::size_t> column_of(std::string_view line, const LinePlace& place);
 
 /// A word that stands in the place of a value.
@@ -24,7 +24,7 @@ struct StrayWord {
   std::size_t column = 0;  ///< where it begins, in bytes from 1
 };
 
-/// The word around the byte at `column`; empty where no value could begin with it.
+/// The word around the byte at `column`; empty if no value could begin with it.
 StrayWord stray_word(std::string_view line, std::size_t column);
 
 /// Whether an integer stands there that 64 bits do not hold.

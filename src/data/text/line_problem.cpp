@@ -29,7 +29,7 @@ bool is_of_a_value(const std::string& message) {
   return is_too_large(message) || message.find("while parsing value") != message.npos;
 }
 
-/// The word that is no JSON; empty where something else is wrong.
+/// The word that is no JSON; empty if something else is wrong.
 StrayWord word_at(std::string_view line, std::size_t column, const std::string& message) {
   const bool is_word = message.find("invalid literal") != message.npos ||
                        message.find("invalid number") != message.npos;

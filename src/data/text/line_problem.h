@@ -19,7 +19,7 @@ struct LineProblem {
 LineProblem at_place(LineProblem problem, std::string_view line, const LinePlace& place);
 
 /// What a parser of JSON says of `line`, which is no JSON at `column` (from 1). `message` is that
-/// of nlohmann's exception. `place` is what is read there; none where that is no value of a key.
+/// of nlohmann's exception. `place` is what is read there; none if that is no value of a key.
 /// A word in the place of a value (NaN, None) is named.
 LineProblem not_json(std::string_view line, std::size_t column, const std::string& message,
                      const std::optional<LinePlace>& place);

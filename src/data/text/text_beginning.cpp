@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view blank = " \t\r\n";
 
-/// `text` without the blanks at its beginning, and without `sign` behind them; empty where another
+/// `text` without the blanks at its beginning, and without `sign` behind them; empty if another
 /// one is there.
 std::string_view behind(std::string_view text, char sign) {
   const std::size_t begin = text.find_first_not_of(blank);

@@ -5,7 +5,7 @@
 
 namespace accrue::data {
 
-/// What text is by its first bytes, where nobody said it.
+/// What text is by its first bytes, if nobody stated it.
 enum class TextBeginning {
   text,
   json_lines,     ///< its first line is an object of JSON
