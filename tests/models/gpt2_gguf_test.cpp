@@ -127,12 +127,21 @@ TEST_F(Gpt2Gguf, KeysThatAreMissingOrNoGpt2sAreNamed) {
   EXPECT_THAT(refusal(nothing, {"gpt2.block_count"}), HasSubstr("gpt2.block_count"));
   EXPECT_THAT(refusal(with("gpt2.attention.head_count_kv", std::uint32_t{2})),
               HasSubstr("gpt2.attention.head_count_kv"));
-  EXPECT_THAT(refusal(with("gpt2.attention.layer_norm_epsilon", 1e-6F),
-                      {"gpt2.attention.layer_norm_epsilon"}),
+  EXPECT_THAT(refusal(nothing, {"gpt2.attention.layer_norm_epsilon"}),
               HasSubstr("layer_norm_epsilon"));
   EXPECT_THAT(
       refusal(with("gpt2.feed_forward_length", std::uint32_t{64}), {"gpt2.feed_forward_length"}),
-      HasSubstr("n_inner"));
+      HasSubstr("ffn_up.weight"));
+}
+
+TEST_F(Gpt2Gguf, KeepsTheEpsilonOfItsNorms) {
+  write_changed(
+      [](GgufKeyWriter& keys, auto&) { keys.add("gpt2.attention.layer_norm_epsilon", 1e-6F); },
+      {"gpt2.attention.layer_norm_epsilon"});
+  const auto loaded = load_gpt2_gguf(file(), {});
+  EXPECT_EQ(loaded->options().norm_eps, 1e-6);
+  save_gpt2_gguf(file(), *loaded, GgufDtype::f32);
+  EXPECT_EQ(load_gpt2_gguf(file(), {})->options().norm_eps, 1e-6);
 }
 
 TEST_F(Gpt2Gguf, ShapesThatTheFileDoesNotFillAreRefusedBeforeTheyAreAllocated) {

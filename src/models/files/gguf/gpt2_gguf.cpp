@@ -37,9 +37,10 @@ void check_gpt2_sizes(const GgufFile& file, const Gpt2Options& options) {
   expect("token_embd.weight", options.vocab, width);
   expect(std::string(table_of_positions), options.context, width);
   expect("blk.0.attn_qkv.weight", 3 * width, width);
-  expect("blk.0.ffn_up.weight", 4 * width, width);
-  const auto w = static_cast<double>(width);
-  const double needed = static_cast<double>(options.layers) * (12 * w * w + 13 * w) +
+  const std::int64_t ffn_width = options.ffn_width == 0 ? 4 * width : options.ffn_width;
+  expect("blk.0.ffn_up.weight", ffn_width, width);
+  const auto w = static_cast<double>(width), f = static_cast<double>(ffn_width);
+  const double needed = static_cast<double>(options.layers) * (4 * w * w + 2 * w * f + 9 * w + f) +
                         static_cast<double>(options.vocab + options.context + 2) * w;
   double elements = 0;
   for (const GgufTensor& tensor : file.tensors()) elements += static_cast<double>(tensor.elements);
