@@ -149,6 +149,14 @@ std::string save(const fs::path& out, const train::RunDirectory& run,
   return save_gguf(out, trained, wanted);
 }
 
+/// An error of writing into `files` as one of the folder that the files are for.
+Error in_its_place(const Error& error, const fs::path& files, const fs::path& out) {
+  std::string operation = error.operation();
+  if (const std::size_t at = operation.find(files.string()); at != operation.npos)
+    operation.replace(at, files.string().size(), out.string());
+  return {error.kind(), operation, error.expected(), error.received(), error.suggestion()};
+}
+
 int run_export(const ExportArguments& arguments) {
   const fs::path out(arguments.out);
   if (out.empty())
@@ -159,8 +167,12 @@ int run_export(const ExportArguments& arguments) {
   const train::TrainedModel trained = train::load_trained_model(
       run, arguments.checkpoint, {}, module_trust(arguments.trust_module));
   ExportFolder folder(out);
-  const std::string card = save(folder.files(), run, trained, arguments);
-  write_file_atomically(folder.files() / "README.md", card);
+  try {
+    const std::string card = save(folder.files(), run, trained, arguments);
+    write_file_atomically(folder.files() / "README.md", card);
+  } catch (const Error& error) {
+    throw in_its_place(error, folder.files(), out);
+  }
   folder.commit();
   std::cout << printable_line(out.string()) << std::endl;
   return 0;
