@@ -88,6 +88,7 @@ weight_decay = 0
 decay = "all"
 momentum = 0.5
 clip = 0
+on_divergence = "stop"
 state = "bf16"
 schedule = {kind = "linear", warmup = "1%", min_lr = 0.25}
 scale_lr = "sqrt"

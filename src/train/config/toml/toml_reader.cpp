@@ -186,6 +186,15 @@ bool is_key_path(const std::string& path) {
   return !expects_word;
 }
 
+/// Whether a word begins as a map of Python's from numbers, "{0: 4, 8: 8}", which a key may take as
+/// a text.
+bool is_map_by_numbers(const std::string& word) {
+  const std::size_t digit = word.find_first_not_of("{ ");
+  if (!word.starts_with('{') || digit == word.npos) return false;
+  const std::size_t end = word.find_first_not_of("0123456789 ", digit);
+  return end != word.npos && end > digit && word[end] == ':';
+}
+
 }  // namespace
 
 std::vector<Entry> read_toml(const std::string& text, const std::string& origin) {
@@ -211,7 +220,7 @@ std::vector<Entry> read_override(const std::string& text) {
   const bool one_line = word.find('\n') == std::string::npos;
   if (const auto parsed = one_line ? try_parse("value = " + word) : std::nullopt) {
     flatten(*parsed, "", text, entries);
-  } else if (opens_toml(word)) {
+  } else if (opens_toml(word) && !is_map_by_numbers(word)) {
     throw malformed_value(path, word);
   } else if (is_number_beyond_64_bits(word)) {
     const Value::Other number{"number that 64 bits do not hold (" + word + ")", true};
