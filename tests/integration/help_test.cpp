@@ -86,9 +86,9 @@ TEST_F(Help, AnswersKeysOfOtherSystems) {
 }
 
 TEST_F(Help, KeysAreThereForPrograms) {
-  const auto json = nlohmann::json::parse(printed({"keys", "--json"}));
+  const auto answer = nlohmann::json::parse(printed({"keys", "--json"}));
   std::size_t found = 0;
-  for (const auto& key : json.at("keys")) {
+  for (const auto& key : answer.at("keys")) {
     EXPECT_FALSE(key.at("meaning").get<std::string>().empty()) << key;
     if (key.at("name") == "optim.lr") {
       EXPECT_EQ(key.at("default"), "0.0003");
