@@ -266,7 +266,7 @@ TEST_F(ForeignFiles, AreNamedByFileAndLine) {
 }
 
 TEST_F(ForeignFiles, OfOwnFormHaveNoSuchRemark) {
-  const auto source = open(R"({"text": "ab"})", true);
+  const auto source = open(R"({"text": "ab ab ab"})", true);
   EXPECT_THAT(source->remarks(), Not(Contains(HasSubstr("read as"))));
 }
 

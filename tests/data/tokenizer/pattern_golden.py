@@ -96,7 +96,11 @@ class Drawn:
         if kind < 0.15:
             behind = self.draw.choice(["a", r"\p{L}", "[ab]", "s|k", r"\n", "(?i:s)", r"a\w", r"^", r"\b"])
             return self.draw.choice(["(?<=", "(?<!"]) + behind + ")"
-        return self.atom(depth) + self.draw.choice(REPEATS)
+        atom, repeat = self.atom(depth), self.draw.choice(REPEATS)
+        # Two or more of a part that may match nothing are refused by name. They are drawn rarely.
+        if atom.startswith("(") and repeat.startswith(("{2", "{,2")) and self.draw.random() < 0.8:
+            repeat = ""
+        return atom + repeat
 
     def alternatives(self, depth: int) -> str:
         return "|".join("".join(self.part(depth) for _ in range(self.draw.randint(1, 3))) for _ in range(self.draw.choice((1, 1, 2, 3))))
