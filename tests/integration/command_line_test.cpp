@@ -151,9 +151,9 @@ TEST_F(CommandLine, ARunStandsForItsConfigWhereItIsResumed) {
 
 TEST_F(CommandLine, ADataFileHasAConfigChosen) {
   write_small_run();
-  const Words shape{"--run.steps=1",     "--run.out=out",   "--model.layers=1",
-                    "--model.width=32",  "--model.heads=2", "--model.context=16",
-                    "--batch.tokens=256"};
+  const Words shape{"--run.steps=1",      "--run.out=out",   "--model.layers=1",
+                    "--model.width=32",   "--model.heads=2", "--model.context=16",
+                    "--batch.tokens=256", "--batch.micro=4", "--memory.recompute=none"};
   Words by_key{"train", "--data.train=text.txt", "--dry-run"},
       by_word{"train", "text.txt", "--dry-run"};
   by_key.insert(by_key.end(), shape.begin(), shape.end());

@@ -94,8 +94,7 @@ TEST_F(TextExport, OfAModelFromScratchEndsWhereItsTokenizerEnds) {
 
 TEST_F(TextExport, OfATokenizerWithoutAnEndHasTheTurnsEndForOne) {
   write_settings({{"chat_template", turns}, {"pad_token", "<|im_start|>"}});
-  succeed({"train", "chat.toml"});
-  succeed({"export", "first", "--out", "base"});
+  make_base();
   EXPECT_EQ(object_in("base/generation_config.json"),
             (json{{"eos_token_id", turn_ends}, {"pad_token_id", turn_start}}));
   EXPECT_EQ(object_in("base/config.json")["pad_token_id"], turn_start);
