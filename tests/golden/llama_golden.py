@@ -61,16 +61,16 @@ FAMILIES = {
         mscale_all_dim=1.1, truncate=False))),
     "mistral": ("Mistral", dict(SHAPE, sliding_window=8)),
     "mistral without a window": ("Mistral", dict(SHAPE, sliding_window=None)),
-    "ministral": ("Ministral", dict(SHAPE, head_dim=16, sliding_window=8,
-                                    layer_types=["full_attention", "sliding_attention", "full_attention"])),
     "qwen2": ("Qwen2", dict(SHAPE)),
     "qwen2 with windows": ("Qwen2", dict(SHAPE, use_sliding_window=True, sliding_window=8, max_window_layers=1)),
     "qwen3": ("Qwen3", dict(SHAPE, head_dim=32, tie_word_embeddings=True)),
-    "gemma": ("Gemma", dict(SHAPE, head_dim=32)),
     "gemma2": ("Gemma2", dict(GEMMA, attn_logit_softcapping=0.7, final_logit_softcapping=1.5)),
     "gemma3": ("Gemma3", dict(GEMMA, sliding_window_pattern=2, rope_theta=7000.0, rope_local_base_freq=300.0)),
     "gemma3, linear": ("Gemma3", dict(GEMMA, sliding_window_pattern=3,
                                       rope_scaling={"rope_type": "linear", "factor": 8.0})),
+    "ministral": ("Ministral", dict(SHAPE, head_dim=16, sliding_window=8,
+                                    layer_types=["full_attention", "sliding_attention", "full_attention"])),
+    "gemma": ("Gemma", dict(SHAPE, head_dim=32)),
 }
 
 
