@@ -19,7 +19,7 @@ void print_error(const std::string& message) {
 void print_error(const Error& error) {
   if (::isatty(STDERR_FILENO) != 1) return print_error(std::string(error.what()));
   const auto columns = static_cast<std::size_t>(observe::terminal_size(STDERR_FILENO).columns);
-  std::cerr << error_page(error, columns, observe::takes_colours(STDERR_FILENO)) << std::flush;
+  std::cerr << error_page(error, columns) << std::flush;
 }
 
 }  // namespace accrue::cli

@@ -10,7 +10,7 @@ namespace {
 TEST(ErrorPage, HasALineForEachPart) {
   const Error error =
       usage_error("config key optim.lrr", "a known key", "an unknown one", "optim.lr");
-  EXPECT_EQ(error_page(error, 80, false),
+  EXPECT_EQ(error_page(error, 80),
             "error: config key optim.lrr\n"
             "  expected  a known key\n"
             "  received  an unknown one\n"
@@ -19,17 +19,11 @@ TEST(ErrorPage, HasALineForEachPart) {
 
 TEST(ErrorPage, WrapsBelowTheFirstLineOfAPart) {
   const Error error = usage_error("x", "one two three four", "five", "");
-  EXPECT_EQ(error_page(error, 22, false),
+  EXPECT_EQ(error_page(error, 22),
             "error: x\n"
             "  expected  one two\n"
             "            three four\n"
             "  received  five\n");
-}
-
-TEST(ErrorPage, IsColouredOnlyIfAsked) {
-  const Error error = usage_error("x", "a", "b", "c");
-  EXPECT_EQ(error_page(error, 80, false).find('\033'), std::string::npos);
-  EXPECT_NE(error_page(error, 80, true).find("\033[1;31merror:\033[0m x\n"), std::string::npos);
 }
 
 TEST(WrappedText, KeepsExamplesAndParagraphs) {

@@ -14,8 +14,6 @@ namespace accrue::cli {
 ///     expected  a known key
 ///     received  an unknown one
 ///     try       optim.lr
-///
-/// With `coloured` the first word is red and the suggestion bold.
-std::string error_page(const Error& error, std::size_t width, bool coloured);
+std::string error_page(const Error& error, std::size_t width);
 
 }  // namespace accrue::cli
