@@ -20,8 +20,8 @@ std::string part(std::string_view name, const std::string& text, std::size_t wid
 
 std::string error_page(const Error& error, std::size_t width) {
   constexpr std::string_view word = "error: ";
-  std::string page =
-      std::string(word) + wrapped(error.operation(), width, word.size()).substr(word.size());
+  const std::string first = wrapped(error.operation(), width, word.size());
+  std::string page = std::string(word) + (first.empty() ? "\n" : first.substr(word.size()));
   page += part("expected", error.expected(), width);
   page += part("received", error.received(), width);
   return page + part("try", error.suggestion(), width);
