@@ -167,7 +167,9 @@ bool MicroBatchRunner::run_or_undo(std::size_t position, WindowRequest& request,
     ref.sample_ids = micro.sample_ids;
     const memory::PeakScope peak;
     run_micro_batch(ref, micro, request, run);
-    if (micro.inputs.defined() && micro.inputs.dim() > 0 && micro.inputs.size(0) == 1)
+    const bool was_reduced = !micro.unreadable.empty() || context_.retries.count() > 0;
+    if (was_reduced && micro.inputs.defined() && micro.inputs.dim() > 0 &&
+        micro.inputs.size(0) == 1)
       expect_statistics_of_one(micro, request.index);
     if (memory::counts_allocations())
       run.micro_batch_peak_bytes =
@@ -195,7 +197,7 @@ bool MicroBatchRunner::run_or_undo(std::size_t position, WindowRequest& request,
 }
 
 /// One value for each channel has no variance. Runs are planned without such micro-batches; images
-/// that are left out, or memory that runs out, may make one.
+/// that are left out, or memory that runs out, may make one. (verify runs such splits on purpose.)
 void MicroBatchRunner::expect_statistics_of_one(const batch::MicroBatch& micro,
                                                 std::int64_t window) const {
   for (const NamedParameter& buffer : context_.model.buffers()) {
