@@ -20,8 +20,9 @@ void carry_vocabulary(const std::filesystem::path& from, const std::filesystem::
                       bool with_settings) {
   std::vector<std::string> names{"tokenizer.model", "vocab.json", "vocab.txt", "merges.txt"};
   if (with_settings)
-    names.insert(names.end(), {data::kTokenizerSettings, "special_tokens_map.json",
-                               "added_tokens.json", data::kChatTemplateFile});
+    names.insert(names.end(),
+                 {data::kTokenizerSettings, data::kSpecialTokensMap, data::kAddedTokens,
+                  data::kChatTemplateFile, data::kProcessorTemplate});
   std::error_code unreadable;
   for (const std::string& name : names)
     if (std::filesystem::is_regular_file(from / name, unreadable) &&

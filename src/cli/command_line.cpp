@@ -9,25 +9,12 @@
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
 #include "cli/help/described_option.h"
+#include "core/joined_words.h"
 #include "core/nearest.h"
 #include "core/words.h"
 
 namespace accrue::cli {
 namespace {
-
-std::string quoted(const std::string& text) { return "\"" + text + "\""; }
-
-std::vector<std::string> names_of_verbs(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
-  return names;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
 
 /// A verb that other programs have, and what there is for it here.
 struct OtherVerb {
@@ -49,14 +36,21 @@ constexpr std::array<OtherVerb, 10> other_verbs{{
     {"new", "accrue init"},
 }};
 
+/// The one of `names` that `word` is a misspelling of; none if it is far from all.
+std::optional<std::string> near_word(const std::string& word,
+                                     const std::vector<std::string>& names) {
+  constexpr std::size_t length_of_an_edit = 3;
+  const std::string found = nearest(word, names);
+  const bool is_near = edit_distance(word, found) <= word.size() / length_of_an_edit;
+  return is_near ? std::optional(found) : std::nullopt;
+}
+
 /// What to try for a `word` that is none of `names`: the one that it is a misspelling of, or any of
 /// them.
 std::string advice_on_word(const std::string& word, const std::vector<std::string>& names,
                            const std::string& command) {
-  constexpr std::size_t length_of_an_edit = 3;
-  const std::string found = nearest(word, names);
-  if (edit_distance(word, found) <= word.size() / length_of_an_edit) return command + " " + found;
-  return command + " --help, which says what each does";
+  const auto near = near_word(word, names);
+  return near ? command + " " + *near : command + " --help, which says what each does";
 }
 
 std::string advice_on_verb(const std::string& word, const std::vector<std::string>& verbs) {
@@ -76,7 +70,7 @@ void check_action(const CLI::App& verb, const Arguments& typed) {
     throw usage_error(command, expected, "none", command + " " + actions.front() + " --help");
   const std::string& word = typed[2];
   if (word.starts_with("-") || std::ranges::find(actions, word) != actions.end()) return;
-  throw usage_error(command, expected, quoted(word), advice_on_word(word, actions, command));
+  throw usage_error(command, expected, in_quotes(word), advice_on_word(word, actions, command));
 }
 
 /// An option of other programs that generate text (transformers, llama.cpp, vLLM), and that of
@@ -85,23 +79,17 @@ struct OtherOption {
   std::string_view name, ours;
 };
 
-constexpr std::array<OtherOption, 16> other_options{{
-    {"--max_new_tokens", "--tokens"},
+constexpr std::array<OtherOption, 10> other_options{{
     {"--max-new-tokens", "--tokens"},
-    {"--max_tokens", "--tokens"},
     {"--max-tokens", "--tokens"},
-    {"--max_length", "--tokens"},
+    {"--max-length", "--tokens"},
     {"--n-predict", "--tokens"},
-    {"--n_predict", "--tokens"},
     {"--predict", "--tokens"},
     {"-n", "--tokens"},
     {"-p", "--prompt"},
     {"-s", "--seed"},
     {"--temp", "--temperature"},
-    {"--top_k", "--top-k"},
-    {"--top_p", "--top-p"},
     {"--repeat-penalty", "--repetition-penalty"},
-    {"--repetition_penalty", "--repetition-penalty"},
 }};
 
 std::vector<std::string> names_of_options(const CLI::App& verb) {
@@ -111,16 +99,16 @@ std::vector<std::string> names_of_options(const CLI::App& verb) {
   return names;
 }
 
-std::string advice_on_option(const std::string& name, const std::vector<std::string>& known,
+/// `typed` may have underscores where accrue has dashes.
+std::string advice_on_option(const std::string& typed, const std::vector<std::string>& known,
                              const std::string& command) {
+  std::string name = typed;
+  std::ranges::replace(name, '_', '-');
   const auto other = std::ranges::find(other_options, name, &OtherOption::name);
   const bool has_it =
       other != other_options.end() && std::ranges::find(known, other->ours) != known.end();
   if (has_it) return std::string(other->ours);
-  constexpr std::size_t length_of_an_edit = 3;
-  const std::string near = nearest(name, known);
-  const bool is_near = edit_distance(name, near) <= name.size() / length_of_an_edit;
-  return is_near ? near : command + " --help";
+  return near_word(name, known).value_or(command + " --help");
 }
 
 template <typename Names>
@@ -139,8 +127,9 @@ Error not_an_override(const CLI::App& verb, const std::string& argument,
     if (const auto foreign = train::foreign_key(argument.substr(2), next))
       return usage_error(operation, "an option of this verb or --section.key=value",
                          "a name of " + foreign->users, foreign->advice);
-  return usage_error(operation, "an option of this verb or --section.key=value", quoted(argument),
-                     "accrue " + verb.get_name() + " --help");
+  return usage_error(
+      operation, "an option of this verb or --section.key=value", in_quotes(argument),
+      advice_on_option(argument, names_of_options(verb), "accrue " + verb.get_name()));
 }
 
 /// Throws a usage Error for a key without a "=": the next word is its value then, and would else be
@@ -179,9 +168,13 @@ std::vector<std::string> take_overrides(const CLI::App& verb) {
 }
 
 Error unknown_option(const CLI::App& app, const Arguments& typed) {
-  const CLI::App& verb = *app.get_subcommand(typed[1]);
-  const std::vector<std::string> known = names_of_options(verb);
-  const std::string command = "accrue " + verb.get_name();
+  const CLI::App* verb = app.get_subcommand(typed[1]);
+  std::string command = "accrue " + typed[1];
+  if (typed.size() > 2 && contains(names_of_verbs(*verb), typed[2])) {
+    verb = verb->get_subcommand(typed[2]);
+    command += " " + typed[2];
+  }
+  const std::vector<std::string> known = names_of_options(*verb);
   for (std::size_t i = 2; i < typed.size(); ++i) {
     const std::string name = typed[i].substr(0, typed[i].find('='));
     if (!name.starts_with("-") || contains(known, name)) continue;
@@ -194,20 +187,19 @@ Error unknown_option(const CLI::App& app, const Arguments& typed) {
 
 void check_verb(const CLI::App& app, const Arguments& typed) {
   const std::vector<std::string> verbs = names_of_verbs(app);
-  if (typed.size() < 2)
-    throw usage_error("accrue", "one of the verbs " + joined(verbs), "none", "accrue --help");
   const std::string& word = typed[1];
   if (word.starts_with("-")) return;
   if (contains(verbs, word)) {
     check_action(*app.get_subcommand(word), typed);
     return check_overrides(app, typed);
   }
-  throw usage_error("accrue " + word, "one of the verbs " + joined(verbs), quoted(word),
-                    advice_on_verb(word, verbs));
+  throw usage_error("accrue " + word, "one of the verbs " + joined_words(verbs, ", "),
+                    in_quotes(word), advice_on_verb(word, verbs));
 }
 
 Arguments with_help_option(const Arguments& typed) {
-  if (typed.size() < 2 || typed[1] != "help") return typed;
+  if (typed.size() < 2) return {typed.empty() ? "accrue" : typed.front(), "--help"};
+  if (typed[1] != "help") return typed;
   Arguments words{typed.front()};
   words.insert(words.end(), typed.begin() + 2, typed.end());
   words.emplace_back("--help");

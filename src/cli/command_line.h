@@ -29,8 +29,8 @@ Error unknown_option(const CLI::App& app, const Arguments& typed);
 /// misspelt one answered with the nearest, one of other programs with what there is for it.
 void check_verb(const CLI::App& app, const Arguments& typed);
 
-/// "accrue help" and "accrue help train" as "accrue --help" and "accrue train --help"; everything
-/// else is returned as it was typed.
+/// "accrue" and "accrue help" as "accrue --help", "accrue help train" as "accrue train --help";
+/// everything else is returned as it was typed.
 Arguments with_help_option(const Arguments& typed);
 
 }  // namespace accrue::cli

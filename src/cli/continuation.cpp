@@ -5,7 +5,6 @@
 #include "accrue/core/error.h"
 #include "cli/trained_text.h"
 #include "data/chat/turn_end.h"
-#include "data/text/tokenizer_files.h"
 #include "models/files/generation_config.h"
 #include "train/workload/generation_origin.h"
 
@@ -13,13 +12,6 @@ namespace accrue::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Of the folder that a run on token ids began with.
-fs::path tokenizer_file_of_origin(const std::string& from) {
-  const fs::path file = fs::path(from) / data::kTokenizerFile;
-  std::error_code unreadable;
-  return !from.empty() && fs::is_regular_file(file, unreadable) ? file : fs::path();
-}
 
 /// Null where this version does not read it: the run did not need it.
 std::shared_ptr<const data::Tokenizer> opened_if_readable(const fs::path& file,
@@ -46,14 +38,11 @@ Continuation continuation_of(const train::RunDirectory& run, const train::Traine
                              const models::LanguageModel& model, const std::string& what) {
   Continuation continuation;
   continuation.generation = generation_in(train::generation_of_run(run, trained.config.model));
-  if (!trained.tokenizer.empty()) {
-    continuation.tokenizer_file = trained.tokenizer;
+  continuation.tokenizer_file = tokenizer_file_of(trained);
+  if (!trained.tokenizer.empty())
     continuation.tokenizer = data::Tokenizer::open(trained.tokenizer, what);
-  } else if (!trained_on_bytes(trained)) {
-    continuation.tokenizer_file = tokenizer_file_of_origin(trained.config.model.from);
-    if (!continuation.tokenizer_file.empty())
-      continuation.tokenizer = opened_if_readable(continuation.tokenizer_file, what);
-  }
+  else if (!continuation.tokenizer_file.empty())
+    continuation.tokenizer = opened_if_readable(continuation.tokenizer_file, what);
   std::vector<std::int64_t> ends = models::stated_special_tokens(continuation.generation).ends;
   if (continuation.tokenizer) {
     continuation.turn_end = turn_end_of(*continuation.tokenizer, what);
@@ -68,7 +57,7 @@ Continuation continuation_of(const train::RunDirectory& run, const train::Traine
 
 std::optional<std::int64_t> turn_end_of(const data::Tokenizer& tokenizer, const std::string& what) {
   try {
-    return data::turn_end(*data::read_chat_format(tokenizer.file(), what), tokenizer);
+    return data::turn_end(*data::read_chat_format(tokenizer, what), tokenizer);
   } catch (const Error& error) {
     if (error.kind() != Error::Kind::usage) throw;
     return std::nullopt;

@@ -19,11 +19,7 @@ std::shared_ptr<const data::ChatFormat> chat_format_of(const TextModel& text_mod
     throw usage_error("accrue sample --chat", "a model with a chat template",
                       "a model of bytes, which has none",
                       "accrue sample without --chat, which continues a text");
-  return data::read_chat_format(text_model.tokenizer->file(), "accrue sample --chat");
-}
-
-Messages message_of(const char* role, const std::string& content) {
-  return {{"role", role}, {"content", content}};
+  return data::read_chat_format(*text_model.tokenizer, "accrue sample --chat");
 }
 
 }  // namespace
@@ -38,7 +34,7 @@ Conversation::Conversation(const TextModel& text_model, const AnswerOptions& opt
   // A model that was trained on the template may have another end of text (a base model's).
   if (const std::optional<std::int64_t> end = data::turn_end(*format_, *text_model.tokenizer))
     options_.generate.end_tokens.push_back(*end);
-  if (!system.empty()) messages_.push_back(message_of("system", system));
+  if (!system.empty()) messages_.push_back(data::chat_message("system", system));
 }
 
 std::string Conversation::rendered(const Messages& messages, bool add_generation_prompt) const {
@@ -56,11 +52,11 @@ std::string Conversation::rendered(const Messages& messages, bool add_generation
 
 Answer Conversation::reply(const std::string& message, const TellText& tell) {
   Messages messages = messages_;
-  messages.push_back(message_of("user", message));
+  messages.push_back(data::chat_message("user", message));
   const std::vector<std::int64_t> prompt =
       text_model_.tokenizer->encode(rendered(messages, /*add_generation_prompt=*/true));
   Answer answer = make_answer(text_model_, decoding_, prompt, options_, tell);
-  messages.push_back(message_of("assistant", answer.text));
+  messages.push_back(data::chat_message("assistant", answer.text));
   messages_ = std::move(messages);
   return answer;
 }

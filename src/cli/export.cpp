@@ -40,12 +40,6 @@ struct ExportArguments {
   bool trust_module = false;
 };
 
-/// Whether a folder has a tokenizer that a run on token ids may have used.
-bool holds_tokenizer(const fs::path& folder) {
-  std::error_code unreadable;
-  return !folder.empty() && fs::is_regular_file(folder / data::kTokenizerFile, unreadable);
-}
-
 models::ImageTask image_task(const train::ModelConfig& model) {
   models::ImageTask task;
   if (model.image.size() != task.image.size()) return task;
@@ -80,11 +74,11 @@ std::string save_masked_model(const fs::path& out, const train::TrainedModel& tr
   if (byte_tokens)
     data::write_byte_tokenizer(out, model.options().context,
                                trained.config.loss.mask_token.value_or(train::byte_vocabulary));
-  const fs::path own = trained.tokenizer, from = trained.config.model.from;
-  if (!own.empty()) write_tokenizer(out, own);
-  if (own.empty() && !byte_tokens && holds_tokenizer(from))
-    write_tokenizer(out, from / data::kTokenizerFile);
-  if (!from.empty() && !byte_tokens) carry_vocabulary(from, out, /*with_settings=*/own.empty());
+  const fs::path tokenizer = tokenizer_file_of(trained), from = trained.config.model.from;
+  // First, so that what write_tokenizer() leaves out stays out.
+  if (!from.empty() && !byte_tokens)
+    carry_vocabulary(from, out, /*with_settings=*/tokenizer.empty());
+  if (!tokenizer.empty()) write_tokenizer(out, tokenizer);
   return masked_model_card(trained, byte_tokens);
 }
 

@@ -71,7 +71,7 @@ void settle_tokenizer(const fs::path& folder, const data::FolderTokens& tokens) 
   write_json(folder / data::kTokenizerSettings, settings);
   if (reads_as(folder, tokens)) return;
   write_file_atomically(folder / data::kTokenizerFile, tokens.tokenizer.dump() + '\n');
-  for (const char* merged : {"special_tokens_map.json", "added_tokens.json"})
+  for (const char* merged : {data::kSpecialTokensMap, data::kAddedTokens})
     fs::remove(folder / merged);
 }
 
@@ -108,7 +108,7 @@ models::SpecialTokens special_tokens_of(const Continuation& continuation,
 /// the vocabulary is as large.
 void state_in_config(const fs::path& folder, const models::SpecialTokens& tokens,
                      bool is_made_of_shape) {
-  const fs::path file = folder / "config.json";
+  const fs::path file = folder / data::kModelConfig;
   const TextJson written = object_in(file);
   if (written.empty()) return;  // of adapters: there is none
   TextJson config = written;
@@ -182,7 +182,7 @@ ExportedText write_text_files(const fs::path& folder, const train::TrainedModel&
       trained.config.model.kind == train::ModelKind::gpt2 && knows_its_text(trained, continuation));
   const TextJson generation = models::with_special_tokens(continuation.generation, special);
   written.has_generation = !generation.empty();
-  if (written.has_generation) write_json(folder / models::kGenerationConfig, generation);
+  if (written.has_generation) write_json(folder / data::kGenerationConfig, generation);
   note_ends(trained, continuation);
   return written;
 }

@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <optional>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "accrue/models/gpt2_gguf.h"
@@ -47,25 +48,17 @@ class TokenizerOfModel {
       folder_.emplace();
       data::write_byte_tokenizer(folder_->path(), context);
       file_ = folder_->path() / data::kTokenizerFile;
-    } else if (!trained.tokenizer.empty()) {
-      file_ = trained.tokenizer;
-    } else if (models::is_gguf(from)) {
+    } else if (trained.tokenizer.empty() && models::is_gguf(from)) {
       in_gguf_ = train::open_gguf_tokenizer(from, "export --format gguf");
       if (in_gguf_) file_ = in_gguf_->file();
-    } else if (const fs::path file = fs::path(from) / data::kTokenizerFile;
-               !from.empty() && is_there(file)) {
-      file_ = file;
+    } else if (fs::path file = tokenizer_file_of(trained); !file.empty()) {
+      file_ = std::move(file);
     }
   }
 
   const std::optional<fs::path>& file() const { return file_; }
 
  private:
-  static bool is_there(const fs::path& file) {
-    std::error_code unreadable;
-    return fs::is_regular_file(file, unreadable);
-  }
-
   std::optional<train::TokenizerFolder> folder_;  ///< of the tokenizer of bytes
   std::shared_ptr<const data::Tokenizer> in_gguf_;
   std::optional<fs::path> file_;

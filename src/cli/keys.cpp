@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cctype>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include "cli/help/verb_help.h"
 #include "cli/help/wrapped_text.h"
 #include "cli/text_table.h"
+#include "core/lower_case.h"
 #include "core/words.h"
 #include "train/config/config_json.h"
 #include "train/config/key.h"
@@ -27,13 +27,6 @@ struct KeysArguments {
   std::string pattern;
   bool json = false;
 };
-
-constexpr std::size_t widest_page = 100;
-
-std::string lower_case(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
 
 bool contains(const std::string& text, const std::string& pattern) {
   return lower_case(text).find(lower_case(pattern)) != std::string::npos;
@@ -90,8 +83,7 @@ void print_in_short(const std::vector<const Key*>& keys, std::size_t width) {
     const std::string own = key->name.substr(0, key->name.find('.'));
     if (own != section) std::cout << (section.empty() ? "[" : "\n[") << own << "]\n";
     section = own;
-    const std::string head = "  " + key->name;
-    std::cout << head << wrapped(key->meaning, width, column).substr(head.size());
+    std::cout << hanging("  " + key->name, key->meaning, column, width);
   }
   std::cout << "\nA key in full: accrue keys PATTERN. In a file the key a.b = c stands as b = c "
                "under [a]; on\nthe command line as --a.b=c.\n";
@@ -125,7 +117,7 @@ void print_json(const std::vector<const Key*>& keys) {
 int run_keys(const KeysArguments& arguments) {
   const std::vector<const Key*> keys = matching(arguments.pattern);
   if (keys.empty()) refuse(arguments.pattern);
-  const std::size_t width = std::min(output_width(), widest_page);
+  const std::size_t width = page_width();
   if (arguments.json)
     print_json(keys);
   else if (arguments.pattern.empty())

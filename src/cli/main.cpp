@@ -4,7 +4,6 @@
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +19,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/help/help_page.h"
+#include "cli/help/verb_help.h"
 #include "cli/print_error.h"
 #include "cli/process_needs.h"
 #include "cli/program.h"
@@ -66,10 +66,9 @@ void add_verbs_of_reference(CLI::App& app, Action& action) {
 
 /// Help in lines that fit the terminal; of a width that reads well in a file.
 std::shared_ptr<CLI::FormatterBase> help_in_lines() {
-  static constexpr std::size_t widest_page = 100;
   return std::make_shared<CLI::FormatterLambda>(
       [](const CLI::App* app, const std::string&, CLI::AppFormatMode) {
-        return cli::help_page(*app, std::min(cli::output_width(), widest_page));
+        return cli::help_page(*app, cli::page_width());
       });
 }
 
@@ -89,18 +88,16 @@ int dispatch(const Arguments& typed, const Program& program) {
   app.formatter(help_in_lines());
   app.set_version_flag("-V,--version", cli::version_text, "Print the versions and exit");
   app.require_subcommand(1);
-  app.footer("\n\nExamples:\n  " + program.name + " train gpt.toml --run.out=runs/first\n  " +
-             program.name + " keys batch");
+  cli::set_help(app, {.heading = {},
+                      .text = {},
+                      .examples = {program.name + " train gpt.toml --run.out=runs/first",
+                                   program.name + " keys batch"}});
   Action action, of_folders;
   if (!program.brings_a_model()) cli::add_init(app, action);
   add_verbs_of_models(app, action, typed, program);
   add_verbs_of_folders(app, of_folders);
   if (!program.brings_a_model()) add_verbs_of_own_models(app, action);
   add_verbs_of_reference(app, of_folders);
-  if (typed.size() < 2) {
-    std::cout << app.help();
-    return 0;
-  }
   cli::check_verb(app, typed);
   try {
     app.parse(Arguments(typed.rbegin(), typed.rend() - 1));

@@ -2,6 +2,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "accrue/core/error.h"
 #include "cli/commands.h"
@@ -12,17 +13,18 @@
 namespace accrue::cli {
 namespace {
 
-/// Writes accrue.1 and a page for each verb, such as accrue-train.1.
+/// Writes the page of `app`, and those of its verbs and their actions, such as accrue-train.1.
 void write_pages(const CLI::App& app, const std::filesystem::path& folder) {
+  write_file_atomically(folder / (page_name(app) + ".1"), manual_page(app));
+  for (const CLI::App* verb : app.get_subcommands({})) write_pages(*verb, folder);
+}
+
+void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (!std::filesystem::is_directory(folder))
+  if (!std::filesystem::is_directory(folder, error))
     throw usage_error("accrue manual", "a folder that can be made",
                       "--out \"" + folder.string() + "\"", "a folder of your own");
-  write_file_atomically(folder / (app.get_name() + ".1"), manual_page(app));
-  for (const CLI::App* verb : app.get_subcommands({}))
-    write_file_atomically(folder / (app.get_name() + "-" + verb->get_name() + ".1"),
-                          manual_page(*verb));
 }
 
 }  // namespace
@@ -38,10 +40,12 @@ void add_manual(CLI::App& app, Action& action) {
   verb->add_option("--out", *folder, "Folder to write a page for each verb into")->type_name("DIR");
   verb->callback([=, &action, &app] {
     action = [=, &app] {
-      if (folder->empty())
+      if (folder->empty()) {
         std::cout << manual_page(app);
-      else
+      } else {
+        make_folder(*folder);
         write_pages(app, *folder);
+      }
       return 0;
     };
   });

@@ -1,18 +1,9 @@
 #include "cli/resume_command.h"
 
+#include "cli/shell_words.h"
+
 namespace accrue::cli {
 namespace {
-
-/// A word as a shell reads it back.
-std::string shell_word(const std::string& word) {
-  const bool plain = word.find_first_not_of(
-                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                         "_-+=.,:/@%") == std::string::npos;
-  if (plain && !word.empty()) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
 
 std::string words_of_torchrun(const distributed::Launch& launch) {
   std::string words = "torchrun --no-python ";

@@ -108,4 +108,9 @@ std::size_t output_width() {
   return static_cast<std::size_t>(observe::terminal_size(STDOUT_FILENO).columns);
 }
 
+std::size_t page_width() {
+  constexpr std::size_t widest = 100;
+  return std::min(output_width(), widest);
+}
+
 }  // namespace accrue::cli

@@ -41,5 +41,7 @@ class TextTable {
 
 /// Columns of the terminal that stdout is; any width where it is none.
 std::size_t output_width();
+/// The same for running text, which does not read well in wider lines than 100 characters.
+std::size_t page_width();
 
 }  // namespace accrue::cli

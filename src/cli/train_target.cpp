@@ -10,6 +10,7 @@
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
 #include "accrue/train/run_directory.h"
+#include "data/files/suffix.h"
 #include "train/config/toml/toml_reader.h"
 #include "train/config/toml/value.h"
 
@@ -23,8 +24,7 @@ constexpr std::array<std::string_view, 9> suffixes_of_configs{
 bool is_data_file(const std::filesystem::path& file) {
   std::error_code unreadable;
   if (!std::filesystem::is_regular_file(file, unreadable)) return false;
-  return std::ranges::find(suffixes_of_configs, file.extension().string()) ==
-         suffixes_of_configs.end();
+  return std::ranges::find(suffixes_of_configs, data::suffix_of(file)) == suffixes_of_configs.end();
 }
 
 bool is_run(const train::RunDirectory& run) {

@@ -1,6 +1,9 @@
 #include "cli/trained_text.h"
 
+#include <system_error>
+
 #include "accrue/core/error.h"
+#include "data/text/tokenizer_files.h"
 
 namespace accrue::cli {
 
@@ -28,6 +31,15 @@ Error no_language_model(const train::ModelConfig& model, const std::string& oper
 bool trained_on_bytes(const train::TrainedModel& trained) {
   return trained.tokenizer.empty() &&
          train::trained_on_bytes(trained.data_format, trained.config.model);
+}
+
+std::filesystem::path tokenizer_file_of(const train::TrainedModel& trained) {
+  if (!trained.tokenizer.empty()) return trained.tokenizer;
+  const std::string& from = trained.config.model.from;
+  if (from.empty() || trained_on_bytes(trained)) return {};
+  std::filesystem::path file = std::filesystem::path(from) / data::kTokenizerFile;
+  std::error_code unreadable;
+  return std::filesystem::is_regular_file(file, unreadable) ? file : std::filesystem::path();
 }
 
 }  // namespace accrue::cli

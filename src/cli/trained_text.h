@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "accrue/core/error.h"
@@ -21,5 +22,9 @@ Error no_language_model(const train::ModelConfig& model, const std::string& oper
 
 /// Whether the run's tokens are bytes of text, so that its model reads and writes text.
 bool trained_on_bytes(const train::TrainedModel& trained);
+
+/// The tokenizer.json of the run's text, or of the folder that a run on token ids began with; empty
+/// if there is none, and for a run on bytes.
+std::filesystem::path tokenizer_file_of(const train::TrainedModel& trained);
 
 }  // namespace accrue::cli

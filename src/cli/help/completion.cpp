@@ -1,10 +1,13 @@
 #include "cli/help/completion.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cli/help/described_option.h"
+#include "cli/shell_words.h"
+#include "core/joined_words.h"
 #include "train/config/key.h"
 
 namespace accrue::cli {
@@ -19,34 +22,21 @@ std::vector<std::string> overrides_of(const CLI::App& verb) {
   return words;
 }
 
-/// What may follow a verb besides files: its actions, its options and the keys.
+/// What may follow a verb besides files: its actions, its options and theirs, and the keys.
 std::vector<std::string> words_behind(const CLI::App& verb) {
-  std::vector<std::string> words;
-  for (const CLI::App* action : verb.get_subcommands({})) words.push_back(action->get_name());
+  std::vector<std::string> words = names_of_verbs(verb);
   for (const DescribedOption& option : described_options(verb))
     if (!option.is_positional) words.insert(words.end(), option.names.begin(), option.names.end());
+  for (const CLI::App* action : verb.get_subcommands({}))
+    for (std::string& word : words_behind(*action))
+      if (std::ranges::find(words, word) == words.end()) words.push_back(std::move(word));
   for (std::string& key : overrides_of(verb)) words.push_back(std::move(key));
   return words;
 }
 
-std::string separated(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
+std::string separated(const std::vector<std::string>& words) { return joined_words(words, " "); }
 
-std::string names_of(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
-  return separated(names);
-}
-
-/// A text between single quotes, for bash and zsh.
-std::string in_single_quotes(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
+std::string names_of(const CLI::App& app) { return separated(names_of_verbs(app)); }
 
 /// And for fish, which has backslashes within them.
 std::string in_fish_quotes(const std::string& text) {
@@ -62,10 +52,8 @@ std::string value_branches(const CLI::App& verb, const std::string& respond) {
   std::string text;
   for (const DescribedOption& option : described_options(verb)) {
     if (option.is_positional || option.words.empty()) continue;
-    std::string names;
-    for (const std::string& name : option.names) names += (names.empty() ? "" : "|") + name;
-    text += "        " + names + ") " + respond + " " + in_single_quotes(separated(option.words)) +
-            "; return;;\n";
+    text += "        " + joined_words(option.names, "|") + ") " + respond + " " +
+            in_single_quotes(separated(option.words)) + "; return;;\n";
   }
   return text;
 }
@@ -148,6 +136,31 @@ std::string filled(std::string_view script, const CLI::App& app, const std::stri
   return replaced(std::move(text), "@program@", app.get_name());
 }
 
+/// The lines of fish for what may follow `verb`, and for what may follow each of its actions.
+std::string behind_in_fish(const CLI::App& verb, const std::string& begin) {
+  const std::string behind = begin + " -n '__fish_seen_subcommand_from " + verb.get_name() + "'";
+  std::string text;
+  for (const DescribedOption& option : described_options(verb)) {
+    if (option.is_positional) continue;
+    text += behind;
+    for (const std::string& word : option.names)
+      text += word.starts_with("--") ? " -l " + word.substr(2) : " -s " + word.substr(1);
+    if (!option.words.empty())
+      text += " -x -a " + in_fish_quotes(separated(option.words));
+    else if (!option.value.empty())
+      text += " -r";
+    text += " -d " + in_fish_quotes(option.text) + "\n";
+  }
+  for (const CLI::App* action : verb.get_subcommands({}))
+    text += behind + " -a " + action->get_name() + " -d " +
+            in_fish_quotes(action->get_description()) + "\n" + behind_in_fish(*action, begin);
+  if (!verb.get_allow_extras()) return text;
+  for (const train::Key& key : train::keys())
+    if (key.in_this_version)
+      text += behind + " -a --" + key.name + "= -d " + in_fish_quotes(key.meaning) + "\n";
+  return text;
+}
+
 }  // namespace
 
 std::string bash_completion(const CLI::App& app) {
@@ -165,29 +178,9 @@ std::string fish_completion(const CLI::App& app) {
   const std::string name = app.get_name(), begin = "complete -c " + name;
   std::string text = "# Completion of " + name + " in fish: " + name +
                      " completion fish | source\n" + begin + " -n __fish_use_subcommand -f\n";
-  for (const CLI::App* verb : app.get_subcommands({})) {
+  for (const CLI::App* verb : app.get_subcommands({}))
     text += begin + " -n __fish_use_subcommand -a " + verb->get_name() + " -d " +
-            in_fish_quotes(verb->get_description()) + "\n";
-    const std::string behind = begin + " -n '__fish_seen_subcommand_from " + verb->get_name() + "'";
-    for (const CLI::App* action : verb->get_subcommands({}))
-      text += behind + " -a " + action->get_name() + " -d " +
-              in_fish_quotes(action->get_description()) + "\n";
-    for (const DescribedOption& option : described_options(*verb)) {
-      if (option.is_positional) continue;
-      text += behind;
-      for (const std::string& word : option.names)
-        text += word.starts_with("--") ? " -l " + word.substr(2) : " -s " + word.substr(1);
-      if (!option.words.empty())
-        text += " -x -a " + in_fish_quotes(separated(option.words));
-      else if (!option.value.empty())
-        text += " -r";
-      text += " -d " + in_fish_quotes(option.text) + "\n";
-    }
-    if (verb->get_allow_extras())
-      for (const train::Key& key : train::keys())
-        if (key.in_this_version)
-          text += behind + " -a --" + key.name + "= -d " + in_fish_quotes(key.meaning) + "\n";
-  }
+            in_fish_quotes(verb->get_description()) + "\n" + behind_in_fish(*verb, begin);
   return text;
 }
 

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "core/joined_words.h"
+
 namespace accrue::cli {
 namespace {
 
@@ -35,8 +37,7 @@ std::string text_of_option(const CLI::Option& option, const std::vector<std::str
   const bool names_them = std::ranges::all_of(
       words, [&](const std::string& word) { return text.find(word) != std::string::npos; });
   if (!names_them) {
-    text += text.empty() ? "" : ": ";
-    for (std::size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : ", ") + words[i];
+    text += (text.empty() ? "" : ": ") + joined_words(words, ", ");
   }
   const std::string& usual = option.get_default_str();
   if (!usual.empty()) text += " (default: " + usual + ")";
@@ -65,6 +66,12 @@ std::vector<DescribedOption> described_options(const CLI::App& app) {
   }
   std::ranges::move(named, std::back_inserter(positional));
   return positional;
+}
+
+std::vector<std::string> names_of_verbs(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
+  return names;
 }
 
 }  // namespace accrue::cli

@@ -16,6 +16,9 @@ struct DescribedOption {
   std::vector<std::string> words;  ///< the values it takes, if these are a few words
 };
 
+/// The names of the verbs of `app`, or of the actions of a verb.
+std::vector<std::string> names_of_verbs(const CLI::App& app);
+
 /// All options of `app` that help shows, positional ones first. An option that is also a positional
 /// (`CONFIG` and `--config`) is in both forms.
 std::vector<DescribedOption> described_options(const CLI::App& app);

@@ -8,12 +8,9 @@ namespace accrue::cli {
 namespace {
 
 /// A part of the error behind its name, its further lines below the first.
-std::string part(std::string_view name, const std::string& text, std::size_t width) {
+std::string part(const std::string& name, const std::string& text, std::size_t width) {
   constexpr std::size_t column = 12;
-  std::string head = "  " + std::string(name);
-  head.resize(column, ' ');
-  const std::string lines = wrapped(text, width, column);
-  return lines.empty() ? "" : head + lines.substr(column);
+  return text.empty() ? "" : hanging("  " + name, text, column, width);
 }
 
 }  // namespace

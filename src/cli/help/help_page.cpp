@@ -7,6 +7,7 @@
 #include "cli/help/described_option.h"
 #include "cli/help/verb_help.h"
 #include "cli/help/wrapped_text.h"
+#include "core/joined_words.h"
 
 namespace accrue::cli {
 namespace {
@@ -15,16 +16,6 @@ namespace {
 std::string full_name(const CLI::App& app) {
   const CLI::App* const parent = app.get_parent();
   return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
-}
-
-/// A name and its meaning: beside each other if the name is short, else below each other.
-std::string entry(const std::string& name, const std::string& text, std::size_t column,
-                  std::size_t width) {
-  const std::string head = "  " + name;
-  const std::string body = wrapped(text, width, column);
-  if (body.empty()) return head + "\n";
-  if (head.size() + 2 > column) return head + "\n" + body;
-  return head + body.substr(head.size());
 }
 
 constexpr std::size_t widest_column = 24;
@@ -39,9 +30,8 @@ std::size_t column_for(const std::vector<std::string>& names) {
 }
 
 std::string name_of(const DescribedOption& option) {
-  std::string text;
-  for (const std::string& name : option.names) text += (text.empty() ? "" : ", ") + name;
-  return option.value.empty() ? text : text + " " + option.value;
+  const std::string names = joined_words(option.names, ", ");
+  return option.value.empty() ? names : names + " " + option.value;
 }
 
 std::string options_page(const std::vector<DescribedOption>& options, bool positional,
@@ -54,7 +44,7 @@ std::string options_page(const std::vector<DescribedOption>& options, bool posit
   std::string page = positional ? "\nArguments:\n" : "\nOptions:\n";
   for (const DescribedOption& option : options)
     if (option.is_positional == positional)
-      page += entry(name_of(option), option.text, column, width);
+      page += hanging("  " + name_of(option), option.text, column, width);
   return page;
 }
 
@@ -62,7 +52,7 @@ std::string verbs_under(const std::string& title, const std::vector<const CLI::A
                         std::size_t column, std::size_t width) {
   std::string page = "\n" + title + ":\n";
   for (const CLI::App* verb : verbs)
-    page += entry(verb->get_name(), verb->get_description(), column, width);
+    page += hanging("  " + verb->get_name(), verb->get_description(), column, width);
   return page;
 }
 
@@ -70,9 +60,7 @@ std::string verbs_under(const std::string& title, const std::vector<const CLI::A
 std::string verbs_page(const CLI::App& app, std::size_t width) {
   const std::vector<const CLI::App*> all = app.get_subcommands({});
   if (all.empty()) return "";
-  std::vector<std::string> names;
-  for (const CLI::App* verb : all) names.push_back(verb->get_name());
-  const std::size_t column = column_for(names);
+  const std::size_t column = column_for(names_of_verbs(app));
   if (app.get_parent() != nullptr) return verbs_under("Actions", all, column, width);
   std::string page;
   for (const std::string_view title : headings) {
@@ -103,19 +91,15 @@ std::string usage_of(const CLI::App& app) {
 std::string help_page(const CLI::App& app, std::size_t width) {
   const std::vector<DescribedOption> options = described_options(app);
   std::string page = wrapped(app.get_description(), width) + "\nUsage: " + usage_of(app) + "\n";
-  const std::string footer = app.get_footer();
-  const std::size_t examples = footer.find("\n\nExamples:");
-  const bool is_program = app.get_parent() == nullptr;
-  const std::string text = examples == std::string::npos ? "" : footer.substr(0, examples);
-  if (!text.empty()) page += "\n" + wrapped(text, width);
+  const HelpParts parts = help_parts(app);
+  if (!parts.text.empty()) page += "\n" + wrapped(parts.text, width);
   page += verbs_page(app, width) + options_page(options, true, width) +
           options_page(options, false, width);
-  if (is_program)
+  if (app.get_parent() == nullptr)
     page += "\n" + wrapped("`" + app.get_name() + " VERB --help` explains a verb, `" +
                                app.get_name() + " keys PATTERN` the keys of a config.",
                            width);
-  const std::size_t begin = examples == std::string::npos ? 0 : examples + 2;
-  if (!footer.empty()) page += "\n" + wrapped(footer.substr(begin), width);
+  if (!parts.examples.empty()) page += "\nExamples:\n" + wrapped(parts.examples, width);
   return page;
 }
 

@@ -5,6 +5,8 @@
 #include "accrue/version.h"
 #include "cli/help/described_option.h"
 #include "cli/help/help_page.h"
+#include "cli/help/verb_help.h"
+#include "core/joined_words.h"
 
 namespace accrue::cli {
 namespace {
@@ -25,11 +27,6 @@ std::string in_roff(const std::string& text) {
   return roff;
 }
 
-std::string page_name(const CLI::App& app) {
-  const CLI::App* const parent = app.get_parent();
-  return parent == nullptr ? app.get_name() : page_name(*parent) + "-" + app.get_name();
-}
-
 /// Paragraphs as they are, lines that begin with a space without filling.
 std::string body_in_roff(const std::string& text) {
   std::istringstream lines(text);
@@ -48,9 +45,7 @@ std::string entries_in_roff(const std::vector<DescribedOption>& options, bool po
   std::string roff;
   for (const DescribedOption& option : options) {
     if (option.is_positional != positional) continue;
-    std::string names;
-    for (const std::string& name : option.names) names += (names.empty() ? "" : ", ") + name;
-    roff += ".TP\n\\fB" + in_roff(names) + "\\fR";
+    roff += ".TP\n\\fB" + in_roff(joined_words(option.names, ", ")) + "\\fR";
     if (!option.value.empty()) roff += " \\fI" + in_roff(option.value) + "\\fR";
     roff += "\n" + in_roff(option.text) + "\n";
   }
@@ -63,10 +58,14 @@ std::string section_in_roff(const std::string& title, const std::string& body) {
 
 }  // namespace
 
+std::string page_name(const CLI::App& app) {
+  const CLI::App* const parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : page_name(*parent) + "-" + app.get_name();
+}
+
 std::string manual_page(const CLI::App& app) {
   const std::vector<DescribedOption> options = described_options(app);
-  const std::string footer = app.get_footer();
-  const std::size_t examples = footer.find("Examples:\n");
+  const HelpParts parts = help_parts(app);
   std::string verbs;
   for (const CLI::App* verb : app.get_subcommands({}))
     verbs += ".TP\n\\fB" + in_roff(verb->get_name()) + "\\fR\n" + in_roff(verb->get_description()) +
@@ -75,14 +74,11 @@ std::string manual_page(const CLI::App& app) {
   page += section_in_roff(
       "NAME", in_roff(page_name(app)) + " \\- " + in_roff(app.get_description()) + "\n");
   page += section_in_roff("SYNOPSIS", in_roff(usage_of(app)) + "\n");
-  const std::string text = footer.substr(0, footer.find("\n\nExamples:"));
-  page += section_in_roff("DESCRIPTION", body_in_roff(text));
+  page += section_in_roff("DESCRIPTION", body_in_roff(parts.text));
   page += section_in_roff("COMMANDS", verbs);
   page += section_in_roff("ARGUMENTS", entries_in_roff(options, true));
   page += section_in_roff("OPTIONS", entries_in_roff(options, false));
-  if (examples != std::string::npos)
-    page +=
-        section_in_roff("EXAMPLES", body_in_roff(footer.substr(footer.find('\n', examples) + 1)));
+  page += section_in_roff("EXAMPLES", body_in_roff(parts.examples));
   return page;
 }
 

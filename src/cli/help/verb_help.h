@@ -27,4 +27,11 @@ struct VerbHelp {
 /// Sets the group and the footer of `verb`, from which help_page() and the manual pages are made.
 void set_help(CLI::App& verb, const VerbHelp& help);
 
+/// What set_help() set of the text and the examples, these in lines of their own. Both are empty
+/// for a verb without help.
+struct HelpParts {
+  std::string text, examples;
+};
+HelpParts help_parts(const CLI::App& verb);
+
 }  // namespace accrue::cli

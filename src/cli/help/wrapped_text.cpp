@@ -57,4 +57,12 @@ std::string wrapped(std::string_view text, std::size_t width, std::size_t indent
   return wrapper.take();
 }
 
+std::string hanging(const std::string& head, std::string_view text, std::size_t column,
+                    std::size_t width) {
+  const std::string body = wrapped(text, width, column);
+  if (body.empty()) return head + "\n";
+  if (head.size() + 2 > column) return head + "\n" + body;
+  return head + body.substr(head.size());
+}
+
 }  // namespace accrue::cli

@@ -11,4 +11,9 @@ namespace accrue::cli {
 /// joined to paragraphs, which an empty line divides. Ends with a line break unless empty.
 std::string wrapped(std::string_view text, std::size_t width, std::size_t indent = 0);
 
+/// `head`, and `text` in lines that begin at `column`: the first one beside the head if that leaves
+/// two spaces, else below it.
+std::string hanging(const std::string& head, std::string_view text, std::size_t column,
+                    std::size_t width);
+
 }  // namespace accrue::cli

@@ -71,7 +71,10 @@ class StagesReader : ElementsReader {
 /// Reads "{0: 4, 8: 8}" or "0:4,8:8": from which epoch on how many micro-batches, as PyTorch
 /// Lightning's GradientAccumulationScheduler has them. None if the text is of another form.
 std::optional<Value> stages_by_epoch(const std::string& text) {
-  static const std::regex form(R"(\s*\{?\s*\d+\s*:\s*\d+\s*(,\s*\d+\s*:\s*\d+\s*)*,?\s*\}?\s*)");
+  constexpr std::size_t longest = 1000;  // std::regex recurses by characters
+  if (text.size() > longest) return std::nullopt;
+  static const std::regex form(
+      R"(\s*\{?\s*\d{1,18}\s*:\s*\d{1,18}\s*(,\s*\d{1,18}\s*:\s*\d{1,18}\s*)*,?\s*\}?\s*)");
   static const std::regex stage(R"((\d{1,18})\s*:\s*(\d{1,18}))");
   if (!std::regex_match(text, form)) return std::nullopt;
   Value::Array stages;
@@ -111,7 +114,7 @@ Key batch_schedule_key(KeyName name) {
       stages.push_back(value_of_stage(stage, config.batch.schedule_unit));
     return std::optional(Value{std::move(stages)});
   };
-  return {std::move(name.name), std::move(name.meaning), expected, std::move(set), std::move(get)};
+  return {std::move(name), expected, std::move(set), std::move(get)};
 }
 
 }  // namespace accrue::train

@@ -26,10 +26,14 @@ struct Reader {
   std::function<bool(const Config&)> holds;
 };
 
+/// What a row of the table of keys begins with.
+struct KeyName {
+  std::string name;     ///< "optim.schedule.warmup"
+  std::string meaning;  ///< one sentence for people, as `accrue keys` prints it
+};
+
 /// One row of the table of keys: all that the parser, the printer and the errors know about a key.
-struct Key {
-  std::string name;      ///< "optim.schedule.warmup"
-  std::string meaning;   ///< one sentence for people, as `accrue keys` prints it
+struct Key : KeyName {
   std::string expected;  ///< what a value must be, in words
   /// Checks and stores a value. Throws a usage Error; the config is then unchanged.
   std::function<void(const Stated&, Config&)> set;

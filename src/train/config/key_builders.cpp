@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "accrue/core/error.h"
+#include "core/joined_words.h"
 #include "core/nearest.h"
 #include "core/words.h"
 #include "train/config/names.h"
@@ -90,12 +91,6 @@ std::string duration_text(const Duration& duration) {
       break;
   }
   return number + " s";
-}
-
-std::string joined(const std::vector<std::string>& words, const std::string& separator) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
-  return text;
 }
 
 std::string digits_of(const std::string& word) {
@@ -223,11 +218,11 @@ std::string choice_in_words(const std::vector<std::string>& choices,
   std::vector<std::string> quoted;
   quoted.reserve(choices.size());
   for (const std::string& choice : choices) quoted.push_back(to_toml(Value{choice}));
-  std::string text = joined(quoted, " or ");
+  std::string text = joined_words(quoted, " or ");
   std::vector<std::string> later;
   for (const Refused& value : refused)
     if (value.is_listed) later.push_back(value.value);
-  if (!later.empty()) text += " (not in this version: " + joined(later, ", ") + ")";
+  if (!later.empty()) text += " (not in this version: " + joined_words(later, ", ") + ")";
   return text;
 }
 
@@ -272,9 +267,9 @@ Key later_key(KeyName name, const std::vector<Value>& harmless) {
   std::vector<std::string> texts;
   texts.reserve(harmless.size());
   for (const Value& value : harmless) texts.push_back(to_toml(value));
-  const std::string expected = harmless.empty()
-                                   ? "nothing, as the key is not in this version"
-                                   : joined(texts, " or ") + ", the rest is not in this version";
+  const std::string expected =
+      harmless.empty() ? "nothing, as the key is not in this version"
+                       : joined_words(texts, " or ") + ", the rest is not in this version";
   auto set = [=](const Stated& stated, Config&) {
     const auto same = [&](const Value& value) {
       const auto* text = value.as<std::string>();
@@ -284,7 +279,7 @@ Key later_key(KeyName name, const std::vector<Value>& harmless) {
       throw refusal(stated, expected, "leaving the key out");
   };
   auto get = [](const Config&) { return std::optional<Value>(); };
-  Key key{std::move(name.name), std::move(name.meaning), expected, std::move(set), std::move(get)};
+  Key key{std::move(name), expected, std::move(set), std::move(get)};
   key.in_this_version = false;
   return key;
 }

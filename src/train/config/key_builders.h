@@ -34,12 +34,6 @@ inline constexpr double epochs = 1e9;
 /// 1000000 -> "1_000_000", as TOML reads it and people do.
 std::string grouped(std::int64_t integer);
 
-/// What a row begins with.
-struct KeyName {
-  std::string name;     ///< "optim.schedule.warmup"
-  std::string meaning;  ///< one sentence for people
-};
-
 struct IntegerRange {
   std::int64_t least;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -126,7 +120,7 @@ Key make_key(KeyName name, std::string expected, Access access, Read read, Write
     access(config) = static_cast<Member>(read(stated, expected));
   };
   auto get = [=](const Config& config) { return std::optional<Value>(write(access(config))); };
-  return {std::move(name.name), std::move(name.meaning), expected, std::move(set), std::move(get)};
+  return {std::move(name), expected, std::move(set), std::move(get)};
 }
 template <typename Access, typename Read>
 Key make_key(KeyName name, std::string expected, Access access, Read read) {

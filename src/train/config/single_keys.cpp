@@ -49,7 +49,7 @@ Key betas_key(KeyName name) {
     return std::optional(
         Value{Value::Array{value_of(config.optim.beta1), value_of(config.optim.beta2)}});
   };
-  return {std::move(name.name), std::move(name.meaning), expected, std::move(set), std::move(get)};
+  return {std::move(name), expected, std::move(set), std::move(get)};
 }
 
 Key crop_key(KeyName name) {
@@ -114,7 +114,7 @@ Key image_size_key(KeyName name) {
     if (size.empty()) return std::optional(value_of(std::string("auto")));
     return std::optional(Value{Value::Array{value_of(size[0]), value_of(size[1])}});
   };
-  return {std::move(name.name), std::move(name.meaning), expected, std::move(set), std::move(get)};
+  return {std::move(name), expected, std::move(set), std::move(get)};
 }
 
 Key budget_key(KeyName name) {
@@ -127,7 +127,7 @@ Key budget_key(KeyName name) {
     config.memory.budget = std::move(text);
   };
   auto get = [](const Config& config) { return std::optional(value_of(config.memory.budget)); };
-  return {std::move(name.name), std::move(name.meaning), expected, std::move(set), std::move(get)};
+  return {std::move(name), expected, std::move(set), std::move(get)};
 }
 
 }  // namespace accrue::train

@@ -86,7 +86,7 @@ Key sources_key(KeyName name) {
                                       {"weight", value_of_weight(data.weights.at(i))}}});
     return std::optional(Value{std::move(sources)});
   };
-  return {std::move(name.name), std::move(name.meaning), expected, std::move(set), std::move(get)};
+  return {std::move(name), expected, std::move(set), std::move(get)};
 }
 
 }  // namespace accrue::train

@@ -1,19 +1,10 @@
 #include "train/watch/divergence.h"
 
 #include <algorithm>
-#include <cstdio>
+
+#include "core/digits.h"
 
 namespace accrue::train {
-namespace {
-
-std::string with_four_digits(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
-
-}  // namespace
-
 std::optional<std::string> Divergence::observe(double loss) {
   std::optional<std::string> found = reason(loss);
   if (!first_) first_ = loss;
@@ -23,16 +14,16 @@ std::optional<std::string> Divergence::observe(double loss) {
 }
 
 std::optional<std::string> Divergence::reason(double loss) const {
-  const std::string what = "the loss is " + with_four_digits(loss);
+  const std::string what = "the loss is " + in_four_digits(loss);
   const std::string advice =
       "; try a lower optim.lr, a longer optim.schedule.warmup or a lower optim.clip";
   if (uniform_ && loss > far_above_uniform * *uniform_)
-    return what + ", and a model that predicts all tokens alike has " +
-           with_four_digits(*uniform_) + advice;
+    return what + ", and a model that predicts all tokens alike has " + in_four_digits(*uniform_) +
+           advice;
   const bool has_risen = first_ && *lowest_ > 0 && loss > rise * *lowest_ && loss > *first_;
   if (!has_risen) return std::nullopt;
-  return what + ", after " + with_four_digits(*lowest_) + " at the lowest and " +
-         with_four_digits(*first_) + " in the first step" + advice;
+  return what + ", after " + in_four_digits(*lowest_) + " at the lowest and " +
+         in_four_digits(*first_) + " in the first step" + advice;
 }
 
 }  // namespace accrue::train

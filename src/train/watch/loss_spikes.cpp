@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 #include <vector>
 
+#include "core/digits.h"
 #include "core/median.h"
 
 namespace accrue::train {
@@ -33,12 +33,6 @@ std::vector<double> norms_of(const std::deque<WatchedLoss>& steps) {
 double spread_about(double median, std::vector<double> values) {
   for (double& value : values) value = std::abs(value - median);
   return deviations_of_a_distance * median_of(std::move(values));
-}
-
-std::string short_number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
 }
 
 }  // namespace
@@ -73,9 +67,9 @@ std::optional<LossSpikes::Spike> LossSpikes::spike_at(const WatchedLoss& step) {
 }
 
 std::string LossSpikes::judge(const Spike& spike, double next_loss) const {
-  const std::string what = "the loss was " + short_number(spike.at.loss) +
-                           ", where the steps before had about " + short_number(spike.usual) +
-                           ", and the next step had " + short_number(next_loss);
+  const std::string what = "the loss was " + in_four_digits(spike.at.loss) +
+                           ", where the steps before had about " + in_four_digits(spike.usual) +
+                           ", and the next step had " + in_four_digits(next_loss);
   const std::string samples = samples_of(spike.at.draws);
   if (next_loss < spike.high) return what + ": its samples are suspected, " + samples;
   return what + " with other samples: " + updates_before(spike) + "; the step's own were " +
@@ -83,10 +77,10 @@ std::string LossSpikes::judge(const Spike& spike, double next_loss) const {
 }
 
 std::string LossSpikes::updates_before(const Spike& spike) {
-  std::string text = "the updates before are suspected (lr " + short_number(spike.before.lr);
+  std::string text = "the updates before are suspected (lr " + in_four_digits(spike.before.lr);
   if (spike.before.grad_norm && spike.usual_norm)
-    text += ", the last one by a gradient of norm " + short_number(*spike.before.grad_norm) +
-            " where " + short_number(*spike.usual_norm) + " is usual";
+    text += ", the last one by a gradient of norm " + in_four_digits(*spike.before.grad_norm) +
+            " where " + in_four_digits(*spike.usual_norm) + " is usual";
   return text + "); try a lower optim.lr, a longer warm-up or a lower optim.clip";
 }
 

@@ -5,10 +5,9 @@
 #include "accrue/adapt/noise_scale.h"
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
-#include "accrue/memory/budget.h"
-#include "accrue/memory/caching_allocator.h"
 #include "memory/out_of_memory.h"
 #include "train/measure/short_training.h"
+#include "verify/free_bytes.h"
 
 namespace accrue::proof {
 namespace {
@@ -20,7 +19,7 @@ constexpr double most_seconds = 15;
 /// again for activations.
 bool would_fit(const RunFacts& facts) {
   constexpr std::int64_t bytes_per_parameter = 2 * 5 * 4;
-  const std::int64_t left = memory::tensor_budget().value_or(memory::available_bytes());
+  const std::int64_t left = free_bytes();
   return facts.parameters * bytes_per_parameter < left / 2;
 }
 

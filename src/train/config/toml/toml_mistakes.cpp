@@ -4,6 +4,8 @@
 #include <regex>
 #include <sstream>
 
+#include "core/lower_case.h"
+
 namespace accrue::train {
 namespace {
 
@@ -34,11 +36,6 @@ Meaning meaning_of(const std::string& word) {
   // Paths may begin with points.
   const bool is_path = word.starts_with("./") || word.starts_with("../");
   return !is_path && std::regex_match(word, number) ? Meaning::as_it_stands : Meaning::text;
-}
-
-std::string in_small_letters(std::string word) {
-  for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return word;
 }
 
 /// Goes through a value and corrects the words between its brackets and commas.
@@ -95,7 +92,7 @@ class Corrector {
     switch (meaning_of(word)) {
       case Meaning::boolean:
         respelt_ = true;
-        return in_small_letters(word);
+        return lower_case(word);
       case Meaning::text:
         quoted_ = true;
         return '"' + word + '"';

@@ -1,12 +1,13 @@
 #include "train/config/translations/carries.h"
 
-#include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <initializer_list>
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "core/lower_case.h"
 
 namespace accrue::train::carry {
 namespace {
@@ -16,9 +17,7 @@ std::string word_of(const Value& value) {
   std::string text;
   if (const auto* stated = value.as<std::string>()) text = *stated;
   if (value.as<std::int64_t>()) text = to_toml(value);
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
+  return lower_case(std::move(text));
 }
 
 struct Meaning {

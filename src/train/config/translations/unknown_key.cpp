@@ -75,14 +75,25 @@ std::string what_there_is(const std::string& path) {
   return "a key of one of the sections " + listed(sections(), "or") + " (docs/guide/config.md)";
 }
 
+/// The value of a word behind a name; true for a name without a value. A word that only begins as
+/// TOML does is a text.
+Value value_of_word(const std::optional<std::string>& word) {
+  if (!word || word->empty()) return {true};
+  try {
+    return read_override("value=" + *word).front().value;
+  } catch (const Error&) {
+    return {*word};
+  }
+}
+
 }  // namespace
 
 std::optional<ForeignKey> foreign_key(const std::string& name,
                                       const std::optional<std::string>& value) {
   const auto foreign = find_foreign(name);
   if (!foreign) return std::nullopt;
-  const Value stated = value ? read_override("value=" + *value).front().value : Value{true};
-  return ForeignKey{users_of(*foreign), advice_for(*foreign->row, stated, Medium::command_line)};
+  return ForeignKey{users_of(*foreign),
+                    advice_for(*foreign->row, value_of_word(value), Medium::command_line)};
 }
 
 Error unknown_key(const Entry& entry, const std::string& place, const Statements& all) {

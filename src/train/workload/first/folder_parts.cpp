@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "core/lower_case.h"
 #include "data/files/glob.h"
 #include "data/files/suffix.h"
 #include "data/images/image_set_file.h"
@@ -24,17 +25,11 @@ namespace fs = std::filesystem;
 
 using Paths = std::vector<fs::path>;
 
-std::string in_lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 /// The words of a name, in lower case: letters and digits without others in between.
 std::set<std::string> words_in(const std::string& name) {
   std::set<std::string> words;
   std::string word;
-  for (const char c : in_lower_case(name) + '.') {
+  for (const char c : lower_case(name) + '.') {
     if (std::isalnum(static_cast<unsigned char>(c))) {
       word += c;
     } else if (!word.empty()) {
@@ -109,7 +104,7 @@ Role role_of(const FolderEntry& entry, DataKind kind) {
   if (!may_be_a_part(entry, kind)) return Role::none;
   const std::string name = entry.path.filename().string();
   const std::set<std::string> words =
-      entry.is_folder ? std::set<std::string>{in_lower_case(name)} : words_in(name);
+      entry.is_folder ? std::set<std::string>{lower_case(name)} : words_in(name);
   const bool is_train = has_one_of(words, {"train", "training"});
   const bool is_val = has_one_of(words, {"val", "valid", "validation", "dev"});
   const bool is_test = has_one_of(words, {"test", "t10k"});
@@ -121,7 +116,7 @@ Role role_of(const FolderEntry& entry, DataKind kind) {
 /// Whether the whole name says that it is held out, whatever is beside it.
 bool is_held_out_alone(const FolderEntry& entry, DataKind kind) {
   const std::string name =
-      in_lower_case((entry.is_folder ? entry.path.filename() : entry.path.stem()).string());
+      lower_case((entry.is_folder ? entry.path.filename() : entry.path.stem()).string());
   return may_be_a_part(entry, kind) && has_one_of({name}, {"val", "valid", "validation"});
 }
 

@@ -7,18 +7,12 @@
 
 namespace accrue::train {
 
-std::string in_one_line(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
-  return text;
-}
-
 void Page::key(const char* name, const std::string& value, const std::string& why) {
   std::string line = std::string(name) + " = " + value;
   constexpr std::size_t kColumn = 30;
   if (!why.empty()) {
     line.resize(std::max(line.size() + 1, kColumn), ' ');
-    line += "# " + in_one_line(why);
+    line += "# " + printable_line(why);
   }
   text_ += line + "\n";
 }

@@ -3,16 +3,15 @@
 #include <cstdint>
 #include <string>
 
+#include "core/printable.h"
+
 namespace accrue::train {
 
-/// `text` as a comment can have it: what would end the line becomes a question mark.
-std::string in_one_line(std::string text);
-
-/// TOML with a comment beside each key.
+/// TOML with a comment beside each key. Names from files in comments are made printable_line().
 class Page {
  public:
   explicit Page(const std::string& first) { remark(first); }
-  void remark(const std::string& text) { text_ += "# " + in_one_line(text) + "\n"; }
+  void remark(const std::string& text) { text_ += "# " + printable_line(text) + "\n"; }
   void section(const char* name) { text_ += std::string("\n[") + name + "]\n"; }
   void key(const char* name, const std::string& value, const std::string& why = {});
   void key(const char* name, std::int64_t value, const std::string& why = {}) {
