@@ -88,12 +88,13 @@ std::string with_format(const std::filesystem::path& path, const FileLook& look)
   return path.string() + " (" + std::string(to_string(look.format)) + ")";
 }
 
-/// What each file holds. CIFAR's records are in .bin files, as token ids are, and idx files have no
-/// suffix.
+/// What each file holds. CIFAR's records are in .bin files, as token ids are, and an idx file,
+/// which begins with a zero byte, looks like one that is no text.
 std::vector<FileLook> looks_of(const Paths& paths, const std::string& what) {
   std::vector<FileLook> looks = look_at_files(paths, what);
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    const bool may_be_images = looks[i].format == Format::tokens || looks[i].format == Format::text;
+    const bool may_be_images = looks[i].format == Format::tokens ||
+                               (looks[i].format == Format::text && !looks[i].is.empty());
     if (may_be_images && is_image_set_file(paths[i])) looks[i] = {.format = Format::images};
   }
   return looks;
@@ -164,7 +165,7 @@ std::shared_ptr<const ChatFormat> chat_format_of(const Tokenizer* tokenizer) {
   if (tokenizer == nullptr)
     throw usage_error(what, "a tokenizer with a chat template", "bytes",
                       "the folder of a chat model's tokenizer, or a model.from with one");
-  return read_chat_format(tokenizer->file(), what);
+  return read_chat_format(*tokenizer, what);
 }
 
 }  // namespace

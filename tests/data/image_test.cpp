@@ -270,6 +270,13 @@ TEST(Cifar, ReadsBothVersions) {
   EXPECT_TRUE(shows(fetch(*hundred, {0}).inputs[0], levels_of_bytes(fine.substr(2))));
 }
 
+TEST(Cifar, IsKnownByItsSuffixInEitherCase) {
+  const Folder folder;
+  const std::string file = folder.write("data_batch_1.BIN", testing::cifar_record({3}, 1));
+  EXPECT_EQ(open_images(file)->vocab(), 10);
+  EXPECT_TRUE(testing::open(file, 4)->image_shape()) << "where nothing states the format";
+}
+
 TEST(Cifar, NamesItsClassesByTheFileBesideIt) {
   const Folder folder;
   folder.write("data_batch_1.bin", testing::cifar_record({3}, 1));

@@ -95,6 +95,38 @@ TEST(TokenizerFiles, AnotherVocabularyBesideThatOfBytesIsNamed) {
   EXPECT_EQ(find_tokenizer(folder.root()).file, folder.root() / "vocab.json");
 }
 
+TEST(TokenizerFiles, OfATokenizerAreAllThatReadersLookFor) {
+  const Folder folder;
+  const std::vector<std::string> names{"tokenizer.json",
+                                       "tokenizer_config.json",
+                                       "special_tokens_map.json",
+                                       "added_tokens.json",
+                                       "chat_template.jinja",
+                                       "chat_template.json",
+                                       "additional_chat_templates/rag.jinja",
+                                       "additional_chat_templates/tool_use.jinja"};
+  for (const std::string& name : names) folder.write(name, "{}");
+  folder.write("notes.json", "{}");
+  folder.write("additional_chat_templates/notes.txt", "no template");
+  std::vector<std::string> found;
+  for (const TokenizerPart& part : files_of_tokenizer(folder.path("tokenizer.json"))) {
+    found.push_back(part.name);
+    EXPECT_EQ(part.file, folder.root() / part.name);
+  }
+  EXPECT_EQ(found, names);
+}
+
+/// A processor's template is used when nothing else has one, so that a copy needs it, too.
+TEST(TokenizerFiles, OfATokenizerHaveTheTemplateOfAProcessor) {
+  const Folder folder;
+  folder.write("tokenizer.json", "{}");
+  folder.write("chat_template.json", R"({"chat_template": "P"})");
+  const std::vector<TokenizerPart> found = files_of_tokenizer(folder.path("tokenizer.json"));
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[1].name, "chat_template.json");
+  EXPECT_EQ(found[1].file, folder.root() / "chat_template.json");
+}
+
 TEST(TokenizerFiles, AFolderThatIsNotThereHasNone) {
   const Folder folder;
   EXPECT_EQ(find_tokenizer(folder.root() / "nowhere").kind, Kind::none);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/chat/chat_sample.h"
@@ -40,10 +41,6 @@ constexpr const char* settings_of_chat = R"({"bos_token": "<s>", "eos_token": "<
 {"name": "tool_use", "template": "{{ tools | tojson }}{% for m in messages %}<{{ m.role }}>{%
 generation %}{{ m.content }}{% endgeneration %}{% endfor %}"}]})";
 
-Input bytes_of(std::string_view text) {
-  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
-}
-
 /// Tokens that are bytes, and the templates above.
 std::filesystem::path chat_tokenizer() {
   const std::filesystem::path folder = scratch("chat");
@@ -62,9 +59,9 @@ struct ChatFiles {
 
 const ChatFiles& chat_files() {
   static const ChatFiles files = [] {
-    const std::filesystem::path file = chat_tokenizer();
-    return ChatFiles{.tokenizer = data::Tokenizer::open(file, "data.tokenizer"),
-                     .format = data::read_chat_format(file, "data.tokenizer")};
+    auto tokenizer = data::Tokenizer::open(chat_tokenizer(), "data.tokenizer");
+    auto format = data::read_chat_format(*tokenizer, "data.tokenizer");
+    return ChatFiles{.tokenizer = std::move(tokenizer), .format = std::move(format)};
   }();
   return files;
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace accrue::data {
@@ -30,6 +31,9 @@ class Tokenizer {
   bool has(std::int64_t id) const;
   /// The ids of tokens that stand for no text of their own ("<|endoftext|>", "[MASK]"), in order.
   std::vector<std::int64_t> special_ids() const;
+  /// The special tokens that have names ("bos_token", "image_token"), as chat templates read them:
+  /// each name once with the token's text, in the order in which the files have the names.
+  const std::vector<std::pair<std::string, std::string>>& special_texts() const;
   /// A digest of what the files say: the same for the same content.
   const std::string& fingerprint() const;
   const std::filesystem::path& file() const;

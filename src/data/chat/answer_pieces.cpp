@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "accrue/core/error.h"
 
@@ -43,9 +42,7 @@ ChatSequence answer_pieces(const ChatTemplate& chat, const nlohmann::ordered_jso
                         "lines of a shorter conversation, or texts for the prompt and the answers");
     pieces = learned_behind(pieces, prompt.size());
   }
-  const bool is_answered =
-      std::any_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece.is_learned; });
-  if (!is_answered)
+  if (!teaches_something(pieces))
     throw usage_error(chat.what(), "words of the assistant behind the prompt", "none",
                       R"([{"role": "assistant", "content": "..."}] as an answer)");
   return pieces;

@@ -42,8 +42,7 @@ AnsweredConversation before_answer(AnswerJson messages, const AnswerJson& answer
 AnsweredConversation of_text(const std::string& prompt, const AnswerJson& answer,
                              std::size_t shared) {
   if (!answer.empty() && is_of_assistant(answer[0]))
-    return before_answer(
-        AnswerJson::array({AnswerJson::object({{"role", "user"}, {"content", prompt}})}), answer);
+    return before_answer(AnswerJson::array({chat_message("user", prompt)}), answer);
   for (std::size_t i = 0; i < shared; ++i)
     if (says(answer[i], prompt)) return {.messages = answer, .given = shared};
   refuse_prompt("a text that none of the given messages says");

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <string>
 
+#include "accrue/data/tokenizer.h"
 #include "data/chat/chat_variables.h"
 #include "data/chat/template_choice.h"
 
@@ -18,10 +18,10 @@ struct ChatFormat {
   std::string fingerprint;  ///< of all that the text depends on besides the messages
 };
 
-/// What the files of a tokenizer.json say: its chat templates (read_chat_templates()) and its
-/// special tokens (read_folder_tokens()). Throws a usage Error, its operation being `what`, where
+/// What the files of a tokenizer say: its chat templates (read_chat_templates()) and its special
+/// tokens (Tokenizer::special_texts()). Throws a usage Error, its operation being `what`, where
 /// there is no template, or the only one is none that this version renders.
-std::shared_ptr<const ChatFormat> read_chat_format(const std::filesystem::path& tokenizer_file,
+std::shared_ptr<const ChatFormat> read_chat_format(const Tokenizer& tokenizer,
                                                    const std::string& what);
 
 }  // namespace accrue::data

@@ -102,8 +102,7 @@ ChatLine read_chat_line(std::string_view text, const ChatFormat& format) {
   return made;
 }
 
-bool is_chat_line(std::string_view text) {
-  const auto line = ChatLineJson::parse(text, nullptr, /*allow_exceptions=*/false);
+bool is_chat_line(const ChatLineJson& line) {
   return line.is_object() && (line.contains("messages") || is_completed_prompt(line));
 }
 

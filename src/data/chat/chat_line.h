@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,7 +25,8 @@ struct ChatLine {
 /// tool (with_messages()); perhaps with "tools", "chat_template_kwargs" and "weight".
 ChatLine read_chat_line(std::string_view text, const ChatFormat& format);
 
-/// Whether a line of JSON is of that kind: a file of such lines holds conversations.
-bool is_chat_line(std::string_view text);
+/// Whether a line is of that kind: a file of such lines holds conversations. What is no JSON, and
+/// was discarded when it was parsed, is none.
+bool is_chat_line(const nlohmann::ordered_json& line);
 
 }  // namespace accrue::data

@@ -1,12 +1,9 @@
 #include "data/chat/chat_templates.h"
 
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <utility>
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
-#include "core/json_extent.h"
 #include "data/text/tokenizer_files.h"
 #include "data/tokenizer/tokenizer_settings.h"
 
@@ -18,7 +15,6 @@ using StatedTemplates = nlohmann::ordered_json;
 using TemplateTexts = std::map<std::string, std::string>;
 
 constexpr const char* kDefaultTemplate = "default";
-constexpr const char* kProcessorTemplate = "chat_template.json";
 
 /// What the files of templates hold.
 TemplateTexts texts_of_files(const fs::path& folder) {
@@ -79,16 +75,11 @@ TemplateTexts texts_of_processor(const fs::path& folder, const std::string& what
   const fs::path file = folder / kProcessorTemplate;
   std::error_code unreadable;
   if (!fs::is_regular_file(file, unreadable)) return {};
-  constexpr std::size_t most_members = 1000;
-  const std::string content = read_file(file);
-  const JsonExtent extent = extent_of_json(content);
-  const bool is_small = extent.depth <= kDeepestJson && extent.members <= most_members;
-  const auto stated =
-      is_small ? StatedTemplates::parse(content, nullptr, /*exceptions=*/false) : StatedTemplates();
-  if (!stated.is_object() || !stated.contains("chat_template"))
+  const StatedTemplates processor = read_settings_file(file, what);
+  if (!processor.contains("chat_template"))
     throw usage_error(what + ": " + file.string(), "a JSON object with \"chat_template\"",
-                      "something else or broken JSON", "the template as a chat_template.jinja");
-  return TemplatesOfJson(file, what).read(stated["chat_template"]);
+                      "one without it", "the template as a chat_template.jinja");
+  return TemplatesOfJson(file, what).read(processor["chat_template"]);
 }
 
 }  // namespace

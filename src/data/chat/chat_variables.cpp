@@ -1,7 +1,7 @@
 #include "data/chat/chat_variables.h"
 
 #include <algorithm>
-#include <string>
+#include <utility>
 
 #include "accrue/core/error.h"
 
@@ -60,10 +60,19 @@ Variables chat_variables(const ChatTemplate& chat, const Variables& messages,
   return variables;
 }
 
-std::string text_of_messages(const ChatTemplate& chat, const Variables& messages, std::size_t count,
-                             const ChatSetting& setting, bool add_generation_prompt) {
+Variables chat_message(std::string_view role, Variables content) {
+  return {{"role", role}, {"content", std::move(content)}};
+}
+
+Variables first_messages(const Variables& messages, std::size_t count) {
   Variables first = Variables::array();
   for (std::size_t i = 0; i < count; ++i) first.push_back(messages[i]);
+  return first;
+}
+
+std::string text_of_messages(const ChatTemplate& chat, const Variables& messages, std::size_t count,
+                             const ChatSetting& setting, bool add_generation_prompt) {
+  const Variables first = first_messages(messages, count);
   return chat.render(chat_variables(chat, first, setting, add_generation_prompt), setting.now);
 }
 

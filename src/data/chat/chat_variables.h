@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "data/chat/chat_template.h"
 
@@ -22,6 +25,12 @@ struct ChatSetting {
 nlohmann::ordered_json chat_variables(const ChatTemplate& chat,
                                       const nlohmann::ordered_json& messages,
                                       const ChatSetting& setting, bool add_generation_prompt);
+
+/// A message as templates take it: an object with "role" and "content".
+nlohmann::ordered_json chat_message(std::string_view role, nlohmann::ordered_json content);
+
+/// The list of the first `count` messages.
+nlohmann::ordered_json first_messages(const nlohmann::ordered_json& messages, std::size_t count);
 
 /// The text of the first `count` messages.
 std::string text_of_messages(const ChatTemplate& chat, const nlohmann::ordered_json& messages,

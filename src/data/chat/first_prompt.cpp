@@ -9,10 +9,6 @@ namespace {
 
 using FirstMessage = nlohmann::ordered_json;
 
-FirstMessage message_saying(const char* role, const char* content) {
-  return FirstMessage::object({{"role", role}, {"content", content}});
-}
-
 std::size_t common_beginning(std::string_view one, std::string_view other) {
   const auto ends = std::mismatch(one.begin(), one.end(), other.begin(), other.end());
   return static_cast<std::size_t>(ends.first - one.begin());
@@ -34,7 +30,7 @@ FirstMessage other_answer(const FirstMessage& message) {
     words = content->get_ref<const std::string&>();
   const std::size_t first = words.find_first_not_of(" \t\r\n");
   const bool begins_with_a = first != std::string_view::npos && words[first] == 'a';
-  return message_saying("assistant", begins_with_a ? "b" : "a");
+  return chat_message("assistant", begins_with_a ? "b" : "a");
 }
 
 std::string end_of(std::string_view text) {
@@ -57,7 +53,7 @@ class FirstPrompt {
       : chat_(chat), message_(message), said_(said), setting_(setting) {}
 
   std::string find() const {
-    const FirstMessage question = message_saying("user", "a");
+    const FirstMessage question = chat_message("user", "a");
     const std::string asked = text(FirstMessage::array({question}), false);
     const std::string prompted = text(FirstMessage::array({question}), true);
     const std::string opening = prompted.substr(common_beginning(asked, prompted));

@@ -49,8 +49,7 @@ class GenerationPieces {
 
  private:
   ChatSequence pieces_of(std::size_t count) const {
-    GivenMessages first = GivenMessages::array();
-    for (std::size_t i = 0; i < count; ++i) first.push_back(messages_[i]);
+    const GivenMessages first = first_messages(messages_, count);
     return chat_.render_pieces(chat_variables(chat_, first, setting_, false), setting_.now);
   }
 

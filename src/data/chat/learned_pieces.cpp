@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "accrue/core/error.h"
 #include "data/chat/conversation_turns.h"
@@ -52,12 +51,12 @@ std::vector<ChatSequence> sequences_of_turns(const ConversationTurns& conversati
   return sequences;
 }
 
+}  // namespace
+
 bool teaches_something(const ChatSequence& sequence) {
   return std::ranges::any_of(sequence,
                              [](const ChatTemplate::Piece& piece) { return piece.is_learned; });
 }
-
-}  // namespace
 
 std::vector<ChatSequence> learned_sequences(const ChatTemplate& chat, const ChatJson& messages,
                                             const ChatSetting& setting) {

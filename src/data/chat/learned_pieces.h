@@ -34,4 +34,7 @@ std::vector<ChatSequence> learned_sequences(const ChatTemplate& chat,
                                             const nlohmann::ordered_json& messages,
                                             const ChatSetting& setting);
 
+/// Whether any of the text is learned.
+bool teaches_something(const ChatSequence& sequence);
+
 }  // namespace accrue::data

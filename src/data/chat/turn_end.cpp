@@ -15,19 +15,14 @@ using TurnJson = nlohmann::ordered_json;
 
 constexpr std::string_view kAnswer = "accrue";
 
-TurnJson chat_message(const char* role, std::string_view content) {
-  return {{"role", role}, {"content", std::string(content)}};
-}
-
 /// A question and an answer as the template shows them; none when it refuses them.
 std::optional<std::string> rendered_answer(const ChatFormat& format) {
   const TurnJson messages =
       TurnJson::array({chat_message("user", "a"), chat_message("assistant", kAnswer)});
   try {
     const ChatTemplate chat = format.templates->for_tools(nullptr);
-    return chat.render(chat_variables(chat, messages, format.setting,
-                                      /*add_generation_prompt=*/false),
-                       format.setting.now);
+    return text_of_messages(chat, messages, messages.size(), format.setting,
+                            /*add_generation_prompt=*/false);
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
 #include <string>
 #include <string_view>
 
 #include "accrue/data/format.h"
+#include "core/lower_case.h"
 
 namespace accrue::data {
 
@@ -15,10 +15,7 @@ namespace accrue::data {
 ///
 /// ".png" of "a.PNG".
 inline std::string suffix_of(const std::filesystem::path& path) {
-  std::string suffix = path.extension().string();
-  std::transform(suffix.begin(), suffix.end(), suffix.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return suffix;
+  return lower_case(path.extension().string());
 }
 
 /// Whether the file's name says that it is an encoded image, in whichever case. Formats that are

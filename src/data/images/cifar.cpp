@@ -37,9 +37,9 @@ class Cifar final : public ImageStore {
       : files_(std::move(files)), version_(version_of(0, what)) {
     std::int64_t total = 0;
     for (std::size_t file = 0; file < files_->count(); ++file) {
-      require_version(file, what);
+      if (file > 0) require_version(file, what);
       ends_.push_back(total += files_->bytes(file) / version_.record_bytes());
-      check_labels(file, what);
+      take_labels(file, what);
     }
     if (!options.classes.empty() && std::ssize(options.classes) != version_.classes) {
       throw usage_error(what,
@@ -58,8 +58,7 @@ class Cifar final : public ImageStore {
   std::vector<DataFile> files() const override { return fingerprint_->files(); }
   std::vector<std::string> classes() const override { return classes_; }
   std::optional<std::int64_t> label(std::int64_t index) const override {
-    const Record record = record_of(index);
-    return label_at(record.file, record.begin, version_);
+    return labels_[static_cast<std::size_t>(index)];
   }
 
   ImageRead read(std::int64_t index, DecodedImage& image) const override {
@@ -69,10 +68,12 @@ class Cifar final : public ImageStore {
     image.bytes.resize(static_cast<std::size_t>(cifar_pixel_bytes));
     files_->read(record.file, record.begin + version_.label_bytes,
                  std::as_writable_bytes(std::span(image.bytes)));
-    return {.label = label_at(record.file, record.begin, version_), .failure = {}};
+    return {.label = label(index), .failure = {}};
   }
 
  private:
+  using Labels = std::vector<std::uint8_t>;
+
   /// Where an image begins, with its labels.
   struct Record {
     std::size_t file;
@@ -86,11 +87,15 @@ class Cifar final : public ImageStore {
     return {file, record * version_.record_bytes()};
   }
 
-  std::int64_t label_at(std::size_t file, std::int64_t begin, const CifarVersion& version) const {
-    std::uint8_t label = 0;
-    files_->read(file, begin + version.label_bytes - 1,
-                 std::as_writable_bytes(std::span(&label, 1)));
-    return label;
+  /// Of the file's records, if they are of that version.
+  Labels labels_of(std::size_t file, const CifarVersion& version) const {
+    Labels labels(static_cast<std::size_t>(files_->bytes(file) / version.record_bytes()));
+    std::int64_t place = version.label_bytes - 1;
+    for (std::uint8_t& label : labels) {
+      files_->read(file, place, std::as_writable_bytes(std::span(&label, 1)));
+      place += version.record_bytes();
+    }
+    return labels;
   }
 
   /// The version whose records fill the file, and where both do, whose labels are in range.
@@ -104,7 +109,8 @@ class Cifar final : public ImageStore {
                         files_->path(file).string() + ": " + std::to_string(bytes) + " bytes",
                         "getting the file again: it is truncated or no CIFAR file");
     }
-    if (is_10 && is_100) return bad_record(file, cifar10) < 0 ? cifar10 : cifar100;
+    if (is_10 && is_100)
+      return bad_record(labels_of(file, cifar10), cifar10) < 0 ? cifar10 : cifar100;
     return is_10 ? cifar10 : cifar100;
   }
 
@@ -118,21 +124,21 @@ class Cifar final : public ImageStore {
   }
 
   /// The first record whose label is out of range, or -1.
-  std::int64_t bad_record(std::size_t file, const CifarVersion& version) const {
-    const std::int64_t records = files_->bytes(file) / version.record_bytes();
-    for (std::int64_t record = 0; record < records; ++record)
-      if (label_at(file, record * version.record_bytes(), version) >= version.classes)
-        return record;
-    return -1;
+  static std::int64_t bad_record(const Labels& labels, const CifarVersion& version) {
+    const auto bad =
+        std::ranges::find_if(labels, [&](std::uint8_t label) { return label >= version.classes; });
+    return bad == labels.end() ? -1 : bad - labels.begin();
   }
 
-  void check_labels(std::size_t file, const std::string& what) const {
-    const std::int64_t record = bad_record(file, version_);
-    if (record < 0) return;
-    throw usage_error(
-        what, std::string(version_.name) + "'s labels below " + std::to_string(version_.classes),
-        files_->path(file).string() + ": another in record " + std::to_string(record),
-        "getting the file again: it is corrupt or no CIFAR file");
+  void take_labels(std::size_t file, const std::string& what) {
+    const Labels labels = labels_of(file, version_);
+    const std::int64_t record = bad_record(labels, version_);
+    if (record >= 0)
+      throw usage_error(
+          what, std::string(version_.name) + "'s labels below " + std::to_string(version_.classes),
+          files_->path(file).string() + ": another in record " + std::to_string(record),
+          "getting the file again: it is corrupt or no CIFAR file");
+    labels_.insert(labels_.end(), labels.begin(), labels.end());
   }
 
   /// The names in the file that comes with the data set, or else the classes' numbers.
@@ -147,6 +153,7 @@ class Cifar final : public ImageStore {
   std::unique_ptr<const FilePool> files_;
   CifarVersion version_;
   std::vector<std::int64_t> ends_;  ///< number of images up to and with file i
+  Labels labels_;
   std::vector<std::string> classes_;
   std::optional<Fingerprint> fingerprint_;
 };

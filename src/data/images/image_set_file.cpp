@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdint>
 #include <fstream>
-#include <span>
 #include <string>
 #include <system_error>
 
+#include "core/lower_case.h"
 #include "core/open_file.h"
 #include "data/files/suffix.h"
 #include "data/images/cifar_version.h"
@@ -82,9 +81,7 @@ std::int64_t records_of(ProbedFile& file, const CifarVersion& version) {
 
 /// Whether its name, or files beside it, are those of the data sets.
 bool is_called_like_cifar(const fs::path& path) {
-  std::string name = path.filename().string();
-  std::ranges::transform(name, name.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string name = lower_case(path.filename().string());
   std::error_code ignored;
   return name.starts_with("data_batch") || name.starts_with("test_batch") ||
          fs::exists(path.parent_path() / cifar10.names_file, ignored) ||

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "data/files/glob.h"
+#include "data/files/suffix.h"
 #include "data/images/image_fit.h"
 #include "data/source_errors.h"
 #include "data/text/sequence_batch.h"
@@ -38,7 +39,7 @@ ImageFileKind image_kind_of(const FilePool& files, std::size_t file, const std::
     throw usage_error(what, "files that are not compressed", path.string() + ": gzip",
                       "gunzip of it");
   }
-  if (path.extension() == ".bin") return ImageFileKind::cifar;
+  if (suffix_of(path) == ".bin") return ImageFileKind::cifar;
   const bool is_named_idx = path.filename().string().find("idx") != std::string::npos &&
                             path.filename().string().ends_with("ubyte");
   const bool has_magic = bytes[0] == 0 && bytes[1] == 0 && bytes[2] == 8;

@@ -27,9 +27,8 @@ bool holds_conversations(const FilePool& files, bool as_pairs, const Tokenizer* 
   const std::optional<std::string> text = first_line_of(files, what);
   if (!text) return false;
   if (as_pairs) return is_pair_of_conversations(*text);
-  if (is_chat_line(*text)) return true;
-  const auto line = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (is_sharegpt_line(line)) return true;
+  const auto line = nlohmann::ordered_json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (is_chat_line(line) || is_sharegpt_line(line)) return true;
   return is_alpaca_line(line) && tokenizer != nullptr &&
          !read_chat_templates(tokenizer->file(), what).texts.empty();
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "data/chat/chat_variables.h"
 #include "data/chat/line_json.h"
 
 namespace accrue::data {
@@ -65,10 +66,6 @@ std::string type_in_words(const ForeignJson& line, const char* key) {
 bool is_text_at(const ForeignJson& line, const char* key) {
   const auto found = line.find(key);
   return found != line.end() && found->is_string();
-}
-
-ForeignJson message_of(std::string_view role, ForeignJson content) {
-  return {{"role", role}, {"content", std::move(content)}};
 }
 
 /// The calls that a text has as JSON: an object with a name and arguments, or a list of such.
@@ -132,7 +129,7 @@ JsonOrProblem behind_system(const ForeignJson& line, ForeignJson messages) {
   if (!messages.empty() && messages.front().value("role", ForeignJson()) == "system")
     return no_conversation(R"("system" beside a first message that is the system's)");
   ForeignJson all = ForeignJson::array();
-  all.push_back(message_of("system", line["system"]));
+  all.push_back(chat_message("system", line["system"]));
   for (ForeignJson& message : messages) all.push_back(std::move(message));
   return all;
 }
@@ -159,8 +156,8 @@ JsonOrProblem messages_of_history(const ForeignJson& line) {
     const bool is_pair =
         turn.is_array() && turn.size() == 2 && turn[0].is_string() && turn[1].is_string();
     if (!is_pair) return no_alpaca(R"("history" with an element that is no pair of texts)");
-    messages.push_back(message_of("user", turn[0]));
-    messages.push_back(message_of("assistant", turn[1]));
+    messages.push_back(chat_message("user", turn[0]));
+    messages.push_back(chat_message("assistant", turn[1]));
   }
   return messages;
 }
@@ -177,8 +174,8 @@ JsonOrProblem messages_of_alpaca(const ForeignJson& line) {
     if (is_given(line, key))
       said += (said.empty() ? "" : "\n") + line[key].get_ref<const std::string&>();
   ForeignJson messages = std::get<ForeignJson>(std::move(before));
-  messages.push_back(message_of("user", std::move(said)));
-  messages.push_back(message_of("assistant", line["output"]));
+  messages.push_back(chat_message("user", std::move(said)));
+  messages.push_back(chat_message("assistant", line["output"]));
   return behind_system(line, std::move(messages));
 }
 

@@ -1,7 +1,5 @@
 #include "data/text/line_problem.h"
 
-#include <utility>
-
 #include "core/utf8.h"
 
 namespace accrue::data {

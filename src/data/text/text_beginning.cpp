@@ -46,8 +46,7 @@ TextBeginning beginning_of(std::string_view bytes, bool is_all) {
   if (bytes.front() != '{') return TextBeginning::text;
   const std::size_t feed = bytes.find('\n');
   if (feed == bytes.npos && !is_all) return TextBeginning::unclear;
-  if (nlohmann::json::parse(bytes.substr(0, feed), nullptr, /*allow_exceptions=*/false).is_object())
-    return TextBeginning::json_lines;
+  if (nlohmann::json::accept(bytes.substr(0, feed))) return TextBeginning::json_lines;
   return goes_on_as_object(bytes.substr(1)) ? TextBeginning::json_document : TextBeginning::text;
 }
 

@@ -101,7 +101,8 @@ bool is_byte_tokenizer(const fs::path& file) {
 std::vector<TokenizerPart> files_of_tokenizer(const fs::path& tokenizer_file) {
   std::vector<TokenizerPart> files{{tokenizer_file, kTokenizerFile}};
   const fs::path folder = tokenizer_file.parent_path();
-  for (const char* name : {kTokenizerSettings, kSpecialTokensMap, kAddedTokens, kChatTemplateFile})
+  for (const char* name :
+       {kTokenizerSettings, kSpecialTokensMap, kAddedTokens, kChatTemplateFile, kProcessorTemplate})
     take_file(folder, name, files);
   std::error_code unreadable;
   std::vector<std::string> templates;

@@ -15,6 +15,8 @@ inline constexpr const char* kTokenizerSettings = "tokenizer_config.json";
 inline constexpr const char* kChatTemplateFile = "chat_template.jinja";
 /// Folder of templates by name.
 inline constexpr const char* kChatTemplateFolder = "additional_chat_templates";
+/// Of older processors.
+inline constexpr const char* kProcessorTemplate = "chat_template.json";
 /// Files of older versions, which it still reads.
 inline constexpr const char* kSpecialTokensMap = "special_tokens_map.json";
 inline constexpr const char* kAddedTokens = "added_tokens.json";

@@ -14,6 +14,7 @@
 #include "data/tokenizer/pre_tokenizer.h"
 #include "data/tokenizer/read_bpe.h"
 #include "data/tokenizer/template_tokens.h"
+#include "data/tokenizer/tokenizer_settings.h"
 
 namespace accrue::data {
 namespace {
@@ -21,6 +22,7 @@ namespace {
 using Json = nlohmann::json;
 /// This library's own type is hidden within Tokenizer by its Decoder.
 using PieceDecoder = Decoder;
+using SpecialTexts = std::vector<std::pair<std::string, std::string>>;
 
 AddedToken read_added_token(const Json& stated, const std::string& what, bool splits_special) {
   constexpr std::int64_t most_ids = 1 << 25;
@@ -52,6 +54,31 @@ void expect_few_parts(const Json& file, const std::string& operation) {
                         std::to_string(parts_within(file.at(name))), whole_tokenizer_file);
 }
 
+/// A later text of a name takes the place of an earlier one.
+SpecialTexts special_texts_of(const FolderTokens& folder) {
+  SpecialTexts texts;
+  const auto set = [&texts](const std::string& name, const std::string& text) {
+    const auto known = std::ranges::find(texts, name, &SpecialTexts::value_type::first);
+    if (known == texts.end())
+      texts.emplace_back(name, text);
+    else
+      known->second = text;
+  };
+  for (const auto& [key, value] : folder.settings.items())
+    if (key.ends_with("_token"))
+      if (const std::optional<std::string> stated = text_of_token(value)) set(key, *stated);
+  const auto extra = folder.settings.find("extra_special_tokens");
+  if (extra != folder.settings.end() && extra->is_object())
+    for (const auto& [key, value] : extra->items())
+      if (const std::optional<std::string> stated = text_of_token(value)) set(key, *stated);
+  // special_tokens_map.json may have another text for a name of "extra_special_tokens".
+  for (const auto& [name, stated] :
+       {std::pair{"bos_token", &folder.bos}, std::pair{"eos_token", &folder.eos},
+        std::pair{"pad_token", &folder.pad}, std::pair{"unk_token", &folder.unk}})
+    if (stated->has_value()) set(name, **stated);
+  return texts;
+}
+
 }  // namespace
 
 struct Tokenizer::Parts {
@@ -65,6 +92,7 @@ struct Tokenizer::Parts {
   AddedTokens found_normalized;
   Around around;
   std::optional<std::int64_t> end_of_text;
+  SpecialTexts special_texts;
   /// By id, as they are decoded: normalized where the text is before they are found in it; empty
   /// where there is no such token.
   std::vector<std::string> texts;
@@ -113,6 +141,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& fi
 
   auto parts = std::make_unique<Parts>();
   parts->file = file;
+  parts->special_texts = special_texts_of(folder);
   parts->normalizer = read_normalizer(root.value("normalizer"), operation);
   ReadPreTokenizer cutter = read_pre_tokenizer(root.value("pre_tokenizer"), operation);
   parts->cutter = std::move(cutter.cutter);
@@ -159,6 +188,7 @@ const std::string& Tokenizer::fingerprint() const { return parts_->fingerprint; 
 const std::filesystem::path& Tokenizer::file() const { return parts_->file; }
 std::optional<std::int64_t> Tokenizer::end_of_text() const { return parts_->end_of_text; }
 const Tokenizer::Around& Tokenizer::around() const { return parts_->around; }
+const SpecialTexts& Tokenizer::special_texts() const { return parts_->special_texts; }
 
 std::optional<std::int64_t> Tokenizer::id_of(std::string_view token) const {
   const auto found = parts_->ids.find(token);

@@ -157,7 +157,8 @@ class ReadChatLine : public ::testing::Test {
   void take_template(const std::string& source) {
     folder_.write("t/tokenizer_config.json",
                   nlohmann::json{{"chat_template", source}, {"eos_token", "<last>"}}.dump());
-    format_ = read_chat_format(folder_.path("t/tokenizer.json"), "data.tokenizer");
+    const auto tokenizer = Tokenizer::open(folder_.path("t/tokenizer.json"), "data.tokenizer");
+    format_ = read_chat_format(*tokenizer, "data.tokenizer");
   }
   ReadChatLine() {
     folder_.write("t/tokenizer.json", planted_with_id(300).dump());
@@ -307,6 +308,7 @@ TEST_F(ReadChatLine, CompletionsMayBeMessages) {
   };
   const std::string asks = R"({"role": "user", "content": "q"})";
   const std::string says = R"({"role": "assistant", "content": "a"})";
+  const auto json_of = [](const char* line) { return nlohmann::ordered_json::parse(line); };
   EXPECT_EQ(completed("[" + asks + "]", says), "<user>q;<assistant>[a;]");
   EXPECT_EQ(completed("\"q\"", says), "<user>q;<assistant>[a;]");
   EXPECT_EQ(completed("\" q\\n\"", asks + ", " + says), "<user>q;<assistant>[a;]");
@@ -315,8 +317,19 @@ TEST_F(ReadChatLine, CompletionsMayBeMessages) {
   EXPECT_THAT(completed("\"other\"", asks + ", " + says), HasSubstr("none of the given messages"));
   EXPECT_THAT(completed("3", says), HasSubstr("of type number"));
   EXPECT_THAT(completed("[" + asks + "]", asks), HasSubstr("assistant"));
-  EXPECT_TRUE(is_chat_line(R"({"prompt": "q", "completion": []})"));
-  EXPECT_FALSE(is_chat_line(R"({"prompt": "q", "completion": "a"})"));
+  EXPECT_TRUE(is_chat_line(json_of(R"({"prompt": "q", "completion": []})")));
+  EXPECT_FALSE(is_chat_line(json_of(R"({"prompt": "q", "completion": "a"})")));
+}
+
+/// special_tokens_map.json has another text for a name than tokenizer_config.json: its own counts.
+TEST_F(ChatLines, SeeEachSpecialTokenOnce) {
+  folder_.write("t/special_tokens_map.json", R"({"extra_special_tokens": {"bos_token": "<y>"}})");
+  const auto opened = tokenizer(nlohmann::json::parse(
+      R"({"add_bos_token": true, "eos_token": {"content": "<e>"}, "image_token": "<i>",
+          "extra_special_tokens": {"bos_token": "<x>", "video": "<v>"}})"));
+  const std::vector<std::pair<std::string, std::string>> expected{
+      {"eos_token", "<e>"}, {"image_token", "<i>"}, {"bos_token", "<y>"}, {"video", "<v>"}};
+  EXPECT_EQ(opened->special_texts(), expected);
 }
 
 TEST_F(ChatLines, OfWeightNoughtAreTokensThatAreGiven) {

@@ -66,11 +66,11 @@ class Answers {
   Json answer_to_line(const Json& request) {
     const auto folder = request.at("folder").get<std::string>();
     auto known = formats_.find(folder);
-    if (known == formats_.end())
-      known = formats_
-                  .emplace(folder, accrue::data::read_chat_format(
-                                       std::filesystem::path(folder) / "tokenizer.json", folder))
-                  .first;
+    if (known == formats_.end()) {
+      const auto tokenizer =
+          accrue::data::Tokenizer::open(std::filesystem::path(folder) / "tokenizer.json", folder);
+      known = formats_.emplace(folder, accrue::data::read_chat_format(*tokenizer, folder)).first;
+    }
     const auto line =
         accrue::data::read_chat_line(request.at("line").get<std::string>(), *known->second);
     if (!line.problem) return answer_of(line.sequences);

@@ -14,7 +14,7 @@ std::string ended_by(const std::string& chat_template) {
   const std::string file = folder.write("tokenizer.json", planted_with_id(300).dump());
   folder.write("tokenizer_config.json", nlohmann::json{{"chat_template", chat_template}}.dump());
   const auto tokenizer = Tokenizer::open(file, "chat");
-  const auto end = turn_end(*read_chat_format(file, "chat"), *tokenizer);
+  const auto end = turn_end(*read_chat_format(*tokenizer, "chat"), *tokenizer);
   return end ? tokenizer->decode({&*end, 1}) : "none";
 }
 

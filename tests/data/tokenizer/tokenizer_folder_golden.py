@@ -26,11 +26,11 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import golden_form  # noqa: E402
+from token_patterns import LLAMA3  # noqa: E402
 
 FOLDERS = golden_form.share(200, 10)
 TEXTS = 12
 REFUSED_AT_MOST = 0.05
-LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 NAMED = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"]
 POOL = ["<s>", "</s>", "<unk>", "<pad>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "<bos>", "<eos>", "<mask>", "[SEP]", "[CLS]",
         "<x y>", "Ångström", " lead", "the", "a", "1"]

@@ -19,9 +19,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import golden_form  # noqa: E402
+from token_patterns import LLAMA3, QWEN2  # noqa: E402
 
-LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 WHOLE = 2_600_000
 BYTES = golden_form.share(WHOLE, 5)  # of text, for each of the tokenizers
 # Blocks of scripts, in code points; all were there before Unicode 14.

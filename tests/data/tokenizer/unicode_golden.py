@@ -14,13 +14,8 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import golden_form  # noqa: E402
 from pattern_requests import Request, answers  # noqa: E402
+from token_patterns import BLANKS, CAPITALS, LETTERS, LLAMA3, QWEN2, SHORT, TEKKEN  # noqa: E402
 
-LETTERS = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
-CAPITALS = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
-SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-BLANKS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
-LLAMA3 = SHORT + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + BLANKS
-TEKKEN = rf"[^\r\n\p{{L}}\p{{N}}]?{LETTERS}|[^\r\n\p{{L}}\p{{N}}]?{CAPITALS}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|" + BLANKS
 O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?{LETTERS}{SHORT}?|[^\r\n\p{{L}}\p{{N}}]?{CAPITALS}{SHORT}?"
          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + BLANKS)
 KIMI = r"[\p{Han}]+|" + O200K.replace(r"\p{M}]", r"\p{M}&&[^\p{Han}]]")
@@ -35,7 +30,7 @@ def split(pattern: str) -> pre_tokenizers.Split:
 
 
 PARTS = {
-    "gpt2": pre_tokenizers.ByteLevel(add_prefix_space=False), "llama3": split(LLAMA3), "qwen2": split(LLAMA3.replace("{1,3}", "")),
+    "gpt2": pre_tokenizers.ByteLevel(add_prefix_space=False), "llama3": split(LLAMA3), "qwen2": split(QWEN2),
     "tekken": split(TEKKEN), "o200k": split(O200K), "kimi": split(KIMI), "bloom": split(BLOOM), "digits by threes": split(DIGITS),
     "deepseek": pre_tokenizers.Sequence([split(pattern) for pattern in DEEPSEEK]), "words": split(r"\w+|[^\w\s]+"),
     "digits": pre_tokenizers.Digits(individual_digits=True), "white space": pre_tokenizers.WhitespaceSplit(),
