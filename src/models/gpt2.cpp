@@ -16,10 +16,6 @@ namespace {
 
 constexpr const char* make_gpt2 = "make a GPT-2";
 
-std::int64_t ffn_width_of(const Gpt2Options& options) {
-  return options.ffn_width == 0 ? 4 * options.width : options.ffn_width;
-}
-
 void check(const Gpt2Options& options) {
   check_at_least_one(make_gpt2, "model.layers", options.layers);
   check_at_least_one(make_gpt2, "model.heads", options.heads);
@@ -27,11 +23,11 @@ void check(const Gpt2Options& options) {
   check_at_least_one(make_gpt2, "model.context", options.context);
   check_at_least_one(make_gpt2, "model.vocab", options.vocab);
   check_width_of_heads(make_gpt2, options.width, options.heads);
-  check_at_least_one(make_gpt2, "model.ffn_width", ffn_width_of(options));
+  check_at_least_one(make_gpt2, "model.ffn_width", options.inner_width());
   check_dropout(make_gpt2, options.dropout);
   check_fraction(make_gpt2, "norm_eps", options.norm_eps);
   const auto width = static_cast<double>(options.width);
-  const double of_block = 4 * width + 2 * static_cast<double>(ffn_width_of(options));
+  const double of_block = 4 * width + 2 * static_cast<double>(options.inner_width());
   check_parameters(make_gpt2, width * (static_cast<double>(options.vocab) +
                                        static_cast<double>(options.context) +
                                        static_cast<double>(options.layers) * of_block));
@@ -40,7 +36,7 @@ void check(const Gpt2Options& options) {
 TransformerBlock make_block(ParameterBuilder& builder, const Gpt2Options& options,
                             std::int64_t index) {
   const std::string name = "transformer.h." + std::to_string(index);
-  const std::int64_t width = options.width, ffn_width = ffn_width_of(options);
+  const std::int64_t width = options.width, ffn_width = options.inner_width();
   const double into_residual = residual_deviation(options.layers);
   // Braces evaluate in order, so the parameters are registered in forward order.
   return {

@@ -54,11 +54,11 @@ void check_rotary(const RotaryOptions& rotary) {
 }
 
 void check_variant(const LlamaOptions& options) {
-  constexpr double most_cap_of_logits = 40, most = 1e12;
+  constexpr double most = 1e12;
   const LlamaVariant& variant = options.variant;
   check_number("norm_eps", variant.norm_eps, 0, 1);
   check_number("attention_soft_cap", variant.attention_soft_cap, 0, most);
-  check_number("logit_soft_cap", variant.logit_soft_cap, 0, most_cap_of_logits);
+  check_number("logit_soft_cap", variant.logit_soft_cap, 0, LlamaVariant::most_logit_soft_cap);
   check_number("query_scalar", variant.query_scalar, 0, most);
   check_range(make_llama, "window", variant.window, 0, most_llama_context);
   const auto local_layers = static_cast<std::int64_t>(variant.local_layers.size());

@@ -44,11 +44,12 @@ class RuledLogits {
   std::vector<double> take() { return std::move(logits_); }
 
   void add(const std::vector<SequenceBias>& biases) {
+    std::map<std::int64_t, double> added;      // sums of biases by token
     for (const bool is_alone : {true, false})  // sums in the order of transformers
       for (const SequenceBias& one : biases)
         if ((one.tokens.size() == 1) == is_alone && may_complete(one.tokens))
-          added_[one.tokens.back()] = rounded(added_[one.tokens.back()] + rounded(one.bias));
-    for (const auto& [token, bias] : added_) set(token, rounded(at(token) + bias));
+          added[one.tokens.back()] = rounded(added[one.tokens.back()] + rounded(one.bias));
+    for (const auto& [token, bias] : added) set(token, rounded(at(token) + bias));
   }
 
   /// Of each of the tokens once.
@@ -111,7 +112,6 @@ class RuledLogits {
   std::vector<double> logits_;
   const OpenText& text_;
   bool in_fp32_;
-  std::map<std::int64_t, double> added_;  ///< sums of biases by token
 };
 
 void check_factor(const std::string& name, double value) {

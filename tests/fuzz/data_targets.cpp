@@ -107,11 +107,8 @@ void fuzz_tokenizer_folder(Input input) {
 /// The first two bytes say how many are the pattern; the rest is a text.
 void fuzz_pattern(Input input) {
   constexpr std::size_t most_text = 256;  // what is longer only takes longer
-  const auto text_of = [](Input bytes) {
-    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  };
   const auto [pattern, rest] = two_parts(input);
-  const data::Regex regex(text_of(pattern), "data.tokenizer");
+  const data::Regex regex(std::string(text_of(pattern)), "data.tokenizer");
   const std::string text = lossy_utf8(text_of(rest.first(std::min(rest.size(), most_text))));
   data::Regex::Matcher matcher(regex, text);
   std::size_t end = 0;

@@ -31,12 +31,9 @@ void fuzz_gguf_tokenizer(Input input) {
   const models::GgufFile file(put("model.gguf", input));
   const auto made = models::tokenizer_of(file);
   if (!made) return;
-  const auto bytes = [](const std::string& text) {
-    return Input(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
-  };
-  put("gguf_tokenizer/tokenizer_config.json", bytes(made->settings));
+  put("gguf_tokenizer/tokenizer_config.json", bytes_of(made->settings));
   const auto tokenizer = data::Tokenizer::open(
-      put("gguf_tokenizer/tokenizer.json", bytes(made->tokenizer)), "data.tokenizer");
+      put("gguf_tokenizer/tokenizer.json", bytes_of(made->tokenizer)), "data.tokenizer");
   for (const std::int64_t id : tokenizer->encode("  It's 123 words,\r\n <s>a", true))
     expect(id >= 0 && id < tokenizer->vocab(), "ids are those of tokens");
 }

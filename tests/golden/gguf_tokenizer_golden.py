@@ -17,6 +17,7 @@ import gguf_golden
 from gguf_golden import SHAPE, keys_of
 from request_program import RequestProgram
 from spm_ids import SpmIds
+from token_patterns import GPT2, LLAMA3, QWEN2, TEKKEN
 
 import gguf
 import llama_golden
@@ -26,12 +27,6 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers.utils import logging
 
 ROWS = 1000
-LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
-GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
-          r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|"
-          r"\s*[\r\n]+|\s+(?!\S)|\s+")
 TEXTS = ["The cat isn't 12345 years old.", "  two  spaces\n\n\nand lines\t", "straße, naïve, 漢字 and 🙂", "", " ", "a", "<0x41>",
          "<|user|>hello<|end|>", "x<|end|>", "e\u0301 combined ﬁne\r\nÅ", "don't STOP'S we'll", "1 22 333 4444", " <s>a", "▁▁a ▁"]
 DRAWN = share(400, 4)  # texts for each tokenizer

@@ -5,6 +5,7 @@
 #include "accrue/models/llama_gguf.h"
 #include "core/atomic_file.h"
 #include "data/tokenizer/byte_characters.h"
+#include "data/tokenizer/part_forms.h"
 #include "models/files/gguf/gguf_file.h"
 #include "models/files/gguf/gguf_spaces.h"
 #include "models/files/gguf/gguf_token_types.h"
@@ -132,8 +133,7 @@ TEST_F(GgufTokenizerFile, NamesItsChatTemplatesAndEnds) {
   });
   EXPECT_EQ(read.chat_templates,
             (std::map<std::string, std::string>{{"default", "usual"}, {"tool_use", "tools"}}));
-  EXPECT_THAT(read.end_tokens, ElementsAre(3, 2));
-  EXPECT_EQ(read_gguf_end_tokens(file()), read.end_tokens);
+  EXPECT_THAT(read_gguf_end_tokens(file()), ElementsAre(3, 2));
 }
 
 TEST_F(GgufTokenizerFile, WhoseEndIsARowWithoutATokenHasNone) {
@@ -142,7 +142,7 @@ TEST_F(GgufTokenizerFile, WhoseEndIsARowWithoutATokenHasNone) {
     keys.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{1, 1, 1, 5});
     keys.add("tokenizer.ggml.eos_token_id", std::uint32_t{3});
   });
-  EXPECT_TRUE(read.end_tokens.empty());
+  EXPECT_TRUE(read_gguf_end_tokens(file()).empty());
   EXPECT_FALSE(json::parse(read.settings).contains("eos_token"));
 }
 
@@ -229,13 +229,13 @@ TEST_F(GgufOfTokenizer, WithoutTokensHasNone) {
 }
 
 TEST(GgufSpaces, AreShownAndPutBeforeTextAsLlamaCppCan) {
-  const json prepend = {{"type", "Prepend"}, {"prepend", shown_space}};
+  const json prepend = {{"type", "Prepend"}, {"prepend", data::kMarkedSpace}};
   const json replace = {
-      {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", shown_space}};
+      {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", data::kMarkedSpace}};
   const json both = {{"type", "Sequence"}, {"normalizers", {prepend, replace}}};
   const auto metaspace = [](const char* scheme, bool split) {
     return json{{"type", "Metaspace"},
-                {"replacement", shown_space},
+                {"replacement", data::kMarkedSpace},
                 {"prepend_scheme", scheme},
                 {"split", split}};
   };

@@ -39,7 +39,6 @@ struct GgufTokenizer {
   std::string tokenizer;                              ///< tokenizer.json
   std::string settings;                               ///< tokenizer_config.json
   std::map<std::string, std::string> chat_templates;  ///< by name; "default" is the usual one
-  std::vector<std::int64_t> end_tokens;               ///< ids that end a text, the usual one first
 };
 
 /// The tokenizer in `file`; none if it has no tokens. Byte-level BPE ("gpt2") with the patterns
@@ -48,7 +47,8 @@ struct GgufTokenizer {
 /// contradicts itself, or scores that a tokenizer.json cannot state.
 std::optional<GgufTokenizer> read_gguf_tokenizer(const std::filesystem::path& file);
 
-/// The ids of read_gguf_tokenizer()'s end_tokens alone.
+/// The ids of the tokens in `file` that end a text, the usual one first; none if it has no tokens.
+/// Throws a usage Error if they are of another kind or contradict themselves.
 std::vector<std::int64_t> read_gguf_end_tokens(const std::filesystem::path& file);
 
 }  // namespace accrue::models

@@ -26,6 +26,9 @@ struct Gpt2Options {
   Compute compute = Compute::fp32;  ///< bf16 is mixed: masters and the residual stream in fp32
   std::uint64_t seed = 1337;        ///< of the initialisation
   AdapterOptions adapters = {};
+
+  /// The width of the feed-forward part.
+  std::int64_t inner_width() const { return ffn_width == 0 ? 4 * width : ffn_width; }
 };
 
 /// GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019): pre-norm,

@@ -50,6 +50,8 @@ struct RotaryOptions {
 
 /// What tells one family of models from another, shapes apart. The defaults are those of Llama 3.2.
 struct LlamaVariant {
+  static constexpr double most_logit_soft_cap = 40;
+
   bool tied_head = true;          ///< the head's weight is the embedding's
   bool qkv_bias = false;          ///< as in Qwen 2
   bool output_bias = false;       ///< of attention's output projection
@@ -64,7 +66,7 @@ struct LlamaVariant {
   /// Whether each layer is local; empty: all are, where there is a window.
   std::vector<bool> local_layers = {};
   double attention_soft_cap = 0;  ///< Gemma 2; 0: none
-  double logit_soft_cap = 0;      ///< Gemma 2; at most 40; 0: none
+  double logit_soft_cap = 0;      ///< Gemma 2; at most most_logit_soft_cap; 0: none
   double query_scalar = 0;        ///< scores are divided by its root; 0: the width of a head
   RotaryOptions rotary = {};
   std::optional<RotaryOptions> local_rotary = {};  ///< of local layers: Gemma 3

@@ -7,17 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "core/lower_case.h"
 #include "data/tokenizer/unicode_data.h"
 
 namespace accrue::data {
 namespace {
 
 std::string loose_name(std::string_view name) {
-  std::string loose;
-  for (const char c : name) {
-    if (c == ' ' || c == '-' || c == '_') continue;
-    loose += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
+  std::string loose = lower_case(std::string(name));
+  std::erase_if(loose, [](char c) { return c == ' ' || c == '-' || c == '_'; });
   return loose;
 }
 

@@ -2,50 +2,19 @@
 
 #include <array>
 
+#include "data/tokenizer/part_forms.h"
+
 namespace accrue::data {
 namespace {
 
 using Part = nlohmann::json;
 using PartSettings = nlohmann::ordered_json;
 
-constexpr const char* kMarkedSpace = "\u2581";
 constexpr const char* kEndOfText = "<|endoftext|>";
 
-/// The words of Qwen 2, and of Qwen 3.5, which have marks as letters.
-constexpr const char* kWordsOfQwen2 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kWordsOfQwen35 =
+/// As kWordsOfQwen2, with marks as letters.
+constexpr std::string_view kWordsOfQwen35 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-Part plain_step(const char* type) { return {{"type", type}}; }
-
-Part bytes_as_characters(bool add_prefix_space, bool use_regex) {
-  return {{"type", "ByteLevel"},
-          {"add_prefix_space", add_prefix_space},
-          {"trim_offsets", true},
-          {"use_regex", use_regex}};
-}
-
-Part replaced(const char* pattern, const char* content) {
-  return {{"type", "Replace"}, {"pattern", {{"String", pattern}}}, {"content", content}};
-}
-
-Part words_of_qwen(const char* pattern, bool add_prefix_space) {
-  const Part split{{"type", "Split"},
-                   {"pattern", {{"Regex", pattern}}},
-                   {"behavior", "Isolated"},
-                   {"invert", false}};
-  return {{"type", "Sequence"},
-          {"pretokenizers", Part::array({split, bytes_as_characters(add_prefix_space, false)})}};
-}
-
-Part text_of_marked(bool strips_first_space) {
-  Part steps =
-      Part::array({replaced(kMarkedSpace, " "), plain_step("ByteFallback"), plain_step("Fuse")});
-  if (strips_first_space)
-    steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-  return {{"type", "Sequence"}, {"decoders", std::move(steps)}};
-}
 
 Part marked_spaces(const char* prepend_scheme) {
   return {{"type", "Metaspace"},
@@ -86,8 +55,8 @@ ClassParts gpt2_parts(const ClassSettings& settings) {
                  {"bos_token", kEndOfText},
                  {"eos_token", kEndOfText},
                  {"pad_token", std::nullopt}};
-  parts.pre_tokenizer = bytes_as_characters(settings.adds_prefix_space(), true);
-  parts.decoder = bytes_as_characters(true, true);
+  parts.pre_tokenizer = byte_level_step(settings.adds_prefix_space(), true);
+  parts.decoder = byte_level_step(true, true);
   return parts;
 }
 
@@ -119,24 +88,22 @@ ClassParts cohere_parts(const ClassSettings& settings) {
                  {"mask_token", "<MASK_TOKEN>"}};
   const bool adds_space = settings.adds_prefix_space();
   parts.normalizer = plain_step("NFC");
-  const Part digits{{"type", "Digits"}, {"individual_digits", true}};
-  parts.pre_tokenizer = {
-      {"type", "Sequence"},
-      {"pretokenizers", Part::array({digits, bytes_as_characters(adds_space, true)})}};
-  parts.decoder = bytes_as_characters(adds_space, true);
+  parts.pre_tokenizer = pre_tokenizer_of({digits_step(), byte_level_step(adds_space, true)});
+  parts.decoder = byte_level_step(adds_space, true);
   parts.afterwards = ClassParts::Afterwards::made_special;
   return parts;
 }
 
-ClassParts qwen_parts(const ClassSettings& settings, const char* words) {
+ClassParts qwen_parts(const ClassSettings& settings, std::string_view words) {
   ClassParts parts;
   parts.named = {{"unk_token", kEndOfText},
                  {"bos_token", std::nullopt},
                  {"eos_token", kEndOfText},
                  {"pad_token", kEndOfText}};
   parts.normalizer = plain_step("NFC");
-  parts.pre_tokenizer = words_of_qwen(words, settings.adds_prefix_space(false));
-  parts.decoder = bytes_as_characters(true, true);
+  const bool adds_space = settings.adds_prefix_space(false);
+  parts.pre_tokenizer = pre_tokenizer_of({split_step(words), byte_level_step(adds_space, false)});
+  parts.decoder = byte_level_step(true, true);
   return parts;
 }
 
@@ -157,7 +124,7 @@ ClassParts llama_parts(const ClassSettings& settings) {
   parts.pre_tokenizer = marked_spaces(!adds_space            ? "never"
                                       : settings.is_legacy() ? "always"
                                                              : "first");
-  parts.decoder = text_of_marked(adds_space);
+  parts.decoder = decoder_of_marked_spaces(adds_space);
   parts.fuses_unknown = parts.falls_back_to_bytes = true;
   return parts;
 }
@@ -175,7 +142,7 @@ ClassParts code_llama_parts(const ClassSettings& settings) {
     parts.extra.emplace_back(text);
   }
   parts.pre_tokenizer = marked_spaces(settings.adds_prefix_space(true) ? "first" : "never");
-  parts.decoder = text_of_marked(true);
+  parts.decoder = decoder_of_marked_spaces(true);
   parts.names_unknown = true;
   parts.around = ClassParts::Around::beginning;
   return parts;
@@ -188,12 +155,12 @@ ClassParts gemma_parts(const ClassSettings&) {
                  {"eos_token", "<eos>"},
                  {"pad_token", "<pad>"},
                  {"mask_token", "<mask>"}};
-  parts.normalizer = replaced(" ", kMarkedSpace);
+  parts.normalizer = replace_step(" ", kMarkedSpace);
   parts.pre_tokenizer = {{"type", "Split"},
                          {"pattern", {{"String", " "}}},
                          {"behavior", "MergedWithPrevious"},
                          {"invert", false}};
-  parts.decoder = text_of_marked(false);
+  parts.decoder = decoder_of_marked_spaces(false);
   parts.fuses_unknown = parts.falls_back_to_bytes = parts.names_unknown = true;
   return parts;
 }

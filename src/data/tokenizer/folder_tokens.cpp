@@ -80,8 +80,7 @@ std::vector<std::int64_t> end_ids_of(const Json& config, const std::filesystem::
     if (one.is_null()) continue;
     if (!one.is_number_integer())
       throw usage_error(what + ": " + file.string(),
-                        "\"eos_token_id\" to be a token's id or a list of such",
-                        one.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace),
+                        "\"eos_token_id\" to be a token's id or a list of such", short_form(one),
                         "the file that the model came with");
     if (one.is_number_unsigned() && one.get<std::uint64_t>() < most)
       ids.push_back(one.get<std::int64_t>());
@@ -204,10 +203,7 @@ class FolderReading {
     if (const Json padding = tokenizer_.value("padding", Json()); padding.is_object())
       if (const Json token = padding.value("pad_token", Json()); token.is_string())
         take_unless_stated("pad_token", token.get<std::string>());
-    for (const char* const name : kNamedTokens) {
-      const std::optional<SpecialToken>* const token = stated.find(name);
-      named_.set(name, token != nullptr ? *token : std::nullopt);
-    }
+    for (const char* const name : kNamedTokens) named_.set(name, std::nullopt);
     for (const auto& [name, token] : stated.entries()) named_.set(name, token);
     for (const auto& [name, token] : arguments_.other.entries()) named_.set(name, token);
     if (class_ && class_->names_unknown)

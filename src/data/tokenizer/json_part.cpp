@@ -9,19 +9,12 @@ namespace {
 
 using nlohmann::json;
 
-std::string shown(const json& value) {
-  constexpr std::size_t longest = 60;
-  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  if (text.size() > longest) text = text.substr(0, longest) + "...";
-  return text;
-}
-
 }  // namespace
 
 JsonPart::JsonPart(const json& object, std::string what, std::string name)
     : object_(object), what_(std::move(what)), name_(std::move(name)) {
   if (!object_.is_object())
-    throw usage_error(what_, "an object for " + name_, shown(object_), whole_tokenizer_file);
+    throw usage_error(what_, "an object for " + name_, short_form(object_), whole_tokenizer_file);
 }
 
 const json& JsonPart::value(const char* key) const {
@@ -31,7 +24,7 @@ const json& JsonPart::value(const char* key) const {
 }
 
 void JsonPart::refuse(const char* key, const std::string& expected) const {
-  throw usage_error(what_, expected + " for " + name_ + "." + key, shown(value(key)),
+  throw usage_error(what_, expected + " for " + name_ + "." + key, short_form(value(key)),
                     whole_tokenizer_file);
 }
 

@@ -5,12 +5,20 @@
 #include <optional>
 #include <string>
 
+#include "data/text/line_problem.h"
+
 namespace accrue::data {
 
 /// What to try where a tokenizer.json is not what it should be.
 inline constexpr const char* whole_tokenizer_file = "the tokenizer.json that the model came with";
 /// And when it is one of the files beside it.
 inline constexpr const char* whole_tokenizer_folder = "the files that the tokenizer came with";
+
+/// A value in a message, not longer than one can be. `Value` is nlohmann's json or ordered_json.
+template <class Value>
+std::string short_form(const Value& value) {
+  return shortened(value.dump(-1, ' ', /*ensure_ascii=*/true, Value::error_handler_t::replace));
+}
 
 /// An object of a tokenizer.json: what it has not, or of another type, is a usage Error that names
 /// file, part and key.

@@ -6,13 +6,12 @@
 #include <string>
 #include <string_view>
 
+#include "data/tokenizer/part_forms.h"
+
 namespace accrue::data {
 namespace {
 
 using CutJson = nlohmann::json;
-
-constexpr const char* kCorrectedWords =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 /// Whether the config was written before version 5.0.0: also when it names no version.
 bool is_of_older_version(const CutJson& config) {
@@ -47,10 +46,7 @@ bool has_mistral_correction(const nlohmann::ordered_json& settings, const CutJso
 
 CutJson corrected_for_mistral(const CutJson& pre_tokenizer) {
   if (pre_tokenizer.is_null()) return pre_tokenizer;
-  const CutJson split{{"type", "Split"},
-                      {"pattern", {{"Regex", kCorrectedWords}}},
-                      {"behavior", "Isolated"},
-                      {"invert", false}};
+  const CutJson split = split_step(kWordsOfTekken);
   const CutJson type = pre_tokenizer.value("type", CutJson());
   CutJson corrected = pre_tokenizer;
   if (type == "Sequence") {
@@ -58,12 +54,8 @@ CutJson corrected_for_mistral(const CutJson& pre_tokenizer) {
     if (steps.is_array() && !steps.empty()) steps[0] = split;
     return corrected;
   }
-  if (type == "Metaspace")
-    corrected = {{"type", "ByteLevel"},
-                 {"add_prefix_space", false},
-                 {"trim_offsets", true},
-                 {"use_regex", false}};
-  return {{"type", "Sequence"}, {"pretokenizers", CutJson::array({split, corrected})}};
+  if (type == "Metaspace") corrected = byte_level_step(false, false);
+  return pre_tokenizer_of({split, corrected});
 }
 
 }  // namespace accrue::data

@@ -6,16 +6,13 @@
 
 #include "data/tokenizer/cut.h"
 #include "data/tokenizer/json_part.h"
+#include "data/tokenizer/part_forms.h"
 #include "data/tokenizer/pattern.h"
 
 namespace accrue::data {
 namespace {
 
 using Json = nlohmann::json;
-
-/// What GPT-2 takes for words (Radford et al. 2019, encoder.py).
-constexpr const char* gpt2_words =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 /// Rust's char::is_numeric, which Digits asks, is of Unicode 17: these were no numbers in 16.
 constexpr const char* digits = R"([\p{N}\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6}])";
@@ -137,8 +134,9 @@ using Steps = std::vector<std::unique_ptr<const PreTokenizer>>;
 bool read_steps(const Json& stated, const std::string& what, Steps& steps) {
   const JsonPart part(stated, what, "pre_tokenizer");
   const std::string type = part.type();
-  const auto by_pattern = [&](const char* pattern, Cut::Behaviour behaviour) {
-    steps.push_back(std::make_unique<ByPattern>(Pattern(Regex(pattern, what)), Cut{behaviour}));
+  const auto by_pattern = [&](std::string_view pattern, Cut::Behaviour behaviour) {
+    steps.push_back(
+        std::make_unique<ByPattern>(Pattern(Regex(std::string(pattern), what)), Cut{behaviour}));
   };
   if (type == "Sequence") {
     bool of_bytes = false;
@@ -150,7 +148,7 @@ bool read_steps(const Json& stated, const std::string& what, Steps& steps) {
   }
   if (type == "ByteLevel") {
     if (part.flag("add_prefix_space", true)) steps.push_back(std::make_unique<Prefixed>(" "));
-    if (part.flag("use_regex", true)) by_pattern(gpt2_words, Cut::Behaviour::isolated);
+    if (part.flag("use_regex", true)) by_pattern(kWordsOfGpt2, Cut::Behaviour::isolated);
     return true;
   }
   if (type == "Split") {

@@ -2,8 +2,8 @@
 
 #include <array>
 #include <optional>
-#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/tokenizer/character_properties.h"

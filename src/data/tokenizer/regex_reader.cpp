@@ -1,7 +1,9 @@
 #include "data/tokenizer/regex_reader.h"
 
+#include <array>
 #include <charconv>
 #include <cstdint>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "core/utf8.h"
@@ -18,6 +20,14 @@ bool is_digit_of(char c, unsigned base) {
   const char lower = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
   return hexadecimal_digits.substr(0, base).find(lower) != std::string_view::npos;
 }
+
+/// A letter that stands for a set behind a backslash, and the one for all other characters.
+struct LetteredSet {
+  std::string_view letter, opposite, name;
+};
+
+constexpr std::array<LetteredSet, 4> lettered_sets{
+    {{"w", "W", "word"}, {"d", "D", "digit"}, {"s", "S", "space"}, {"h", "H", "xdigit"}}};
 
 /// Letters that stand for control characters; others stand for themselves.
 char32_t control_named(char32_t letter) {
@@ -73,19 +83,12 @@ std::string RegexReader::digits(std::size_t most, unsigned base) {
 }
 
 std::optional<CodePoints> RegexReader::escaped_set() {
-  const auto known = [&](std::string_view letter, std::string_view property) {
-    return skip(letter) ? characters_with(property) : std::nullopt;
-  };
   if (skip("p{")) return property();
   if (skip("P{")) return ~property();
-  if (auto found = known("w", "word")) return found;
-  if (auto found = known("d", "digit")) return found;
-  if (auto found = known("s", "space")) return found;
-  if (auto found = known("h", "xdigit")) return found;
-  if (auto found = known("W", "word")) return ~*found;
-  if (auto found = known("D", "digit")) return ~*found;
-  if (auto found = known("S", "space")) return ~*found;
-  if (auto found = known("H", "xdigit")) return ~*found;
+  for (const LetteredSet& set : lettered_sets) {
+    if (skip(set.letter)) return characters_with(set.name);
+    if (skip(set.opposite)) return ~characters_with(set.name).value();
+  }
   return std::nullopt;
 }
 

@@ -8,15 +8,6 @@ namespace {
 
 using StatedJson = nlohmann::ordered_json;
 
-std::string short_form(const StatedJson& value) {
-  constexpr std::size_t longest = 60;
-  // Letters beyond ASCII are escaped, so that a cut leaves none in half.
-  std::string text =
-      value.dump(-1, ' ', /*ensure_ascii=*/true, StatedJson::error_handler_t::replace);
-  if (text.size() > longest) text = text.substr(0, longest) + "...";
-  return text;
-}
-
 }  // namespace
 
 bool StatedToken::operator==(const StatedToken& other) const {

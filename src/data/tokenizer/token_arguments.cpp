@@ -60,7 +60,7 @@ class Merging {
         settings_reader_(what + ": " + (files.folder / kTokenizerSettings).string()),
         map_reader_(what + ": " + (files.folder / kSpecialTokensMap).string()),
         added_reader_(what + ": " + (files.folder / kAddedTokens).string()),
-        stated_(files.settings.is_null() ? SettingsJson::object() : files.settings) {}
+        stated_(files.settings) {}
 
   TokenArguments merged() {
     take_old_name_of_extra();

@@ -30,14 +30,17 @@ class SpecialTokens {
   bool has(const std::string& name) const { return find(name) != nullptr; }
   /// The text; none when the name has no token.
   std::optional<std::string> text_of(const std::string& name) const;
-  const std::optional<SpecialToken>* find(const std::string& name) const;
   const std::vector<Entry>& entries() const { return entries_; }
 
  private:
+  /// Null when the name has no value.
+  const std::optional<SpecialToken>* find(const std::string& name) const;
+
   std::vector<Entry> entries_;
 };
 
-/// The JSON objects that lie beside a tokenizer.json; a null is a file that is not there.
+/// The JSON objects that lie beside a tokenizer.json. Of a file that is not there the settings are
+/// an empty object, and the others null.
 struct FilesBeside {
   std::filesystem::path folder;
   nlohmann::ordered_json settings;      ///< tokenizer_config.json

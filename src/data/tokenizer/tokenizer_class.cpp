@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "core/lower_case.h"
+
 namespace accrue::data {
 namespace {
 
@@ -218,10 +220,8 @@ std::string text_in(const Object& object, const char* key) {
                                                      : std::string();
 }
 
-bool is_read_as_it_is(std::string path) {
-  std::ranges::transform(path, path.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  });
+bool is_read_as_it_is(const std::string& stated_path) {
+  const std::string path = lower_case(stated_path);
   return has_word(read_as_they_are_whole, path) ||
          std::ranges::any_of(read_as_they_are,
                              [&](std::string_view begin) { return path.starts_with(begin); });

@@ -8,9 +8,10 @@ namespace accrue::data {
 
 /// What decides which of transformers' classes reads a tokenizer.
 struct ClassFacts {
-  const nlohmann::ordered_json& settings;  ///< tokenizer_config.json; null: there is none
-  const nlohmann::json& config;            ///< config.json of the model; null: there is none
-  bool has_byte_level = false;             ///< tokenizer.json names "ByteLevel"
+  /// tokenizer_config.json; an empty object when there is none.
+  const nlohmann::ordered_json& settings;
+  const nlohmann::json& config;  ///< config.json of the model; null: there is none
+  bool has_byte_level = false;   ///< tokenizer.json names "ByteLevel"
 };
 
 /// The class that AutoTokenizer of transformers 5.24 takes, without "Fast" at its end; empty:

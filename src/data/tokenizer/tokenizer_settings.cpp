@@ -1,7 +1,5 @@
 #include "data/tokenizer/tokenizer_settings.h"
 
-#include <limits>
-
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
 #include "core/json_extent.h"
@@ -13,21 +11,23 @@ namespace {
 /// An ordered object takes time quadratic in its members: so many take half a second. The largest
 /// vocabularies have some 6,000 added tokens, each a member.
 constexpr std::size_t kMostMembers = 20'000;
-constexpr std::size_t kAnyMembers = std::numeric_limits<std::size_t>::max();
 
 template <class Object>
-Object read_object(const std::filesystem::path& file, std::size_t most_members,
+Object read_object(const std::filesystem::path& file, std::optional<std::size_t> most_members,
                    const std::string& what) {
   std::error_code unreadable;
   if (!std::filesystem::exists(file, unreadable)) return nullptr;
   const std::string content = read_file(file), operation = what + ": " + file.string(),
                     suggestion = "the " + file.filename().string() + " that the model came with";
   if (const JsonExtent extent = extent_of_json(content);
-      extent.depth > kDeepestJson || extent.members > most_members)
-    throw usage_error(operation,
-                      "at most " + std::to_string(kMostMembers) + " members of an object, and " +
-                          std::to_string(kDeepestJson) + " objects within each other",
-                      "more", suggestion);
+      extent.depth > kDeepestJson || (most_members && extent.members > *most_members)) {
+    const std::string members =
+        most_members ? std::to_string(*most_members) + " members of an object, and " : "";
+    throw usage_error(
+        operation,
+        "at most " + members + std::to_string(kDeepestJson) + " objects within each other", "more",
+        suggestion);
+  }
   auto object = Object::parse(content, nullptr, /*exceptions=*/false);
   if (object.is_object()) return object;
   throw usage_error(operation, "a JSON object", "something else or broken JSON", suggestion);
@@ -41,7 +41,7 @@ nlohmann::ordered_json read_settings_file(const std::filesystem::path& file,
 }
 
 nlohmann::json read_config_file(const std::filesystem::path& file, const std::string& what) {
-  return read_object<nlohmann::json>(file, kAnyMembers, what);
+  return read_object<nlohmann::json>(file, std::nullopt, what);
 }
 
 nlohmann::ordered_json read_tokenizer_settings(const std::filesystem::path& tokenizer_file,

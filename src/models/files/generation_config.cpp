@@ -271,7 +271,7 @@ GenerationConfig parse_generation_config(const std::string& text, const std::str
 GenerationConfig read_generation_config(const fs::path& folder) {
   fs::path file = folder / kGenerationConfig;
   std::error_code unreadable;
-  if (!fs::exists(file, unreadable)) file = folder / "config.json";
+  if (!fs::exists(file, unreadable)) file = folder / data::kModelConfig;
   return parse_generation_config(read_file(file), file.string());
 }
 
@@ -280,7 +280,7 @@ std::string generation_config_text(const fs::path& folder) {
     std::string text = read_file(file);
     if (const auto parsed = parsed_config(text); parsed && !parsed->empty()) return text;
   }
-  const fs::path file = folder / "config.json";
+  const fs::path file = folder / data::kModelConfig;
   const auto config = is_file(file) ? parsed_config(read_file(file)) : std::nullopt;
   const GenerationJson part = config ? generation_part(*config) : GenerationJson::object();
   return part.empty() ? std::string()

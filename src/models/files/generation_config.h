@@ -7,11 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "data/text/tokenizer_files.h"
 #include "models/logit_rules.h"
 
 namespace accrue::models {
 
-inline constexpr const char* kGenerationConfig = "generation_config.json";
+using data::kGenerationConfig;
 
 /// What a generation_config.json says of the likeliest continuation of a text. What it says of
 /// draws (temperature, top_k) and of length is for whoever asks to state.

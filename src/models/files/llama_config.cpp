@@ -20,7 +20,6 @@ constexpr const char* fitting_llama =
     "a model of Llama, Mistral, Ministral, Qwen 2 or 3, or Gemma 1, 2 or 3 (text)";
 constexpr std::int64_t most_llama_layers = 10'000;
 constexpr std::int64_t usual_llama_window = 4096;
-constexpr double most_logit_cap = 40;  // of LlamaVariant::logit_soft_cap
 constexpr const char* local_layer = "sliding_attention";
 constexpr const char* global_layer = "full_attention";
 
@@ -236,8 +235,9 @@ void read_gemma(const ConfigFile& config, const Family& family, LlamaVariant& va
   const bool is_second = is_type(family, "gemma2");
   if (is_second) variant.attention_soft_cap = cap("attn_logit_softcapping", 50);
   variant.logit_soft_cap = cap(of_logits, is_second ? 30 : 0);
-  if (variant.logit_soft_cap > most_logit_cap)
-    throw config.wrong(of_logits, "at most " + json(most_logit_cap).dump(),
+  constexpr double most = LlamaVariant::most_logit_soft_cap;
+  if (variant.logit_soft_cap > most)
+    throw config.wrong(of_logits, "at most " + json(most).dump(),
                        json(variant.logit_soft_cap).dump());
 }
 

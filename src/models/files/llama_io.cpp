@@ -54,6 +54,7 @@ LlamaOptions read_stated_shape(const std::filesystem::path& folder, LlamaOptions
 
 LlamaOptions read_llama_shape(const std::filesystem::path& folder, LlamaOptions options) {
   options = read_stated_shape(folder, std::move(options));
+  if (!options.variant.tied_head) return options;
   const std::optional<HubWeights> weights = find_hub_weights(folder);
   return weights && unties_its_head(options.variant, *weights) ? untied(std::move(options))
                                                                : options;

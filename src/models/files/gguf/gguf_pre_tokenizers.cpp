@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "data/tokenizer/part_forms.h"
+#include "models/files/gguf/gguf_spaces.h"
+#include "models/files/gguf/json_members.h"
+
 namespace accrue::models {
 namespace {
 
@@ -11,38 +15,14 @@ using nlohmann::json;
 // The patterns are those of the models' own tokenizer.json. llama.cpp writes some of them in other
 // words, which mean the same unless `other_words` says which differ.
 
-constexpr std::string_view gpt2_words =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view llama3_words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view qwen2_words =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view tekken_words =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view each_digit = R"(\p{N})";
 
-json byte_level(bool cuts_as_gpt2) {
-  return {{"type", "ByteLevel"},
-          {"add_prefix_space", false},
-          {"trim_offsets", true},
-          {"use_regex", cuts_as_gpt2}};
-}
-
-json split(std::string_view pattern) {
-  return {{"type", "Split"},
-          {"pattern", {{"Regex", pattern}}},
-          {"behavior", "Isolated"},
-          {"invert", false}};
-}
-
-json digits() { return {{"type", "Digits"}, {"individual_digits", true}}; }
-
-json sequence(std::vector<json> steps) {
-  return {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}};
-}
-
 GgufPreTokenizer by_words(std::string_view words) {
-  return {.name = {}, .pre_tokenizer = sequence({split(words), byte_level(false)})};
+  return {.name = {},
+          .pre_tokenizer = data::pre_tokenizer_of(
+              {data::split_step(words), data::byte_level_step(false, false)})};
 }
 
 GgufPreTokenizer dbrx() { return by_words(llama3_words); }
@@ -53,28 +33,34 @@ GgufPreTokenizer llama3() {
   return made;
 }
 
-GgufPreTokenizer qwen2() { return by_words(qwen2_words); }
+GgufPreTokenizer qwen2() { return by_words(data::kWordsOfQwen2); }
 
 GgufPreTokenizer tekken() {
-  GgufPreTokenizer made = by_words(tekken_words);
+  GgufPreTokenizer made = by_words(data::kWordsOfTekken);
   made.ignores_merges = made.begins_text = true;
   // It tells upper from lower case by A to Z and a to z, and takes no marks into words.
   made.other_words = "words with accented capitals, of other scripts with capitals or with marks";
   return made;
 }
 
-GgufPreTokenizer gpt2() { return {.name = {}, .pre_tokenizer = byte_level(true)}; }
+GgufPreTokenizer gpt2() {
+  return {.name = {}, .pre_tokenizer = data::byte_level_step(false, true)};
+}
 
 GgufPreTokenizer smollm() {
-  return {.name = {}, .pre_tokenizer = sequence({digits(), byte_level(true)})};
+  return {.name = {},
+          .pre_tokenizer =
+              data::pre_tokenizer_of({data::digits_step(), data::byte_level_step(false, true)})};
 }
 
 /// What llama.cpp does where a file names nothing.
 GgufPreTokenizer usual() {
-  return {
-      .name = {},
-      .pre_tokenizer = sequence({split(R"([\p{P}\$\+<=>\^~\|]+)"), split(gpt2_words),
-                                 split(R"(\p{N}+)"), split("[0-9][0-9][0-9]"), byte_level(false)})};
+  using data::split_step;
+  return {.name = {},
+          .pre_tokenizer = data::pre_tokenizer_of(
+              {split_step(R"([\p{P}\$\+<=>\^~\|]+)"), split_step(data::kWordsOfGpt2),
+               split_step(R"(\p{N}+)"), split_step("[0-9][0-9][0-9]"),
+               data::byte_level_step(false, false)})};
 }
 
 struct Named {
@@ -113,54 +99,39 @@ GgufPreTokenizer made_of(const Named& known) {
   return made;
 }
 
-bool flag_of(const json& part, const char* key, bool absent) {
-  const auto found = part.find(key);
-  return found != part.end() && found->is_boolean() ? found->get<bool>() : absent;
-}
-
-std::string text_at(const json& part, const char* key) {
-  const auto found = part.find(key);
-  return found != part.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 /// Whether a step keeps all of a text. One that keeps its matches alone does, if they are all of
 /// it: the patterns that match all text end in what is left, white space.
 bool keeps_all(const json& step, const std::string& regex) {
-  const std::string behaviour = text_at(step, "behavior");
-  if (flag_of(step, "invert", false)) return behaviour == "Removed" && regex.ends_with(R"(|\s+)");
+  const std::string behaviour = text_in(step, "behavior");
+  if (flag_in(step, "invert", false)) return behaviour == "Removed" && regex.ends_with(R"(|\s+)");
   return behaviour == "Isolated";
 }
 
-/// Appends what a part of a tokenizer.json does, step by step: the patterns that it isolates, and
-/// last that it shows bytes, "". Returns whether all of it is known.
-bool append_steps(const json& part, std::vector<std::string>& steps) {
-  if (!part.is_object()) return false;
-  const std::string type = text_at(part, "type");
-  if (type == "Sequence" && part.contains("pretokenizers")) {
-    for (const json& step : part["pretokenizers"])
-      if (!append_steps(step, steps)) return false;
-    return true;
-  }
+/// Appends what a step of a tokenizer.json does: the pattern that it isolates, and last that it
+/// shows bytes, "". Returns whether all of it is known.
+bool append_step(const json& step, std::vector<std::string>& steps) {
+  const std::string type = text_in(step, "type");
   if (type == "ByteLevel") {
-    if (flag_of(part, "add_prefix_space", true)) return false;
-    if (flag_of(part, "use_regex", true)) steps.emplace_back(gpt2_words);
+    if (flag_in(step, "add_prefix_space", true)) return false;
+    if (flag_in(step, "use_regex", true)) steps.emplace_back(data::kWordsOfGpt2);
     steps.emplace_back();
     return true;
   }
-  if (type == "Digits" && flag_of(part, "individual_digits", false)) {
+  if (type == "Digits" && flag_in(step, "individual_digits", false)) {
     steps.emplace_back(each_digit);
     return true;
   }
-  if (type != "Split" || !part.contains("pattern") || !part["pattern"].is_object()) return false;
-  const std::string regex = text_at(part["pattern"], "Regex");
-  if (regex.empty() || !keeps_all(part, regex)) return false;
+  const std::string regex = text_in(member(step, "pattern"), "Regex");
+  if (type != "Split" || regex.empty() || !keeps_all(step, regex)) return false;
   steps.push_back(regex);
   return true;
 }
 
+/// Of all that a part does, one after the other; none if not all of it is known.
 std::vector<std::string> steps_of(const json& part) {
   std::vector<std::string> steps;
-  if (!append_steps(part, steps)) steps.clear();
+  for (const json& step : steps_within(part, "pretokenizers"))
+    if (!append_step(step, steps)) return {};
   return steps;
 }
 

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "core/utf8.h"
+#include "data/tokenizer/part_forms.h"
 #include "models/files/gguf/gguf_format.h"
 #include "models/files/gguf/gguf_merges.h"
 
@@ -106,7 +107,7 @@ class MergesAsScores {
   /// Whether a token is taken out of a text before its spaces are shown, and nothing is merged.
   bool is_found_before(std::size_t id) const {
     return types_[id] == GgufTokenType::user_defined &&
-           tokens_[id].find(shown_space) == std::string::npos;
+           tokens_[id].find(data::kMarkedSpace) == std::string::npos;
   }
 
   /// What llama.cpp joins besides.

@@ -2,30 +2,20 @@
 
 #include <algorithm>
 
-#include "models/files/gguf/gguf_token_types.h"
+#include "data/text/line_problem.h"
+#include "data/tokenizer/part_forms.h"
+#include "models/files/gguf/json_members.h"
 
 namespace accrue::models {
 namespace {
 
 using nlohmann::json;
 
-std::string text_in(const json& object, const char* key) {
-  if (!object.is_object()) return "";
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-bool flag_in(const json& object, const char* key, bool absent) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_boolean() ? found->get<bool>() : absent;
-}
-
 /// The text that a step looks for: a pattern of a single space or mark means itself.
 std::string sought_by(const json& step) {
-  const auto pattern = step.find("pattern");
-  if (pattern == step.end()) return "";
-  const std::string text = text_in(*pattern, "String");
-  return text.empty() ? text_in(*pattern, "Regex") : text;
+  const json& pattern = member(step, "pattern");
+  const std::string text = text_in(pattern, "String");
+  return text.empty() ? text_in(pattern, "Regex") : text;
 }
 
 /// "always", "first" or "never", as files of before 2024 say it, too.
@@ -58,13 +48,14 @@ class SpacesOfParts {
 
   bool take_normalizer(const json& step) {
     const std::string type = text_in(step, "type");
-    if (type == "Replace" && sought_by(step) == " " && text_in(step, "content") == shown_space) {
+    if (type == "Replace" && sought_by(step) == " " &&
+        text_in(step, "content") == data::kMarkedSpace) {
       shows_ = true;
       return true;
     }
     const std::string prefix = text_in(step, "prepend");
     if (type != "Prepend" || found_.prepends ||
-        (prefix != shown_space && (prefix != " " || shows_)))
+        (prefix != data::kMarkedSpace && (prefix != " " || shows_)))
       return false;
     found_.prepends = true;
     return true;
@@ -76,13 +67,13 @@ class SpacesOfParts {
     if (type != "Split" || flag_in(step, "invert", false)) return false;
     const std::string sought = sought_by(step);
     if (sought == " ") return shows_;  // there is none left
-    return sought == shown_space && text_in(step, "behavior") == "MergedWithNext" &&
+    return sought == data::kMarkedSpace && text_in(step, "behavior") == "MergedWithNext" &&
            take_words(step);
   }
 
   /// It puts a space before a text that begins with none, llama.cpp before each.
   bool take_metaspace(const json& step) {
-    if (text_in(step, "replacement") != shown_space) return false;
+    if (text_in(step, "replacement") != data::kMarkedSpace) return false;
     shows_ = true;
     if (const std::string scheme = scheme_of(step); scheme != "never" && !found_.prepends) {
       if (scheme != "always" && scheme != "first") return false;
@@ -98,7 +89,7 @@ class SpacesOfParts {
   /// Words that begin with a mark: it is the same without if no token reaches into another word.
   bool take_words(const json& step) {
     const auto reaches = [](std::string_view token) {
-      return token.find(shown_space, 1) != token.npos;
+      return token.find(data::kMarkedSpace, 1) != token.npos;
     };
     const auto found = std::find_if(tokens_.begin(), tokens_.end(), reaches);
     if (found == tokens_.end()) return true;
@@ -113,7 +104,6 @@ class SpacesOfParts {
 };
 
 void append_steps_within(const json& part, const char* of_sequence, std::vector<json>& steps) {
-  if (part.is_null()) return;
   if (text_in(part, "type") != "Sequence" || !part.contains(of_sequence)) {
     steps.push_back(part);
     return;
@@ -130,19 +120,15 @@ GgufSpaces spaces_of(const json& normalizer, const json& pre_tokenizer,
 
 std::vector<json> steps_within(const json& part, const char* of_sequence) {
   std::vector<json> steps;
-  append_steps_within(part, of_sequence, steps);
+  if (!part.is_null()) append_steps_within(part, of_sequence, steps);
   return steps;
 }
 
 std::string quoted_part(std::string_view name, const json& part) {
   constexpr std::size_t longest = 120;
-  std::string shown = part.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
-  if (shown.size() > longest) {
-    std::size_t end = longest;  // not within a character
-    while ((static_cast<unsigned char>(shown[end]) & 0xC0U) == 0x80U) --end;
-    shown = shown.substr(0, end) + "...";
-  }
-  return "the " + std::string(name) + ' ' + shown;
+  const std::string stated =
+      part.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
+  return "the " + std::string(name) + ' ' + data::shortened(stated, longest);
 }
 
 }  // namespace accrue::models

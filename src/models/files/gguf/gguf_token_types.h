@@ -15,9 +15,6 @@ enum class GgufTokenType : std::int32_t {
   byte = 6,
 };
 
-/// What tokens of SentencePiece have for a space.
-inline constexpr std::string_view shown_space = "\u2581";
-
 /// Whether a token of SentencePiece is that of a byte: "<0x0A>".
 constexpr bool is_byte_token(std::string_view token) {
   constexpr std::string_view digits = "0123456789ABCDEF";

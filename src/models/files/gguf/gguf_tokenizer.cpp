@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "data/tokenizer/part_forms.h"
 #include "models/files/gguf/gguf_merges.h"
 #include "models/files/gguf/gguf_pre_tokenizers.h"
 #include "models/files/gguf/gguf_token_types.h"
@@ -16,10 +17,6 @@ namespace accrue::models {
 namespace {
 
 using nlohmann::json;
-
-json replace(std::string_view from, std::string_view to) {
-  return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
-}
 
 std::int64_t characters_of(std::string_view text) {
   return std::count_if(text.begin(), text.end(),
@@ -50,7 +47,7 @@ class TokenizerOfGguf {
       throw file_.wrong_key("tokenizer.ggml.tokens", "tokens of UTF-8", "another encoding");
     }
     made.chat_templates = chat_templates();
-    made.end_tokens = end_tokens();
+    end_tokens();  // throws if one of them is no token
     return made;
   }
 
@@ -192,11 +189,7 @@ class TokenizerOfGguf {
     const std::string name = file_.has(key) ? file_.text(key) : "default";
     const auto cut = find_gguf_pre_tokenizer(name);
     if (!cut) throw file_.wrong_key(key, listed_gguf_pre_tokenizers(), quoted_gguf_text(name));
-    const json decoder = {{"type", "ByteLevel"},
-                          {"add_prefix_space", false},
-                          {"trim_offsets", true},
-                          {"use_regex", true}};
-    return joined(nullptr, cut->pre_tokenizer, decoder,
+    return joined(nullptr, cut->pre_tokenizer, data::byte_level_step(false, true),
                   bpe(nullptr, false, cut->ignores_merges, vocabulary(),
                       file_.texts("tokenizer.ggml.merges")),
                   cut->begins_text);
@@ -205,14 +198,13 @@ class TokenizerOfGguf {
   json of_characters() const {
     const bool prepends = file_.flag_or("tokenizer.ggml.add_space_prefix", true);
     const auto unknown = named("unknown");
-    const json to_mark = replace(" ", shown_space), from_mark = replace(shown_space, " ");
+    const json to_mark = data::replace_step(" ", data::kMarkedSpace);
     json normalizer = to_mark;
     if (prepends)
-      normalizer = {{"type", "Sequence"},
-                    {"normalizers", {{{"type", "Prepend"}, {"prepend", shown_space}}, to_mark}}};
-    json steps = {from_mark, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
-    if (prepends) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-    return joined(normalizer, nullptr, {{"type", "Sequence"}, {"decoders", steps}},
+      normalizer = {
+          {"type", "Sequence"},
+          {"normalizers", {{{"type", "Prepend"}, {"prepend", data::kMarkedSpace}}, to_mark}}};
+    return joined(normalizer, nullptr, data::decoder_of_marked_spaces(prepends),
                   bpe(unknown ? json(tokens_[*unknown]) : json(), true, false, vocabulary(),
                       merges_by_score()),
                   true);
@@ -314,17 +306,14 @@ std::optional<GgufTokenizer> tokenizer_of(const GgufFile& file) {
   return TokenizerOfGguf(file).read();
 }
 
-std::vector<std::int64_t> end_tokens_of(const GgufFile& file) {
-  if (!has_tokens(file)) return {};
-  return TokenizerOfGguf(file).end_tokens();
-}
-
 std::optional<GgufTokenizer> read_gguf_tokenizer(const std::filesystem::path& file) {
   return tokenizer_of(GgufFile(file));
 }
 
-std::vector<std::int64_t> read_gguf_end_tokens(const std::filesystem::path& file) {
-  return end_tokens_of(GgufFile(file));
+std::vector<std::int64_t> read_gguf_end_tokens(const std::filesystem::path& path) {
+  const GgufFile file(path);
+  if (!has_tokens(file)) return {};
+  return TokenizerOfGguf(file).end_tokens();
 }
 
 }  // namespace accrue::models

@@ -11,31 +11,19 @@
 #include "data/chat/chat_templates.h"
 #include "data/tokenizer/folder_tokens.h"
 #include "data/tokenizer/json_part.h"
+#include "data/tokenizer/part_forms.h"
 #include "data/tokenizer/read_bpe.h"
 #include "data/tokenizer/template_tokens.h"
 #include "models/files/gguf/gguf_pre_tokenizers.h"
 #include "models/files/gguf/gguf_scores.h"
 #include "models/files/gguf/gguf_spaces.h"
 #include "models/files/gguf/gguf_token_types.h"
+#include "models/files/gguf/json_members.h"
 
 namespace accrue::models {
 namespace {
 
 using nlohmann::json;
-
-/// A member of an object; null for everything else.
-const json& member(const json& of, const char* name) {
-  static const json none;
-  if (!of.is_object()) return none;
-  const auto found = of.find(name);
-  return found == of.end() ? none : *found;
-}
-
-std::string text_of_json(const json& value) {
-  return value.is_string() ? value.get<std::string>() : "";
-}
-
-bool is_true(const json& value) { return value.is_boolean() && value.get<bool>(); }
 
 /// Texts that llama.cpp takes for ends wherever they are tokens.
 bool ends_by_its_text(std::string_view token) {
@@ -66,8 +54,7 @@ class TokenKeys {
         folder_(data::read_folder_tokens(wanted.tokenizer, operation)) {}
 
   GgufDifferences add() {
-    if (text_of_json(member(part("model"), "type")) != "BPE")
-      refuse("a tokenizer.json of BPE", "another one");
+    if (text_in(part("model"), "type") != "BPE") refuse("a tokenizer.json of BPE", "another one");
     if (folder_.splits_special_tokens)
       refuse("special tokens that are found in text", "split_special_tokens");
     const bool of_bytes = shows_bytes();
@@ -106,9 +93,8 @@ class TokenKeys {
 
   bool shows_bytes() const {
     const std::vector<json> steps = steps_within(part("pre_tokenizer"), "pretokenizers");
-    return std::any_of(steps.begin(), steps.end(), [](const json& step) {
-      return text_of_json(member(step, "type")) == "ByteLevel";
-    });
+    return std::any_of(steps.begin(), steps.end(),
+                       [](const json& step) { return text_in(step, "type") == "ByteLevel"; });
   }
 
   void place(const std::string& token, std::int64_t id, GgufTokenType type) {
@@ -137,8 +123,8 @@ class TokenKeys {
     }
     for (const json& added : part("added_tokens"))
       place(
-          text_of_json(member(added, "content")), id_in(added),
-          is_true(member(added, "special")) ? GgufTokenType::control : GgufTokenType::user_defined);
+          text_in(added, "content"), id_in(added),
+          flag_in(added, "special", false) ? GgufTokenType::control : GgufTokenType::user_defined);
     if (!of_bytes && bpe_.parts.unknown)
       types_[static_cast<std::size_t>(*bpe_.parts.unknown)] = GgufTokenType::unknown;
     name_unused();
@@ -162,14 +148,14 @@ class TokenKeys {
   /// llama.cpp finds added tokens in a text as it is, and takes no white space with them.
   void check_added_tokens(const GgufSpaces& spaces) const {
     for (const json& added : part("added_tokens")) {
-      const std::string token = text_of_json(member(added, "content"));
+      const std::string token = text_in(added, "content");
       for (const char* flag : {"lstrip", "rstrip", "single_word"})
-        if (is_true(member(added, flag)))
+        if (flag_in(added, flag, false))
           refuse("added tokens that are found wherever their text is",
                  '"' + token + "\" with " + flag);
-      const json& normalized = member(added, "normalized");
-      const bool is_normalized = normalized.is_null() || is_true(normalized);
-      const bool has_space = token.find(' ') != token.npos || token.find(shown_space) != token.npos;
+      const bool is_normalized = flag_in(added, "normalized", true);
+      const bool has_space =
+          token.find(' ') != token.npos || token.find(data::kMarkedSpace) != token.npos;
       if (is_normalized && (spaces.normalizer_prepends || (spaces.normalizer_shows && has_space)))
         refuse("added tokens that are found in a text as it is",
                '"' + token + "\" with normalized");
@@ -178,7 +164,7 @@ class TokenKeys {
 
   void add_bytes() {
     for (const json& step : steps_within(part("normalizer"), "normalizers")) {
-      if (text_of_json(member(step, "type")) != "NFC")
+      if (text_in(step, "type") != "NFC")
         refuse("no normalizer beside byte-level BPE, as llama.cpp has none",
                quoted_part("normalizer", step));
       differ(quoted_part("normalizer", step), "text that is not in NFC becomes other tokens");
@@ -243,7 +229,7 @@ class TokenKeys {
       if (types_[id] == GgufTokenType::normal) normal.emplace_back(tokens_[id]);
     const GgufSpaces spaces = spaces_of(part("normalizer"), part("pre_tokenizer"), normal);
     if (!spaces.obstacle.empty())
-      refuse("spaces shown as \"" + std::string(shown_space) +
+      refuse("spaces shown as \"" + std::string(data::kMarkedSpace) +
                  "\", one or none before each piece of text, and nothing else before merges",
              spaces.obstacle);
     check_added_tokens(spaces);

@@ -12,9 +12,6 @@ namespace accrue::models {
 /// The tokenizer in `file`, by the contract of read_gguf_tokenizer().
 std::optional<GgufTokenizer> tokenizer_of(const GgufFile& file);
 
-/// Those of read_gguf_tokenizer().
-std::vector<std::int64_t> end_tokens_of(const GgufFile& file);
-
 /// Adds the keys of a tokenizer, of as many tokens as a model of `vocab` has: those that the
 /// tokenizer has not are unused ones. Without `tokens` the keys say that the file has none. Throws
 /// a usage Error, its operation beginning with `operation`, if llama.cpp would make other ids of

@@ -11,6 +11,7 @@
 #include "models/files/gguf/gguf_dtypes.h"
 #include "models/files/gguf/gguf_file.h"
 #include "models/files/gguf/gguf_names.h"
+#include "models/files/gguf/gguf_sizes.h"
 #include "models/files/gguf/gguf_tokenizer_keys.h"
 #include "models/files/gguf/gpt2_gguf_config.h"
 #include "models/files/gpt2_config.h"
@@ -23,32 +24,16 @@ constexpr std::string_view table_of_positions = "position_embd.weight";
 
 /// Throws before anything is allocated that the file would not fill.
 void check_gpt2_sizes(const GgufFile& file, const Gpt2Options& options) {
-  const auto expect = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
-    const GgufTensor* tensor = file.find(name);
-    const std::vector<std::int64_t> shape{rows, columns};
-    if (tensor != nullptr && tensor->shape == shape) return;
-    throw usage_error(
-        "load " + file.name() + ", tensor \"" + name + '"',
-        c10::str("shape ", at::IntArrayRef(shape), ", as its keys say"),
-        tensor == nullptr ? "no such tensor" : c10::str(at::IntArrayRef(tensor->shape)),
-        fitting_gpt2_file);
-  };
-  const std::int64_t width = options.width;
-  expect("token_embd.weight", options.vocab, width);
-  expect(std::string(table_of_positions), options.context, width);
-  expect("blk.0.attn_qkv.weight", 3 * width, width);
-  const std::int64_t ffn_width = options.ffn_width == 0 ? 4 * width : options.ffn_width;
-  expect("blk.0.ffn_up.weight", ffn_width, width);
+  const GgufSizes sizes(file, fitting_gpt2_file);
+  const std::int64_t width = options.width, ffn_width = options.inner_width();
+  sizes.expect_matrix("token_embd.weight", options.vocab, width);
+  sizes.expect_matrix(std::string(table_of_positions), options.context, width);
+  sizes.expect_matrix("blk.0.attn_qkv.weight", 3 * width, width);
+  sizes.expect_matrix("blk.0.ffn_up.weight", ffn_width, width);
   const auto w = static_cast<double>(width), f = static_cast<double>(ffn_width);
-  const double needed = static_cast<double>(options.layers) * (4 * w * w + 2 * w * f + 9 * w + f) +
-                        static_cast<double>(options.vocab + options.context + 2) * w;
-  double elements = 0;
-  for (const GgufTensor& tensor : file.tensors()) elements += static_cast<double>(tensor.elements);
-  if (needed > elements)
-    throw usage_error("load " + file.name(),
-                      "tensors for " + std::to_string(options.layers) +
-                          " layers, as its keys say: " + c10::str(needed) + " numbers",
-                      c10::str(elements), fitting_gpt2_file);
+  sizes.expect_room_for(options.layers,
+                        static_cast<double>(options.layers) * (4 * w * w + 2 * w * f + 9 * w + f) +
+                            static_cast<double>(options.vocab + options.context + 2) * w);
 }
 
 /// A file's tensors under Hugging Face's names, and in its layout: llama.cpp's matrices are those

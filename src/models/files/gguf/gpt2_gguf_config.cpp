@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/error.h"
-#include "models/files/gpt2_config.h"
 
 namespace accrue::models {
 namespace {
@@ -53,18 +52,16 @@ std::string gpt2_config_of_gguf(const GgufFile& file) {
 }
 
 void add_gpt2_keys(const Gpt2Options& options, GgufKeyWriter& keys) {
-  const json config = json::parse(make_gpt2_config(options));
   const auto count = [&](std::string_view name, std::int64_t value) {
     keys.add(gpt2_key(name), static_cast<std::uint32_t>(value));
   };
-  const json& inner = config.at("n_inner");
   count("vocab_size", options.vocab);
   count("context_length", options.context);
   count("embedding_length", options.width);
   count("block_count", options.layers);
-  count("feed_forward_length", inner.is_null() ? 4 * options.width : inner.get<std::int64_t>());
+  count("feed_forward_length", options.inner_width());
   count("attention.head_count", options.heads);
-  keys.add(gpt2_key("attention.layer_norm_epsilon"), config.at("layer_norm_epsilon").get<float>());
+  keys.add(gpt2_key("attention.layer_norm_epsilon"), static_cast<float>(options.norm_eps));
 }
 
 }  // namespace accrue::models

@@ -10,6 +10,7 @@
 #include "models/files/gguf/gguf_dtypes.h"
 #include "models/files/gguf/gguf_file.h"
 #include "models/files/gguf/gguf_names.h"
+#include "models/files/gguf/gguf_sizes.h"
 #include "models/files/gguf/gguf_tokenizer_keys.h"
 #include "models/files/gguf/llama_gguf_config.h"
 #include "models/files/gguf/llama_gguf_heads.h"
@@ -113,28 +114,12 @@ class HubTensors {
 
 /// Throws before anything is allocated that the file would not fill.
 void check_sizes(const GgufFile& file, const LlamaOptions& options) {
-  const auto expect = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
-    const GgufTensor* tensor = file.find(name);
-    const std::vector<std::int64_t> shape{rows, columns};
-    if (tensor != nullptr && tensor->shape == shape) return;
-    throw usage_error(
-        "load " + file.name() + ", tensor \"" + name + '"',
-        c10::str("shape ", at::IntArrayRef(shape), ", as its keys say"),
-        tensor == nullptr ? "no such tensor" : c10::str(at::IntArrayRef(tensor->shape)),
-        fitting_file);
-  };
-  expect("token_embd.weight", options.vocab, options.width);
-  expect("blk.0.attn_q.weight", options.heads * options.head_width, options.width);
-  expect("blk.0.attn_k.weight", options.kv_heads * options.head_width, options.width);
-  expect("blk.0.ffn_gate.weight", options.ffn_width, options.width);
-  std::int64_t elements = 0;
-  for (const GgufTensor& tensor : file.tensors()) elements += tensor.elements;
-  if (parameter_count(options) > elements)
-    throw usage_error("load " + file.name(),
-                      "tensors for " + std::to_string(options.layers) +
-                          " layers, as its keys say: " + std::to_string(parameter_count(options)) +
-                          " numbers",
-                      std::to_string(elements), fitting_file);
+  const GgufSizes sizes(file, fitting_file);
+  sizes.expect_matrix("token_embd.weight", options.vocab, options.width);
+  sizes.expect_matrix("blk.0.attn_q.weight", options.heads * options.head_width, options.width);
+  sizes.expect_matrix("blk.0.attn_k.weight", options.kv_heads * options.head_width, options.width);
+  sizes.expect_matrix("blk.0.ffn_gate.weight", options.ffn_width, options.width);
+  sizes.expect_room_for(options.layers, parameter_count(options));
 }
 
 LlamaOptions shape_of(const GgufFile& file, LlamaOptions options) {
