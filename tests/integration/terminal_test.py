@@ -30,11 +30,14 @@ class Terminal:
     """A tmux server of its own with one window, in which a command runs."""
 
     def __init__(self, folder: pathlib.Path, columns: int, rows: int, command: str, environment: dict[str, str]):
-        self.socket = folder / "tmux"
-        self.status = folder / "status"
+        # A server that was told to end may still hold its socket: each has a folder to itself.
+        own = pathlib.Path(tempfile.mkdtemp(prefix="terminal-", dir=folder))
+        self.socket = own / "tmux"
+        self.status = own / "status"
         # Without the shell's prompt nothing but the command writes; it outlives Ctrl-C and waits for the end of the test.
-        script = folder / "command.sh"
-        script.write_text(f"trap : INT\ncd '{folder}'\n{command}\necho $? > status.new; mv status.new status\nsleep {SECONDS}\n")
+        script = own / "command.sh"
+        script.write_text(f"trap : INT\ncd '{folder}'\n{command}\necho $? > '{own}/status.new'; mv '{own}/status.new' '{self.status}'\n"
+                          f"sleep {SECONDS}\n")
         inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TMUX", "LC_ALL")}
         self.environment = inherited | environment
         self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(rows), "sh", str(script))
@@ -135,7 +138,6 @@ class OnATerminal(unittest.TestCase):
     def test_an_error_is_shown_by_its_parts(self):
         for columns in (80, 40):
             with self.subTest(columns=columns):
-                (self.folder / "status").unlink(missing_ok=True)
                 terminal = self.start(columns, words="--optim.lrr=1")
                 self.assertEqual(self.wait_for_end(terminal), 2)
                 lines = [line for line in terminal.all_lines() if line]
