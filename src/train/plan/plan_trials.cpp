@@ -1,6 +1,7 @@
 #include "train/plan/plan_trials.h"
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <numeric>
@@ -129,6 +130,7 @@ double PlanTrials::pass(const batch::MicroBatch& micro, Recompute recompute) {
 double PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recompute) {
   const std::vector<models::LossHead> heads = work_.model->losses();
   const Stopwatch watch;
+  RECORD_USER_SCOPE("plan: trial");
   window_.open(0);
   run_micro_batch(window_, *work_.model, {.index = 0, .sample_ids = micro.sample_ids}, micro,
                   batch::training_context(micro, work_.config.run.seed, 0),
