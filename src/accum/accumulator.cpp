@@ -172,7 +172,7 @@ void Accumulator::differentiate(const Loss& loss) const {
   accum::differentiate(*window_.buffer(), loss);
 }
 
-/// Where it fails, the graph of `loss` is freed: a replay may need its memory.
+/// If it fails, the graph of `loss` is freed: a replay may need its memory.
 void Accumulator::guarded(const std::function<void()>& backward, Loss& loss) {
   try {
     backward();

@@ -156,7 +156,7 @@ std::vector<std::int64_t> read_first_entries(torch::serialize::InputArchive& arc
   return own;
 }
 
-/// Nothing is written where nothing was measured.
+/// Nothing is written if nothing was measured.
 void write_noise(const AccumulatorState& state, torch::serialize::OutputArchive& archive) {
   const adapt::NoiseAverage::State& noise = state.noise;
   if (const auto& part = state.noise_part)

@@ -67,7 +67,7 @@ Accumulator::Micro Accumulator::weighed(const std::vector<Loss>& losses) const {
     micro.weights.push_back(loss.weight);
   }
   micro.loss = counters_.losses->combine(losses);
-  // A loss that is not finite counts against the micro-batch even where its factor is 0.
+  // A loss that is not finite counts against the micro-batch even if its factor is 0.
   micro.sum = std::isfinite(sums) ? micro.loss.sum.item<double>() : sums;
   return micro;
 }

@@ -41,7 +41,7 @@ class WeightsOfParts {
     for (std::size_t i = 0; i < seen_.size(); ++i) seen_[i] += part.at(i);
   }
 
-  /// Throws a usage Error where the parts so far and `last` are not the whole.
+  /// Throws a usage Error if the parts so far and `last` are not the whole.
   void require_whole_with(const std::vector<double>& last) const {
     for (std::size_t i = 0; i < seen_.size(); ++i) {
       const double together = seen_[i] + last.at(i);

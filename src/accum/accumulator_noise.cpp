@@ -21,7 +21,7 @@ void Accumulator::set_batch(BatchSize batch) {
   options_.batch = batch;
 }
 
-/// The sums behind the first micro-batch are its gradient alone, where other ranks' are not being
+/// The sums behind the first micro-batch are its gradient alone, if other ranks' are not being
 /// added to them already.
 void Accumulator::see_part(double weight, bool is_last) {
   if (!options_.measure_noise || counters_.losses || !(weight > 0)) return;

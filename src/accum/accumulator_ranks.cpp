@@ -215,7 +215,7 @@ accum::WindowShare Accumulator::share(BatchSize size) {
   return *share_;
 }
 
-/// This rank's part of the window, in the unit of the batch; none where nothing states it.
+/// This rank's part of the window, in the unit of the batch; none if nothing states it.
 std::optional<std::int64_t> Accumulator::own_batch() const {
   if (share_) return share_->size();
   if (!is_stated(options_.batch)) return std::nullopt;

@@ -16,11 +16,11 @@ class Accumulator::Ranks {
   Ranks(Accumulator& own, accum::RankGroup& group);
 
   void begin_window();
-  /// Throws a usage Error where the window's last micro-batch is in already, so that its sums may
+  /// Throws a usage Error if the window's last micro-batch is in already, so that its sums may
   /// be under way.
   void require_room() const;
   void begin_backward(bool is_last) { sums_->begin_micro_batch(is_last); }
-  /// A micro-batch of `samples` (0 where another unit is counted) is in.
+  /// A micro-batch of `samples` (0 if another unit is counted) is in.
   void committed(double samples, bool is_last);
 
   RankSlice place() const { return sums_->place(); }
@@ -35,7 +35,7 @@ class Accumulator::Ranks {
   const accum::WindowTotals& totals() const { return sums_->totals(); }
   double units() const { return together_.units; }
   void report(StepReport& report) const;
-  /// The mean over the ranks that have one; nothing where none has.
+  /// The mean over the ranks that have one; nothing if none has.
   std::optional<adapt::NoiseSample> noise_part() const;
 
  private:

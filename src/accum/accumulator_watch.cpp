@@ -11,7 +11,7 @@ void Accumulator::emit(const char* name, const std::string& reason) const {
   if (options_.on_event) options_.on_event({name, reason, counters_.steps});
 }
 
-/// Tells what nobody should miss, also where nobody listens.
+/// Tells what nobody should miss, also if nobody listens.
 void Accumulator::warn(const char* name, const std::string& reason) const {
   if (options_.on_event) return emit(name, reason);
   TORCH_WARN(reason);

@@ -10,7 +10,7 @@
 
 namespace accrue {
 
-/// The value of a loss that a user handed in. Throws a usage Error where it is no scalar with a
+/// The value of a loss that a user handed in. Throws a usage Error if it is no scalar with a
 /// weight.
 inline double checked_sum(const Loss& loss) {
   if (!loss.sum.defined() || loss.sum.numel() != 1)

@@ -14,7 +14,7 @@ using Entry = GradientBuffer::Entry;
 
 /// Elements of a sum of which the largest are taken.
 constexpr std::int64_t kFirstLook = 64;
-/// Where these are nearly all zero, one of so many is looked at, and one of each row (of an
+/// If these are nearly all zero, one of so many is looked at, and one of each row (of an
 /// embedding, most have none), until enough are found.
 constexpr std::int64_t kSparseLook = 256;
 

@@ -19,7 +19,7 @@ inline bool says_differentiated_twice(const c10::Error& error) {
 }
 
 /// Differentiates `roots` with respect to the buffer's parameters and no others; `gradients` are
-/// upstream of them, or empty for scalars. Throws a usage Error where their graph was
+/// upstream of them, or empty for scalars. Throws a usage Error if their graph was
 /// differentiated before.
 inline void differentiate(const GradientBuffer& buffer, const std::vector<at::Tensor>& roots,
                           const std::vector<at::Tensor>& gradients = {}) {
@@ -38,7 +38,7 @@ inline void differentiate(const GradientBuffer& buffer, const std::vector<at::Te
   }
 }
 
-/// Differentiates a loss's sum. Throws a usage Error where it does not depend on parameters.
+/// Differentiates a loss's sum. Throws a usage Error if it does not depend on parameters.
 inline void differentiate(const GradientBuffer& buffer, const Loss& loss) {
   if (!loss.sum.requires_grad())
     throw usage_error("backward", "a loss that depends on the parameters",

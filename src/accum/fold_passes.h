@@ -33,7 +33,7 @@ double fold_fixed(const float* from, std::int64_t* sum, std::size_t count, bool 
 double fold_fixed(const double* from, std::int64_t* sum, std::size_t count, bool add,
                   const FixedScale& scale);
 
-/// The largest magnitude of a contribution; infinity where an element is not finite.
+/// The largest magnitude of a contribution; infinity if an element is not finite.
 double largest_of(const float* from, std::size_t count);
 double largest_of(const double* from, std::size_t count);
 

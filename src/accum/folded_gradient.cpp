@@ -31,7 +31,7 @@ double largest_in_memory(const at::Tensor& values) {
   return largest.empty() ? 0 : *std::ranges::max_element(largest);
 }
 
-/// The largest magnitude of a contribution; not finite where an element is not. What is folded
+/// The largest magnitude of a contribution; not finite if an element is not. What is folded
 /// cannot be taken out again, so the host waits for a device here.
 double largest_magnitude(const at::Tensor& values) {
   if (kernels::by_aten(values)) return tensor_folds::largest_of(values).item<double>();

@@ -29,13 +29,13 @@ class FoldedGradient : public kernels::GradFold {
   virtual void begin_micro_batch() = 0;
   /// Marks the slot where what was kept of the micro-batch is not finite.
   virtual void check(kernels::GradSlot& /*slot*/) {}
-  /// Folds what was kept, where all of the micro-batch was found finite.
+  /// Folds what was kept, if all of the micro-batch was found finite.
   virtual void end_micro_batch() {}
   /// Bytes of scratch memory of its own.
   virtual std::int64_t kept_bytes() const { return 0; }
 
  protected:
-  /// The contribution's largest magnitude. Marks the slot where it is not finite.
+  /// The contribution's largest magnitude. Marks the slot if it is not finite.
   double examine(kernels::GradSlot& slot, const at::Tensor& contribution);
   /// Folds, unless the contribution is all zero or something of the micro-batch was not finite.
   void fold(const at::Tensor& contribution, double largest);
@@ -51,7 +51,7 @@ class FoldedGradient : public kernels::GradFold {
   at::Tensor parameter_;
 };
 
-/// Folds at once, from scratch memory that all slots share. Where the target does not take parts, a
+/// Folds at once, from scratch memory that all slots share. If the target does not take parts, a
 /// second contribution in one micro-batch is a usage Error that names the parameter.
 std::shared_ptr<FoldedGradient> make_folded_at_once(std::shared_ptr<Folding> folding,
                                                     std::string name, const at::Tensor& parameter);

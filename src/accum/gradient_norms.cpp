@@ -20,7 +20,7 @@ using Entry = GradientBuffer::Entry;
 
 constexpr std::int64_t kNormElements = 1024;
 constexpr std::int64_t kNormBlocksOfATask = 16;
-/// Elements of a sum on the stack, where they cannot be read in place.
+/// Elements of a sum on the stack, if they cannot be read in place.
 using Block = std::array<float, kNormElements>;
 
 const float* read_block(const Entry& entry, const GradientSource& source, std::int64_t begin,

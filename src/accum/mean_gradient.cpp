@@ -234,7 +234,7 @@ void MeanGradient::changed() {
     if ((*shown)[i] || buffer_->entries()[i].parameter.grad().defined()) take_shown(i, (*shown)[i]);
 }
 
-/// A narrow copy has fewer digits than the sum, so it counts only where it differs; and not where
+/// A narrow copy has fewer digits than the sum, so it counts only if it differs; and not where
 /// the sum was written since, which it does not show.
 void MeanGradient::take_shown(std::size_t index, std::optional<std::int64_t> version_shown) {
   const GradientBuffer::Entry& entry = buffer_->entries()[index];

@@ -22,7 +22,7 @@ class OneThread {
   /// The time of one call.
   class Call {
    public:
-    /// Throws a usage Error, of `operation`, where another thread is in a call.
+    /// Throws a usage Error, of `operation`, if another thread is in a call.
     Call(OneThread& of, const char* operation) : of_(of) {
       const std::thread::id self = std::this_thread::get_id();
       if (of_.inside_.load(std::memory_order_relaxed) == self) return;
@@ -60,7 +60,7 @@ class OneThread {
   /// The time of a call that reads and waits for nobody: hooks may make it on autograd's threads.
   class Query {
    public:
-    /// Throws as Call does, but where this thread works for a Backward of the object.
+    /// Throws as Call does, but if this thread works for a Backward of the object.
     Query(OneThread& of, const char* operation) {
       if (!of.works_for_backward()) call_.emplace(of, operation);
     }

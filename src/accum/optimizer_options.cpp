@@ -14,7 +14,7 @@ namespace {
 
 using torch::optim::OptimizerOptions;
 
-/// Makes `to` like `from`, unless that is as `unless` is. Returns false where they are of another
+/// Makes `to` like `from`, unless that is as `unless` is. Returns false if they are of another
 /// type.
 template <class Options>
 bool copied(const OptimizerOptions& from, OptimizerOptions& to, const OptimizerOptions* unless) {

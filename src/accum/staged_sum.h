@@ -25,10 +25,10 @@ class Staging {
 
   /// Makes room for a contribution like `parameter`.
   void reserve(const at::Tensor& parameter);
-  /// Lends contiguous memory of `sizes`. Throws a runtime Error where an earlier one is in use: it
+  /// Lends contiguous memory of `sizes`. Throws a runtime Error if an earlier one is in use: it
   /// was not given back and somebody still holds it.
   at::Tensor lend(at::IntArrayRef sizes, at::ScalarType dtype);
-  /// Returns what was lent last. Throws a runtime Error where nothing is lent.
+  /// Returns what was lent last. Throws a runtime Error if nothing is lent.
   at::Tensor take_back();
   std::int64_t bytes() const;
 
@@ -56,7 +56,7 @@ class StagedSum : public kernels::GradFold {
   /// Whether the sum is folded and read by ATen's operators.
   bool is_by_aten() const { return kernels::by_aten(main_); }
   /// The largest magnitude of what was folded on a device since this was last asked, which nobody
-  /// has waited for; undefined where there is none. Whoever reads it is to tell it to judge().
+  /// has waited for; undefined if there is none. Whoever reads it is to tell it to judge().
   at::Tensor take_unjudged() { return std::exchange(unjudged_, {}); }
   /// Marks the slot where `largest` says so.
   virtual void judge(kernels::GradSlot& slot, double largest);
@@ -119,7 +119,7 @@ class FixedSum final : public StagedSum {
   /// Takes the unit that the contributions found too large need.
   void enlarge() { unit_ = next_unit_ = needed_; }
   void raise(int unit) { unit_ = next_unit_ = std::max(next_unit_, unit); }
-  /// How many bits the largest magnitude in a range of the sum takes, in units; 0 where all are
+  /// How many bits the largest magnitude in a range of the sum takes, in units; 0 if all are
   /// zero.
   int largest_bits(const ElementRange& range) const;
   /// Chooses the next unit from what largest_bits() was of the closed window's sum.

@@ -8,7 +8,7 @@
 // additions that they do not have. A bf16 is a tensor of that dtype here.
 namespace accrue::accum::tensor_folds {
 
-/// The largest magnitude in a contribution, fp64, where it lies; infinity where an element is not
+/// The largest magnitude in a contribution, fp64, where it lies; infinity if an element is not
 /// finite.
 at::Tensor largest_of(const at::Tensor& contribution);
 

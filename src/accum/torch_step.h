@@ -19,7 +19,7 @@ class SeesClipping {
 };
 
 /// While it lives, the mean gradient is in `.grad`, in the parameters' dtype, for readers that know
-/// nothing of sums and scales. What the window did not use has an undefined `.grad`. Where the
+/// nothing of sums and scales. What the window did not use has an undefined `.grad`. If the
 /// dtype is not the sum's (fp16, bf16), `.grad` is a copy that goes with this object: one stated
 /// pass for each such parameter. Staged slots keep theirs.
 class MeanInGrad {

@@ -61,7 +61,7 @@ std::string Window::settle(LedgerEntry& entry, Look look) {
   return overflow.empty() ? found : overflow;
 }
 
-/// Runs only where all is finite: what a quarantined micro-batch needs must not change the units.
+/// Runs only if all is finite: what a quarantined micro-batch needs must not change the units.
 std::string Window::enlarge_units() {
   const bool too_large = std::ranges::any_of(
       buffer_->entries(), [](const Entry& entry) { return entry.slot->found_too_large; });

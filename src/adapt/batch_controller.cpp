@@ -54,7 +54,7 @@ std::string number(double value) {
   return text.data();
 }
 
-/// The decision for `batch`, with a reason where that is not the batch in force.
+/// The decision for `batch`, with a reason if that is not the batch in force.
 BatchDecision decided(const BatchFacts& facts, double batch, const std::string& why) {
   if (batch == facts.batch) return {.batch = batch};
   return {.batch = batch,
@@ -67,7 +67,7 @@ BatchDecision brought_inside(const AllowedBatches& allowed, const BatchFacts& fa
                      number(allowed.least()) + " to " + number(allowed.most()));
 }
 
-/// The noise scale; where the gradient cannot be told from 0 it has no upper end.
+/// The noise scale; if the gradient cannot be told from 0 it has no upper end.
 double measured_scale(const NoiseScale& noise) {
   return noise.value.value_or(std::numeric_limits<double>::infinity());
 }
@@ -118,7 +118,7 @@ std::string text_of(const NoiseScale& noise) {
   return "the noise scale is " + number(*noise.value) + " (" + spread + ")";
 }
 
-/// What kept the batch from going all the way to `scale`; empty where nothing did.
+/// What kept the batch from going all the way to `scale`; empty if nothing did.
 std::string text_of_limit(const AllowedBatches& allowed, double before, double after,
                           double scale) {
   if (scale <= allowed.one_pass() && after <= allowed.one_pass() && before > allowed.one_pass())

@@ -11,7 +11,7 @@
 namespace accrue::adapt {
 namespace {
 
-/// Where the inverse weights of parts and window differ by less than this part of them, the
+/// If the inverse weights of parts and window differ by less than this part of them, the
 /// difference of the squared norms is rounding.
 constexpr double least_difference = 1e-9;
 /// Up to this many degrees of freedom, those of four windows, the expansion of Student's quantile
@@ -63,11 +63,11 @@ struct RatioInterval {
 /// All ratios r >= 0 for which variance - r * gradient is within `quantile` standard deviations of
 /// 0: those at which a r^2 - 2 b r + c <= 0.
 ///
-/// Where the gradient is told from 0 (a > 0) they lie between the two roots. Where it is not, the
+/// Where the gradient is told from 0 (a > 0) they lie between the two roots. If it is not, the
 /// parabola opens downwards, and there is no upper end: with a variance that is told from 0 (c > 0)
 /// the roots have different signs, and all ratios from the positive one on hold; without one, 0
 /// holds as well. The root is written as c / (b + sqrt(...)), which is the lower one in both cases
-/// and does not cancel where a is near 0.
+/// and does not cancel if a is near 0.
 ///
 /// An average of |G|^2 below 0 is taken as 0, the nearest that it can be. Otherwise the lower end
 /// would rise without limit as the average falls: the less is seen of a gradient, the surer would
@@ -126,7 +126,7 @@ bool have_possible_squares(const NoiseAverage::State& sums) {
          holds(sums.product, sums.variance_squared, sums.gradient_squared);
 }
 
-/// What no windows can have left in `sums`; empty where nothing is wrong.
+/// What no windows can have left in `sums`; empty if nothing is wrong.
 std::string fault_of(const NoiseAverage::State& sums) {
   if (!is_decay(sums.decay)) return "a decay of " + std::to_string(sums.decay);
   if (!all_finite({sums.weight, sums.squared_weight, sums.variance, sums.gradient,

@@ -17,11 +17,11 @@ namespace accrue::batch {
 struct WindowPlace {
   std::int64_t index = 0;   ///< the window's, counted over the run
   std::int64_t begin = 0;   ///< its first draw
-  std::int64_t tokens = 0;  ///< of all windows before it; 0 where samples have none
+  std::int64_t tokens = 0;  ///< of all windows before it; 0 if samples have none
 };
 
 /// The windows of a batch that changes during the run. Each is as long as its own budget allows,
-/// ends with the epoch, and follows the one before it. Where a window lies depends on all before
+/// ends with the epoch, and follows the one before it. If a window lies depends on all before
 /// it, so windows are walked once, from the first, and their places kept (32 bytes each). The same
 /// on every machine, and at whichever window a run starts. Safe from several threads.
 class ChangingWindows {
@@ -29,7 +29,7 @@ class ChangingWindows {
   /// What is drawn from.
   struct Draws {
     std::int64_t samples_per_epoch = 0;  ///< >= 1
-    /// Input tokens of a draw (an ordinal): pure, >= 0. Null where samples have no tokens.
+    /// Input tokens of a draw (an ordinal): pure, >= 0. Null if samples have no tokens.
     std::function<std::int64_t(std::int64_t ordinal)> tokens_of = nullptr;
     /// Set where all samples have as many, so that nothing is looked up; 0 without tokens.
     std::optional<std::int64_t> tokens_per_sample = {};
@@ -47,7 +47,7 @@ class ChangingWindows {
   /// Whether samples have tokens.
   bool counts_tokens() const { return draws_.tokens_of || draws_.tokens_per_sample != 0; }
 
-  /// These throw a usage Error where a window's first sample alone exceeds its budget, or, with
+  /// These throw a usage Error if a window's first sample alone exceeds its budget, or, with
   /// LastWindow::drop, an epoch holds no whole window.
   Range window(std::int64_t index) const;
   std::int64_t tokens(std::int64_t index) const;
@@ -55,7 +55,7 @@ class ChangingWindows {
   std::int64_t windows_in_epoch(std::int64_t epoch) const;
   /// Windows that begin before `epochs` are through, at least 1.
   std::int64_t windows_of_epochs(double epochs) const;
-  /// The fewest windows that hold `tokens` together. A usage Error where samples have none.
+  /// The fewest windows that hold `tokens` together. A usage Error if samples have none.
   std::int64_t windows_of_tokens(std::int64_t tokens) const;
 
  private:

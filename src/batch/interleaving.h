@@ -7,7 +7,7 @@ namespace accrue::batch {
 
 /// The smallest whole numbers in the ratio of `weights` (positive, finite; at least one), of which
 /// six decimal places count, where these sum up to at most `most`. Else the weights are rounded to
-/// whole shares of `most`, by the largest remainder and each at least 1. Throws a usage Error where
+/// whole shares of `most`, by the largest remainder and each at least 1. Throws a usage Error if
 /// a weight is none, or there are more than `most` or 65,535.
 std::vector<std::int64_t> whole_shares(const std::vector<double>& weights, std::int64_t most);
 

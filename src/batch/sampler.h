@@ -26,7 +26,7 @@ class Sampler {
   /// weights (Interleaving). Each part is gone through on its own: when its last sample was drawn
   /// it begins anew, in another order where that is `shuffle`. An epoch has as many draws as there
   /// are samples, of which a part of large weight gives some more than once and another not all.
-  /// Throws as the other, and a usage Error where a weight is not above 0.
+  /// Throws as the other, and a usage Error if a weight is not above 0.
   Sampler(const std::vector<WeightedPart>& parts, Order order, std::uint64_t seed);
 
   /// The sample in [0, size) that draw `ordinal` (epoch * size + position, >= 0) takes.

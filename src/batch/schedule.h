@@ -24,7 +24,7 @@ class VariableWindows;
 /// never crosses an epoch's end: an epoch's last window is short (rightly weighted) or there is
 /// none (LastWindow).
 ///
-/// Written as an aggregate, each full window has `samples_per_window` samples. Where samples differ
+/// Written as an aggregate, each full window has `samples_per_window` samples. If samples differ
 /// in length, make it with `variable_window_schedule` (batch/variable_windows.h); where the batch
 /// changes, set `changing`.
 struct WindowSchedule {
@@ -33,15 +33,15 @@ struct WindowSchedule {
   std::int64_t samples_per_window = 0;
   LastWindow last = LastWindow::weighted;
   std::int64_t tokens_per_sample = 0;  ///< where all samples have as many; 0: not stated
-  std::shared_ptr<const VariableWindows> variable;  ///< null where all samples have as many tokens
-  std::shared_ptr<const ChangingWindows> changing;  ///< null where the batch stays as it is
+  std::shared_ptr<const VariableWindows> variable;  ///< null if all samples have as many tokens
+  std::shared_ptr<const ChangingWindows> changing;  ///< null if the batch stays as it is
 
   /// The windows of an epoch; of the first one, where epochs differ.
   std::int64_t windows_per_epoch() const;
   std::int64_t windows_in_epoch(std::int64_t epoch) const;
-  /// Ordinals of window `index` (0-based over the run). Empty only where an epoch has no window.
+  /// Ordinals of window `index` (0-based over the run). Empty only if an epoch has no window.
   Range window(std::int64_t index) const;
-  /// Input tokens of window `index` that are not padding; 0 where `tokens_per_sample` is not
+  /// Input tokens of window `index` that are not padding; 0 if `tokens_per_sample` is not
   /// stated.
   std::int64_t tokens(std::int64_t index) const;
   /// Epochs done when window `index` begins, fractional.
@@ -49,8 +49,8 @@ struct WindowSchedule {
   /// Windows of a run of `epochs`, a part of an epoch rounded to whole windows; at least 1 where an
   /// epoch has any.
   std::int64_t windows_of_epochs(double epochs) const;
-  /// The fewest windows that hold `tokens` together, or 0 where an epoch has no window. Throws a
-  /// usage Error where `tokens_per_sample` is not stated.
+  /// The fewest windows that hold `tokens` together, or 0 if an epoch has no window. Throws a
+  /// usage Error if `tokens_per_sample` is not stated.
   std::int64_t windows_of_tokens(std::int64_t tokens) const;
 };
 

@@ -14,7 +14,7 @@
 namespace accrue::batch {
 
 /// The windows of samples that differ in length. Windows are as long as the budget allows, follow
-/// each other without gaps, and end with the epoch. Where they lie in an epoch depends on its
+/// each other without gaps, and end with the epoch. If they lie in an epoch depends on its
 /// order, so an epoch is walked once (N draws) when a window of it or behind it is asked for; of
 /// earlier epochs only the numbers of windows and tokens are kept, of the last two asked for
 /// everything. Windows are the same on every machine, and at whichever window a run starts. Safe
@@ -25,17 +25,17 @@ class VariableWindows {
   using TokensOf = std::function<std::int64_t(std::int64_t sample)>;
 
   /// With LastWindow::drop an epoch's last window goes unless it fills a budget exactly. Throws a
-  /// usage Error where a sample alone exceeds budget.tokens, and where a budget is below 1.
+  /// usage Error if a sample alone exceeds budget.tokens, and where a budget is below 1.
   VariableWindows(Sampler sampler, TokensOf tokens_of, WindowBudget budget, LastWindow last);
 
   std::int64_t windows_in_epoch(std::int64_t epoch) const;
   std::int64_t tokens_in_epoch(std::int64_t epoch) const;  ///< in the epoch's windows
   std::int64_t windows_before_epoch(std::int64_t epoch) const;
-  /// Ordinals of window `index` (0-based over the run), and their tokens. Empty only where no epoch
+  /// Ordinals of window `index` (0-based over the run), and their tokens. Empty only if no epoch
   /// has a window.
   Range window(std::int64_t index) const;
   std::int64_t tokens(std::int64_t index) const;
-  /// The fewest windows that hold `tokens` together; 0 where no epoch has a window.
+  /// The fewest windows that hold `tokens` together; 0 if no epoch has a window.
   std::int64_t windows_of_tokens(std::int64_t tokens) const;
 
  private:

@@ -29,7 +29,7 @@ struct Answer {
   std::string text;
   std::int64_t tokens = 0, prompt_tokens = 0;
   Stopped stopped = Stopped::length;
-  /// From the first token that was added on; none where there are fewer than two.
+  /// From the first token that was added on; none if there are fewer than two.
   std::optional<double> tokens_per_second = {};
 };
 
@@ -37,7 +37,7 @@ struct Answer {
 using TellText = std::function<void(std::string_view)>;
 
 /// Lets the model go on with `prompt`. `tell` gets the answer's text piece by piece; `tell_prompt`,
-/// where it is not empty, that of the prompt before it.
+/// if it is not empty, that of the prompt before it.
 Answer make_answer(const TextModel& text_model, models::Decoding& decoding,
                    const std::vector<std::int64_t>& prompt, const AnswerOptions& options,
                    const TellText& tell, const TellText& tell_prompt = {});

@@ -25,7 +25,7 @@ std::vector<std::string> take_overrides(const CLI::App& verb);
 Error unknown_option(const CLI::App& app, const Arguments& typed);
 
 /// Throws a usage Error unless the first word is one of `app`'s verbs or an option, and the second
-/// one of the verb's actions where it has some: a verb of a later version is named as such, a
+/// one of the verb's actions if it has some: a verb of a later version is named as such, a
 /// misspelt one answered with the nearest, one of other programs with what there is for it.
 void check_verb(const CLI::App& app, const Arguments& typed);
 

@@ -113,7 +113,7 @@ std::string quantity(const std::string& metric, const std::string& measure, doub
   return rate_text(value) + (measure == "samples_per_second" ? " samples/s" : " tokens/s");
 }
 
-/// A side's mean, with the seeds' standard deviation where there are several.
+/// A side's mean, with the seeds' standard deviation if there are several.
 std::string side_text(const MetricComparison& metric, const std::optional<SeedMean>& side) {
   if (!side) return "-";
   std::string text = quantity(metric.name, metric.measure, side->mean);

@@ -20,7 +20,7 @@ struct Continuation {
   /// The tokenizer.json of the run's text, or of the folder that a run on token ids began with;
   /// empty: there is none.
   std::filesystem::path tokenizer_file;
-  /// That file's tokenizer; null where there is none, or a run on token ids has one that this
+  /// That file's tokenizer; null if there is none, or a run on token ids has one that this
   /// version does not read.
   std::shared_ptr<const data::Tokenizer> tokenizer;
   /// generation_config.json of the model that the run began with; an empty object: it has none.
@@ -34,12 +34,12 @@ struct Continuation {
   static std::string name_of_generation(const train::TrainedModel& trained);
 };
 
-/// Throws a usage Error, its operation beginning with `what`, where the run's tokenizer is not as
+/// Throws a usage Error, its operation beginning with `what`, if the run's tokenizer is not as
 /// it was.
 Continuation continuation_of(const train::RunDirectory& run, const train::TrainedModel& trained,
                              const models::LanguageModel& model, const std::string& what);
 
-/// The end of a turn of the tokenizer's chat template; none where it has none that can be rendered.
+/// The end of a turn of the tokenizer's chat template; none if it has none that can be rendered.
 std::optional<std::int64_t> turn_end_of(const data::Tokenizer& tokenizer, const std::string& what);
 
 }  // namespace accrue::cli

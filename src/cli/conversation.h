@@ -14,12 +14,12 @@ namespace accrue::cli {
 /// them. What the model has read of a conversation is not read again.
 class Conversation {
  public:
-  /// Both are kept by reference. `system` may be empty. Throws a usage Error where the model has no
+  /// Both are kept by reference. `system` may be empty. Throws a usage Error if the model has no
   /// chat template.
   Conversation(const TextModel& text_model, const AnswerOptions& options,
                const std::string& system);
 
-  /// The model's answer to one more message. Throws a usage Error where the template refuses it.
+  /// The model's answer to one more message. Throws a usage Error if the template refuses it.
   Answer reply(const std::string& message, const TellText& tell);
 
  private:

@@ -14,7 +14,7 @@ class ExportFolder {
   /// whose files somebody would have to pick out the model's.
   static void check(const std::filesystem::path& out);
 
-  /// Makes the folder. Throws as check() does, and a runtime Error where it cannot be made.
+  /// Makes the folder. Throws as check() does, and a runtime Error if it cannot be made.
   explicit ExportFolder(std::filesystem::path out);
   ~ExportFolder();
   ExportFolder(const ExportFolder&) = delete;
@@ -24,7 +24,7 @@ class ExportFolder {
   const std::filesystem::path& files() const { return files_; }
 
   /// Gives the files their places, that by which others know a model the last. Throws a usage Error
-  /// where something came to be in the place of one meanwhile.
+  /// if something came to be in the place of one meanwhile.
   void commit();
 
  private:

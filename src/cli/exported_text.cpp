@@ -26,14 +26,14 @@ void write_json(const fs::path& file, const TextJson& value) {
   write_file_atomically(file, value.dump(2, ' ', false, TextJson::error_handler_t::replace) + '\n');
 }
 
-/// The object in a file; an empty one where there is no such file, or it is none.
+/// The object in a file; an empty one if there is no such file, or it is none.
 TextJson object_in(const fs::path& file) {
   std::error_code unreadable;
   if (!fs::exists(file, unreadable)) return TextJson::object();
   return models::parsed_config(read_file(file)).value_or(TextJson::object());
 }
 
-/// The templates of a tokenizer; none where they are none that this version reads.
+/// The templates of a tokenizer; none if they are none that this version reads.
 std::map<std::string, std::string> templates_of(const fs::path& tokenizer_file) {
   try {
     return data::read_chat_templates(tokenizer_file, exporting).texts;
@@ -43,7 +43,7 @@ std::map<std::string, std::string> templates_of(const fs::path& tokenizer_file) 
   }
 }
 
-/// What the tokenizer's folder comes to; none where this version does not read it.
+/// What the tokenizer's folder comes to; none if this version does not read it.
 std::optional<data::FolderTokens> tokens_if_readable(const fs::path& tokenizer_file) {
   try {
     return data::read_folder_tokens(tokenizer_file, exporting);

@@ -22,8 +22,8 @@ struct ExportedText {
 };
 
 /// Copies a tokenizer.json, and what belongs to it, into a folder that may have a config.json.
-/// Where transformers would read another tokenizer there, as the class of a tokenizer goes by the
-/// model's kind, too, the files say by themselves what accrue reads. Returns that; none where this
+/// If transformers would read another tokenizer there, as the class of a tokenizer goes by the
+/// model's kind, too, the files say by themselves what accrue reads. Returns that; none if this
 /// version does not read the tokenizer.
 std::optional<data::FolderTokens> write_tokenizer(const std::filesystem::path& folder,
                                                   const std::filesystem::path& tokenizer_file);

@@ -142,7 +142,7 @@ std::vector<std::int64_t> image_of(const std::string& text) {
                     "--image 3x32x32");
 }
 
-/// The offer that was stated; none where neither of its options was given.
+/// The offer that was stated; none if neither of its options was given.
 std::optional<memory::Offer> stated(const memory::Offer& offer) {
   if (offer.price_per_hour == 0 && offer.tokens_per_second == 0) return std::nullopt;
   return offer;

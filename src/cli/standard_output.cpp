@@ -13,7 +13,7 @@
 namespace accrue::cli {
 namespace {
 
-/// A pipe never is full for good: writing to it fails only where nobody reads any more.
+/// A pipe never is full for good: writing to it fails only if nobody reads any more.
 bool goes_to_a_reader() {
   struct stat status {};
   return ::fstat(STDOUT_FILENO, &status) == 0 &&

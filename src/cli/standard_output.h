@@ -2,7 +2,7 @@
 
 namespace accrue::cli {
 
-/// To be called before any file is opened: where the program was started with a standard stream
+/// To be called before any file is opened: if the program was started with a standard stream
 /// closed, a file of its own would get that number, and results would be printed into it.
 void occupy_standard_streams();
 

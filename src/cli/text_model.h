@@ -33,7 +33,7 @@ struct TextModelOrigin {
 
 /// Loads the model with what makes tokens of text for it, and takes the threads that the machine
 /// grants. Says on stderr what of its generation_config.json is not applied. Throws a usage Error
-/// where there is no language model, or none whose tokenizer is known.
+/// if there is no language model, or none whose tokenizer is known.
 TextModel load_text_model(const TextModelOrigin& origin);
 
 }  // namespace accrue::cli

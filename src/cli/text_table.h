@@ -14,7 +14,7 @@ class TextTable {
   struct Column {
     std::string title;
     Side side = Side::left;
-    int rank = 0;  ///< where there is no room, the column of the highest goes first; 0 stays
+    int rank = 0;  ///< if there is no room, the column of the highest goes first; 0 stays
   };
   static constexpr std::size_t any_width = static_cast<std::size_t>(-1);
 
@@ -23,7 +23,7 @@ class TextTable {
   /// One cell for each column, which is made printable_line().
   void add_row(std::vector<std::string> cells);
 
-  /// The titles and the rows, without line breaks and spaces at their ends. Where they are wider
+  /// The titles and the rows, without line breaks and spaces at their ends. If they are wider
   /// than `width`, columns are left out, and then the front of the first column's cells.
   std::vector<std::string> lines(std::size_t width) const;
 

@@ -112,8 +112,8 @@ bool states_length(const std::vector<std::string>& overrides) {
 /// What is to be trained.
 struct Task {
   train::Config config;
-  std::shared_ptr<const train::RunRecord> repeats;  ///< null where no run is repeated
-  std::string chosen;  ///< the page that was chosen where there was no config; else empty
+  std::shared_ptr<const train::RunRecord> repeats;  ///< null if no run is repeated
+  std::string chosen;  ///< the page that was chosen if there was no config; else empty
 };
 
 /// Whichever rank makes the tokens says so.
@@ -131,7 +131,7 @@ Task task_without_config(const TrainArguments& arguments, const Arguments& typed
   return {std::move(chosen.config), nullptr, std::move(chosen.page)};
 }
 
-/// Throws a usage Error where a repetition names no folder of its own.
+/// Throws a usage Error if a repetition names no folder of its own.
 Task task_of(const TrainArguments& arguments, const Arguments& typed, std::int64_t ranks,
              const Program& program) {
   if (arguments.repeat.empty())
@@ -172,14 +172,14 @@ void expect_device_does_its_part(const train::Config& config, std::int64_t ranks
   proof::expect_trainable(train::device_of(config));
 }
 
-/// Joins the other ranks; null where this process is alone.
+/// Joins the other ranks; null if this process is alone.
 std::shared_ptr<distributed::Group> join(const distributed::Launch& launch,
                                          const train::Config& config) {
   if (launch.world == 1) return nullptr;
   return distributed::connect(launch, train::group_options(config));
 }
 
-/// Begins a trace; the other ranks are told where it cannot be written.
+/// Begins a trace; the other ranks are told if it cannot be written.
 void begin_trace(std::optional<train::Trace>& trace, const std::string& file,
                  distributed::Group* group) {
   if (file.empty()) return;

@@ -77,7 +77,7 @@ void refuse_what_is_no_file(const std::filesystem::path& path) {
         "another name");
 }
 
-/// A file without a name goes with its process, however that ends. -1 where the file system has
+/// A file without a name goes with its process, however that ends. -1 if the file system has
 /// none (NFS, FUSE), or where it could not be given a name later.
 int open_nameless(const std::filesystem::path& folder) {
   if (::access("/proc/self/fd", X_OK) != 0) return -1;
@@ -85,7 +85,7 @@ int open_nameless(const std::filesystem::path& folder) {
 }
 
 /// Calls `make(name)` with names beside `path` until one is free; it is to return a negative number
-/// and leave errno where it fails.
+/// and leave errno if it fails.
 template <class Make>
 std::pair<int, std::filesystem::path> with_free_name(const std::filesystem::path& path,
                                                      const Make& make) {

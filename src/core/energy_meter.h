@@ -24,7 +24,7 @@ class EnergyMeter {
 
   /// Begins anew.
   void restart();
-  /// Joules since then. None where no package tells, one of them cannot be read, or so much time
+  /// Joules since then. None if no package tells, one of them cannot be read, or so much time
   /// has passed that a counter may have gone round more than once.
   std::optional<double> joules() const;
 

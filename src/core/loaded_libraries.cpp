@@ -30,7 +30,7 @@ std::string hexadecimal(std::span<const std::byte> bytes) {
   return text;
 }
 
-/// The build ID among the notes of one segment (the ELF specification, "Note Section"); empty where
+/// The build ID among the notes of one segment (the ELF specification, "Note Section"); empty if
 /// there is none.
 std::string build_id_in(std::span<const std::byte> notes) {
   constexpr std::string_view owner("GNU", 4);  // its zero is part of it

@@ -15,7 +15,7 @@ std::int64_t granted_threads();
 /// `root`.
 std::int64_t threads_of_quota(std::int64_t most, const std::filesystem::path& root = "/");
 
-/// "AMD EPYC": the processor's name as the system has it; empty where it does not tell.
+/// "AMD EPYC": the processor's name as the system has it; empty if it does not tell.
 std::string processor_name();
 
 }  // namespace accrue

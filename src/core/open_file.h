@@ -11,9 +11,8 @@ namespace accrue {
 /// A file that was opened, or why it was not.
 struct OpenedFile {
   Descriptor file;
-  int error = 0;  ///< the system's (errno); 0 where there is a file, or one of another kind
-  std::string
-      obstacle;  ///< in words: the system's reason, or "a pipe"; empty where there is a file
+  int error = 0;         ///< the system's (errno); 0 if there is a file, or one of another kind
+  std::string obstacle;  ///< in words: the system's reason, or "a pipe"; empty if there is a file
 
   explicit operator bool() const { return static_cast<bool>(file); }
 };
@@ -34,7 +33,7 @@ std::ifstream stream_to_read(const std::filesystem::path& path);
 /// of open(2) beside O_CREAT: O_WRONLY, O_APPEND.
 OpenedFile create_file(const std::filesystem::path& path, int flags);
 
-/// Opens a file that is changed in place, and makes it where there is none. Never through a link,
+/// Opens a file that is changed in place, and makes it if there is none. Never through a link,
 /// and never a file that has a second name (a hard link): what is written would be in somebody
 /// else's file. `flags` as of create_file().
 OpenedFile open_to_change(const std::filesystem::path& path, int flags);

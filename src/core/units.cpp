@@ -48,7 +48,7 @@ std::string with_likely_unit(double number) {
                                                            : " B");
 }
 
-/// "6g" -> "6GiB", "512mb" -> "512MiB": the unit that was most likely meant; nothing where the text
+/// "6g" -> "6GiB", "512mb" -> "512MiB": the unit that was most likely meant; nothing if the text
 /// resembles no unit.
 std::optional<std::string> likely_size(const NumberAndUnit& parts) {
   std::string unit = parts.unit;

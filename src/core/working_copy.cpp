@@ -62,7 +62,7 @@ class Child {
     }
   }
 
-  /// Its exit status; -1 where it has none.
+  /// Its exit status; -1 if it has none.
   int wait() {
     int status = 0;
     while (::waitpid(spawned_.process, &status, 0) < 0)

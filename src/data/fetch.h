@@ -20,7 +20,7 @@ batch::MicroBatch fetch_drawn_as(const Source& source, std::span<const std::int6
                                  std::vector<std::int64_t> draws);
 
 /// Returns as many rows as `indices`, for whoever needs the shape rather than the samples: usable
-/// samples stand in for unreadable or excluded ones. Throws a usage Error where no sample of
+/// samples stand in for unreadable or excluded ones. Throws a usage Error if no sample of
 /// `source` can be used.
 batch::MicroBatch fetch_full(const Source& source, std::span<const std::int64_t> indices,
                              std::vector<std::int64_t> ids);

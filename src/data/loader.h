@@ -19,7 +19,7 @@
 
 namespace accrue::data {
 
-/// Turns draw ordinals into micro-batches, ahead of the training thread where asked. If the system
+/// Turns draw ordinals into micro-batches, ahead of the training thread if asked. If the system
 /// starts no thread for that, next() reads each as it is taken.
 ///
 /// `fetch` is a pure function of the ordinals: replay uses it. `prefetch` and `next` are for one
@@ -27,7 +27,7 @@ namespace accrue::data {
 class Loader {
  public:
   /// Prepares at most `ahead` (>= 1) micro-batches before they are taken. Throws a usage Error
-  /// where the sampler is not one of this source's samples.
+  /// if the sampler is not one of this source's samples.
   Loader(std::shared_ptr<const Source> source, batch::Sampler sampler, std::size_t ahead = 2);
   /// Waits for the micro-batch being read, drops the rest.
   ~Loader();
@@ -48,7 +48,7 @@ class Loader {
   /// Asks for micro-batches after those asked for before. Returns at once.
   void prefetch(std::vector<batch::Range> ranges);
   /// The next micro-batch in the order of `prefetch`; waits for it. An error in making it is thrown
-  /// here, in its place: the following call goes on with the next. Throws a usage Error where none
+  /// here, in its place: the following call goes on with the next. Throws a usage Error if none
   /// was asked for.
   batch::MicroBatch next();
   /// Forgets what was asked for and not yet taken: the caller splits a window anew.

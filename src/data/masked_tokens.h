@@ -30,7 +30,7 @@ struct TokenMasking {
 /// compare. Samples that do not fill their rows get spans: a model that sees what follows is not to
 /// see padding.
 ///
-/// vocab() counts `mask_token`. Throws a usage Error where the fraction is out of range, there is
+/// vocab() counts `mask_token`. Throws a usage Error if the fraction is out of range, there is
 /// no other token to draw, or the first sample shows that the source has images, pairs, columns, or
 /// labels of other tokens than those at their own places.
 std::unique_ptr<Source> with_masks(std::shared_ptr<const Source> tokens, TokenMasking masking);

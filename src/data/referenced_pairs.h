@@ -20,7 +20,7 @@ struct Reference {
 };
 
 /// `pairs` with their reference, which fetch() gives besides (MicroBatch::reference). Throws a
-/// usage Error where the numbers are not two for each pair.
+/// usage Error if the numbers are not two for each pair.
 std::unique_ptr<Source> with_reference(std::shared_ptr<const Source> pairs, Reference reference);
 
 }  // namespace accrue::data

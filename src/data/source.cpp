@@ -54,7 +54,7 @@ Paths other_images_of(const SourceOptions& options) {
   return others;
 }
 
-/// Throws a usage Error where an option does not go with the format that was found.
+/// Throws a usage Error if an option does not go with the format that was found.
 void check_format(const SourceOptions& options, Format format, const std::string& what) {
   if (format != Format::images && options.context < 1) {
     throw usage_error(what, "a context of at least one token", std::to_string(options.context),

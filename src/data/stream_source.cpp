@@ -23,7 +23,7 @@ struct StreamPart {
   std::int64_t end() const { return begin + rows.inputs.size(0); }
 };
 
-/// Throws a usage Error where `rows` have what JoinedRows cannot put together.
+/// Throws a usage Error if `rows` have what JoinedRows cannot put together.
 void require_joinable(const batch::MicroBatch& rows) {
   const auto refuse = [](const char* received) {
     throw usage_error(kStream, "rows of inputs, targets, weights and columns", received,

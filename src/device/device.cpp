@@ -37,7 +37,7 @@ fs::path part_for(c10::DeviceType type) {
          ("libtorch_" + c10::DeviceTypeName(type, /*lower_case=*/true) + ".so");
 }
 
-/// Where nothing is said libtorch rounds the operands of a GPU's convolutions in fp32 to TF32, and
+/// If nothing is said libtorch rounds the operands of a GPU's convolutions in fp32 to TF32, and
 /// adds up gradients of their weights in any order.
 void keep_promises_of_convolutions() {
   at::globalContext().setDeterministicCuDNN(true);

@@ -22,7 +22,7 @@ void expect_movable(const at::Tensor& grad) {
                       "torch::autograd::grad for second derivatives, outside the window");
 }
 
-/// Where autograd added to a bound `.grad`, the sum is in place already.
+/// If autograd added to a bound `.grad`, the sum is in place already.
 void take_in_place(GradSlot& slot) {
   if (slot.fresh)
     throw runtime_error("accumulate a gradient", "no '.grad' on a parameter with a fresh slot",
@@ -56,7 +56,7 @@ void take_by_fold(GradSlot& slot, at::Tensor& grad) {
 void receive(GradSlot& slot, const at::Tensor& parameter) {
   at::Tensor& grad = parameter.mutable_grad();
   const bool is_bound = grad.defined() && grad.is_same(slot.bound);
-  // Where kernels delivered everything, nothing came through autograd.
+  // If kernels delivered everything, nothing came through autograd.
   if (!grad.defined() || (is_bound && slot.bound._version() == slot.bound_version)) return;
   expect_movable(grad);
   if (slot.fold)

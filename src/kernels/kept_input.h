@@ -10,7 +10,7 @@ namespace accrue::kernels {
 /// An operation's input as its backward gets at it: kept, or made again.
 class KeptInput {
  public:
-  /// What to save as a variable: x, or nothing where it can be made again.
+  /// What to save as a variable: x, or nothing if it can be made again.
   static at::Tensor save(torch::autograd::AutogradContext& context, const at::Tensor& x,
                          const Remake& remake) {
     if (!remake) return x;

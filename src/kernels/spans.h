@@ -8,14 +8,14 @@
 
 namespace accrue::kernels {
 
-/// Where each sample lies in rows of `length` columns: `spans` where there are any, and otherwise
-/// each row as a whole, as sample 0. Throws a usage Error where a span leaves its row or overlaps
+/// Where each sample lies in rows of `length` columns: `spans` if there are any, and otherwise
+/// each row as a whole, as sample 0. Throws a usage Error if a span leaves its row or overlaps
 /// another.
 std::vector<SampleSpan> spans_or_rows(std::string_view operation,
                                       const std::vector<SampleSpan>& spans, std::int64_t rows,
                                       std::int64_t length);
 
-/// spans_or_rows() with the sample ids of the context. Throws a usage Error where there is not one
+/// spans_or_rows() with the sample ids of the context. Throws a usage Error if there is not one
 /// for each row.
 std::vector<SampleSpan> named_spans(std::string_view operation, const ForwardContext& context,
                                     std::int64_t rows, std::int64_t length);

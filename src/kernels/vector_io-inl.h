@@ -66,7 +66,7 @@ HWY_INLINE void store(hn::Vec<D> v, D d, Bf16* to) {
   }
 }
 
-/// Whether `count` elements fill a vector: always so where it has one lane.
+/// Whether `count` elements fill a vector: always so if it has one lane.
 template <class D>
 HWY_INLINE bool is_whole(D d, std::size_t count) {
   return hn::MaxLanes(D()) == 1 || count == hn::Lanes(d);

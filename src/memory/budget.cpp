@@ -83,7 +83,7 @@ std::int64_t budget_that_leaves(std::int64_t tensors, std::int64_t outside) {
 
 namespace {
 
-/// `kept` says whether what was left before may stay, where its reserve is neither used up by half
+/// `kept` says whether what was left before may stay, if its reserve is neither used up by half
 /// nor larger than needed.
 std::optional<std::string> leave_what_lies_outside(bool kept) {
   const std::optional<std::int64_t> stated = budget();

@@ -7,7 +7,7 @@
 namespace accrue::memory {
 namespace {
 
-/// Blocks up to half as large again serve a request where the budget has no room for a new one.
+/// Blocks up to half as large again serve a request if the budget has no room for a new one.
 constexpr std::size_t kClassesAbove = kClassesPerDoubling / 2;
 
 std::int64_t signed_bytes(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
@@ -165,7 +165,7 @@ void CachedBlocks::make_room(std::size_t growth) {
   }
 }
 
-/// The free list whose first block was freed before all others; null where all are empty.
+/// The free list whose first block was freed before all others; null if all are empty.
 std::vector<CachedBlocks::FreeBlock>* CachedBlocks::list_of_oldest() {
   std::vector<FreeBlock>* oldest = nullptr;
   for (auto& list : free_)

@@ -27,7 +27,7 @@ class CachedBlocks {
   };
   Taken take(std::size_t bytes, MemoryTag tag);
 
-  /// Returns nothing where the block is none of ours.
+  /// Returns nothing if the block is none of ours.
   std::optional<Released> give_back(void* data);
 
   /// Gives all free blocks back; the bound on what is reserved (excess()) begins anew with what is

@@ -54,7 +54,7 @@ class Counters {
   void remove_reserved(std::size_t bytes) { reserved_.remove(static_cast<std::int64_t>(bytes)); }
   void count_system_call() { ++system_calls_; }
 
-  /// Counts one allocation; false where a test wants it to fail.
+  /// Counts one allocation; false if a test wants it to fail.
   bool count_allocation() {
     const std::int64_t ordinal = ++allocations_;
     return ordinal < fail_from_ || ordinal >= fail_until_;

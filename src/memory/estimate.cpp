@@ -10,7 +10,7 @@ constexpr double fp32_bytes = 4;
 
 /// Bytes for each token and unit of width while the last block's backward runs: residuals, their
 /// gradients and the hidden layer's. They were measured, about equal in fp32 and bf16. Post-norm
-/// blocks make the hidden layer again beside its gradients, and hold less where a block runs again.
+/// blocks make the hidden layer again beside its gradients, and hold less if a block runs again.
 constexpr double around_blocks = 52, around_post_norm_blocks = 64, around_rerun_post_norm = 46;
 /// How many of the largest feature maps a convolution's backward holds, as measured.
 constexpr double around_maps = 8;

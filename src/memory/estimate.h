@@ -22,13 +22,13 @@ struct ValueBytes {
 /// Bytes that accrue holds for each parameter.
 struct Storage {
   ValueBytes values = {};
-  double gradient = 4;  ///< its sum; 0 where none is kept
+  double gradient = 4;  ///< its sum; 0 if none is kept
   double moments = 8;   ///< all that the optimizer keeps
 };
 
 /// Masters and copies of them as operands, main gradients, and the optimizer's moments. (Copies are
 /// counted for all parameters, nearly all of which are matrices. Packed weights are not counted: a
-/// run has them where there is much memory.)
+/// run has them if there is much memory.)
 Resident state_bytes(std::int64_t parameters, const Storage& storage);
 /// Bytes of a parameter that is frozen: `values` alone.
 double frozen_bytes(const ValueBytes& values);
@@ -81,7 +81,7 @@ struct Device {
 std::vector<Device> device_presets();
 
 /// The most samples whose activations stay in `bytes` beside what is resident, less kPlanMargin; at
-/// most `window_samples`, and 0 where not even one does.
+/// most `window_samples`, and 0 if not even one does.
 std::int64_t largest_micro_batch(std::int64_t bytes, const Resident& resident,
                                  std::int64_t bytes_per_sample, std::int64_t window_samples);
 

@@ -23,7 +23,7 @@ std::vector<PlanEntry> within_limit(const std::vector<PlanEntry>& entries) {
   return within;
 }
 
-/// The entries that may be chosen: those that leave a margin or, where none does, those that were
+/// The entries that may be chosen: those that leave a margin or, if none does, those that were
 /// measured to fit.
 std::vector<PlanEntry> allowed_of(const std::vector<PlanEntry>& entries,
                                   const PlanQuestion& question) {
@@ -100,7 +100,7 @@ std::string why_no_larger(const std::vector<PlanEntry>& entries, const PlanEntry
          "%: more at once is not known to gain anything, nor fewer to cost nothing";
 }
 
-/// Says why recomputation is worth its time; empty where nothing is recomputed.
+/// Says why recomputation is worth its time; empty if nothing is recomputed.
 std::string why_recompute(const std::vector<PlanEntry>& entries, const PlanEntry& chosen,
                           const PlanQuestion& question, double noise) {
   if (chosen.point.recompute == Recompute::none) return "";

@@ -24,7 +24,7 @@ struct Measured {
   /// The most that the process held at once, all that stays between micro-batches included. Where
   /// it ran out of memory, it is what it had by then, less than what it needs.
   std::int64_t peak_bytes = 0;
-  double seconds = 0;  ///< 0 where it ran out of memory
+  double seconds = 0;  ///< 0 if it ran out of memory
   /// How far off `seconds` may be beside those of the other points, relative to them; 0: not at
   /// all. A trial leaves it 0; `measure` finds it out.
   double error = 0;
@@ -84,7 +84,7 @@ struct PlanQuestion {
   /// a batch that is smaller itself.
   std::int64_t least_micro_batch = 1;
   Resident resident;
-  // These are for advice where nothing fits:
+  // These are for advice if nothing fits:
   std::string open_micro_batch = "batch.micro = \"auto\"";  ///< how to leave `micro_batch` open
   std::int64_t enough_bytes = 0;    ///< a budget that is enough by arithmetic; 0: not known
   bool more_recomputation = false;  ///< the model has modes that the config does not allow
@@ -95,7 +95,7 @@ struct PlanQuestion {
 struct MeasureOptions {
   /// No micro-batch that is predicted to take longer is tried beyond the two smallest.
   double longest_seconds = 5;
-  /// Tries all modes even where the first is not short of memory: for showing the alternatives.
+  /// Tries all modes even if the first is not short of memory: for showing the alternatives.
   bool all_modes = false;
   /// No round of repeated trials is begun that would make all trials' times exceed this.
   double most_seconds = 15;
@@ -110,7 +110,7 @@ struct MeasureOptions {
 /// Then all points that fit run again in turn, up to nine times, until their times relative to each
 /// other are known to half of kPlanTolerance: what else runs on the machine slows all points of a
 /// round, or some of its trials, and medians over rounds see neither. Measured::error is what they
-/// are known to, 5% where there was no time for a second round.
+/// are known to, 5% if there was no time for a second round.
 std::vector<Fact> measure(const Trial& trial, const PlanQuestion& question,
                           const MeasureOptions& options = {});
 
@@ -134,25 +134,25 @@ struct Plan {
   std::string reason;  ///< why `chosen`, which it does not name
 };
 
-/// What a plan keeps free of its limit, as predictions are not exact. Where nothing leaves it, a
+/// What a plan keeps free of its limit, as predictions are not exact. If nothing leaves it, a
 /// point that was measured to fit is taken without.
 inline constexpr double kPlanMargin = 0.03;
 /// A plan takes less memory where that costs no more than this part of the best time.
 inline constexpr double kPlanTolerance = 0.01;
 
 /// The fastest way to run the batch whose peak stays within the limit less kPlanMargin: in each
-/// mode the smallest peak within kPlanTolerance of its best time, and recomputation only where it
-/// gains more than kPlanTolerance. Where times are known to an error, a size counts as that fast
+/// mode the smallest peak within kPlanTolerance of its best time, and recomputation only if it
+/// gains more than kPlanTolerance. If times are known to an error, a size counts as that fast
 /// only if it is in spite of the error, compared with the largest that was measured: on a busy
 /// machine nothing becomes smaller by chance. Bytes and seconds are interpolated between the facts
 /// of a mode, and extended beyond the largest by its last slope; bytes are convex in the
 /// micro-batch (the most of quantities that each grow linearly), so that between facts the
 /// prediction is not too low. The function is pure.
 ///
-/// A size that ran out of memory is not chosen, nor a larger one of its mode, even where a trial of
+/// A size that ran out of memory is not chosen, nor a larger one of its mode, even if a trial of
 /// it fitted before. So asking again with the failure of what was chosen comes to an end.
 ///
-/// Throws a refused Error (exit status 3) with the bytes missing and what would fit, where nothing
+/// Throws a refused Error (exit status 3) with the bytes missing and what would fit, if nothing
 /// does and the limit is a budget; and where all that is left ran out of memory.
 Plan plan(const std::vector<Fact>& facts, const PlanQuestion& question);
 

@@ -53,7 +53,7 @@ std::int64_t fitting_context(std::int64_t bytes, const PlanQuestion& question) {
 /// tried.
 constexpr std::int64_t kOutsideVaries = std::int64_t{16} << 20;
 
-/// A budget that is enough; 0 where neither a trial nor arithmetic tells.
+/// A budget that is enough; 0 if neither a trial nor arithmetic tells.
 std::int64_t enough_budget(const Need& need, const PlanQuestion& question) {
   if (!need.exact)
     return question.enough_bytes > need.bytes + question.outside_bytes ? question.enough_bytes : 0;

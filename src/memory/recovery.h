@@ -32,7 +32,7 @@ class Recovery {
   };
 
   /// `no_split_because` says why the size may not change (it is part of the mathematics); empty
-  /// where it may.
+  /// if it may.
   explicit Recovery(RecoveryState state, std::string no_split_because = {});
 
   /// To be called after a micro-batch of `samples` ran out of memory `failures` (>= 1) times in a

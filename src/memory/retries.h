@@ -12,7 +12,7 @@
 namespace accrue::memory {
 
 /// Runs `samples` samples in order, in even parts of at most the size that `recovery` has come to.
-/// `run(begin, end)` returns false where a part ran out of memory and was undone: it runs anew
+/// `run(begin, end)` returns false if a part ran out of memory and was undone: it runs anew
 /// then, in the size that this left.
 template <class Run>
 void run_in_parts(std::int64_t samples, const Recovery& recovery, const Run& run) {
@@ -42,14 +42,14 @@ class Retries {
   void passed() { failures_ = 0; }
   /// `what` (as in "micro-batch 3 (samples 12 to 15)"), a micro-batch of `samples`, ran out of
   /// memory. Returns whether and with which size it is to be run again. Throws a refused Error
-  /// where nothing is left to try.
+  /// if nothing is left to try.
   Recovery::Decision failed(const std::string& what, std::int64_t samples,
                             const std::exception& error);
   /// Decides for a whole window, which is to begin anew. Micro-batches that pass in between change
   /// nothing: what failed may come after them.
   Recovery::Decision window_failed(std::int64_t window, std::int64_t samples,
                                    const std::exception& error);
-  /// What memory did to a window that has gone through, in words. Nothing where it did not run out
+  /// What memory did to a window that has gone through, in words. Nothing if it did not run out
   /// since the last story was taken.
   std::optional<std::string> take_story();
   /// Times that memory ran out in this window.
@@ -60,7 +60,7 @@ class Retries {
   /// taken.
   struct Story {
     std::string what, cause;
-    std::int64_t from = 0, to = 0;  ///< samples; equal where nothing was split
+    std::int64_t from = 0, to = 0;  ///< samples; equal if nothing was split
     std::int64_t budget = 0;        ///< bytes of a budget that is enough; 0: not known
   };
 

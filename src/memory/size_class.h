@@ -30,7 +30,7 @@ inline SizeClass size_class_of(std::size_t bytes) {
 /// One more than the largest index, for any request up to half of the address space.
 inline constexpr std::size_t kSizeClasses = 64 * kClassesPerDoubling;
 
-/// What becomes resident where the first `bytes` of a block are written: whole pages, and whole
+/// What becomes resident if the first `bytes` of a block are written: whole pages, and whole
 /// huge pages as far as the block has room for them.
 inline std::size_t touched_bytes(std::size_t bytes, std::size_t capacity_bytes) {
   const auto round_up = [bytes](std::size_t unit) { return (bytes + unit - 1) / unit * unit; };

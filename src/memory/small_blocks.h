@@ -15,7 +15,7 @@ class SmallBlocks {
  public:
   explicit SmallBlocks(Counters& counters) : counters_(counters) {}
 
-  /// Takes a block; null where the system has no more.
+  /// Takes a block; null if the system has no more.
   void* take(std::size_t bytes, MemoryTag tag);
 
   /// Reads the line before `data`. For a block of the system's allocator that line is mapped, as

@@ -4,7 +4,7 @@
 
 namespace accrue::memory {
 
-/// Takes `bytes` (a multiple of the page size) of page-aligned memory from the system; null where
+/// Takes `bytes` (a multiple of the page size) of page-aligned memory from the system; null if
 /// there is none. Blocks of kHugePageBytes and more are aligned to huge pages, and the kernel is
 /// advised to use them.
 void* take_from_system(std::size_t bytes);
@@ -13,7 +13,7 @@ void return_to_system(void* block, std::size_t bytes);
 void empty_pages(void* pages, std::size_t bytes);
 
 /// How many of the first `bytes` of a block are in pages that are resident; it returns `bytes`
-/// where the system does not tell.
+/// if the system does not tell.
 std::size_t resident_pages_bytes(void* block, std::size_t bytes);
 
 }  // namespace accrue::memory

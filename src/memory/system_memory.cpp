@@ -99,7 +99,7 @@ std::int64_t peak_resident_bytes() {
   return usage_of_process().ru_maxrss;
 #else
   constexpr std::int64_t kKibibyte = 1024;
-  // Where counters are kept by processor (Linux 6.2 and later), getrusage adds them up only
+  // If counters are kept by processor (Linux 6.2 and later), getrusage adds them up only
   // roughly.
   const auto exact = entry_in("/proc/self/status", "VmHWM:");
   return exact.value_or(usage_of_process().ru_maxrss) * kKibibyte;

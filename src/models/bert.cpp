@@ -42,7 +42,7 @@ BertOptions checked(BertOptions options) {
   return options;
 }
 
-/// The rows of [R, T] positions where the loss is taken, [M]. Where it is taken nowhere it is the
+/// The rows of [R, T] positions if the loss is taken, [M]. If it is taken nowhere it is the
 /// first one, whose label still counts for nothing: each parameter then has a gradient, 0, as in
 /// other micro-batches.
 at::Tensor predicted_positions(const at::Tensor& targets) {

@@ -27,8 +27,8 @@ class Generation {
   /// vocabulary or options out of range.
   Generation(Decoding& decoding, std::vector<std::int64_t> prompt, const GenerateOptions& options);
 
-  /// The next token; none where max_tokens were added, or an end token was drawn. Throws a runtime
-  /// Error where the model's logits are not finite.
+  /// The next token; none if max_tokens were added, or an end token was drawn. Throws a runtime
+  /// Error if the model's logits are not finite.
   std::optional<std::int64_t> next();
 
   /// The prompt and what was added, without an end token.

@@ -30,7 +30,7 @@ std::vector<double> finite_logits(const at::Tensor& logits) {
   return finite;
 }
 
-/// The tokens that the rules leave. Where they leave none the likeliest is the first, as that of
+/// The tokens that the rules leave. If they leave none the likeliest is the first, as that of
 /// equal logits is, and there is nothing to draw.
 std::vector<Candidate> candidates_of(const at::Tensor& logits, const OpenText& text,
                                      const SamplingOptions& options) {
@@ -138,7 +138,7 @@ std::vector<Choice> choices(const at::Tensor& logits, const OpenText& text,
   std::vector<Candidate> candidates = candidates_of(logits, text, options);
   if (options.temperature == 0) return {{likeliest(candidates), 1}};
   Ranking ranking(std::move(candidates), options.temperature, options.top_k);
-  // Where all tokens are to be taken, rounding of the sum must not leave the last one out.
+  // If all tokens are to be taken, rounding of the sum must not leave the last one out.
   const double least = options.top_p == 1 ? INFINITY : options.top_p * ranking.total();
   std::vector<Choice> taken = nucleus(ranking, least);
   const double total = sum_of(taken);

@@ -31,8 +31,8 @@ struct Choice {
 };
 
 /// All tokens that may be drawn, the likeliest first, of equally likely ones the lowest id; the
-/// probabilities sum to 1. `logits` [vocab], behind `text`. Throws a runtime Error where a logit is
-/// not finite, and a usage Error where the rules leave no token to draw.
+/// probabilities sum to 1. `logits` [vocab], behind `text`. Throws a runtime Error if a logit is
+/// not finite, and a usage Error if the rules leave no token to draw.
 std::vector<Choice> choices(const at::Tensor& logits, const OpenText& text,
                             const SamplingOptions& options);
 

@@ -73,7 +73,7 @@ std::optional<std::int64_t> step_of(const nlohmann::json& line) {
   return step->get<std::int64_t>();
 }
 
-/// The step of a line, or none where the line is not whole.
+/// The step of a line, or none if the line is not whole.
 std::optional<std::int64_t> step_of(const std::string& line) {
   return step_of(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
 }
@@ -113,7 +113,7 @@ std::string bytes_between(std::istream& file, std::int64_t begin, std::int64_t e
 }
 
 /// The end of the last whole line of `last_step` or before in `text`, of whose first line the
-/// beginning may be missing; none where there is none.
+/// beginning may be missing; none if there is none.
 std::optional<std::size_t> end_of_step(const std::string& text, std::int64_t last_step) {
   std::size_t end = text.rfind('\n');
   while (end != std::string::npos && end > 0) {

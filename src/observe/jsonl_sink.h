@@ -33,8 +33,8 @@ bool has_step(const std::filesystem::path& metrics, std::int64_t step);
 class JsonlSink : public Observer {
  public:
   /// `first_step`: steps done already. Lines of an earlier attempt beyond it are removed,
-  /// atomically, as are lines that are torn. Throws a runtime Error where the file cannot be
-  /// opened, and a usage Error where it holds something else than metrics, which stays as it is. A
+  /// atomically, as are lines that are torn. Throws a runtime Error if the file cannot be
+  /// opened, and a usage Error if it holds something else than metrics, which stays as it is. A
   /// write that fails later is warned of once, on `warnings`; the run goes on.
   JsonlSink(std::filesystem::path file, std::int64_t first_step, std::ostream& warnings,
             std::function<double()> unix_clock);

@@ -63,7 +63,7 @@ class View {
     lines_.push_back(std::move(line));
   }
 
-  /// Columns for a graph at the end of the line; 0 where there is no room.
+  /// Columns for a graph at the end of the line; 0 if there is no room.
   int room_for_graph() {
     StyledText& line = lines_.back();
     const int from = columns_ - graph_from >= narrowest_graph && line.columns() + 2 <= graph_from

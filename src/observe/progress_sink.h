@@ -48,7 +48,7 @@ class ProgressSink : public Observer {
   void on_end(const RunEnd& end) override;
 
  private:
-  /// One thing that is told of a step. Fields are shown in order; where a bar's line has no room
+  /// One thing that is told of a step. Fields are shown in order; if a bar's line has no room
   /// for all, the last of the kinds goes first.
   struct Field {
     enum Kind { loss, time_left, bar, rate, micro_batches, evaluation, memory } kind;

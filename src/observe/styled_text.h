@@ -6,7 +6,7 @@
 
 namespace accrue::observe {
 
-/// How a part of a line is shown where a terminal has colours.
+/// How a part of a line is shown if a terminal has colours.
 enum class Look { plain, faint, strong, good, caution, danger };
 
 /// Columns that `text` takes in a terminal, where each of its characters (in UTF-8) takes one.

@@ -6,7 +6,7 @@
 
 namespace accrue::observe {
 
-/// The style that was stated; where none was, a live view on a terminal that can redraw and lines
+/// The style that was stated; if none was, a live view on a terminal that can redraw and lines
 /// elsewhere.
 ProgressStyle choose_progress_style(std::optional<ProgressStyle> stated, int descriptor);
 
@@ -14,7 +14,7 @@ struct TerminalSize {
   int columns = 80;
   int rows = 24;
 };
-/// Size of the terminal behind `descriptor` as of now; 80 x 24 where it does not tell.
+/// Size of the terminal behind `descriptor` as of now; 80 x 24 if it does not tell.
 TerminalSize terminal_size(int descriptor);
 
 /// Whether the environment's locale (LC_ALL, LC_CTYPE, LANG, the first that says anything) is one

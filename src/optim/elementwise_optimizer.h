@@ -82,7 +82,7 @@ template <class T>
 struct Range {
   T* parameter;
   const T* gradient;
-  std::array<T*, kMostStates> state;  ///< null where the optimizer keeps no such state
+  std::array<T*, kMostStates> state;  ///< null if the optimizer keeps no such state
 };
 
 /// Calls Formula's `pass(update, range)` and runs what it returns over contiguous memory. Gradients

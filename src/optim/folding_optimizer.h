@@ -17,13 +17,13 @@ namespace accrue::optim {
 /// What folding or stepping one parameter depends on besides memory.
 struct FoldUpdate {
   double weight_decay = 0;
-  double lr = 0;              ///< where a step is taken
-  double gradient_scale = 0;  ///< where a contribution is folded
+  double lr = 0;              ///< if a step is taken
+  double gradient_scale = 0;  ///< if a contribution is folded
   bool first = true;  ///< nothing of this window was folded yet: moments are to decay on the way
   std::int64_t step = 1;  ///< number of the step, from 1
 };
 
-/// A parameter, its states' values in its dtype, and the contribution that is folded; none where a
+/// A parameter, its states' values in its dtype, and the contribution that is folded; none if a
 /// step is taken.
 struct WholeFold {
   at::Tensor parameter, contribution;
@@ -33,7 +33,7 @@ struct WholeFold {
 /// An optimizer whose state takes each micro-batch's gradient as it is made. It has all that such
 /// optimizers share but the formula, which subclasses give twice: vectorised over ranges of host
 /// memory (FoldingPasses), and in ATen. Moments decay when the first contribution of a window
-/// comes, or at the step where none came; so a window that folds nothing changes nothing.
+/// comes, or at the step if none came; so a window that folds nothing changes nothing.
 class FoldingOptimizer : public Optimizer {
  public:
   void step(accum::MeanGradient&& gradient, double lr) final;
@@ -112,7 +112,7 @@ class FoldingPasses : public FoldingOptimizer {
   }
 
  private:
-  /// A null `gradient` is for the step, which changes the moments only where nothing was folded.
+  /// A null `gradient` is for the step, which changes the moments only if nothing was folded.
   template <class T>
   void run(const FoldUpdate& update, const at::Tensor& parameter, const T* gradient,
            std::span<const WrittenState> states, std::size_t begin, std::size_t end) const {

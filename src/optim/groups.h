@@ -25,7 +25,7 @@ double group_rate(double factor, double lr, const std::optional<RateFall>& fall)
 std::vector<Trained> resolve_groups(const NamedParameters& parameters,
                                     const std::vector<ParameterGroup>& groups);
 
-/// Leaves each parameter `slice`'s range of it. Throws a usage Error where a parameter is not
+/// Leaves each parameter `slice`'s range of it. Throws a usage Error if a parameter is not
 /// contiguous and on the CPU.
 std::vector<Trained> slice_of(std::vector<Trained> trained, const RankSlice& slice);
 

@@ -19,10 +19,10 @@ enum class StateSign { any, not_negative };
 /// One state of one parameter, zero at first, in the precision it is kept in: as it stands
 /// ("plain"), or to be decoded and encoded in ranges that begin at a multiple of 256 elements.
 /// Elements are counted in the order of a contiguous tensor of the parameter's shape, from the
-/// range's first where only a range is kept, which has the bits of the whole state there.
+/// range's first if only a range is kept, which has the bits of the whole state there.
 class KeptState {
  public:
-  /// Throws a usage Error where the precision is not the parameter's own, and the parameter is not
+  /// Throws a usage Error if the precision is not the parameter's own, and the parameter is not
   /// in fp32.
   KeptState(const at::Tensor& parameter, StateSign sign, StatePrecision precision,
             const std::optional<ElementRange>& range = {});

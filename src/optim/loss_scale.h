@@ -36,18 +36,18 @@ class LossScaler {
     quarantine,  ///< the scale cannot fall: quarantine the micro-batch
   };
 
-  /// Throws a usage Error where an option is out of range. Scales and factors are powers of two, so
+  /// Throws a usage Error if an option is out of range. Scales and factors are powers of two, so
   /// that scaling rounds nothing.
   explicit LossScaler(const Options& options);
 
   double scale() const { return state_.scale; }
-  /// To be called where a micro-batch's gradient was not finite. Lowers the scale where it can.
+  /// To be called if a micro-batch's gradient was not finite. Lowers the scale if it can.
   Verdict overflowed();
   /// To be called after a step. Raises the scale after `growth_interval` such windows in a row.
   void window_done();
 
   State state() const { return state_; }
-  /// Throws a usage Error where the state is not one of a scaler with these options.
+  /// Throws a usage Error if the state is not one of a scaler with these options.
   void load(const State& state);
 
  private:

@@ -31,7 +31,7 @@ class OptimizerState {
 
   /// These do what Optimizer::state(), load_state() and state_bytes() say.
   NamedParameters tensors() const;
-  /// What Optimizer::ranges() says, also where all is kept.
+  /// What Optimizer::ranges() says, also if all is kept.
   std::vector<StateRange> ranges() const;
   void load(const StoredTensors& given);
   std::int64_t bytes() const;

@@ -27,7 +27,7 @@ inline bool all_plain(std::span<const WrittenState> states) {
   return true;
 }
 
-/// Pointers to elements [begin, ...) of plain states; null where an optimizer keeps no such state.
+/// Pointers to elements [begin, ...) of plain states; null if an optimizer keeps no such state.
 template <class T>
 std::array<T*, kMostStates> plain_elements(std::span<const WrittenState> states,
                                            std::size_t begin) {

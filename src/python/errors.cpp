@@ -43,7 +43,7 @@ bool says_out_of_memory(const py::error_already_set& error) {
   return std::string_view(error.what()).find("DefaultCPUAllocator") != std::string_view::npos;
 }
 
-/// Re-entrant checkpoints run backward() within backward(), which autograd refuses where it is
+/// Re-entrant checkpoints run backward() within backward(), which autograd refuses if it is
 /// asked for stated parameters' gradients, as all of accrue asks.
 bool says_reentrant(const py::error_already_set& error) {
   return error.matches(PyExc_RuntimeError) &&

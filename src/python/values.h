@@ -30,7 +30,7 @@ std::vector<Loss> losses_of(pybind11::handle value, const char* operation);
 /// accrue.Tokens, accrue.Samples or None. Throws a usage Error of `operation` for all else.
 BatchSize batch_size_of(pybind11::handle value, const char* operation);
 NamedParameters named_parameters_of(const Named& parameters);
-/// `function(begin, end)` runs these samples and returns their accrue.Loss; null where there is
+/// `function(begin, end)` runs these samples and returns their accrue.Loss; null if there is
 /// none.
 detail::RunSlice run_of(const MaybeCallback& function, const char* operation);
 /// (begin, end)

@@ -30,7 +30,7 @@ HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> upper_halves(D d, Words bits) {
 }
 
 /// The bits whose upper half is the bf16 nearest to each float, ties to even; the lower half is
-/// undefined. A NaN stays NaN only where its lower half is zero, as in what bf16 operands or
+/// undefined. A NaN stays NaN only if its lower half is zero, as in what bf16 operands or
 /// invalid operations give.
 template <class D>
 HWY_INLINE hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::Rebind<std::uint32_t, D>> nearest_bf16_bits(

@@ -33,7 +33,7 @@ class TensorSnapshot {
     const at::NoGradGuard no_grad;
     for (const Kept& kept : kept_) kept.tensor.copy_(kept.value);
   }
-  /// Writes only where a tensor moved, so that autograd sees no change of the others.
+  /// Writes only if a tensor moved, so that autograd sees no change of the others.
   void restore_moved() const {
     const at::NoGradGuard no_grad;
     for (const Kept& kept : kept_)

@@ -20,7 +20,7 @@ class AddedParts {
   void add(const Gradients& part);
   /// The sum of the parts, in fp64.
   const Gradients& total() const { return total_; }
-  /// The combination nearest to `gradient`; nothing where there are more parts than are kept, or
+  /// The combination nearest to `gradient`; nothing if there are more parts than are kept, or
   /// too few elements to tell them apart.
   std::optional<Fit> fit_span(const Tensors& gradient, double tolerance,
                               std::vector<double>* coefficients = nullptr) const;

@@ -30,7 +30,7 @@ struct Evidence {
   double error = 0;
   double bound = 0;
   Measure measure = Measure::norm;
-  /// error / bound; infinite where either is not finite, or an error has no bound.
+  /// error / bound; infinite if either is not finite, or an error has no bound.
   double ratio() const;
   bool exceeds() const { return ratio() > 1; }
 };

@@ -90,7 +90,7 @@ struct Diagnosis {
   std::vector<std::string> evidence;
   std::vector<Cause> besides = {};          ///< further causes, each with evidence of its own
   std::vector<std::string> ruled_out = {};  ///< "cause: what speaks against it"
-  Place place = Place::none;                ///< where the cause is unknown
+  Place place = Place::none;                ///< if the cause is unknown
   std::optional<double> factor = {};        ///< Report::factor
 };
 

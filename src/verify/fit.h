@@ -15,7 +15,7 @@ Tensors combination(const std::vector<Tensors>& parts, const std::vector<double>
 /// A gradient in few numbers: each element is added to one of them, with a sign, place and sign
 /// drawn at random and the same for all gradients of these shapes (a count sketch: Charikar, Chen
 /// and Farach-Colton, 2002). Sums stay sums, and lengths stay but for a few percent, so that a
-/// gradient is a combination of others where its sketch is one of theirs. One of few elements is
+/// gradient is a combination of others if its sketch is one of theirs. One of few elements is
 /// its own. fp64.
 at::Tensor sketch_of(const Tensors& gradient);
 

@@ -11,7 +11,7 @@ namespace {
 
 /// A bound beyond this lets faults of a size pass that fp64 finds.
 constexpr double blunt_bound = 1e-3;
-/// Weights that are rounded, clamped or compared may all lie on a kink, where the least move
+/// Weights that are rounded, clamped or compared may all lie on a kink, if the least move
 /// decides and rounding cannot be told from a fault. A part of themselves away they do not.
 constexpr double off_kinks = 0x1p-10;
 constexpr std::uint64_t seed_off_kinks = 1001;

@@ -39,7 +39,7 @@ const SmallestFault* find(const std::vector<SmallestFault>& faults, std::string_
   return found == faults.end() ? nullptr : &*found;
 }
 
-/// Infinite where a link is missing.
+/// Infinite if a link is missing.
 double weakest_link(const Power& power, std::string_view kind) {
   double weakest = 0;
   for (const auto* link : {&power.operations, &power.slots, &power.sums}) {

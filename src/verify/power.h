@@ -18,7 +18,7 @@ std::vector<SmallestFault> smallest_faults(const NamedParameters& parameters,
                                            const Comparison& comparison, const Gradients& reference,
                                            const Gradients& sample);
 
-/// What the comparisons of a run would each have noticed; empty where one was not made.
+/// What the comparisons of a run would each have noticed; empty if one was not made.
 struct Power {
   std::vector<SmallestFault> window;  ///< as training runs it, beside plain passes
   /// Links of a chain from ATen's operators to the window's sums. All of them together show a

@@ -19,7 +19,7 @@ constexpr int most_further_draws = 16;
 /// A loss that casts to a low dtype by itself does so in fp64, too: what that may round (bf16, a
 /// few times) speaks neither for nor against rounding.
 constexpr double low_rounding = 4 * 0x1p-8;
-/// Samples of which fp64 is asked for the cause. Where there are more, it tells of a difference
+/// Samples of which fp64 is asked for the cause. If there are more, it tells of a difference
 /// that shows in these, too: at least this part of it.
 constexpr std::int64_t samples_in_search = 64;
 constexpr double least_shown = 0.1;

@@ -27,7 +27,7 @@ struct Conditions {
 
 /// The gradient of a sum of losses, and what belongs to it.
 struct Gradients {
-  std::vector<at::Tensor> sums;  ///< as Subject::parameters(); zero where unused
+  std::vector<at::Tensor> sums;  ///< as Subject::parameters(); zero if unused
   double weight = 0;
   double loss_sum = 0;
   /// How many terms were added up, as far as it is known: labels, or samples.
@@ -81,12 +81,12 @@ class Subject {
   /// since its operations round at other places.
   virtual double rounds_elsewhere() const { return 0; }
   /// u of the sums that accumulated() keeps, where these have less than the parameters' precision;
-  /// 0 elsewhere: no rounding of them explains what exceeds its bound then. bf16's, where it is not
+  /// 0 elsewhere: no rounding of them explains what exceeds its bound then. bf16's, if it is not
   /// known.
   virtual double sum_roundoff() const { return 0x1p-8; }
   /// Whether batch normalisation takes its statistics over all parts together (exact).
   virtual bool takes_statistics_of_window() const { return false; }
-  /// The subject in fp64, which lives as long as the result; null where that cannot be had.
+  /// The subject in fp64, which lives as long as the result; null if that cannot be had.
   virtual std::unique_ptr<Subject> in_double() = 0;
 };
 

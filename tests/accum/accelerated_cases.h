@@ -306,7 +306,7 @@ inline Tensors detached(const Tensors& tensors) {
   return result;
 }
 
-/// Output, the input's gradient where it has one, and the parameters', by torch::autograd::grad.
+/// Output, the input's gradient if it has one, and the parameters', by torch::autograd::grad.
 inline Tensors differentiated(const Case& c, at::Tensor x) {
   Tensors inputs = c.model->parameters();
   if (!c.takes_ids) inputs.push_back(x.requires_grad_(true));

@@ -116,7 +116,7 @@ TEST(AccumulatorMemory, WhatRanOutOnceIsRunOnceMoreAsItWas) {
   EXPECT_LT(loop.error(), kRounding);
 }
 
-/// The comparison's control: half of each part's loss is forgotten where the weights cannot tell.
+/// The comparison's control: half of each part's loss is forgotten if the weights cannot tell.
 TEST(AccumulatorMemory, TheComparisonSeesAPartThatIsForgotten) {
   Loop loop;
   loop.replay = [&](const MicroRef& micro) {

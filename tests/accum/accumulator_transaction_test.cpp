@@ -58,7 +58,7 @@ TEST(AccumulatorTransaction, DropsAWindowWhoseGradientIsNotFinite) {
                           {.on_event = [&](const Event& event) { reason = event.reason; }});
   bool called = false;
   const Accumulator::StepFunction take = [&](accum::MeanGradient&&) { called = true; };
-  // d sqrt(x)/dx is infinite at 0, where the value is finite.
+  // d sqrt(x)/dx is infinite at 0, if the value is finite.
   accumulator.backward({at::sqrt(w).sum(), 2});
   const StepReport report = accumulator.step(take);
   EXPECT_FALSE(report.stepped);

@@ -45,7 +45,7 @@ std::string said_by(const std::function<void()>& call) {
 }
 
 /// What the next call says when `meddle` came between a window's two micro-batches, or between the
-/// last of them and step(); empty where nothing is said.
+/// last of them and step(); empty if nothing is said.
 std::string said_after(const Meddle& meddle, bool before_step = false) {
   nn::Sequential model = watched_model();
   const at::Tensor x = watched_rows();
@@ -271,7 +271,7 @@ TEST(ContentWatch, NamesAPlainBackwardThatKeepsAGraph) {
               AllOf(HasSubstr("plain backward()"), HasSubstr("are intact")));
 }
 
-/// Where half of the elements are as they were, a few of the others are enough.
+/// If half of the elements are as they were, a few of the others are enough.
 TEST(ContentWatch, SeesClippingThatCutsTheLargestAlone) {
   at::Tensor weight = torch::zeros({60}).requires_grad_();
   at::Tensor factors = torch::full({60}, 0.1);

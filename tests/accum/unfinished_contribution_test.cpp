@@ -52,7 +52,7 @@ class Head {
     EXPECT_FALSE(std::isfinite(loss(hidden).sum.item<double>()));
     window.abort(MicroStatus::quarantined, "its loss is not finite");
   }
-  /// Where a sum was added to in place, only a replay undoes it.
+  /// If a sum was added to in place, only a replay undoes it.
   void allow_replay() {
     window.set_replay(
         [this](const MicroRef& micro) { return loss(hidden_of(micro.sample_ids[0])); });

@@ -137,7 +137,7 @@ TEST(NoiseAverage, FindsTheNoiseScaleInAHundredWindows) {
   }
 }
 
-/// The share of 300 series of 100 windows whose interval holds `claimed`, where the noise scale is
+/// The share of 300 series of 100 windows whose interval holds `claimed`, if the noise scale is
 /// 1000.
 double share_that_holds(double claimed, double batch, double decay) {
   constexpr int series = 300;
@@ -150,7 +150,7 @@ double share_that_holds(double claimed, double batch, double decay) {
   return static_cast<double>(hits) / series;
 }
 
-// Nine of ten are to hold it, and 95% where the gradient is hardly ever told from 0, as then the
+// Nine of ten are to hold it, and 95% if the gradient is hardly ever told from 0, as then the
 // noise scale can only be too small for the interval. The share's standard deviation over 300
 // series is 1.7% and 1.3%; three of them are allowed.
 TEST(NoiseAverage, HoldsTheTruthInNineOfTenIntervals) {

@@ -137,7 +137,7 @@ TEST(BadInput, FilesThatAreNoText) {
     EXPECT_NO_THROW(open(folder.write(name, "some bytes of it"), 4)) << name;
 }
 
-/// Also where accrue was built without Parquet.
+/// Also if accrue was built without Parquet.
 TEST(BadInput, ATableThatIsNone) {
   const Folder folder;
   const auto file = folder.write("a.parquet", "some bytes of it");

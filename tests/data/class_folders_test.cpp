@@ -36,7 +36,7 @@ class ImageTree {
     return {absolute, find_files(absolute, "data.train"), known, "data.train"};
   }
 
-  /// By file, those that the patterns match; empty where it lies in no class's folder.
+  /// By file, those that the patterns match; empty if it lies in no class's folder.
   std::map<std::string, std::string> classes(const Names& globs, const Names& known = {}) const {
     const Names absolute = with_root(globs);
     const FoundFiles found = find_files(absolute, "data.train");

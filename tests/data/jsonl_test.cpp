@@ -390,7 +390,7 @@ TEST(BadJsonl, OfWhichALineChangedSinceItWasOpened) {
     folder.write("a.jsonl", before);
     const auto source = open(file, jsonl_context);
     ASSERT_EQ(std::string(after).size(), before.size());
-    // Where the system's time stamps do not tell, the line itself does.
+    // If the system's time stamps do not tell, the line itself does.
     const auto written = std::filesystem::last_write_time(file);
     folder.write("a.jsonl", after);
     std::filesystem::last_write_time(file, written);

@@ -19,7 +19,7 @@ void* opened(const void* closed);
 /// What tensors on the device hold, by their place in its memory.
 using HostDeviceContents = std::map<void*, std::string>;
 HostDeviceContents contents_of_host_device();
-/// Puts it back, also where tensors are gone.
+/// Puts it back, also if tensors are gone.
 void put_back_on_host_device(const HostDeviceContents& contents);
 
 /// Host memory that is known to be pinned.

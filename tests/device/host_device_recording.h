@@ -25,13 +25,13 @@ class InOperation {
 /// operations, and what they wrote is undone when it ends, so that only repeating it does anything.
 bool is_recording();
 
-/// Where the device is recorded, has repeating it do `step`, too.
+/// If the device is recorded, has repeating it do `step`, too.
 void record(std::function<void()> step);
 
-/// Throws c10::Error where the device is recorded: `what` needs its results.
+/// Throws c10::Error if the device is recorded: `what` needs its results.
 void expect_no_recording(const char* what);
 
-/// Does the CPU's operation, on copies, and records that where the device is recorded.
+/// Does the CPU's operation, on copies, and records that if the device is recorded.
 void do_and_record(const c10::OperatorHandle& operation, torch::jit::Stack* stack);
 
 /// `to` = `from`, by the device's own copies.

@@ -14,7 +14,7 @@ namespace accrue::train::testing {
 using accrue::testing::open_tested_device;
 using accrue::testing::tested_device;
 
-/// `Fixture` where there is the tested device, whose memory is counted until the test is over; what
+/// `Fixture` if there is the tested device, whose memory is counted until the test is over; what
 /// the allocator keeps then is given back, since other processes' tests and cuDNN want it.
 template <class Fixture>
 class WithDevice : public Fixture {

@@ -134,7 +134,7 @@ class Windows {
 /// of another shape, with steps between them.
 void expect_bits_of_runs(models::Model& of_records, models::Model& of_runs) {
   Windows records(of_records, true), runs(of_runs, false);
-  // Recorded where nothing has to be made of the weights, which then change.
+  // Recorded if nothing has to be made of the weights, which then change.
   for (int i = 0; i < 3; ++i)
     EXPECT_TRUE(same_bits(records.run({text(2, 99)}), runs.run({text(2, 99)})));
   for (std::int64_t window = 0; window < 6; ++window) {

@@ -18,7 +18,7 @@ struct TestedDevice {
 // Defined in each program.
 
 TestedDevice tested_device();
-/// Returns none where this machine has no such device: tests are skipped then.
+/// Returns none if this machine has no such device: tests are skipped then.
 std::optional<c10::Device> open_tested_device();
 /// How often the host waits for the device while `work` runs.
 std::int64_t waits_in(const std::function<void()>& work);

@@ -39,7 +39,7 @@ class WorkOnDevice final : public c10d::Work {
   std::shared_ptr<std::atomic<bool>> done_;
 };
 
-/// Stands for NCCL's where there is no GPU: notes what it is asked for.
+/// Stands for NCCL's if there is no GPU: notes what it is asked for.
 class EngineOfTest final : public c10d::Backend {
  public:
   EngineOfTest(const NcclRequest& request, std::shared_ptr<std::atomic<bool>> done)

@@ -63,7 +63,7 @@ TEST(Applicants, AreDecidedOnUpToOneThatHasToShowThatItLives) {
   EXPECT_THAT(members_of(decidable({just_seen(7)})), ElementsAre());
 }
 
-/// Where a member is gone the others go on; where none is, it is for the applicant that they met.
+/// Where a member is gone the others go on; if none is, it is for the applicant that they met.
 TEST(NextMembers, WaitForAnApplicantWhereNobodyIsGone) {
   EXPECT_EQ(next_members({here(0), here(1)}, {here(7), just_seen(8)}, 0s, kPatience), std::nullopt);
   EXPECT_THAT(next_members({here(0), gone(1)}, {here(7), just_seen(8)}, 0s, kPatience),

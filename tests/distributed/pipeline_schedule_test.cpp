@@ -52,7 +52,7 @@ class Pipeline {
     for (std::int64_t i = 0; i < micro_batches; ++i) activations_.front().waiting.push_back({i, 0});
   }
 
-  /// When the last stage is done; nothing where they wait for each other for ever.
+  /// When the last stage is done; nothing if they wait for each other for ever.
   std::optional<double> seconds() {
     bool moved = true;
     while (moved) {

@@ -89,7 +89,7 @@ void sum_and_step(const std::shared_ptr<Group>& group) {
   group->start_sum(at::ones({4}), "the gradients of window 3")->wait();
 }
 
-/// `instead` is what rank 1 does where the others do `next`.
+/// `instead` is what rank 1 does if the others do `next`.
 void without_rank_1(const Launch& launch, const std::function<void(Group&)>& instead,
                     const std::function<void(const std::shared_ptr<Group>&)>& next = sum_and_step) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 3s});

@@ -26,7 +26,7 @@ c10::intrusive_ptr<c10d::Store> whole_store_of(const Launch& launch) {
   return c10::make_intrusive<c10d::TCPStore>(launch.master_addr, options);
 }
 
-/// Where the ranks of the last start meet, which anybody can read.
+/// If the ranks of the last start meet, which anybody can read.
 std::string folder_of(c10d::Store& store) {
   return "accrue/" + store.get_to_str("accrue/roll/complete");
 }

@@ -26,7 +26,7 @@ void fuzz_safetensors(Input input) {
 
 void fuzz_safetensors_index(Input input) {
   const std::filesystem::path index = put("sharded/model.safetensors.index.json", input);
-  // Read to the end only where the index names this file as it is.
+  // Read to the end only if the index names this file as it is.
   const std::filesystem::path shard = scratch("sharded/a");
   if (!std::filesystem::exists(shard)) models::write_safetensors(shard, {{"x", at::ones({2})}});
   const StoredTensors tensors = models::open_sharded_safetensors(index);

@@ -5,7 +5,7 @@
 //   gguf_golden adapter FOLDER          loads the model in FOLDER with the adapter in
 //   FOLDER/adapter and writes FOLDER/adapter.gguf
 //   gguf_golden read FOLDER FILE        loads FOLDER/FILE in fp32 and writes
-//   FOLDER/ours.safetensors: its tensors and, where there is a batch.safetensors, "loss"
+//   FOLDER/ours.safetensors: its tensors and, if there is a batch.safetensors, "loss"
 //   gguf_golden loss FOLDER             loads the model in FOLDER and writes its loss
 //   gguf_golden tokenizer FOLDER FILE   writes the tokenizer in FOLDER/FILE to FOLDER/read, and
 //   its end tokens to FOLDER/ends.json

@@ -56,7 +56,7 @@ TEST_F(ChangedData, IsAcceptedByNameWhereItHoldsAsManySamples) {
 
 class MovedData : public ChangedData {
  protected:
-  /// Where the text lies as well, with this content.
+  /// If the text lies as well, with this content.
   std::string moved(const std::string& content) const {
     fs::create_directories(folder_ / "scratch/job 17");
     write("scratch/job 17/text.txt", content);

@@ -45,7 +45,7 @@ class Runs : public AccrueProgram {
     return lines;
   }
 
-  /// What the program writes to a terminal of so many columns; none where there is no terminal.
+  /// What the program writes to a terminal of so many columns; none if there is no terminal.
   std::optional<std::string> on_terminal(unsigned short columns, Words arguments) const {
     const int controller = ::posix_openpt(O_RDWR | O_NOCTTY);
     if (controller < 0 || ::grantpt(controller) != 0 || ::unlockpt(controller) != 0) return {};

@@ -99,7 +99,7 @@ TEST_F(TrainingRun, ResumesToTheSameBits) {
   succeed({"train", "run.toml", "--run.out=whole"});
   succeed({"train", "run.toml"});
   std::filesystem::remove_all(folder_ / "out/checkpoints/step-00000004");
-  // The word behind --resume is the config where there is no other.
+  // The word behind --resume is the config if there is no other.
   succeed({"train", "--resume", "run.toml", "--run.keep=3"});
   const std::string model = "/checkpoints/step-00000004/model.safetensors";
   EXPECT_EQ(file("out" + model), file("whole" + model));

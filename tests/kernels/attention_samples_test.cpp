@@ -152,7 +152,7 @@ std::map<std::int64_t, AttentionResult> by_sample(const std::map<std::int64_t, S
                                                   const ForwardContext& context, std::int64_t rows,
                                                   std::int64_t length,
                                                   const AttentionOptions& options) {
-  // What is left uncovered must not matter, not even where it is not a number.
+  // What is left uncovered must not matter, not even if it is not a number.
   const auto nothing = [&](const at::Tensor& like) {
     return at::full({rows, length, like.size(1)}, std::numeric_limits<double>::quiet_NaN(),
                     like.options());

@@ -65,7 +65,7 @@ std::int64_t product_bytes(const Setting& setting) {
 }
 
 /// Logits, or exponentials in bf16 and 3,840 logits; and the chunk's gradient of `hidden` in fp32
-/// where it is not summed in place.
+/// if it is not summed in place.
 std::int64_t chunk_bytes(const Shape& shape, const Setting& setting, std::int64_t rows) {
   const bool half = setting.compute == at::kBFloat16;
   const std::int64_t values = half ? shape.classes * 2 + 3840 * 4 : shape.classes * 4;

@@ -155,7 +155,7 @@ TEST_P(CrossEntropyOptionsOf, AreRefusedOutOfRangeBeforeAnythingIsAdded) {
   for (const double wrong : {0.0, infinity, double{NAN}})
     EXPECT_THAT(message({.gradient_scale = wrong}), HasSubstr("gradient_scale"));
   EXPECT_THAT(message({.chunk_rows = -1}), HasSubstr("chunk_rows"));
-  targets_[3] = -100;  // is no label where another one is ignored
+  targets_[3] = -100;  // is no label if another one is ignored
   EXPECT_THAT(message({.loss = {.ignored = ignored}}), HasSubstr("-100 in row 3"));
   EXPECT_EQ(slot->contributions, 0);
 }

@@ -20,7 +20,7 @@ at::Tensor values(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t see
   return testing::leaf(sizes, dtype, seed).detach();
 }
 
-/// Undefined where products read a plain one as fast.
+/// Undefined if products read a plain one as fast.
 at::Tensor packed_of(const at::Tensor& b) {
   const std::int64_t elements = packed_elements(b.options(), b.size(0), b.size(1));
   if (elements == 0) return {};

@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using AllocatorBudgetTest = AllocatorTest;
 
-/// The message; empty where the allocation was not refused.
+/// The message; empty if the allocation was not refused.
 std::string refusal_of(std::int64_t bytes) {
   try {
     bytes_tensor(bytes);

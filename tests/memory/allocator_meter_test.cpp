@@ -95,7 +95,7 @@ TEST_F(AllocatorMeterTest, ReservedAgreesWithResidentMemory) {
   const auto resident = [&] { return resident_bytes() - resident_before; };
   std::int64_t in_classes = 0;
   std::vector<at::Tensor> tensors;
-  // Just above a class boundary, where most of the eighth is never touched.
+  // Just above a class boundary, if most of the eighth is never touched.
   for (const std::int64_t mebibytes : {33, 65, 129}) {
     tensors.push_back(bytes_tensor(mebibytes * kMebi).fill_(1));
     in_classes += (mebibytes - 1) * kMebi / 8 * 9;

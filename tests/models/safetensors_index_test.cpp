@@ -132,7 +132,7 @@ TEST_F(SafetensorsIndex, NamesAFileThatIsDamaged) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("one.safetensors"), HasSubstr("cut short")));
 }
 
-/// Also where a shard has an old mask, which is no weight.
+/// Also if a shard has an old mask, which is no weight.
 TEST_F(SafetensorsIndex, HoldsAGpt2) {
   Gpt2 model(small());
   perturb(model);

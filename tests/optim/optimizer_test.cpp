@@ -128,7 +128,7 @@ FormulaCase rmsprop_case(const char* name, const RmsPropOptions& o) {
 }
 
 // Adam divides by the root of a mean of squares: at eps 1e-8 the sign of a gradient near zero is
-// amplified in any precision, so fp32 is compared at an eps where the problem is well conditioned.
+// amplified in any precision, so fp32 is compared at an eps if the problem is well conditioned.
 constexpr double kEps = 1e-5;
 
 std::vector<FormulaCase> cases() {

@@ -37,7 +37,7 @@ class Processes {
   Processes(int machines, const Fates& fates, std::uint64_t seed);
 
   Seconds now() const { return now_; }
-  /// When something happens next; never where nothing does.
+  /// When something happens next; never if nothing does.
   Seconds next_event() const;
   /// Lets happen what does until then.
   void advance(Seconds until);

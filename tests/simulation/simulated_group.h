@@ -32,7 +32,7 @@ auto timed(Outcome& outcome, const std::string& name, Function function) {
 }
 
 /// The ranks of a simulated run, and how they find together as distributed::Membership has them do.
-/// Throws Broken where they cannot. What it is given outlives it.
+/// Throws Broken if they cannot. What it is given outlives it.
 class SimulatedGroup {
  public:
   SimulatedGroup(const Setting& setting, const Rules& rules, Processes& processes,

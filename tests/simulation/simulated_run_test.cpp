@@ -36,7 +36,7 @@ TEST(SimulatedRun, CountsEachSampleOnceWhileRanksOfAThousandComeAndGo) {
   EXPECT_GT(outcome.changes, 10);
 }
 
-/// Where sums are reduced as they come, a window with a loss begins anew: with two losses in three
+/// If sums are reduced as they come, a window with a loss begins anew: with two losses in three
 /// windows some are done, and with some in each none ever is.
 TEST(SimulatedRun, BeginsAWindowAnewWhereItIsNotKept) {
   Setting setting = thousand();

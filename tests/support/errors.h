@@ -10,7 +10,7 @@
 namespace accrue::testing {
 
 /// The message of the accrue::Error that `call` throws, which is to be of `kind` if that is given;
-/// fails where it throws none.
+/// fails if it throws none.
 template <typename Call>
 std::string error_of(Call&& call, std::optional<Error::Kind> kind = {}) {
   try {

@@ -7,10 +7,10 @@
 
 namespace accrue::testing {
 
-/// Where this is set and not empty (`make test` does), what a build or a set-up lacks is a failure.
+/// If this is set and not empty (`make test` does), what a build or a set-up lacks is a failure.
 inline constexpr const char* require_all_variable = "ACCRUE_REQUIRE_ALL";
 
-/// What a test needs was left out of this build, or not set up: the test is skipped, or fails where
+/// What a test needs was left out of this build, or not set up: the test is skipped, or fails if
 /// everything is required. To be returned from a test's body: `return missing_in_build("oneDNN");`
 inline void missing_in_build(std::string_view reason) {
   const char* required = std::getenv(require_all_variable);

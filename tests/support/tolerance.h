@@ -36,7 +36,7 @@ inline Tolerance tolerance(at::ScalarType dtype) {
   }
 }
 
-/// max|actual - expected| / max|expected|, in double; 0 where both are zero.
+/// max|actual - expected| / max|expected|, in double; 0 if both are zero.
 inline double relative_error(const at::Tensor& actual, const at::Tensor& expected) {
   const at::Tensor a = actual.detach().to(at::kDouble), e = expected.detach().to(at::kDouble);
   const double scale = e.numel() == 0 ? 0 : e.abs().max().item<double>();

@@ -25,7 +25,7 @@ struct Accumulated {
 using NextLoss = std::function<std::optional<Loss>()>;
 
 /// The gradient of the mean loss over all micro-batches, as a function: parameters, their `.grad`
-/// and their accumulators are as before, also after an exception. Throws a usage Error where a
+/// and their accumulators are as before, also after an exception. Throws a usage Error if a
 /// parameter belongs to an open window or a loss is not finite.
 Accumulated accumulate(const NamedParameters& parameters, const NextLoss& next_loss);
 

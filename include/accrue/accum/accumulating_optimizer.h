@@ -21,8 +21,8 @@ namespace accrue {
 ///
 /// Its parameter groups have the options of the inner optimizer's and no parameters, so that
 /// zero_grad() through it is harmless at any time. A learning-rate scheduler, or whoever writes to
-/// options, may take this or `inner()`: where one of the two was changed, step() that acts,
-/// finish() and save() change the other alike; where both were, this one's count. Of options of a
+/// options, may take this or `inner()`: if one of the two was changed, step() that acts,
+/// finish() and save() change the other alike; if both were, this one's count. Of options of a
 /// type that is not libtorch's, the learning rate alone is kept alike.
 class AccumulatingOptimizer : public torch::optim::Optimizer {
  public:
@@ -47,9 +47,9 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
     detail::refuse_tensor_as_loss<AccumulatingOptimizer, Tensor>();
   }
 
-  /// Steps `inner` where the window is full, and otherwise does nothing. Returns an undefined
+  /// Steps `inner` if the window is full, and otherwise does nothing. Returns an undefined
   /// tensor. Throws a usage Error for a closure, which would run in the middle of a window, and
-  /// where no backward() came before.
+  /// if no backward() came before.
   at::Tensor step(LossClosure closure = nullptr) override;
   /// Steps with what is pending, at the end of the data.
   StepReport finish();

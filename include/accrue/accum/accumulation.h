@@ -15,7 +15,7 @@ namespace accrue::accum {
 enum class Accumulation {
   fp32,
   fp64,
-  bf16,             ///< round to nearest: stalls where a sum is 256 times a contribution
+  bf16,             ///< round to nearest: stalls if a sum is 256 times a contribution
   bf16_kahan,       ///< a bf16 sum and a bf16 compensation (Kahan, CACM 8(1), 1965)
   bf16_stochastic,  ///< rounds up or down by chance, unbiased; a replay draws the same
   fixed,            ///< int64 units of 2^s: the same bits for any order of the contributions

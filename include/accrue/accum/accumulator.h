@@ -60,7 +60,7 @@ struct AccumulatorState {
   /// Of the open window's first micro-batch: what noise is measured by.
   std::optional<adapt::NoiseSample> noise_part{};
   /// Tells for each ledger entry of the open window, in order, the first entry of its micro-batch:
-  /// that is itself but where a micro-batch was split.
+  /// that is itself but if a micro-batch was split.
   std::vector<std::int64_t> first_entries{};
   std::optional<LossTotals> losses{};  ///< what expect() said of the open window
   std::vector<std::vector<double>>
@@ -102,7 +102,7 @@ concept StepsByMeanGradient = requires(Optimizer& optimizer, accum::MeanGradient
 /// usage Error.
 ///
 /// Made from a model, it also sees batch normalisations that take the statistics of each
-/// micro-batch where a window has more than one: StepReport::batchnorm says so, and
+/// micro-batch if a window has more than one: StepReport::batchnorm says so, and
 /// AccumulatorOptions::on_event once.
 ///
 /// With AccumulatorOptions::group each rank has an accumulator of its own, made alike, to which it
@@ -114,7 +114,7 @@ concept StepsByMeanGradient = requires(Optimizer& optimizer, accum::MeanGradient
 class Accumulator {
  public:
   /// Takes a model with named_parameters(): a torch::nn module or its holder, a TorchScript module.
-  /// It must outlive this object where it is no holder. Throws a usage Error where nothing is to be
+  /// It must outlive this object where it is no holder. Throws a usage Error if nothing is to be
   /// trained, `options` contradict each other, or a parameter belongs to an open window.
   template <detail::HasNamedParameters Model>
   explicit Accumulator(const Model& model, AccumulatorOptions options = {})
@@ -139,16 +139,16 @@ class Accumulator {
   /// autograd throws goes on to the caller after the micro-batch was undone; its graph is freed
   /// before others run again, where the caller keeps no other reference to `loss.sum`.
   void backward(Loss loss);
-  /// `size` says how much of the batch this micro-batch is, where the loss's weight is not in the
+  /// `size` says how much of the batch this micro-batch is, if the loss's weight is not in the
   /// unit that the batch is stated in. Of a batch in samples a weight is no count of them: a usage
-  /// Error where neither `size` nor `sample_ids` are told.
+  /// Error if neither `size` nor `sample_ids` are told.
   ///
-  /// Where `sample_ids` are told and there is a replay, a micro-batch that runs out of memory here
+  /// If `sample_ids` are told and there is a replay, a micro-batch that runs out of memory here
   /// (c10::OutOfMemoryError, std::bad_alloc) is undone, and its samples run by the replay: once
   /// more, then in halves, in the order of their ids, each an entry of the ledger. The window goes
   /// on as if it had been split so from the start, and StepReport::retries counts. The replay is to
   /// be the sum over just the samples that MicroRef::sample_ids has; parts whose weights do not
-  /// come to the whole's are a usage Error. Where a single sample does not fit, a refused Error
+  /// come to the whole's are a usage Error. If a single sample does not fit, a refused Error
   /// says what to try. Either loses the window. What batch normalisation takes its statistics from
   /// is not halved.
   void backward(Loss loss, BatchSize size, std::vector<std::int64_t> sample_ids = {});
@@ -169,26 +169,26 @@ class Accumulator {
   /// This rank's samples of the window to come, of a batch of `size` over all ranks (without it,
   /// AccumulatorOptions::batch): by the speeds that were measured between share() and step() of
   /// windows before, so it is to be asked for before the share's data are read, on all ranks, for
-  /// each window or for none. Throws a usage Error where a window is open.
+  /// each window or for none. Throws a usage Error if a window is open.
   ///
   ///   const accum::WindowShare mine = acc.share(Samples{256});
   ///   for (begin = mine.begin; begin < mine.end; ...) acc.backward(loss_fn(...), Samples{8});
   ///   acc.step(optimizer);
   accum::WindowShare share(BatchSize size = {});
-  /// Says that the next backward() is this rank's last of the window, where neither the batch nor a
+  /// Says that the next backward() is this rank's last of the window, if neither the batch nor a
   /// number of micro-batches does: what is ready of its gradients then travels meanwhile.
   void next_is_last();
 
   /// Opens a window of several losses with denominators of their own (see LossTotals): their total
   /// weights over the window, counted from the labels before its first backward; of several ranks,
-  /// each says its own, also where it has no micro-batch. Throws a usage Error where a window is
+  /// each says its own, also if it has no micro-batch. Throws a usage Error if a window is
   /// open.
   ///
   ///   acc.expect({{tokens_of_window, boxes_of_window}, {1.0, 0.25}});
   ///   for (auto& micro : window) acc.backward(std::vector{token_loss, box_loss}, Samples{8});
   ///   acc.step(optimizer);
   ///
-  /// step() throws a usage Error where the weights seen do not come to the totals. Where a
+  /// step() throws a usage Error if the weights seen do not come to the totals. If a
   /// micro-batch is quarantined, its weights leave the totals and the others run again by
   /// `replay_losses`.
   void expect(LossTotals totals);
@@ -200,12 +200,12 @@ class Accumulator {
 
   /// Differentiates `outputs` with the upstream `gradients` into the open window, as a micro-batch
   /// without a loss or weight of its own: the earlier part of a graph whose loss was differentiated
-  /// down to `outputs` by a backward() of this window. Throws a usage Error where none is open, or
+  /// down to `outputs` by a backward() of this window. Throws a usage Error if none is open, or
   /// with a replay, which cannot repeat it.
   void backward_from(const std::vector<at::Tensor>& outputs,
                      const std::vector<at::Tensor>& gradients);
 
-  /// The batch of the windows to come, in the unit that it is stated in. Throws a usage Error where
+  /// The batch of the windows to come, in the unit that it is stated in. Throws a usage Error if
   /// a window is open, or no batch was stated in that unit.
   void set_batch(BatchSize batch);
 
@@ -216,7 +216,7 @@ class Accumulator {
   const accum::Window& current_window() const;
 
   /// Closes the window: mean gradient, clipping, one optimizer step. The optimizer may not hold
-  /// trained parameters that are not accumulated here. Throws a usage Error where no window is open
+  /// trained parameters that are not accumulated here. Throws a usage Error if no window is open
   /// and no other rank can have one.
   StepReport step(torch::optim::Optimizer& optimizer);
   /// Has an accrue::optim::Optimizer, or a class like it, take the step with learning rate `lr`.
@@ -234,7 +234,7 @@ class Accumulator {
   using StepFunction = std::function<void(accum::MeanGradient&&)>;
   StepReport step(const StepFunction& take_step);
 
-  /// step() for a short last window; reports `stepped = false` where nothing is pending. Of several
+  /// step() for a short last window; reports `stepped = false` if nothing is pending. Of several
   /// ranks, it returns when all are in it: meanwhile this one takes part in the windows of those
   /// that have micro-batches left, and steps with them.
   StepReport finish(torch::optim::Optimizer& optimizer);
@@ -249,11 +249,11 @@ class Accumulator {
   void discard();
 
   /// A window as a scope: left without step(), by return or exception, it is discarded. Throws a
-  /// usage Error where a window is open.
+  /// usage Error if a window is open.
   AccumulatorScope window();
 
   /// state() copies, of this rank's sums alone, and nothing of what compression kept. Both are for
-  /// between micro-batches; load() throws a usage Error where a window is open or the sums do not
+  /// between micro-batches; load() throws a usage Error if a window is open or the sums do not
   /// fit the parameters.
   AccumulatorState state() const;
   void load(const AccumulatorState& state);
@@ -265,7 +265,7 @@ class Accumulator {
     double sum = 0;
     double units = 0;
     double samples = 0;           ///< of them, where they are stated in samples
-    std::vector<double> weights;  ///< of each loss, where there are several
+    std::vector<double> weights;  ///< of each loss, if there are several
     std::vector<std::int64_t> sample_ids;
     std::optional<std::int64_t> first_entry{};  ///< of the micro-batch that this is a part of
     /// The weights of all its losses, also of one.
@@ -315,7 +315,7 @@ class Accumulator {
     take_grads_away();
   }
   void take_grads_away() const;
-  /// Calls `act`. Where an `Expected` exception leaves it, the other ranks end with that reason.
+  /// Calls `act`. If an `Expected` exception leaves it, the other ranks end with that reason.
   template <class Expected, class Act>
   auto among_ranks(const Act& act) {
     try {

@@ -31,7 +31,7 @@ struct AccumulatorOptions {
   accum::Accumulation accumulate = accum::Accumulation::fp32;
   std::uint64_t rounding_seed = 0;  ///< keys accum::Accumulation::bf16_stochastic
   double clip_norm = 0;             ///< global norm of the mean gradient; 0: off
-  /// Computes the mean gradient's norm, one pass per window. Where it is not finite, the
+  /// Computes the mean gradient's norm, one pass per window. If it is not finite, the
   /// micro-batches that made it so are found by `replay` and quarantined; without one the window is
   /// dropped.
   bool check_finite = true;
@@ -55,7 +55,7 @@ struct AccumulatorOptions {
   bool split_out_of_memory = true;
   /// Sees (and may change) the mean gradient, in `.grad` too (of fp16 and bf16 parameters a copy in
   /// their dtype), before clipping and the optimizer, as a Trainer's hook does: what it writes
-  /// counts in StepReport::grad_norm and is clipped. Where it leaves a norm that is not finite, and
+  /// counts in StepReport::grad_norm and is clipped. If it leaves a norm that is not finite, and
   /// `check_finite` or `clip_norm` is set, the window is dropped. Of several ranks, it is to write
   /// the same on each.
   std::function<void(accum::MeanGradient&)> on_mean_gradient{};

@@ -29,7 +29,7 @@ std::vector<std::string> batch_norms_in_training(const torch::jit::Module& modul
 
 using FindBatchNorms = std::function<std::vector<std::string>()>;
 
-/// batch_norms_in_training() of a model whose type only the caller knows; null where it is neither
+/// batch_norms_in_training() of a model whose type only the caller knows; null if it is neither
 /// kind of module. Keeps a copy of a holder, and a reference to any other model.
 template <class Model>
 FindBatchNorms find_batch_norms_in_training(const Model& model) {

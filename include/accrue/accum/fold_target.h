@@ -4,7 +4,7 @@
 
 namespace accrue::accum {
 
-/// Takes each micro-batch's gradient as it is made, where no buffer is to hold their sum. The state
+/// Takes each micro-batch's gradient as it is made, if no buffer is to hold their sum. The state
 /// of an optimizer can be one (optim::Optimizer::fold_target).
 ///
 /// What was folded cannot be taken out again. So a buffer folds only what it found to be finite,
@@ -15,7 +15,7 @@ class FoldTarget {
   /// Whether it takes gradients of `parameter`.
   virtual bool takes(const at::Tensor& parameter) const = 0;
   /// Whether a micro-batch's gradient of a parameter may come in parts: the target is linear in it.
-  /// Where it is not, the parts are added up before.
+  /// If it is not, the parts are added up before.
   virtual bool takes_parts() const = 0;
   /// Folds in contribution * scale. `contribution` is contiguous, finite, in the parameter's shape,
   /// and fp32 (fp64 for fp64 parameters).

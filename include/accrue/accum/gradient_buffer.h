@@ -43,7 +43,7 @@ struct FoldInto {
 /// which must be known when the window opens. Zeros are not folded: they change nothing.
 ///
 /// Attaches the slots to the parameters on construction and detaches them on destruction. A
-/// parameter serves one buffer at a time: Window::open takes it over, and refuses where another
+/// parameter serves one buffer at a time: Window::open takes it over, and refuses if another
 /// window is open.
 class GradientBuffer {
  public:
@@ -52,16 +52,16 @@ class GradientBuffer {
     at::Tensor parameter;
     std::shared_ptr<kernels::GradSlot> slot;
     std::shared_ptr<StagedSum> staged;  ///< null: the sum is `slot->main` as it stands
-    std::shared_ptr<FoldedGradient> folded = nullptr;  ///< set where no sum is kept
+    std::shared_ptr<FoldedGradient> folded = nullptr;  ///< set if no sum is kept
   };
 
-  /// `rounding_seed` keys Accumulation::bf16_stochastic. Throws a usage Error where a parameter is
+  /// `rounding_seed` keys Accumulation::bf16_stochastic. Throws a usage Error if a parameter is
   /// no leaf, is not floating point, is already owned by an open window of another buffer, or where
   /// two names are equal.
   explicit GradientBuffer(const NamedParameters& parameters,
                           Accumulation accumulation = Accumulation::fp32,
                           std::uint64_t rounding_seed = 0);
-  /// Throws a usage Error also where the target takes no gradient of a parameter, a parameter is
+  /// Throws a usage Error also if the target takes no gradient of a parameter, a parameter is
   /// not on the CPU, or a shared name is no parameter's.
   GradientBuffer(const NamedParameters& parameters, FoldInto into);
   ~GradientBuffer();
@@ -87,12 +87,12 @@ class GradientBuffer {
   std::int64_t bytes() const;
 
   /// Attaches the slots anew where another buffer took a parameter in the meantime. Throws a usage
-  /// Error naming the parameter, and changes nothing, where a window over it is open or it was
+  /// Error naming the parameter, and changes nothing, if a window over it is open or it was
   /// moved or converted.
   void claim();
   /// Tells what the parameter of entry `index` was when this was made and is now, where it was
   /// moved to another device or converted to another dtype or shape since, as model->to() does it:
-  /// its sum is then of the old kind. Empty where it is as it was.
+  /// its sum is then of the old kind. Empty if it is as it was.
   std::string conversion(std::size_t index) const;
 
   /// To be called when window `index` opens, before its first contribution: it keys stochastic
@@ -115,7 +115,7 @@ class GradientBuffer {
   /// The exponent s of each fixed-point slot's unit 2^s in the next window (in the open one, while
   /// one is), in order of entries(): what a checkpoint keeps. Empty in any other precision.
   std::vector<int> units() const;
-  /// Sets the units from the next window on. Throws a usage Error where there are not as many as
+  /// Sets the units from the next window on. Throws a usage Error if there are not as many as
   /// units() has, or a window is open.
   void set_units(const std::vector<int>& units);
   /// Raises the units of the slots that `found_too_large` to what their contributions need, and
@@ -163,7 +163,7 @@ class GradientBuffer {
 
 /// Where the values of one slot's gradient are to be read.
 struct GradientSource {
-  at::Tensor tensor;  ///< contiguous; undefined where they are in `staged`
+  at::Tensor tensor;  ///< contiguous; undefined if they are in `staged`
   std::shared_ptr<const StagedSum> staged;
   std::int64_t first = 0;  ///< the staged element that is element 0 here
 
@@ -180,7 +180,7 @@ struct GradientSource {
 };
 GradientSource source_of(const GradientBuffer::Entry& entry);
 
-/// Whether `.grad` of this parameter can be a view of its slot. Where it cannot (fp16, bf16,
+/// Whether `.grad` of this parameter can be a view of its slot. If it cannot (fp16, bf16,
 /// staged, folded) it stays undefined between micro-batches, and each layer's gradient pays one
 /// pass into the slot.
 bool grad_can_view_slot(const GradientBuffer::Entry& entry);

@@ -27,7 +27,7 @@ class LossTotals {
   const std::vector<double>& factors() const { return factors_; }
 
   /// Makes one loss of a micro-batch's losses, {Σ f_i S_i, w_r}; its sum requires no gradient where
-  /// none of them counts. Throws a usage Error where they are not as many as the totals.
+  /// none of them counts. Throws a usage Error if they are not as many as the totals.
   Loss combine(const std::vector<Loss>& losses) const;
 
   /// Takes a micro-batch's weights out of the totals. Returns whether the factors changed: what was

@@ -14,13 +14,13 @@ namespace accrue::accum {
 /// optimizer consumes it, so clipping, decay and schedules cannot run in the middle of a window.
 ///
 /// The buffer holds sums; `scale` (1 / total weight, and what clipping makes of it) is applied
-/// where the gradient is used, so the division costs no pass over memory.
+/// if the gradient is used, so the division costs no pass over memory.
 ///
-/// Where the buffer folds into an optimizer's state, there are no values: this is only what that
+/// If the buffer folds into an optimizer's state, there are no values: this is only what that
 /// optimizer's step consumes, and all that reads or writes the gradient is a usage Error.
 ///
-/// Where each rank holds a shard of the sums, norms are still those of the whole gradient, with the
-/// same bits on all ranks (and with one process's bits where the sums have those and are staged),
+/// If each rank holds a shard of the sums, norms are still those of the whole gradient, with the
+/// same bits on all ranks (and with one process's bits if the sums have those and are staged),
 /// but the first norm() or clip() is a collective. The optimizer has the same RankSlice as the
 /// shard.
 class MeanGradient {
@@ -35,7 +35,7 @@ class MeanGradient {
   double weight() const { return weight_; }
   /// Where the gradient of the buffer's entry `index` is to be read; times scale() it is the mean.
   GradientSource source(std::size_t index) const;
-  /// Null where this rank has the whole gradient.
+  /// Null if this rank has the whole gradient.
   const SumShard* shard() const { return shard_; }
 
   /// L2 norm of the mean gradient over all slots, in double. One pass, remembered.
@@ -48,12 +48,12 @@ class MeanGradient {
   /// scales the gradient by max_norm / norm. Returns the norm before. max_norm > 0. After
   /// materialize() it writes to `.grad`, too, whose reader would not know of the scale.
   double clip(double max_norm);
-  /// What clip() multiplied the gradient by; 1 where it left it as it was.
+  /// What clip() multiplied the gradient by; 1 if it left it as it was.
   double clipping() const { return clipping_; }
   /// Multiplies the gradient by `scale`, which becomes 1: for readers that know nothing of it, such
   /// as torch::optim or a user's hook, which find it in `.grad`. One pass, and none where scale()
   /// is 1. The gradient of a staged slot that was used is copied into a `.grad` of its own, in the
-  /// parameter's dtype, where it is read from then on. A usage Error where this is a shard. Where
+  /// parameter's dtype, where it is read from then on. A usage Error if this is a shard. Where
   /// somebody shows a narrow parameter's gradient in `.grad` (accum/torch_step.h), it is renewed.
   void materialize();
 

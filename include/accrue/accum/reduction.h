@@ -58,7 +58,7 @@ class Reduction {
 
   virtual ~Reduction() = default;
   virtual Outcome reduce(GradientBuffer& buffer, const Share& share) = 0;
-  /// Says which elements of the buffer are sums of all ranks after `whole`; null where all are. It
+  /// Says which elements of the buffer are sums of all ranks after `whole`; null if all are. It
   /// lives as long as the reduction.
   virtual const SumShard* shard() const { return nullptr; }
   /// This rank's sums are about to be made anew: ends what is under way on them. An error is kept

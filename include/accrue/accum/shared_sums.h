@@ -15,7 +15,7 @@ namespace accrue::accum {
 
 /// How ranks share the windows of an Accumulator: a config's dist.reduce, compress and shares.
 struct SharingOptions {
-  /// Gradients travel during the backward of a window's last micro-batch, where the window knows
+  /// Gradients travel during the backward of a window's last micro-batch, if the window knows
   /// which that is, and not after it. Where several accumulators share a group they travel after.
   bool overlap = true;
   /// For sums in fp32, which are not exact then.
@@ -53,7 +53,7 @@ class SharedSums : public Reduction {
   virtual void set_figures(TellFigures mine, OnFigures told) = 0;
 
   /// Told the sums over all ranks of the numbers by loss that each was asked for at this attempt to
-  /// close, where the window's sums are whole. Returns whether losses are now scaled by other
+  /// close, if the window's sums are whole. Returns whether losses are now scaled by other
   /// factors, so that each rank makes its sums anew.
   using OnLossSums = std::function<bool(const std::vector<double>& sums)>;
   virtual void set_loss_sums(TellFigures mine, OnLossSums told) = 0;

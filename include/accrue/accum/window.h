@@ -45,7 +45,7 @@ struct WindowState {
 ///
 /// Out of order, each call throws a usage Error that names the call expected.
 ///
-/// Between micro-batches `.grad` of a parameter shows its sum so far (where the dtypes agree), to
+/// Between micro-batches `.grad` of a parameter shows its sum so far (if the dtypes agree), to
 /// be read and not written. From open to close these are refused, by `begin` and `close`, each
 /// once:
 ///   - zero_grad() that detaches gradients, and gradients that a backward outside a micro-batch
@@ -53,13 +53,13 @@ struct WindowState {
 ///   - zero_grad(false), clipping and other writes to `.grad`, a backward outside a micro-batch
 ///     that autograd added to a sum, a step() that changes parameters, and a parameter that was
 ///     moved or converted: the sums are no longer those of the ledger, and the window is lost.
-/// Version counters tell of most of these. Where watch_contents() was called, a few elements of
+/// Version counters tell of most of these. If watch_contents() was called, a few elements of
 /// each parameter and sum are compared, too: writes through data(), as libtorch's SGD and clipping
 /// make them, are counted by none.
 /// A lost window goes through the same calls, but records micro-batches as lost, and closes to
 /// nothing.
 ///
-/// Where the buffer folds gradients into an optimizer's state, nothing can be undone: a micro-batch
+/// If the buffer folds gradients into an optimizer's state, nothing can be undone: a micro-batch
 /// that fails before anything of it was folded counts as if its gradient were zero (the announced
 /// total weight stays the denominator), and any other failure loses the window and leaves it torn.
 ///
@@ -74,12 +74,12 @@ class Window {
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
-  /// Opens window `index`: all slots are fresh, `.grad` is undefined. Throws a usage Error where a
+  /// Opens window `index`: all slots are fresh, `.grad` is undefined. Throws a usage Error if a
   /// parameter belongs to another window that is open.
   ///
   /// `loss_scale` (finite, >= 1; a power of two, so that it rounds nothing) is what the caller
   /// multiplies losses with before backward, as narrow gradients need; the mean is free of it.
-  /// Where the scale can fall, a gradient that is not finite is an overflow: the window runs again
+  /// If the scale can fall, a gradient that is not finite is an overflow: the window runs again
   /// with a smaller one, and nothing is quarantined.
   ///
   /// `total_weight` is what the weights of all micro-batches will add up to (finite, >= 0). A
@@ -101,7 +101,7 @@ class Window {
 
   enum class Watch { all, sums };
   /// Compares contents from the next window on (see above); to be called while none is open. On a
-  /// device close() alone tells of what it finds, with one copy to the host, and looks only where
+  /// device close() alone tells of what it finds, with one copy to the host, and looks only if
   /// it waits for the norm anyway (`check_finite`). With Watch::sums parameters may change while a
   /// window is open, whether a version counter tells of it or not.
   void watch_contents(Watch watch = Watch::all);
@@ -110,12 +110,12 @@ class Window {
   void leave_sums();
 
   /// Starts a micro-batch: slots take gradients until `commit` or `abort`, `.grad` of parameters is
-  /// bound to them. Throws a usage Error naming `zero_grad()` or `step()` where the gradients or
+  /// bound to them. Throws a usage Error naming `zero_grad()` or `step()` if the gradients or
   /// the parameters were changed inside the window.
   void begin(MicroRef micro);
   /// Ends the micro-batch. Throws a usage Error, and aborts it, unless `weight` is finite and >= 0,
   /// `loss_sum` is finite, and all gradients arrived in their slots (naming the parameter). Returns
-  /// what became of it: committed, quarantined for its gradient, or lost with the window. Where a
+  /// what became of it: committed, quarantined for its gradient, or lost with the window. If a
   /// contribution was too large for fixed-point sums, their units are enlarged and all
   /// micro-batches run again.
   MicroStatus commit(double loss_sum, double weight);
@@ -149,7 +149,7 @@ class Window {
   using OnQuarantine = std::function<bool(const LedgerEntry&)>;
   void set_on_quarantine(OnQuarantine told) { on_quarantine_ = std::move(told); }
 
-  /// Asked after an overflow: the scale to go on with (>= 1), or nothing where it cannot fall.
+  /// Asked after an overflow: the scale to go on with (>= 1), or nothing if it cannot fall.
   /// Without it the scale is halved while it is above 1.
   using OnOverflow = std::function<std::optional<double>()>;
   void set_on_overflow(OnOverflow next_scale) { on_overflow_ = std::move(next_scale); }
@@ -160,10 +160,10 @@ class Window {
   void set_reduction(Reduction* reduction);
 
   /// Ends the window: slots still fresh become zero (`.grad` of their parameters stays undefined,
-  /// so that an optimizer skips what was not used). Returns nothing where the total weight is 0 or
+  /// so that an optimizer skips what was not used). Returns nothing if the total weight is 0 or
   /// the window was lost: no step is to be taken. The window may be opened again after it.
   ///
-  /// `check_finite` takes the gradient's norm (which MeanGradient remembers). Where it is not
+  /// `check_finite` takes the gradient's norm (which MeanGradient remembers). If it is not
   /// finite, the committed micro-batches run again one by one, and those after which the buffer is
   /// not finite are quarantined: at most two runs of the window for any number of them.
   ///
@@ -178,7 +178,7 @@ class Window {
   /// Goes on with the sums of all ranks; `entries` are what all ranks have put into them.
   void take_over(std::vector<LedgerEntry> entries);
 
-  /// Drops the open window and everything in it; nothing where none is open.
+  /// Drops the open window and everything in it; nothing if none is open.
   void discard();
 
   /// The ledger of the open window, or of the last one until the next is opened.
@@ -215,7 +215,7 @@ class Window {
   enum class Look { marks, sums };
   /// Deals with what `entry`'s contributions are found to be. Returns what it was where the
   /// committed micro-batches have to run again, and otherwise an empty text. So do non_finite(),
-  /// enlarge_units() and lower_loss_scale(), which is empty where the scale cannot fall.
+  /// enlarge_units() and lower_loss_scale(), which is empty if the scale cannot fall.
   std::string settle(LedgerEntry& entry, Look look);
   std::string non_finite(Look look) const;
   std::string enlarge_units();

@@ -26,7 +26,7 @@ bool measures_noise(BatchRule rule);
 /// `most` holds.
 struct BatchBounds {
   double least = 1, most = 1;
-  double quantum = 1;  ///< a sample, or a micro-batch where only their number may change
+  double quantum = 1;  ///< a sample, or a micro-batch if only their number may change
   /// What one pass forward and backward can take, for reasons: up to it nothing is accumulated.
   double one_pass = 1;
 };
@@ -46,7 +46,7 @@ struct BatchDecision {
   double batch = 1;  ///< in force from the next window on
   /// Of seesaw: the learning rate over its peak, in place of the schedule's.
   std::optional<double> rate_left = {};
-  std::string reason = {};  ///< a sentence for people; empty where the batch stays
+  std::string reason = {};  ///< a sentence for people; empty if the batch stays
 };
 
 /// Decides the next window's batch. Pure. A batch in force that `bounds` do not allow is brought
@@ -54,23 +54,23 @@ struct BatchDecision {
 ///
 /// - fixed: the batch in force, whatever the bounds.
 /// - noise_scale: the noise scale itself (arXiv:1812.06162, section 2.3), up and down. It changes
-///   only where the spread excludes the batch in force and the noise scale is at least 1.25 times
-///   or at most 0.8 of it, and by a factor of at most 2 at once. Where it leads to a
+///   only if the spread excludes the batch in force and the noise scale is at least 1.25 times
+///   or at most 0.8 of it, and by a factor of at most 2 at once. If it leads to a
 ///   batch that one pass takes (K = 1), the reason says that accumulation cannot pay.
 /// - norm_test: the batch is enough while tr(Sigma) / batch <= |G|^2 (Byrd, Chin, Nocedal, Wu,
 ///   "Sample size selection in optimization methods for machine learning", 2012, with theta = 1);
-///   where it is not, and the spread says so, it grows to what is, by at most 2 at once. It never
+///   if it is not, and the spread says so, it grows to what is, by at most 2 at once. It never
 ///   shrinks.
-/// - critical: doubles where the noise scale is at least twice the batch by its spread's lower end,
+/// - critical: doubles if the noise scale is at least twice the batch by its spread's lower end,
 ///   as the critical batch grows early in training and then stays (arXiv:2505.23971). It never
 ///   shrinks.
-/// - seesaw: where the schedule would have halved the learning rate k times, the batch is 2^k times
+/// - seesaw: if the schedule would have halved the learning rate k times, the batch is 2^k times
 ///   the stated one and the rate 2^(-k/2) of its peak (arXiv:2510.14717, algorithm 1). Doublings
 ///   that `most` forbids halve the rate as the schedule does. In the warm-up the batch is the
 ///   stated one and the rate the schedule's; at a rate of 0, where a cosine ends, the batch in
 ///   force stays.
 ///
-/// Where the gradient cannot be told from 0, the noise scale counts as unbounded, and its spread's
+/// If the gradient cannot be told from 0, the noise scale counts as unbounded, and its spread's
 /// lower end decides alone.
 BatchDecision decide_batch(BatchRule rule, const BatchBounds& bounds, const BatchFacts& facts);
 
@@ -84,8 +84,8 @@ inline constexpr auto rate_rule_words = enum_words<RateRule>({{RateRule::none, "
 /// What the schedule's learning rate is multiplied with at `batch`, where it was meant for
 /// `base_batch`: their ratio (arXiv:1706.02677), its square root (arXiv:2006.09092 for Adam), or
 /// AdaScale's gain (arXiv:2007.05105, section 3) of noise and gradient, (n + 1) / (n base_batch /
-/// batch + 1) with n = noise scale / base_batch; the ratio itself where the gradient cannot be told
-/// from 0, and 1 where nothing was measured yet.
+/// batch + 1) with n = noise scale / base_batch; the ratio itself if the gradient cannot be told
+/// from 0, and 1 if nothing was measured yet.
 double rate_factor(RateRule rule, double batch, double base_batch,
                    const std::optional<NoiseScale>& noise);
 

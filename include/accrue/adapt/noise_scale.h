@@ -21,13 +21,13 @@ struct NoiseEstimate {
 };
 
 /// The unbiased estimates of McCandlish et al., arXiv:1812.06162, appendix A.1, from E|g_b|^2 =
-/// |G|^2 + tr(Sigma) / b at two weights. Nothing where the parts weigh as much as the window (one
+/// |G|^2 + tr(Sigma) / b at two weights. Nothing if the parts weigh as much as the window (one
 /// micro-batch, which tells nothing of noise), or a figure is not finite.
 std::optional<NoiseEstimate> estimate_noise(const NoiseSample& sample);
 
 /// A noise scale with its spread, in units of weight.
 struct NoiseScale {
-  /// tr(Sigma) / |G|^2: the batch at which noise and signal are alike. Absent where the average of
+  /// tr(Sigma) / |G|^2: the batch at which noise and signal are alike. Absent if the average of
   /// |G|^2 is not above 0, as where the batch is far below it.
   std::optional<double> value = {};
   /// >= 0. At least 9 of 10 intervals from `low` to `high` hold the truth (19 of 20 without an
@@ -63,7 +63,7 @@ class NoiseAverage {
   std::optional<double> squared_gradient() const;  ///< |G|^2, as averaged
 
   /// All that a resume needs: weighted sums over the windows. restored() takes what state() gave,
-  /// and throws a usage Error where a value is not finite or none that windows can give.
+  /// and throws a usage Error if a value is not finite or none that windows can give.
   struct State {
     std::int64_t windows = 0;
     double decay = 0.98;

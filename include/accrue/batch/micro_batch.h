@@ -22,8 +22,8 @@ struct UnreadableSample {
 /// two, which are never in different micro-batches: their loss is no sum over sequences.
 struct MicroBatch {
   at::Tensor inputs;   ///< [R, T] int64 token ids, or images [B, C, H, W] fp32
-  at::Tensor targets;  ///< [R, T] int64 (-100 where no loss is taken), or classes [B]
-  /// What each term of the loss counts, in the shape of `targets`, fp32; undefined where each
+  at::Tensor targets;  ///< [R, T] int64 (-100 if no loss is taken), or classes [B]
+  /// What each term of the loss counts, in the shape of `targets`, fp32; undefined if each
   /// counts 1.
   at::Tensor weights;
   std::vector<std::int64_t> sample_ids;  ///< the samples' draw ordinals (epoch * N + position)
@@ -32,7 +32,7 @@ struct MicroBatch {
   std::vector<SampleSpan> spans;
   /// 2 for pairs: sequence 2i is the chosen one of sample i, sequence 2i + 1 the rejected one.
   std::int64_t sequences_per_sample = 1;
-  /// [B, 2] fp64: of pairs, the reference's log-probabilities of both sequences; undefined where
+  /// [B, 2] fp64: of pairs, the reference's log-probabilities of both sequences; undefined if
   /// nobody took them.
   at::Tensor reference;
   /// Samples that were asked for and cannot be read; they have no row and no id above.

@@ -30,7 +30,7 @@ struct EnumWords {
     return {};
   }
 
-  /// The value that a word means; none where it means none.
+  /// The value that a word means; none if it means none.
   constexpr std::optional<Enum> find(std::string_view text) const {
     for (const auto& [value, word] : table)
       if (word == text) return value;

@@ -30,7 +30,7 @@ struct ForwardContext {
   /// sequence (batch::sequence_ids). Randomness is keyed by these and the position within the
   /// sample, never by the place in the micro-batch.
   std::vector<std::int64_t> sample_ids;
-  /// Where each sample of a packed micro-batch lies, by row and column, without overlaps; what no
+  /// If each sample of a packed micro-batch lies, by row and column, without overlaps; what no
   /// span covers is padding. Empty: row b holds sample_ids[b] from column 0 on.
   std::vector<SampleSpan> spans;
   /// Who does the operations of accrue's models; null: accrue's kernels, whose gradients land in
@@ -45,10 +45,10 @@ struct ForwardContext {
   /// out its last operation (unread_result in kernels/recompute.h).
   bool result_unread = false;
   /// For a loss: no other loss reads the activations it is given, and they are not the
-  /// micro-batch's inputs. Where the model, too, never reads them again (not in a backward pass
+  /// micro-batch's inputs. If the model, too, never reads them again (not in a backward pass
   /// either), which only the model knows, the loss may leave their gradient in their memory.
   bool last_reader = false;
-  /// For a loss: the gradient that its sum will be differentiated with. Where it is the
+  /// For a loss: the gradient that its sum will be differentiated with. If it is the
   /// gradient_scale that the loss is told, it need not be read from a device, which would be to
   /// wait.
   std::optional<double> upstream = {};

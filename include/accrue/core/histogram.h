@@ -8,7 +8,7 @@ namespace accrue {
 
 /// How the values of a tensor are distributed; values that are not finite are left out.
 struct Histogram {
-  double least = 0, most = 0;  ///< 0 where there is no value
+  double least = 0, most = 0;  ///< 0 if there is no value
   double sum = 0, sum_of_squares = 0;
   std::int64_t count = 0;
   /// counts[i] values lie in [limits[i - 1], limits[i]); those of the first bucket only below

@@ -25,7 +25,7 @@ struct Evaluation {
   double weight = 0;
   double seconds = 0;
   std::vector<std::string> unreadable = {};  ///< why each unreadable sample of this rank is so
-  /// Each loss's own mean where there are several, and the means of what else they tell.
+  /// Each loss's own mean if there are several, and the means of what else they tell.
   std::map<std::string, double> losses = {};
 };
 

@@ -10,7 +10,7 @@ namespace accrue {
 /// A parameter under the name that checkpoints, errors and reports use ("h.0.attn.c_attn.weight").
 struct NamedParameter {
   std::string name;
-  at::Tensor tensor;  ///< a leaf; frozen where it does not require a gradient
+  at::Tensor tensor;  ///< a leaf; frozen if it does not require a gradient
 };
 
 using NamedParameters = std::vector<NamedParameter>;

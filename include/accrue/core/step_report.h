@@ -28,7 +28,7 @@ struct MemoryByKind {
 /// Field names are those of metrics.jsonl (docs/design.md, section 5); docs/guide/metrics.md says
 /// what to do where one looks wrong.
 ///
-/// Where there are several ranks, epoch, samples, tokens, weight, loss, losses, grad_norm, lr, lrs,
+/// If there are several ranks, epoch, samples, tokens, weight, loss, losses, grad_norm, lr, lrs,
 /// micro_batches, batch_samples, batch_tokens, tokens_per_second, quarantined and pipeline_bubble
 /// count all of them together (where ranks step alone, dist.local_steps, those of a step are the
 /// first one's). Everything else that is measured, times, bytes and joules, is the first rank's.
@@ -41,11 +41,11 @@ struct StepReport {
   std::optional<std::int64_t> tokens;  ///< cumulative, input tokens without padding
   double weight = 0;                   ///< terms in this step's loss
   std::optional<double> loss;          ///< mean over `weight`; absent when the weight was 0
-  /// Each loss's own mean by its name, without its coefficient, where the model has several.
+  /// Each loss's own mean by its name, without its coefficient, if the model has several.
   std::map<std::string, double> losses = {};
   std::optional<double> grad_norm;  ///< of the mean gradient, before clipping
   std::optional<double> lr;
-  /// Each group's learning rate by its name, where the optimizer has several groups.
+  /// Each group's learning rate by its name, if the optimizer has several groups.
   std::map<std::string, double> lrs = {};
   std::optional<std::int64_t> micro_batch;    ///< samples in the largest micro-batch
   std::int64_t micro_batches = 0;             ///< of all ranks
@@ -62,7 +62,7 @@ struct StepReport {
   std::optional<double> optimizer_seconds;
   std::optional<double> data_seconds;  ///< waiting for input, in `seconds`
   /// That training stood still for a checkpoint since the step before was reported: beginning one,
-  /// and waiting until it is written. The latter is in `seconds`. Absent where there was none.
+  /// and waiting until it is written. The latter is in `seconds`. Absent if there was none.
   std::optional<double> checkpoint_seconds;
   /// The model's arithmetic in accumulation_seconds, as a part of what the machine's fastest matrix
   /// products would have done in that time.
@@ -95,7 +95,7 @@ struct StepReport {
   std::optional<double> loss_scale;
   /// "micro" where batch normalisation took the statistics of micro-batches and not of the batch.
   std::optional<std::string> batchnorm;
-  /// The run's length as it is known now, where it is not what the run began with.
+  /// The run's length as it is known now, if it is not what the run began with.
   std::optional<std::int64_t> total_steps;
   bool stepped = true;  ///< false: total weight 0 or a dropped window, nothing was changed
 };

@@ -19,7 +19,7 @@ struct StoredTensor {
   at::ScalarType dtype = at::ScalarType::Undefined;  ///< Undefined: there is no tensor
   std::vector<std::int64_t> shape;
   /// Puts the values into a tensor of that shape, as at::Tensor::copy_() does. Throws a runtime
-  /// Error where they cannot be read any more; part of the target may be changed then.
+  /// Error if they cannot be read any more; part of the target may be changed then.
   std::function<void(const at::Tensor& target)> copy_to;
 
   /// The values in a new tensor on the CPU.

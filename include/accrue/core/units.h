@@ -26,7 +26,7 @@ struct Bytes {
 };
 
 /// "6GiB", "512 MiB", "1.5 GB", "4096 B" -> bytes. Binary units are powers of 1024, decimal of
-/// 1000. Throws a usage Error naming `what` where the text is none of these; a number without a
+/// 1000. Throws a usage Error naming `what` if the text is none of these; a number without a
 /// unit is none, as it may be meant in any of them.
 Bytes parse_bytes(std::string_view text, std::string_view what);
 
@@ -52,9 +52,9 @@ struct Duration {
   bool operator==(const Duration&) const = default;
 };
 
-/// Returns nothing where the text is not a duration.
+/// Returns nothing if the text is not a duration.
 std::optional<Duration> try_parse_duration(std::string_view text);
-/// Throws a usage Error naming `what` (a config key) where the text is not a duration.
+/// Throws a usage Error naming `what` (a config key) if the text is not a duration.
 Duration parse_duration(std::string_view text, std::string_view what);
 
 /// Facts of a run that turn any Duration into steps.

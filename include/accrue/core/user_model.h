@@ -80,7 +80,7 @@ std::vector<at::Tensor> tensors_in(const Range& range) {
   return tensors;
 }
 
-/// The model's parameters by name; numbered where it has parameters() alone.
+/// The model's parameters by name; numbered if it has parameters() alone.
 template <class Model>
 NamedParameters named_parameters_of(Model& model) {
   auto& network = pointee(model);
@@ -91,7 +91,7 @@ NamedParameters named_parameters_of(Model& model) {
   }
 }
 
-/// The model's buffers; an empty list where it has no buffers().
+/// The model's buffers; an empty list if it has no buffers().
 template <class Model>
 std::vector<at::Tensor> buffers_of(Model& model) {
   auto& network = pointee(model);

@@ -19,7 +19,7 @@ constexpr std::string_view to_string(Format format) { return format_words.of(for
 
 /// The word of data.tokenizer for tokens that are the bytes of the text.
 inline constexpr std::string_view kByteTokenizer = "bytes";
-/// The word for the tokenizer of model.from, or bytes where it has none.
+/// The word for the tokenizer of model.from, or bytes if it has none.
 inline constexpr std::string_view kAutoTokenizer = "auto";
 
 }  // namespace accrue::data

@@ -34,8 +34,8 @@ at::Tensor numbers_of(std::span<const std::int64_t> indices);
 
 }  // namespace detail
 
-/// Samples of the program's own as a source. Throws a usage Error where there are none, or no
-/// identity; so do its fetches where a micro-batch does not have a row for each index, and a
+/// Samples of the program's own as a source. Throws a usage Error if there are none, or no
+/// identity; so do its fetches if a micro-batch does not have a row for each index, and a
 /// runtime Error that names the samples where the function throws.
 std::shared_ptr<const Source> own_source(OwnSamples samples);
 
@@ -53,7 +53,7 @@ struct OwnBatches {
 };
 
 /// Samples as batches of the program's own, in MicroBatch::own; `inputs` are the samples' numbers.
-/// Throws a usage Error as own_source(OwnSamples) does; so do its fetches where there is a
+/// Throws a usage Error as own_source(OwnSamples) does; so do its fetches if there is a
 /// batch_size(batch) beside the type and it is not the number of indices.
 template <class Batch>
 std::shared_ptr<const Source> own_source(OwnBatches<Batch> batches) {
@@ -71,7 +71,7 @@ std::shared_ptr<const Source> own_source(OwnBatches<Batch> batches) {
 }
 
 /// Samples that lie in memory: a row of `inputs` and of `targets` each; identified by their bytes.
-/// Throws a usage Error where their numbers differ.
+/// Throws a usage Error if their numbers differ.
 std::shared_ptr<const Source> tensor_source(at::Tensor inputs, at::Tensor targets);
 
 /// Samples that come one after the other, such as what a decoder or a pipe gives, of which it is
@@ -97,7 +97,7 @@ struct StreamSamples {
 
 /// A stream as a source: sequential order only (data.order), and validation data of its own. Where
 /// `open` gives the same samples each time, all of a run holds: replay, evaluation, resumption to
-/// the bit. Throws a usage Error where there are none, or no identity; its fetches do where the
+/// the bit. Throws a usage Error if there are none, or no identity; its fetches do where the
 /// stream ends before `size` samples or goes on behind them, by number, and where its rows have
 /// more than inputs, targets, weights and columns.
 std::shared_ptr<const Source> stream_source(StreamSamples samples);

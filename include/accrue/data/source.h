@@ -57,7 +57,7 @@ class Source {
  public:
   virtual ~Source() = default;
   virtual std::int64_t size() const = 0;  ///< samples
-  /// Token ids are in [0, vocab); for images the number of classes; 0 where the files do not tell.
+  /// Token ids are in [0, vocab); for images the number of classes; 0 if the files do not tell.
   virtual std::int64_t vocab() const = 0;
   /// Whether some of the data is text, which this source makes into tokens.
   virtual bool has_text() const { return false; }
@@ -67,12 +67,12 @@ class Source {
   virtual std::shared_ptr<const Tokenizer> tokenizer() const { return nullptr; }
   /// Input tokens of sample `index` in [0, size()); an image is one.
   virtual std::int64_t tokens(std::int64_t index) const = 0;
-  /// Input tokens of every sample; nothing where samples may differ (windows then go by `tokens`).
+  /// Input tokens of every sample; nothing if samples may differ (windows then go by `tokens`).
   virtual std::optional<std::int64_t> uniform_tokens() const = 0;
   /// Whether samples are to be drawn in their order (data.order = "sequential"), as any other would
   /// read most of the data for each micro-batch (stream_source()).
   virtual bool reads_in_order() const { return false; }
-  /// What each image is brought to; nothing where there are no images.
+  /// What each image is brought to; nothing if there are no images.
   virtual std::optional<ImageShape> image_shape() const { return std::nullopt; }
   /// The most that fetch() takes for decoding at once. libtorch's CPU allocator gives it, so that a
   /// memory budget counts it.
@@ -92,12 +92,12 @@ class Source {
   virtual std::vector<std::string> remarks() const { return {}; }
 
   /// Samples `indices` (each in [0, size())) as one micro-batch. Ids are left to the caller
-  /// (fetch_as), and so is spans[i].sample_id: spans, where there are any, are in the order of
+  /// (fetch_as), and so is spans[i].sample_id: spans, if there are any, are in the order of
   /// `indices`. Padding is id 0 with target -100 and weight 0. An image that does not decode has no
-  /// row; neither has one that SourceOptions::exclude names. Where `indices` name such images,
+  /// row; neither has one that SourceOptions::exclude names. If `indices` name such images,
   /// sample_ids are the places in `indices` of the samples with a row, and `unreadable` names those
   /// that do not decode, by place, too. Throws a usage Error naming file and position where a token
-  /// lies outside the vocabulary, and a runtime Error where a file was changed since it was opened,
+  /// lies outside the vocabulary, and a runtime Error if a file was changed since it was opened,
   /// or cannot be read any more.
   virtual batch::MicroBatch fetch(std::span<const std::int64_t> indices) const = 0;
   /// fetch() as training sees the samples: where the source augments, sample `indices`[i] is
@@ -115,7 +115,7 @@ class Source {
   /// spaced between; of images in folders also the classes.
   virtual std::string fingerprint() const = 0;
   /// What the fingerprint is made of: each file, or where there are more than 1000 each folder of
-  /// them. Empty where the samples come from no files.
+  /// them. Empty if the samples come from no files.
   virtual std::vector<DataFile> files() const { return {}; }
 };
 
@@ -124,7 +124,7 @@ using TellProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 
 struct SourceOptions {
   /// Shell patterns: *, ?, [..], and ** for any number of folders (each once, links to folders
-  /// too; hidden names only where the pattern says the dot). A file that several match is taken
+  /// too; hidden names only if the pattern says the dot). A file that several match is taken
   /// once, and a link to nothing is refused.
   std::vector<std::string> globs;
   /// Patterns like `globs` for files that are not to be used; a file that no glob matches is no
@@ -141,7 +141,7 @@ struct SourceOptions {
   std::optional<Format> format = std::nullopt;
   /// Asked for where there is text or jsonl; empty, or null: bytes.
   std::function<std::shared_ptr<const Tokenizer>()> tokenizer = {};
-  /// Where what a tokenizer made of the files is kept, for the next time; empty: nowhere.
+  /// If what a tokenizer made of the files is kept, for the next time; empty: nowhere.
   std::filesystem::path cache = {};
   /// Called now and then while a tokenizer makes tokens of text, and JSON lines are read.
   TellProgress tell_progress = {};
@@ -185,7 +185,7 @@ struct SourceOptions {
 /// completion only), or "input_ids" and "labels" aligned as Hugging Face does it (labels[i] is what
 /// position i-1 predicts, labels[0] never counts, -100 is ignored), or "instruction", "input" and
 /// "output" (Alpaca: the output is learned), and perhaps "weight": what each term of the sample's
-/// loss counts. Where text has a tokenizer, the tokens of its template stand around each sample,
+/// loss counts. If text has a tokenizer, the tokens of its template stand around each sample,
 /// and its end of text behind it, which counts; prompt and completion are encoded apart. A sample
 /// of n tokens has n-1 inputs, the last token being only predicted. Samples of fewer than two
 /// tokens are left out (remarks() says how many). Beside "input_ids", a 0 of "completion_mask",
@@ -197,13 +197,13 @@ struct SourceOptions {
 /// jsonl as pairs: a sample per line, an object with "prompt", "chosen" and "rejected", and perhaps
 /// "weight": two sequences, of which what is behind the prompt counts. Each is a text, which goes
 /// on the prompt as a completion does; or a list of messages, of which the assistant's words count,
-/// as the tokenizer's chat template writes them behind those of the prompt. Where "prompt" is no
+/// as the tokenizer's chat template writes them behind those of the prompt. If "prompt" is no
 /// list, the messages that both sequences begin with are the prompt. A sample's tokens are those of
 /// both sequences; each has at most `context` inputs.
 ///
 /// jsonl with columns: of each line, an object, each named field is a number, or numbers in lists
 /// within lists, all of one shape but for the length of the outermost list. MicroBatch::columns has
-/// them by name, [B, ...]: int64, or fp32 where a number of any line has a fraction. Shorter lists
+/// them by name, [B, ...]: int64, or fp32 if a number of any line has a fraction. Shorter lists
 /// are padded, with 0, or with -100 where the name ends in "labels" or "targets". The first column
 /// is `inputs` too, and "labels", or else "targets", of whole numbers is `targets`. A sample has as
 /// many tokens as the first column's list is long, at most `context`. Of "attention_mask", where
@@ -227,8 +227,8 @@ struct SourceOptions {
 /// in such a folder. It has the image's height and width, and one number for each pixel, of at
 /// most 8 bits: grey, or an index into a palette. 255 is ignored (target -100), others are classes:
 /// `vocab` many, or `classes`, or one more than the highest number in all masks, which are read
-/// once for it. Throws a usage Error where an image has no mask, or two images have one, or its
-/// size or kind is another; where a number is beyond the classes fetch() does, and
+/// once for it. Throws a usage Error if an image has no mask, or two images have one, or its
+/// size or kind is another; if a number is beyond the classes fetch() does, and
 /// check_contents(). A mask is brought to the shape of the images as its image is, cropped, padded
 /// (with what is ignored) and flipped by the same draw, but scaled to the nearest pixel as Pillow's
 /// resize(NEAREST) does. What else data.augment changes are the pixels of the image alone.
@@ -269,7 +269,7 @@ std::unique_ptr<Source> mix(std::vector<MixturePart> parts, const MixtureOptions
                             const std::string& what);
 
 /// Samples [begin, end) of another source: the training or the held-out part. Throws a usage Error
-/// where the source has no such samples.
+/// if the source has no such samples.
 std::unique_ptr<Source> slice(std::shared_ptr<const Source> source, std::int64_t begin,
                               std::int64_t end);
 

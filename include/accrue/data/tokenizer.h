@@ -94,7 +94,7 @@ class Tokenizer::Decoder {
   explicit Decoder(const Tokenizer& tokenizer, bool skip_special = false)
       : tokenizer_(tokenizer), skip_special_(skip_special) {}
 
-  /// What can be said after one more token; empty where a character is not whole yet.
+  /// What can be said after one more token; empty if a character is not whole yet.
   std::string add(std::int64_t id);
   /// What was held back, at the end.
   std::string end();

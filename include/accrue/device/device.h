@@ -10,11 +10,11 @@ namespace accrue::device {
 /// libtorch has for it in a library of its own beside libtorch_cpu. To be called before the first
 /// use of pinned memory or of the device, since torch looks for such a library once.
 ///
-/// Throws a usage Error, with what the driver says, where the name is none of a device, libtorch
+/// Throws a usage Error, with what the driver says, if the name is none of a device, libtorch
 /// has no part for it, the driver is missing or too old, or there are fewer devices.
 c10::Device open(std::string_view name);
 
-/// The first CUDA device where the machine has a driver for one and libtorch the part for it; else
+/// The first CUDA device if the machine has a driver for one and libtorch the part for it; else
 /// the CPU. Looks at the driver only, so that a machine without one loses no time.
 c10::Device best();
 

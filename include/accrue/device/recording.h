@@ -30,9 +30,9 @@ class Recording {
   /// `shares_memory_of`: what one of them made is lost when the other is repeated. First waits for
   /// the device, and gives back what libtorch's allocator keeps there.
   ///
-  /// Where `work` throws, or there is no memory to repeat it, the device did nothing, and the
+  /// If `work` throws, or there is no memory to repeat it, the device did nothing, and the
   /// exception goes on; what `work` did on the host is its caller's to undo. Throws a runtime Error
-  /// where the recording itself is spoilt, as by a wait for the device: libtorch's allocators may
+  /// if the recording itself is spoilt, as by a wait for the device: libtorch's allocators may
   /// not recover from that.
   Recording(c10::Stream stream, const std::function<void()>& work,
             const Recording* shares_memory_of = nullptr);

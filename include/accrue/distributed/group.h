@@ -109,7 +109,7 @@ class Group : public Exchange, public accum::RankGroup, public std::enable_share
   /// did.
   virtual std::int64_t announced() = 0;
   /// Tells the others why this rank ends; to be called before its process does. Whatever they wait
-  /// in fails within a second, with this reason. Does nothing where an earlier error is known,
+  /// in fails within a second, with this reason. Does nothing if an earlier error is known,
   /// which then is the reason of this one too.
   virtual void fail(const std::string& reason) noexcept = 0;
 
@@ -135,7 +135,7 @@ class Group : public Exchange, public accum::RankGroup, public std::enable_share
   /// world() become others. All ranks that live call it, where a call threw RanksGone, or where
   /// they agreed to. Work that was under way is lost; no object may wait for it any more.
   ///
-  /// Throws a runtime Error where the store's host is gone, the others went on without this rank,
+  /// Throws a runtime Error if the store's host is gone, the others went on without this rank,
   /// or the waiting was ended.
   virtual FormerRanks renew(const KeepWaiting& keep_waiting) = 0;
   /// How many groups there were before this one, the same on all ranks.
@@ -159,18 +159,18 @@ bool has_process_groups();
 /// Whether DeviceEngine::nccl can be had: the library for it lies beside this program.
 bool has_nccl();
 
-/// Joins the group that `launch` describes, with world >= 2 ranks. Throws a usage Error where this
-/// build has no process groups, where other machines can reach the ranks' store and they have no
+/// Joins the group that `launch` describes, with world >= 2 ranks. Throws a usage Error if this
+/// build has no process groups, if other machines can reach the ranks' store and they have no
 /// run token, or that names the ranks with another token; and a runtime Error that names those that
 /// did not come in time.
 std::shared_ptr<Group> connect(const Launch& launch, const GroupOptions& options = {});
 
 /// Joins the processes that torchrun, mpirun or srun started with this one, by the variables that
-/// they set (launch_of); null where this process is alone. Throws as launch_of() and connect() do.
+/// they set (launch_of); null if this process is alone. Throws as launch_of() and connect() do.
 std::shared_ptr<Group> join(const GroupOptions& options = {});
 
 /// Runs `body`, all that this rank does with the group, and returns when each rank is done with its
-/// own. Where it throws, the others end with that reason, and the exception goes on. Null: only
+/// own. If it throws, the others end with that reason, and the exception goes on. Null: only
 /// runs it.
 ///
 ///   const auto group = accrue::distributed::join();

@@ -26,7 +26,7 @@ struct Launch {
   std::string master_addr;  ///< of the store; empty with Launcher::none
   std::uint16_t master_port = 0;
   /// The launcher's agent hosts the store already (TORCHELASTIC_USE_AGENT_STORE): every rank
-  /// connects to it. Where it does not, rank 0 hosts it.
+  /// connects to it. If it does not, rank 0 hosts it.
   bool agent_hosts_store = false;
   /// ACCRUE_RUN_TOKEN: the secret by which the ranks of a run know each other in the store; empty:
   /// none. It is shown to nobody.

@@ -54,7 +54,7 @@ struct AcceleratedCalls {
 /// - at::gelu in its tanh form, and at::scaled_dot_product_attention without a mask of the
 ///   caller's;
 /// - of at::convolution in fp32 (one to three dimensions of pixels, grouped or transposed, too) the
-///   weight's gradient, where it has an open slot and oneDNN a fast implementation: it is added to
+///   weight's gradient, if it has an open slot and oneDNN a fast implementation: it is added to
 ///   the sum as it is brought into the weight's order, without a tensor and a pass of its own. The
 ///   rest of a convolution is libtorch's.
 ///
@@ -71,7 +71,7 @@ struct AcceleratedCalls {
 /// recomputation included; evaluation is libtorch's.
 class Accelerated {
  public:
-  /// Takes a model's parameters, later ones are not seen. Throws a usage Error where this process
+  /// Takes a model's parameters, later ones are not seen. Throws a usage Error if this process
   /// has an out-of-tree device whose autocasting has the dispatch key that this uses.
   explicit Accelerated(const NamedParameters& parameters, const AccelerateOptions& options = {});
   ~Accelerated();
@@ -84,7 +84,7 @@ class Accelerated {
   /// place among the pass's dropouts, position within the sample): the same however the batch is
   /// split, when it is replayed, and in the second run of accrue::checkpoint. The samples are x's
   /// first dimension, or the second of three or more, or equal shares of the first (heads,
-  /// flattened positions); where none fits, the mask is libtorch's. So it is of alpha dropout.
+  /// flattened positions); if none fits, the mask is libtorch's. So it is of alpha dropout.
   /// Sizes alone tell: sequences first of as many positions as there are samples, and a first
   /// dimension that is a multiple of them without being theirs (a table of positions), have a mask
   /// that is sound and depends on the split.

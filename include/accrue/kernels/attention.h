@@ -22,13 +22,13 @@ struct AttentionOptions {
 /// backward, so memory grows linearly with T (Dao et al., arXiv:2205.14135; Rabe and Staats,
 /// arXiv:2112.05682).
 ///
-/// Where the context has spans a query sees the keys of its own sample only, and the work is that
+/// If the context has spans a query sees the keys of its own sample only, and the work is that
 /// of the samples apart, to the bit; what no span covers gives 0 and has gradient 0.
 ///
 /// Dropout scales what it keeps by 1 / (1 - p). The probability of key k for query t (positions
 /// within the sample) is kept where Philox4x32-10 keyed by (seed, window, sample id, site, head, t,
 /// k) gives a uniform value of at least p. Backward draws the mask again. Throws a usage Error
-/// where p is out of range, the spans do not fit, or dropout lacks a sample id for each row.
+/// if p is out of range, the spans do not fit, or dropout lacks a sample id for each row.
 at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, const AttentionOptions& options,
                      const ForwardContext& context);
 
@@ -54,7 +54,7 @@ struct GroupedAttentionOptions {
 /// attention(). A window skips the work on keys beyond it (sliding window: Beltagy et al.,
 /// arXiv:2004.05150). The gradients of k and v are summed over their group in fp32 (fp64 for fp64)
 /// and rounded once, in an order that does not depend on the number of threads. Throws a usage
-/// Error where sizes, dtypes or options do not fit.
+/// Error if sizes, dtypes or options do not fit.
 at::Tensor grouped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const GroupedAttentionOptions& options, const ForwardContext& context);
 

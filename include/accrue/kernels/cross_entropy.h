@@ -36,12 +36,12 @@ struct LinearCrossEntropyOptions {
   /// to the sum's precision; finite and not 0.
   double gradient_scale = 1;
   /// Rows of a chunk. 0: as many as keep what is held within 32 MB, the gradient of `hidden`
-  /// included where it has memory of its own, but at least 19.4 MB, or 386 bytes for
+  /// included if it has memory of its own, but at least 19.4 MB, or 386 bytes for
   /// each class where that is more (or one row).
   std::int64_t chunk_rows = 0;
   /// The gradient of `hidden` is left in hidden's own memory: for a caller who is its last reader.
   /// Its values are lost then, and autograd refuses a backward pass that wants them (the version
-  /// counter tells). Nothing is overwritten where no gradient of `hidden` is wanted, and where it
+  /// counter tells). Nothing is overwritten if no gradient of `hidden` is wanted, and where it
   /// is not contiguous its gradient has memory of its own.
   bool overwrite_hidden = false;
   /// The upstream gradient that backward will come with, by the caller's word: where it is
@@ -53,7 +53,7 @@ struct LinearCrossEntropyOptions {
 /// that count; the head and the loss in one operation.
 ///
 /// hidden [..., C] fp32, fp64 or bf16; weight [V, C] master; targets [...] int64 in [0, V) or
-/// ignored. Works by chunks of rows: logits are never whole. Where a gradient is wanted, those of
+/// ignored. Works by chunks of rows: logits are never whole. If a gradient is wanted, those of
 /// `hidden` and `weight` are made in the forward pass of the same chunk, so that beside its
 /// arguments the loss holds the gradient of `hidden` and one chunk: for each of its rows V logits
 /// (V exponentials in bf16 and a few thousand logits in fp32 for bf16), and the row's gradient

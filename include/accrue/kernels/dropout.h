@@ -20,7 +20,7 @@ at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext
 
 /// x + dropout(y) in one pass, differentiable. y as dropout's x; x has its sizes, and its dtype or
 /// fp32 beside bf16. The sum is in x's dtype, and what dropout leaves of y is not rounded before it
-/// is added. Where context.result_unread, nothing is computed (unread_result).
+/// is added. If context.result_unread, nothing is computed (unread_result).
 at::Tensor add_dropout(const at::Tensor& x, const at::Tensor& y, double probability,
                        const ForwardContext& context, std::int64_t site);
 

@@ -28,9 +28,9 @@ class GradFold {
  public:
   virtual ~GradFold() = default;
   /// Contiguous memory in the parameter's shape; contents undefined unless it is to be added to.
-  /// Throws a runtime Error where another contribution is still being made.
+  /// Throws a runtime Error if another contribution is still being made.
   virtual Contribution stage() = 0;
-  /// Folds in what was written to the staged memory. Throws a runtime Error where none is.
+  /// Folds in what was written to the staged memory. Throws a runtime Error if none is.
   virtual void take_staged(GradSlot& slot) = 0;
   /// Folds in a gradient that lies elsewhere, dense and of the parameter's shape.
   virtual void take(GradSlot& slot, const at::Tensor& contribution) = 0;
@@ -55,7 +55,7 @@ struct GradSlot {
   at::Tensor bound;
   std::int64_t bound_version = 0;  ///< of `bound`, after our last write through autograd
   std::int64_t contributions = 0;  ///< in this window
-  /// A contribution is being added to `main`. Where a kernel throws it stays set, and the sum holds
+  /// A contribution is being added to `main`. If a kernel throws it stays set, and the sum holds
   /// part of a contribution: the micro-batch is to be undone.
   bool unfinished = false;
   /// In its owner's window, but in no micro-batch of it, a backward pass came to the parameter.
@@ -92,7 +92,7 @@ struct GradSlot {
 };
 
 /// Ties `slot` to `parameter` (a leaf that requires a gradient), replacing an earlier slot of
-/// ours. Throws a usage Error where the parameter carries somebody else's post-accumulate hook.
+/// ours. Throws a usage Error if the parameter carries somebody else's post-accumulate hook.
 /// The parameter shares ownership: it may outlive the buffer.
 void attach(const at::Tensor& parameter, std::shared_ptr<GradSlot> slot);
 /// Removes our slot, if any, and leaves `.grad` as it is.
@@ -100,8 +100,8 @@ void detach(const at::Tensor& parameter);
 
 /// The slot attached to `parameter`, or null.
 GradSlot* slot_of(const at::Tensor& parameter);
-/// The slot, if attached and open: where a kernel's backward must put the gradient. Where it is
-/// null, the kernel returns the gradient to autograd: that is so, too, where the parameter has a
+/// The slot, if attached and open: where a kernel's backward must put the gradient. If it is
+/// null, the kernel returns the gradient to autograd: that is so, too, if the parameter has a
 /// hook, and in a backward pass of torch::autograd::grad that was asked for this gradient.
 GradSlot* open_slot_of(const at::Tensor& parameter);
 

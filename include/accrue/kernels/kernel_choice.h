@@ -21,7 +21,7 @@ class KernelScope {
 
 /// Chooses for the process from now on: for a program's setup.
 void choose(Kernels kernels);
-/// What was chosen; native where nothing was.
+/// What was chosen; native if nothing was.
 Kernels chosen_kernels();
 
 /// Whether an operation on `tensor` is to be made of ATen's operators: it is not in host memory, or

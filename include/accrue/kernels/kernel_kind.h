@@ -10,7 +10,7 @@ namespace accrue::kernels {
 /// - generic: operators of ATen alone, which run on any device. The results are the same but for
 ///   rounding, and the masks of dropout are the same to the bit.
 enum class Kernels { native, generic };
-/// The words of run.kernels, the default ("auto": native where there is one) apart.
+/// The words of run.kernels, the default ("auto": native if there is one) apart.
 inline constexpr auto kernels_words =
     enum_words<Kernels>({{Kernels::native, "native"}, {Kernels::generic, "generic"}});
 

@@ -30,7 +30,7 @@ class KeyValueCache {
   /// The first position that is held.
   std::int64_t first() const { return first_; }
 
-  /// Appends keys and values [1, T, kv_heads * width]. Throws a usage Error where they have other
+  /// Appends keys and values [1, T, kv_heads * width]. Throws a usage Error if they have other
   /// sizes, another dtype or go beyond most_positions.
   void append(const at::Tensor& keys, const at::Tensor& values);
 
@@ -56,7 +56,7 @@ class KeyValueCache {
 /// Attention of the T positions behind those in `cache`, to which their keys and values are
 /// appended: what grouped_attention() of the whole sample gives for its last T positions, up to
 /// rounding. q [1, T, heads * W], k and v [1, T, kv_heads * W]; no gradient and no dropout. Throws
-/// a usage Error where sizes, dtypes, options and cache do not fit.
+/// a usage Error if sizes, dtypes, options and cache do not fit.
 at::Tensor cached_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const GroupedAttentionOptions& options, KeyValueCache& cache);
 

@@ -13,7 +13,7 @@ namespace accrue::kernels {
 /// be in blocks, a copy of its shape, or a one-dimensional tensor packed for that product.
 struct WeightOperands {
   at::Tensor forward;        ///< for y = x · weightᵀ
-  at::Tensor data_gradient;  ///< for x's gradient, grad · weight; undefined where not asked for
+  at::Tensor data_gradient;  ///< for x's gradient, grad · weight; undefined if not asked for
 };
 
 /// What products need of a master weight and is made when it has changed since the last use: once
@@ -47,7 +47,7 @@ class PreparedWeight {
                   at::IntArrayRef sizes) const;
     bool is_current(const at::Tensor& master, const at::TensorOptions& options,
                     at::IntArrayRef sizes) const;
-    /// write(tensor) puts in what the master is now, into memory that counts as `kind`. Where it
+    /// write(tensor) puts in what the master is now, into memory that counts as `kind`. If it
     /// throws, the tensor is outdated.
     template <class Write>
     const at::Tensor& remake(const at::Tensor& master, const at::TensorOptions& options,

@@ -7,7 +7,7 @@
 namespace accrue::kernels {
 
 /// Makes an operation's input again in its backward, to the bit, where it is cheaper to make than
-/// to keep. Called without a graph, and only where the input is needed.
+/// to keep. Called without a graph, and only if the input is needed.
 using Remake = std::function<at::Tensor()>;
 
 /// Stands for a result that nobody reads (ForwardContext::result_unread): zeros of these sizes in

@@ -16,9 +16,9 @@ namespace accrue::kernels {
 ///
 /// x [B, T, heads * W] fp32, fp64 or bf16; cosines, sines [positions, W/2] fp32 (fp64 for fp64 x),
 /// with a row for each position of the longest sample. The position is the column in the row, or in
-/// the sample where there are `spans`; what no span covers gives 0 and no gradient. The result has
+/// the sample if there are `spans`; what no span covers gives 0 and no gradient. The result has
 /// x's sizes, dtype and memory of its own; backward needs neither x nor the result. Throws a usage
-/// Error where sizes, dtypes or spans do not fit.
+/// Error if sizes, dtypes or spans do not fit.
 at::Tensor rotate(const at::Tensor& x, std::int64_t heads, const at::Tensor& cosines,
                   const at::Tensor& sines, const std::vector<SampleSpan>& spans = {});
 

@@ -13,8 +13,8 @@ namespace accrue::memory {
 
 /// The bytes that `memory.budget` allows: "none" is none, "6GiB" is that much, "auto" what the
 /// cgroup's limit, or the system, still has beside what is held already (auto_budget): resident by
-/// the process, or reserved for tensors where the budget is for them alone. Throws a usage Error
-/// where the text is none of these, or 0 bytes.
+/// the process, or reserved for tensors if the budget is for them alone. Throws a usage Error
+/// if the text is none of these, or 0 bytes.
 std::optional<std::int64_t> resolve_budget(std::string_view text);
 
 /// All that is `held` or `available`, less a reserve for what the kernel keeps of it and for other
@@ -99,7 +99,7 @@ class BudgetWatch {
 };
 
 /// Sets the budget that `watch` tells of, and then measures what lies outside tensors. Returns the
-/// reason of the change; nothing where nothing changed, or no allocator holds a budget.
+/// reason of the change; nothing if nothing changed, or no allocator holds a budget.
 std::optional<std::string> follow_budget(BudgetWatch& watch);
 /// The same for the file alone: before there is a plan nobody knows what a signal may leave.
 std::optional<std::string> follow_budget_file(BudgetWatch& watch);

@@ -30,7 +30,7 @@ struct Usage {
 /// once by a program's main, before the first tensor; linking the library changes nothing.
 ///
 /// What is reserved stays within one and a half times the most that was in use at once since the
-/// last release_cached(). Where the system has no more, the free lists are given back and it is
+/// last release_cached(). If the system has no more, the free lists are given back and it is
 /// asked again; then c10's OutOfMemoryError says what was asked for, in use and reserved.
 /// Thread-safe; a forked child may go on allocating.
 ///
@@ -52,13 +52,13 @@ BudgetOf budget_of();
 void count_device(c10::Device device);
 /// Whether allocations are counted at all: of a device, or by the installed allocator.
 bool counts_allocations();
-/// The free and all bytes of the counted device; nothing where host memory is counted.
+/// The free and all bytes of the counted device; nothing if host memory is counted.
 struct DeviceRoom {
   std::int64_t free = 0, all = 0;
 };
 std::optional<DeviceRoom> device_room();
 
-/// The bytes by now; zeros where the allocator is not installed.
+/// The bytes by now; zeros if the allocator is not installed.
 Usage usage();
 /// Returns the free lists' memory to the system, and what the heap has free.
 void release_cached();
@@ -70,7 +70,7 @@ void release_cached();
 /// beyond the budget are given back at once.
 ///
 /// Requests below 64 KiB are counted but never refused, so that bookkeeping cannot fail.
-/// nullopt: no budget. Throws a usage Error where `bytes` is negative, or the allocator that would
+/// nullopt: no budget. Throws a usage Error if `bytes` is negative, or the allocator that would
 /// hold it is not installed.
 void set_budget(std::optional<std::int64_t> bytes);
 std::optional<std::int64_t> budget();
@@ -85,9 +85,9 @@ std::int64_t left_outside();
 std::int64_t resident_in_tensors();
 
 /// By how many bytes the last allocation that failed would have gone beyond the budget, or all that
-/// it asked for where the system had none. 0 where none failed.
+/// it asked for where the system had none. 0 if none failed.
 std::int64_t last_missing_bytes();
-/// The bytes for tensors by the budget that refused it; nullopt where the system had none, or none
+/// The bytes for tensors by the budget that refused it; nullopt if the system had none, or none
 /// failed.
 std::optional<std::int64_t> last_refusing_budget();
 
@@ -115,7 +115,7 @@ class PeakScope {
 
 /// For tests. While it lives, the `first`-th allocation from its construction (1: the next) and the
 /// `count` - 1 after it throw c10's OutOfMemoryError, whatever their size and thread. One at a
-/// time; needs the installed allocator (usage Error). Costs nothing where none lives.
+/// time; needs the installed allocator (usage Error). Costs nothing if none lives.
 class FailingAllocations {
  public:
   explicit FailingAllocations(std::int64_t first, std::int64_t count = 1);
@@ -130,7 +130,7 @@ class FailingAllocations {
   std::int64_t before_first_, count_;
 };
 
-/// The resident memory of this process, files that are mapped included; 0 where the system does not
+/// The resident memory of this process, files that are mapped included; 0 if the system does not
 /// tell.
 std::int64_t resident_bytes();
 /// The most resident memory this process ever had (ru_maxrss), in bytes.

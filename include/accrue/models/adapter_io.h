@@ -26,7 +26,7 @@ AdapterOptions read_adapter_options(const std::filesystem::path& folder);
 void load_adapter_folder(const std::filesystem::path& folder, LanguageModel& model);
 
 /// Writes a folder that PEFT loads onto the base, which adapter_config.json names as `base`. The
-/// folder is created where it does not exist; an adapter that is in it already is a usage Error,
+/// folder is created if it does not exist; an adapter that is in it already is a usage Error,
 /// and so is a model without adapters.
 void save_adapter_folder(const std::filesystem::path& folder, const LanguageModel& model,
                          const std::string& base);

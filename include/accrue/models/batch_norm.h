@@ -12,14 +12,14 @@ namespace accrue::models {
 struct BatchNorm {
   std::string name;            ///< "layer1.0.bn1"
   at::Tensor weight, bias;     ///< [C] parameters; both undefined without an affine map
-  at::Tensor running_mean;     ///< [C] buffers, updated in place; undefined where none are kept
+  at::Tensor running_mean;     ///< [C] buffers, updated in place; undefined if none are kept
   at::Tensor running_var;      ///< unbiased
   at::Tensor batches_tracked;  ///< int64 scalar
   double eps = 1e-5;
   double momentum = 0.1;  ///< weight of the new value in the running statistics
 };
 
-/// What PyTorch's own refusal says, where a module has layers of its own: "Expected more than 1
+/// What PyTorch's own refusal says, if a module has layers of its own: "Expected more than 1
 /// value per channel when training".
 inline constexpr std::string_view one_value_per_channel = "more than 1 value per channel";
 

@@ -46,7 +46,7 @@ struct BertOptions {
 /// behind the feed-forward part.
 class Bert : public Model {
  public:
-  /// Throws a usage Error where the options are out of range, naming the option ("model.width").
+  /// Throws a usage Error if the options are out of range, naming the option ("model.width").
   explicit Bert(const BertOptions& options, Initialisation initialisation = Initialisation::random);
   ~Bert() override;
 

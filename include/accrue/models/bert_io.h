@@ -30,12 +30,12 @@ std::unique_ptr<Bert> load_bert_folder(const std::filesystem::path& folder, Bert
 std::vector<std::string> tensors_left_out(const std::filesystem::path& folder, const Bert& model);
 
 /// `tensors` of a BERT with `positions` positions, as one with only the first `context` of them has
-/// them. Throws a usage Error naming `origin` where there are fewer positions.
+/// them. Throws a usage Error naming `origin` if there are fewer positions.
 StoredTensors with_first_bert_positions(StoredTensors tensors, std::int64_t positions,
                                         std::int64_t context, const std::string& origin);
 
 /// Writes a folder that transformers' BertForMaskedLM.from_pretrained loads: config.json and
-/// model.safetensors. The folder is created where it does not exist; a model that is in it already
+/// model.safetensors. The folder is created if it does not exist; a model that is in it already
 /// is a usage Error.
 void save_bert_folder(const std::filesystem::path& folder, const Bert& model);
 

@@ -23,7 +23,7 @@ using CheckpointedFunction =
 ///
 /// fn must not write to its inputs (usage Error). Backward throws a usage Error with create_graph,
 /// and where gradients of chosen tensors are asked for (torch::autograd::grad), which would miss
-/// the parameters; a runtime Error where the second run gives other results than the first, by
+/// the parameters; a runtime Error if the second run gives other results than the first, by
 /// their number, shape or dtype.
 std::vector<at::Tensor> checkpoint(CheckpointedFunction fn, const std::vector<at::Tensor>& inputs);
 

@@ -6,7 +6,7 @@
 namespace accrue::models {
 
 /// Cross-entropy of logits [..., K] against micro.targets [...] (-100: ignored), each weighted by
-/// micro.weights where there are any (kernels/cross_entropy.h). Throws a usage Error where the
+/// micro.weights if there are any (kernels/cross_entropy.h). Throws a usage Error if the
 /// shapes do not fit.
 Loss class_cross_entropy(const at::Tensor& logits, const batch::MicroBatch& micro);
 
@@ -14,9 +14,9 @@ Loss class_cross_entropy(const at::Tensor& logits, const batch::MicroBatch& micr
 /// (-100: ignored), else as class_cross_entropy(): the sum over pixels, and how many count.
 Loss pixel_cross_entropy(const at::Tensor& logits, const batch::MicroBatch& micro);
 
-/// The loss of a model whose output is logits: pixel_cross_entropy() where the inputs are images
+/// The loss of a model whose output is logits: pixel_cross_entropy() if the inputs are images
 /// [B, C, H, W] and the targets [B, H, W], else class_cross_entropy(). `options` hold in training.
-/// It tells what is predicted right, too: the accuracy is by pixel where the loss is.
+/// It tells what is predicted right, too: the accuracy is by pixel if the loss is.
 LossHead class_cross_entropy_head(const LossOptions& options = {});
 
 }  // namespace accrue::models

@@ -17,7 +17,7 @@ class CustomModel : public Model {
  public:
   /// In bf16 segments run as under libtorch's autocasting, and what they give is widened to fp32,
   /// for the next one and the losses; parameters stay fp32, and so do the sums of their gradients.
-  /// Throws a usage Error where there is nothing to train, a name stands twice or tensors are on
+  /// Throws a usage Error if there is nothing to train, a name stands twice or tensors are on
   /// two devices.
   CustomModel(std::unique_ptr<Trainable> trainable, Compute compute);
   ~CustomModel() override;

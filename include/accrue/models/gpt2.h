@@ -47,7 +47,7 @@ struct Gpt2Options {
 /// longer than the context, samples not.
 class Gpt2 : public LanguageModel {
  public:
-  /// Throws a usage Error where the options are out of range, naming the option ("model.width").
+  /// Throws a usage Error if the options are out of range, naming the option ("model.width").
   explicit Gpt2(const Gpt2Options& options, Initialisation initialisation = Initialisation::random);
   ~Gpt2() override;
 

@@ -27,11 +27,11 @@ class LanguageModel : public Model {
   /// Reads `ids` [1, T] behind the tokens that the cache has, T >= 1, and gives the logits [vocab]
   /// of the token behind them: those of next_token_logits() of all of them, up to rounding, at the
   /// cost of T positions. Products are in the precision of training, the logits fp32 (fp64 model:
-  /// fp64); no gradient. Throws a usage Error where all tokens together are more than context();
+  /// fp64); no gradient. Throws a usage Error if all tokens together are more than context();
   /// what throws otherwise leaves the cache to be taken back to the tokens that it had.
   virtual at::Tensor decode(const at::Tensor& ids, DecodingCache& cache) = 0;
 
-  /// The adapters that it was made with. Where there are any, all other parameters are frozen, and
+  /// The adapters that it was made with. If there are any, all other parameters are frozen, and
   /// the matrices among these are held in the dtype of the products (bf16 where compute is bf16).
   virtual const AdapterOptions& adapters() const = 0;
   /// Gives adapters the values with which they change nothing, of the weights as they are.

@@ -63,7 +63,7 @@ struct LlamaVariant {
   kernels::GateActivation activation = kernels::GateActivation::silu;
   /// The most keys a query sees in local layers, its own among them; 0: all.
   std::int64_t window = 0;
-  /// Whether each layer is local; empty: all are, where there is a window.
+  /// Whether each layer is local; empty: all are, if there is a window.
   std::vector<bool> local_layers = {};
   double attention_soft_cap = 0;  ///< Gemma 2; 0: none
   double logit_soft_cap = 0;      ///< Gemma 2; at most most_logit_soft_cap; 0: none
@@ -97,7 +97,7 @@ struct LlamaOptions {
   /// its other keys (llama_io.h).
   std::string config_json = {};
   AdapterOptions adapters = {};
-  BaseFormat base = BaseFormat::as_stored;  ///< of linear layers, where there are adapters
+  BaseFormat base = BaseFormat::as_stored;  ///< of linear layers, if there are adapters
 };
 
 /// Llama (Touvron et al., arXiv:2302.13971) and its relatives, by LlamaVariant: Llama 2 and 3,
@@ -116,7 +116,7 @@ struct LlamaOptions {
 /// what their samples give apart; rows may then be longer than the context, samples not.
 class Llama : public LanguageModel {
  public:
-  /// Throws a usage Error where the options are out of range, naming the option ("model.width").
+  /// Throws a usage Error if the options are out of range, naming the option ("model.width").
   explicit Llama(const LlamaOptions& options,
                  Initialisation initialisation = Initialisation::random);
   ~Llama() override;

@@ -34,7 +34,7 @@ GgufDifferences save_llama_gguf(const std::filesystem::path& file, const Llama& 
                                 GgufDtype dtype, const std::optional<GgufTokens>& tokens = {});
 
 /// Writes the adapters alone as llama.cpp takes them beside their base (--lora FILE): the factors
-/// in fp32, and an alpha with which it scales as they were trained. Throws a usage Error where
+/// in fp32, and an alpha with which it scales as they were trained. Throws a usage Error if
 /// there are none, or of DoRA, which llama.cpp does not know.
 void save_llama_gguf_adapter(const std::filesystem::path& file, const Llama& model);
 

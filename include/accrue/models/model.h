@@ -16,10 +16,10 @@ class Model : public Trainable {
   virtual std::string kind() const = 0;
   /// Arithmetic that forward and backward of one sample (a full context, an image) need,
   /// recomputation not counted: a multiplication and its addition are two operations, and the pairs
-  /// that a causal mask leaves out are none. 0 where it is not known. What `accrue bench` calls
+  /// that a causal mask leaves out are none. 0 if it is not known. What `accrue bench` calls
   /// model_gflops is this per second.
   virtual std::int64_t flops_per_sample() const = 0;
-  /// What pack_weights(true) takes at most, in bytes, padding apart; 0 where it does nothing.
+  /// What pack_weights(true) takes at most, in bytes, padding apart; 0 if it does nothing.
   virtual std::int64_t packed_weight_bytes() const { return 0; }
   /// Whether products read weights in layouts that are made once per window
   /// (kernels::PreparedWeight::pack): faster, for memory. At first they do not.
@@ -29,7 +29,7 @@ class Model : public Trainable {
   /// From now on training passes run as under accrue::accelerate() (kernels/accelerate.h), with
   /// dropout keyed by sample, or as they are written; at first as written, in evaluation always. A
   /// pass by plain operations (ForwardContext::operations) has accrue's masks alone. Throws what
-  /// Accelerated throws; does nothing where it cannot be.
+  /// Accelerated throws; does nothing if it cannot be.
   virtual void accelerate(bool /*wanted*/) {}
   /// What accrue has done of all passes so far.
   virtual AcceleratedCalls accelerated_calls() const { return {}; }

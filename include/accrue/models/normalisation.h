@@ -30,7 +30,7 @@ inline constexpr auto norm_words = enum_words<Norm>({{Norm::batch, "batch"},
 
 /// The groups of a group normalisation that stands for `norm` over `channels`. For `group` the
 /// largest divisor of `channels` that is at most 32 and leaves 4 channels a group, or else 1:
-/// groups of one or two values would normalise the signal itself away where the map has one pixel.
+/// groups of one or two values would normalise the signal itself away if the map has one pixel.
 /// Not for `batch` (usage Error).
 std::int64_t groups_of(Norm norm, std::int64_t channels);
 
@@ -46,7 +46,7 @@ struct BatchNorms {
 };
 BatchNorms find_batch_norms(Trainable& model);
 
-/// Throws a usage Error where `model` cannot be trained under `policy`: `error` and the conversions
+/// Throws a usage Error if `model` cannot be trained under `policy`: `error` and the conversions
 /// where batch normalisations are left, naming them and the ways out; `exact` where one cannot be
 /// cut, with the reason. `micro` allows everything: whoever chooses it has to say so in the log.
 void check_batch_norms(Trainable& model, BatchNormPolicy policy);

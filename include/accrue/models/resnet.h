@@ -45,7 +45,7 @@ struct ResNetOptions {
 /// with classes [B] as targets (-100: ignored), weighted by the micro-batch's weights.
 class ResNet : public Model {
  public:
-  /// Throws a usage Error where the options are out of range, naming the option ("model.layers").
+  /// Throws a usage Error if the options are out of range, naming the option ("model.layers").
   explicit ResNet(const ResNetOptions& options,
                   Initialisation initialisation = Initialisation::random);
   ~ResNet() override;

@@ -31,7 +31,7 @@ struct ResNetStages {
 };
 
 /// Returns the stages of a network of 6n + 2 layers, 8 at least, with a stem of 3x3, or of 18, 34,
-/// 50, 101 or 152 with one of 7x7 (the paper's table 1); nothing where there is no such network.
+/// 50, 101 or 152 with one of 7x7 (the paper's table 1); nothing if there is no such network.
 inline std::optional<ResNetStages> resnet_stages(Stem stem, std::int64_t layers) {
   constexpr std::int64_t fewest_layers = 8, basic = 2, bottleneck = 3;
   if (stem == Stem::conv3x3) {
@@ -54,8 +54,8 @@ inline std::optional<ResNetStages> resnet_stages(Stem stem, std::int64_t layers)
   }
 }
 
-/// The stem of a network of so many layers where none is stated: that of the ImageNet networks
-/// where there is one. Those of 50 and 152 layers are in both families; for small images the paper
+/// The stem of a network of so many layers if none is stated: that of the ImageNet networks
+/// if there is one. Those of 50 and 152 layers are in both families; for small images the paper
 /// has neither.
 inline Stem usual_stem(std::int64_t layers) {
   return resnet_stages(Stem::conv7x7, layers) ? Stem::conv7x7 : Stem::conv3x3;

@@ -50,7 +50,7 @@ TensorChecksums safetensors_checksums(const std::filesystem::path& path);
 
 /// Writes atomically. Tensors are made contiguous and brought to CPU one at a time. Dtypes are F32,
 /// F64, F16, BF16, C64, I64, I32, I16, I8, U8 and BOOL. Returns the checksums of what was written.
-/// Throws a runtime Error naming the path where the disk is full or not writable.
+/// Throws a runtime Error naming the path if the disk is full or not writable.
 TensorChecksums write_safetensors(const std::filesystem::path& path, const NamedParameters& tensors,
                                   const std::map<std::string, std::string>& metadata = {});
 /// Writes tensors that are not in memory: each is read once, when its turn comes.

@@ -42,7 +42,7 @@ struct TorchScriptOptions {
 /// labels, as a batch's weights are needed before its first backward pass.
 ///
 /// Batch normalisation and dropout in its graph are found by their operators and reported
-/// (foreign_layers()): they cannot be cut, and dropout is keyed by sample only where accrue does
+/// (foreign_layers()): they cannot be cut, and dropout is keyed by sample only if accrue does
 /// the module's operations (Model::accelerate). Other draws come from libtorch's generator, which a
 /// pass seeds from (seed, window, first sample id) and restores. Its graph runs as it is written:
 /// libtorch's optimising executor differentiates parts of it by itself, without the parameters.

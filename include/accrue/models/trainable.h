@@ -39,7 +39,7 @@ struct Segment {
   /// A block begins here, and reaches up to the next one: what full recomputation runs again as a
   /// whole, with only its input kept. The first segment begins one in any case.
   bool begins_block = false;
-  /// Cheap to run where its result is not read: selective recomputation runs it again.
+  /// Cheap to run if its result is not read: selective recomputation runs it again.
   bool cheap_graph = false;
 };
 
@@ -61,7 +61,7 @@ struct LossHead {
   std::function<double(const batch::MicroBatch& micro)> weight = {};
   /// How much this loss's mean counts in the total.
   double coefficient = 1;
-  /// How much of the weight is predicted right; left out where that is no question.
+  /// How much of the weight is predicted right; left out if that is no question.
   std::function<double(const Activations& output, const batch::MicroBatch& micro)> correct = {};
   /// Names of what `forward` tells beside the sum (Loss::measures), whose means are reported.
   std::vector<std::string> measures = {};
@@ -101,7 +101,7 @@ class Trainable {
   virtual std::vector<LossHead> losses() = 0;
   virtual std::vector<ForeignLayer> foreign_layers() const { return {}; }
   /// Nothing, or where a device can record a training pass and repeat it with other ids and labels:
-  /// what such a pass reads besides parameters, made anew where they have changed (copies of
+  /// what such a pass reads besides parameters, made anew if they have changed (copies of
   /// weights, kernels::PreparedWeight), which a recording then leaves out. Passes over
   /// micro-batches of one shape, a sample in each row, have to run the same operations, of which
   /// the host reads nothing; ids and labels are asked for nothing but to lie in a range; and there
@@ -126,7 +126,7 @@ struct Evaluated {
 /// Forward through all segments and losses, without a gradient; of an empty micro-batch all is 0.
 Evaluated evaluate_losses(Trainable& model, const batch::MicroBatch& micro,
                           const ForwardContext& context);
-/// Evaluates as one loss. Several losses are added; throws a usage Error where their weights
+/// Evaluates as one loss. Several losses are added; throws a usage Error if their weights
 /// differ, because one mean cannot stand for two denominators.
 Loss evaluate(Trainable& model, const batch::MicroBatch& micro, const ForwardContext& context);
 

@@ -38,7 +38,7 @@ struct VitOptions {
 /// projection, 3 + 3i behind the feed-forward part. The loss is ResNet's.
 class Vit : public Model {
  public:
-  /// Throws a usage Error where the options are out of range, naming the option ("model.context").
+  /// Throws a usage Error if the options are out of range, naming the option ("model.context").
   explicit Vit(const VitOptions& options, Initialisation initialisation = Initialisation::random);
   ~Vit() override;
 

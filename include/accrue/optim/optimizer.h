@@ -39,7 +39,7 @@ struct PatternRate {
 
 /// `groups`, divided such that each parameter has the factor of the first of `rates` that matches
 /// it; what none matches stays as it is. A group's part is named GROUP:PATTERN. Throws a usage
-/// Error where a pattern matches none of the names, with what there is.
+/// Error if a pattern matches none of the names, with what there is.
 std::vector<ParameterGroup> split_by_rates(const std::vector<ParameterGroup>& groups,
                                            const std::vector<PatternRate>& rates);
 
@@ -113,10 +113,10 @@ struct RmsPropOptions {
 /// Each updates as torch.optim's optimizer of that name does, in one pass over memory. State is
 /// allocated here, so that no step of contiguous CPU parameters runs out of memory (others take
 /// temporaries of a parameter's size): "exp_avg" and "exp_avg_sq" (Adam), "square_avg" (RMSProp),
-/// "momentum" (where it is not 0). Parameters are fp32 or fp64; training in lower precision keeps
+/// "momentum" (if it is not 0). Parameters are fp32 or fp64; training in lower precision keeps
 /// fp32 masters. A state in bf16 or int8 needs fp32 parameters on the CPU. Throw a usage Error for
-/// another dtype, where a group names a parameter that is not in `parameters` or is frozen, one is
-/// in no group or in two, or an option is out of range; for a RankSlice also where a parameter is
+/// another dtype, if a group names a parameter that is not in `parameters` or is frozen, one is
+/// in no group or in two, or an option is out of range; for a RankSlice also if a parameter is
 /// not contiguous and on the CPU.
 std::unique_ptr<Optimizer> make_adam(const NamedParameters& parameters,
                                      std::vector<ParameterGroup> groups, const AdamOptions& options,

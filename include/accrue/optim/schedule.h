@@ -49,7 +49,7 @@ struct LearningRate {
 
   /// The rate of optimizer step `step`, 0-based. Beyond the horizon it is `min_lr` (a constant rate
   /// has no horizon). A run that ends within its warm-up never reaches the peak, and keeps its last
-  /// value. Throws a usage Error where a field makes no sense: min_lr above the peak, a negative
+  /// value. Throws a usage Error if a field makes no sense: min_lr above the peak, a negative
   /// warm-up, no step.
   double at(std::int64_t step) const { return at(step, step + 1); }
   /// The same of a step that takes [begin, end) of what the run counts, where `warmup` and

@@ -11,7 +11,7 @@
 namespace accrue {
 
 /// How `step` and its relatives split a batch: its samples are the first dimension. Overload both
-/// for a batch type of your own, in its namespace. batch_size throws a usage Error where the batch
+/// for a batch type of your own, in its namespace. batch_size throws a usage Error if the batch
 /// has no such dimension.
 std::int64_t batch_size(const at::Tensor& batch);
 inline at::Tensor batch_slice(const at::Tensor& batch, std::int64_t begin, std::int64_t end) {
@@ -24,7 +24,7 @@ std::vector<at::Tensor> batch_slice(const std::vector<at::Tensor>& batch, std::i
                                     std::int64_t end);
 namespace batch {
 std::int64_t batch_size(const MicroBatch& batch);
-/// Takes rows, with the samples that lie in them where the batch is packed. Tokens are shared out
+/// Takes rows, with the samples that lie in them if the batch is packed. Tokens are shared out
 /// evenly: a MicroBatch does not say which of its inputs are padding.
 MicroBatch batch_slice(const MicroBatch& batch, std::int64_t begin, std::int64_t end);
 }  // namespace batch

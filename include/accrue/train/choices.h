@@ -4,7 +4,7 @@
 
 #include "accrue/core/enum_words.h"
 
-/// What a config chooses from, where no other room has the choice; each with its words in the
+/// What a config chooses from, if no other room has the choice; each with its words in the
 /// config.
 namespace accrue::train {
 
@@ -50,7 +50,7 @@ constexpr bool is_foreign(ModelKind kind) {
 
 /// Whether accrue does the operations of a model that is not its own (kernels/accelerate.h).
 enum class Accelerate {
-  automatic,  ///< where a pass over the first samples agrees with libtorch's
+  automatic,  ///< if a pass over the first samples agrees with libtorch's
   on,
   off,
 };
@@ -147,7 +147,7 @@ constexpr std::string_view to_string(Shard shard) { return shard_words.of(shard)
 
 /// Who besides a rank keeps what is divided.
 enum class ShardReplica {
-  none,  ///< nobody: where the rank is lost, the run goes back to its last checkpoint
+  none,  ///< nobody: if the rank is lost, the run goes back to its last checkpoint
   next   ///< the next rank
 };
 inline constexpr auto shard_replica_words =

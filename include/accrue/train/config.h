@@ -193,10 +193,10 @@ struct LossConfig {
   CrossEntropy cross_entropy = CrossEntropy::fused;
   double label_smoothing = 0;
   double z_loss = 0;
-  /// The losses of a TorchScript module; where there are none, it has one, of its output against
+  /// The losses of a TorchScript module; if there are none, it has one, of its output against
   /// the labels.
   std::vector<models::ScriptLoss> heads;
-  /// The method of a TorchScript module that returns its losses as sums and weights; empty where
+  /// The method of a TorchScript module that returns its losses as sums and weights; empty if
   /// none does.
   std::string method;
 };
@@ -218,7 +218,7 @@ struct RateOfPattern {
 struct OptimConfig {
   OptimizerKind kind = OptimizerKind::adamw;
   double lr = 3e-4;
-  /// A parameter takes the first that matches, and `lr` where none does.
+  /// A parameter takes the first that matches, and `lr` if none does.
   std::vector<RateOfPattern> rates;
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -242,7 +242,7 @@ struct DistConfig {
   ShardReplica shard_replica = ShardReplica::none;
   distributed::Compression compress = distributed::Compression::none;
   std::int64_t local_steps = 1;  ///< optimizer steps that a rank takes alone per outer step
-  /// The outer step's rate and momentum; none: 1 and 0 where the other is stated, else by the
+  /// The outer step's rate and momentum; none: 1 and 0 if the other is stated, else by the
   /// length of a round (distributed::usual_outer_rates).
   std::optional<double> outer_lr, outer_momentum;
   std::int64_t outer_parts = 1;  ///< parts of the parameters, exchanged one after the other
@@ -291,7 +291,7 @@ struct Config {
 };
 
 /// Reads a config file and applies `overrides`, each "section.key=value" with the value as TOML
-/// (a bare word is taken as a string). Where keys exclude each other (run.steps, run.tokens,
+/// (a bare word is taken as a string). If keys exclude each other (run.steps, run.tokens,
 /// run.epochs; batch.tokens, batch.samples, batch.micro_batches; data.val, data.val_fraction) an
 /// override of one replaces the file's. Throws a usage Error that names the key: unknown (with the
 /// nearest known one, where one is near), of the wrong type or out of range, another system's name
@@ -324,7 +324,7 @@ std::int64_t ranks_that_share(const Config& config, std::int64_t ranks);
 
 /// `config` with batch.samples in place of batch.micro_batches: that many micro-batches of
 /// batch.micro samples on each of ranks_that_share(). What works on a config calls it; what states
-/// its batch otherwise stays as it is. Throws a usage Error where batch.micro is auto, or the batch
+/// its batch otherwise stays as it is. Throws a usage Error if batch.micro is auto, or the batch
 /// is beyond what one may be; `where` names the key in it.
 Config with_whole_batch(Config config, std::int64_t ranks,
                         const std::string& where = "config key batch.micro_batches");
@@ -337,7 +337,7 @@ std::string micro_batch_advice(const Config& config, const std::string& value);
 /// parse_config reads it back to an equal Config.
 std::string to_toml(const Config& config);
 
-/// A key that differs, as "section.key", with both values printed; "not stated" where it is not
+/// A key that differs, as "section.key", with both values printed; "not stated" if it is not
 /// read.
 struct ConfigDifference {
   std::string key;

@@ -26,7 +26,7 @@ struct Config;
 struct Custom {
   /// Makes the model. It may read the config: the keys of [model] are the program's to use, and
   /// run.seed. Whoever works on a config calls it once, and a proof once more for a copy in fp64:
-  /// each call gives a model of its own, with the same values where the config is the same but for
+  /// each call gives a model of its own, with the same values if the config is the same but for
   /// precision.
   std::function<std::unique_ptr<models::Trainable>(const Config& config)> model;
   /// What to train on; null: the files of data.train.
@@ -52,7 +52,7 @@ std::shared_ptr<torch::nn::Module> module_of(const Model& model) {
     return model;
 }
 
-/// The batch type in a function's second parameter; MicroBatch where the function is generic.
+/// The batch type in a function's second parameter; MicroBatch if the function is generic.
 template <class Function>
 struct BatchOf {
   using type = batch::MicroBatch;
@@ -75,7 +75,7 @@ bool is_in_double(const NamedParameters& parameters);
 /// types of numbers differ; throws a usage Error that says what is missing then.
 void run_unconverted(const std::function<void()>& loss);
 
-/// What `loss_fn` makes of `micro` as a Batch, which is in fp64 where the module is and
+/// What `loss_fn` makes of `micro` as a Batch, which is in fp64 if the module is and
 /// batch_in_double (accrue/verify/verify.h) stands beside the type.
 template <class Batch, class Model, class LossFn>
 auto loss_of(const batch::MicroBatch& micro, Model& model, LossFn& loss_fn) {

@@ -15,10 +15,10 @@ struct RankBatch {
 };
 
 /// What one optimizer step learns from, in the factors that other systems state: micro-batch x
-/// accumulation steps x ranks, where all of these are equal.
+/// accumulation steps x ranks, if all of these are equal.
 struct EffectiveBatch {
   std::vector<RankBatch> by_rank;  ///< the ranks that share the batch; not empty
-  std::int64_t tokens = 0;         ///< 0 where samples have no tokens
+  std::int64_t tokens = 0;         ///< 0 if samples have no tokens
   /// Which of the two varies from batch to batch, where samples differ in length. A batch stated in
   /// tokens has samples that vary (their number here is a mean, and `tokens` the most); any other
   /// has tokens that vary (`tokens` is a mean).
@@ -38,10 +38,10 @@ struct EffectiveBatch {
 /// whole micro-batches, each rank having its own size of them.
 EffectiveBatch divide_batch(std::int64_t samples, const std::vector<std::int64_t>& micro_batches);
 
-/// "8 samples x 4 accumulation steps x 2 ranks = 64 samples, 65,536 tokens"; where the batch is no
+/// "8 samples x 4 accumulation steps x 2 ranks = 64 samples, 65,536 tokens"; if the batch is no
 /// product, the sum: "3 x 8 + 6 = 30 samples in 4 accumulation steps".
 std::string in_words(const EffectiveBatch& batch);
-/// "8 x 4 x 2 = 64 samples"; where the batch is no product, "30 samples".
+/// "8 x 4 x 2 = 64 samples"; if the batch is no product, "30 samples".
 std::string in_short(const EffectiveBatch& batch);
 
 }  // namespace accrue::train

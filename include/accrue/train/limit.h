@@ -22,7 +22,7 @@ inline constexpr auto limit_action_words =
                              {LimitAction::stop, "stop"}});
 
 /// An element of run.limits: what a machine says of itself, by a file or a command, and what a run
-/// does then. One with a bound is met by a number beyond it; one without is met where the file is
+/// does then. One with a bound is met by a number beyond it; one without is met if the file is
 /// there, or the command ends with status 0.
 struct Limit {
   std::string file = {};     ///< begins with the number; empty: `command` tells it

@@ -24,7 +24,7 @@ namespace accrue {
 struct LoopPlanOptions {
   /// The memory, in the words of a config's memory.budget: "6GiB", "auto", "none". Empty: the
   /// budget that holds (memory::set_budget); without one a preference for half of what is free,
-  /// which is exceeded where nothing stays within it. A budget that is stated here holds during the
+  /// which is exceeded if nothing stays within it. A budget that is stated here holds during the
   /// trials, where memory::install_caching_allocator() was called; elsewhere what tensors take is
   /// compared with it.
   std::string budget{};
@@ -53,7 +53,7 @@ struct LoopPlan : LoopPlanEntry {
   std::int64_t batch_samples = 0;
   std::int64_t measured_peak_bytes = 0;  ///< of this micro-batch, run once more
   std::string reason;                    ///< why this micro-batch and recomputation
-  std::string recompute_reason;  ///< why nothing is recomputed; empty where the model has cuts
+  std::string recompute_reason;          ///< why nothing is recomputed; empty if the model has cuts
   /// What nothing beats in both bytes and seconds besides, fastest first, also beyond the limit.
   std::vector<LoopPlanEntry> alternatives;
 };
@@ -75,7 +75,7 @@ LoopPlan plan_loop(const PlannedLoop& loop, const LoopPlanOptions& options);
 /// Throws the usage Error of a plan between a window's micro-batches, whose sums trials would lose.
 [[noreturn]] void refuse_plan_in_window();
 
-/// The first samples of a batch, which begins anew where it has no more.
+/// The first samples of a batch, which begins anew if it has no more.
 at::Tensor repeated(const at::Tensor& batch, std::int64_t samples);
 std::vector<at::Tensor> repeated(const std::vector<at::Tensor>& batch, std::int64_t samples);
 
@@ -102,14 +102,14 @@ LoopPlan plan_loop(Model& model, const Batch& batch, LossFn& loss_fn, const Batc
 /// Chooses the micro-batch for somebody who writes their own loop: the fastest that stays within
 /// the memory, by the planner that `accrue plan` and Trainer ask (docs/guide/plan.md). A few
 /// micro-batches of `batch` run forward and backward and are measured; a tensor or a vector of
-/// tensors is repeated where it has fewer samples than are tried, of other batches no more are
+/// tensors is repeated if it has fewer samples than are tried, of other batches no more are
 /// tried than they have, so they should be the longest ones.
 ///
 ///   const accrue::LoopPlan plan = accrue::plan(model, batch, loss_fn, {.budget = "6GiB"});
 ///   for (auto& micro : loader_of(plan.micro_batch)) ...
 ///
 /// All is put back: parameters, buffers, `.grad`, libtorch's random generators. A module has no
-/// cuts to recompute from, which LoopPlan::recompute_reason says. Throws a usage Error where the
+/// cuts to recompute from, which LoopPlan::recompute_reason says. Throws a usage Error if the
 /// batch has no sample, a window is open, or loss_fn changes a parameter (named; what it changed is
 /// put back), or returns losses that are not sums: of a batch and of its halves they have to agree.
 /// A refused Error with the missing bytes says that not even a single sample fits.

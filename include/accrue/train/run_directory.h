@@ -23,14 +23,14 @@ class RunDirectory {
   std::filesystem::path run_file() const { return root_ / "run.json"; }
   std::filesystem::path metrics_file() const { return root_ / "metrics.jsonl"; }
   std::filesystem::path tensorboard_folder() const { return root_ / "tb"; }
-  /// The files of the tokenizer that made tokens of the run's text, where it was not bytes.
+  /// The files of the tokenizer that made tokens of the run's text, if it was not bytes.
   std::filesystem::path tokenizer_folder() const { return root_ / "tokenizer"; }
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
   std::filesystem::path checkpoint(std::int64_t step) const;
 
   /// Whether a run was started here, or anything stands where one would put its own.
   bool holds_run() const;
-  /// The config the run was started with. Throws a usage Error where this is no run directory.
+  /// The config the run was started with. Throws a usage Error if this is no run directory.
   Config config() const;
   /// Steps of the checkpoints whose files are all there with their lengths, ascending.
   std::vector<std::int64_t> checkpoint_steps() const;
@@ -47,7 +47,7 @@ struct TrainedModel {
   /// text, tokens, jsonl, chat or images, as the data turned out to be; with what made tokens of
   /// text where that was a tokenizer ("text, tokenizer 0123456789abcdef").
   std::string data_format;
-  /// The tokenizer.json that made tokens of the run's text; empty where none did.
+  /// The tokenizer.json that made tokens of the run's text; empty if none did.
   std::filesystem::path tokenizer;
   std::unique_ptr<models::Model> model;
 };
@@ -74,7 +74,7 @@ TrainedModel load_trained_model(const RunDirectory& run, std::optional<std::int6
 std::unique_ptr<models::Model> load_model(const RunDirectory& run, std::optional<std::int64_t> step,
                                           ModuleTrust trusted = ModuleTrust::recorded);
 
-/// The name of class `index`; its number where the run has no names (of earlier versions).
+/// The name of class `index`; its number if the run has no names (of earlier versions).
 std::string class_name(const ModelConfig& model, std::int64_t index);
 
 /// The checkpoint folder that `load_model` reads.

@@ -21,10 +21,10 @@ struct RunPlan {
   std::int64_t train_samples = 0;
   std::int64_t val_samples = 0;
   std::int64_t batch_samples = 0;  ///< of a full window; the mean where samples differ in length
-  std::int64_t batch_tokens = 0;  ///< counted or averaged alike; 0 where samples have none (images)
-  double tokens_per_step = 0;     ///< over the run; 0 where samples have none
-  bool uneven = false;            ///< samples differ in length, so windows differ a little
-  std::int64_t micro_batch = 0;   ///< in samples, on this rank
+  std::int64_t batch_tokens = 0;   ///< counted or averaged alike; 0 if samples have none (images)
+  double tokens_per_step = 0;      ///< over the run; 0 if samples have none
+  bool uneven = false;             ///< samples differ in length, so windows differ a little
+  std::int64_t micro_batch = 0;    ///< in samples, on this rank
   std::int64_t micro_batches = 0;  ///< of a full window, on all ranks
   EffectiveBatch effective;        ///< what a full window is, by rank
   std::int64_t steps_per_epoch = 0;
@@ -32,7 +32,7 @@ struct RunPlan {
   Recompute recompute = Recompute::none;
   std::optional<bool> accelerate;  ///< whether accrue does the operations of a model not its own
   std::string micro_reason;        ///< why this micro-batch and recomputation
-  /// What this rank's trials chose, with what they chose from; null where none were needed.
+  /// What this rank's trials chose, with what they chose from; null if none were needed.
   std::shared_ptr<const memory::Plan> trials;
   bool cuts_in_file = false;  ///< exact batch normalisation keeps activations in run.out
   std::string cuts_reason;    ///< why the activations lie there or in memory; empty without them

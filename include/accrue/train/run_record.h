@@ -12,11 +12,11 @@ namespace accrue::train {
 /// What a run's run.json tells of it, for a run that repeats it (RunOptions::repeats).
 struct RunRecord;
 
-/// Reads that. Throws a usage Error where the folder holds no run, where its run.json was damaged,
+/// Reads that. Throws a usage Error if the folder holds no run, where its run.json was damaged,
 /// and where the run is of a version that kept too little.
 std::shared_ptr<const RunRecord> read_run_record(const RunDirectory& run);
 
-/// The run's config, with `overrides` on top (parse_config). Where it left the number of threads to
+/// The run's config, with `overrides` on top (parse_config). If it left the number of threads to
 /// the machine, it has as many as the run had. The replica and limits are the run's
 /// alone: only an override states one.
 Config config_to_repeat(const RunRecord& record, const std::vector<std::string>& overrides = {});

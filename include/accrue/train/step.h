@@ -83,7 +83,7 @@ struct LossOf {
   using Returned = std::invoke_result_t<F&, Model&, Slice>;
 };
 
-/// Whether a step can be made of these types; where it cannot, the compiler's message says what is
+/// Whether a step can be made of these types; if it cannot, the compiler's message says what is
 /// missing.
 template <class Model, class Batch>
 constexpr bool is_steppable() {
@@ -133,14 +133,14 @@ constexpr bool gives_a_loss() {
 /// Micro-batches are as even as they can be: 9 samples by at most 4 are 3 + 3 + 3.
 ///
 /// A micro-batch that runs out of memory (c10::OutOfMemoryError, std::bad_alloc) is undone and run
-/// once more, then in halves; what was added up stays. StepReport::retries counts that. Where one
+/// once more, then in halves; what was added up stays. StepReport::retries counts that. If one
 /// sample does not fit, a refused Error says so. A size that was asked for is not halved where
 /// batch normalisation takes its statistics from it.
 ///
 /// A slice whose loss or gradient is not finite is quarantined (StepReport::quarantined): `loss_fn`
 /// then runs again on the others, and is to give the same loss.
 ///
-/// Where a batch takes more than one micro-batch and the model has batch normalisation in training
+/// If a batch takes more than one micro-batch and the model has batch normalisation in training
 /// mode, which takes the statistics of each, StepReport::batchnorm is "micro", and
 /// StepOptions::on_event is told once.
 ///

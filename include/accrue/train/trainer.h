@@ -49,7 +49,7 @@ struct RunResult {
   bool interrupted = false;         ///< by a signal; a checkpoint was written
   std::optional<double> loss;       ///< the last step's
   std::optional<double> eval_loss;  ///< the last evaluation's
-  /// Most bytes in tensors, and reserved for them, during the run; 0 where nothing meters them.
+  /// Most bytes in tensors, and reserved for them, during the run; 0 if nothing meters them.
   std::int64_t peak_bytes = 0, peak_reserved_bytes = 0;
   std::filesystem::path checkpoint;
 };
@@ -125,7 +125,7 @@ class Trainer {
   Preview preview(const RunOptions& options = {});
 
   /// Trains to the end of the run, or to a SIGINT, SIGTERM or SIGHUP, after which a checkpoint is
-  /// written. Throws a usage Error where run.out holds a run already and `resume` is not set, or
+  /// written. Throws a usage Error if run.out holds a run already and `resume` is not set, or
   /// where config, model or data differ from the run's in what may not change; nothing is written
   /// then.
   RunResult run(const RunOptions& options = {});

@@ -121,7 +121,7 @@ struct StepsResult {
   bool conclusive = true;  ///< whether joint_bound is at most a tenth
 };
 
-/// Where a verification's time went, seconds.
+/// If a verification's time went, seconds.
 struct VerifyTimes {
   double total = 0;
   double window = 0;     ///< the window once, as training runs it
@@ -139,7 +139,7 @@ struct Report {
   /// Whether splits, orders, optimizer steps and the ranks asked for were all compared; `left_out`
   /// says what was not.
   bool complete = true;
-  /// On which samples, where that is not all: "splits, orders and steps on the first 4 of 64".
+  /// On which samples, if that is not all: "splits, orders and steps on the first 4 of 64".
   std::string extent{};
   /// Largest of parameters[].relative_error. `bound` is that parameter's; where something is not
   /// equal, the bound of the parameter that exceeds its own most. So `equal` and
@@ -162,13 +162,13 @@ struct Report {
   std::optional<VerifyTimes> times;
 };
 
-/// `cause` and those besides it; empty where there is none.
+/// `cause` and those besides it; empty if there is none.
 std::vector<Cause> all_causes(const Report& report);
 
 /// One sentence: the verdict and its reasons.
 std::string conclusion(const Report& report);
 
-/// What to do about each cause, in one line; empty where there is none.
+/// What to do about each cause, in one line; empty if there is none.
 std::string advice(const Report& report);
 
 }  // namespace accrue::proof

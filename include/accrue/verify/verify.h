@@ -45,7 +45,7 @@ namespace detail {
 struct VerifiedModel {
   NamedParameters parameters;
   NamedParameters buffers;
-  torch::nn::Module* module = nullptr;  ///< where the model is one
+  torch::nn::Module* module = nullptr;  ///< if the model is one
   /// Set for other models that have modes: puts the model into evaluation mode, or where
   /// `batch_norms_alone` its batch normalisations, and returns what undoes it.
   std::function<std::function<void()>(bool batch_norms_alone)> evaluate;
@@ -56,7 +56,7 @@ struct VerifiedModel {
   RunSlice loss_in_double;
 };
 
-/// Throws a usage Error where the batch cannot be split.
+/// Throws a usage Error if the batch cannot be split.
 void require_two_samples(const VerifiedModel& model);
 proof::Report verify_model(const VerifiedModel& model, const VerifyOptions& options);
 /// `loop` runs the user's loop with micro-batches of so many samples.
@@ -96,11 +96,11 @@ VerifiedModel describe(Model& model, const Batch& batch, LossFn& loss_fn) {
 }  // namespace detail
 
 /// Proves that accumulating `batch` in micro-batches gives the gradient of the whole batch's mean
-/// loss, for several splits and orders, and names the cause where it does not. `model` is anything
+/// loss, for several splits and orders, and names the cause if it does not. `model` is anything
 /// with named_parameters() (a torch::nn module or its holder, a TorchScript module);
 /// `loss_fn(model, slice of batch)` returns Loss{sum, weight}. One pass by plain autograd is
 /// compared, per parameter, with Accumulator's sums. Parameters, buffers, `.grad`, modes and
-/// libtorch's generator are as before afterwards. Throws a usage Error where the batch has fewer
+/// libtorch's generator are as before afterwards. Throws a usage Error if the batch has fewer
 /// than 2 samples, its weight is 0, or a loss or a gradient is not finite.
 template <class Model, class Batch, class LossFn>
 proof::Report verify(Model& model, const Batch& batch, LossFn&& loss_fn,

@@ -39,14 +39,14 @@ class ChatTemplate {
 
   /// The text. `variables` is an object: messages, tools, add_generation_prompt, bos_token and
   /// whatever else the template reads. `now` is the time that strftime_now shows. Throws a usage
-  /// Error, with the line, where the template raises or meets a value that it cannot use.
+  /// Error, with the line, if the template raises or meets a value that it cannot use.
   std::string render(const nlohmann::ordered_json& variables, const std::tm& now) const;
 
   /// Whether the template marks what a model is to say by {% generation %} blocks.
   bool has_generation() const;
 
   /// The text by pieces, of which those from {% generation %} blocks are learned. A usage Error
-  /// where one of them is in a macro, a set or a filter block, whose place in the text nothing
+  /// if one of them is in a macro, a set or a filter block, whose place in the text nothing
   /// tells.
   std::vector<Piece> render_pieces(const nlohmann::ordered_json& variables,
                                    const std::tm& now) const;

@@ -70,7 +70,7 @@ class TemplatesOfJson {
   const std::string& what_;
 };
 
-/// Of a chat_template.json; none where there is no such file.
+/// Of a chat_template.json; none if there is no such file.
 TemplateTexts texts_of_processor(const fs::path& folder, const std::string& what) {
   const fs::path file = folder / kProcessorTemplate;
   std::error_code unreadable;

@@ -10,7 +10,7 @@ namespace {
 
 using Variables = nlohmann::ordered_json;
 
-/// Files that other tools write have each key in each message, null where it says nothing.
+/// Files that other tools write have each key in each message, null if it says nothing.
 Variables without_nulls(const Variables& message) {
   Variables shown = Variables::object();
   auto& members = shown.get_ref<Variables::object_t&>();

@@ -21,7 +21,7 @@ struct ChatSetting {
 /// The messages as transformers gives them to a template (5.x, apply_chat_template() and
 /// render_jinja_template()): keys of a message that are null are left out, documents are null, and
 /// what a message reasons, by whichever of its names, is there as reasoning_content and thinking.
-/// Throws a usage Error where the messages are no list of objects.
+/// Throws a usage Error if the messages are no list of objects.
 nlohmann::ordered_json chat_variables(const ChatTemplate& chat,
                                       const nlohmann::ordered_json& messages,
                                       const ChatSetting& setting, bool add_generation_prompt);
@@ -37,7 +37,7 @@ std::string text_of_messages(const ChatTemplate& chat, const nlohmann::ordered_j
                              std::size_t count, const ChatSetting& setting,
                              bool add_generation_prompt);
 
-/// Throws a usage Error where the messages are no list of objects.
+/// Throws a usage Error if the messages are no list of objects.
 void check_messages(const ChatTemplate& chat, const nlohmann::ordered_json& messages);
 
 /// Whether a message is what the assistant says.

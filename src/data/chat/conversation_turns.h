@@ -28,8 +28,8 @@ class ConversationTurns {
                     const ChatSetting& setting, const std::vector<bool>& withheld)
       : chat_(chat), messages_(messages), setting_(setting), withheld_(withheld) {}
 
-  /// The turns to be learned. Throws a usage Error where there is no message of the assistant, or
-  /// where the template opens a turn otherwise than it asks for one.
+  /// The turns to be learned. Throws a usage Error if there is no message of the assistant, or
+  /// if the template opens a turn otherwise than it asks for one.
   std::vector<ChatTurn> read() const;
   /// The text of all messages.
   std::string whole() const;

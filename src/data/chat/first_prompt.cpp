@@ -81,7 +81,7 @@ class FirstPrompt {
     return said_.substr(0, character_begin(said_, common_beginning(said_, asked)));
   }
 
-  /// What the message adds behind itself; nothing where the template refuses two answers in a row,
+  /// What the message adds behind itself; nothing if the template refuses two answers in a row,
   /// or shows the first of them otherwise.
   std::optional<std::string> own_text() const {
     try {

@@ -10,10 +10,10 @@ namespace accrue::data {
 /// the text that the model would be given before it. Messages that are withheld
 /// (withheld_messages()) are given only.
 ///
-/// Where the template has {% generation %} blocks, these are learned in the whole conversation.
+/// If the template has {% generation %} blocks, these are learned in the whole conversation.
 ///
-/// Where it has none, a turn is learned from the end of its prompt (the messages before it,
-/// rendered with add_generation_prompt; first_prompt() where there are none) to the end of the
+/// If it has none, a turn is learned from the end of its prompt (the messages before it,
+/// rendered with add_generation_prompt; first_prompt() if there are none) to the end of the
 /// messages up to it, rendered. So the token that ends the turn is learned, and what the template
 /// writes behind it, such as the line's end behind
 /// <|im_end|>: the model says it as little as it says what follows, but TRL learns it both from
@@ -26,8 +26,8 @@ namespace accrue::data {
 /// ones do not have as it was, in the order of the conversation. Where all turns are withheld it is
 /// one sequence of which nothing is learned.
 ///
-/// Throws a usage Error where no message is the assistant's or the template writes nothing of what
-/// it says, where a prompt does not begin the text of the turn behind it (templates that write
+/// Throws a usage Error if no message is the assistant's or the template writes nothing of what
+/// it says, if a prompt does not begin the text of the turn behind it (templates that write
 /// something else for what was said than for what is to be said, as DeepSeek-R1's <think>), and
 /// where the template refuses the messages.
 std::vector<ChatSequence> learned_sequences(const ChatTemplate& chat,

@@ -10,7 +10,7 @@
 
 namespace accrue::data::jinja {
 
-/// Where a `for` is in what it walks over, which it reads no further than it has to: the condition
+/// If a `for` is in what it walks over, which it reads no further than it has to: the condition
 /// of a loop may depend on what its body did before.
 class LoopState {
  public:
@@ -23,7 +23,7 @@ class LoopState {
   bool advance();
   const Value& current() const { return current_; }
 
-  /// loop.name; none where it has no such attribute.
+  /// loop.name; none if it has no such attribute.
   std::optional<Value> attribute(const std::string& name);
   /// loop.changed(values...) and loop.cycle(values...).
   bool changed(const std::vector<Value>& values, Work& work);

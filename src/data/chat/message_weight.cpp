@@ -28,7 +28,7 @@ bool is_of_others(const MessageJson& message) {
          std::ranges::any_of(roles, [&](const char* other) { return *role == other; });
 }
 
-/// What a message has under a name; null where it has nothing, or null.
+/// What a message has under a name; null if it has nothing, or null.
 const MessageJson* stated_in(const MessageJson& message, const char* name) {
   const auto found = message.find(name);
   return found == message.end() || found->is_null() ? nullptr : &*found;

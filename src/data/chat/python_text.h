@@ -24,16 +24,16 @@ std::string_view stripped_right(std::string_view text);
 std::string_view stripped(std::string_view text, std::optional<std::string_view> characters,
                           bool left, bool right);
 
-/// Where `part` is first found at `from` or behind it, in bytes, in time linear in both.
+/// If `part` is first found at `from` or behind it, in bytes, in time linear in both.
 std::size_t find_text(std::string_view text, std::string_view part, std::size_t from);
-/// Where it is found last, likewise.
+/// If it is found last, likewise.
 std::size_t find_last_text(std::string_view text, std::string_view part);
 /// How often it is there, none over another.
 std::size_t count_text(std::string_view text, std::string_view part);
-/// At most `most` of them replaced; all where it is negative.
+/// At most `most` of them replaced; all if it is negative.
 std::string replaced(std::string_view text, std::string_view old, std::string_view by,
                      std::int64_t most);
-/// Cut at white space, or at `separator`, which is not empty; at most `most` cuts where it is not
+/// Cut at white space, or at `separator`, which is not empty; at most `most` cuts if it is not
 /// negative, counted from the end where `from_end`.
 std::vector<std::string> split_text(std::string_view text,
                                     std::optional<std::string_view> separator, std::int64_t most,

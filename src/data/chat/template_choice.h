@@ -11,7 +11,7 @@
 namespace accrue::data {
 
 /// Which of a tokenizer's templates a conversation takes: one with tools the one named "tool_use",
-/// where there is one, and every other the one named "default". A template is parsed when it is
+/// if there is one, and every other the one named "default". A template is parsed when it is
 /// first wanted: one that this version does not know matters to nobody who does not use it. Safe to
 /// use from several threads.
 class TemplateChoice {
@@ -21,7 +21,7 @@ class TemplateChoice {
   TemplateChoice(ChatTemplates templates, std::string what);
 
   /// The template of a conversation with these tools: null are none, and an empty list is a list,
-  /// as transformers has it. Throws a usage Error where there is none, or it cannot be parsed.
+  /// as transformers has it. Throws a usage Error if there is none, or it cannot be parsed.
   ChatTemplate for_tools(const nlohmann::ordered_json& tools) const;
 
  private:

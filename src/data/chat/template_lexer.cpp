@@ -41,7 +41,7 @@ std::size_t digits_length(std::string_view text) {
   return length;
 }
 
-/// How many characters a float takes; 0 where there is none.
+/// How many characters a float takes; 0 if there is none.
 std::size_t real_length(std::string_view text) {
   const std::size_t whole = digits_length(text);
   if (whole == 0) return 0;
@@ -107,7 +107,7 @@ class Lexer {
   std::string_view before_tag(std::string_view text, char sign, Tag tag) const {
     if (sign == '-') return stripped_right(text);
     if (sign == '+' || tag == Tag::print) return text;
-    const std::size_t line = text.rfind('\n') + 1;  // 0 where there is none
+    const std::size_t line = text.rfind('\n') + 1;  // 0 if there is none
     if (line == 0 && !begins_line_) return text;
     return is_white_space(text.substr(line)) ? text.substr(0, line) : text;
   }

@@ -115,7 +115,7 @@ struct For {
 };
 struct Set {
   Target target;
-  std::string attribute;    ///< of the namespace `target.name`, where it is not empty
+  std::string attribute;    ///< of the namespace `target.name`, if it is not empty
   ExpressionPointer value;  ///< of a block its filters, or null
   std::optional<Statements> body;
 };

@@ -24,7 +24,7 @@ struct Scope {
 };
 using ScopePointer = std::shared_ptr<Scope>;
 
-/// Renders a template once. Throws a Failure where it cannot, `line()` telling where.
+/// Renders a template once. Throws a Failure if it cannot, `line()` telling where.
 class Renderer {
  public:
   /// A part of the text, in bytes, that was rendered in a {% generation %} block.
@@ -85,7 +85,7 @@ class Renderer {
   Value value_of(const Test& node, const ScopePointer& scope);
   CallArguments arguments_of(std::string function, const Arguments& arguments,
                              const ScopePointer& scope);
-  /// The state of the loop that `loop` stands for, where the expression is that name.
+  /// The state of the loop that `loop` stands for, if the expression is that name.
   LoopState* loop_of(const Expression& expression, const Scope& scope);
 
   // Calls, in template_functions.cpp.

@@ -59,7 +59,7 @@ Value value_at(const nlohmann::ordered_json& json, int depth) {
   return Value::mapping(std::move(entries));
 }
 
-/// The number of entries where there is no such key.
+/// The number of entries if there is no such key.
 std::size_t place_of_key(const Entries& entries, const Value& key, Work& work) {
   if (!is_hashable(key)) throw Failure("a key that can be hashed", key.type_name());
   work.spend(entries.size());

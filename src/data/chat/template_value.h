@@ -147,7 +147,7 @@ Value value_of(const nlohmann::ordered_json& json);
 
 /// Whether Python takes the value for a key.
 bool is_hashable(const Value& value);
-/// The entry of a key. Null where there is none. Throws a Failure for keys that Python cannot hash.
+/// The entry of a key. Null if there is none. Throws a Failure for keys that Python cannot hash.
 const Value* find_entry(const Mapping& mapping, const Value& key, Work& work);
 const Value* find_entry(const Mapping& mapping, std::string_view key);
 

@@ -26,7 +26,7 @@ class Work {
   /// Lists in lists, and so on; Python's own limit is of the same order.
   static constexpr int deepest_value = 200;
 
-  /// Throws a Failure where the whole is too much.
+  /// Throws a Failure if the whole is too much.
   void spend(std::size_t units) {
     if (units > left_)
       throw Failure("a template that renders within " + std::to_string(most) + " units of work",

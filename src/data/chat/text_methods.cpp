@@ -20,7 +20,7 @@ Value texts(std::vector<std::string> parts, Work& work) {
   return Value::list(std::move(items));
 }
 
-/// The argument as a text; none where it was not given or is None.
+/// The argument as a text; none if it was not given or is None.
 std::optional<std::string> text_or_none(const CallArguments& arguments, std::string_view name) {
   const Value* const found = arguments.find(name);
   if (found == nullptr || found->is<None>()) return std::nullopt;

@@ -9,7 +9,7 @@
 namespace accrue::data::jinja {
 namespace {
 
-/// What is behind an index of Python; none where nothing is.
+/// What is behind an index of Python; none if nothing is.
 std::optional<std::size_t> place_of(std::int64_t index, std::size_t size) {
   const auto length = static_cast<std::int64_t>(size);
   if (index < -length || index >= length) return std::nullopt;

@@ -19,7 +19,7 @@ Value arithmetic(std::string_view op, const Value& left, const Value& right, Wor
 /// Python's `format % arguments`, of the conversions s, r, d, i, f, x and %; a tuple has several.
 std::string percent_format(const std::string& format, const Value& given, Work& work);
 
-/// len(). Throws where Python has none.
+/// len(). Throws if Python has none.
 std::size_t length_of(const Value& value);
 /// What `for` walks over; of a generator what is left, which it then has given.
 std::vector<Value> items_of(const Value& value, Work& work);

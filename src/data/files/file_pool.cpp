@@ -42,7 +42,7 @@ class FilePool::Opened {
   explicit Opened(const std::filesystem::path& path) : opened_(open_to_read(path)) {}
 
   int get() const { return opened_.file.get(); }
-  /// Why there is none; empty where there is one.
+  /// Why there is none; empty if there is one.
   const std::string& obstacle() const { return opened_.obstacle; }
   Version version() const {
     struct stat status {};

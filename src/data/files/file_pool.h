@@ -34,7 +34,7 @@ class FilePool {
   const std::filesystem::path& path(std::size_t file) const { return paths_[file]; }
   std::int64_t bytes(std::size_t file) const { return bytes_[file]; }
 
-  /// Fills `out` with the bytes of `file` from `offset`. Throws a runtime Error where the file was
+  /// Fills `out` with the bytes of `file` from `offset`. Throws a runtime Error if the file was
   /// changed since it was noted, in place or by another one at its path, or cannot be read any
   /// more. (What stands at the path counts when the file is opened: an open one keeps its content.)
   void read(std::size_t file, std::int64_t offset, std::span<std::byte> out) const;

@@ -10,7 +10,7 @@
 
 namespace accrue::data {
 
-/// A fingerprint's kind with the tokenizer that makes tokens of the text, where there is one.
+/// A fingerprint's kind with the tokenizer that makes tokens of the text, if there is one.
 std::string with_tokenizer(std::string kind, const Tokenizer* tokenizer);
 
 /// A source's fingerprint and its files', made when one of them is first asked for. Safe from

@@ -28,7 +28,7 @@ bool is_hidden(const std::string& name) { return name.starts_with('.'); }
 
 using Identity = std::pair<dev_t, ino_t>;
 
-/// Identifies a file or folder whatever its name; none where there is no such file.
+/// Identifies a file or folder whatever its name; none if there is no such file.
 std::optional<Identity> identity_of(const fs::path& file) {
   struct stat status {};
   if (::stat(file.c_str(), &status) != 0) return std::nullopt;
@@ -36,7 +36,7 @@ std::optional<Identity> identity_of(const fs::path& file) {
 }
 
 /// Walks the folders of one glob, part by part of its path. Links to folders are followed; below
-/// "**" each folder is walked once, by its own name where it has one, so that links may lead back.
+/// "**" each folder is walked once, by its own name if it has one, so that links may lead back.
 class GlobWalk {
  public:
   GlobWalk(const std::string& glob, const std::string& what)

@@ -22,7 +22,7 @@ struct FoundFiles {
 /// The regular files that `globs` match (SourceOptions::globs says how), sorted by path as bytes,
 /// each file once whatever its names. A glob that is the name of a file is that file, whatever
 /// signs are in it. Throws a usage Error, its operation being `what`, that names the globs and the
-/// working directory where one of them matches nothing, and that names the folder that cannot be
+/// working directory if one of them matches nothing, and that names the folder that cannot be
 /// read, or the link that leads to nothing: its target may be a part of the data that is not
 /// mounted.
 std::vector<std::filesystem::path> expand_globs(const std::vector<std::string>& globs,
@@ -41,7 +41,7 @@ std::set<std::filesystem::path> matching(const std::vector<std::filesystem::path
                                          const std::vector<std::string>& globs,
                                          const std::string& what);
 
-/// `paths` without those `excluded`, in order. Throws a usage Error where none is left.
+/// `paths` without those `excluded`, in order. Throws a usage Error if none is left.
 std::vector<std::filesystem::path> without(const std::vector<std::filesystem::path>& paths,
                                            const std::set<std::filesystem::path>& excluded,
                                            const std::string& what);

@@ -13,7 +13,7 @@ std::vector<std::string> glob_parts(const std::string& glob);
 /// Whether a part can match several names.
 bool is_wildcard(const std::string& part);
 
-/// Whether a part that is not "**" matches a name. Hidden names only match where it has the dot.
+/// Whether a part that is not "**" matches a name. Hidden names only match if it has the dot.
 bool part_matches(const std::string& part, const std::string& name);
 
 /// A pattern that matches this path alone, whatever signs are in it.

@@ -15,7 +15,7 @@ namespace {
 constexpr ImageShape cifar_shape{.channels = 3, .height = 32, .width = 32};
 
 /// The file's lines that are not empty, read up to as many bytes as names of classes take; none
-/// where there is no such file.
+/// if there is no such file.
 std::vector<std::string> lines_of(const std::filesystem::path& path) {
   constexpr std::size_t most_bytes = 1 << 16;
   std::ifstream file = stream_to_read(path);
@@ -74,7 +74,7 @@ class Cifar final : public ImageStore {
  private:
   using Labels = std::vector<std::uint8_t>;
 
-  /// Where an image begins, with its labels.
+  /// If an image begins, with its labels.
   struct Record {
     std::size_t file;
     std::int64_t begin;

@@ -113,7 +113,7 @@ PixelBox draw_crop(const Augment& augment, const DrawnNumbers& numbers, const Im
   return middle_box(image, augment.ratio);
 }
 
-/// The box to erase; none where none of the tries is smaller than the image.
+/// The box to erase; none if none of the tries is smaller than the image.
 std::optional<PixelBox> draw_erased(const DrawnNumbers& numbers, const ImageShape& image) {
   constexpr Interval shares{.least = 0.02, .most = 0.33},
       height_by_width{.least = 0.3, .most = 3.3};

@@ -27,7 +27,7 @@ struct ColourChange {
 struct ImageChange {
   std::optional<PixelBox> crop;  ///< of the image as the file has it
   std::int64_t shift_y = 0;      ///< pixel (y, x) becomes what was at (y + shift_y,
-  std::int64_t shift_x = 0;      ///< x + shift_x); black where nothing was
+  std::int64_t shift_x = 0;      ///< x + shift_x); black if nothing was
   bool is_flipped = false;
   std::vector<ColourChange> colours;
   std::optional<PixelBox> erased;  ///< of the image as it has become

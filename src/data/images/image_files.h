@@ -20,7 +20,7 @@ std::vector<std::filesystem::path> find_images(const std::vector<std::string>& n
 /// One image as a model reads it, or why it cannot be.
 struct ReadImage {
   at::Tensor values;    ///< fp32 [C, H, W]
-  std::string failure;  ///< empty where there are values
+  std::string failure;  ///< empty if there are values
 };
 
 /// Reads a PNG or JPEG file and brings it to `shape`, by the rules of open_source(). Throws nothing

@@ -83,7 +83,7 @@ void copy_planes(const DecodedImage& image, std::int64_t channels, std::uint8_t*
   }
 }
 
-/// Each pixel becomes what was so far below and to the right of it; `outside` where nothing was.
+/// Each pixel becomes what was so far below and to the right of it; `outside` if nothing was.
 void shift(const ImageShape& shape, std::int64_t down, std::int64_t right, std::uint8_t outside,
            std::span<std::uint8_t> planes) {
   const std::vector<std::uint8_t> before(planes.begin(), planes.end());

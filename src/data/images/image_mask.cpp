@@ -31,7 +31,7 @@ NamedMasks by_name(const std::vector<fs::path>& masks) {
   return named;
 }
 
-/// The masks that may be an image's: those of its name; where a folder of masks has the name of its
+/// The masks that may be an image's: those of its name; if a folder of masks has the name of its
 /// folder, only those in such a one. An image that the masks' patterns match is no mask of itself.
 std::vector<fs::path> masks_for(const fs::path& image, const NamedMasks& named) {
   const auto found = named.by_name.find(image.stem().string());

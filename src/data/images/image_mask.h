@@ -21,7 +21,7 @@ std::string why_no_mask(std::span<const std::byte> encoded);
 std::string decode_mask(std::span<const std::byte> encoded, DecodedImage& mask);
 
 /// For each of `images` the mask of its name, by the rules of open_source(). Throws a usage Error
-/// where one has none or several, or two have the same.
+/// if one has none or several, or two have the same.
 std::vector<std::filesystem::path> masks_of(const std::vector<std::filesystem::path>& images,
                                             const std::vector<std::filesystem::path>& masks);
 

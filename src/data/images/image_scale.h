@@ -21,7 +21,7 @@ struct ScaledSide {
 /// resize(Image.Resampling.BILINEAR) does it: weights fall linearly to 0 at the distance of a pixel
 /// of the result (at least of the image), along rows, then along columns, each rounded to 8 bits
 /// (Pillow's src/libImaging/Resample.c). The result has Pillow's bits, or is one level of 255 apart
-/// where a version of Pillow takes the columns first. It is in planes, one for each channel. Work
+/// if a version of Pillow takes the columns first. It is in planes, one for each channel. Work
 /// and memory go by what is kept (docs/notes/images.md says why it is not ATen's).
 CountedBytes scale_image(const DecodedImage& image, const ScaledSide& height,
                          const ScaledSide& width);

@@ -13,7 +13,7 @@ using ShapeCounts = std::map<ImageShape, std::int64_t>;
 
 struct ShapeDecision {
   ImageShape shape;
-  std::string reason;  ///< for people; empty where no image has to be changed
+  std::string reason;  ///< for people; empty if no image has to be changed
 };
 
 /// What the images of a set are brought to, as open_source() says. `wanted` is what is known

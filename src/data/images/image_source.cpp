@@ -74,7 +74,7 @@ std::unique_ptr<ImageStore> open_store(const FoundFiles& found, const ImageOptio
   return open_image_folders(found, options, what);
 }
 
-/// Throws a usage Error where images of this shape cannot be changed so.
+/// Throws a usage Error if images of this shape cannot be changed so.
 void check_augment(const Augment& augment, const ImageShape& shape) {
   if (augment.pad >= std::min(shape.height, shape.width))
     throw usage_error("data.augment.pad", "fewer pixels than images have (" + text_of(shape) + ")",
@@ -140,7 +140,7 @@ class ImageSource final : public Source {
     std::vector<std::uint8_t> planes, classes;
   };
 
-  /// Changes each image as its draw says; none where there are no draws.
+  /// Changes each image as its draw says; none if there are no draws.
   batch::MicroBatch fetch_as_drawn(std::span<const std::int64_t> indices, Draws draws) const {
     const ImageShape& shape = decision_.shape;
     const std::int64_t count = std::ssize(indices);

@@ -18,7 +18,7 @@ namespace accrue::data {
 
 /// What became of an image that was asked for.
 struct ImageRead {
-  /// Its class, 0 where it has a mask; none where there are no pixels.
+  /// Its class, 0 if it has a mask; none if there are no pixels.
   std::optional<std::int64_t> label;
   std::string failure;  ///< why it does not decode
 };
@@ -42,7 +42,7 @@ class ImageStore {
   /// Whether each pixel has a class of its own, which read_mask() tells.
   virtual bool has_masks() const { return false; }
   /// Reads the classes of the pixels of image `index` into `mask`, as one channel. Returns why that
-  /// does not decode, or an empty string. Throws a usage Error where one is beyond classes().
+  /// does not decode, or an empty string. Throws a usage Error if one is beyond classes().
   virtual std::string read_mask(std::int64_t /*index*/, DecodedImage& /*mask*/) const { return ""; }
   /// Source::check_contents().
   virtual void check_contents() const {}

@@ -63,7 +63,7 @@ void read_rows(Session& session) {
   jpeg_finish_decompress(&session.image);
 }
 
-/// Returns false where `work` failed; the session's message says why.
+/// Returns false if `work` failed; the session's message says why.
 bool attempt(Session& session, void (*work)(Session&)) {
   if (setjmp(session.escape) != 0) return false;
   work(session);

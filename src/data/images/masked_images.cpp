@@ -173,7 +173,7 @@ class MaskedImages final : public ImageStore {
         "1, 2, ... for what is not background");
   }
 
-  /// The first pixel of a class beyond those that there are; the end where none is.
+  /// The first pixel of a class beyond those that there are; the end if none is.
   auto beyond_classes(const DecodedImage& mask) const {
     return std::ranges::find_if(mask.bytes, [bound = std::ssize(classes_)](std::uint8_t number) {
       return number != ignored_class && number >= bound;

@@ -13,7 +13,7 @@ namespace accrue::data {
 /// Whether the bytes begin as a PNG does. PNG is read by libspng: every bit depth, interlaced or
 /// not, as 8 bits a channel. Palettes are colour; alpha and colour keys are left out.
 bool is_png(std::span<const std::byte> encoded);
-/// What the header says: 1 channel of grey, 3 of colour; nothing where it is no PNG header, or
+/// What the header says: 1 channel of grey, 3 of colour; nothing if it is no PNG header, or
 /// larger than `most_pixels_a_side`. The first 33 bytes are enough.
 std::optional<ImageShape> png_shape(std::span<const std::byte> encoded,
                                     std::uint32_t most_pixels_a_side);

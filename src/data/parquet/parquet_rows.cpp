@@ -45,7 +45,7 @@ ordered_json list_at(const arrow::Array& values, std::int64_t row) {
   return list_of(*lists.values(), lists.value_offset(row), lists.value_length(row));
 }
 
-/// Fields without a value are left out: a table has each in every row, also where nobody set it.
+/// Fields without a value are left out: a table has each in every row, also if nobody set it.
 ordered_json object_at(const arrow::StructArray& objects, std::int64_t row) {
   ordered_json object = ordered_json::object();
   for (int field = 0; field < objects.num_fields(); ++field)

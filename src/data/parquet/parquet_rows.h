@@ -18,7 +18,7 @@ void write_rows_as_lines(const std::filesystem::path& table, const WriteBytes& w
                          const std::string& what);
 
 /// The columns of a Parquet file that are not read, in their order. Throws as write_rows_as_lines()
-/// does for the file; without Arrow, where no table is read, there are none.
+/// does for the file; without Arrow, if no table is read, there are none.
 std::vector<std::string> unread_columns(const std::filesystem::path& table,
                                         const std::string& what);
 

@@ -25,7 +25,7 @@ struct ColumnOptions {
 /// asked for.
 class ColumnSource final : public Source {
  public:
-  /// Throws a usage Error, its operation being `what`, where a line lacks a field, a field is no
+  /// Throws a usage Error, its operation being `what`, if a line lacks a field, a field is no
   /// number and no list of them, shapes differ, a list is longer than the context, or there is no
   /// line.
   ColumnSource(std::unique_ptr<const FilePool> files, const ColumnOptions& options,
@@ -42,9 +42,9 @@ class ColumnSource final : public Source {
   std::string fingerprint() const override { return fingerprint_.text(); }
 
   /// Makes tensors of the types and shapes that `known` has, which is where training's samples come
-  /// from: whole numbers become fp32 where its are. Throws a usage Error, its operation being
-  /// `what`, where these samples have other shapes, fractions where its numbers are whole, or an
-  /// attention mask where it has none or none where it has one.
+  /// from: whole numbers become fp32 if its are. Throws a usage Error, its operation being
+  /// `what`, where these samples have other shapes, fractions if its numbers are whole, or an
+  /// attention mask if it has none or none if it has one.
   void take_types_of(const ColumnSource& known, const std::string& what);
   std::vector<DataFile> files() const override { return fingerprint_.files(); }
 
@@ -81,7 +81,7 @@ class ColumnSource final : public Source {
   Fingerprint fingerprint_;
 };
 
-/// ColumnSource::take_types_of() where both are lines as tensors; else does nothing.
+/// ColumnSource::take_types_of() if both are lines as tensors; else does nothing.
 void take_column_types(const Source& known, Source& source, const std::string& what);
 
 }  // namespace accrue::data

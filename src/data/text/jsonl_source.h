@@ -34,11 +34,11 @@ struct JsonlOptions {
 };
 
 /// Samples of different lengths, a line each. One pass at opening reads and checks every line; 12
-/// bytes of each stay in memory, and fetch parses the lines it is asked for. Where text has a
+/// bytes of each stay in memory, and fetch parses the lines it is asked for. If text has a
 /// tokenizer, that pass is kept in the cache.
 class JsonlSource final : public Source {
  public:
-  /// Throws a usage Error, its operation being `what`, where a line is no sample or longer than the
+  /// Throws a usage Error, its operation being `what`, if a line is no sample or longer than the
   /// context, and where there is no sample or no label counts.
   JsonlSource(std::unique_ptr<const FilePool> files, const JsonlOptions& options,
               const std::string& what);
@@ -59,7 +59,7 @@ class JsonlSource final : public Source {
   SampleIndex make_index(const std::string& what);
   SampleIndex cached_index(const std::string& what);
   std::size_t file_of(std::int64_t index) const;
-  /// The sequences of sample `index` among those of its line; empty where they are not there.
+  /// The sequences of sample `index` among those of its line; empty if they are not there.
   std::span<const JsonSample> sequences_of(std::int64_t index, const SampleParser& parser) const;
   std::string_view read_line(std::int64_t index, std::string& buffer) const;
   void require_unchanged(std::int64_t index, const SampleParser& parser,

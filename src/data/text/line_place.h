@@ -14,7 +14,7 @@ struct LinePlace {
   bool is_within = false;                             ///< it is a value within that of the key
 };
 
-/// Where the value begins (of one within a value, but for an element, that value), in bytes from 1;
+/// If the value begins (of one within a value, but for an element, that value), in bytes from 1;
 /// none if the line has no such value. What is behind the value need not be JSON.
 std::optional<std::size_t> column_of(std::string_view line, const LinePlace& place);
 

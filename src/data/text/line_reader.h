@@ -12,7 +12,7 @@ namespace accrue::data {
 
 struct Line {
   std::int64_t number = 0;  ///< from 1
-  std::int64_t begin = 0;   ///< where its first byte is in the file
+  std::int64_t begin = 0;   ///< if its first byte is in the file
   std::string_view text;    ///< without the line feed; valid until the next one is read
 };
 

@@ -19,11 +19,11 @@ class SampleEncoder {
 
   /// Appends what stands before the text of a sample: the template's beginning.
   void begin(std::vector<std::int64_t>& ids);
-  /// Appends the tokens of a part of the text, which goes on what was added before where it is not
+  /// Appends the tokens of a part of the text, which goes on what was added before if it is not
   /// the first one. A text that begins with the template's beginning has it once.
   void add(std::string_view text, std::vector<std::int64_t>& ids);
   /// Appends what stands behind it, unless `ids` end with it: the template's ending, and the end of
-  /// text where the tokenizer has one, so that a model learns where to stop.
+  /// text if the tokenizer has one, so that a model learns where to stop.
   void end(std::vector<std::int64_t>& ids) const;
 
  private:

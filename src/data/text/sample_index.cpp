@@ -234,7 +234,7 @@ std::string text_of(const std::vector<UnreadKeys>& unread) {
   return files.dump();
 }
 
-/// Nothing where the text is not that of such keys.
+/// Nothing if the text is not that of such keys.
 std::optional<std::vector<UnreadKeys>> unread_of(std::string_view text, std::size_t all_files) {
   const nlohmann::json files = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!files.is_array()) return std::nullopt;

@@ -22,7 +22,7 @@ struct UnreadKeys {
   bool operator==(const UnreadKeys&) const = default;
 };
 
-/// Where the samples of files of JSON lines are, and what they are together.
+/// If the samples of files of JSON lines are, and what they are together.
 struct SampleIndex {
   std::vector<std::int64_t> begins;   ///< where sample i's line begins in its file
   std::vector<std::int32_t> lengths;  ///< sample i's input tokens, of a pair those of both
@@ -56,7 +56,7 @@ SampleIndex index_samples(const FilePool& files, SampleParsers& parsers,
                           const SampleLengths& lengths, const TellProgress& tell,
                           const std::string& what);
 
-/// An index as the bytes of a file, and back: nothing where they are not such bytes.
+/// An index as the bytes of a file, and back: nothing if they are not such bytes.
 std::string to_bytes(const SampleIndex& index);
 std::optional<SampleIndex> index_of_bytes(std::string_view bytes);
 

@@ -14,7 +14,7 @@ inline constexpr std::int64_t ignored_target = -100;
 /// The tokens of one sample as a model sees them.
 struct Sequence {
   std::vector<std::int64_t> inputs;
-  std::vector<std::int64_t> targets;  ///< as many as inputs; -100 where no loss is taken
+  std::vector<std::int64_t> targets;  ///< as many as inputs; -100 if no loss is taken
   float weight = 1;                   ///< what each term of its loss counts
 };
 

@@ -6,11 +6,11 @@
 
 namespace accrue::data {
 
-/// Ends a text that comes piece by piece where the first of some texts is in it, wherever the
+/// Ends a text that comes piece by piece if the first of some texts is in it, wherever the
 /// pieces are cut.
 class StopTexts {
  public:
-  /// Throws a usage Error where one of them is empty.
+  /// Throws a usage Error if one of them is empty.
   explicit StopTexts(std::vector<std::string> stops);
 
   /// What of the text can be told after one more piece: all but what may turn out to be the

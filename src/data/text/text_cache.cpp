@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Holds a folder's lock, where its file system has locks; it dies with the process. Without one
+/// Holds a folder's lock, if its file system has locks; it dies with the process. Without one
 /// several processes may make the same file, of which the first stays.
 class FolderLock {
  public:
@@ -41,7 +41,7 @@ fs::path make_temporary_folder() {
   return name;
 }
 
-/// Why nothing can be written to a folder; empty where it can.
+/// Why nothing can be written to a folder; empty if it can.
 std::string obstacle_of(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);

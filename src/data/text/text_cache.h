@@ -19,7 +19,7 @@ using WriteBytes = std::function<void(std::string_view bytes)>;
 /// meanwhile wait.
 class TextCache {
  public:
-  /// Files stay in `folder`, which is made where there is none. Where that is empty or cannot be
+  /// Files stay in `folder`, which is made if there is none. If that is empty or cannot be
   /// written, they are temporary ones that go with this object.
   explicit TextCache(std::filesystem::path folder);
   ~TextCache();

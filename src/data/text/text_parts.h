@@ -13,7 +13,7 @@
 namespace accrue::data {
 
 /// Reads text files by parts of about `wanted_bytes` whose tokens, joined, are those of each file
-/// as a whole. A part ends behind a line feed between two lines, where the tokens of the 2 KiB
+/// as a whole. A part ends behind a line feed between two lines, if the tokens of the 2 KiB
 /// before and behind it are the same together as apart (docs/notes/text_tokens.md). So a part is as
 /// large as its file where a tokenizer puts something before every text (Llama 2's space), or a
 /// file has no such place.
@@ -34,7 +34,7 @@ class TextParts {
 
  private:
   bool read_more();  ///< false: the file has ended
-  /// Where the part may end, 0 where there is no such place yet.
+  /// If the part may end, 0 if there is no such place yet.
   std::size_t find_end();
   bool is_neutral(std::size_t place);
   std::string take(std::size_t size);

@@ -23,7 +23,7 @@ struct StreamContent {
   std::vector<TokenLayout> layouts;  ///< where file i has its tokens
   /// What a tokenizer made them of, and what identifies the data; null: `files` themselves.
   std::unique_ptr<const FilePool> text = nullptr;
-  std::shared_ptr<const TextCache> cache = nullptr;  ///< owns `files` where there is `text`
+  std::shared_ptr<const TextCache> cache = nullptr;  ///< owns `files` if there is `text`
 };
 
 /// What a stream is besides its files.
@@ -42,7 +42,7 @@ struct StreamTraits {
 /// Files joined into one stream of tokens, and its samples.
 class TokenStream final : public Source {
  public:
-  /// Throws TooFewTokens, a usage Error whose operation is `what`, where there is no sample.
+  /// Throws TooFewTokens, a usage Error whose operation is `what`, if there is no sample.
   TokenStream(StreamContent content, StreamTraits traits, const std::string& what);
 
   std::int64_t size() const override;

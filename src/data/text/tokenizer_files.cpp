@@ -72,7 +72,7 @@ void take_file(const fs::path& folder, const std::string& name, std::vector<Toke
   if (fs::is_regular_file(folder / name, unreadable)) files.push_back({folder / name, name});
 }
 
-/// Other programs write a post-processor that adds nothing where there was none.
+/// Other programs write a post-processor that adds nothing if there was none.
 bool adds_tokens(const nlohmann::json& post_processor) {
   if (!post_processor.is_object()) return !post_processor.is_null();
   const auto special = post_processor.find("special_tokens");

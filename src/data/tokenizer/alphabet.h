@@ -19,7 +19,7 @@ class Alphabet {
   static constexpr std::size_t most_kinds = 256;
   using Kind = std::uint8_t;
 
-  /// None where the sets tell more than `most_kinds` kinds apart.
+  /// None if the sets tell more than `most_kinds` kinds apart.
   static std::optional<Alphabet> of(const std::vector<CodePoints>& sets);
 
   /// The kinds of the characters in a set, in order.

@@ -13,7 +13,7 @@ std::string_view unicode_version();
 
 /// The characters that `\p{name}` stands for in Oniguruma: general categories, scripts, blocks
 /// (In_...), binary properties and POSIX's classes. Case, spaces, hyphens and underscores of a name
-/// do not matter; "punct" is the category, and "posixpunct" the class. None where there is no such
+/// do not matter; "punct" is the category, and "posixpunct" the class. None if there is no such
 /// property.
 std::optional<CodePoints> characters_with(std::string_view name);
 

@@ -28,7 +28,7 @@ class LongestBeginnings {
   using Node = std::uint32_t;  ///< the end of a word, or of several: 0 has no letters
   static constexpr Node none = static_cast<Node>(-1);
 
-  /// The node that has one letter more in front; 0 where there is none.
+  /// The node that has one letter more in front; 0 if there is none.
   Node longer(Node node, char letter) const;
   Node make_longer(Node node, char letter);
   /// The longest node that some of the node's first letters are, with this one in front.

@@ -24,7 +24,7 @@ class Normalizer {
   virtual void apply(std::string& text, Before before, TextGrowth& growth) const = 0;
 };
 
-/// The one that "normalizer" of a tokenizer.json states; null where it states none. Knows NFC, NFD,
+/// The one that "normalizer" of a tokenizer.json states; null if it states none. Knows NFC, NFD,
 /// NFKC, NFKD, Prepend, Replace, Strip and Sequence; throws a usage Error, its operation being
 /// `what`, that names any other.
 std::unique_ptr<const Normalizer> read_normalizer(const nlohmann::json& stated,

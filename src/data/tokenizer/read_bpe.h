@@ -7,7 +7,7 @@ namespace accrue::data {
 
 struct ReadBpe {
   BpeParts parts;
-  std::vector<std::string> texts;  ///< of each id, as the file shows them; empty where it is none
+  std::vector<std::string> texts;  ///< of each id, as the file shows them; empty if it is none
 };
 
 /// "model" of a tokenizer.json, which has to be BPE. Throws a usage Error, its operation being that

@@ -9,7 +9,7 @@
 
 namespace accrue::data {
 
-/// Where something lies in a text, in bytes.
+/// If something lies in a text, in bytes.
 struct Extent {
   std::size_t begin = 0, end = 0;
   std::size_t size() const { return end - begin; }
@@ -64,7 +64,7 @@ class Regex::Matcher {
   std::string kinds_;      ///< of the text's characters, if PCRE2 sees these
   std::string_view seen_;  ///< what PCRE2 sees
   std::size_t looked_at_ = 0;
-  std::size_t from_ = 0;            ///< where the next match may begin
+  std::size_t from_ = 0;            ///< if the next match may begin
   std::optional<std::size_t> end_;  ///< of the last one
   /// A character that is looked at, by what PCRE2 sees and by the text.
   std::size_t seen_at_ = 0, text_at_ = 0;

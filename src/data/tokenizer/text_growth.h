@@ -15,7 +15,7 @@ class TextGrowth {
   /// at most eleven bytes of one (a compatibility form), and most make none.
   explicit TextGrowth(std::size_t bytes) : left_(for_each_byte * bytes + for_any_text) {}
 
-  /// A part makes a text of so many bytes. Throws a usage Error where that is too much.
+  /// A part makes a text of so many bytes. Throws a usage Error if that is too much.
   void take(std::size_t bytes) {
     if (bytes > left_)
       throw usage_error("tokenizer",

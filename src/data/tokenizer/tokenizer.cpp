@@ -93,8 +93,8 @@ struct Tokenizer::Parts {
   Around around;
   std::optional<std::int64_t> end_of_text;
   SpecialTexts special_texts;
-  /// By id, as they are decoded: normalized where the text is before they are found in it; empty
-  /// where there is no such token.
+  /// By id, as they are decoded: normalized if the text is before they are found in it; empty
+  /// if there is no such token.
   std::vector<std::string> texts;
   std::vector<bool> is_special;  ///< by id
   IdsByText ids;                 ///< by text

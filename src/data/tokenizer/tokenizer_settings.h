@@ -16,13 +16,13 @@ nlohmann::ordered_json read_settings_file(const std::filesystem::path& file,
 /// The same of a file of the model, whose order does not count.
 nlohmann::json read_config_file(const std::filesystem::path& file, const std::string& what);
 
-/// What the tokenizer_config.json beside a tokenizer.json states; an empty object where there is no
+/// What the tokenizer_config.json beside a tokenizer.json states; an empty object if there is no
 /// such file. Throws a usage Error, its operation beginning with `what`, where it is no JSON
 /// object.
 nlohmann::ordered_json read_tokenizer_settings(const std::filesystem::path& tokenizer_file,
                                                const std::string& what);
 
-/// A stated text, or that of a token which is stated with its properties; none where it is neither.
+/// A stated text, or that of a token which is stated with its properties; none if it is neither.
 std::optional<std::string> text_of_token(const nlohmann::ordered_json& stated);
 
 }  // namespace accrue::data

@@ -27,7 +27,7 @@ class CompressedSums {
   CompressedSums(std::shared_ptr<accum::GradientBuffer> buffer, std::span<const SlotPlace> places,
                  Compression compression, std::int64_t world);
 
-  /// Replaces the buffer's sums by those of all ranks, whose total weight (> 0) is given. Where a
+  /// Replaces the buffer's sums by those of all ranks, whose total weight (> 0) is given. If a
   /// sum is not finite on any rank, the result has elements that are not finite on all ranks
   /// (Compressor::sum).
   void sum(double weight, Exchange& exchange);

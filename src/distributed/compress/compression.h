@@ -30,7 +30,7 @@ class Compressor {
   /// gradient, 1 / total weight of the window over all ranks: what is kept of a window is converted
   /// to the next one's, so that windows of unequal weight do not distort it.
   ///
-  /// Where a value of any rank, or a sum, is not finite or too large for the code, no rank's sum
+  /// If a value of any rank, or a sum, is not finite or too large for the code, no rank's sum
   /// is: `finite` is false on all of them, `values` has elements that are not finite, and what was
   /// kept before is kept unchanged, for the window that takes this one's place.
   ///

@@ -16,7 +16,7 @@ struct FlatRange {
 /// be empty. (What ranks own of parameters is element_range_of(), accrue/core/rank_slice.h.)
 class CompressionShards {
  public:
-  /// Throws a usage Error where `elements` < 0, `world` < 1 or `alignment` < 1. 16 elements of fp32
+  /// Throws a usage Error if `elements` < 0, `world` < 1 or `alignment` < 1. 16 elements of fp32
   /// are a cache line.
   CompressionShards(std::int64_t elements, std::int64_t world, std::int64_t alignment = 16);
 
@@ -24,7 +24,7 @@ class CompressionShards {
   std::int64_t elements() const { return elements_; }
   std::int64_t shard_elements() const { return shard_elements_; }  ///< of each shard, with padding
   std::int64_t padded_elements() const { return world_ * shard_elements_; }
-  /// Where the elements of the shard of `rank` lie in the buffer, without padding.
+  /// If the elements of the shard of `rank` lie in the buffer, without padding.
   FlatRange range(std::int64_t rank) const;
 
  private:

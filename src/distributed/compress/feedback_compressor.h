@@ -23,7 +23,7 @@ class FeedbackCompressor : public Compressor {
   FeedbackCompressor(std::string name, std::int64_t elements, std::int64_t world);
 
   /// The sum of `values`, to which this rank's error is added already. `conversion` brings what
-  /// else is kept to this window's unit. It is to write what is kept, residual() too, only where
+  /// else is kept to this window's unit. It is to write what is kept, residual() too, only if
   /// the sum is finite.
   virtual CompressedSum sum_corrected(const at::Tensor& values, double conversion,
                                       Exchange& exchange) = 0;

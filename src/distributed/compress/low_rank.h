@@ -12,7 +12,7 @@ namespace accrue::distributed {
 /// Eigenvalue Problem", section 6.9). A column that depends on those before it becomes zero.
 void orthonormalise(float* factor, std::size_t rows, std::size_t rank);
 
-/// Divides a row by its norm. Returns false, and changes nothing, where the norm is 0.
+/// Divides a row by its norm. Returns false, and changes nothing, if the norm is 0.
 bool normalise(float* row, std::size_t columns);
 
 /// to[rows, columns] = left[rows, rank] right[rank, columns].

@@ -34,7 +34,7 @@ struct PowerSgdOptions {
 /// P and P Qᵀ are computed from sums that are the same on every rank, by code that does not depend
 /// on the instruction set, so that every rank has the same bits.
 ///
-/// Throws a usage Error where matrices overlap or leave the range, or the rank is below 1.
+/// Throws a usage Error if matrices overlap or leave the range, or the rank is below 1.
 std::unique_ptr<Compressor> make_power_sgd(std::int64_t elements, std::vector<MatrixRange> matrices,
                                            std::int64_t world, const PowerSgdOptions& options = {});
 

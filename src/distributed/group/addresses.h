@@ -32,12 +32,12 @@ std::string place_text(const std::string& host, std::uint16_t port);
 
 /// A place as ranks tell it each other.
 std::string to_text(const Place& place);
-/// Reads back what to_text() wrote; none where that is something else.
+/// Reads back what to_text() wrote; none if that is something else.
 std::optional<Place> place_from_text(const std::string& text);
 
 /// This machine's end of a socket. Throws a std::system_error where it has none.
 Place place_of(const Descriptor& socket);
-/// A socket that is connecting to `place`, which nobody waits for; none where that is no place.
+/// A socket that is connecting to `place`, which nobody waits for; none if that is no place.
 Descriptor connecting_to(const Place& place);
 
 /// Whether all that `host` stands for is the loopback interface, which no other machine reaches.

@@ -10,7 +10,7 @@ namespace accrue::distributed {
 using MakeDeviceEngine = std::function<NcclEngine(const NcclRequest& request)>;
 
 /// NCCL's, from libaccrue_nccl.so, which lies beside this program or in ../lib/accrue of its
-/// folder. Throws a usage Error where this build has none, or it does not load.
+/// folder. Throws a usage Error if this build has none, or it does not load.
 NcclEngine make_nccl_engine(const NcclRequest& request);
 
 }  // namespace accrue::distributed

@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds kSpare{500};
 /// How often a group is made anew, at most, before it is one that works.
 constexpr int kRenewals = 16;
 
-/// The device for a launch: where the store is on the loopback interface, all ranks are on this
+/// The device for a launch: if the store is on the loopback interface, all ranks are on this
 /// machine.
 std::shared_ptr<::gloo::transport::Device> device_for(const Launch& launch) {
   using c10d::ProcessGroupGloo;

@@ -14,12 +14,12 @@ namespace accrue::distributed {
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 /// What differs from rank 0's facts, in words: each name with both values and the ranks that have
-/// the other one; empty where nothing differs. A fact that only one of them has differs.
+/// the other one; empty if nothing differs. A fact that only one of them has differs.
 std::string differing_facts(const std::vector<Facts>& by_rank);
 
 /// Facts as ranks tell them each other.
 std::string to_text(const Facts& facts);
-/// Reads back what to_text() wrote. Throws a runtime Error where that is something else.
+/// Reads back what to_text() wrote. Throws a runtime Error if that is something else.
 Facts facts_from_text(const std::string& text);
 
 /// Compares the ranks' facts. Throws on all of them the same usage Error that names what differs.

@@ -24,7 +24,7 @@ constexpr milliseconds kLastWord{1000};
 
 }  // namespace
 
-/// What the thread shares with the heartbeat: it outlives that where the thread does.
+/// What the thread shares with the heartbeat: it outlives that if the thread does.
 struct Heartbeat::Shared {
   std::mutex mutex;
   std::condition_variable changed;

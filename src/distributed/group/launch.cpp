@@ -92,7 +92,7 @@ std::uint16_t port_of(const Variables& variables, int otherwise) {
   return static_cast<std::uint16_t>(variables.number_or("MASTER_PORT", 1, kHighestPort, otherwise));
 }
 
-/// One launcher under another is two worlds only where torchrun says that it is one.
+/// One launcher under another is two worlds only if torchrun says that it is one.
 void check_agree(const Variables& variables, const Launch& launch, Names other) {
   if (!variables.has(other.rank) || !variables.has(other.world)) return;
   const auto differ = [&](const char* ours, int value, const char* theirs) {

@@ -87,7 +87,7 @@ void Lifeline::take_next() {
 void Lifeline::let_guest_in() {
   Descriptor guest(::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!guest) {
-    // Where descriptors run out this process is watched no more, but by those that are there.
+    // If descriptors run out this process is watched no more, but by those that are there.
     if (errno == EMFILE || errno == ENFILE) listening_ = Descriptor();
     return;
   }

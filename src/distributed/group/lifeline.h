@@ -14,7 +14,7 @@ namespace accrue::distributed {
 
 /// A connection that ends with the process at its other end, whatever that died of: by it a death
 /// is known at once. Nothing is said on it but a greeting, and nobody answers. A machine that is
-/// gone, or a cable that is cut, ends no connection; signs of life tell of those. Where the
+/// gone, or a cable that is cut, ends no connection; signs of life tell of those. If the
 /// connection alone ended, as something between two machines may do, the process greets again.
 ///
 /// Each process lets others connect to it and watches one other, as long as this lives, on a
@@ -22,7 +22,7 @@ namespace accrue::distributed {
 /// nobody and greets nobody: signs of life alone tell then.
 class Lifeline {
  public:
-  /// Listens at `address`, one of this machine's, at a port of the system's choice. Throws where it
+  /// Listens at `address`, one of this machine's, at a port of the system's choice. Throws if it
   /// cannot.
   explicit Lifeline(const std::string& address);
   ~Lifeline();
@@ -37,7 +37,7 @@ class Lifeline {
     std::string key, text;
   };
   /// Watches the process whose place() is `place` from now on, instead of another: writes `words`
-  /// into `texts` once it has ended. Where no connection comes about, as behind a firewall, it
+  /// into `texts` once it has ended. If no connection comes about, as behind a firewall, it
   /// never does. `texts` have a connection of their own.
   void watch(const std::string& place, SealedTexts texts, std::vector<Word> words);
 

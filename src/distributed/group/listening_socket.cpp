@@ -25,7 +25,7 @@ Addresses places_of(const std::string& host, std::uint16_t port) {
   }
 }
 
-/// A socket bound to `address`; none, with errno, where it cannot be bound.
+/// A socket bound to `address`; none, with errno, if it cannot be bound.
 Descriptor bound_to(const addrinfo& address) {
   Descriptor socket = socket_for(address);
   if (!socket) return socket;

@@ -8,7 +8,7 @@
 namespace accrue::distributed {
 
 /// A TCP socket that is bound to the interface that `host` names, and to no other. Throws a usage
-/// Error where `host` is not an address of this machine, and a runtime Error where the port is
+/// Error if `host` is not an address of this machine, and a runtime Error if the port is
 /// taken.
 Descriptor listening_socket(const std::string& host, std::uint16_t port);
 

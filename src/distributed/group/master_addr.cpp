@@ -47,7 +47,7 @@ struct HostAndPort {
   std::string_view host, port;
 };
 
-/// The host, and the port where there is one, in what people write in the place of a host:
+/// The host, and the port if there is one, in what people write in the place of a host:
 /// " host ", "tcp://host:port/", "host:port", "[::1]:port".
 HostAndPort parts_of(std::string_view text) {
   text = trimmed(text);

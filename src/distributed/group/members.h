@@ -28,10 +28,10 @@ struct MemberList {
 };
 
 std::string to_text(const MemberList& list);
-/// Reads back what to_text() wrote; none where that is something else.
+/// Reads back what to_text() wrote; none if that is something else.
 std::optional<MemberList> member_list(const std::string& text);
 
-/// The rank of `member` in a list; none where it is not in it.
+/// The rank of `member` in a list; none if it is not in it.
 std::optional<int> rank_of(Member member, const MemberList& list);
 
 /// A process that is silent for this long is gone: two signs of life and the time for them to
@@ -58,7 +58,7 @@ std::vector<Candidate> decidable(std::vector<Candidate> applicants);
 /// applicants, all as far as they live. None as long as there is somebody to wait for: a member
 /// lives until it has ended or is silent for kGoneAfter, and is waited for until `waited` is
 /// `patience`, since it may be busy with a micro-batch. Applicants are waited for until all are
-/// decidable where no member is gone, since then it is for them that the group is made anew.
+/// decidable if no member is gone, since then it is for them that the group is made anew.
 ///
 /// It is pure: all who see the same decide alike.
 std::optional<std::vector<Member>> next_members(const std::vector<Candidate>& old,

@@ -141,7 +141,7 @@ std::vector<Candidate> Membership::applicants() {
   return observe(read_line(texts_, list_.applications + 1, all));
 }
 
-/// Takes the list that was decided on behind this one; false where there is none. None is left out.
+/// Takes the list that was decided on behind this one; false if there is none. None is left out.
 bool Membership::take_next() {
   auto next = decided();
   if (!next) return false;

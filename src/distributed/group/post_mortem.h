@@ -22,7 +22,7 @@ std::string place_text(std::int64_t collective, std::string_view what);
 void take_place(const std::string& text, RankState& state);
 
 /// Who is missing in collective `number`, for people. A rank that is gone explains the failure
-/// before one that is only late; the others wait for it. Empty where all are there.
+/// before one that is only late; the others wait for it. Empty if all are there.
 std::string missing_ranks(const std::vector<RankState>& ranks, std::int64_t number);
 
 /// Whether what missing_ranks() said, on this rank or another, tells of a rank that is gone:

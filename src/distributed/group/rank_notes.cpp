@@ -150,7 +150,7 @@ bool RankNotes::all_left() const {
   return true;
 }
 
-/// Where the store ends with this rank, the others are given time to read it first, those that are
+/// If the store ends with this rank, the others are given time to read it first, those that are
 /// still on their way to it too. Nobody's word is needed for that, so whoever wrote counts: also a
 /// rank with another token, which reads why.
 void RankNotes::say_goodbye() const {

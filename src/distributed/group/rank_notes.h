@@ -25,7 +25,7 @@ struct GroupPlace {
 
 /// What ranks write into their store, and read there. Only what a rank of this run wrote counts:
 /// strangers may write as well. Every call may block for as long as the store's host does not
-/// answer, and throws where the host is gone. Copies speak for the same rank through the same
+/// answer, and throws if the host is gone. Copies speak for the same rank through the same
 /// connection.
 class RankNotes {
  public:

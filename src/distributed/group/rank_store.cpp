@@ -153,7 +153,7 @@ void RankStore::meet_first(bool may_change) {
   start_heart(here);
 }
 
-/// What `question` gives, which asks the store. Throws a runtime Error where its host is gone.
+/// What `question` gives, which asks the store. Throws a runtime Error if its host is gone.
 template <class Ask>
 std::invoke_result_t<Ask&> RankStore::ask(std::string_view what, Ask question) {
   try {
@@ -250,7 +250,7 @@ void RankStore::refuse(const RankNotes::Texts& texts, const std::string& topic,
 }
 
 void RankStore::enter(std::int64_t collective, std::string_view what) {
-  // It is sent and not answered, so it waits only where the host has read nothing for long.
+  // It is sent and not answered, so it waits only if the host has read nothing for long.
   if (!decided_ && heart_->silence() <= kAnswer) notes_->enter(collective, what);
 }
 
@@ -264,7 +264,7 @@ const std::string& RankStore::host_is_gone() {
   return *decided_;
 }
 
-/// The heartbeat asks the store all the time: what that does not hear nobody will. Where an answer
+/// The heartbeat asks the store all the time: what that does not hear nobody will. If an answer
 /// is late, time tells.
 bool RankStore::is_deaf() const {
   if (!heart_) return false;

@@ -32,9 +32,9 @@ class RankStore {
  public:
   /// Connects, and waits until all ranks did. Throws a runtime Error naming those that did not come
   /// within `timeout`, and a usage Error naming those that have another token, or where other
-  /// machines could write into the store and there is no token. Where `may_change` is set, a
+  /// machines could write into the store and there is no token. If `may_change` is set, a
   /// process that finds the ranks of an earlier start alive is no rank yet: meet_anew() lets it in.
-  /// `tell_waiting` is told where the others do not come for a while (GroupOptions).
+  /// `tell_waiting` is told if the others do not come for a while (GroupOptions).
   RankStore(const Launch& launch, std::chrono::milliseconds timeout, bool may_change,
             WaitingNote::Tell tell_waiting);
 
@@ -53,7 +53,7 @@ class RankStore {
     return connections_.device_engine(part());
   }
   Heartbeat& heart() { return *heart_; }
-  /// What the heart has heard; nothing where there is none.
+  /// What the heart has heard; nothing if there is none.
   std::optional<std::string> lost_one() const { return heart_ ? heart_->lost_one() : std::nullopt; }
   bool has_applicants() const { return heart_ && heart_->has_applicants(); }
 
@@ -61,7 +61,7 @@ class RankStore {
   void enter(std::int64_t collective, std::string_view what);
 
   /// All ranks' texts, by rank. Throws RanksGone naming those whose text did not come in time, and
-  /// a runtime Error where one is not theirs or the store's host is gone.
+  /// a runtime Error if one is not theirs or the store's host is gone.
   std::vector<std::string> gather(std::string_view topic, const std::string& mine);
 
   /// Ends the group for `reason`. The first rank to say so decides; returns what it said. Takes at
@@ -83,8 +83,8 @@ class RankStore {
   void settle();
   using KeepWaiting = Group::KeepWaiting;
   /// Waits until the ranks that are left and those that ask to join have agreed on the next group,
-  /// of `least` or more, and meets them. Throws RanksGone where one of them is lost meanwhile, and
-  /// a runtime Error where the store's host is gone, this rank was left out, or `keep_waiting` gave
+  /// of `least` or more, and meets them. Throws RanksGone if one of them is lost meanwhile, and
+  /// a runtime Error if the store's host is gone, this rank was left out, or `keep_waiting` gave
   /// up.
   void meet_anew(std::int64_t least, const KeepWaiting& keep_waiting);
 
@@ -129,11 +129,11 @@ class RankStore {
   bool has_lost_host_ = false;
   std::int64_t gathers_ = 0;                ///< how many there were; each has keys of its own
   std::optional<std::string> decided_;      ///< why the group ended
-  std::shared_ptr<Membership> membership_;  ///< null where the group cannot change
+  std::shared_ptr<Membership> membership_;  ///< null if the group cannot change
   std::optional<RankNotes> notes_;
   std::optional<Heartbeat> heart_;
   std::map<Member, RankProcess> met_;  ///< all that were in a group with this one, and this one
-  std::optional<Lifeline> lifeline_;   ///< none where this machine gives no sockets
+  std::optional<Lifeline> lifeline_;   ///< none if this machine gives no sockets
 };
 
 }  // namespace accrue::distributed

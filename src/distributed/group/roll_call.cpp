@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 /// How long rank 0 waits for those that read why there is no start.
 constexpr milliseconds kToReadWhy{2000};
 constexpr milliseconds kLookAgain{20};
-/// Stands before the reason where a ticket is for no start: in no name, whose digits are
+/// Stands before the reason if a ticket is for no start: in no name, whose digits are
 /// hexadecimal.
 constexpr char kNoStart = '-';
 
@@ -55,7 +55,7 @@ std::optional<RollCall::Ticket> RollCall::ticket(int rank) const {
   return Ticket{.process = text->substr(0, gap), .start = text->substr(gap + 1)};
 }
 
-/// The name of the process that came as `rank`; none where it is spent, as the last `complete`
+/// The name of the process that came as `rank`; none if it is spent, as the last `complete`
 /// start has it.
 std::optional<std::string> RollCall::come(int rank,
                                           const std::optional<std::string>& complete) const {

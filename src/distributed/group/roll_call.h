@@ -17,7 +17,7 @@ namespace accrue::distributed {
 /// Each process writes a name that it drew under its rank. Once there is one for each rank, rank 0
 /// gives them tickets, with their names and that of the start, and those that live answer. With
 /// all answers the start is complete. The names of a complete start are spent: they count in no
-/// later one. Where a name changes because its process died, the new one gets a ticket as well.
+/// later one. If a name changes because its process died, the new one gets a ticket as well.
 ///
 /// Nothing of it is sealed: what comes of it is the folder of the store in which ranks meet, and
 /// who has the run's token shows there. Strangers who write into the store may keep a start from

@@ -30,7 +30,7 @@ Made make_connections(const std::string& host, const c10d::TCPStoreOptions& opti
   return {store, client(), client(), client(), client(), client()};
 }
 
-/// Whether the run's store answers. Throws a usage Error where another run's does.
+/// Whether the run's store answers. Throws a usage Error if another run's does.
 bool is_open(const Launch& launch) {
   StoreClient client(launch.master_addr, launch.master_port);
   // A store that a launcher's agent hosts serves any run: each has a roll call of its own there.
@@ -58,7 +58,7 @@ Error RunConnections::not_reached(const std::string& reason) const {
 }
 
 /// Returns when the run's store answers. c10d's client would wait as well, but for any store, and
-/// where none comes it prints a stack.
+/// if none comes it prints a stack.
 void RunConnections::await_store(const Launch& launch, Deadline until, WaitingNote& note) const {
   constexpr std::chrono::milliseconds again{50};
   const std::string host = agent_hosts_ ? "the launcher's agent" : "rank 0";

@@ -21,7 +21,7 @@ inline constexpr const char* kConnect = "connect to the other ranks";
 class RunConnections {
  public:
   /// Connects, or hosts the store; `note` is for who waits for its host. Throws a runtime Error
-  /// where it cannot within `timeout`, and a usage Error where other machines could write into the
+  /// if it cannot within `timeout`, and a usage Error if other machines could write into the
   /// store and there is no run token, or where the store is another run's.
   RunConnections(const Launch& launch, std::chrono::milliseconds timeout, WaitingNote& note);
 
@@ -45,7 +45,7 @@ class RunConnections {
   c10::intrusive_ptr<c10d::Store> device_engine(const std::string& part) const;
 
   bool hosts_the_store() const { return hosts_the_store_; }
-  const std::string& place() const { return place_; }  ///< where the store is, for messages
+  const std::string& place() const { return place_; }  ///< if the store is, for messages
   std::string host_is_gone() const;                    ///< for messages
 
   /// How long an answer of the store may be under way when the time for it is over.

@@ -18,7 +18,7 @@ constexpr const char* kMakeRunToken =
 /// no message.
 void check_run_token(std::string_view token);
 
-/// Throws a usage Error where the ranks' store can be reached from other machines and they have no
+/// Throws a usage Error if the ranks' store can be reached from other machines and they have no
 /// token: the store asks nobody who he is; or where MASTER_ADDR stands for nothing.
 void check_strangers_stay_out(const Launch& launch);
 

@@ -31,7 +31,7 @@ class SealedTexts {
   /// Whether anybody, of this run or not, wrote there.
   bool has(const std::string& key) const;
   Reading read(const std::string& key) const;
-  /// Writes `text` where no rank of this run wrote before, over whatever else stands there. Returns
+  /// Writes `text` if no rank of this run wrote before, over whatever else stands there. Returns
   /// what the first of them wrote.
   std::string decide(const std::string& key, const std::string& text) const;
 

@@ -20,7 +20,7 @@ namespace tcp = c10d::tcputil;
 using c10d::detail::CheckResponseType;
 using c10d::detail::QueryType;
 
-/// A socket connected to `address`; none, with errno, where nobody listens there.
+/// A socket connected to `address`; none, with errno, if nobody listens there.
 Descriptor connected_to(const addrinfo& address) {
   Descriptor socket = socket_for(address);
   if (!socket) return socket;

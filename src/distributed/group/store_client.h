@@ -13,7 +13,7 @@ namespace accrue::distributed {
 /// A connection to a c10d::TCPStore that takes in no more than it says: c10d's own client takes in
 /// whatever length a value has. The same keys and values, by the same protocol.
 ///
-/// Every call may block for as long as the store's host does not answer, and throws where the host
+/// Every call may block for as long as the store's host does not answer, and throws if the host
 /// is gone. Calls from several threads come one after the other.
 class StoreClient {
  public:
@@ -31,17 +31,17 @@ class StoreClient {
   bool answers();
   /// Whether somebody wrote under `key`. Throws a runtime Error if what listens there is no store.
   bool has(const std::string& key);
-  /// What stands under `key`, which is there; nothing where that is longer than kLongest.
+  /// What stands under `key`, which is there; nothing if that is longer than kLongest.
   std::optional<std::string> get(const std::string& key);
   /// Writes `value` where `expected` stands, or where it is empty and nothing does. Returns what
-  /// stands there then; nothing where that is longer than kLongest.
+  /// stands there then; nothing if that is longer than kLongest.
   std::optional<std::string> compare_set(const std::string& key, const std::string& expected,
                                          const std::string& value);
 
  private:
   class Question;
   void connect();
-  /// Connects anew where an answer was too long before.
+  /// Connects anew if an answer was too long before.
   void ask(const Question& question);
   std::optional<std::string> answer();
 

@@ -7,7 +7,7 @@
 namespace accrue::distributed {
 namespace {
 
-/// Where each flat allocation ends, by its number.
+/// If each flat allocation ends, by its number.
 std::vector<std::int64_t> ends_of(std::span<const SlotPlace> places) {
   std::vector<std::int64_t> ends;
   for (const SlotPlace& place : places) {

@@ -51,7 +51,7 @@ using accum::WindowTotals;
 /// sums of another window: where windows differ, reduce() throws a runtime Error on all ranks.
 ///
 /// A window whose sums are not finite comes back once more, with sums that were made anew and
-/// looked at. Where those of a rank still are not, reduce() throws a runtime Error there that names
+/// looked at. If those of a rank still are not, reduce() throws a runtime Error there that names
 /// the parameter: no sample is the cause.
 ///
 /// It is for buffers whose sums add up; in Accumulation::fixed they have the same bits for any
@@ -59,14 +59,14 @@ using accum::WindowTotals;
 class DeferredReduce final : public accum::Reduction {
  public:
   /// All ranks construct it with parameters of the same shapes and the same options. Throws a usage
-  /// Error where the buffer's sums cannot be added over ranks without rounding them further, or are
+  /// Error if the buffer's sums cannot be added over ranks without rounding them further, or are
   /// not fp32 and to be compressed.
   DeferredReduce(std::shared_ptr<Group> group, std::shared_ptr<accum::GradientBuffer> buffer,
                  ReduceOptions options = {});
   ~DeferredReduce() override;
 
   /// To be called before each micro-batch. `is_last` says that it is the window's last, whose
-  /// backward may be overlapped: not where a rank is known to be gone, so that this one's sums
+  /// backward may be overlapped: not if a rank is known to be gone, so that this one's sums
   /// stay its own for when the group is made anew.
   void begin_micro_batch(bool is_last);
   /// Seconds of the backward passes that the reduction has taken since it was made.
@@ -80,7 +80,7 @@ class DeferredReduce final : public accum::Reduction {
   /// rank; totals().of_ranks has those of all.
   void set_figures(std::vector<double> figures);
   /// Says how many samples of its share this rank has not done when it next closes the window.
-  /// Where any rank has some, the sums are added up as ever and no rank is to step yet
+  /// If any rank has some, the sums are added up as ever and no rank is to step yet
   /// (Outcome::Verdict::unfinished): so a rank may stop anywhere between two micro-batches, however
   /// far the others are. Not with compression or sharding, whose sums are for a step alone.
   void set_left(std::int64_t samples);

@@ -101,7 +101,7 @@ accum::Reduction::Outcome GroupSums::reduce(accum::GradientBuffer& buffer, const
   return outcome;
 }
 
-/// Does nothing where no rank asked for its share.
+/// Does nothing if no rank asked for its share.
 void GroupSums::observe() {
   const std::vector<accum::RankStatement>& ranks = totals().of_ranks;
   if (timed_ || std::ranges::any_of(ranks, &WindowShares::has_share)) shares_.observe(ranks);

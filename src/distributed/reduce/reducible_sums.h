@@ -8,11 +8,11 @@
 
 namespace accrue::distributed {
 
-/// Throws a usage Error where the buffer's sums cannot be added over ranks without rounding them
+/// Throws a usage Error if the buffer's sums cannot be added over ranks without rounding them
 /// further, or cannot be compressed as asked for.
 void require_exact_sums(const accum::GradientBuffer& buffer, Compression compress);
 
-/// Where the sums of the buffer's slots lie, by slot.
+/// If the sums of the buffer's slots lie, by slot.
 std::vector<SlotPlace> places_of(const accum::GradientBuffer& buffer);
 
 /// How many elements of the buffer's sums make ReduceOptions::bucket_bytes.

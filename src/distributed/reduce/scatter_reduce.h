@@ -27,7 +27,7 @@ class ScatterReduce {
   void push(std::span<const std::size_t> slots);
   /// Takes in what has arrived, and sends as much more. Does not wait.
   void advance();
-  /// Returns when all that was given has arrived. Nothing is under way after it, not even where it
+  /// Returns when all that was given has arrived. Nothing is under way after it, not even if it
   /// throws the first error; what was not sent then is forgotten.
   void finish();
   bool is_idle() const { return waiting_.empty() && sent_.empty(); }

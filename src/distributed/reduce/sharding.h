@@ -25,7 +25,7 @@ namespace accrue::distributed {
 class Sharding final : public accum::SumShard {
  public:
   /// `trained` are the parameters of the optimizer and the gradient buffer, in their order. All
-  /// ranks construct it alike. Throws a usage Error where one is not contiguous and on the CPU.
+  /// ranks construct it alike. Throws a usage Error if one is not contiguous and on the CPU.
   Sharding(std::shared_ptr<Group> group, NamedParameters trained,
            std::int64_t bytes_at_once = std::int64_t{4} << 20);
 

@@ -28,7 +28,7 @@ struct RankStatus {
 };
 
 /// These write a status as a row of fp64 numbers, each exact, and read it, among ranks of the same
-/// model. from_row() throws a runtime Error where a number that counts is not a whole one.
+/// model. from_row() throws a runtime Error if a number that counts is not a whole one.
 at::Tensor to_row(const RankStatus& status);
 RankStatus from_row(const at::Tensor& row, const RankStatus& like);
 
@@ -41,7 +41,7 @@ struct Agreed {
   std::vector<std::int64_t> contributions = {};  ///< by slot, added up over all ranks
   std::vector<int> units = {};                   ///< the largest, by slot
 };
-/// Throws a runtime Error, the same for the same rows, where they are not all of one window.
+/// Throws a runtime Error, the same for the same rows, if they are not all of one window.
 Agreed agree(const std::vector<RankStatus>& ranks);
 
 }  // namespace accrue::distributed

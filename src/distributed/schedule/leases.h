@@ -58,7 +58,7 @@ struct Lease {
 
 struct Division {
   std::vector<Lease> leases;  ///< one for each worker, by rank, which is also the order of units
-  double seconds = 0;         ///< until the last rank is done, predicted; 0 where no pace is known
+  double seconds = 0;         ///< until the last rank is done, predicted; 0 if no pace is known
   double equal_seconds = 0;   ///< what `seconds` would be with as many units for each rank
   std::string reason;
 };
@@ -73,7 +73,7 @@ struct Division {
 /// Where none is known the ranks get equal shares.
 ///
 /// It is pure: the same for the same workers in any order. A rank that gets faster, with grains of
-/// 1, never gets fewer units. Throws a usage Error where no worker takes part, a rank is given
+/// 1, never gets fewer units. Throws a usage Error if no worker takes part, a rank is given
 /// twice, or a pace or grain is out of range.
 Division divide(std::int64_t units, const std::vector<Worker>& workers);
 
@@ -88,7 +88,7 @@ struct Running {
 struct Leases {
   std::vector<std::int64_t> micro_batches;  ///< indices of those that are leased, in window order
   Division division;                        ///< how these are divided
-  /// The micro-batches of one rank; empty where it has none.
+  /// The micro-batches of one rank; empty if it has none.
   std::span<const std::int64_t> of(std::int64_t rank) const;
 };
 
@@ -99,7 +99,7 @@ struct Leases {
 ///
 /// Only who runs a micro-batch is decided, never what is in it. So with `accumulate = "fixed"`,
 /// whose sums do not depend on the order, a window whose micro-batches follow from the batch alone
-/// gives the same bits for every division and every number of ranks. Where ranks make their own
+/// gives the same bits for every division and every number of ranks. If ranks make their own
 /// micro-batches of ranges of samples (`divide` with grains), contents depend on the division, and
 /// gradients agree up to rounding.
 ///

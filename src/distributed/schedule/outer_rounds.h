@@ -52,7 +52,7 @@ struct OuterOutcome {
 ///
 /// Where a round ends nothing is under way. With several parts, or a delay, ranks' parameters
 /// differ there by what each moved since it sent them: the start, which all ranks have alike, is
-/// put in their place, to be evaluated and kept, until go_on(). Where the run ends all parts are
+/// put in their place, to be evaluated and kept, until go_on(). If the run ends all parts are
 /// sent and merged at once, and nothing differs.
 ///
 /// No rank steps unless all did their part; what a collective throws goes through, where it is
@@ -65,7 +65,7 @@ class OuterRounds {
     Compression compress = Compression::none;
     std::size_t rank_sums = 0;  ///< how many each share has
     std::size_t requests = 0;   ///< the last of them, which are of the moment: none is kept
-    /// Told where an exchange is waited for longer than a second, or is made in place since no
+    /// Told if an exchange is waited for longer than a second, or is made in place since no
     /// thread can be started; may be null.
     std::function<void(const std::string&)> say_waiting;
   };
@@ -103,7 +103,7 @@ class OuterRounds {
   /// which all ranks call it. To be called between rounds.
   NamedParameters state() const;
   /// What this rank alone has between rounds: "parameters", flat, and "shares", its weights since
-  /// each part was sent and its rank sums since the last one was, without requests. Empty where all
+  /// each part was sent and its rank sums since the last one was, without requests. Empty if all
   /// ranks' parameters are the same then.
   NamedParameters own_state() const;
   /// All ranks call them, with the state() and the own_state() of their rank; sums that an earlier
@@ -116,7 +116,7 @@ class OuterRounds {
   /// A part's exchange, done.
   struct Exchanged {
     RoundTotals totals;
-    at::Tensor mean_difference;  ///< undefined where the total weight is 0
+    at::Tensor mean_difference;  ///< undefined if the total weight is 0
     double seconds = 0;
     std::int64_t wire_bytes = 0;
   };

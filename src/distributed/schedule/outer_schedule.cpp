@@ -92,7 +92,7 @@ std::optional<std::size_t> OuterSchedule::merged_after(std::int64_t steps) const
 }
 
 /// The inverse of the steps that the header states: floor(step P / W) parts are sent by `step`, of
-/// the W in which parts are sent, and the last of them then where its own step is this one.
+/// the W in which parts are sent, and the last of them then if its own step is this one.
 std::optional<std::size_t> OuterSchedule::part_sent_at(std::int64_t step) const {
   const std::int64_t sending = local_steps_ - delay_;
   if (step < 1 || step > sending) return std::nullopt;

@@ -24,12 +24,12 @@ struct OuterRates {
   double momentum = 0;
 };
 
-/// The outer step's rates where none are stated, by the length of a round alone: lr 1 and momentum
+/// The outer step's rates if none are stated, by the length of a round alone: lr 1 and momentum
 /// 0, the mean, for rounds of one step; momentum 0.7 with lr 0.5 for rounds of less than 16 steps,
 /// and with lr 0.7 for longer ones. They were found by measurement (docs/notes/local_steps.md).
 OuterRates usual_outer_rates(std::int64_t local_steps);
 
-/// Throws a usage Error where an option is out of range, or parts + delay > local_steps: then parts
+/// Throws a usage Error if an option is out of range, or parts + delay > local_steps: then parts
 /// would have no steps of their own.
 void require_valid(const OuterOptions& options);
 
@@ -42,7 +42,7 @@ struct OuterPart {
 };
 
 /// Divides parameters into `parts` parts of about as many elements, each of whole parameters and
-/// none empty. Throws a usage Error where there are fewer parameters than parts.
+/// none empty. Throws a usage Error if there are fewer parameters than parts.
 std::vector<OuterPart> divide_in_parts(const NamedParameters& parameters, std::int64_t parts);
 
 /// When parts are sent and merged: within a round of H inner steps, part p of P is sent after inner

@@ -47,8 +47,8 @@ class OuterStep {
   /// Takes a part's outer step, from which its next round starts. The start has the same bits on
   /// every rank that has the same `mean_difference`; so have the parameters, which are written in
   /// place, without `sent`. With it, the part's parameters when its difference was taken, what this
-  /// rank moved since is kept. Throws a usage Error where `mean_difference` has another shape or
-  /// dtype, a runtime Error where it is not finite; nothing is changed then.
+  /// rank moved since is kept. Throws a usage Error if `mean_difference` has another shape or
+  /// dtype, a runtime Error if it is not finite; nothing is changed then.
   void step(const at::Tensor& mean_difference, std::size_t part = 0, const at::Tensor& sent = {});
 
   /// Writes the start, which all ranks have alike, into the parameters, and returns what
@@ -57,8 +57,8 @@ class OuterStep {
   /// Writes the parameters of all parts, flat as put_start_in_place() gave them.
   void put_back(const at::Tensor& parameters);
 
-  /// "start" and, where there is momentum, "velocity": flat, in this object's own memory, and the
-  /// same on every rank where nothing is under way. Every resume needs them; they do not depend on
+  /// "start" and, if there is momentum, "velocity": flat, in this object's own memory, and the
+  /// same on every rank if nothing is under way. Every resume needs them; they do not depend on
   /// the number of parts.
   NamedParameters state() const;
   /// Copies what state() gave in. Throws a usage Error that names the first missing, extra or

@@ -24,7 +24,7 @@ struct PipelinePass {
 /// for its gradient from the stage after. Each link must hold one message per direction that was
 /// sent and not yet asked for: a send that waits for its receiver (0 held) locks two stages up.
 ///
-/// Throws a usage Error where `stage` is none of 0 ... stages - 1, or there is no micro-batch.
+/// Throws a usage Error if `stage` is none of 0 ... stages - 1, or there is no micro-batch.
 std::vector<PipelinePass> pipeline_schedule(std::int64_t stage, std::int64_t stages,
                                             std::int64_t micro_batches);
 
@@ -35,10 +35,10 @@ std::int64_t most_in_flight(std::int64_t stage, std::int64_t stages, std::int64_
 /// (stages - 1) / (micro_batches + stages - 1).
 double bubble_fraction(std::int64_t stages, std::int64_t micro_batches);
 
-/// Where a chain of blocks that take `costs` seconds each is cut into `stages` parts, so that the
+/// If a chain of blocks that take `costs` seconds each is cut into `stages` parts, so that the
 /// slowest is as fast as can be: stages + 1 ascending positions, the first 0 and the last
 /// costs.size(). No stage is empty; of several such divisions it is the one whose last stage, and
-/// then whose stage before it, begins earliest. Throws a usage Error where there are fewer blocks
+/// then whose stage before it, begins earliest. Throws a usage Error if there are fewer blocks
 /// than stages.
 std::vector<std::size_t> balanced_cuts(std::span<const double> costs, std::int64_t stages);
 

@@ -21,8 +21,8 @@ class StageLink {
   explicit StageLink(std::shared_ptr<Group> group) : group_(std::move(group)) {}
   /// Takes a copy and returns at once; where `to` has yet to take two lists that were sent before,
   /// it returns when `to` has taken the older one. Copies of these stay here until then, or until
-  /// finish(). Undefined tensors arrive as such. Throws a usage Error where shapes do not fit a
-  /// header, and a runtime Error where a rank is gone.
+  /// finish(). Undefined tensors arrive as such. Throws a usage Error if shapes do not fit a
+  /// header, and a runtime Error if a rank is gone.
   void send(std::int64_t to, const std::vector<at::Tensor>& tensors, std::string_view what);
   /// Waits for the next list of `from`. Throws a runtime Error as Work::wait() does.
   std::vector<at::Tensor> receive(std::int64_t from, std::string_view what);

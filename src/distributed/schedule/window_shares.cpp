@@ -30,7 +30,7 @@ bool are_equal(const std::vector<std::int64_t>& sizes) {
   return std::ranges::all_of(sizes, [&](std::int64_t size) { return size == sizes.front(); });
 }
 
-/// ", rank 1 works 50% of the time, rank 2 pauses"; empty where no rank is limited.
+/// ", rank 1 works 50% of the time, rank 2 pauses"; empty if no rank is limited.
 std::string limits_in_words(const std::vector<double>& allowed) {
   std::string text;
   for (std::size_t rank = 0; rank < allowed.size(); ++rank) {
@@ -107,7 +107,7 @@ std::vector<double> WindowShares::figures(double seconds) const {
   return {static_cast<double>(samples), seconds};
 }
 
-/// Which ranks took another share than theirs, with both; empty where none did.
+/// Which ranks took another share than theirs, with both; empty if none did.
 std::string WindowShares::other_shares(const std::vector<accum::RankStatement>& of_ranks) const {
   std::string text;
   for (std::size_t rank = 0; rank < paces_.size(); ++rank) {

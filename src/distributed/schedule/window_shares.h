@@ -19,18 +19,18 @@ struct Sharer {
 };
 
 /// Which share of a window each rank runs, such that all are done together (divide): equal shares
-/// until speeds are known, and always where they are not to count.
+/// until speeds are known, and always if they are not to count.
 ///
 /// All ranks construct it alike, ask for the same windows and observe the same statements, so all
 /// hold the same numbers and divide alike.
 ///
-/// Where all have micro-batches of one size, shares are made of the micro-batches of the undivided
-/// window, whose contents so do not depend on speeds. Where sizes differ, shares are ranges of
+/// If all have micro-batches of one size, shares are made of the micro-batches of the undivided
+/// window, whose contents so do not depend on speeds. If sizes differ, shares are ranges of
 /// samples, in multiples of each rank's own micro-batch.
 class WindowShares {
  public:
   /// Windows after which a rank's speed is known. A rank's first window is not counted, as it is
-  /// slow in its own way; where there are earlier ones of it, of a former group or process, it is:
+  /// slow in its own way; if there are earlier ones of it, of a former group or process, it is:
   /// one of several does not move a median.
   static constexpr std::size_t kFewestWindows = 3;
   /// What a new division must gain of a window's time, as predicted: at least this, and twice the
@@ -49,7 +49,7 @@ class WindowShares {
   Lease share(std::int64_t samples);
   /// All ranks' shares of that window, by rank.
   const std::vector<Lease>& shares() const { return shares_; }
-  /// Why the last share() follows other speeds than the one before it; nothing where it does not.
+  /// Why the last share() follows other speeds than the one before it; nothing if it does not.
   const std::optional<std::string>& change() const { return change_; }
 
   /// How many figures() there are.

@@ -34,11 +34,11 @@ struct Shape {
             .group = plan.options.heads / plan.options.kv_heads,
             .width = q.size(2) / plan.options.heads};
   }
-  /// Where a head begins in [B, T, heads of this kind * width], in elements.
+  /// If a head begins in [B, T, heads of this kind * width], in elements.
   std::int64_t offset(const SampleSpan& span, std::int64_t head, const at::Tensor& in) const {
     return (span.row * length + span.begin) * position_stride(in) + head * width;
   }
-  /// Where a head's sums of a span begin in [B, heads, T].
+  /// If a head's sums of a span begin in [B, heads, T].
   std::int64_t sums_offset(const SampleSpan& span, std::int64_t head) const {
     return (span.row * heads + head) * length + span.begin;
   }
@@ -197,7 +197,7 @@ Attended attend(const AttentionPlan& plan, const Projections& of) {
                   span_of({of.q, of.k, of.v, result.out, log_sums}, flops_of(plan, shape, 2)));
   const HeadKernels& kernels = kernels_for(plan, of.q.scalar_type());
   const auto longest_span = static_cast<std::size_t>(longest(plan.spans));
-  // Heads of a group do not meet here: where there are too few groups for all threads, each head is
+  // Heads of a group do not meet here: if there are too few groups for all threads, each head is
   // a task.
   const bool few =
       static_cast<std::int64_t>(plan.spans.size()) * plan.options.kv_heads < at::get_num_threads();

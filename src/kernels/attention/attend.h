@@ -17,7 +17,7 @@ struct AttentionPlan {
   std::vector<DropoutMask> masks;  ///< one for each span, or none
 };
 
-/// Throws a usage Error in the name of `operation` where the options or the context do not fit
+/// Throws a usage Error in the name of `operation` if the options or the context do not fit
 /// `rows` rows of `length` positions.
 AttentionPlan attention_plan(const char* operation, const GroupedAttentionOptions& options,
                              const ForwardContext& context, std::int64_t rows, std::int64_t length,

@@ -71,7 +71,7 @@ struct Layout {
   }
 };
 
-/// Hands out pieces of the caller's scratch, or counts what they take where there is none.
+/// Hands out pieces of the caller's scratch, or counts what they take if there is none.
 class Scratch {
  public:
   explicit Scratch(void* start) : start_(static_cast<char*>(start)) {}
@@ -238,7 +238,7 @@ void add_over_queries(const Layout& layout, KeyBlocks keys, const Bf16* rows, Bf
                       true);
 }
 
-/// Where a member's part of rows of heads side by side begins, and its mask.
+/// If a member's part of rows of heads side by side begins, and its mask.
 const Bf16* part_of(const Head& head, std::size_t member, const void* rows) {
   return static_cast<const Bf16*>(rows) + member * head.width;
 }

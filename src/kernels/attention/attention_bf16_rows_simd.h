@@ -24,7 +24,7 @@ struct Rows {
   std::size_t stride;
 };
 
-/// to[padded_rows, depth] = the rows, zeros where there are none.
+/// to[padded_rows, depth] = the rows, zeros if there are none.
 void copy_padded(const HeadRows& from, std::size_t padded_rows, std::size_t depth, Bf16* to);
 /// The pairs [padded_rows / 2, depth, 2] of rows[padded_rows, depth].
 void pair_rows(const Rows& rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs);
@@ -57,7 +57,7 @@ struct QueryBlock {
   std::size_t seen_end(std::size_t row) const { return causal ? first + row + 1 : length; }
 };
 
-/// p = e^(scale * scores - the row's largest) with dropout, zeros where nothing is seen; `sums`
+/// p = e^(scale * scores - the row's largest) with dropout, zeros if nothing is seen; `sums`
 /// gets each row's sum before dropout.
 void softmax_block(const QueryBlock& block, const float* scores, Bf16* p, float* sums,
                    float* log_sums);

@@ -135,7 +135,7 @@ struct ForwardBuffers {
   }
 };
 
-/// Makes exponentials after dropout of a tile's scores, in place, zeros where the tile's keys are
+/// Makes exponentials after dropout of a tile's scores, in place, zeros if the tile's keys are
 /// not seen.
 template <class T>
 void softmax_tile(const Layout<T>& layout, const RowCap<T>& cap, const RowMask<T>& mask,
@@ -241,7 +241,7 @@ void add_key_gradients(const Layout<T>& layout, const BackwardBuffers<T>& buffer
 }
 
 /// Makes probabilities after dropout and score gradients of one tile of queries, in place, zeros
-/// where the tile's keys are not seen.
+/// if the tile's keys are not seen.
 template <class T>
 void softmax_backward_tile(const Layout<T>& layout, const RowCap<T>& cap, const RowMask<T>& mask,
                            std::size_t tile, const T* log_sums, T* scores, T* grad_scores) {

@@ -45,7 +45,7 @@ bool multiplies() {
       for (std::size_t j = 0; j < columns; ++j)
         expected[i * columns + j] += left(i, k) * right(k, j);
   }
-  // Libtorch throws where it was built without oneDNN's micro-kernels.
+  // Libtorch throws if it was built without oneDNN's micro-kernels.
   try {
     const TileScope tiles;
     multiply({.rows = rows,

@@ -30,7 +30,7 @@ struct KeyRange {
 template <class T>
 class RowCap {
  public:
-  /// `slopes` is room for a row; it may be null where they are not asked for.
+  /// `slopes` is room for a row; it may be null if they are not asked for.
   RowCap(double cap, T* slopes) : cap_(cap), slopes_(slopes) {}
 
   void apply(T* row, KeyRange keys) const {

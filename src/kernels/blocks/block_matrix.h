@@ -43,7 +43,7 @@ bool is_unpacked_by_products(const at::Tensor& weight, at::ScalarType dtype);
 at::Tensor unpacked(const at::Tensor& weight, at::ScalarType dtype);
 
 /// Packs finite values [N, K], of any floating-point dtype, into `blocks` of q8_0 or q4_k. Holds
-/// some rows at a time in fp32. Throws a usage Error where `blocks` has another format.
+/// some rows at a time in fp32. Throws a usage Error if `blocks` has another format.
 void pack_into(const at::Tensor& blocks, const at::Tensor& values);
 
 }  // namespace accrue::kernels

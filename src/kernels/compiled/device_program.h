@@ -18,7 +18,7 @@ struct Launch {
 };
 
 /// Whether kernels can be compiled for the device of `tensor`: a CUDA one, with NVIDIA's run-time
-/// compiler (NVRTC) and the driver to load what it makes, which are looked for once. Where it is
+/// compiler (NVRTC) and the driver to load what it makes, which are looked for once. If it is
 /// not so, operators of ATen do the work.
 bool can_compile_for(const at::Tensor& tensor);
 
@@ -26,7 +26,7 @@ bool can_compile_for(const at::Tensor& tensor);
 std::int64_t most_shared_bytes(const at::Tensor& on);
 
 /// Launches a kernel on the device's current stream, compiled at its first use (some tenths of a
-/// second). `arguments` are the addresses of what it takes, in order. Throws a runtime Error where
+/// second). `arguments` are the addresses of what it takes, in order. Throws a runtime Error if
 /// the compiler or the driver refuses.
 void launch(const at::Tensor& on, const Launch& what, const std::vector<const void*>& arguments);
 

@@ -26,7 +26,7 @@ at::Tensor sum_of(const at::Tensor& x, const at::Tensor& y);
 bool takes_cross_entropy(const at::Tensor& logits);
 /// The losses [n] fp32 of logits [n, V] fp32, of which nothing is kept, and into `gradient` [n, V],
 /// fp32, bf16 or fp16, where it is defined, each row's gradient times its factor. targets [n]
-/// int64, negative where a row does not count; factors [n] fp32, undefined: 1.
+/// int64, negative if a row does not count; factors [n] fp32, undefined: 1.
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
                          const at::Tensor& factors, const at::Tensor& gradient);
 

@@ -151,7 +151,7 @@ void execute(const CompiledPass& compiled, Arguments arguments, PassWorkspace& s
   compiled.primitive.execute(space.stream, arguments);
 }
 
-/// Calls run(compiled, workspace) where there is such a pass.
+/// Calls run(compiled, workspace) if there is such a pass.
 template <class Run>
 bool run_pass(Pass pass, const Convolution& sizes, const Run& run) {
   try {

@@ -15,8 +15,8 @@ struct Convolution {
 };
 
 // Images (`x`, `grad`) are bf16 with their channels next to each other, weights bf16 [O, C, k, k];
-// results are fp32 in the same orders. Each returns false where oneDNN has no fast implementation,
-// and throws a runtime Error where it fails. They may be called by several threads at once.
+// results are fp32 in the same orders. Each returns false if oneDNN has no fast implementation,
+// and throws a runtime Error if it fails. They may be called by several threads at once.
 
 bool convolve(const Convolution& sizes, const void* x, const void* weight, float* result);
 bool convolution_data_gradient(const Convolution& sizes, const void* grad, const void* weight,

@@ -22,7 +22,7 @@ struct WeightGradient {
 /// Memory for so many bytes, aligned to 64, that outlives the call.
 using Room = std::function<void*(std::size_t bytes)>;
 
-// Both throw a runtime Error where oneDNN fails, and may be called by several threads at once.
+// Both throw a runtime Error if oneDNN fails, and may be called by several threads at once.
 
 /// Whether oneDNN has a fast implementation.
 bool has_weight_gradient(const WeightGradient& sizes);

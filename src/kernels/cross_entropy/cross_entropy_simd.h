@@ -26,7 +26,7 @@ LogitBlock exponentials(Element type, const void* logits, std::size_t size, doub
                         bool wants_total, Element stored, void* exponentials);
 
 /// The gradient of a block of one row's logits: exponential * scale + shift, and `at_target` at
-/// `target`, which is `size` or more where the target is in another block. Where logits were capped
+/// `target`, which is `size` or more if the target is in another block. If logits were capped
 /// these are their gradient before the cap, but for `at_target`: the capped logit, which its
 /// derivative takes, is `top` and the exponential's logarithm.
 struct LogitGradient {

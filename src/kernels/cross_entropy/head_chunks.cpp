@@ -170,7 +170,7 @@ class HeadChunks {
     if (sums_.defined()) grad_hidden_.narrow(0, begin, count).copy_(grad_hidden);
   }
 
-  /// The memory of a block's exponentials, undefined where no gradient is wanted.
+  /// The memory of a block's exponentials, undefined if no gradient is wanted.
   at::Tensor exponentials_of(std::int64_t count, std::int64_t first, std::int64_t size) const {
     if (!exponentials_.defined()) return {};
     return exponentials_.narrow(0, 0, count).narrow(1, first, size);

@@ -26,7 +26,7 @@ class HeadWeightGradient {
     gemm_out(rows, grad_logits.t(), hidden, sum_.add);
     if (first + classes == sum_.into.size(0)) sum_.add = true;
   }
-  /// To be called after the last chunk. Returns autograd's gradient, undefined where a slot has it.
+  /// To be called after the last chunk. Returns autograd's gradient, undefined if a slot has it.
   /// A gradient that is not `whole` is no contribution: a slot is left unfinished, to be undone.
   at::Tensor take(bool whole) {
     if (slot_ != nullptr) {

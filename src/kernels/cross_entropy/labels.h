@@ -8,7 +8,7 @@
 
 namespace accrue::kernels {
 
-/// Throws a usage Error naming the row where a label is neither `ignored` nor in [0, classes).
+/// Throws a usage Error naming the row if a label is neither `ignored` nor in [0, classes).
 void expect_labels(std::string_view operation, const at::Tensor& targets, std::int64_t classes,
                    std::int64_t ignored);
 
@@ -16,12 +16,12 @@ void expect_labels(std::string_view operation, const at::Tensor& targets, std::i
 /// are not to underflow: no logit is less than two caps below it.
 inline constexpr double largest_soft_cap = 40;
 
-/// Throws a usage Error where label smoothing is not in [0, 1), z-loss negative or not finite, or
+/// Throws a usage Error if label smoothing is not in [0, 1), z-loss negative or not finite, or
 /// the soft cap not in [0, largest_soft_cap].
 void expect_terms(std::string_view operation, const CrossEntropyOptions& options);
 
 /// Throws a usage Error unless `row_weights` is undefined or fp32 of the targets' shape, and names
-/// the row where a weight is negative or not finite.
+/// the row if a weight is negative or not finite.
 void expect_row_weights(std::string_view operation, const at::Tensor& targets,
                         const at::Tensor& row_weights);
 

@@ -17,7 +17,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The rows that count: their places among all rows, undefined where all do, and their targets.
+/// The rows that count: their places among all rows, undefined if all do, and their targets.
 struct CountedRows {
   at::Tensor places, targets;
 
@@ -33,7 +33,7 @@ CountedRows counted_rows(const at::Tensor& targets, std::int64_t ignored) {
   return {.places = places, .targets = all.index_select(0, places)};
 }
 
-/// The head's input of the rows that count; its hidden rows are a copy where not all do.
+/// The head's input of the rows that count; its hidden rows are a copy if not all do.
 HeadInput input_of(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& compute,
                    const CountedRows& rows, const LogProbabilityOptions& options) {
   return {.hidden = rows.of(as_matrix(hidden.detach())).contiguous(),
@@ -93,7 +93,7 @@ class LinearLogProbabilities : public torch::autograd::Function<LinearLogProbabi
   }
 
  private:
-  /// The gradient of all rows of `hidden`: 0 where no label counts.
+  /// The gradient of all rows of `hidden`: 0 if no label counts.
   static at::Tensor spread(const at::Tensor& gradient, const CountedRows& rows,
                            const at::Tensor& hidden) {
     if (!gradient.defined()) return {};

@@ -18,7 +18,7 @@ double value_at(const at::Tensor& tensor, std::int64_t index) {
                                              : tensor.const_data_ptr<float>()[index];
 }
 
-/// e^(from - to), from <= to; 1 where both are the same infinity.
+/// e^(from - to), from <= to; 1 if both are the same infinity.
 double ratio(double from, double to) { return from == to ? 1 : std::exp(from - to); }
 
 double square(double value) { return value * value; }

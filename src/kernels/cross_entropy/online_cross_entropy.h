@@ -33,7 +33,7 @@ class OnlineCrossEntropy {
   /// Takes logits[R, n], fp32 or fp64, of the block that begins with class `first`: to be called
   /// once for each block, in order. `exponentials`, where given, gets the logits' exponentials: [R,
   /// n] in the logits' dtype (it may be the logits then) or bf16. Rows of both are contiguous. Rows
-  /// that do not count are not read. Where there is a soft cap, logits are capped in place.
+  /// that do not count are not read. If there is a soft cap, logits are capped in place.
   void add(std::int64_t first, at::Tensor& logits, at::Tensor* exponentials);
 
   /// To be called after all blocks. Returns the sum of the rows' losses, in double and in the order

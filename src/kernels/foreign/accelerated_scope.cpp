@@ -35,7 +35,7 @@ struct OfThread {
   Scopes scopes;
 };
 
-/// Those of this thread; null where it has ended but for objects of static storage duration.
+/// Those of this thread; null if it has ended but for objects of static storage duration.
 Scopes* scopes_of_thread() {
   if (is_over) return nullptr;
   thread_local OfThread of_thread;

@@ -48,8 +48,8 @@ class AcceleratedModel {
 
 /// Which operations of a pass are accrue's.
 enum class Caught : std::uint8_t {
-  with_graph,  ///< all that it does, where a graph is recorded
-  always,      ///< also where none is, as the pass is to be run again with one
+  with_graph,  ///< all that it does, if a graph is recorded
+  always,      ///< also if none is, as the pass is to be run again with one
   dropouts,    ///< these alone, by ForwardContext::operations: of passes to compare with
 };
 

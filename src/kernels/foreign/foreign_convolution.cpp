@@ -67,7 +67,7 @@ struct WeightGradient {
   onednn::WeightGradient sizes;
 };
 
-/// Puts the weight's gradient into its slot; false where it has none, or oneDNN no fast way.
+/// Puts the weight's gradient into its slot; false if it has none, or oneDNN no fast way.
 bool is_put_into_slot(const at::Tensor& weight, const at::Tensor& x, const at::Tensor& grad,
                       const ConvolutionOptions& of) {
   GradSlot* slot = open_slot_of(weight);

@@ -24,7 +24,7 @@ bool is_transpose(const at::Tensor& view, const at::Tensor& of) {
          view.stride(0) == of.stride(1) && view.stride(1) == of.stride(0);
 }
 
-/// The leaf behind a node of one output; undefined where something else is.
+/// The leaf behind a node of one output; undefined if something else is.
 at::Tensor leaf_behind(const torch::autograd::Node* node) {
   if (node == nullptr || node->num_outputs() != 1) return {};
   const auto* end =
@@ -32,7 +32,7 @@ at::Tensor leaf_behind(const torch::autograd::Node* node) {
   return end != nullptr ? end->variable : at::Tensor();
 }
 
-/// Where autocasting made `cast` of a leaf, or of one's transpose; undefined where it did not.
+/// If autocasting made `cast` of a leaf, or of one's transpose; undefined if it did not.
 FactorOrigin origin_of_cast(const at::Tensor& cast) {
   const auto* node = cast.grad_fn().get();
   if (node == nullptr || node->name() != "ToCopyBackward0") return {};
@@ -56,7 +56,7 @@ FactorOrigin origin_with_graph(const at::Tensor& factor) {
   return fits ? FactorOrigin{origin.parameter, !origin.is_transposed} : FactorOrigin{};
 }
 
-/// Tells where a view that was made without a graph comes from.
+/// Tells if a view that was made without a graph comes from.
 FactorOrigin origin_without_graph(const at::Tensor& factor) {
   if (at::GradMode::is_enabled() || !factor.is_view()) return {};
   const at::Tensor base(factor._base());

@@ -4,17 +4,17 @@
 
 namespace accrue::kernels {
 
-/// The leaf that a product's factor is, or is the transpose of; undefined where it is something
+/// The leaf that a product's factor is, or is the transpose of; undefined if it is something
 /// else.
 struct FactorOrigin {
   at::Tensor parameter;
   bool is_transposed = false;
 };
-/// As a graph that is recorded tells it, also where autocasting rounded a leaf in fp32 to bf16; or
-/// where none is, by the memory that the factor shows.
+/// As a graph that is recorded tells it, also if autocasting rounded a leaf in fp32 to bf16; or
+/// if none is, by the memory that the factor shows.
 FactorOrigin origin_of_factor(const at::Tensor& factor);
 
-/// x [M, K] · factor [K, N] + bias [N] (none where undefined), of one dtype. Backward puts the
+/// x [M, K] · factor [K, N] + bias [N] (none if undefined), of one dtype. Backward puts the
 /// gradients of the factor's parameter and the bias into their open slots; a parameter in fp32 gets
 /// the products of bf16 operands unrounded.
 at::Tensor foreign_product(const at::Tensor& x, const at::Tensor& factor, const at::Tensor& bias);

@@ -74,7 +74,7 @@ bool is_real_or_bf16(const at::Tensor& tensor) {
   return is_real(tensor) || tensor.scalar_type() == at::kBFloat16;
 }
 
-/// Whose parameter it is, where a gradient for it is recorded.
+/// Whose parameter it is, if a gradient for it is recorded.
 AcceleratedPass* pass_of_trained(const at::Tensor& parameter) {
   if (!parameter.defined() || !parameter.is_leaf() || !parameter.requires_grad()) return nullptr;
   return AcceleratedScope::of(parameter);

@@ -19,7 +19,7 @@ SampleLayout sample_layout(const at::Tensor& x, std::int64_t samples);
 /// Whether the second dimension could be the samples' as well as the first.
 bool is_layout_ambiguous(const at::Tensor& x, std::int64_t samples);
 /// What tells layouts of passes of different sizes apart: how many rows of the first dimension a
-/// sample has, 0 where the second is the samples'.
+/// sample has, 0 if the second is the samples'.
 std::int64_t rows_of_sample(const at::Tensor& x, std::int64_t samples);
 
 // Dropout with masks keyed by sample (kernels/dropout.h), of tensors of any shape whose layout is

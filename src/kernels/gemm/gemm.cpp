@@ -62,7 +62,7 @@ std::optional<onednn::Type> onednn_type(at::ScalarType dtype) {
 }
 
 /// The strides of the last two dimensions. A dimension of size 1 has any stride in ATen, but oneDNN
-/// wants one that a matrix could have. Nothing where neither stride is 1 or rows overlap.
+/// wants one that a matrix could have. Nothing if neither stride is 1 or rows overlap.
 std::optional<std::pair<std::int64_t, std::int64_t>> matrix_strides(const at::Tensor& tensor) {
   const std::int64_t rows = tensor.size(-2), columns = tensor.size(-1);
   const std::int64_t row = tensor.stride(-2), column = tensor.stride(-1);
@@ -114,7 +114,7 @@ std::optional<onednn::Product> onednn_product(const at::Tensor& out, const at::T
   return product;
 }
 
-/// "accrue::matmul 1024x1536x384": rows, columns, terms, with the batch in front where there is
+/// "accrue::matmul 1024x1536x384": rows, columns, terms, with the batch in front if there is
 /// one.
 std::string span_name(const at::Tensor& out, const at::Tensor& a) {
   const std::int64_t matrix = out.size(-2) * out.size(-1), batch = out.numel() / matrix;

@@ -21,7 +21,7 @@ void gemm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool ac
 void gemm_bias_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                    const at::Tensor& bias);
 
-/// Whether products of bf16 operands run by instructions for them. Where they do not, each is made
+/// Whether products of bf16 operands run by instructions for them. If they do not, each is made
 /// of fp32 products of its operands' widened blocks: the same terms, summed in fp32 and rounded
 /// once, no faster than products of fp32.
 bool multiplies_bf16();

@@ -74,7 +74,7 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
   /// gelu(pre) and the gradient of pre, as far as they are wanted.
   struct Hidden {
     at::Tensor value, grad_pre;
-    at::Tensor sums;  ///< the sum of its rows is that of grad_pre's; undefined where not at hand
+    at::Tensor sums;  ///< the sum of its rows is that of grad_pre's; undefined if not at hand
   };
   static Hidden remake_hidden(const at::Tensor& pre, const at::Tensor& grad, const at::Tensor& w2,
                               const Edges& edges) {

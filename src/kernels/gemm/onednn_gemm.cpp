@@ -53,7 +53,7 @@ struct Shape {
 
 Shape shape_of(const Operand& b) { return {b.type, b.sizes[0], b.sizes[1]}; }
 
-/// The layout that oneDNN prefers for a right operand; nothing where that is a plain one.
+/// The layout that oneDNN prefers for a right operand; nothing if that is a plain one.
 std::optional<dnnl::memory::desc> choose_layout(const Shape& shape, const dnnl::engine& engine) {
   using Tag = dnnl::memory::format_tag;
   const auto type = type_of(shape.type);

@@ -31,11 +31,11 @@ struct Product {
   bool operator==(const Product&) const = default;
 };
 
-/// Computes the product, or returns false where oneDNN has no fast implementation of it. Throws an
-/// Error where oneDNN fails. May be called by several threads at once.
+/// Computes the product, or returns false if oneDNN has no fast implementation of it. Throws an
+/// Error if oneDNN fails. May be called by several threads at once.
 bool multiply(const Product& product, const void* a, const void* b, const void* bias, void* out);
 
-/// What a packed b [K, N] takes, in bytes, for products with `a` of b's type; 0 where such products
+/// What a packed b [K, N] takes, in bytes, for products with `a` of b's type; 0 if such products
 /// read a plain b as fast, or oneDNN has no such product. A pure function of its arguments on a
 /// machine, so that a product's bits do not depend on which one came first.
 std::size_t packed_bytes(Type type, std::int64_t k, std::int64_t n);
@@ -48,7 +48,7 @@ void unpack(const Operand& b, const void* packed, void* to);
 /// Whether the processor has instructions for products of bf16, as far as oneDNN makes use of them.
 bool multiplies_bf16();
 
-/// "oneDNN 3.2.0 (avx512_core_bf16)"; empty where accrue was built without it.
+/// "oneDNN 3.2.0 (avx512_core_bf16)"; empty if accrue was built without it.
 std::string description();
 
 }  // namespace accrue::kernels::onednn

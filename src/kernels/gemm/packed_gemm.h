@@ -10,7 +10,7 @@ namespace accrue::kernels {
 /// Products by a right operand that is used many times, a weight for a window, in the layout that
 /// the GEMM reads fastest. docs/notes/gemm.md says what that is worth.
 
-/// Elements of the layout of b [K, N] with such options; 0 where products read a plain b as fast,
+/// Elements of the layout of b [K, N] with such options; 0 if products read a plain b as fast,
 /// or have no layout of their own for its dtype and device.
 std::int64_t packed_elements(const at::TensorOptions& b, std::int64_t k, std::int64_t n);
 

@@ -52,7 +52,7 @@ WeightOperands PreparedWeight::operands(const at::Tensor& master, at::ScalarType
     return {.forward = master, .data_gradient = data_gradient ? master : at::Tensor()};
   const at::TensorOptions options = master.options().dtype(dtype);
   const std::int64_t outputs = master.size(0), inputs = master.size(1);
-  at::Tensor plain;  // made at most once, and only where a layout is not that of the master
+  at::Tensor plain;  // made at most once, and only if a layout is not that of the master
   const auto operand = [&](Made& made, std::int64_t k, std::int64_t n, bool transposed) {
     const std::int64_t elements = packs_ && !by_aten(master) ? packed_elements(options, k, n) : 0;
     if (elements == 0) return copy(master, dtype);

@@ -9,7 +9,7 @@
 namespace accrue::kernels::generic {
 
 /// attend() and attend_backward() of kernels/attention/attend.h by ATen's operators: its fused
-/// attention where the plan is one that has it (causal or whole samples, without a window, a soft
+/// attention if the plan is one that has it (causal or whole samples, without a window, a soft
 /// cap or dropout), products and softmax with all scores of a head in memory else.
 Attended attend(const AttentionPlan& plan, const Projections& of);
 void attend_backward(const AttentionPlan& plan, const Projections& of,

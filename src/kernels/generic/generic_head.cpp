@@ -22,7 +22,7 @@ constexpr std::int64_t device_bytes = 2'147'483'648, host_bytes = 64'000'000;
 /// The rows' labels, on the device of the logits. What is not needed is undefined.
 struct RowLabels {
   at::Tensor targets;  ///< [n, 1], 0 in rows that do not count
-  at::Tensor ignored;  ///< [n, 1], true in rows that do not count; undefined where all do
+  at::Tensor ignored;  ///< [n, 1], true in rows that do not count; undefined if all do
   at::Tensor weights;  ///< [n, 1]: what the rows' losses are multiplied with
   at::Tensor factors;  ///< [n, 1]: what their gradients are multiplied with, the weights included
 };

@@ -40,7 +40,7 @@ std::int64_t covered_rows(const Parts& parts) {
   return rows;
 }
 
-/// The rows that the parts cover, in order of the parts; undefined where they are all `rows`.
+/// The rows that the parts cover, in order of the parts; undefined if they are all `rows`.
 at::Tensor rows_of(const Parts& parts, std::int64_t rows, at::Device device) {
   if (are_even(parts, rows)) return {};
   std::vector<std::int64_t> places;
@@ -74,7 +74,7 @@ void add_at(at::Tensor& sums, const at::Tensor& index, const at::Tensor& values)
   sums.index_put_(indices, values, /*accumulate=*/true);
 }
 
-/// Rows of tables [positions, half] for each column of x [B, T], by its position; 0 where that is
+/// Rows of tables [positions, half] for each column of x [B, T], by its position; 0 if that is
 /// negative.
 class PositionRows {
  public:

@@ -9,7 +9,7 @@ namespace accrue::kernels {
 /// with. Only what a dropout mask is comes from the same definition (kernels/mask.h), word by word
 /// from Random123.
 ///
-/// bf16 rounds where the kernels do: operands, results and their gradients are bf16, products and
+/// bf16 rounds if the kernels do: operands, results and their gradients are bf16, products and
 /// everything in between fp32, and the gradients of the masters stay fp32.
 const Operations& plain_operations();
 

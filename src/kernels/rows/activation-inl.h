@@ -75,7 +75,7 @@ struct Silu {
   using T = hn::TFromD<D>;
   hn::Vec<D> sigmoid;
 
-  /// Exponents beyond the range of T's are clamped to its ends, where the sigmoid is 0 and 1.
+  /// Exponents beyond the range of T's are clamped to its ends, if the sigmoid is 0 and 1.
   HWY_INLINE Silu(D d, hn::Vec<D> x) {
     constexpr T lowest = has_power_of_two<T> ? T(-127) : T(-745);
     constexpr T highest = has_power_of_two<T> ? T(128) : T(709);

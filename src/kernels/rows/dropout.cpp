@@ -59,7 +59,7 @@ at::Tensor uncovered(const at::Tensor& x, const at::Tensor& added, at::ScalarTyp
   return added.defined() ? added.clone() : at::zeros_like(x, dtype);
 }
 
-/// `added` (none where undefined) + x times the mask and its scale, in `dtype`: the same map
+/// `added` (none if undefined) + x times the mask and its scale, in `dtype`: the same map
 /// forwards and backwards.
 at::Tensor apply_masks(const at::Tensor& source, const DropoutPlan& plan, at::ScalarType dtype,
                        const at::Tensor& added = {}) {

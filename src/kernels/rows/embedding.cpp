@@ -80,7 +80,7 @@ void with_type_of(const at::Tensor& tensor, Body body) {
     body(float{});
 }
 
-/// The position of each row of x in its sample; -1 where no part covers the row.
+/// The position of each row of x in its sample; -1 if no part covers the row.
 std::vector<std::int64_t> positions_of(const Parts& parts, std::int64_t rows) {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(rows), -1);
   for (const Part& part : parts)

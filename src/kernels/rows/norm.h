@@ -39,7 +39,7 @@ struct NormGradients {
 };
 
 /// `input` is what was normalised. `grad_sum`, the gradient that it has besides, may be undefined;
-/// y's gradient is made on its own only where its dtype is not the input's. Those of the parameters
+/// y's gradient is made on its own only if its dtype is not the input's. Those of the parameters
 /// go to their open slots. Tensors are contiguous.
 NormGradients norm_gradients(const NormPlan& plan, const at::Tensor& grad_out,
                              const at::Tensor& grad_sum, const at::Tensor& input,

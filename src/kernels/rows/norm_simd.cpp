@@ -118,7 +118,7 @@ void norm_forward_of(const NormForward& task) {
 }
 
 /// One row's part of the weight's and bias's gradients, and the two sums that its input's needs.
-/// Where the row was not centred, the mean of its gradient is no part of it.
+/// If the row was not centred, the mean of its gradient is no part of it.
 template <class T, bool kCentred>
 struct RowReduction {
   T mean_grad = 0, mean_grad_normal = 0;

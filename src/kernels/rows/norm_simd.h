@@ -12,7 +12,7 @@ struct NormForward {
   Element master, x_type, y_type, out_type;
   std::size_t rows, columns;
   double eps;
-  const void* x;  ///< master, or bf16 where there is no y
+  const void* x;  ///< master, or bf16 if there is no y
   const void* y;  ///< null: the norm of x itself
   void* sum;      ///< x + y; unused without y
   const void* weight;
@@ -37,7 +37,7 @@ struct NormBackward {
   void* grad_input;   ///< input_type
   void* grad_y;       ///< the same gradient as bf16; may be null
   void* weight_sums;  ///< [columns] master, added to
-  void* bias_sums;    ///< [columns] master, added to; null where there is no bias
+  void* bias_sums;    ///< [columns] master, added to; null if there is no bias
 };
 
 void norm_backward(const NormBackward& task);

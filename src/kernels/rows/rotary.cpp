@@ -55,7 +55,7 @@ void expect_table_of(std::int64_t positions, const at::Tensor& cosines) {
                       "shorter samples or a model with a longer context (model.context)");
 }
 
-/// The position of each column of x [B, T] in its sample; -1 where no span covers it.
+/// The position of each column of x [B, T] in its sample; -1 if no span covers it.
 std::vector<std::int64_t> positions_in(const std::vector<SampleSpan>& spans, std::int64_t rows,
                                        std::int64_t length) {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(rows * length), -1);

@@ -25,7 +25,7 @@ constexpr const char* config_file = "adapter_config.json";
 constexpr const char* weights_file = "adapter_model.safetensors";
 constexpr const char* adapter_weights = "an adapter of this base and these lora options";
 
-/// `name` without `end`; nothing where it does not end so.
+/// `name` without `end`; nothing if it does not end so.
 std::optional<std::string> before(std::string_view name, std::string_view end) {
   if (!name.ends_with(end)) return std::nullopt;
   return std::string(name.substr(0, name.size() - end.size()));

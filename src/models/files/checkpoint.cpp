@@ -139,7 +139,7 @@ variable_list as_leaves(const variable_list& saved, const AutogradContext& conte
 }
 
 struct Checkpoint : torch::autograd::Function<Checkpoint> {
-  /// `anchor` requires a gradient, so that the results do even where no input does.
+  /// `anchor` requires a gradient, so that the results do even if no input does.
   static variable_list forward(AutogradContext* context, const CheckpointedFunction& fn,
                                at::TensorList given, const at::Tensor& /*anchor*/) {
     const variable_list inputs = given.vec();

@@ -17,7 +17,7 @@ namespace accrue::models {
 class ConfigFile {
  public:
   /// `file` names it in errors; `fitting` says what would fit ("a model with the architecture of
-  /// GPT-2"). Throws where `text` is no JSON object.
+  /// GPT-2"). Throws if `text` is no JSON object.
   ConfigFile(const std::string& text, const std::string& file, const std::string& fitting);
 
   bool has(const char* key) const { return root_.contains(key); }
@@ -40,9 +40,9 @@ class ConfigFile {
   double fraction_or(const char* key, double usual) const;
   bool flag_or(const char* key, bool usual) const;
   std::string text(const char* key) const;
-  /// Strings; nothing where the key is null or absent.
+  /// Strings; nothing if the key is null or absent.
   std::optional<std::vector<std::string>> texts(const char* key) const;
-  /// The object under `key`; nothing where it is null or absent.
+  /// The object under `key`; nothing if it is null or absent.
   std::optional<ConfigFile> object(const char* key) const;
   /// `object` in the place of what is under `key`.
   ConfigFile stand_in(const char* key, nlohmann::json object) const;
@@ -53,7 +53,7 @@ class ConfigFile {
   void require_none(const char* key) const;
   void require_one_of(const char* key, const std::vector<std::string>& expected) const;
 
-  /// The Error where `key` should be something else.
+  /// The Error if `key` should be something else.
   Error wrong(const std::string& key, const std::string& expected,
               const std::string& received) const;
 

@@ -32,7 +32,7 @@ GenerationConfig parse_generation_config(const std::string& text, const std::str
 GenerationConfig read_generation_config(const std::filesystem::path& folder);
 
 /// The text of what read_generation_config() reads, to be kept beside a model that comes of this
-/// one: the file as it is, or an object with the keys that config.json states. Empty where they
+/// one: the file as it is, or an object with the keys that config.json states. Empty if they
 /// state nothing, or are no JSON objects.
 std::string generation_config_text(const std::filesystem::path& folder);
 
@@ -49,7 +49,7 @@ SpecialTokens stated_special_tokens(const nlohmann::ordered_json& config);
 nlohmann::ordered_json with_special_tokens(nlohmann::ordered_json config,
                                            const SpecialTokens& tokens);
 
-/// The object in a text; none where it is broken, something else, or too large to be a config.
+/// The object in a text; none if it is broken, something else, or too large to be a config.
 std::optional<nlohmann::ordered_json> parsed_config(const std::string& text);
 
 }  // namespace accrue::models

@@ -21,7 +21,7 @@ struct HubWeights {
   WeightMap absent = {};         ///< what the origin, an index, names and none of its files has
 };
 
-/// Opens model.safetensors, or the shards that model.safetensors.index.json names where there is
+/// Opens model.safetensors, or the shards that model.safetensors.index.json names if there is
 /// only that, or the file that "transformers_weights" of config.json names in their place; none
 /// if there is no such file. Throws a usage Error if what it names is none, as
 /// open_safetensors() and open_shards() do.
@@ -72,7 +72,7 @@ struct PositionCounts {
 };
 
 /// `tensors`, of which those that `is_table` names, tables with a row for each position, keep their
-/// first rows; they are read as a whole first. Throws a usage Error naming `origin` where there are
+/// first rows; they are read as a whole first. Throws a usage Error naming `origin` if there are
 /// fewer positions than are wanted, or a table has not as many rows.
 StoredTensors with_first_rows(StoredTensors tensors, const PositionCounts& positions,
                               const std::string& origin,

@@ -112,7 +112,7 @@ bool is_type(const Family& family, std::string_view model_type) {
   return family.model_type == model_type;
 }
 
-/// Throws where a key asks for what no Llama is.
+/// Throws if a key asks for what no Llama is.
 void check_is_plain(const ConfigFile& config, const Family& family) {
   check_common_keys(config);
   check_is_causal(config);

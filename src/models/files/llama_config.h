@@ -16,8 +16,8 @@ bool is_llama_type(std::string_view model_type);
 LlamaOptions parse_llama_config(const std::string& json, const std::string& file,
                                 LlamaOptions options);
 
-/// config.json for transformers: that of `options.config_json` where there is one, else of
-/// model_type llama. Throws a usage Error where it would not state what `options` do.
+/// config.json for transformers: that of `options.config_json` if there is one, else of
+/// model_type llama. Throws a usage Error if it would not state what `options` do.
 std::string make_llama_config(const LlamaOptions& options);
 
 }  // namespace accrue::models

@@ -57,7 +57,7 @@ void expect_packable(const std::string& name, const at::Tensor& values) {
                     "a checkpoint from before the training that made it diverged");
 }
 
-/// Copies the values, packing or unpacking them where one of the two is in blocks of a format that
+/// Copies the values, packing or unpacking them if one of the two is in blocks of a format that
 /// the other has not.
 void copy_values(const StoredTensor& from, const at::Tensor& to) {
   const bool from_blocks = kernels::is_in_blocks(from.dtype, from.shape),

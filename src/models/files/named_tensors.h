@@ -23,7 +23,7 @@ NamedParameters file_tensors_of(const NamedParameters& parameters, const NamedPa
 void append_apart(NamedParameters& tensors, const std::string& name, const at::Tensor& values);
 
 /// The tensors of a model with adapters that `given` are for: all of them, or those of the base
-/// where none is an adapter's.
+/// if none is an adapter's.
 NamedParameters targets_of(const NamedParameters& file_tensors, const StoredTensors& given);
 
 /// Throws as copy_by_name() does.
@@ -35,7 +35,7 @@ void check_by_name(const NamedParameters& targets, const StoredTensors& given,
 void take_formats(const NamedParameters& parameters, const StoredTensors& given);
 
 /// Copies `given` into `targets` by name, one after the other, converting floating-point dtypes,
-/// and packing or unpacking where only one of the two is in blocks.
+/// and packing or unpacking if only one of the two is in blocks.
 /// Throws a usage Error, naming `origin` and the first tensor that is missing, extra, twice or
 /// misshapen, and changes nothing then.
 void copy_by_name(const NamedParameters& targets, const StoredTensors& given,

@@ -11,7 +11,7 @@ namespace accrue::models {
 /// Reads the rotary positions that a config.json states into `variant`: "rope_theta" and
 /// "rope_scaling", or "rope_parameters" in the form of transformers 5. With `by_kind_of_layer`
 /// (Gemma 3) local layers have frequencies of their own, which are not scaled. `positions` is
-/// max_position_embeddings. Throws a usage Error naming the key where a scaling is none of
+/// max_position_embeddings. Throws a usage Error naming the key if a scaling is none of
 /// RotaryScaling's.
 void read_rotary(const ConfigFile& config, bool by_kind_of_layer, std::int64_t positions,
                  LlamaVariant& variant);

@@ -152,7 +152,7 @@ class CheckedOutput {
 };
 
 /// A tensor that is not contiguous is copied a few rows at a time: a checkpoint is written also
-/// where memory has run out.
+/// if memory has run out.
 void write_tensor(CheckedOutput& file, const at::Tensor& tensor) {
   constexpr std::int64_t piece_bytes = 48 << 10;
   if (tensor.is_contiguous() || tensor.dim() == 0 || tensor.numel() == 0) {

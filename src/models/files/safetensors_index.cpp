@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// The JSON document; null where the text is none. A key that an object has twice would hide a
+/// The JSON document; null if the text is none. A key that an object has twice would hide a
 /// tensor.
 json parse_without_repeats(const std::string& text, const std::string& file) {
   std::vector<std::set<std::string>> keys;

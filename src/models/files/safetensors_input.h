@@ -12,13 +12,13 @@ namespace accrue::models {
 /// A file of tensors open for reading at any place.
 class InputFile {
  public:
-  /// `format` names what it should be in errors. Throws a usage Error where it is no readable file.
+  /// `format` names what it should be in errors. Throws a usage Error if it is no readable file.
   explicit InputFile(const std::filesystem::path& path, std::string format = "safetensors");
 
   const std::string& name() const { return name_; }
   std::int64_t bytes() const { return bytes_; }
 
-  /// Throws a runtime Error where the file became shorter.
+  /// Throws a runtime Error if the file became shorter.
   void read_at(std::int64_t offset, void* out, std::int64_t count) const;
   /// The checksum of `count` bytes from `offset`, read by pieces.
   std::string checksum_at(std::int64_t offset, std::int64_t count) const;

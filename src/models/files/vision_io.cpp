@@ -23,7 +23,7 @@ void write_json(const std::filesystem::path& file, const Json& value) {
 
 const char* name_of(Compute compute) { return compute == Compute::fp64 ? "float64" : "float32"; }
 
-/// One number where both sides are the same, which every version of transformers reads.
+/// One number if both sides are the same, which every version of transformers reads.
 Json side_or_sides(std::int64_t height, std::int64_t width) {
   return height == width ? Json(height) : Json{height, width};
 }
@@ -116,7 +116,7 @@ void save_resnet_folder(const std::filesystem::path& folder, const ResNet& model
   prepare_model_folder(folder, {vision_config, vision_weights});
   write_safetensors(folder / vision_weights, model.file_tensors(), {{"format", "pt"}});
   const ResNetOptions& options = model.options();
-  // Names that timm does not have where it has no such network, so that it makes no other one.
+  // Names that timm does not have if it has no such network, so that it makes no other one.
   const std::string family = options.stem == Stem::conv7x7 ? "imagenet_resnet" : "cifar_resnet";
   const std::optional<std::string> name = timm_name(options);
   Json config = timm_config(name.value_or(family + std::to_string(options.layers)), task);

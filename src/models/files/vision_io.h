@@ -19,14 +19,14 @@ struct ImageTask {
   std::vector<std::string> classes;              ///< a name for each output
 };
 
-/// Each writes a folder (made where it does not exist) that says how its images are made: pixels
-/// scaled to [0, 1], then with mean and deviation 0.5 taken out. Throws a usage Error where a model
+/// Each writes a folder (made if it does not exist) that says how its images are made: pixels
+/// scaled to [0, 1], then with mean and deviation 0.5 taken out. Throws a usage Error if a model
 /// is in it already.
 ///
 /// Writes a folder that transformers' ViTForImageClassification.from_pretrained loads: config.json
 /// with the names of classes, and model.safetensors. Square images in colour also get
 /// preprocessor_config.json, with which AutoImageProcessor scales and crops as data::open_source()
-/// does (by its CLIPImageProcessor, which does both; where a margin is odd it takes the other
+/// does (by its CLIPImageProcessor, which does both; if a margin is odd it takes the other
 /// pixel).
 void save_vit_folder(const std::filesystem::path& folder, const Vit& model, const ImageTask& task);
 

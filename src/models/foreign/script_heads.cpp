@@ -25,7 +25,7 @@ batch::MicroBatch with_labels_of(const ScriptLoss& loss, const batch::MicroBatch
   return labelled;
 }
 
-/// Which elements of a target are no padding of its lists; undefined where all of them are.
+/// Which elements of a target are no padding of its lists; undefined if all of them are.
 at::Tensor counted_elements(const ScriptLoss& loss, const batch::MicroBatch& micro,
                             const at::Tensor& target) {
   const auto lengths = micro.columns.find(batch::length_column(loss.target));

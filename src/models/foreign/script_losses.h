@@ -12,18 +12,18 @@ namespace accrue::models {
 
 /// The losses that a method of a TorchScript module returns itself: (sum, weight), or several of
 /// these by name, in a NamedTuple or a dict. Their weights are made ahead by the method
-/// NAME_weights, where the module has one: a number for each name, from the labels alone.
+/// NAME_weights, if the module has one: a number for each name, from the labels alone.
 class ScriptLosses {
  public:
   /// `stated` has the names and coefficients of several losses; a NamedTuple tells its names by
   /// itself. Throws a usage Error that says what to write where the method returns something else
-  /// (a mean alone, say), where the names of a dict are not stated, and where several losses have
+  /// (a mean alone, say), if the names of a dict are not stated, and where several losses have
   /// no NAME_weights.
   ScriptLosses(const torch::jit::Module& module, const std::string& method,
                const std::vector<ScriptLoss>& stated, const std::string& origin);
 
   const ScriptMethod& method() const { return method_; }
-  /// In the order of what `method` returned. Throws a usage Error where a loss is missing.
+  /// In the order of what `method` returned. Throws a usage Error if a loss is missing.
   std::vector<Loss> losses_of(const at::IValue& result) const;
   /// The losses by name; `dtype` is the parameters'.
   std::vector<NamedLoss> named(at::ScalarType dtype) const;

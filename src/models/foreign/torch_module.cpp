@@ -32,7 +32,7 @@ struct Part {
   std::string name;
   std::optional<BatchNorm> entrance;
   std::vector<Element> elements;
-  TensorSnapshot before_first_run;  ///< kept where a rerun is to follow
+  TensorSnapshot before_first_run;  ///< kept if a rerun is to follow
 };
 
 void set_training(Module& module, bool training) {

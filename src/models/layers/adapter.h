@@ -9,7 +9,7 @@
 
 namespace accrue::models {
 
-/// The norms of the rows of weight + scale * b · a, made anew where one of the three has changed.
+/// The norms of the rows of weight + scale * b · a, made anew if one of the three has changed.
 class RowNorms {
  public:
   /// [N], of the factors' dtype, without autograd.
@@ -34,7 +34,7 @@ struct Adapter {
   std::int64_t site = 0;  ///< kernels/dropout.h
   RowNorms norms = {};
 
-  /// x with elements dropped; undefined where none are.
+  /// x with elements dropped; undefined if none are.
   at::Tensor dropped(const at::Tensor& x, const ForwardContext& context) const;
   /// Makes dropped(x), of an x that is `remake_x` where that is given, again for backward.
   kernels::Remake remake_dropped(const at::Tensor& x, const kernels::Remake& remake_x,

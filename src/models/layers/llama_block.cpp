@@ -9,7 +9,7 @@
 namespace accrue::models {
 namespace {
 
-/// x [B, T, heads * W], each head normalised by itself where there is a norm.
+/// x [B, T, heads * W], each head normalised by itself if there is a norm.
 at::Tensor by_head(const RmsNorm& norm, const at::Tensor& x, std::int64_t heads,
                    const ForwardContext& context) {
   if (!norm) return x;

@@ -20,7 +20,7 @@ struct PairScores {
 /// a number of them) and `margin` (the chosen sequence's reward less the rejected one's), and by
 /// orpo_loss of `nll`.
 
-/// -log sigmoid(reward of chosen - reward of rejected), where a sequence's reward is
+/// -log sigmoid(reward of chosen - reward of rejected), if a sequence's reward is
 /// beta * (log-probability - reference's): Rafailov et al., "Direct Preference Optimization",
 /// arXiv:2305.18290, equation 7.
 Loss dpo_loss(const PairScores& scores, double beta);

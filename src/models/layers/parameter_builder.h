@@ -21,7 +21,7 @@ std::uint64_t stream_of(std::string_view name);
 /// for each element, 4 where it is frozen and so has no gradient.
 std::int64_t operations_of_products(const NamedParameters& parameters);
 
-/// The format of blocks that a base is to be in; nothing where it is to be in none.
+/// The format of blocks that a base is to be in; nothing if it is to be in none.
 std::optional<kernels::BlockFormat> block_format_of(BaseFormat base);
 
 /// Makes a model's parameters in registration order and draws their values at the end, in parallel.
@@ -47,7 +47,7 @@ class ParameterBuilder {
   /// Makes a parameter that fill() or draw() gives its values; until then it is zero.
   at::Tensor normal(const std::string& name, std::vector<std::int64_t> shape,
                     double standard_deviation);
-  /// The same for a linear layer's weight [rows, columns]. Throws a usage Error where the base's
+  /// The same for a linear layer's weight [rows, columns]. Throws a usage Error if the base's
   /// blocks do not divide the columns.
   at::Tensor weight(const std::string& name, std::int64_t rows, std::int64_t columns,
                     double standard_deviation);

@@ -18,8 +18,8 @@ at::Tensor sequence_log_probabilities(Trainable& model, TokenHead& head,
                                       const batch::MicroBatch& micro);
 
 /// The loss of pairs that head->options say, "dpo" or "orpo"; its weight is the number of pairs, or
-/// the sum of their weights. `head` must outlive it. Throws a usage Error where a micro-batch holds
-/// no whole pairs, and of dpo where nobody took the reference.
+/// the sum of their weights. `head` must outlive it. Throws a usage Error if a micro-batch holds
+/// no whole pairs, and of dpo if nobody took the reference.
 LossHead preference_loss(TokenHead* head);
 
 }  // namespace accrue::models

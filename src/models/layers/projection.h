@@ -47,12 +47,12 @@ double residual_deviation(std::int64_t layers);
 /// Gives those of `projections` that the options' targets match an adapter, of trained parameters
 /// NAME.lora_A.weight, NAME.lora_B.weight and, of DoRA, NAME.lora_magnitude_vector, as PEFT names
 /// them. The adapter of the i-th projection drops at `first_site` + i. Throws a usage Error of
-/// `operation` where a pattern matches none of them or an option is out of range.
+/// `operation` if a pattern matches none of them or an option is out of range.
 void attach_adapters(const char* operation, ParameterBuilder& builder,
                      const std::vector<Projection*>& projections, const AdapterOptions& options,
                      std::int64_t first_site);
-/// The parameters of a language model, whose own are drawn first where they are not left zero; its
-/// adapters, where there are any, begin at random wherever the other values come from.
+/// The parameters of a language model, whose own are drawn first if they are not left zero; its
+/// adapters, if there are any, begin at random wherever the other values come from.
 NamedParameters with_adapters(const char* operation, ParameterBuilder& builder,
                               const std::vector<Projection*>& projections,
                               const AdapterOptions& options, std::int64_t first_site,

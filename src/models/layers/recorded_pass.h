@@ -9,7 +9,7 @@
 namespace accrue::models {
 
 /// Trainable::prepare_recorded_pass() of a language model without dropout whose products are those
-/// of `projections` and of `head`, of activations in this dtype. Nothing where an adapter draws
+/// of `projections` and of `head`, of activations in this dtype. Nothing if an adapter draws
 /// masks, or has norms that are made anew (DoRA), and where the loss is one of pairs, or of whole
 /// logits.
 std::optional<std::vector<at::Tensor>> prepare_recorded_pass(

@@ -36,7 +36,7 @@ struct ResidualBlock {
   std::string name;                       ///< "layer1.0"
   std::vector<Convolution> convolutions;  ///< conv1, conv2 and, in a bottleneck, conv3
   std::vector<NormLayer> norms;           ///< the one behind each
-  /// The shortcut's convolution, without weights where the shortcut is the input itself.
+  /// The shortcut's convolution, without weights if the shortcut is the input itself.
   Convolution projection;
   NormLayer projection_norm;
 

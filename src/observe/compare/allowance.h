@@ -9,7 +9,7 @@ namespace accrue::observe {
 /// metric is not compared.
 using Allowance = std::optional<double>;
 
-/// "0.5%" or "0.005" -> 0.005, "off" -> none. Throws a usage Error naming `option` where the text
+/// "0.5%" or "0.005" -> 0.005, "off" -> none. Throws a usage Error naming `option` if the text
 /// is none of these; a number of 1 and more without "%" is none, as it may be meant in percent.
 Allowance parse_allowance(std::string_view text, std::string_view option);
 

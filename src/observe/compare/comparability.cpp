@@ -63,7 +63,7 @@ void remark_on_steps(const Runs& runs, LossMeasure measure, Names& remarks) {
   remarks.push_back("losses are of different steps: " + listed(steps, "and"));
 }
 
-/// Says `what` where the runs that tell a text do not all tell the same.
+/// Says `what` if the runs that tell a text do not all tell the same.
 void remark_on_difference(const Runs& runs, std::string RunResult::*text, const std::string& what,
                           Names& remarks) {
   std::set<std::string> told;

@@ -71,7 +71,7 @@ Side side_of(const Runs& runs, const Metric& metric) {
   return side;
 }
 
-/// How far the difference of the two means may be off; none where no side has several runs.
+/// How far the difference of the two means may be off; none if no side has several runs.
 std::optional<double> standard_error(const Side& a, const Side& b) {
   const auto of_a = static_cast<double>(a.seeds.runs), of_b = static_cast<double>(b.seeds.runs);
   if (of_a + of_b <= 2) return std::nullopt;

@@ -27,9 +27,9 @@ struct SeedMean {
 struct MetricComparison {
   std::string name;     ///< "loss", "speed" or "memory"
   std::string measure;  ///< what of metrics.jsonl it is made of, "eval_loss" ...
-  std::optional<SeedMean> value, baseline;  ///< absent where not all runs of the side tell it
+  std::optional<SeedMean> value, baseline;  ///< absent if not all runs of the side tell it
   std::optional<double> difference;         ///< (value - baseline) / |baseline|
-  /// That of the difference, relative to the baseline, too; absent where each side is one run.
+  /// That of the difference, relative to the baseline, too; absent if each side is one run.
   std::optional<double> standard_error;
   double allowed = 0;  ///< how much worse it may be
   bool met = false;
@@ -44,8 +44,8 @@ struct Comparison {
 
 /// Whether the runs are as good as the baseline. Both sides have at least one run.
 ///
-/// A metric is met where its mean is better than the baseline's, or worse by no more than is
-/// allowed. Where there are seeds, one that is worse by more than that is met, too, as long as the
+/// A metric is met if its mean is better than the baseline's, or worse by no more than is
+/// allowed. If there are seeds, one that is worse by more than that is met, too, as long as the
 /// difference is within its standard error: seeds that are as far apart prove nothing. Their
 /// deviation is estimated from both sides together, so that a side may have one run.
 /// A metric that a run lacks is never met, nor is speed where units differ. The loss is that of

@@ -29,7 +29,7 @@ class MetricsReader {
   }
 
  private:
-  /// False where the line is none that is known.
+  /// False if the line is none that is known.
   bool take(std::string_view text) {
     if (text.empty()) return true;
     switch (line_.read(text, rows_)) {

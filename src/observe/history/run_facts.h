@@ -14,10 +14,10 @@ nlohmann::json parse_json(const std::string& text);
 /// The object that the text of run.json is; an empty one where it is none.
 nlohmann::json parse_run_json(const std::string& text);
 
-/// What stands in `object` under `name`; null where `object` is none or has no such name.
+/// What stands in `object` under `name`; null if `object` is none or has no such name.
 const nlohmann::json& fact(const nlohmann::json& object, const char* name);
 
-/// A number of steps or the like: an integer that is not negative; none where `value` is none.
+/// A number of steps or the like: an integer that is not negative; none if `value` is none.
 std::optional<std::int64_t> count_of(const nlohmann::json& value);
 
 /// A value as JSON has it, on one line.

@@ -28,7 +28,7 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, error);
 }
 
-/// The content of a file of the run, and "" with a remark where there is none.
+/// The content of a file of the run, and "" with a remark if there is none.
 std::string content_of(const fs::path& file, std::vector<std::string>& remarks) {
   const std::string name = file.filename().string();
   if (!is_file(file)) {

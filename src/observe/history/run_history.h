@@ -11,14 +11,14 @@
 
 namespace accrue::observe {
 
-/// Numbers by optimizer step: `NaN` where a step did not have the value.
+/// Numbers by optimizer step: `NaN` if a step did not have the value.
 struct StepTable {
   std::vector<std::int64_t> steps;  ///< ascending, each once
   /// Each is as long as `steps`. Names are those of metrics.jsonl (docs/design.md, section 5);
   /// nested ones have dots: "memory.parameters", "micro_batch_seconds.median", "losses.lm".
   std::map<std::string, std::vector<double>> columns;
 
-  /// The column of this name; none where no step has it.
+  /// The column of this name; none if no step has it.
   const std::vector<double>* column(const std::string& name) const;
 };
 
@@ -27,7 +27,7 @@ bool has_value(const std::vector<double>& column);
 
 struct EvaluationPoint {
   std::int64_t step = 0;
-  double time = 0;  ///< Unix time in seconds; NaN where the line has none
+  double time = 0;  ///< Unix time in seconds; NaN if the line has none
   double loss = 0;
   std::optional<double> accuracy;
 };
@@ -55,11 +55,11 @@ inline constexpr auto run_state_words =
 /// What a run folder tells, as far as it is there.
 struct RunHistory {
   std::filesystem::path root;
-  std::string name;  ///< the folder's; make_names_differ() where there are several
+  std::string name;  ///< the folder's; make_names_differ() if there are several
   RunState state = RunState::stopped;
   std::optional<std::int64_t> total_steps;  ///< the run's length, where it is known
-  std::string run_json;                     ///< run.json, a JSON object; "" where there is none
-  std::string config_toml;                  ///< config.toml; "" where there is none
+  std::string run_json;                     ///< run.json, a JSON object; "" if there is none
+  std::string config_toml;                  ///< config.toml; "" if there is none
   StepTable table;
   std::vector<EvaluationPoint> evaluations;  ///< ascending, of each step the last
   std::vector<EventPoint> events;            ///< in the order in which they were written
@@ -73,8 +73,8 @@ struct RunHistory {
 bool is_run(const std::filesystem::path& folder);
 
 /// Reads a run, also one that is running. What is torn or of another version is left out, and
-/// `remarks` says so; where a step is there twice (a run that went back), the later line and what
-/// follows it count. Throws a usage Error where `root` is no run folder.
+/// `remarks` says so; if a step is there twice (a run that went back), the later line and what
+/// follows it count. Throws a usage Error if `root` is no run folder.
 RunHistory read_run(const std::filesystem::path& root);
 
 /// Reads several runs, on as many threads as this process is granted, and makes their names differ.
@@ -85,7 +85,7 @@ std::vector<RunHistory> read_runs(const std::vector<std::filesystem::path>& root
 void make_names_differ(std::vector<RunHistory>& runs);
 
 /// The run's config as dotted keys and their values as JSON has them, strings without quotes
-/// ("optim.lr" -> "0.0003"): from run.json's `config`, else from config.toml; empty where neither
+/// ("optim.lr" -> "0.0003"): from run.json's `config`, else from config.toml; empty if neither
 /// has one.
 std::map<std::string, std::string> flat_config(const RunHistory& run);
 

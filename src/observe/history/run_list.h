@@ -16,7 +16,7 @@ struct ListedRun {
 
 /// The run folders in `folder`, it included, down to four folders deep and not within runs; each
 /// once, in the order of their paths. Hidden folders are left out, and so are those that cannot be
-/// read; links to folders are followed. Throws a usage Error where `folder` is none.
+/// read; links to folders are followed. Throws a usage Error if `folder` is none.
 std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder);
 
 /// What the runs of find_runs() have come to, the one that started last first.

@@ -25,8 +25,8 @@ struct RunResult {
   std::optional<Speed> speed;                 ///< without the first step of each attempt
   std::optional<double> peak_bytes;           ///< the largest of all steps
   std::optional<std::string> started, ended;  ///< UTC as ISO 8601; `ended` of none that runs
-  std::string machine;                        ///< processor and threads; "" where not told
-  std::string evaluated_on;                   ///< fingerprints of data.val; "" where not told
+  std::string machine;                        ///< processor and threads; "" if not told
+  std::string evaluated_on;                   ///< fingerprints of data.val; "" if not told
 };
 
 RunResult result_of(const RunHistory& run);

@@ -19,11 +19,11 @@ struct Speed {
   SpeedUnit unit = SpeedUnit::tokens;
 };
 
-/// The samples of each step, of which the table has the sum so far (`samples`); NaN where the step
+/// The samples of each step, of which the table has the sum so far (`samples`); NaN if the step
 /// before is not there.
 std::vector<double> samples_by_step(const StepTable& table);
 
-/// What all steps did over the seconds that they took together: tokens, or samples where no step
+/// What all steps did over the seconds that they took together: tokens, or samples if no step
 /// tells its tokens. The steps `warm_ups` are left out, unless there are no others; evaluations are
 /// in no step's seconds; what a step waited for the checkpoint before it is.
 std::optional<Speed> speed_of(const StepTable& table, const std::vector<std::int64_t>& warm_ups);

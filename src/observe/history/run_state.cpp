@@ -29,7 +29,7 @@ bool names_a_living_process(const std::filesystem::path& lock) {
   return ::kill(static_cast<pid_t>(*process), 0) == 0 || errno == EPERM;
 }
 
-/// The time of the last resumption, as run.json has it; empty where there was none.
+/// The time of the last resumption, as run.json has it; empty if there was none.
 std::string last_resumption(const json& run) {
   const json& resumed = fact(run, "resumed");
   if (!resumed.is_array() || resumed.empty()) return "";

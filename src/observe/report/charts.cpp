@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view any_ending = ".*";
 
-/// The series that a series of the catalogue comes to: itself where its column is there, or one
+/// The series that a series of the catalogue comes to: itself if its column is there, or one
 /// for each column that it stands for.
 std::vector<ChartSeries> present_series(const ChartSeries& series,
                                         const std::set<std::string>& columns) {

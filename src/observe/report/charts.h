@@ -83,7 +83,7 @@ struct Chart {
 /// chart each, in the section other.
 std::vector<Chart> charts_of(const std::set<std::string>& columns);
 
-/// How each column of `charts` is kept: where several charts have it, all that any of them needs.
+/// How each column of `charts` is kept: if several charts have it, all that any of them needs.
 std::map<std::string, Kept> kept_columns(const std::vector<Chart>& charts);
 
 }  // namespace accrue::observe

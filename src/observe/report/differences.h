@@ -7,7 +7,7 @@
 
 namespace accrue::observe {
 
-/// A key whose value is not the same in all runs; none where a run does not have it.
+/// A key whose value is not the same in all runs; none if a run does not have it.
 struct Difference {
   std::string key;
   std::vector<std::optional<std::string>> values;  ///< one of each run

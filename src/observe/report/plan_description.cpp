@@ -27,7 +27,7 @@ bool is_same_point(const PlanChoice& a, const PlanChoice& b) {
   return a.micro_batch == b.micro_batch && a.recompute == b.recompute;
 }
 
-/// The chosen one has more to tell than an alternative of its kind, but where ranks agreed on one
+/// The chosen one has more to tell than an alternative of its kind, but if ranks agreed on one
 /// that this rank's trials did not choose.
 void mark_chosen(std::vector<PlanChoice>& choices, PlanChoice chosen) {
   const auto same = std::ranges::find_if(

@@ -21,7 +21,7 @@ bool is_all_quiet(const std::string& name, const std::vector<double>& column) {
   return std::none_of(column.begin(), column.end(), [](double value) { return value > 0; });
 }
 
-/// Row of the last step that is not after `step`; none where there is none.
+/// Row of the last step that is not after `step`; none if there is none.
 std::optional<std::size_t> row_at(const std::vector<std::int64_t>& steps, std::int64_t step) {
   const auto after = std::upper_bound(steps.begin(), steps.end(), step);
   if (after == steps.begin()) return std::nullopt;

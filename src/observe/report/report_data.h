@@ -19,8 +19,8 @@ namespace accrue::observe {
 struct ThinTable {
   std::int64_t width = 1;               ///< steps in a bucket
   std::vector<std::int64_t> steps;      ///< the last of each bucket
-  std::vector<double> tokens, samples;  ///< cumulative, there; empty where they are not counted
-  std::vector<double> seconds;          ///< of the run, there; empty where they are not known
+  std::vector<double> tokens, samples;  ///< cumulative, there; empty if they are not counted
+  std::vector<double> seconds;          ///< of the run, there; empty if they are not known
   std::map<std::string, ThinColumn> columns;
 };
 

@@ -23,7 +23,7 @@ struct WrittenReport {
 };
 
 /// Reads the runs as they are now and replaces `file` atomically. Throws a usage Error for a folder
-/// that is no run and for a place that is none (require_report_place), a runtime Error where the
+/// that is no run and for a place that is none (require_report_place), a runtime Error if the
 /// file cannot be written.
 WrittenReport write_report(const std::vector<std::filesystem::path>& runs,
                            const std::filesystem::path& file);

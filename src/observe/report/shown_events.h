@@ -13,7 +13,7 @@ struct ShownEvents {
   std::int64_t left_out = 0;       ///< how many more there were
 };
 
-/// At most `most` events: where there are more, the rare ones stay, and of those that come
+/// At most `most` events: if there are more, the rare ones stay, and of those that come
 /// often the first and the last.
 ShownEvents choose_events(const std::vector<EventPoint>& events, std::size_t most);
 

@@ -18,7 +18,7 @@ struct Buckets {
 /// The narrowest buckets that are no more than `most` (at least 1). `steps` ascend.
 Buckets bucket_steps(const std::vector<std::int64_t>& steps, std::size_t most);
 
-/// What a column has in each bucket; NaN where it has nothing there.
+/// What a column has in each bucket; NaN if it has nothing there.
 struct ThinColumn {
   std::vector<double> mean, lowest, highest;
 };

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kNamePrefix = "events.out.tfevents.";
 
-/// The time in an event file's name; none where it is another file.
+/// The time in an event file's name; none if it is another file.
 std::optional<std::int64_t> time_in(const fs::path& file) {
   const std::string name = file.filename().string();
   if (!name.starts_with(kNamePrefix)) return std::nullopt;

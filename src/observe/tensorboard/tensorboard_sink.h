@@ -16,7 +16,7 @@ namespace accrue::observe {
 
 /// What a run is, for TensorBoard.
 struct TensorboardRun {
-  std::filesystem::path folder;  ///< of the event files; is made where it is not there
+  std::filesystem::path folder;  ///< of the event files; is made if it is not there
   std::int64_t first_step = 0;   ///< steps done already
   std::vector<HyperParameter> hyper_parameters;
   std::vector<Text> texts;
@@ -58,7 +58,7 @@ class TensorboardSink : public Observer {
   std::function<double()> unix_clock_;
   std::filesystem::path file_;
   RecordFile records_;
-  std::optional<std::int64_t> samples_done_;  ///< none where they are not known yet
+  std::optional<std::int64_t> samples_done_;  ///< none if they are not known yet
   bool warned_ = false;
 };
 

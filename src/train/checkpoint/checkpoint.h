@@ -33,7 +33,7 @@ struct CheckpointContent {
   /// StartedWindow::tensors, where `state` is in the middle of a window; each is read once, as it
   /// is written.
   StoredTensors window = {};
-  /// Stands for `optimizer` where no process has all of its state; each tensor is read once, as it
+  /// Stands for `optimizer` if no process has all of its state; each tensor is read once, as it
   /// is written.
   StoredTensors gathered = {};
   /// What metrics.jsonl has to hold; none if the run keeps none.
@@ -49,14 +49,14 @@ class ModelNotFinite : public Error {
 };
 
 /// Writes checkpoints/step-N whole or not at all: a hidden folder, its manifest last, fsync,
-/// rename. Throws ModelNotFinite, which names the tensor and the step, and a runtime Error where
+/// rename. Throws ModelNotFinite, which names the tensor and the step, and a runtime Error if
 /// the disk is full or not writable, or the run directory is gone; earlier checkpoints are
 /// untouched then. So they are where `expect_held`, which is called before anything is written and
 /// before the rename, throws. Any thread may call it.
 std::filesystem::path write_checkpoint(const RunDirectory& run, const CheckpointContent& content,
                                        const std::function<void()>& expect_held = {});
 
-/// Reads only the bookkeeping of a checkpoint. Throws a usage Error where that is not what was
+/// Reads only the bookkeeping of a checkpoint. Throws a usage Error if that is not what was
 /// written or no run can have it, or where a file is missing or of another length; tensors are not
 /// read.
 TrainState read_checkpoint_state(const std::filesystem::path& checkpoint);
@@ -93,16 +93,16 @@ class VerifiedCheckpoint {
   std::filesystem::path model_path() const;
   /// The model's tensors, not read yet.
   StoredTensors model() const;
-  /// Loads the model. Throws a usage Error where a tensor does not fit; nothing is changed then.
+  /// Loads the model. Throws a usage Error if a tensor does not fit; nothing is changed then.
   void load(models::Model& model) const;
-  /// Loads model and optimizer. Throws a usage Error where a tensor does not fit; nothing is
+  /// Loads model and optimizer. Throws a usage Error if a tensor does not fit; nothing is
   /// changed in the one that does not.
   void load(models::Model& model, optim::Optimizer& optimizer) const;
   /// The optimizer's tensors, not read yet.
   StoredTensors optimizer() const;
-  /// What several ranks need besides; nothing where there was none.
+  /// What several ranks need besides; nothing if there was none.
   StoredTensors ranks() const;
-  /// StartedWindow::tensors, not read yet; nothing where the checkpoint is between two windows.
+  /// StartedWindow::tensors, not read yet; nothing if the checkpoint is between two windows.
   StoredTensors window() const;
 
  private:

@@ -35,7 +35,7 @@ fs::path hidden(const fs::path& checkpoint, std::string_view suffix) {
   return checkpoint.parent_path() / ("." + checkpoint.filename().string() + std::string(suffix));
 }
 
-/// The checkpoint that a hidden folder belongs to; none where the name is not one of ours.
+/// The checkpoint that a hidden folder belongs to; none if the name is not one of ours.
 std::optional<fs::path> checkpoint_of(const fs::path& folder, std::string_view suffix) {
   const std::string name = folder.filename().string();
   if (!name.starts_with('.') || !name.ends_with(suffix)) return std::nullopt;

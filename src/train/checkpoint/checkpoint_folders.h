@@ -15,10 +15,10 @@ namespace accrue::train {
 /// being written by process 77, .replaced gives its place to the next of its name, .removed is
 /// being removed. Whatever changes them holds the run (RunClaim).
 
-/// The step that a folder's name says; none where it is no checkpoint's.
+/// The step that a folder's name says; none if it is no checkpoint's.
 std::optional<std::int64_t> step_of_folder(const std::filesystem::path& folder);
 
-/// All folders with a checkpoint's name by step, whole or not. Throws a runtime Error where they
+/// All folders with a checkpoint's name by step, whole or not. Throws a runtime Error if they
 /// cannot be listed.
 std::vector<std::filesystem::path> checkpoint_folders(const RunDirectory& run);
 
@@ -48,9 +48,9 @@ void prune_checkpoints(const RunDirectory& run, const PruneOptions& options,
                        const std::function<void()>& expect_held = {});
 
 /// What resuming from `step` gives up: the later checkpoints. The best evaluated one among them, as
-/// the newest of them says, is set aside as checkpoints/best-00000050, where nothing removes it;
+/// the newest of them says, is set aside as checkpoints/best-00000050, if nothing removes it;
 /// the others go when the next checkpoint is written. Returns what was decided in a sentence; empty
-/// where there is no later one.
+/// if there is no later one.
 std::string give_up_after(const RunDirectory& run, std::int64_t step);
 
 }  // namespace accrue::train

@@ -28,7 +28,7 @@ enum class Thoroughness {
   contents,     ///< and the checksum of every tensor: all files are read once
 };
 
-/// All checkpoints of a run by step, damaged ones too. Throws a usage Error where this is no run.
+/// All checkpoints of a run by step, damaged ones too. Throws a usage Error if this is no run.
 std::vector<StoredCheckpoint> list_checkpoints(const RunDirectory& run, Thoroughness thoroughness);
 
 /// What is damaged of the other files of a run that have checksums, a sentence each: run.json,
@@ -40,8 +40,8 @@ struct Pruned {
   std::vector<std::string> remarks;  ///< RunClaim::remarks()
 };
 /// Removes all but the `keep` (>= 1) newest checkpoints that are as they were written, and the best
-/// evaluated one; damaged ones only where `damaged` is set. Reads all of them first. Throws a usage
-/// Error where this is no run, or a process works on it.
+/// evaluated one; damaged ones only if `damaged` is set. Reads all of them first. Throws a usage
+/// Error if this is no run, or a process works on it.
 Pruned prune(const RunDirectory& run, std::int64_t keep, bool damaged);
 
 }  // namespace accrue::train

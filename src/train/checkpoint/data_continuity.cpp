@@ -18,7 +18,7 @@ void check_image(const std::vector<std::int64_t>& before, const std::vector<std:
           : "--data.image=[" + std::to_string(before[1]) + "," + std::to_string(before[2]) + "]");
 }
 
-/// What a fingerprint says of a tokenizer; empty where text was read as bytes.
+/// What a fingerprint says of a tokenizer; empty if text was read as bytes.
 std::string tokenizer_in(const std::string& fingerprint) {
   const std::string kind = fingerprint.substr(0, fingerprint.find(':'));
   const std::size_t at = kind.find("tokenizer ");

@@ -19,7 +19,7 @@ struct DataIdentity {
 enum class DataChange { none, accepted };
 
 /// Whether a run that began with `before` can go on with `now`. Data that changed are accepted only
-/// by name (`accept`, --accept-data), and only where there are as many samples as before, to train
+/// by name (`accept`, --accept-data), and only if there are as many samples as before, to train
 /// on and held out: then each draw is of the sample in the same place. That what was read already
 /// did not change is the word of whoever accepts it: draws are from all over the files. Images have
 /// to be brought to the same shape. Throws a usage Error otherwise.

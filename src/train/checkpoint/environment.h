@@ -8,7 +8,7 @@
 
 namespace accrue::train {
 
-/// The machine's name; empty where the system does not tell.
+/// The machine's name; empty if the system does not tell.
 std::string host_name();
 
 /// What a run's numbers may depend on besides its config and its data.
@@ -26,7 +26,7 @@ struct RunEnvironment {
 RunEnvironment present_environment(std::int64_t ranks);
 
 /// The environment as run.json has it: `versions`, `machine{host processor isa threads}`, `ranks`,
-/// `libraries`, `working_directory`, `commit` (absent where there is none).
+/// `libraries`, `working_directory`, `commit` (absent if there is none).
 nlohmann::json to_json(const RunEnvironment& environment);
 /// Reads that back. Throws a json::exception where something is missing or of another type.
 RunEnvironment environment_from_json(const nlohmann::json& run);

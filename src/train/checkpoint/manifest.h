@@ -19,7 +19,7 @@ inline constexpr const char* manifest_file = "manifest.json";
 struct Manifest {
   struct File {
     std::int64_t bytes = 0;
-    std::string checksum;  ///< where the file has no tensors
+    std::string checksum;  ///< if the file has no tensors
     models::TensorChecksums
         tensors;  ///< where it is a safetensors file; others have no header here
   };
@@ -32,8 +32,8 @@ Error not_whole(const std::filesystem::path& checkpoint, const std::string& expe
                 const std::string& received);
 
 void write_manifest(const std::filesystem::path& checkpoint, const Manifest& manifest);
-/// Reads manifest.json; none where there is none, as in checkpoints from before there were
-/// manifests. Throws a usage Error where the file is no manifest.
+/// Reads manifest.json; none if there is none, as in checkpoints from before there were
+/// manifests. Throws a usage Error if the file is no manifest.
 std::optional<Manifest> read_manifest(const std::filesystem::path& checkpoint);
 
 /// Throws a usage Error that names the first file that is missing or of another length.
@@ -44,7 +44,7 @@ void check_lengths(const std::filesystem::path& checkpoint, const Manifest& mani
 void check_tensors(const std::filesystem::path& checkpoint, const Manifest& manifest,
                    const std::string& name);
 
-/// Throws a usage Error where `content`, which was read from the file, is not what was written.
+/// Throws a usage Error if `content`, which was read from the file, is not what was written.
 void check_content(const std::filesystem::path& checkpoint, const Manifest& manifest,
                    const std::string& name, const std::string& content);
 

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The file whose code runs when the model of `config` is made: a TorchScript module. Empty where
+/// The file whose code runs when the model of `config` is made: a TorchScript module. Empty if
 /// there is none.
 fs::path module_of(const Config& config) {
   return config.model.kind == ModelKind::torchscript ? fs::path(config.model.from) : fs::path();

@@ -13,15 +13,15 @@ using AdmitModule = std::function<void(const std::string& digest)>;
 
 /// Throws a usage Error that names --trust-module unless the module of `config`, which a run folder
 /// names, is the one that the run was trained with: `recorded` is its digest in run.json, empty
-/// where that has none. `operation` begins the error.
+/// if that has none. `operation` begins the error.
 AdmitModule admission_of_module(const Config& config, const std::string& recorded,
                                 const std::string& operation);
 
-/// Throws that where the file of the module is another one now, before it is loaded from there.
+/// Throws that if the file of the module is another one now, before it is loaded from there.
 void expect_recorded_module(const Config& config, const std::string& recorded,
                             const std::string& operation);
 
-/// The digest in a run's run.json; empty where there is none.
+/// The digest in a run's run.json; empty if there is none.
 std::string recorded_module(const RunDirectory& run);
 
 }  // namespace accrue::train

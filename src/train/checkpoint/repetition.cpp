@@ -249,7 +249,7 @@ std::string bits_in_words(const Config& config, const std::vector<Difference>& d
   return "the same bits are not to be expected, because of: " + others;
 }
 
-/// Throws where data changed that the config names as it did.
+/// Throws if data changed that the config names as it did.
 void check_data(const RunRecord& record, const std::vector<std::string>& changes,
                 const std::vector<ConfigDifference>& stated, bool accept) {
   constexpr std::size_t files_named = 10;

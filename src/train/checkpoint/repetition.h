@@ -20,7 +20,7 @@ struct Repetition {
   /// Whether the plan stays as it was: nothing that it was made from is stated otherwise.
   bool keeps_plan = true;
   std::vector<std::string> differences;  ///< a sentence each; empty: nothing differs
-  /// How the run went that is repeated, where not in one go; a sentence each.
+  /// How the run went that is repeated, if not in one go; a sentence each.
   std::vector<std::string> history;
   std::string bits;  ///< whether its bits are to be expected again, and why
 };

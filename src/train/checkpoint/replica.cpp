@@ -10,7 +10,7 @@
 namespace accrue::train {
 namespace {
 
-/// Why `action` failed; nothing where it did not.
+/// Why `action` failed; nothing if it did not.
 template <class Action>
 std::optional<std::string> failure_of(const Action& action) {
   try {

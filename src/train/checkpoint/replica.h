@@ -20,7 +20,7 @@ namespace accrue::train {
 /// never throws. If the system starts no thread, copy() makes the copy itself.
 class Replica {
  public:
-  /// Claims the folder. Throws a usage Error where another process holds it; a folder that cannot
+  /// Claims the folder. Throws a usage Error if another process holds it; a folder that cannot
   /// be written is a remark.
   explicit Replica(const RunCopies& run, RunTenure tenure = {});
   /// Waits until all that was asked for is copied, or failed.
@@ -35,7 +35,7 @@ class Replica {
   /// before the run's own checkpoints are pruned: so a checkpoint that is gone has a newer one that
   /// waits.
   void copy(const PruneOptions& prune);
-  /// Waits until all that was asked for is copied, or failed. Returns false where `most` is over
+  /// Waits until all that was asked for is copied, or failed. Returns false if `most` is over
   /// before.
   bool finish_within(std::chrono::milliseconds most);
   void finish();
@@ -51,7 +51,7 @@ class Replica {
  private:
   void work();
   void copy_waiting(std::unique_lock<std::mutex>& lock);
-  /// Notes how an attempt at `what` ended: why it failed, or nothing where it did not. The mutex is
+  /// Notes how an attempt at `what` ended: why it failed, or nothing if it did not. The mutex is
   /// held.
   void note(const std::string& what, const std::optional<std::string>& failure);
 

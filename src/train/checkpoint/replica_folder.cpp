@@ -32,14 +32,14 @@ bool is_missing(const fs::path& path) {
   return !fs::exists(path, error) && !error;
 }
 
-/// The disk that a folder is on; none where there is no folder.
+/// The disk that a folder is on; none if there is no folder.
 std::optional<dev_t> disk_of(const fs::path& folder) {
   struct stat found {};
   return ::stat(folder.c_str(), &found) == 0 ? std::optional(found.st_dev) : std::nullopt;
 }
 
-/// All files of a checkpoint, the manifest last; none where the checkpoint was removed meanwhile.
-/// Whoever removes one takes its name away first, so that files are missing only where it is gone.
+/// All files of a checkpoint, the manifest last; none if the checkpoint was removed meanwhile.
+/// Whoever removes one takes its name away first, so that files are missing only if it is gone.
 std::vector<OpenFile> open_files(const fs::path& checkpoint) {
   std::vector<OpenFile> files;
   std::error_code error;

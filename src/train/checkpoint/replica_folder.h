@@ -26,12 +26,12 @@ class ReplicaFolder {
 
   /// Claims the folder, unless it is claimed already, and makes it where it was never there: one
   /// that was there and is gone does not come back by itself, nor is the mount point taken that is
-  /// left of it. Throws an Error where it cannot be used.
+  /// left of it. Throws an Error if it cannot be used.
   void claim();
   /// Copies the run's checkpoint of step `prune.newest` with all that a resumption from it reads,
   /// and removes those that `prune` says. A checkpoint that is removed from the run meanwhile is
   /// copied all the same, once its files are open. Returns false, and does nothing, where it is
-  /// gone already. Throws where it cannot be copied whole, or is not as it was written: the copies
+  /// gone already. Throws if it cannot be copied whole, or is not as it was written: the copies
   /// before are untouched then.
   bool copy(const PruneOptions& prune);
   /// Brings run.json, config.toml and metrics.jsonl up to date, the last as far as `step`.

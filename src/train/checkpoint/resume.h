@@ -13,12 +13,12 @@ namespace accrue::train {
 
 /// What a resume found.
 struct Resumed {
-  TrainState state;                  ///< a fresh run's where there was no checkpoint
-  std::filesystem::path checkpoint;  ///< empty where there was none
+  TrainState state;                  ///< a fresh run's if there was no checkpoint
+  std::filesystem::path checkpoint;  ///< empty if there was none
   bool has_checksums = true;         ///< VerifiedCheckpoint::has_checksums()
   StoredTensors ranks;               ///< VerifiedCheckpoint::ranks()
   StoredTensors window;              ///< VerifiedCheckpoint::window()
-  /// Why a window that the checkpoint is in the middle of begins again; empty where it goes on.
+  /// Why a window that the checkpoint is in the middle of begins again; empty if it goes on.
   std::string window_begins_again;
   /// What changed in the data, where that was accepted; empty: nothing.
   std::string data_change;
@@ -28,7 +28,7 @@ struct Resumed {
   /// changed it answers for going on with it.
   std::string module_change;
   std::vector<std::string> skipped;  ///< what is wrong with checkpoints that would come before it
-  /// Why the checkpoint is the replica's; empty where it is the run's own.
+  /// Why the checkpoint is the replica's; empty if it is the run's own.
   std::string replica_reason;
   /// Which paths of data changed while the data stayed (moves_in_words); empty: none.
   std::string data_move;
@@ -48,12 +48,12 @@ std::int64_t free_bytes_at(std::filesystem::path where);
 void check_config_unchanged(const Config& started, const Config& now);
 
 /// The bookkeeping of the checkpoint that load_checkpoint() would load, as far as bookkeeping
-/// tells; none where the run has no checkpoint yet. Throws a usage Error where the requested one is
+/// tells; none if the run has no checkpoint yet. Throws a usage Error if the requested one is
 /// not whole, or none of the run is.
 std::optional<TrainState> state_to_resume(const RunCopies& run, const std::string& requested);
 
-/// The newest checkpoint of the run and its replica that is as it was written; none where there is
-/// none yet. Throws a usage Error where all are damaged.
+/// The newest checkpoint of the run and its replica that is as it was written; none if there is
+/// none yet. Throws a usage Error if all are damaged.
 std::optional<VerifiedCheckpoint> newest_checkpoint(const RunCopies& run);
 
 /// Loads the newest checkpoint of the run and its replica that is as it was written, or the

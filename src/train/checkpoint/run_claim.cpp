@@ -54,7 +54,7 @@ bool is_of_run(const json& who, const std::string& run) {
   return who.is_object() && who.value("run", json()) == json(run);
 }
 
-/// Who holds the lock, as the file says; nothing where it says nothing yet, or still names a
+/// Who holds the lock, as the file says; nothing if it says nothing yet, or still names a
 /// process that was killed.
 std::optional<std::string> named_holder(int descriptor) {
   const json who = text_of(descriptor);

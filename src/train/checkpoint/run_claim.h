@@ -29,15 +29,15 @@ struct RunTenure {
 /// nothing.
 class RunClaim {
  public:
-  /// Makes the folder where there is none. Throws a usage Error where it is no folder or cannot be
-  /// written, where a file in it is a link (links_of_run), and where another process holds it: the
-  /// message names that process, its host and its start; a runtime Error where the lock fails for
+  /// Makes the folder where there is none. Throws a usage Error if it is no folder or cannot be
+  /// written, if a file in it is a link (links_of_run), and where another process holds it: the
+  /// message names that process, its host and its start; a runtime Error if the lock fails for
   /// another reason. A process that held it for an earlier group of the same run is no such: it is
   /// followed.
   explicit RunClaim(const RunDirectory& run, RunTenure tenure = {});
-  /// Throws a usage Error where something that is no folder is in its place.
+  /// Throws a usage Error if something that is no folder is in its place.
   static void expect_folder(const RunDirectory& run);
-  /// Lets go, and removes folders that it made where nothing is in them.
+  /// Lets go, and removes folders that it made if nothing is in them.
   ~RunClaim();
   RunClaim(const RunClaim&) = delete;
   RunClaim& operator=(const RunClaim&) = delete;
@@ -48,7 +48,7 @@ class RunClaim {
 
   /// Writes config.toml and run.json of a new run, in a folder that holds none, and
   /// `tokenizer` into a folder of it first: a run that is there has all of them. Throws a usage
-  /// Error where it cannot, and leaves nothing behind.
+  /// Error if it cannot, and leaves nothing behind.
   void create(const Config& config, const std::string& run_json,
               const KeptTokenizer& tokenizer = {});
   /// Takes back a run that never got anywhere: removes what `create` and the sinks wrote, unless
@@ -56,7 +56,7 @@ class RunClaim {
   void abandon();
   /// Whether the folder is where it was, and nobody took it over.
   bool is_held() const;
-  /// Throws a runtime Error where the folder was deleted, moved, replaced or taken over since.
+  /// Throws a runtime Error if the folder was deleted, moved, replaced or taken over since.
   void check_there() const;
 
   const RunTenure& tenure() const { return tenure_; }

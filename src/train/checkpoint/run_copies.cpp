@@ -20,7 +20,7 @@ bool is_file(const fs::path& path) {
   return fs::exists(path, unreadable);
 }
 
-/// The text of a folder's run.json; empty where there is none that can be read.
+/// The text of a folder's run.json; empty if there is none that can be read.
 std::string record_text(const RunDirectory& run) {
   try {
     return is_file(run.run_file()) ? read_file(run.run_file()) : "";

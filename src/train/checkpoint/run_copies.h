@@ -10,7 +10,7 @@
 
 namespace accrue::train {
 
-/// The folders that a run is in: its own (run.out) and, where it has one, its replica
+/// The folders that a run is in: its own (run.out) and, if it has one, its replica
 /// (run.replica), which has the same layout. Any of the two may be lost, or behind the other.
 class RunCopies {
  public:
@@ -40,12 +40,12 @@ class RunCopies {
 
   /// The folders of all checkpoints by step, whole or not; of two of one step the run's own is the
   /// later. What the replica still has of an attempt that was given up is not among them. Throws a
-  /// runtime Error where the run's own cannot be listed.
+  /// runtime Error if the run's own cannot be listed.
   std::vector<std::filesystem::path> checkpoints() const;
-  /// The newest of them whose bookkeeping is whole; none where there is none.
+  /// The newest of them whose bookkeeping is whole; none if there is none.
   std::optional<std::filesystem::path> newest_whole() const;
   /// The checkpoint of this step: the run's own, unless that is absent or its bookkeeping damaged,
-  /// and the replica has it. Throws a usage Error where neither has it.
+  /// and the replica has it. Throws a usage Error if neither has it.
   std::filesystem::path checkpoint(std::int64_t step) const;
   bool is_of_replica(const std::filesystem::path& checkpoint) const;
 

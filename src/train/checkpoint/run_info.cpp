@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The object in `run_json`; an empty one where there is none, as a killed process or a person may
+/// The object in `run_json`; an empty one if there is none, as a killed process or a person may
 /// have left it.
 json run_in(const std::string& run_json) {
   json run = observe::parse_json(run_json);

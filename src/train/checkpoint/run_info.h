@@ -19,7 +19,7 @@ std::string now_iso();
 /// The files that a run reads.
 struct RunData {
   std::vector<data::DataFile> train;
-  std::vector<data::DataFile> val;  ///< empty where the held-out samples are of the training files
+  std::vector<data::DataFile> val;  ///< empty if the held-out samples are of the training files
 };
 
 /// What run.json keeps of a new run: what it was begun with, so that it can be repeated.
@@ -69,7 +69,7 @@ bool is_run_json(const std::string& text);
 /// Whether two run.json are of one run, as what they say of its start tells.
 bool are_of_one_run(const std::string& run_json, const std::string& other);
 /// The least step that a run was resumed from since its run.json was `before`: later steps of then
-/// belong to an attempt that was given up. None where it was not resumed since.
+/// belong to an attempt that was given up. None if it was not resumed since.
 std::optional<std::int64_t> step_gone_back_to(const std::string& run_json,
                                               const std::string& before);
 

@@ -10,7 +10,7 @@
 namespace accrue::train {
 
 /// Folders of a run directory that are links to others (`checkpoints` on another disk), in words
-/// for the user: what a run writes there is written to these. Throws a usage Error where one of its
+/// for the user: what a run writes there is written to these. Throws a usage Error if one of its
 /// files is a link, since what is behind it may be somebody else's, or where a link leads to
 /// nothing.
 std::vector<std::string> links_of_run(const RunDirectory& run);

@@ -33,7 +33,7 @@ struct RunRecord {
   /// Of a run whose run.json does not tell, the first.
   optim::ScheduleVersion schedule = optim::ScheduleVersion::min_in_last_step;
   std::string start;   ///< digest of the parameters that it started from
-  std::string module;  ///< of its TorchScript module; empty where run.json has none
+  std::string module;  ///< of its TorchScript module; empty if run.json has none
   std::vector<PastResumption> resumed;
 };
 
@@ -46,7 +46,7 @@ nlohmann::json recorded(const RunDirectory& run);
 std::map<std::string, std::string> recorded_tokenizer(const RunDirectory& run);
 
 /// The version of the schedule of the run in this folder, as its run.json has it; the first where
-/// that does not tell, as in folders of earlier versions. Throws a usage Error where it is none
+/// that does not tell, as in folders of earlier versions. Throws a usage Error if it is none
 /// that is known.
 optim::ScheduleVersion recorded_schedule(const RunDirectory& run);
 

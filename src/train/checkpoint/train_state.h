@@ -43,13 +43,13 @@ struct AdaptState {
 /// window.
 struct TrainState {
   std::int64_t step = 0;    ///< optimizer steps taken
-  std::int64_t window = 0;  ///< windows done; more than `step` where a window had no weight
+  std::int64_t window = 0;  ///< windows done; more than `step` if a window had no weight
   /// Of the learning rate; a checkpoint that does not tell is of the first.
   optim::ScheduleVersion schedule = optim::ScheduleVersion::min_after_last_step;
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
   double elapsed = 0;  ///< seconds, over all resumptions
-  /// What `elapsed` was when the epoch under way began; none where the run goes on within it from a
+  /// What `elapsed` was when the epoch under way began; none if the run goes on within it from a
   /// checkpoint that does not tell.
   std::optional<double> epoch_began = 0;
   /// The micro-batches of the plan: a resume does not measure anew.
@@ -59,7 +59,7 @@ struct TrainState {
   std::vector<RankRecord> ranks = {};   ///< by rank; a checkpoint of one process has none
   /// The last evaluation, so that a run that is resumed where it was made does not make it again.
   std::optional<std::int64_t> evaluated_step;
-  std::optional<double> eval_loss;  ///< its loss; none where it was not finite
+  std::optional<double> eval_loss;  ///< its loss; none if it was not finite
   std::optional<double> best_eval;
   std::optional<std::int64_t> best_step;
   DataIdentity data;

@@ -61,7 +61,7 @@ struct WindowMiddle {
 WindowMiddle nothing_done_of(const WindowMiddle& all);
 
 /// A window's middle with its tensors: gradient sums under "sum." and the model's buffers under
-/// "buffer.", where it has any.
+/// "buffer.", if it has any.
 struct StartedWindow {
   WindowMiddle middle;
   StoredTensors tensors;

@@ -13,7 +13,7 @@ namespace accrue::train {
 std::vector<std::string> alternatives_to(const std::string& key);
 
 /// Takes back what `config` and `stated` have of a key and of those that exclude it; does nothing
-/// where no key excludes it.
+/// if no key excludes it.
 void withdraw_alternatives(const std::string& key, Config& config, StatedKeys& stated);
 
 }  // namespace accrue::train

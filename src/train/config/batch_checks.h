@@ -4,10 +4,10 @@
 
 namespace accrue::train {
 
-/// Where no batch is stated and batch.schedule begins at 0, its first stage is the batch.
+/// If no batch is stated and batch.schedule begins at 0, its first stage is the batch.
 void take_batch_of_schedule(Config& config, StatedKeys& stated);
 
-/// Throws where what is said of a batch that changes contradicts itself or the rest of the config.
+/// Throws if what is said of a batch that changes contradicts itself or the rest of the config.
 void check_batch_changes(const Config& config, const StatedKeys& stated);
 
 }  // namespace accrue::train

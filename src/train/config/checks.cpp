@@ -29,7 +29,7 @@ void check_exactly_one(const std::vector<std::string>& group, const StatedKeys& 
                     present.empty() ? "for example " + example : "removing all but one");
 }
 
-/// Throws where a run is so long that 64 bits do not count its samples and tokens.
+/// Throws if a run is so long that 64 bits do not count its samples and tokens.
 void check_length(const Config& config, const StatedKeys& stated) {
   constexpr double most = 1e18;
   const auto context = static_cast<double>(config.model.context_or_default());
@@ -171,7 +171,7 @@ void check_bert(const Config& config, const StatedKeys& stated) {
   if (config.model.from.empty()) check_heads(config, stated);
 }
 
-/// Throws where a model cannot learn what the loss is of: a bert sees what a language model has to
+/// Throws if a model cannot learn what the loss is of: a bert sees what a language model has to
 /// predict, others do not see what is behind a hidden token.
 void check_hiding(const Config& config, const StatedKeys& stated) {
   const bool hides = config.loss.kind == models::LossKind::mlm;
@@ -331,7 +331,7 @@ void check_dist(const Config& config, const StatedKeys& stated) {
   check_outer_parts(config, stated);
 }
 
-/// Throws where data cannot be the pairs that the loss is of.
+/// Throws if data cannot be the pairs that the loss is of.
 void check_pairs(const Config& config, const StatedKeys& stated) {
   if (!models::is_of_pairs(config.loss.kind)) return;
   const std::optional<data::Format> format = config.data.format;
@@ -359,7 +359,7 @@ void check_is_read(const std::string& name, const std::string& place, const Conf
                     "removing " + name + ", or " + missing->with);
 }
 
-/// Throws where eps allows 0 / 0: a row of an embedding that no sample used has gradient 0 and
+/// Throws if eps allows 0 / 0: a row of an embedding that no sample used has gradient 0 and
 /// moments 0.
 void check_eps(const Config& config, const std::string& place) {
   constexpr double kLeast = std::numeric_limits<float>::min();

@@ -13,7 +13,7 @@ namespace accrue::train {
 nlohmann::json to_json(const Config& config);
 
 /// Reads back what to_json() made, with `overrides` on top (parse_config). `origin` names the file
-/// in errors. Throws a usage Error where it is no such JSON, or where this version does not have
+/// in errors. Throws a usage Error if it is no such JSON, or where this version does not have
 /// what it states.
 Config config_from_json(const nlohmann::json& sections, const std::string& origin,
                         const std::vector<std::string>& overrides = {});

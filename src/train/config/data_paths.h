@@ -14,7 +14,7 @@ namespace accrue::train {
 std::string in_words(const ConfigDifference& difference);
 /// Whether the key states where files of data lie.
 bool names_data_files(const std::string& key);
-/// Whether the key differs between two configs in nothing but where files of data lie: the weights
+/// Whether the key differs between two configs in nothing but if files of data lie: the weights
 /// of sources stay.
 bool only_moves(const std::string& key, const Config& before, const Config& after);
 /// `config` with its data where `from` has them.

@@ -15,15 +15,15 @@ class ElementsReader {
   ElementsReader(const Stated& stated, const std::string& expected, const char* example)
       : stated_(stated), expected_(expected), example_(example) {}
 
-  /// The array. Throws a usage Error where the value is none.
+  /// The array. Throws a usage Error if the value is none.
   const Value::Array& elements() const;
   /// The element as a table. Throws a usage Error with `suggestion`, or the example, where it is
   /// none.
   const Value::Table& table_of(const Value& element, const std::string& suggestion) const;
   const Value::Table& table_of(const Value& element) const { return table_of(element, example_); }
-  /// A text that is not empty; throws a usage Error where `field` of `element` is none.
+  /// A text that is not empty; throws a usage Error if `field` of `element` is none.
   std::string text_of(const Value::Field& field, const Value& element) const;
-  /// A finite number; throws a usage Error where `field` of `element` is none.
+  /// A finite number; throws a usage Error if `field` of `element` is none.
   double number_of(const Value::Field& field, const Value& element) const;
 
   Error refusal(const Value& element, const std::string& suggestion) const;

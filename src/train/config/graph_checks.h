@@ -4,7 +4,7 @@
 
 namespace accrue::train {
 
-/// Throws where run.graphs is stated with what makes micro-batches differ, or the host look at
+/// Throws if run.graphs is stated with what makes micro-batches differ, or the host look at
 /// them.
 void check_graphs(const Config& config, const StatedKeys& stated);
 

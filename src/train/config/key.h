@@ -21,7 +21,7 @@ struct Stated {
 /// Which configs read a key.
 struct Reader {
   std::string with;     ///< for people: `optim.kind = "sgd" or "rmsprop"`
-  std::string reason;   ///< why only these, for people; empty where `with` says it
+  std::string reason;   ///< why only these, for people; empty if `with` says it
   std::string decider;  ///< the key that decides it
   std::function<bool(const Config&)> holds;
 };
@@ -37,15 +37,15 @@ struct Key : KeyName {
   std::string expected;  ///< what a value must be, in words
   /// Checks and stores a value. Throws a usage Error; the config is then unchanged.
   std::function<void(const Stated&, Config&)> set;
-  /// The value a config has; none where it states none, or for keys that are not in this version.
+  /// The value a config has; none if it states none, or for keys that are not in this version.
   std::function<std::optional<Value>(const Config&)> get;
   bool may_change_on_resume = false;
   bool in_this_version = true;
-  /// A config reads the key where all of these hold; none: every config does.
+  /// A config reads the key if all of these hold; none: every config does.
   std::vector<Reader> read_by = {};
 };
 
-/// The first condition that this config does not meet; null where the config reads the key.
+/// The first condition that this config does not meet; null if the config reads the key.
 const Reader* missing_reader(const Key& key, const Config& config);
 inline bool is_read(const Key& key, const Config& config) {
   return missing_reader(key, config) == nullptr;

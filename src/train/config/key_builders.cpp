@@ -55,7 +55,7 @@ std::optional<std::int64_t> integer_with_prefix(const Value& value) {
   return static_cast<std::int64_t>(number);
 }
 
-/// The number that a text was meant to be: "10%" is 0.1, "5" is 5; none where that is not in the
+/// The number that a text was meant to be: "10%" is 0.1, "5" is 5; none if that is not in the
 /// range.
 std::optional<std::string> number_meant(const Value& value, const NumberRange& range) {
   const auto* text = value.as<std::string>();
@@ -100,7 +100,7 @@ std::string digits_of(const std::string& word) {
   return digits;
 }
 
-/// The choice that a misspelt word was meant to be; none where it is rather another word, as int4
+/// The choice that a misspelt word was meant to be; none if it is rather another word, as int4
 /// is none of int8.
 std::optional<std::string> near_choice(const std::string& word,
                                        const std::vector<std::string>& choices) {

@@ -57,7 +57,7 @@ struct DurationRule {
   std::string in_words() const;
 };
 
-/// A value that belongs to a later version, or to none, with the reason where there is a special
+/// A value that belongs to a later version, or to none, with the reason if there is a special
 /// one.
 struct Refused {
   std::string value;
@@ -66,7 +66,7 @@ struct Refused {
   bool is_listed = true;     ///< where errors say what there is and what there is not
 };
 
-/// What a word of another system means as a value of ours; none where it means nothing.
+/// What a word of another system means as a value of ours; none if it means nothing.
 using Synonyms = std::optional<Value> (*)(const Value& stated);
 
 /// A usage Error that says what the key takes and what was stated.
@@ -256,9 +256,9 @@ Key budget_key(KeyName name);
 Key later_key(KeyName name, const std::vector<Value>& harmless);
 
 Key resumable(Key key);
-/// `key`, read only where `decider`, a choice, has one of `values`, besides its other conditions.
+/// `key`, read only if `decider`, a choice, has one of `values`, besides its other conditions.
 Key read_with(const std::string& decider, const std::vector<std::string>& values, Key key);
-/// `key`, read only where `holds`, which no single value of `decider` says; `with` and `reason` are
+/// `key`, read only if `holds`, which no single value of `decider` says; `with` and `reason` are
 /// for people.
 Key read_where(std::string with, std::string reason, std::string decider,
                std::function<bool(const Config&)> holds, Key key);

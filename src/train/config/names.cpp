@@ -23,7 +23,7 @@ Path split(const std::string& name) {
 constexpr std::size_t far = std::numeric_limits<std::size_t>::max();
 
 /// Edits from the last part of a name to that of a known key, where they are few for their length;
-/// one more edit is allowed where the sections agree, as then there is little else that was meant.
+/// one more edit is allowed if the sections agree, as then there is little else that was meant.
 std::size_t leaf_edits(const Path& name, const Path& known) {
   constexpr std::size_t length_of_an_edit = 4;
   const std::size_t edits = edit_distance(name.leaf, known.leaf);

@@ -13,7 +13,7 @@ std::string normalised(std::string name);
 /// Whether keys lie below `path`: "optim", "optim.schedule".
 bool is_section(const std::string& path);
 
-/// The known key that an unknown one was most likely meant to be; null where none is near. The
+/// The known key that an unknown one was most likely meant to be; null if none is near. The
 /// key's own name counts more than its section, and a name without its section, or with '_' for
 /// '.', is as good as the name.
 const Key* nearest_key(const std::string& name);

@@ -7,7 +7,7 @@
 
 namespace accrue::train {
 
-/// What was read for a limit. Of one without a bound the value is 1 where the file is there or the
+/// What was read for a limit. Of one without a bound the value is 1 if the file is there or the
 /// command ended with status 0, else 0.
 struct LimitReading {
   std::optional<double> value = {};  ///< none: there was nothing to read
@@ -29,7 +29,7 @@ struct LimitState {
 /// cannot be read stays as it is for as long as this many take.
 inline constexpr double kReadingsMet = 5, kReadingsUnread = 10;
 
-/// The part of the time that a run works where a limit has it be slow and states none.
+/// The part of the time that a run works if a limit has it be slow and states none.
 inline constexpr double kUsualSpeed = 0.5;
 
 /// Seconds between two readings.
@@ -42,7 +42,7 @@ bool is_over(const Limit& limit, double value);
 /// The number that is_over() begins with.
 double end_of(const Limit& limit);
 
-/// Where the limit stands after a reading at `now`, in seconds on any clock. It is pure. A limit
+/// If the limit stands after a reading at `now`, in seconds on any clock. It is pure. A limit
 /// that is met is over at the first reading from there on (is_over) once kReadingsMet have passed,
 /// or where nothing can be read for kReadingsUnread: a sensor that is gone holds up no run.
 LimitState after(const LimitReading& reading, const Limit& limit, LimitState state, double now);

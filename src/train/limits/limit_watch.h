@@ -18,7 +18,7 @@ class LimitWatch {
  public:
   LimitWatch() = default;  ///< without limits
   /// Reads all of them, which takes as long as the slowest command, LimitCommand::kSeconds at most.
-  /// Throws a usage Error where there is nothing to read. `clock` gives seconds, the system's where
+  /// Throws a usage Error if there is nothing to read. `clock` gives seconds, the system's where
   /// it is empty.
   explicit LimitWatch(const std::vector<Limit>& limits, std::function<double()> clock = {});
 
@@ -28,7 +28,7 @@ class LimitWatch {
   /// between micro-batches, as often as one likes.
   std::vector<std::string> follow();
 
-  /// The part of the time that this process may work: 1, less where it is to be slow, 0 where it is
+  /// The part of the time that this process may work: 1, less where it is to be slow, 0 if it is
   /// to pause.
   double allowed_speed() const;
   /// Whether a limit asked the run to stop.

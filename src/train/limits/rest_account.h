@@ -14,7 +14,7 @@ class RestAccount {
   /// Others do not wait at this moment: from here on the bound holds anew.
   void settle() { rested_ = 0; }
 
-  /// Takes in work of `seconds`, where a process may work `speed` of the time, above 0.
+  /// Takes in work of `seconds`, if a process may work `speed` of the time, above 0.
   void work(double seconds, double speed) {
     owed_ = std::min(owed_ + seconds * (1 / speed - 1), most_ - rested_);
   }

@@ -21,7 +21,7 @@ struct SweptBatch {
   double loss_per_unit = 0;    ///< what it fell by for each million tokens (samples)
   double loss_per_second = 0;  ///< what it fell by each second
   /// What the noise scale says of the progress per token: 1 at a batch far below it, 1/2 at it
-  /// (arXiv:1812.06162, equation 2.7); absent where noise was not measured.
+  /// (arXiv:1812.06162, equation 2.7); absent if noise was not measured.
   std::optional<double> predicted = {};
 };
 

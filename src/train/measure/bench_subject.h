@@ -10,7 +10,7 @@
 
 namespace accrue::train {
 
-/// Throws a usage Error where there are fewer than one.
+/// Throws a usage Error if there are fewer than one.
 void expect_rounds(std::int64_t rounds);
 
 /// Prepares threads and budget as a run does, and opens what the config says.
@@ -20,7 +20,7 @@ Workload open_to_measure(const Config& config);
 /// the data, with another index each time.
 class BenchSubject {
  public:
-  /// Prepares what a run prepares: threads, budget, micro-batch. Throws a usage Error where a run
+  /// Prepares what a run prepares: threads, budget, micro-batch. Throws a usage Error if a run
   /// would.
   explicit BenchSubject(const Config& config);
 
@@ -33,7 +33,7 @@ class BenchSubject {
   /// that recorded passes write to.
   accum::Window make_window() const;
   /// Runs the batch in `window` as a run does, by micro-batches of at most `samples`. Throws a
-  /// runtime Error where a loss is not finite.
+  /// runtime Error if a loss is not finite.
   WindowTimes run_window(accum::Window& window, std::int64_t index, std::int64_t samples);
   /// Runs the batch in a window of its own.
   WindowTimes accumulated_window(std::int64_t index, std::int64_t samples);
@@ -55,7 +55,7 @@ class BenchSubject {
     return (window_samples() + samples - 1) / samples;
   }
   std::int64_t window_samples() const { return work_.schedule.window(0).size(); }
-  /// Tokens of a window, or its images where the data are images.
+  /// Tokens of a window, or its images if the data are images.
   std::int64_t window_tokens() const;
   bool images() const { return work_.data.train->image_shape().has_value(); }
   models::Model& model() const { return *work_.model; }

@@ -14,7 +14,7 @@ struct BudgetEstimate {
   std::int64_t outside_bytes = 0;  ///< its part for the program itself and its reserve
   bool fits = false;
   /// The largest micro-batch that fits, or the stated one, with the first recomputation that lets
-  /// it; 0 where not even one sample fits.
+  /// it; 0 if not even one sample fits.
   std::int64_t micro_batch = 0;
   Recompute recompute = Recompute::none;
   std::int64_t peak_bytes = 0;  ///< tensors, and what lies outside them
@@ -33,7 +33,7 @@ struct MachineEstimate {
   std::optional<double> least_step_seconds, most_step_seconds;
 };
 
-/// How the run goes within memory.budget; none where no budget is stated.
+/// How the run goes within memory.budget; none if no budget is stated.
 std::optional<BudgetEstimate> estimate_budget(const Config& config, const RunEstimate& estimate);
 
 /// Estimates a step, for which it multiplies matrices for about a second.

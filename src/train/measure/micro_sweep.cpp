@@ -30,7 +30,7 @@ std::vector<Measured> sizes_of(const BenchSubject& subject) {
   return sizes;
 }
 
-/// Measures one step; notes where it does not fit.
+/// Measures one step; notes if it does not fit.
 void measure(BenchSubject& subject, std::int64_t window, Measured& at) {
   const memory::PeakScope memory_peak;
   try {

@@ -25,7 +25,7 @@ struct MicroSweep {
 };
 
 /// What the split itself costs: the config's batch in one pass, as two, four, ... and as single
-/// samples, in turn within each round, with the config's recomputation. Where no memory.budget is
+/// samples, in turn within each round, with the config's recomputation. If no memory.budget is
 /// stated, it is what the machine has left: a size that does not fit is told and not killed.
 MicroSweep sweep_micro(const Config& config, const BenchmarkOptions& options = {});
 

@@ -20,10 +20,10 @@ struct SweptRate {
 struct RateSweep {
   std::vector<SweptRate> rates;
   double stated = 0;     ///< optim.lr
-  double lowest_at = 0;  ///< where the smoothed loss is lowest
+  double lowest_at = 0;  ///< if the smoothed loss is lowest
   std::optional<double>
       diverges_at;  ///< where it rose far beyond, or was not finite; none: nowhere
-  /// A tenth of `lowest_at`: where the loss is lowest, a single step at that rate gains nothing
+  /// A tenth of `lowest_at`: if the loss is lowest, a single step at that rate gains nothing
   /// more, and many would not.
   double suggested = 0;
   std::string reason;  ///< for people

@@ -17,7 +17,7 @@ namespace accrue::train {
 /// learning rates that are told step by step. Nothing is written.
 class ShortTraining {
  public:
-  /// Prepares what a run prepares. Throws a usage Error where a run would.
+  /// Prepares what a run prepares. Throws a usage Error if a run would.
   explicit ShortTraining(const Config& config);
 
   /// Goes back to the model it began with, a new optimizer and the first sample.
@@ -29,13 +29,13 @@ class ShortTraining {
     double weight = 0;
     std::int64_t units = 0;  ///< tokens of the batch, or samples that have none
     double seconds = 0;
-    /// In the optimizer's geometry, where it has one of its own and has taken a step.
+    /// In the optimizer's geometry, if it has one of its own and has taken a step.
     std::optional<adapt::NoiseEstimate> noise;
   };
   /// Takes one optimizer step on the next `samples` samples.
   Step step(std::int64_t samples, double lr);
 
-  /// Mean loss of the first samples that are held out; nothing where the config holds none out.
+  /// Mean loss of the first samples that are held out; nothing if the config holds none out.
   std::optional<double> held_out_loss();
 
   const Config& config() const { return work_.config; }

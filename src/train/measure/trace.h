@@ -18,9 +18,9 @@ namespace accrue::train {
 /// is one trace at a time (usage Error); the thread that makes it is the training thread.
 class Trace {
  public:
-  /// Makes a new file: throws a usage Error where there is one, or anything else, of that name, and
-  /// a runtime Error where it cannot be created. What cannot be written later (a full disk) is left
-  /// out and warned of at the end: the run goes on. Where no span ended, the file is removed again.
+  /// Makes a new file: throws a usage Error if there is one, or anything else, of that name, and
+  /// a runtime Error if it cannot be created. What cannot be written later (a full disk) is left
+  /// out and warned of at the end: the run goes on. If no span ended, the file is removed again.
   explicit Trace(const std::filesystem::path& file);
   ~Trace();
   Trace(const Trace&) = delete;

@@ -19,7 +19,7 @@ bool begins_group(const std::vector<Segment>& segments, std::size_t i, Recompute
   return false;
 }
 
-/// Backward through one segment; gradients may be undefined where an output was not used.
+/// Backward through one segment; gradients may be undefined if an output was not used.
 void backward_of(const Activations& output, const Activations& gradients) {
   std::vector<at::Tensor> roots, upstream;
   for (std::size_t i = 0; i < output.size(); ++i) {

@@ -27,7 +27,7 @@ class ChainRun {
   /// micro-batch.
   models::Activations forward(models::Activations input = {});
   /// Takes the gradients of what forward() gave and returns those of its input; both may be
-  /// undefined where nothing wants them. To be called once.
+  /// undefined if nothing wants them. To be called once.
   models::Activations backward(models::Activations gradients);
 
  private:
@@ -59,7 +59,7 @@ class ChainRun {
 /// `activations` as leaves of a new graph.
 models::Activations as_leaves(const models::Activations& activations);
 bool any_defined(const models::Activations& gradients);
-/// The gradients that backward left in leaves; undefined where none came.
+/// The gradients that backward left in leaves; undefined if none came.
 models::Activations gradients_of(const models::Activations& leaves);
 
 }  // namespace accrue::train

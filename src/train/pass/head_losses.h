@@ -9,7 +9,7 @@ namespace accrue::train {
 /// The losses of a model's heads on one output.
 class HeadLosses {
  public:
-  /// Throws a usage Error where the factors are not as many as the heads.
+  /// Throws a usage Error if the factors are not as many as the heads.
   HeadLosses(models::Trainable& model, PassOptions options);
 
   struct Total {

@@ -20,7 +20,7 @@ struct HeadSums {
   HeadSums& operator+=(const HeadSums& other);
 };
 
-/// Each loss's own mean by its name, where there are several, and the means of what else they tell;
+/// Each loss's own mean by its name, if there are several, and the means of what else they tell;
 /// without those that have no weight or do not count.
 std::map<std::string, double> means_of(const std::vector<models::LossHead>& heads,
                                        const HeadSums& sums);

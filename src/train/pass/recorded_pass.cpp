@@ -142,7 +142,7 @@ RecordedPass::Kind RecordedPass::kind_of(const batch::MicroBatch& micro,
   return kind;
 }
 
-/// The entry of this kind, in place of the one that was not used for longest where there are many.
+/// The entry of this kind, in place of the one that was not used for longest if there are many.
 RecordedPass::Recorded& RecordedPass::find(Kind kind) {
   auto found = std::ranges::find(recorded_, kind, &Recorded::kind);
   if (found == recorded_.end()) {

@@ -15,7 +15,7 @@
 
 namespace accrue::train {
 
-/// Throws a usage Error where passes of `model`, which is on `device`, cannot be recorded.
+/// Throws a usage Error if passes of `model`, which is on `device`, cannot be recorded.
 void check_recorded_pass(models::Trainable& model, c10::Device device);
 
 /// Runs micro-batches as forward_backward() does, and has the device repeat what it recorded of an
@@ -26,7 +26,7 @@ void check_recorded_pass(models::Trainable& model, c10::Device device);
 /// Checks of ids and labels are the model's: a micro-batch with ids or labels beyond those that it
 /// took so far runs as always. Of the others, the first of a kind runs, so that all is in place,
 /// and the second is recorded. Gradients have the same bits. What a recording makes keeps its
-/// memory, which recordings share. Where recording fails, all runs as always from then on.
+/// memory, which recordings share. If recording fails, all runs as always from then on.
 class RecordedPass {
  public:
   /// `model` is on `device`; check_recorded_pass() has passed.

@@ -15,7 +15,7 @@ struct MicroBatchRun {
 };
 
 /// Runs one micro-batch of an open window as a transaction: begin, forward, backward, and commit,
-/// or abort where the loss is not finite. The runner, the planner's trials, `doctor` and `verify`
+/// or abort if the loss is not finite. The runner, the planner's trials, `doctor` and `verify`
 /// run micro-batches by it alone. With `losses` the weights have to be those that it counted before
 /// the window: it throws what WindowLosses::check throws before anything is committed.
 ///

@@ -25,7 +25,7 @@ class WindowLosses {
  public:
   using Fetch = std::function<batch::MicroBatch(batch::Range)>;
 
-  /// With `needs_total_weight` count() throws a usage Error where a loss has no LossHead::weight.
+  /// With `needs_total_weight` count() throws a usage Error if a loss has no LossHead::weight.
   explicit WindowLosses(models::Trainable& model, bool needs_total_weight = false)
       : model_(model), needs_total_weight_(needs_total_weight) {}
 
@@ -43,7 +43,7 @@ class WindowLosses {
   /// Takes those of all ranks in place of its own, until count(): from then on nothing but this
   /// changes the factors. Returns whether it did.
   bool take_sums(const std::vector<double>& of_all);
-  /// What the micro-batches' weights add up to; none where it was not counted.
+  /// What the micro-batches' weights add up to; none if it was not counted.
   std::optional<double> total_weight() const;
   /// Takes micro-batch `index` out. Returns whether the others' factors changed.
   bool quarantine(std::int64_t index);
@@ -54,7 +54,7 @@ class WindowLosses {
   /// Each loss's own mean over the micro-batches of this window that were noted and not
   /// quarantined since (means_of).
   std::map<std::string, double> means() const;
-  /// Throws a usage Error where a loss had another weight than LossHead::weight told.
+  /// Throws a usage Error if a loss had another weight than LossHead::weight told.
   void check(const MicroRef& ref, const std::vector<double>& seen) const;
 
  private:
@@ -66,7 +66,7 @@ class WindowLosses {
 
   models::Trainable& model_;
   bool needs_total_weight_;
-  std::vector<std::vector<double>> weights_;  ///< by micro-batch; empty where it was quarantined
+  std::vector<std::vector<double>> weights_;  ///< by micro-batch; empty if it was quarantined
   std::optional<LossTotals> totals_;
   std::map<std::int64_t, HeadSums> noted_;  ///< by micro-batch
   std::optional<HeadSums> noted_by_all_;    ///< of all ranks, where they share the window

@@ -22,7 +22,7 @@ std::string operations_in_words(const AcceleratedCalls& calls) {
   return listed(kinds, "and");
 }
 
-/// Why a model cannot be accelerated in this process; empty where it can.
+/// Why a model cannot be accelerated in this process; empty if it can.
 std::string accelerate_or_tell(models::Model& model) {
   try {
     model.accelerate(true);

@@ -5,7 +5,7 @@
 namespace accrue::train {
 
 /// Decides whether accrue does the operations of a model that is not its own, as model.accelerate
-/// says: "auto" where they agree with libtorch's on the first samples (check_acceleration) and
+/// says: "auto" if they agree with libtorch's on the first samples (check_acceleration) and
 /// there is one that it does. Puts the decision into effect: the model, the config, from which
 /// copies of it are made, and Workload::acceleration. Does nothing of other models. Whoever trains,
 /// plans, measures or proves decides before its first pass.

@@ -63,7 +63,7 @@ class Comparison {
       trained_.push_back({entry.name, entry.parameter});
   }
 
-  /// Nothing where the loss is not finite, or has no weight.
+  /// Nothing if the loss is not finite, or has no weight.
   std::optional<PassGradients> run(const kernels::Operations* operations, double weighting = 1) {
     const Keep buffers{BufferSnapshot(*work_.model)};
     const std::vector<models::LossHead> heads = work_.model->losses();
@@ -105,7 +105,7 @@ class Comparison {
     return found;
   }
 
-  /// What differs where the same pass is run again; nothing, where the model repeats itself.
+  /// What differs if the same pass is run again; nothing, where the model repeats itself.
   std::string difference_of_repetition(const PassGradients& plain) {
     noise_.assign(trained_.size(), 0.0);
     const auto again = run(&kernels::plain_operations());
@@ -167,7 +167,7 @@ class Comparison {
   double largest_share_ = 0;
 };
 
-/// Nothing where the micro-batch has no loss to compare.
+/// Nothing if the micro-batch has no loss to compare.
 std::optional<AccelerationCheck> check_on(const Workload& work, const data::Loader& loader,
                                           batch::Range samples) {
   const std::string where = samples_in_words(samples.size());

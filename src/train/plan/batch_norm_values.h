@@ -12,7 +12,7 @@ namespace accrue::train {
 /// variance; else 1. Runs one sample, and leaves everything as it was.
 std::int64_t least_micro_batch(const Workload& work);
 
-/// Throws a usage Error where the run has a window with a micro-batch of fewer samples, before it
+/// Throws a usage Error if the run has a window with a micro-batch of fewer samples, before it
 /// begins. What several ranks and changing batches make of a window shows as they run.
 void expect_values_for_batch_norm(const Workload& work, std::int64_t micro_batch);
 /// Throws it if one of a window's micro-batches has fewer, before the window is run. `step` is the

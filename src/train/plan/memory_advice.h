@@ -9,17 +9,17 @@
 namespace accrue::train {
 
 /// Why a run of this config may not change its micro-batches when memory runs out, where they are
-/// part of the mathematics; empty where it may.
+/// part of the mathematics; empty if it may.
 std::string fixed_micro_batch_reason(const Config& config);
 
-/// The error for memory that ran out in `operation`, where nothing is left to split: exit status 3.
+/// The error for memory that ran out in `operation`, if nothing is left to split: exit status 3.
 Error no_memory_for(const std::string& operation, const std::exception& error,
                     const std::string& advice);
 
 /// Opens a workload; memory that runs out meanwhile is a refused Error that names what is enough.
 Workload open_within_memory(const Config& config, const data::TellProgress& tell = {});
 
-/// What to try where a single sample does not fit, with the bytes that were missing last.
+/// What to try if a single sample does not fit, with the bytes that were missing last.
 std::string memory_advice(const Workload& work, const RunPlan& plan);
 
 }  // namespace accrue::train

@@ -21,7 +21,7 @@ bool has_bf16(const Config& config) {
          (is_language_model(config.model.kind) || config.model.kind == ModelKind::vit);
 }
 
-/// Measures the plan in bf16; nothing where it does not fit, as its copies of the weights may not.
+/// Measures the plan in bf16; nothing if it does not fit, as its copies of the weights may not.
 std::optional<Bf16Twin> measure_bf16(Config config, const memory::PlanEntry& chosen) {
   if (!has_bf16(config) || chosen.micro_batch_seconds > longest_seconds_shown) return std::nullopt;
   config.precision.compute = models::Compute::bf16;

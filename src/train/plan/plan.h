@@ -24,11 +24,11 @@ struct PlanReport {
   std::vector<memory::Fact> facts;  ///< what the plan was made from
   memory::Plan plan;
   memory::Measured measured;  ///< the chosen point, run once more; the peak of a whole step
-  /// Seconds of the gradient's norm, clipping and the optimizer, as measured. None where gradients
+  /// Seconds of the gradient's norm, clipping and the optimizer, as measured. None if gradients
   /// are folded into the optimizer's state: a trial then takes no step, and the whole step's
   /// prediction lacks them.
   std::optional<double> closing_seconds;
-  /// The plan's point in bf16, which is never chosen unasked; only where fp32 is asked for, the
+  /// The plan's point in bf16, which is never chosen unasked; only if fp32 is asked for, the
   /// model has bf16 and a trial is short.
   std::optional<Bf16Twin> bf16;
   std::int64_t parameters = 0;
@@ -46,7 +46,7 @@ struct PlanRunOptions {
 };
 
 /// Plans the config's run and measures the plan. Nothing is written. Throws as training would where
-/// the config or the data are wrong, and a refused Error where nothing fits into the budget.
+/// the config or the data are wrong, and a refused Error if nothing fits into the budget.
 PlanReport plan_run(const Config& config, const PlanRunOptions& options = {});
 
 }  // namespace accrue::train

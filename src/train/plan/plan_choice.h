@@ -13,23 +13,23 @@ bool can_recompute(const Workload& work);
 
 /// What a workload asks of the planner: its batch, the budget that holds (memory::budget(), or what
 /// memory.budget says; limit 0 without one), and the recomputation that config and model allow.
-/// Throws a usage Error where memory.recompute asks for what the model has not.
+/// Throws a usage Error if memory.recompute asks for what the model has not.
 memory::PlanQuestion plan_question(const Workload& work);
 
 /// Puts into `question` what a budget that holds leaves to tensors, now that trials have shown what
 /// the program takes besides. Facts that reach beyond it are measured again by `afresh`, as they
-/// may take less where there is less: an allocator that has room keeps free lists.
+/// may take less if there is less: an allocator that has room keeps free lists.
 void remeasure_beyond_budget(const memory::Trial& afresh, memory::PlanQuestion& question,
                              std::vector<memory::Fact>& facts);
 
-/// The limit where there is no budget: what is held and half of what is free.
+/// The limit if there is no budget: what is held and half of what is free.
 std::int64_t preferred_limit(const memory::Resident& resident);
 
 /// Whether config and limits leave a single answer.
 bool is_decided(const memory::PlanQuestion& question);
 
-/// The trials for `question`, whose resident bytes it fills in; and, where there is no budget, the
-/// limit (preferred_limit). Throws a refused Error with the bytes missing where not even what is
+/// The trials for `question`, whose resident bytes it fills in; and, if there is no budget, the
+/// limit (preferred_limit). Throws a refused Error with the bytes missing if not even what is
 /// resident fits.
 std::unique_ptr<PlanTrials> begin_trials(const Workload& work, memory::PlanQuestion& question);
 

@@ -191,7 +191,7 @@ bool keeps_the_optimizer(const Config& config, const Config& changed) {
 }
 
 /// The changed config that the checks take, perhaps without clipping besides, which is then added
-/// to the change's text. Nothing where another key stands in its way.
+/// to the change's text. Nothing if another key stands in its way.
 std::optional<Config> changed_config(const Config& config, Change& change) {
   Config changed = config;
   change.apply(changed);

@@ -26,7 +26,7 @@ struct RunEstimate {
   std::int64_t trained = 0;        ///< those of them that are not frozen
   std::int64_t sample_tokens = 0;  ///< 0 for images
   std::int64_t batch_samples = 0;  ///< of the largest batch, where it changes
-  std::string batch_changes;       ///< how it changes, for people; empty where it does not
+  std::string batch_changes;       ///< how it changes, for people; empty if it does not
   std::int64_t micro_batch = 1;    ///< batch.micro, or 1
   std::int64_t micro_batches = 1;
   EffectiveBatch effective;
@@ -55,11 +55,11 @@ struct RunEstimate {
     memory::Device device;
     Recompute recompute = Recompute::none;
     std::int64_t largest_micro_batch = 0;  ///< 0: not even one sample fits
-    std::int64_t peak_bytes = 0;           ///< with that micro-batch, or one sample where none fits
+    std::int64_t peak_bytes = 0;           ///< with that micro-batch, or one sample if none fits
   };
   std::vector<Fit> fits;
 
-  std::optional<std::int64_t> total_tokens;  ///< the run's; none where only the data would tell
+  std::optional<std::int64_t> total_tokens;  ///< the run's; none if only the data would tell
   std::optional<memory::RunCost> cost, versus_cost;
   std::optional<memory::OfferComparison> comparison;
 };

@@ -16,7 +16,7 @@ namespace accrue::train {
 nlohmann::json effective_batch_json(const EffectiveBatch& batch);
 nlohmann::json to_json(const memory::Breakdown& breakdown);
 /// An alternative, for a batch of `batch_samples`. `closing_seconds` are a step's outside of its
-/// micro-batches; 0 where they are not known.
+/// micro-batches; 0 if they are not known.
 nlohmann::json to_json(const memory::PlanEntry& entry, std::int64_t batch_samples,
                        double closing_seconds);
 /// The plan of a run by ranks that go by these records. What only trials tell is absent where there

@@ -44,7 +44,7 @@ at::Tensor hold_cuts(const Workload& work) {
   return place.in_file ? at::Tensor() : at::empty({place.bytes}, at::kByte);
 }
 
-/// Memory of the size of the slice of another rank that this one keeps, where it does.
+/// Memory of the size of the slice of another rank that this one keeps, if it does.
 at::Tensor hold_replica(const Workload& work, const optim::Optimizer& optimizer) {
   const bool keeps_one =
       work.slice != RankSlice{} && work.config.dist.shard_replica == ShardReplica::next;
@@ -153,7 +153,7 @@ PlanTrials::Step PlanTrials::run_step(const memory::PlanPoint& point) {
   return step;
 }
 
-/// Seconds of close and step; nothing where there is no gradient to step with, and the window is
+/// Seconds of close and step; nothing if there is no gradient to step with, and the window is
 /// dropped.
 std::optional<double> PlanTrials::close_and_step() {
   if (window_.buffer()->folds()) {

@@ -32,14 +32,14 @@ class PlanTrials {
   /// changes the state of the trials' own optimizer and no parameter.
   struct Step {
     memory::Measured micro;  ///< with the whole step's peak; says whether all of it fits
-    /// Seconds of the gradient's norm, clipping and the optimizer. None where the step does not
-    /// fit, where no gradient came of it, and where gradients are folded into an optimizer's state:
+    /// Seconds of the gradient's norm, clipping and the optimizer. None if the step does not
+    /// fit, if no gradient came of it, and where gradients are folded into an optimizer's state:
     /// what a trial folds is dropped, so there is no step to measure.
     std::optional<double> closing_seconds;
   };
   Step run_step(const memory::PlanPoint& point);
 
-  /// What is held between micro-batches. After a run low-precision copies are counted too, where
+  /// What is held between micro-batches. After a run low-precision copies are counted too, if
   /// the caching allocator tells.
   memory::Resident resident() const;
 

@@ -31,8 +31,8 @@ std::string budget_beside(std::int64_t processes);
 /// "auto" are divided by them.
 Config shared_by(Config config, std::int64_t processes);
 /// Sets the threads and the memory budget that the config states, for the whole process. Throws a
-/// usage Error where a budget is asked for and memory::install_caching_allocator was not called, a
-/// refused one where the program itself takes all of it.
+/// usage Error if a budget is asked for and memory::install_caching_allocator was not called, a
+/// refused one if the program itself takes all of it.
 void use_resources(const Config& config);
 
 struct MicroDecision {
@@ -44,11 +44,11 @@ struct MicroDecision {
 };
 
 /// The micro-batch and recomputation that memory::plan chooses for the workload, within what
-/// `batch.micro` and `memory.recompute` leave open. Where they leave nothing open, or batch.micro
+/// `batch.micro` and `memory.recompute` leave open. If they leave nothing open, or batch.micro
 /// is stated and no budget is, nothing is tried. In all other cases a few micro-batches of the
 /// longest samples run forward and backward beside an optimizer's state and a gradient buffer that
 /// are made for it, so it is to be called before the run's own are made. The model is left as it
-/// was, running statistics included. Throws a refused Error (exit status 3) where nothing fits into
+/// was, running statistics included. Throws a refused Error (exit status 3) if nothing fits into
 /// the budget.
 MicroDecision choose_micro_batch(const Workload& work);
 

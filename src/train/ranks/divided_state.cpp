@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kOptimizerState = "the optimizer's state";
 
-/// What an optimizer keeps of each tensor of the whole state, also where that is all of it.
+/// What an optimizer keeps of each tensor of the whole state, also if that is all of it.
 std::vector<optim::StateRange> ranges_of(const optim::Optimizer& optimizer) {
   std::vector<optim::StateRange> ranges = optimizer.ranges();
   if (!ranges.empty()) return ranges;

@@ -24,7 +24,7 @@ struct StateSources {
 /// What an optimizer of a former group and its replica have; both outlive the sources.
 StateSources sources_of(const RunOptimizer& optimizer);
 /// All of the state as a checkpoint has it after `step`, for an optimizer like `like`. Throws a
-/// usage Error where the checkpoint has another optimizer's.
+/// usage Error if the checkpoint has another optimizer's.
 StateSources sources_of(const StoredTensors& checkpoint, std::int64_t step,
                         const optim::Optimizer& like);
 

@@ -16,7 +16,7 @@ void expect_event(bool holds) {
                         "something else", "the same build of accrue on all ranks");
 }
 
-/// Null where there is none.
+/// Null if there is none.
 json field(const json& event, const char* name) { return event.value(name, json()); }
 
 Event event_of(const json& event) {

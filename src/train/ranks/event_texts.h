@@ -9,7 +9,7 @@ namespace accrue::train {
 
 /// Events as ranks tell them each other.
 std::string to_text(const std::vector<Event>& events);
-/// Reads back what to_text() wrote. Throws a runtime Error where that is something else.
+/// Reads back what to_text() wrote. Throws a runtime Error if that is something else.
 std::vector<Event> events_from_text(const std::string& text);
 
 }  // namespace accrue::train

@@ -16,7 +16,7 @@ using RangesOfRanks = std::vector<std::vector<batch::Range>>;
 /// micro-batches of `micro_batch` samples that lie as in the undivided window where those done do.
 /// Each rank gets as many, one behind the other; the first ranks take the remainder.
 ///
-/// It is pure. Throws a runtime Error where ranks have done the same samples, or others than the
+/// It is pure. Throws a runtime Error if ranks have done the same samples, or others than the
 /// window's: they would count twice, or not at all.
 RangesOfRanks divide_what_is_left(batch::Range window, const RangesOfRanks& done,
                                   std::int64_t micro_batch);
@@ -31,7 +31,7 @@ std::vector<batch::Range> part_of_rank(std::size_t rank, batch::Range window,
 
 /// Ranges as ranks tell them each other.
 std::string to_text(std::span<const batch::Range> ranges);
-/// Reads back what to_text() wrote. Throws a runtime Error where that is something else.
+/// Reads back what to_text() wrote. Throws a runtime Error if that is something else.
 std::vector<batch::Range> ranges_from_text(const std::string& text);
 
 }  // namespace accrue::train

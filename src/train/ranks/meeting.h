@@ -5,7 +5,7 @@
 
 namespace accrue::train {
 
-/// How processes that run `config` meet. Throws a usage Error where it states NCCL and this build
+/// How processes that run `config` meet. Throws a usage Error if it states NCCL and this build
 /// has none.
 distributed::GroupOptions group_options(const Config& config);
 

@@ -20,7 +20,7 @@ WindowMiddle merge_middles(batch::Range window, const std::vector<WindowMiddle>&
 /// A rank's middle as it tells it the others.
 std::string to_text(const WindowMiddle& middle);
 /// Reads back what to_text() wrote on `rank`, of window `window`. Throws a runtime Error that names
-/// the rank where that is something else.
+/// the rank if that is something else.
 WindowMiddle middle_from_text(const std::string& text, std::int64_t window, std::size_t rank);
 
 }  // namespace accrue::train

@@ -6,7 +6,7 @@
 namespace accrue::train {
 
 /// The rounds that a config asks for: its outer rates as they are stated, a rate that is not with
-/// the other one being lr 1 or momentum 0; where neither is, distributed::usual_outer_rates().
+/// the other one being lr 1 or momentum 0; if neither is, distributed::usual_outer_rates().
 distributed::OuterOptions outer_settings(const DistConfig& dist);
 
 /// Whether a config leaves the outer rates to the length of its rounds.

@@ -29,11 +29,11 @@ class Parallelism {
   /// This rank's samples of `window`; may be empty. Shares are of planned sizes, so that all ranks
   /// know them; each rank runs its own in pieces as memory allows.
   virtual batch::Range share(batch::Range window) = 0;
-  /// What reduces the window; null where its sums are this rank's own.
+  /// What reduces the window; null if its sums are this rank's own.
   virtual distributed::DeferredReduce* reduction() { return nullptr; }
-  /// This rank's stage, where the ranks are a pipeline.
+  /// This rank's stage, if the ranks are a pipeline.
   virtual std::optional<PipelineStage> stage() const { return std::nullopt; }
-  /// The ranks that close a window early to keep it in its middle; null where none do.
+  /// The ranks that close a window early to keep it in its middle; null if none do.
   virtual WindowRanks* window_ranks() { return nullptr; }
   /// Whether a rank may fill its share of a window again without the others.
   virtual bool retries_alone() const { return true; }
@@ -83,7 +83,7 @@ class Parallelism {
   /// Whether the first rank can write a checkpoint when the others are gone.
   virtual bool can_write_alone() const { return true; }
   /// The optimizer's whole state on the first rank, where each rank keeps a slice of it: it is
-  /// brought together as it is copied. Empty where ranks keep all of it; on the other ranks it
+  /// brought together as it is copied. Empty if ranks keep all of it; on the other ranks it
   /// returns when that is done.
   virtual StoredTensors gather_optimizer() const;
   /// What a checkpoint holds of several ranks. All ranks call it where they write together.
@@ -99,7 +99,7 @@ struct ParallelismContext {
   const Ranks& ranks;
   models::Trainable& model;
   optim::Optimizer& optimizer;
-  const ShardedOptimizer* sharded;  ///< `optimizer` where its state is divided among ranks, or null
+  const ShardedOptimizer* sharded;  ///< `optimizer` if its state is divided among ranks, or null
   std::shared_ptr<accum::GradientBuffer> buffer;
   const data::Loader& loader;
   const TrainState& state;

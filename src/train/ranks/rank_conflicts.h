@@ -21,7 +21,7 @@ std::optional<Conflict> conflict_of_device(const Config& config);
 /// The usage Error of `world` ranks with that.
 Error refusal_of(const Conflict& conflict, std::int64_t world);
 
-/// Whether ranks that run `config` on CPUs can go on when some of them are gone: where all of them
+/// Whether ranks that run `config` on CPUs can go on when some of them are gone: if all of them
 /// have the whole state of the run between two windows, or can have it again, and none of a window
 /// that others need.
 bool can_lose_ranks(const Config& config);

@@ -10,7 +10,7 @@
 namespace accrue::train {
 
 /// Takes all events that ranks noted (RunLog::noted), each reason with its rank's number. To be
-/// called by all ranks where one of them noted something. `topic` says in errors what they are of.
+/// called by all ranks if one of them noted something. `topic` says in errors what they are of.
 std::vector<Event> gather_events(const Ranks& ranks, RunLog& log, std::string_view topic);
 
 }  // namespace accrue::train

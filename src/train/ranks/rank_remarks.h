@@ -10,7 +10,7 @@
 namespace accrue::train {
 
 /// What the start of a run by `world` ranks is to say of them: which have no share of its `batch`,
-/// where a key of [dist] has another effect than its name promises, and what a resumption cannot go
+/// if a key of [dist] has another effect than its name promises, and what a resumption cannot go
 /// on with. `resumed` is null for a new run.
 std::vector<std::string> rank_remarks(const Config& config, const EffectiveBatch& batch,
                                       std::int64_t world, const Resumed* resumed);

@@ -64,7 +64,7 @@ class Ranks {
   /// Makes this rank's stage of the model, where ranks are the stages of a pipeline, balanced by
   /// `micro`.
   PipelineStage make_stage(models::Trainable& model, const batch::MicroBatch& micro) const;
-  /// Makes one optimizer of all parameters from the ranks' optimizers of a slice; null where each
+  /// Makes one optimizer of all parameters from the ranks' optimizers of a slice; null if each
   /// rank's owns everything. `own` is kept by reference.
   std::unique_ptr<ShardedOptimizer> make_sharded(const Workload& work, optim::Optimizer& own) const;
   /// Returns what the first rank says, on all ranks.

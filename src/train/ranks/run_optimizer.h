@@ -8,7 +8,7 @@
 
 namespace accrue::train {
 
-/// The optimizer that a rank steps its run with. Where the state is divided it is made for a group,
+/// The optimizer that a rank steps its run with. If the state is divided it is made for a group,
 /// and another one takes its place when that changes.
 class RunOptimizer {
  public:
@@ -19,11 +19,11 @@ class RunOptimizer {
 
   /// Steps all parameters.
   optim::Optimizer& whole() const { return sharded_ ? *sharded_ : *own_; }
-  /// whole(), where its state is divided among several ranks; else null.
+  /// whole(), if its state is divided among several ranks; else null.
   const ShardedOptimizer* sharded() const { return sharded_.get(); }
-  /// ShardedOptimizer::has_whole_parameters(); always so where nothing is divided.
+  /// ShardedOptimizer::has_whole_parameters(); always so if nothing is divided.
   bool has_whole_parameters() const { return !sharded_ || sharded_->has_whole_parameters(); }
-  /// Brings replicas of the ranks' parts up to date, where the run has any; all ranks call it.
+  /// Brings replicas of the ranks' parts up to date, if the run has any; all ranks call it.
   void bring_replica_up_to_date() const {
     if (sharded_) sharded_->bring_replica_up_to_date();
   }

@@ -15,7 +15,7 @@ namespace accrue::train {
 class ShardedOptimizer final : public optim::Optimizer {
  public:
   /// `own`, an optimizer of the slice that `sharding` has, is kept by reference. `replica` is null
-  /// where nobody keeps one.
+  /// if nobody keeps one.
   ShardedOptimizer(optim::Optimizer& own, std::unique_ptr<distributed::Sharding> sharding,
                    std::unique_ptr<SliceReplica> replica)
       : own_(own), sharding_(std::move(sharding)), replica_(std::move(replica)) {}
@@ -35,7 +35,7 @@ class ShardedOptimizer final : public optim::Optimizer {
   /// Whether the parameters are those after the optimizer's last step: not so where ranks were lost
   /// while they were brought together.
   bool has_whole_parameters() const { return has_whole_parameters_; }
-  /// Null where nobody keeps one.
+  /// Null if nobody keeps one.
   const SliceReplica* replica() const { return replica_.get(); }
   /// Is for a state that changed by other means than a step.
   void bring_replica_up_to_date() const;
@@ -57,7 +57,7 @@ class ShardedOptimizer final : public optim::Optimizer {
   bool has_whole_parameters_ = true;
 };
 
-/// Bytes of the whole state in a checkpoint, also where the optimizer keeps a slice of it.
+/// Bytes of the whole state in a checkpoint, also if the optimizer keeps a slice of it.
 std::int64_t whole_state_bytes(const optim::Optimizer& optimizer);
 
 }  // namespace accrue::train

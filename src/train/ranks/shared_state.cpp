@@ -28,7 +28,7 @@ json shapes_of(const NamedParameters& tensors) {
 
 at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.view({-1}).view(at::kByte); }
 
-/// The windows that each rank has done, and one; 0 where it has nothing.
+/// The windows that each rank has done, and one; 0 if it has nothing.
 std::vector<std::int64_t> ways_of(const Ranks& ranks, const std::optional<TrainState>& mine) {
   return ranks.each_says(mine ? mine->window + 1 : 0);
 }

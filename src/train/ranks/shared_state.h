@@ -20,10 +20,10 @@ struct SharedState {
 /// that have nothing yet (`mine` empty), get the parameters and the optimizer's state, which they
 /// pass on from one to the next; they need room for them twice meanwhile.
 ///
-/// `optimizer` is null where its state is divided among the ranks: then it stays as it is.
+/// `optimizer` is null if its state is divided among the ranks: then it stays as it is.
 ///
-/// All ranks call it. Where it throws, what this rank had is unchanged. Throws a runtime Error
-/// where no rank has anything, and where what comes is not of a run like this rank's.
+/// All ranks call it. If it throws, what this rank had is unchanged. Throws a runtime Error
+/// if no rank has anything, and where what comes is not of a run like this rank's.
 SharedState share_state(const Ranks& ranks, std::optional<TrainState> mine, models::Model& model,
                         optim::Optimizer* optimizer);
 

@@ -46,7 +46,7 @@ void SharedWindows::window_done(std::int64_t index, const WindowRun& run) {
   SummedWindows::window_done(index, run);
 }
 
-/// A rank whose words do not hold ends, and the others go on without it where they can.
+/// A rank whose words do not hold ends, and the others go on without it if they can.
 void SharedWindows::check_claims(std::int64_t index) const {
   const auto found = claims_.find_false(totals().of_ranks);
   if (!found) return;

@@ -31,7 +31,7 @@ class SliceReplica {
   /// Returns when both are there. Throws as collectives do.
   void finish_update();
 
-  /// The step that the copy is of; none where there is none.
+  /// The step that the copy is of; none if there is none.
   std::optional<std::int64_t> step() const { return step_; }
   /// In order of the optimizer's own ranges.
   const std::vector<optim::StateRange>& ranges() const { return ranges_; }

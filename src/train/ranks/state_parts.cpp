@@ -110,7 +110,7 @@ class Givers {
   FirstHolders owners_, replicas_;
 };
 
-/// Adds what brings `receiver` the range; false where nobody has some of it.
+/// Adds what brings `receiver` the range; false if nobody has some of it.
 bool bring(const Givers& givers, std::size_t tensor, std::int64_t receiver,
            const ElementRange& range, Division& division) {
   for (std::int64_t element = range.begin; element < end_of(range);) {

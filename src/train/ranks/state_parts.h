@@ -13,7 +13,7 @@ namespace accrue::train {
 struct StateParts {
   static constexpr std::int64_t kNone = -1;
   std::int64_t step = kNone;         ///< after which the state was so
-  std::vector<ElementRange> ranges;  ///< by tensor, as many on all ranks; none where step is kNone
+  std::vector<ElementRange> ranges;  ///< by tensor, as many on all ranks; none if step is kNone
 
   bool operator==(const StateParts&) const = default;
 };
@@ -45,13 +45,13 @@ struct Division {
 
 /// Divides the state as of the latest step of which a rank has the parameters, and the ranks
 /// together all that is wanted. What a rank has itself stays there; all else comes from the first
-/// that has it, and from a replica where no rank keeps it as its own. None where there is no such
+/// that has it, and from a replica if no rank keeps it as its own. None if there is no such
 /// step. It is pure: all ranks decide alike.
 std::optional<Division> divide_anew(const std::vector<RankHoldings>& ranks);
 
 /// Holdings as the numbers that ranks tell each other, as many for any of `tensors` tensors.
 std::vector<std::int64_t> to_numbers(const RankHoldings& holdings);
-/// Reads back what to_numbers() made. Throws a runtime Error where that is something else.
+/// Reads back what to_numbers() made. Throws a runtime Error if that is something else.
 RankHoldings holdings_from_numbers(const std::vector<std::int64_t>& numbers);
 
 }  // namespace accrue::train

@@ -30,7 +30,7 @@ class SummedWindows : public Parallelism {
   RunLog& log() { return log_; }
   const distributed::WindowTotals& totals() const { return reduce_->totals(); }
   const Ranks& ranks() const { return ranks_; }
-  /// Whether the others go on where a rank is left out.
+  /// Whether the others go on if a rank is left out.
   bool may_change() const { return may_change_; }
 
  private:

@@ -93,7 +93,7 @@ double BatchControl::batch_of(std::int64_t window) const {
   return static_cast<double>(batch_at(config_, samples_, schedule_.changing->place(window)));
 }
 
-/// By what the rate follows the batch of the window ahead; none where it does not.
+/// By what the rate follows the batch of the window ahead; none if it does not.
 std::optional<double> BatchControl::rate_factor() const {
   if (!may_change() || config_.adapt.lr_rule == adapt::RateRule::none) return std::nullopt;
   return adapt::rate_factor(config_.adapt.lr_rule, batch_of(state_.window), stated_batch(config_),

@@ -42,7 +42,7 @@ class BatchControl {
   /// Of the window ahead.
   double learning_rate() const;
   std::optional<optim::RateFall> rate_fall() const;
-  /// The second moment's decay in the step ahead; nothing where it does not follow the batch.
+  /// The second moment's decay in the step ahead; nothing if it does not follow the batch.
   std::optional<double> beta2() const;
   /// What there is to say of the batch of the window ahead, where the config states another one
   /// than before.

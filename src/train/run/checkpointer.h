@@ -37,7 +37,7 @@ class Checkpointer {
   /// rank's clock.
   bool due_in_window(double seconds) const;
   /// Writes a checkpoint in the middle of a window, and returns when it is on the disk: the sums
-  /// are read in place, and the window goes on adding to them. Where the disk has no room for it an
+  /// are read in place, and the window goes on adding to them. If the disk has no room for it an
   /// event says so, and the last checkpoint stays as it is. Where nothing of the window is done it
   /// is the one of the last step.
   void write_in_window(StartedWindow started);
@@ -52,7 +52,7 @@ class Checkpointer {
   const TrainState& present_state();
   /// Returns when what was begun is written. Throws what went wrong with it.
   void finish();
-  /// Keeps what was done since the last checkpoint, after an error, where the parameters are those
+  /// Keeps what was done since the last checkpoint, after an error, if the parameters are those
   /// of the last step (`is_whole`). Throws nothing. Returns the ModelNotFinite that kept it from
   /// that, as what failed then failed by it; else null.
   std::exception_ptr save_what_was_done(bool is_whole) noexcept;
@@ -61,7 +61,7 @@ class Checkpointer {
   /// out again.
   void go_back(const std::string& reason);
   /// Seconds that training stood still for checkpoints since this was asked last, which begins with
-  /// this object; none where it did not.
+  /// this object; none if it did not.
   std::optional<double> take_seconds();
   /// Says where a resumption begins, for who lost a rank.
   std::string what_is_saved() const;

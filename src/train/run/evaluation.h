@@ -21,7 +21,7 @@ struct EvaluationOptions {
 };
 
 /// Mean loss (by tokens, or by pairs) over the first samples of `source`, without dropout and
-/// without gradients. Throws a usage Error where no label counts.
+/// without gradients. Throws a usage Error if no label counts.
 std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::Source& source,
                                           const EvaluationOptions& options);
 

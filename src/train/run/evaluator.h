@@ -21,7 +21,7 @@ class Evaluator {
             const Parallelism& parallelism, Checkpointer& checkpointer, RunLog& log,
             RunControl& control, const BatchControl& batch);
 
-  /// `last` is set after the last step. Returns false where it was interrupted, and the evaluation
+  /// `last` is set after the last step. Returns false if it was interrupted, and the evaluation
   /// is owed.
   bool evaluate_if_due(bool last);
 

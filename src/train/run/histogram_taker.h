@@ -23,7 +23,7 @@ class HistogramTaker {
   /// due. What cannot be read here is left out: a gradient that was folded into the optimizer, or
   /// one that is divided among the ranks.
   void see(const accum::MeanGradient& gradient, std::int64_t step);
-  /// Adds the weights after that step, and tells both; does nothing where it was not due.
+  /// Adds the weights after that step, and tells both; does nothing if it was not due.
   void tell(const RunLog& log);
 
  private:
@@ -32,7 +32,7 @@ class HistogramTaker {
   NamedParameters weights_;  ///< of what was seen
 };
 
-/// Why a run's histograms are of weights alone; empty where they are not.
+/// Why a run's histograms are of weights alone; empty if they are not.
 std::string histogram_remark(const Config& config, const RankSlice& slice);
 
 }  // namespace accrue::train

@@ -19,7 +19,7 @@ bool is_made_of(batch::Range window, const std::vector<batch::Range>& parts) {
   return samples == window.size();
 }
 
-/// Empty where the window goes on.
+/// Empty if the window goes on.
 std::string why_window_begins_again(const Resumed& resumed, const Workload& work,
                                     std::int64_t world) {
   const TrainState& state = resumed.state;
@@ -32,7 +32,7 @@ std::string why_window_begins_again(const Resumed& resumed, const Workload& work
   return is_made_of(now, state.middle->micro_batches) ? "" : "its batch is another one now";
 }
 
-/// Why ranks cannot keep what they share; empty where they can.
+/// Why ranks cannot keep what they share; empty if they can.
 std::string why_ranks_do_not_keep(const Config& config) {
   if (config.dist.stages > 1)
     return "each stage of a pipeline runs all micro-batches, and none of them is done before it is "

@@ -16,7 +16,7 @@ std::unique_ptr<Runner> make_runner(const Config& config, const RunnerContext& c
                                     RunnerOptions options = {},
                                     std::optional<PipelineStage> stage = {});
 
-/// Null where run.graphs is false: each micro-batch is run.
+/// Null if run.graphs is false: each micro-batch is run.
 std::unique_ptr<RecordedPass> make_recorded_pass(const Config& config, models::Model& model);
 
 }  // namespace accrue::train

@@ -28,10 +28,10 @@ void report_noise(const AdaptState& state, const std::vector<std::string>& block
 bool uses_noise(const Config& config);
 /// Whether a micro-batch of such a run leaves a sum of its own, whose norm tells of noise.
 bool shows_noise(const Workload& work);
-/// Throws a usage Error where decisions are to be made by a noise that nobody can measure.
+/// Throws a usage Error if decisions are to be made by a noise that nobody can measure.
 void expect_noise_that_decides(const Workload& work);
 
-/// What measures the noise of a run's gradients; null where the config asks for none, or no
+/// What measures the noise of a run's gradients; null if the config asks for none, or no
 /// micro-batch leaves a sum of its own.
 std::unique_ptr<NoiseMeter> make_noise_meter(const RunContext& run,
                                              const accum::GradientBuffer& buffer);

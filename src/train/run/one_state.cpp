@@ -19,7 +19,7 @@ std::int64_t step_of(const std::optional<TrainState>& mine) {
 struct LastCheckpoint {
   std::optional<TrainState> state = {};  ///< of the model's parameters, which are loaded
   StateSources optimizer = {};
-  std::string why_not = {};  ///< where there is none
+  std::string why_not = {};  ///< if there is none
 };
 
 /// The state as `checkpoint` has it, of the run as it is now.

@@ -19,8 +19,8 @@ struct OneState {
 /// all ranks go back to the last checkpoint, which the first of them reads. The ranks' own parts
 /// stay as they were until all have the new ones.
 ///
-/// `mine` is this rank's state, none where it has none or its parameters are of no step; it becomes
-/// that of the parameters as they are. All ranks call it. Throws a runtime Error where a part of
+/// `mine` is this rank's state, none if it has none or its parameters are of no step; it becomes
+/// that of the parameters as they are. All ranks call it. Throws a runtime Error if a part of
 /// the state is lost and there is no checkpoint to go back to.
 OneState bring_to_one_state(const ChangingRun& run, std::optional<TrainState>& mine);
 

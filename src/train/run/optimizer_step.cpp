@@ -71,7 +71,7 @@ OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::
       takes_micro_statistics_(run.work.config.model.batchnorm == models::BatchNormPolicy::micro &&
                               !models::find_batch_norms(*run.work.model).none()) {}
 
-/// Where ranks are lost before the step is taken, the window is taken anew in the units that it
+/// If ranks are lost before the step is taken, the window is taken anew in the units that it
 /// began with: a close has planned those of the next one.
 OptimizerStep::Taken OptimizerStep::take() {
   const std::int64_t window = progress_.state.window;
@@ -153,7 +153,7 @@ WindowRequest OptimizerStep::request_of(batch::Range share, std::int64_t micro_b
   return request;
 }
 
-/// Runs the window; nothing where it was torn and the run went back to the last checkpoint.
+/// Runs the window; nothing if it was torn and the run went back to the last checkpoint.
 std::optional<WindowRun> OptimizerStep::run_unless_torn(batch::Range share,
                                                         std::int64_t micro_batch) {
   const std::int64_t index = progress_.state.window;
@@ -271,7 +271,7 @@ void OptimizerStep::advance(batch::Range samples, WindowRun& window,
   flow_.parallelism.after_step(state, window);
 }
 
-/// Clips, and returns the norm before; none where the gradient was folded into the optimizer.
+/// Clips, and returns the norm before; none if the gradient was folded into the optimizer.
 std::optional<double> OptimizerStep::clipped_norm(accum::MeanGradient& gradient) const {
   if (!gradient.has_values()) return std::nullopt;
   const double clip = run_.work.config.optim.clip;

@@ -26,7 +26,7 @@ namespace accrue::train {
 class OptimizerStep {
  public:
   /// All arguments are kept by reference. `retries` deal with memory that runs out, and a copy of
-  /// them where a window is torn. `noise` is null where nobody measures it. What is said where a
+  /// them if a window is torn. `noise` is null if nobody measures it. What is said where a
   /// window is interrupted and begins again is `why_windows_are_not_kept`; empty: nothing.
   OptimizerStep(const RunContext& run, Progress& progress, memory::Recovery& recovery,
                 const WindowFlow& flow, const data::Loader& loader, Checkpointer& checkpointer,
@@ -52,7 +52,7 @@ class OptimizerStep {
   struct Update {
     double lr = 0;
     std::optional<optim::RateFall> fall = {};
-    std::optional<double> grad_norm = {};  ///< before clipping; none where there was no step
+    std::optional<double> grad_norm = {};  ///< before clipping; none if there was no step
     double seconds = 0;
   };
 

@@ -20,7 +20,7 @@ class Progress {
 
   /// Brings the state's time up to now.
   void keep_time() { state.elapsed = elapsed_before_ + watch_.seconds(); }
-  /// Begins another epoch; returns the seconds of the one that ends now, where its begin is known.
+  /// Begins another epoch; returns the seconds of the one that ends now, if its begin is known.
   std::optional<double> end_epoch() {
     keep_time();
     const std::optional<double> began = std::exchange(state.epoch_began, state.elapsed);

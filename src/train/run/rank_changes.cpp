@@ -116,7 +116,7 @@ void learn_name(const ChangingRun& run) {
     if (!name.empty()) run.name = name;
 }
 
-/// The report of step `step` by a rank that took it and told nobody; none where there is none.
+/// The report of step `step` by a rank that took it and told nobody; none if there is none.
 std::optional<StepReport> report_of_step(const ChangingRun& run, std::int64_t step) {
   const std::optional<StepReport>& mine = run.untold_step;
   const bool has_it = mine && mine->step == step;
@@ -145,7 +145,7 @@ std::string in_words(const std::optional<StartedWindow>& part) {
 }
 
 /// The middle of the whole window ahead in which this rank alone has done something, and all else
-/// is left, as what the others did only they have. None where it has done nothing.
+/// is left, as what the others did only they have. None if it has done nothing.
 std::optional<StartedWindow> middle_of_one(const ChangingRun& run, const TrainState& state,
                                            const std::optional<StartedWindow>& mine) {
   const std::vector<batch::Range> done = ranges_done(mine);

@@ -13,16 +13,16 @@ namespace accrue::train {
 /// Where a run goes on after its ranks changed.
 struct ChangedRanks {
   TrainState state;
-  /// This rank's part of the window ahead, where some of it is done: its own micro-batches with
+  /// This rank's part of the window ahead, if some of it is done: its own micro-batches with
   /// their sums, and its share of those that nobody has.
   std::optional<StartedWindow> part;
-  /// The step that the run has come to, where a rank took it that does not tell: whoever does may
+  /// The step that the run has come to, if a rank took it that does not tell: whoever does may
   /// not have.
   std::optional<StepReport> last_step;
   Event event;  ///< what changed and why; for the first rank to tell
 };
 
-/// This rank's part of the window ahead, of which it has done `mine`; none where nobody has done
+/// This rank's part of the window ahead, of which it has done `mine`; none if nobody has done
 /// any of it. All ranks call it.
 std::optional<StartedWindow> part_of_window(const ChangingRun& run, const TrainState& state,
                                             std::optional<StartedWindow> mine);
@@ -38,7 +38,7 @@ ChangedRanks go_on_with_other_ranks(const ChangingRun& run, TrainState state,
                                     const std::optional<StartedWindow>& done, std::string why);
 
 /// Joins a run that was under way when this process came, and returns where that is. Throws a usage
-/// Error where config, data or model are not those of the run, which goes on without this process.
+/// Error if config, data or model are not those of the run, which goes on without this process.
 ChangedRanks join_run(const ChangingRun& run);
 
 }  // namespace accrue::train

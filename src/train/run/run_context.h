@@ -32,7 +32,7 @@ struct RunContext {
   const Workload& work;
   const RunPlan& plan;
   optim::Optimizer& optimizer;
-  const ShardedOptimizer* sharded;  ///< `optimizer` where its state is divided among ranks, or null
+  const ShardedOptimizer* sharded;  ///< `optimizer` if its state is divided among ranks, or null
   const RunDirectory& directory;
   const std::vector<std::shared_ptr<Observer>>& observers;
   const Trainer::GradientHook& gradient_hook;

@@ -16,7 +16,7 @@ namespace accrue::train {
 /// The folders of a run, as its first rank holds them while it trains; on the other ranks nothing.
 struct RunFolders {
   std::unique_ptr<RunClaim> claim;
-  std::unique_ptr<Replica> replica;   ///< null where the run has none
+  std::unique_ptr<Replica> replica;   ///< null if the run has none
   std::vector<std::string> restored;  ///< what the run directory had lost and the replica had
 };
 
@@ -29,7 +29,7 @@ RunOptions settled(RunOptions options, const RunCopies& copies);
 void check_folders(const RunCopies& copies, bool resume);
 
 /// Claims the folders, brings back what the run directory lost beside its checkpoints, and sweeps.
-/// Throws a usage Error where they cannot be used, or another process holds one.
+/// Throws a usage Error if they cannot be used, or another process holds one.
 RunFolders claim_folders(const RunCopies& copies, bool resume, const RunTenure& tenure);
 
 /// Waits for the copies of a run that has ended after `step`, and tells what there is to tell.

@@ -29,7 +29,7 @@ struct Repeated {
   Repetition repetition;
 };
 
-/// Compares a run with the one that it repeats. Throws a usage Error where data changed and are not
+/// Compares a run with the one that it repeats. Throws a usage Error if data changed and are not
 /// accepted.
 Repeated repeat(std::shared_ptr<const RunRecord> record, const RunNotes& now, bool accept_data);
 /// What is said of a repetition, a sentence each.
@@ -48,7 +48,7 @@ std::string note_start(const RunNotes& notes, const RunPlan& plan,
 /// Adds a resumption to run.json; `started` is the config that the run had before.
 void note_resumption(const RunDirectory& run, const RunNotes& notes, const Resumed& resumed,
                      const Config& started);
-/// Notes in run.json that the run has ended. Returns why it could not; empty where it did.
+/// Notes in run.json that the run has ended. Returns why it could not; empty if it did.
 std::string note_end(const RunDirectory& run, const RunResult& result);
 
 }  // namespace accrue::train

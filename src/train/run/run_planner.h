@@ -28,7 +28,7 @@ class RunPlanner {
   /// The plan, which is decided once; all ranks call it.
   const RunPlan& decide();
   /// Plans as `state` has it, which may be of another rank or another number of ranks, and makes
-  /// it this rank's; `reason` says for people where it comes from. Throws a usage Error where the
+  /// it this rank's; `reason` says for people where it comes from. Throws a usage Error if the
   /// run is shorter now than what is done of it.
   void take_up(TrainState& state, const std::string& reason = "as the checkpoint says");
 

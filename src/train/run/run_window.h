@@ -20,10 +20,10 @@ struct WindowFlow {
 };
 
 /// Opens a window, has it filled and closes it, until it goes through, whichever runner fills it,
-/// in training and elsewhere. A runner may ask to fill it again; where memory runs out the whole
+/// in training and elsewhere. A runner may ask to fill it again; if memory runs out the whole
 /// window begins anew, with the same micro-batches and then with smaller ones, as `retries`
 /// decides; so does one that was to go on in its middle. One that ranks closed early, to keep it in
-/// its middle, goes on where the run does. A window that was interrupted is dropped,
+/// its middle, goes on if the run does. A window that was interrupted is dropped,
 /// and one that is torn (accum::Window::is_torn) cannot begin anew. After an exception the window
 /// is closed and the model's buffers are as they were.
 WindowRun run_window(const WindowFlow& flow, WindowRequest request);

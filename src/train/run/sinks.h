@@ -19,7 +19,7 @@ ObserveConfig observed(const Config& config, bool is_quiet);
 /// The run that sinks are made for.
 struct SinkContext {
   const Config& config;
-  const ObserveConfig& observed;  ///< what is observed, where it is not all that the config says
+  const ObserveConfig& observed;  ///< what is observed, if it is not all that the config says
   const RunPlan& plan;
   const RunDirectory& directory;
   const RunClaim& claim;             ///< that this process has on it; outlives what is told

@@ -135,7 +135,7 @@ std::vector<Event> folder_events(const RunFolders& folders, const RunCopies& cop
     events.add("checkpoint",
                resumed->checkpoint.filename().string() +
                    " was written before checkpoints had checksums: only its lengths were compared");
-  // Where a damaged checkpoint was passed over, the later ones were named already.
+  // If a damaged checkpoint was passed over, the later ones were named already.
   if (resumed->skipped.empty())
     events.add("checkpoint", copies.is_of_replica(resumed->checkpoint)
                                  ? folders.replica->give_up_after(resumed->state.step)

@@ -8,7 +8,7 @@
 namespace accrue::train {
 namespace {
 
-/// What the ceiling's largest product takes is this much, where nothing meters memory.
+/// What the ceiling's largest product takes is this much, if nothing meters memory.
 constexpr std::int64_t room_without_a_meter = std::int64_t{256} << 20;
 
 /// The arithmetic that this rank's samples stand for; not known where it runs a part of the model,

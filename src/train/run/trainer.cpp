@@ -342,7 +342,7 @@ struct Trainer::Impl {
                                         directory, *folders.claim, step, metrics}));
   }
 
-  /// The state that a resumption goes on from; none where there is no checkpoint yet.
+  /// The state that a resumption goes on from; none if there is no checkpoint yet.
   std::optional<TrainState> look_up_checkpoint(const RunOptions& options) {
     settle_config(copies.record().config(), given, work.config);
     std::optional<TrainState> state = state_to_resume(copies, options.checkpoint);
@@ -427,7 +427,7 @@ struct Trainer::Impl {
     }
   }
 
-  /// What `action` gives; other ranks are told where it fails.
+  /// What `action` gives; other ranks are told if it fails.
   template <class Action>
   auto telling_ranks(Action action) {
     try {
@@ -448,7 +448,7 @@ struct Trainer::Impl {
   std::optional<Resumed> resumed;
   std::optional<Repeated> repeated;
   RunPlanner planner{given, ranks, work, repeated};
-  std::optional<RunEnvironment> environment;   ///< set where it is noted or compared
+  std::optional<RunEnvironment> environment;   ///< set if it is noted or compared
   std::vector<std::string> remarks_of_others;  ///< of other ranks, on the data
   observe::MetricsAccount metrics;
   RunObservers observers;

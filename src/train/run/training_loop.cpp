@@ -25,7 +25,7 @@ std::shared_ptr<accum::GradientBuffer> make_buffer(const RunContext& run, const 
   return buffer;
 }
 
-/// Null where losses are not scaled; else as the state has it, which it then holds.
+/// Null if losses are not scaled; else as the state has it, which it then holds.
 std::unique_ptr<optim::LossScaler> make_loss_scaler(const PrecisionConfig& precision,
                                                     TrainState& state) {
   if (precision.compute != models::Compute::fp16) return nullptr;
@@ -249,7 +249,7 @@ TrainingLoop::Ended TrainingLoop::train() {
 }
 
 /// Waits, with all other ranks, while limits let none of them work, or one that is needed. Returns
-/// false where the run is to stop.
+/// false if the run is to stop.
 bool TrainingLoop::wait_for_limits() {
   if (!has_limits_) return true;
   control_.follow();
@@ -258,7 +258,7 @@ bool TrainingLoop::wait_for_limits() {
     control_.follow();
   }
   while (true) {
-    // All ranks are in one place, where the first one can answer.
+    // All ranks are in one place, if the first one can answer.
     const bool takes_notice = !run_.ranks.is_first() && run_.notice.take();
     const LimitMeeting met = meet_about_limits(run_.ranks, control_, log_, takes_notice);
     control_.met_others();
@@ -282,7 +282,7 @@ bool TrainingLoop::lacks_checkpoint_to_go_back_to() const {
          run_.ranks.as_first_says(run_.directory.checkpoint_steps().empty());
 }
 
-/// A window goes back to a checkpoint only where gradients are folded, which fp16's are not.
+/// A window goes back to a checkpoint only if gradients are folded, which fp16's are not.
 void TrainingLoop::keep_loss_scale() {
   if (loss_scaler_) progress_.state.loss_scale = loss_scaler_->state();
 }

@@ -31,7 +31,7 @@ class TrainingLoop {
 
   /// Tells observers that a run begins, or goes on.
   void tell_start() const;
-  /// Returns nothing where ranks are gone or others ask to join, and the run may go on with another
+  /// Returns nothing if ranks are gone or others ask to join, and the run may go on with another
   /// group: by another loop that begins with state().
   std::optional<RunResult> run();
 
@@ -49,7 +49,7 @@ class TrainingLoop {
   const std::optional<StepReport>& untold_step() const { return log_.untold_step(); }
   /// Why run() returned nothing, for people.
   const std::string& why_ranks_change() const { return why_ranks_change_; }
-  /// What this rank had done then of a window; none where that does not count any more.
+  /// What this rank had done then of a window; none if that does not count any more.
   std::optional<StartedWindow>& done_of_window() { return done_of_window_; }
 
  private:

@@ -41,7 +41,7 @@ void check_representations(const Representations& found, std::int64_t samples) {
           "encode returning [samples of the slice, ...]");
 }
 
-/// Throws where the passes differ by more than rounding: kernels may not promise the same bits, but
+/// Throws if the passes differ by more than rounding: kernels may not promise the same bits, but
 /// another dropout mask is far off.
 void check_same(const Representations& first, const Representations& second) {
   constexpr double tolerance = 1e-3;
@@ -202,7 +202,7 @@ class CoupledStep {
   std::int64_t first_row_ = 0;      ///< of this rank's samples in it
 };
 
-/// The samples in even parts of at most `most`; none where there are no samples.
+/// The samples in even parts of at most `most`; none if there are no samples.
 std::vector<batch::Range> even_slices(std::int64_t samples, std::int64_t most) {
   std::vector<batch::Range> slices;
   for (std::int64_t begin = 0; begin < samples; begin = slices.back().end)

@@ -17,7 +17,7 @@ struct Gathered {
 };
 
 /// Gathers each tower's rows; `own` has `rows` of them in each, and is empty on a rank without. All
-/// ranks call it. Throws a usage Error, on all of them, where no rank has any, or towers differ in
+/// ranks call it. Throws a usage Error, on all of them, if no rank has any, or towers differ in
 /// number, dtype or shape.
 Gathered gather_rows(distributed::Group& group, const std::vector<at::Tensor>& own,
                      std::int64_t rows);

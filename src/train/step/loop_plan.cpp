@@ -236,7 +236,7 @@ std::int64_t least_samples_of(const detail::PlannedLoop& loop) {
   return fewest_of(loop.samples, loop.model.batch_norms && !loop.model.batch_norms().empty());
 }
 
-/// The mean over the first `samples`; nothing where there is no memory for them.
+/// The mean over the first `samples`; nothing if there is no memory for them.
 std::optional<double> tokens_of_a_sample(const detail::PlannedLoop& loop, std::int64_t samples) {
   const Keep generators{GeneratorSnapshot(devices_of(detail::tensors_of(loop.model.parameters)))};
   const Keep buffers{TensorSnapshot(loop.model.buffers)};
@@ -249,7 +249,7 @@ std::optional<double> tokens_of_a_sample(const detail::PlannedLoop& loop, std::i
   }
 }
 
-/// As many samples as have the tokens of a batch; nothing where not even one fits in memory.
+/// As many samples as have the tokens of a batch; nothing if not even one fits in memory.
 std::optional<std::int64_t> samples_with(std::int64_t tokens, const detail::PlannedLoop& loop) {
   std::optional<double> of_a_sample =
       tokens_of_a_sample(loop, std::min<std::int64_t>(loop.samples, 2));

@@ -24,7 +24,7 @@ MicroTrial micro_trial(std::int64_t bytes_per_sample, std::int64_t window_sample
 /// nothing could be measured. It is pure.
 MicroDecision decide_micro_batch(const MicroTrial& trial);
 
-/// Throws a usage Error, of `operation`, where the batch has no sample (and `may_be_empty` is not
+/// Throws a usage Error, of `operation`, if the batch has no sample (and `may_be_empty` is not
 /// set) or the size is negative.
 void check_batch(const char* operation, std::int64_t samples, std::int64_t micro_batch,
                  bool may_be_empty = false);

@@ -138,7 +138,7 @@ class SliceStepper::Impl {
   }
 
   /// The bytes of a sample in a forward pass with its graph, which leaves no trace. It runs two
-  /// samples, since batch normalisation may refuse one. Where they do not fit it returns what was
+  /// samples, since batch normalisation may refuse one. If they do not fit it returns what was
   /// taken until then, and the first micro-batch is halved.
   std::int64_t trial() {
     constexpr std::int64_t kSamples = 2;
@@ -180,7 +180,7 @@ class SliceStepper::Impl {
     });
   }
 
-  /// Returns false where the micro-batch ran out of memory and was undone.
+  /// Returns false if the micro-batch ran out of memory and was undone.
   bool run_or_undo(std::int64_t begin, std::int64_t end, bool is_last) {
     settled_.keep();
     try {

@@ -27,7 +27,7 @@ class CeilingShare {
   /// The threads that are set now count. `patience` is in seconds.
   CeilingShare(Model model, CeilingCache cache, double patience = patience_seconds);
 
-  /// The share of `samples` that took `seconds`; none where the ceiling or the arithmetic is not
+  /// The share of `samples` that took `seconds`; none if the ceiling or the arithmetic is not
   /// known. At most 1: whoever is faster has shown a higher ceiling.
   std::optional<double> of(std::int64_t samples, double seconds);
 

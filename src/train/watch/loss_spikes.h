@@ -23,11 +23,11 @@ struct WatchedLoss {
 };
 
 /// Finds losses far above those of the steps before: by more than six times their usual distance
-/// from their median, and by a tenth of it. The step after it tells the cause: where its loss is
+/// from their median, and by a tenth of it. The step after it tells the cause: if its loss is
 /// usual again, with other samples and parameters that differ by one update, the window's samples
 /// were unusual; where it stays high, the parameters were damaged by the update before.
 ///
-/// Nothing is found in the first steps, which have nothing to be compared with. Where a run goes
+/// Nothing is found in the first steps, which have nothing to be compared with. If a run goes
 /// back, what was seen of the steps that it takes again is forgotten.
 class LossSpikes {
  public:

@@ -30,7 +30,7 @@ json to_json(const CeilingKey& key) {
           {"threads", key.threads}};
 }
 
-/// The file's entries; none where it is not ours, or cannot be read.
+/// The file's entries; none if it is not ours, or cannot be read.
 json entries_of(const fs::path& file) {
   std::error_code unreadable;
   if (!fs::is_regular_file(file, unreadable)) return json::array();

@@ -33,7 +33,7 @@ class CeilingCache {
 
   /// FLOP/s.
   std::optional<double> find(const CeilingKey& key) const;
-  /// Adds or replaces one, atomically. Returns false where that cannot be written.
+  /// Adds or replaces one, atomically. Returns false if that cannot be written.
   bool keep(const CeilingKey& key, double flops_per_second) const;
 
   const std::filesystem::path& file() const { return file_; }
@@ -43,13 +43,13 @@ class CeilingCache {
 };
 
 /// accrue/ceilings.json in the user's folder of caches ($XDG_CACHE_HOME, else ~/.cache); empty
-/// where the environment names none.
+/// if the environment names none.
 std::filesystem::path ceiling_cache_file();
 
 /// The highest rate of square matrix products, in FLOP/s: larger and larger ones, up to
 /// `peak_shape`, as far as the next is likely to end within `most_seconds` and its operands take at
 /// most `most_bytes`. A product of 512 x 512 x 512 takes milliseconds, and is measured however busy
-/// the machine is; none where not even its operands are within that.
+/// the machine is; none if not even its operands are within that.
 std::optional<double> measure_ceiling(models::Compute compute, double most_seconds,
                                       std::int64_t most_bytes);
 

@@ -155,7 +155,7 @@ bool MicroBatchRunner::stops_here() const {
   return context_.control.stops_here() && !context_.window.buffer()->is_between_steps();
 }
 
-/// Returns false where micro-batch `position` ran out of memory and was undone: it, or what the
+/// Returns false if micro-batch `position` ran out of memory and was undone: it, or what the
 /// request then holds in its place, is to be run again.
 bool MicroBatchRunner::run_or_undo(std::size_t position, WindowRequest& request, WindowRun& run) {
   accum::Window& window = context_.window;

@@ -17,9 +17,9 @@ namespace accrue::train {
 ///
 /// A micro-batch that runs out of memory is undone by the ledger and run once more; where that
 /// fails too, it and those after it are split. The sums have the bits of a window that was split
-/// that way from the start. Where a replay runs out of memory the window is lost, and begins anew.
+/// that way from the start. If a replay runs out of memory the window is lost, and begins anew.
 ///
-/// Between two micro-batches the window may be kept in its middle (WindowKeeper), where the run
+/// Between two micro-batches the window may be kept in its middle (WindowKeeper), if the run
 /// stops and where that is due. It goes on from there to the same bits. Ranks that share it close
 /// it early for that (WindowRanks).
 class MicroBatchRunner final : public Runner {

@@ -44,7 +44,7 @@ class NoiseMeter {
   /// whether this rank's first micro-batch counts.
   void begin(std::int64_t steps, bool is_counted = true);
   /// Whether the sums of this rank are to be seen before they are added to the other ranks', also
-  /// where it has one micro-batch alone.
+  /// if it has one micro-batch alone.
   bool decides() const { return options_.decides; }
   /// To be called behind the first micro-batch, with its weight, of a window that has more of them,
   /// over all ranks. Its losses were multiplied with `loss_scale`.
@@ -57,10 +57,10 @@ class NoiseMeter {
   const std::vector<double>& sums() const { return sums_; }
 
   /// `sums` are those of all ranks, `gradient` as the window closed with it, not clipped yet.
-  /// Nothing where there was no part, or the gradient has no values.
+  /// Nothing if there was no part, or the gradient has no values.
   std::optional<NoiseReading> read(const std::vector<double>& sums,
                                    accum::MeanGradient& gradient) const;
-  /// Why the Euclidean norm stands for what was asked for; empty where it does not.
+  /// Why the Euclidean norm stands for what was asked for; empty if it does not.
   const std::string& remark() const { return remark_; }
   const std::vector<std::string>& block_names() const { return block_names_; }
 

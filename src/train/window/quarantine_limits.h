@@ -11,10 +11,10 @@
 namespace accrue::train {
 
 /// How many of `count` micro-batches, or samples, of a window may be quarantined: the fraction
-/// `limit` rounded down, at least one; none where `limit` is 0.
+/// `limit` rounded down, at least one; none if `limit` is 0.
 std::int64_t allowed_quarantined(double limit, std::int64_t count);
 
-/// Throws a runtime Error naming samples and reasons where more micro-batches of a window of
+/// Throws a runtime Error naming samples and reasons if more micro-batches of a window of
 /// `micro_batches` are quarantined than allowed.
 void require_few_quarantined(const LedgerView& ledger, double limit, std::int64_t micro_batches);
 

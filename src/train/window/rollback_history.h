@@ -25,9 +25,9 @@ class RollbackHistory {
   std::set<std::int64_t> to_quarantine(std::int64_t window) const;
 
   /// Takes the last quarantined micro-batch of the torn window for the culprit. Throws a runtime
-  /// Error where an earlier attempt failed in the same way, so that going back would not help.
+  /// Error if an earlier attempt failed in the same way, so that going back would not help.
   void torn_by_gradient(const LedgerView& torn, const std::string& reason);
-  /// Throws a refused Error where nothing is left to try. `samples` are those of a micro-batch.
+  /// Throws a refused Error if nothing is left to try. `samples` are those of a micro-batch.
   void torn_by_memory(std::int64_t window, std::int64_t samples, const std::exception& error);
   /// To be called for each window that was closed; returns memory::Retries::take_story() where it
   /// was short of memory.

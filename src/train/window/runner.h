@@ -36,7 +36,7 @@ struct WindowRequest {
   /// them.
   std::set<std::int64_t> to_quarantine = {};
   std::int64_t fills = 0;  ///< fills of this window before this one (Filled::again)
-  /// Set where the window goes on behind what is done of it, which its first micro-batches are. The
+  /// Set if the window goes on behind what is done of it, which its first micro-batches are. The
   /// others need not follow them, nor each other.
   std::optional<StartedWindow> started = {};
   bool went_on = false;  ///< whether go_on_from() gave it its micro-batches
@@ -55,35 +55,34 @@ struct WindowRun {
   std::int64_t left = 0;
   double loss_sum = 0;
   double weight = 0;
-  std::map<std::string, double> losses = {};  ///< each loss's own mean, where there are several
+  std::map<std::string, double> losses = {};  ///< each loss's own mean, if there are several
   std::int64_t tokens = 0;
   std::int64_t micro_batches = 0;
   std::int64_t quarantined = 0;
   std::int64_t retries = 0;
   std::int64_t out_of_memory = 0;  ///< how often memory ran out; counted in the retries
   double loss_scale = 1;           ///< with which the window closed
-  /// Most bytes in tensors while a micro-batch ran; none where nothing meters them.
+  /// Most bytes in tensors while a micro-batch ran; none if nothing meters them.
   std::optional<std::int64_t> micro_batch_peak_bytes;
   double seconds = 0;          ///< forward and backward
   double earlier_seconds = 0;  ///< of them, those before the window was kept in its middle
   bool went_on = false;        ///< WindowRequest::went_on: its samples may be any of the window
-  /// How long each committed micro-batch took, without reductions that overlapped; empty where
+  /// How long each committed micro-batch took, without reductions that overlapped; empty if
   /// micro-batches interleave (exact batch normalisation, a pipeline).
   std::vector<double> micro_batch_seconds = {};
   double own_seconds = 0;      ///< `seconds` without waiting for other ranks
-  double closing_seconds = 0;  ///< the gradient's norm, and the audit where it is not finite
+  double closing_seconds = 0;  ///< the gradient's norm, and the audit if it is not finite
   std::string lost_reason;     ///< empty unless the window was lost
   /// Set for a window that is divided among ranks; the numbers above are then those of all ranks.
   std::optional<distributed::WindowTotals> together = {};
   std::vector<double> rank_sums = {};  ///< added up over ranks, besides their totals
-  /// NoiseMeter::sums(), added up over ranks; empty where noise is not measured.
+  /// NoiseMeter::sums(), added up over ranks; empty if noise is not measured.
   std::vector<double> noise_sums = {};
   bool stop_requested = false;        ///< on any rank
   bool checkpoint_requested = false;  ///< on any of several ranks, by a notice
   std::vector<batch::UnreadableSample> unreadable =
-      {};  ///< samples that could not be read, on this rank
-  std::optional<accum::MeanGradient>
-      gradient;  ///< none where the weight is 0 or the window was lost
+      {};                                       ///< samples that could not be read, on this rank
+  std::optional<accum::MeanGradient> gradient;  ///< none if the weight is 0 or the window was lost
 };
 
 class NoiseMeter;
@@ -118,7 +117,7 @@ class Runner {
   /// What the window has to be opened with; reads labels where losses need to know them ahead.
   virtual Opening prepare(const WindowRequest& request) = 0;
   /// Fills the open window, and puts into `run` what it has to tell besides the ledger. Throws a
-  /// runtime Error naming samples and reasons where more than the allowed number is quarantined.
+  /// runtime Error naming samples and reasons if more than the allowed number is quarantined.
   /// After anything but Filled::whole, and after an exception, the window is not to be closed.
   virtual Filled fill(WindowRequest& request, WindowRun& run) = 0;
   /// To be called after the window was closed, which may have quarantined more: throws as fill()
@@ -129,7 +128,7 @@ class Runner {
   /// queue.
   virtual void undo() = 0;
   /// What is done of a window that was filled and could not be closed, with copies of its sums;
-  /// none where they are not this rank's own any more, or where it cannot go on from there.
+  /// none if they are not this rank's own any more, or where it cannot go on from there.
   virtual std::optional<StartedWindow> what_is_done(const WindowRequest& /*request*/,
                                                     const WindowRun& /*run*/) const {
     return std::nullopt;
@@ -158,7 +157,7 @@ struct RunnerOptions {
   /// What losses and weights alike are multiplied with, by which a proof rounds anew
   /// (PassOptions::weighting). Only MicroBatchRunner does it.
   double weighting = 1;
-  /// Set where the window is one rank's share: it is told of each micro-batch, as the last one's
+  /// Set if the window is one rank's share: it is told of each micro-batch, as the last one's
   /// backward may be overlapped. Null: the process is alone.
   distributed::DeferredReduce* reduce = nullptr;
   /// Told of the first micro-batch; null: nobody measures noise. Only MicroBatchRunner does it.

@@ -38,7 +38,7 @@ StoredTensors stored_buffers(const models::Trainable& model);
 /// A window's middle with copies of its tensors, in place of what is read when it is copied.
 StartedWindow with_copies(StartedWindow started);
 
-/// What a micro-batch that is done came to, loss by loss. Throws a usage Error where a checkpoint
+/// What a micro-batch that is done came to, loss by loss. Throws a usage Error if a checkpoint
 /// says it of other losses than `heads`.
 HeadSums losses_of(const DoneMicroBatch& done, const std::vector<models::LossHead>& heads);
 

@@ -16,7 +16,7 @@ std::int64_t stated_batch(const BatchConfig& batch) {
   return batch.tokens ? *batch.tokens : batch.samples.value_or(0);
 }
 
-/// Tokens of a sample where the batch is stated in them, 1 where it is stated in samples or samples
+/// Tokens of a sample if the batch is stated in them, 1 if it is stated in samples or samples
 /// differ in length.
 std::int64_t units_per_sample(const Config& config, const SampleFacts& samples) {
   if (!config.batch.tokens) return 1;
@@ -230,7 +230,7 @@ optim::LearningRate rate_over_length(const Config& config, const SampleFacts& sa
 
 adapt::BatchDecision seesaw_at(const Config& config, const SampleFacts& samples,
                                const batch::WindowPlace& place) {
-  // Where a schedule ends at 0, the last doubling is that of the largest batch.
+  // If a schedule ends at 0, the last doubling is that of the largest batch.
   constexpr double least_rate_left = 1e-12;
   const optim::LearningRate rate = rate_over_length(config, samples);
   const auto base = static_cast<double>(stated_batch(config.batch));

@@ -47,7 +47,7 @@ std::int64_t place_in_length(const Config& config, const batch::WindowPlace& pla
 /// How far a run is at `place`, in a unit of length; in percent, of what its length is stated in.
 double place_in(Duration::Unit unit, const Config& config, const SampleFacts& samples,
                 const batch::WindowPlace& place);
-/// Throws a usage Error where `duration` is in tokens and samples have none.
+/// Throws a usage Error if `duration` is in tokens and samples have none.
 void expect_countable(const Duration& duration, const SampleFacts& samples, const char* key);
 
 /// What seesaw decides for the window at `place`.
@@ -61,7 +61,7 @@ struct BatchRange {
   std::int64_t least = 0, most = 0;
 };
 BatchRange batch_range(const Config& config);
-/// Samples of the largest batch that the config states, however many there are; nothing where they
+/// Samples of the largest batch that the config states, however many there are; nothing if they
 /// follow from what samples hold.
 std::optional<std::int64_t> largest_stated_samples(const Config& config,
                                                    const SampleFacts& samples);
@@ -75,7 +75,7 @@ batch::WindowSchedule changing_schedule(const Config& config, const batch::Sampl
 batch::WindowSchedule with_changes(const Config& config, batch::WindowSchedule schedule,
                                    const std::vector<BatchChange>& changes);
 
-/// "16 samples, 32 from step 8 on", for people; empty where the batch stays as it is.
+/// "16 samples, 32 from step 8 on", for people; empty if the batch stays as it is.
 std::string batch_changes_in_words(const Config& config);
 
 }  // namespace accrue::train

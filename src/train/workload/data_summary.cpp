@@ -26,7 +26,7 @@ struct TokensOfSequence {
 /// A sample of two sequences is a pair.
 using TokensOfSample = std::vector<TokensOfSequence>;
 
-/// Columns of a row up to the last that is learned; all of it where nothing is.
+/// Columns of a row up to the last that is learned; all of it if nothing is.
 std::int64_t learned_columns(const at::Tensor& targets) {
   const auto* const begin = targets.const_data_ptr<std::int64_t>();
   const auto* end = begin + targets.numel();
@@ -190,7 +190,7 @@ DataSummary summarize_images(const data::Source& source, const data::ImageShape&
           .remarks = source.remarks()};
 }
 
-/// `first` is null where no batch is made of the samples.
+/// `first` is null if no batch is made of the samples.
 DataSummary summarize(const data::Source& source, bool whole, std::int64_t shown,
                       FirstBatch* first) {
   if (const auto shape = source.image_shape()) return summarize_images(source, *shape);
@@ -245,7 +245,7 @@ WindowSummary summarize_window(const Config& config, const FirstBatch& first) {
   return window;
 }
 
-/// Throws where samples are neither images nor rows of token ids with a label for each.
+/// Throws if samples are neither images nor rows of token ids with a label for each.
 void expect_tokens_or_images(const data::Source& source) {
   if (source.image_shape()) return;
   const batch::MicroBatch sample = data::fetch_one(source);

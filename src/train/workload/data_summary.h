@@ -17,7 +17,7 @@ struct LengthSummary {
 
 /// Consecutive tokens of a sample that are alike learned or not.
 struct ShownPart {
-  std::string text;  ///< decoded; ids with spaces between where no tokenizer tells
+  std::string text;  ///< decoded; ids with spaces between if no tokenizer tells
   std::int64_t tokens = 0;
   bool is_learned = false;
   std::string sequence;  ///< of a pair "chosen" or "rejected"; else empty
@@ -35,7 +35,7 @@ struct SourceSummary {
   std::int64_t samples = 0, tokens = 0;
 };
 
-/// What images are brought to, and the classes' names: of images, or of pixels where there are
+/// What images are brought to, and the classes' names: of images, or of pixels if there are
 /// masks.
 struct ImageSummary {
   data::ImageShape shape;
@@ -51,7 +51,7 @@ struct DataSummary {
   std::int64_t learned = 0;            ///< those of the targets whose loss counts
   LengthSummary lengths;
   std::int64_t duplicates = 0;  ///< samples whose tokens and targets are those of an earlier one
-  std::vector<SourceSummary> sources;  ///< where they have weights
+  std::vector<SourceSummary> sources;  ///< if they have weights
   std::vector<ShownSample> shown;
   std::vector<std::string> remarks;
 };
@@ -72,7 +72,7 @@ struct DataReport {
 };
 
 /// Reads all of a config's text, tokens or JSON lines once and sums them up; shows `shown` samples
-/// of each, evenly spread. Of images it reads the headers. Throws a usage Error where the data are
+/// of each, evenly spread. Of images it reads the headers. Throws a usage Error if the data are
 /// wrong.
 DataReport summarize_data(const Config& config, std::int64_t shown,
                           const data::TellProgress& tell = {});

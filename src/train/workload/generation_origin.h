@@ -9,7 +9,7 @@ namespace accrue::train {
 
 /// How texts of the model that `model.from` names go on (models::generation_config_text()): what
 /// the files of a Hugging Face folder say, or what a run keeps of the model that it began with.
-/// Empty where that says nothing, or is no model that goes on with a text.
+/// Empty if that says nothing, or is no model that goes on with a text.
 std::string generation_of_origin(const ModelConfig& model);
 
 /// The same of the model that a run began with, as the run keeps it; runs of earlier versions keep

@@ -101,7 +101,7 @@ std::string inputs_in_words(const batch::MicroBatch& sample) {
   return c10::str("inputs ", sample.inputs.scalar_type(), ' ', sample.inputs.sizes());
 }
 
-/// Throws where a single output is not the logits of the labels.
+/// Throws if a single output is not the logits of the labels.
 void expect_logits(const Config& config, const data::Source& train, const batch::MicroBatch& sample,
                    const at::Tensor& logits) {
   const std::int64_t classes = config.model.vocab.value_or(0);

@@ -19,12 +19,12 @@ constexpr std::int64_t byte_vocabulary_of(ModelKind kind) {
   return byte_vocabulary + (kind == ModelKind::bert ? 1 : 0);
 }
 
-/// Shape and variant of a llama: those of its config_json where it has one, else of the keys.
+/// Shape and variant of a llama: those of its config_json if it has one, else of the keys.
 models::LlamaOptions llama_shape(const ModelConfig& model);
 
-/// Where `model.from` names a model that brings its own shape (a Hugging Face folder, a run): loads
+/// If `model.from` names a model that brings its own shape (a Hugging Face folder, a run): loads
 /// it and puts its shape into the config; a language model's context may be shorter than that. Adds
-/// to `remarks` what was decided. Null where `model.from` names no such model.
+/// to `remarks` what was decided. Null if `model.from` names no such model.
 std::unique_ptr<models::Model> load_shaping_model(Config& config,
                                                   std::vector<std::string>& remarks);
 
@@ -33,17 +33,17 @@ std::unique_ptr<models::Model> load_shaping_model(Config& config,
 void take_shape_of_origin(Config& config);
 
 /// Puts what the data tell into the config's model: vocabulary or classes, the shape of the images.
-/// Throws a usage Error where data and model do not go together.
+/// Throws a usage Error if data and model do not go together.
 void fit_model_to_data(Config& config, const data::Source& train);
 
-/// Throws a usage Error where a model that was loaded from a file cannot be trained: a parameter is
+/// Throws a usage Error if a model that was loaded from a file cannot be trained: a parameter is
 /// not finite, or a TorchScript module, whose forward is its own business, does not take a sample
 /// of the data or has fewer outputs than there are classes.
 void check_loaded_model(const Config& config, models::Model& model, const data::Source& train);
 
 /// Loads the adapters of `lora.from` and freezes what `model.freeze` says, once the model has its
-/// weights; adds to `remarks` how much of it is trained, where that is not all. Throws a usage
-/// Error where the adapters are of another base, or a pattern matches nothing.
+/// weights; adds to `remarks` how much of it is trained, if that is not all. Throws a usage
+/// Error if the adapters are of another base, or a pattern matches nothing.
 void settle_what_is_trained(const Config& config, models::Model& model,
                             std::vector<std::string>& remarks);
 

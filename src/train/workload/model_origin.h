@@ -20,17 +20,17 @@ struct RunOrigin {
 };
 
 /// The run where `from` is a run folder, a checkpoint's folder in one, or a link to either; none
-/// for everything else. Throws a usage Error where the run has no checkpoint, or the checkpoint no
+/// for everything else. Throws a usage Error if the run has no checkpoint, or the checkpoint no
 /// run.
 std::optional<RunOrigin> run_origin(const std::string& from);
 
 /// The config with a checkpoint's shape, and with its own adapters, and what holds their base,
-/// where it has any.
+/// if it has any.
 Config with_shape_of(const VerifiedCheckpoint& checkpoint, Config config);
 
 /// Loads the checkpoint's model, verified; `config` gets its shape, but for a language
 /// model's shorter context, and its adapters. Adds to `remarks` what was decided. Throws a usage
-/// Error where config and run have different kinds or normalisations, or both have adapters, where
+/// Error if config and run have different kinds or normalisations, or both have adapters, where
 /// the run has only the tensors of a TorchScript module, or where the checkpoint is not as it was
 /// written. It needs no claim: other processes may go on with the run.
 std::unique_ptr<models::Model> load_from_run(Config& config, const RunOrigin& origin,
@@ -43,7 +43,7 @@ std::string start_in_words(const std::string& from, const models::Model& model);
 /// folder nor a GGUF file, or is a GGUF file and `kind` not what that holds (gpt2 or llama).
 void expect_model_files(const std::string& from, ModelKind kind);
 
-/// Adds to `remarks` that a language model of `positions` has a shorter context, where it has.
+/// Adds to `remarks` that a language model of `positions` has a shorter context, if it has.
 void note_shorter_context(ModelKind kind, std::int64_t positions, std::int64_t context,
                           std::vector<std::string>& remarks);
 

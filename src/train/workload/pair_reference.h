@@ -19,8 +19,8 @@ using TellPairs = data::TellProgress;
 
 /// Puts the reference's log-probabilities in the place of the stand-in: found in the cache of the
 /// text, or made by the model, which is to be as training starts from it. Of several processes that
-/// share the cache one makes them and the others wait. Throws a usage Error where one is not
-/// finite, a runtime Error where what the cache holds is not what was written there.
+/// share the cache one makes them and the others wait. Throws a usage Error if one is not
+/// finite, a runtime Error if what the cache holds is not what was written there.
 void take_reference(Workload& work, const TellPairs& tell = {});
 
 /// The log-probabilities of both sequences of each pair, by a model that does not learn.

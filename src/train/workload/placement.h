@@ -10,12 +10,12 @@
 namespace accrue::train {
 
 /// The device that run.device says, for the rank that a launcher started: the one of its number on
-/// its machine. "auto": a GPU where there is one, unless run.kernels asks for the CPU's own.
-/// Throws a usage Error where it is not there (device::open), or where precision.compute is fp16
+/// its machine. "auto": a GPU if there is one, unless run.kernels asks for the CPU's own.
+/// Throws a usage Error if it is not there (device::open), or where precision.compute is fp16
 /// and the CPU's own kernels would compute it.
 c10::Device device_of(const Config& config);
 
-/// Whether that is the CPU. Throws nothing where a device that is stated is not there.
+/// Whether that is the CPU. Throws nothing if a device that is stated is not there.
 bool is_for_cpu(const Config& config);
 
 /// Moves parameters and buffers, which keep their identity.

@@ -14,7 +14,7 @@ namespace accrue::train {
 
 struct ClassProbability {
   std::int64_t index = 0;
-  std::string name;  ///< its number where the run does not name its classes
+  std::string name;  ///< its number if the run does not name its classes
   double probability = 0;
 };
 
@@ -28,13 +28,13 @@ struct Prediction {
 /// A trained model of images (vit, resnet, torchscript), as of a checkpoint.
 class Classifier {
  public:
-  /// Throws a usage Error where the model is no image model.
+  /// Throws a usage Error if the model is no image model.
   explicit Classifier(TrainedModel trained);
 
   /// Calls `told` for each file, in order, with at most `most` classes each. Images are read by the
   /// rules of data::open_source(), brought to the shape that the model was trained on, and run at
   /// most 64 or a million values at a time. A file that cannot be read is told as such. Throws a
-  /// runtime Error where what the model says is not finite.
+  /// runtime Error if what the model says is not finite.
   void predict(std::span<const std::filesystem::path> files, std::int64_t most,
                const std::function<void(const Prediction&)>& told);
 

@@ -12,7 +12,7 @@ struct LengthDecision {
   Config config;                    ///< as stated, with the length that the run has from now on
   bool changes = false;             ///< whether that differs from the run's own config
   std::int64_t windows_before = 0;  ///< the length by the run's own config
-  std::string reason;               ///< for people; empty where nobody states another length
+  std::string reason;               ///< for people; empty if nobody states another length
 };
 
 /// A run takes the length that is stated as it is resumed, longer or shorter. It takes a shorter
@@ -21,7 +21,7 @@ struct LengthDecision {
 LengthDecision decide_length(const Config& started, const Config& stated,
                              const batch::WindowSchedule& schedule, bool may_shorten);
 
-/// Throws a usage Error where the batch of `config` goes by parts of the run, and so would be
+/// Throws a usage Error if the batch of `config` goes by parts of the run, and so would be
 /// another one in windows that were trained.
 void expect_batch_to_take(const LengthDecision& decision, const Config& config);
 

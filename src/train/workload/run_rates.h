@@ -14,7 +14,7 @@ namespace accrue::train {
 
 /// The learning rate of each window of a run. Where the batch stays as it is the schedule counts
 /// optimizer steps; where it changes, what the windows hold (tokens, or samples that have none), so
-/// that the rate does not jump where the batch does. A run of a stated number of steps whose batch
+/// that the rate does not jump if the batch does. A run of a stated number of steps whose batch
 /// is decided on the way counts steps: nobody knows what they will hold.
 class RunRates {
  public:
@@ -27,7 +27,7 @@ class RunRates {
   double at(std::int64_t window, std::int64_t step) const;
   /// The same with what exceeds the schedule's floor times `factor`: the floor is absolute.
   double scaled_at(std::int64_t window, std::int64_t step, double factor) const;
-  /// What of it groups with a rate of their own need beside it; none where their factor says all:
+  /// What of it groups with a rate of their own need beside it; none if their factor says all:
   /// in the warm-up, and of a rate that does not fall or falls to 0.
   std::optional<optim::RateFall> fall_at(std::int64_t window, std::int64_t step,
                                          double factor) const;

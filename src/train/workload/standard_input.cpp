@@ -97,7 +97,7 @@ fs::path keep_input(const Config& config) {
   if (fs::is_symlink(folder, error))
     throw not_its_own(folder, "a link to " + fs::read_symlink(folder, error).string());
   const bool text = is_text_input(config, block);
-  fs::create_directories(folder, error);  // where it cannot, writing the file says why
+  fs::create_directories(folder, error);  // if it cannot, writing the file says why
   AtomicFile file(folder / kept_input_names[text ? 1 : 0]);
   for (; !block.empty(); block = read_input_block(buffer)) file.write(block);
   file.commit();

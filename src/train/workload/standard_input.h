@@ -20,7 +20,7 @@ std::filesystem::path input_folder_of(const Config& config);
 /// and kept in input_folder_of(), as samples are drawn from all over it; memory is bounded. Where
 /// run.out holds a run, what that run read is taken instead, and the standard input is not read.
 /// With data.format = "auto", text that begins with a JSON object is JSON lines. A config without
-/// standard input stays as it is. Throws a usage Error where the config names it twice or for
+/// standard input stays as it is. Throws a usage Error if the config names it twice or for
 /// data.val, with several `ranks`, of which one would read what the others miss, with a format that
 /// is no text, where it is a terminal, empty, or cannot be read.
 Config with_standard_input(Config config, std::int64_t ranks = 1);

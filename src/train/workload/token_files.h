@@ -20,12 +20,12 @@ struct TokenFiles {
   std::int64_t vocab = 0;  ///< the tokenizer's
 };
 
-/// Writes `out`/train.bin and, where the config has held-out data, `out`/val.bin: the tokens of its
+/// Writes `out`/train.bin and, if the config has held-out data, `out`/val.bin: the tokens of its
 /// text or of the text in its JSON lines, by data.tokenizer (data::write_token_file()). Of text
 /// files, training on them with the same model.context takes the samples that training on the text
 /// takes; what fills no sample is left out, as there. JSON lines stand one behind the other. The
-/// folder is made where there is none. Throws a usage Error where it holds such a file already, and
-/// where the data are none of text; where one of the files fails, neither stays.
+/// folder is made if there is none. Throws a usage Error if it holds such a file already, and
+/// if the data are none of text; if one of the files fails, neither stays.
 TokenFiles write_token_files(Config config, const std::filesystem::path& out,
                              const data::TellProgress& tell);
 

@@ -13,7 +13,7 @@ namespace accrue::train {
 /// A temporary folder for a tokenizer's files, which goes with the object.
 class TokenizerFolder {
  public:
-  /// Throws a runtime Error where there is no place for temporary files.
+  /// Throws a runtime Error if there is no place for temporary files.
   TokenizerFolder()
       : path_((std::filesystem::temp_directory_path() / "accrue-tokenizer-XXXXXX").string()) {
     if (::mkdtemp(path_.data()) == nullptr)

@@ -47,7 +47,7 @@ data::ImageShape stated_shape(const Config& config) {
   return {.channels = 0, .height = size.at(0), .width = size.at(1)};
 }
 
-/// Throws where the budget has no room for the file and the pixels of the largest image. Images are
+/// Throws if the budget has no room for the file and the pixels of the largest image. Images are
 /// decoded in host memory.
 void check_decoding(const data::Source& source, const std::string& key) {
   const data::Decoding decoding = source.decoding();
@@ -151,7 +151,7 @@ Datasets split_off_validation(const std::shared_ptr<const data::Source>& all,
   return {mix(std::move(train), config), mix(std::move(val), config)};
 }
 
-/// Throws where no label counts; in most data the first sample tells.
+/// Throws if no label counts; in most data the first sample tells.
 void expect_labels(const data::Source& source, const std::string& key) {
   for (std::int64_t i = 0; i < source.size(); ++i) {
     const batch::MicroBatch sample = source.fetch(std::span(&i, 1));
@@ -162,7 +162,7 @@ void expect_labels(const data::Source& source, const std::string& key) {
                     "none in " + std::to_string(source.size()) + " samples", "other data");
 }
 
-/// Throws where samples that come in order are to be drawn in another one.
+/// Throws if samples that come in order are to be drawn in another one.
 void check_order(const Config& config, const data::Source& train) {
   if (!train.reads_in_order()) return;
   if (config.data.order != batch::Order::sequential)
@@ -218,7 +218,7 @@ void require_windows(const batch::WindowSchedule& schedule) {
       "last = \"weighted\", a smaller batch or more data");
 }
 
-/// Packed weights buy 3 to 10% of speed (docs/notes/gemm.md): where memory is short it is worth
+/// Packed weights buy 3 to 10% of speed (docs/notes/gemm.md): if memory is short it is worth
 /// more as a larger micro-batch or as activations that need not be made again.
 bool affords_packing(const models::Model& model) {
   constexpr std::int64_t share = 24;
@@ -312,7 +312,7 @@ batch::WindowSchedule make_window_schedule(const Config& config,
         last);
   }
   require_windows(schedule);
-  // A window ends where its epoch does: of a batch beyond the data, the data are what a step has.
+  // A window ends if its epoch does: of a batch beyond the data, the data are what a step has.
   schedule.samples_per_window = std::min(schedule.samples_per_window, schedule.samples_per_epoch);
   return schedule;
 }

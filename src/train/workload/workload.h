@@ -20,7 +20,7 @@ namespace accrue::train {
 
 struct Datasets {
   std::shared_ptr<const data::Source> train = nullptr;
-  std::shared_ptr<const data::Source> val = nullptr;  ///< null where the config names none
+  std::shared_ptr<const data::Source> val = nullptr;  ///< null if the config names none
 };
 
 /// Whether accrue does the operations of a model that is not its own.
@@ -55,13 +55,13 @@ struct Workload {
 /// of the one that `model.from` names. Throws a usage Error as open_workload() does for data.
 Datasets open_data(Config& config, const data::TellProgress& tell = {});
 
-/// Throws a usage Error where a file is missing or corrupt, data and model do not go together, or
+/// Throws a usage Error if a file is missing or corrupt, data and model do not go together, or
 /// too little is left to train on. A batch stated in micro-batches is one rank's; for several ranks
 /// with_whole_batch() states it first. `tell` is called while text becomes tokens.
 Workload open_workload(Config config, const data::TellProgress& tell = {});
 
 /// An initialised model of a config whose shape is filled in (Workload::config, or a checkpoint's);
-/// model.from is read only where its file alone has the shape (TorchScript).
+/// model.from is read only if its file alone has the shape (TorchScript).
 std::unique_ptr<models::Model> make_model(const Config& config);
 /// The same for whoever loads all its values: those of a llama are zeros, which are made at once.
 std::unique_ptr<models::Model> make_model_to_load(const Config& config);
@@ -72,7 +72,7 @@ bool is_exact(const Config& config, models::Trainable& model);
 /// What a run keeps of its data to know them again; their contents are not checked yet.
 DataIdentity data_identity(const Workload& work);
 
-/// Throws a usage Error where no sample fits into the batch, or an epoch would have no window.
+/// Throws a usage Error if no sample fits into the batch, or an epoch would have no window.
 batch::WindowSchedule make_window_schedule(const Config& config,
                                            const std::shared_ptr<const data::Source>& train);
 

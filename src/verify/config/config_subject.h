@@ -45,7 +45,7 @@ class ConfigSubject : public Subject {
   const NamedParameters& parameters() const override { return trained_; }
   std::int64_t samples() const override { return window_.size(); }
   batch::Range window() const { return window_; }
-  /// So many of these samples in a row (all where there are fewer), as near to the first as may be,
+  /// So many of these samples in a row (all if there are fewer), as near to the first as may be,
   /// but with one that has a label that counts, where any has.
   batch::Range counting(batch::Range samples, std::int64_t count) const;
 

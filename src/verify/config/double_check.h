@@ -21,7 +21,7 @@ struct DoubleCheck {
 /// Compares uneven parts of `samples` in fp64, and the gradient that training's operations compute
 /// of them with fp64's, from which it may be as far as passes by ATen's operators that round
 /// otherwise are (by the usual bound). Adds the lines and what had to be left out to `report`.
-/// Nothing where there is no arbiter: the config computes in fp64, or the model or the memory does
+/// Nothing if there is no arbiter: the config computes in fp64, or the model or the memory does
 /// not allow it.
 std::optional<DoubleCheck> check_in_double(ConfigSubject& subject, batch::Range samples,
                                            Report& report);

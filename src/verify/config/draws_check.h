@@ -23,11 +23,11 @@ struct DataCheck {
 DataCheck check_draws(const train::Workload& work);
 
 /// What is wrong with the labels of a micro-batch of running text: each is the token that follows,
-/// where it counts. Empty where nothing is.
+/// where it counts. Empty if nothing is.
 std::vector<std::string> faults_of_labels(const batch::MicroBatch& micro);
 
 /// What is wrong with two micro-batches of the same samples, in each of which other tokens are
-/// hidden: the labels of those in one are what the other shows or has as labels. Empty where
+/// hidden: the labels of those in one are what the other shows or has as labels. Empty if
 /// nothing is.
 std::vector<std::string> faults_of_hidden_tokens(const batch::MicroBatch& one,
                                                  const batch::MicroBatch& other);

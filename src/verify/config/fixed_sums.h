@@ -28,7 +28,7 @@ class FixedSums {
             const std::vector<std::string>& shared);
   /// To be called for each of the window's micro-batches with its gradient in fp32.
   void add(const Gradients& part);
-  /// The sums of training are to be these to the last unit. Nothing where all are left out.
+  /// The sums of training are to be these to the last unit. Nothing if all are left out.
   std::optional<SplitResult> result(std::int64_t samples) const;
   const std::vector<std::string>& left_out() const { return left_out_; }
 

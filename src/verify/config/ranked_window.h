@@ -14,7 +14,7 @@
 namespace accrue::proof {
 
 /// Why what `ranks` make of a window is not compared: it is not exact by design, or this build has
-/// no process groups. Nothing where it is.
+/// no process groups. Nothing if it is.
 std::optional<std::string> why_ranks_are_skipped(const train::Config& config, std::int64_t ranks);
 
 /// The run's first window by ranks that share it, or are the stages of a pipeline, as training does
@@ -22,7 +22,7 @@ std::optional<std::string> why_ranks_are_skipped(const train::Config& config, st
 /// and an equal part of this process's threads. Their sums are reduced as the config says. Each
 /// parameter's sum is put together from parts of it on all ranks.
 ///
-/// Throws what training throws where the config or the model cannot be divided so, and whatever
+/// Throws what training throws if the config or the model cannot be divided so, and whatever
 /// a rank throws first.
 Gradients window_of_ranks(const train::Workload& work,
                           std::vector<std::unique_ptr<models::Model>> models,

@@ -10,7 +10,7 @@
 
 namespace accrue::proof {
 
-/// The total weights of a model's losses over the samples of `parts`, where it has several that
+/// The total weights of a model's losses over the samples of `parts`, if it has several that
 /// tell them from the labels; none for a single loss, whose sum needs no other's weight.
 std::optional<LossTotals> loss_totals(models::Model& model, const data::Loader& loader,
                                       const Parts& parts);

@@ -16,7 +16,7 @@ std::optional<std::string> why_one_sample_fails(const std::exception& error);
 /// run goes into report.skipped. Whatever else is thrown goes on.
 bool check_or_skip(Prover& prover, const Split& split, Findings& findings, Report& report);
 
-/// Throws a usage Error where splits were skipped, and no other that cuts the batch was run.
+/// Throws a usage Error if splits were skipped, and no other that cuts the batch was run.
 void require_some_split(const Report& report, std::int64_t samples);
 
 }  // namespace accrue::proof

@@ -81,7 +81,7 @@ class Steps {
     return moved_by(subject_.after_reference_steps(split_.whole, {.weighting = weighting}));
   }
 
-  /// From where the parameters are now.
+  /// From if the parameters are now.
   Gradients moved_by(const std::vector<at::Tensor>& after) const {
     Gradients movement{.weight = 1, .has_totals = false};
     for (std::size_t i = 0; i < after.size(); ++i) {

@@ -17,7 +17,7 @@ struct StepsSplit {
   StepsBy fine_by = StepsBy::buffer;  ///< as training takes its steps; `coarse` always by a buffer
 };
 
-/// `steps` windows of `samples` each, in halves and in quarters. Where training folds gradients
+/// `steps` windows of `samples` each, in halves and in quarters. If training folds gradients
 /// into its optimizer, so do the quarters.
 StepsSplit split_steps(const ConfigSubject& subject, const train::Workload& work,
                        std::int64_t steps, std::int64_t samples);

@@ -15,7 +15,7 @@
 
 namespace accrue::proof {
 
-/// What a pass gave is not finite. A usage Error where plain passes' is not: there is nothing to
+/// What a pass gave is not finite. A usage Error if plain passes' is not: there is nothing to
 /// prove then.
 struct NotFinite : Error {
   explicit NotFinite(Error error, bool plain) : Error(std::move(error)), of_plain_pass(plain) {}
@@ -52,10 +52,10 @@ class TrainedWindow {
   TrainedWindow& operator=(const TrainedWindow&) = delete;
 
   /// Closes it, so that WindowRun::gradient is to be consumed, and the buffer has the sums until
-  /// then. Throws a usage Error where a loss or a gradient is not finite, which training would
+  /// then. Throws a usage Error if a loss or a gradient is not finite, which training would
   /// leave out.
   train::WindowRun run(std::int64_t index, const Parts& parts);
-  /// RunningErrors::bounds() of the last run; empty where gradients are folded.
+  /// RunningErrors::bounds() of the last run; empty if gradients are folded.
   std::vector<double> accumulation_errors() const;
   /// RunningErrors::units() of the last run.
   std::vector<int> units() const { return errors_ ? errors_->units() : std::vector<int>(); }

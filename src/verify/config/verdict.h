@@ -13,7 +13,7 @@ namespace accrue::proof {
 /// Takes over what a comparison with plain passes was explained by.
 void take(Report& report, const Diagnosis& found);
 
-/// Adds a fault that such a comparison does not show: the report's cause where there is none yet,
+/// Adds a fault that such a comparison does not show: the report's cause if there is none yet,
 /// otherwise one besides it.
 void blame(Report& report, const Blame& blamed);
 /// Blames what is wrong with how micro-batches are loaded, and with the rest of the data.
@@ -46,7 +46,7 @@ struct Extent {
 /// Takes over optimizer steps in fp64, on `taken` samples of each window, where those in the
 /// config's precision prove nothing. Returns their smallest fault.
 SmallestFault take_in_double(Report& report, const StepsComparison& steps, const Extent& extent);
-/// Says so in the report, and how to have the rest; nothing where all were taken.
+/// Says so in the report, and how to have the rest; nothing if all were taken.
 void note_extent(Report& report, const Extent& extent);
 
 }  // namespace accrue::proof

@@ -31,8 +31,8 @@ struct VerifyConfigOptions {
 /// nothing.
 ///
 /// `model.batchnorm = "error"` is taken as "micro" here, so that the difference is shown and named.
-/// Throws a usage Error where the config is wrong, or the window has one sample, no weight, or a
-/// loss or gradient that is not finite; a runtime Error where it does not fit into the memory.
+/// Throws a usage Error if the config is wrong, or the window has one sample, no weight, or a
+/// loss or gradient that is not finite; a runtime Error if it does not fit into the memory.
 Report verify_config(train::Config config, const VerifyConfigOptions& options = {});
 
 /// Verifies a workload whose model was found to be one that training takes, made of `parts`.

@@ -44,7 +44,7 @@ void take_dropouts(const models::Model& model, RunFacts& facts) {
       facts.foreign_dropouts.push_back(layer.name);
 }
 
-/// A window ends with its epoch, of which a batch may ask for more; 0 where samples differ in
+/// A window ends with its epoch, of which a batch may ask for more; 0 if samples differ in
 /// length.
 std::int64_t stated_samples(const train::Workload& work) {
   const std::int64_t tokens = work.schedule.tokens_per_sample;

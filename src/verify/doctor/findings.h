@@ -54,7 +54,7 @@ struct RunFacts {
   std::int64_t train_samples = 0;
   std::int64_t val_samples = 0;
   std::int64_t batch_samples = 0;  ///< of the largest batch that the config states
-  double batch_tokens = 0;         ///< 0 where they are not known
+  double batch_tokens = 0;         ///< 0 if they are not known
   std::int64_t micro_batch = 0;
   std::int64_t micro_batches = 0;
   Recompute recompute = Recompute::none;  ///< as the plan has it

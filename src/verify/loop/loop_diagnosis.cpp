@@ -38,7 +38,7 @@ LoopExplanation by_watching(const LoopObservations& seen) {
   return {};
 }
 
-/// Rounding is the explanation only where it leaves clearly less than any that is exact.
+/// Rounding is the explanation only if it leaves clearly less than any that is exact.
 LoopExplanation by_low_precision(const LoopObservations& seen) {
   const double others =
       std::min({seen.multiple.residual, seen.mean_of_means.residual, seen.tail.residual});

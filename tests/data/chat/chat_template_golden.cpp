@@ -1,6 +1,6 @@
 // Renders for chat_template_golden.py:
 // chat_template_golden REQUESTS ANSWERS: both JSON lines. A request is {"template", "variables",
-// "now"} and "pieces": true where they are wanted, or {"template", "messages", "tools",
+// "now"} and "pieces": true if they are wanted, or {"template", "messages", "tools",
 // "variables", "now"} for the sequences to learn, or {"folder", "line"} for those of a line by the
 // tokenizer of a folder. An answer is {"text"}, {"pieces"}, {"sequences"} or {"error"}.
 

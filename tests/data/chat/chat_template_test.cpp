@@ -1,4 +1,4 @@
-// What templates mean where no other program is needed to say it, and what is refused. Renderings
+// What templates mean if no other program is needed to say it, and what is refused. Renderings
 // beside those of jinja2 are compared by chat_template_golden.py.
 #include "data/chat/chat_template.h"
 

@@ -8,7 +8,7 @@ namespace {
 
 using namespace testing;
 
-/// The end of a turn by a template, as text; "none" where there is none.
+/// The end of a turn by a template, as text; "none" if there is none.
 std::string ended_by(const std::string& chat_template) {
   const Folder folder;
   const std::string file = folder.write("tokenizer.json", planted_with_id(300).dump());

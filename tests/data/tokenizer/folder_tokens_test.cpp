@@ -1,4 +1,4 @@
-// What all files of a tokenizer's folder come to, where no other program is needed to say it; ids
+// What all files of a tokenizer's folder come to, if no other program is needed to say it; ids
 // beside transformers' own are compared by tokenizer_folder_golden.py. The planted tokenizer has
 // 262 tokens: the first one that is added has id 262.
 #include "data/tokenizer/folder_tokens.h"

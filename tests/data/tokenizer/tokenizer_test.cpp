@@ -1,4 +1,4 @@
-// What a tokenizer.json means where no other program is needed to say it, and what is refused. Ids
+// What a tokenizer.json means if no other program is needed to say it, and what is refused. Ids
 // beside Hugging Face's own are compared by tokenizer_golden.py.
 #include "accrue/data/tokenizer.h"
 

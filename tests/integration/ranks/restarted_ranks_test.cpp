@@ -19,7 +19,7 @@ using testing::Words;
 
 class RestartedRanks : public ChangingRanks {
  protected:
-  /// They begin the run where it is not there, and go on with it where it is.
+  /// They begin the run if it is not there, and go on with it where it is.
   static inline const Words kBeginOrGoOn{"--resume", "auto"};
 
   std::vector<Program> start(const Config& c, int world, const FaultsOfRanks& faults) {

@@ -95,7 +95,7 @@ TEST_F(ShardedRun, ResumesWithAnotherWorldAndAnotherSharding) {
   }
 }
 
-/// Where the store goes with rank 0, that is the end of the run: its checkpoints are all there is.
+/// If the store goes with rank 0, that is the end of the run: its checkpoints are all there is.
 TEST_F(ShardedRun, HasWholeCheckpointsWhereRankZeroIsKilled) {
   Config c = sharded(small("run"), "run");
   c.run.checkpoint_every = {1, Duration::Unit::steps};

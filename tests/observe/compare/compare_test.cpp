@@ -115,7 +115,7 @@ TEST(Compare, SeedsThatScatterAsMuchAsTheyDifferProveNothing) {
   EXPECT_EQ(allowed.reason, "worse by no more than is allowed");
 }
 
-/// Where nothing differs and nothing is allowed, a baseline is missed as often as Student's t
+/// If nothing differs and nothing is allowed, a baseline is missed as often as Student's t
 /// exceeds 1: for n seeds a side P(T > 1) with 2n - 2 degrees of freedom, which has these closed
 /// forms.
 TEST(Compare, SeedsOfTheSameMissABaselineAsOftenAsStudentSays) {

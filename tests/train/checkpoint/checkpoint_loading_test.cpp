@@ -124,7 +124,7 @@ TEST_F(CheckpointLoading, NeedsOneTensorBesideModelAndOptimizer) {
     }
 }
 
-/// Where memory is laid out as the file, nothing at all.
+/// If memory is laid out as the file, nothing at all.
 TEST_F(CheckpointLoading, ReadsTheOptimizersStateInPlace) {
   const fs::path file = written(make("gpt2", Kind::adamw, 3)) / "optimizer.safetensors";
   const Trained loaded = make("gpt2", Kind::adamw, 4);

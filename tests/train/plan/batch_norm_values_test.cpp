@@ -1,4 +1,4 @@
-// model.batchnorm = "micro" where a micro-batch has one value for each channel.
+// model.batchnorm = "micro" if a micro-batch has one value for each channel.
 #include "train/plan/batch_norm_values.h"
 
 #include <gmock/gmock.h>

@@ -38,7 +38,7 @@ std::vector<std::int64_t> ids_of(const std::vector<batch::UnreadableSample>& unr
   return ids;
 }
 
-/// Whatever the split, also where all samples of a micro-batch cannot be read.
+/// Whatever the split, also if all samples of a micro-batch cannot be read.
 TEST(MicroBatchRunner, LeavesOutSamplesThatCannotBeRead) {
   WindowRunnerFixture f({.max_quarantined = 0.25});
   const Tensors whole = f.reference();

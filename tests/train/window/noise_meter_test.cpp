@@ -170,7 +170,7 @@ TEST(NoiseMeter, OfASecondMomentThatIsNotThereMeasuresTheEuclideanNormAlone) {
   EXPECT_FALSE(reading->in_geometry);
 }
 
-/// Over a hundred windows the averages come to the closed form, where the batch is a quarter of the
+/// Over a hundred windows the averages come to the closed form, if the batch is a quarter of the
 /// noise scale and more.
 TEST(NoiseMeter, ComesToTheClosedFormOfAQuadratic) {
   const Quadratic problem;

@@ -75,7 +75,7 @@ TEST(BatchChanges, ADoublingRampTakesEqualPartsForItsSizes) {
   EXPECT_EQ(batch_range(config).most, 1280);
 }
 
-/// Where the schedule would have halved the rate k times, the batch is 2^k times as large and the
+/// If the schedule would have halved the rate k times, the batch is 2^k times as large and the
 /// rate 2^(-k/2) of its peak.
 TEST(BatchChanges, SeesawDoublesWhereTheRateWouldBeHalved) {
   Config config = batch_of(160);

@@ -20,7 +20,7 @@ struct Factor {
 constexpr std::array<Factor, 2> adapter_factors{
     {{factor_a_end, ".lora_a", false}, {factor_b_end, ".lora_b", true}}};
 
-/// The tensor of an adapter's factor; none where the parameter is no factor.
+/// The tensor of an adapter's factor; none if the parameter is no factor.
 std::optional<GgufOutput> factor_of(const NamedParameter& parameter,
                                     const GgufAdapterLayout& layout) {
   for (const Factor& factor : adapter_factors) {

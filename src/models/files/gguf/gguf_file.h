@@ -16,11 +16,11 @@ class GgufFile {
 
   const std::string& name() const { return file_->name(); }
   const std::vector<GgufTensor>& tensors() const { return header_->tensors; }
-  /// Null where there is no tensor of that name.
+  /// Null if there is no tensor of that name.
   const GgufTensor* find(std::string_view name) const;
 
   bool has(std::string_view key) const { return header_->keys.contains(key); }
-  /// Values of keys. Each throws a usage Error naming the file and the key where there is no such
+  /// Values of keys. Each throws a usage Error naming the file and the key if there is no such
   /// key, it is of another type or a number that is not finite.
   std::int64_t whole(std::string_view key) const;
   double number(std::string_view key) const;
@@ -29,7 +29,7 @@ class GgufFile {
   const std::vector<std::int64_t>& wholes(std::string_view key) const;
   const std::vector<double>& numbers(std::string_view key) const;
   const std::vector<std::string>& texts(std::string_view key) const;
-  /// The same, and `absent` where there is no such key.
+  /// The same, and `absent` if there is no such key.
   std::int64_t whole_or(std::string_view key, std::int64_t absent) const;
   double number_or(std::string_view key, double absent) const;
   bool flag_or(std::string_view key, bool absent) const;
@@ -43,7 +43,7 @@ class GgufFile {
   /// The bytes of a matrix whose type has blocks, as kernels/blocks/block_matrix.h has them.
   StoredTensor stored_blocks(const GgufTensor& tensor) const;
 
-  /// The usage Error where `key` should be something else.
+  /// The usage Error if `key` should be something else.
   Error wrong_key(std::string_view key, std::string_view expected, std::string_view received) const;
 
  private:

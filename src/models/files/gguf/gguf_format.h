@@ -44,7 +44,7 @@ struct GgufTypeTraits {
   std::optional<kernels::BlockFormat> blocks;
 };
 
-/// The traits of a type by its number; null where this version does not read it.
+/// The traits of a type by its number; null if this version does not read it.
 const GgufTypeTraits* find_gguf_type(std::uint32_t number);
 const GgufTypeTraits& traits_of(GgufType type);
 /// "F32, F16, BF16, ...".
@@ -73,7 +73,7 @@ using GgufValue = std::variant<std::int64_t, double, bool, std::string, std::vec
                                std::vector<double>, std::vector<std::string>>;
 using GgufKeys = std::map<std::string, GgufValue, std::less<>>;
 
-/// Where a tensor is, and what.
+/// If a tensor is, and what.
 struct GgufTensor {
   std::string name;
   GgufType type = GgufType::f32;

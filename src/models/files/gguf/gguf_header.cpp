@@ -146,7 +146,7 @@ class HeaderReader {
     return static_cast<std::int64_t>(value);
   }
 
-  /// A whole number of type `type`; none where it is the type of something else.
+  /// A whole number of type `type`; none if it is the type of something else.
   std::optional<std::int64_t> read_whole(GgufValueType type, const std::string& where) {
     using enum GgufValueType;
     switch (type) {

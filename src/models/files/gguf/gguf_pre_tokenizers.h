@@ -13,7 +13,7 @@ struct GgufPreTokenizer {
   std::string_view name;
   nlohmann::json pre_tokenizer;  ///< of a tokenizer.json; llama.cpp has no normalizer beside it
   bool ignores_merges = false;   ///< a word that is a token is that token
-  bool begins_text = false;      ///< a text begins with the BOS token where no key says it
+  bool begins_text = false;      ///< a text begins with the BOS token if no key says it
   /// Which words llama.cpp cuts otherwise than `pre_tokenizer`; empty: none.
   std::string_view other_words = {};
 };

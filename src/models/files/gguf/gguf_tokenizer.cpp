@@ -95,7 +95,7 @@ class TokenizerOfGguf {
            type(id) == GgufTokenType::unknown;
   }
 
-  /// The id of the token for `name`; none where no key states it.
+  /// The id of the token for `name`; none if no key states it.
   std::optional<std::size_t> special(const std::string& name) const {
     const std::string key = "tokenizer.ggml." + name + "_token_id";
     if (!file_.has(key)) return std::nullopt;

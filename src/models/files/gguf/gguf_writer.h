@@ -46,7 +46,7 @@ struct GgufOutput {
 
 /// Writes a GGUF of version 3 atomically, tensors one at a time. Types are F32, F16, BF16 and Q8_0.
 /// Throws a usage Error naming the tensor where a row is no whole blocks of its type or a value
-/// does not fit into it (too large, or no number), a runtime Error where the disk is full or not
+/// does not fit into it (too large, or no number), a runtime Error if the disk is full or not
 /// writable.
 void write_gguf(const std::filesystem::path& path, const GgufKeyWriter& keys,
                 const std::vector<GgufOutput>& tensors);

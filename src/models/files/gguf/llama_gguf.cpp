@@ -35,7 +35,7 @@ bool is_linear_layer(std::string_view hub_name, const GgufTensor& tensor) {
 }
 
 /// How a base begins whose matrices get the formats that they have in the file: in the smaller
-/// blocks that divide its rows. It is not in blocks where the file's first layer has none.
+/// blocks that divide its rows. It is not in blocks if the file's first layer has none.
 BaseFormat stored_base(const GgufFile& file, const LlamaOptions& options) {
   const GgufTensor* first = file.find("blk.0.attn_q.weight");
   if (first == nullptr || !traits_of(first->type).blocks) return BaseFormat::as_stored;

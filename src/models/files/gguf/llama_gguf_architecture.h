@@ -24,7 +24,7 @@ inline constexpr std::array<GgufArchitecture, 5> gguf_architectures{{
     {"gemma3", "gemma3_text", "Gemma3ForCausalLM", false, true, 6, 62},
 }};
 
-/// What llama.cpp divides scores by the root of, where that is not the width of a head.
+/// What llama.cpp divides scores by the root of, if that is not the width of a head.
 constexpr std::int64_t gguf_query_scalar(const GgufArchitecture& architecture, std::int64_t layers,
                                          std::int64_t width, std::int64_t heads,
                                          std::int64_t head_width) {

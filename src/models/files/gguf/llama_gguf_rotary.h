@@ -13,7 +13,7 @@ std::vector<double> llama3_factors(const RotaryOptions& rotary, std::int64_t hea
 
 /// The scaling of kind llama3 that has these factors, with `base`; files do not state it otherwise.
 /// Original contexts are tried as Llama 3 has it and as `stated_context` says (0: nothing). None
-/// where no such scaling gives the factors within a ten-thousandth.
+/// if no such scaling gives the factors within a ten-thousandth.
 std::optional<RotaryOptions> llama3_of_factors(const std::vector<double>& factors, double base,
                                                std::int64_t stated_context);
 

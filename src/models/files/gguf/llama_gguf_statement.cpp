@@ -77,7 +77,7 @@ class Statement {
       refuse("both soft caps", "a model without one");
   }
 
-  /// Positions within which every query sees all keys before it, where there are no windows.
+  /// Positions within which every query sees all keys before it, if there are no windows.
   std::int64_t positions() const {
     const std::int64_t window = options_.variant.window;
     return result_.architecture.is_gemma || window == 0 ? options_.context

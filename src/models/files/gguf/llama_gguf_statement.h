@@ -16,7 +16,7 @@ struct GgufStatement {
   std::vector<float> rotary_factors;  ///< empty: none
 };
 
-/// The architecture of a model. `operation` is that of the usage Error where llama.cpp has none.
+/// The architecture of a model. `operation` is that of the usage Error if llama.cpp has none.
 const GgufArchitecture& gguf_architecture_of(const LlamaOptions& options,
                                              const std::string& operation);
 

@@ -11,7 +11,7 @@ Key of_new_adapters(Key key) {
       [](const Config& c) { return c.model.lora.from.empty(); }, std::move(key));
 }
 
-/// A key that says something of adapters only where there are any.
+/// A key that says something of adapters only if there are any.
 Key of_adapters(Key key) {
   return read_where(
       "lora.rank above 0 or lora.from", "", "lora.rank",

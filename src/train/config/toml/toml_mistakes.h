@@ -13,7 +13,7 @@ struct Correction {
 };
 
 /// `line` ("kind = adamw", or a line inside an array) with quotes around the texts that lack them
-/// and true and false as TOML spells them; nothing where it lacks neither. Numbers that are
+/// and true and false as TOML spells them; nothing if it lacks neither. Numbers that are
 /// misspelt are left alone.
 std::optional<Correction> corrected(const std::string& line);
 /// Corrects what stands behind a '=' in the same way.
@@ -22,7 +22,7 @@ std::optional<Correction> corrected_value(const std::string& value);
 /// Whether `line` states one of the words that other formats have for no value.
 bool states_null(const std::string& line);
 
-/// "YAML" or "JSON" where a text that is not TOML is one of them; nothing for other texts.
+/// "YAML" or "JSON" if a text that is not TOML is one of them; nothing for other texts.
 std::optional<std::string> other_format(std::string_view text);
 
 }  // namespace accrue::train

@@ -17,13 +17,13 @@ struct Entry {
 };
 
 /// All leaves of a TOML document, in order of their keys; an empty table is an entry of its own.
-/// Throws a usage Error with `origin`:line:column where the text is not TOML, or has a number that
+/// Throws a usage Error with `origin`:line:column if the text is not TOML, or has a number that
 /// 64 bits do not hold.
 std::vector<Entry> read_toml(const std::string& text, const std::string& origin);
 
 /// The leaves of "section.key=value". The value is TOML, or a string where it is a bare word; a
 /// number that 64 bits do not hold is an Other, as the bare word may be meant as a text.
-/// Throws a usage Error where the text has not this form.
+/// Throws a usage Error if the text has not this form.
 std::vector<Entry> read_override(const std::string& text);
 
 /// Whether one of `overrides` ("section.key=value") states `key`, by its full name.

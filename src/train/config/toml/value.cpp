@@ -41,7 +41,7 @@ std::string toml_string(const std::string& text) {
 std::string float_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  // This is the shortest text that reads back to the same bits; it has an exponent only where
+  // This is the shortest text that reads back to the same bits; it has an exponent only if
   // people would use one.
   const bool plain = value == 0 || (std::abs(value) >= 1e-4 && std::abs(value) < 1e15);
   std::array<char, 48> buffer{};

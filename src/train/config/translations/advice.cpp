@@ -51,7 +51,7 @@ Line first_line(const Statement& statement, const std::string& value,
   return {statement.key, value, own != nullptr && to_toml(own->value) == value};
 }
 
-/// The lines to state for a row; empty where nothing needs to be stated.
+/// The lines to state for a row; empty if nothing needs to be stated.
 std::vector<Line> lines_of(const Translation& row, const Value& value,
                            const Statements& statements) {
   std::vector<Line> lines;

@@ -4,7 +4,7 @@
 
 #include "train/config/toml/value.h"
 
-/// These make a value of ours from the value of another system's key; none where it has none here.
+/// These make a value of ours from the value of another system's key; none if it has none here.
 namespace accrue::train::carry {
 
 std::optional<Value> same(const Value& value);

@@ -62,13 +62,13 @@ std::optional<ForeignName> nearest_foreign(const std::string& path);
 /// The innermost section around `path` that is in the table and is not one of ours.
 std::optional<ForeignName> enclosing_foreign(const std::string& path);
 
-/// What a `value` that was stated elsewhere means for the key of `statement`, as TOML; none where
+/// What a `value` that was stated elsewhere means for the key of `statement`, as TOML; none if
 /// it says nothing that the key takes.
 std::optional<std::string> carried(const Statement& statement, const Value& value);
-/// What carried() gives, or the row's example; none where nothing needs to be stated.
+/// What carried() gives, or the row's example; none if nothing needs to be stated.
 std::optional<std::string> value_for(const Statement& statement, const Value& value);
 
-/// What to state where `value` was stated, as lines of TOML ("optim.clip = 0.5"); none where
+/// What to state where `value` was stated, as lines of TOML ("optim.clip = 0.5"); none if
 /// nothing needs to be.
 std::vector<std::string> lines_for(const Translation& row, const Value& value);
 /// The systems that have the name: "Hugging Face", "Hugging Face, Accelerate and other systems".

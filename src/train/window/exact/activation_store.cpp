@@ -63,7 +63,7 @@ class ActivationStore::File {
     return address;
   }
 
-  /// Gives room back to the disk; where the file system cannot, it is given back with the file.
+  /// Gives room back to the disk; if the file system cannot, it is given back with the file.
   void release(std::size_t offset, std::size_t bytes) const {
     ::fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                 static_cast<::off_t>(offset), static_cast<::off_t>(whole_pages(bytes)));
@@ -80,7 +80,7 @@ struct ActivationStore::Kept::Region {
   std::shared_ptr<File> file;
   std::vector<std::int64_t> sizes;
   at::ScalarType dtype;
-  at::Device device;  ///< where the tensor was, and comes back to
+  at::Device device;  ///< if the tensor was, and comes back to
   std::size_t offset, bytes;
 
   Region(std::shared_ptr<File> in, const at::Tensor& dense, at::Device from)

@@ -15,11 +15,11 @@ namespace accrue::train {
 /// does not count as resident memory.
 class ActivationStore {
  public:
-  /// An empty `folder` is for memory. Throws a usage Error where no file can be made in the folder.
+  /// An empty `folder` is for memory. Throws a usage Error if no file can be made in the folder.
   explicit ActivationStore(const std::filesystem::path& folder = {});
 
   class Kept;
-  /// Keeps `tensor`, which must not be written to afterwards. Throws a runtime Error where the disk
+  /// Keeps `tensor`, which must not be written to afterwards. Throws a runtime Error if the disk
   /// is full.
   Kept keep(const at::Tensor& tensor);
 
@@ -32,7 +32,7 @@ class ActivationStore::Kept {
  public:
   Kept() = default;
   bool defined() const { return in_memory_.defined() || file_ != nullptr; }
-  /// The tensor, undefined where nothing is kept. Writes to it stay private where it lies in a
+  /// The tensor, undefined if nothing is kept. Writes to it stay private where it lies in a
   /// file.
   at::Tensor tensor() const;
 

@@ -10,7 +10,7 @@
 
 namespace accrue::train {
 
-/// A micro-batch of the window; its inputs are kept where the cuts are.
+/// A micro-batch of the window; its inputs are kept if the cuts are.
 struct ExactMicroBatch {
   MicroRef ref;
   batch::MicroBatch micro;
@@ -39,7 +39,7 @@ class ExactPass {
   /// Runs the chain forward; takes no gradient and touches no slot.
   Outcome forward();
   /// Runs backward into the open slots, after forward(). The outcome is `non_finite` without
-  /// micro-batches where the sums are not finite, and only an audit would tell which one made them
+  /// micro-batches if the sums are not finite, and only an audit would tell which one made them
   /// so.
   Outcome backward();
 
@@ -71,7 +71,7 @@ class ExactPass {
   models::Activations run(std::size_t segment, std::size_t place, const Entrance& entrance) const;
   batch::MicroBatch micro_of(std::size_t place) const;
   void take_statistics(std::size_t segment);
-  /// None where the loss is not finite, and the micro-batch is to be quarantined.
+  /// None if the loss is not finite, and the micro-batch is to be quarantined.
   Seeds seeds_of_loss(std::size_t place, const models::Activations& output);
   Seeds seeds_from_next(std::size_t segment, std::size_t place, const models::Activations& output);
   void keep_gradients(std::size_t segment, std::size_t place, const models::Activations& leaves);

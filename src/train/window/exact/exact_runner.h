@@ -12,7 +12,7 @@ namespace accrue::train {
 /// Runs models whose batch normalisation takes the whole window (model.batchnorm = "exact").
 class ExactRunner final : public Runner {
  public:
-  /// Throws a usage Error where the model has a batch normalisation that cannot be cut.
+  /// Throws a usage Error if the model has a batch normalisation that cannot be cut.
   explicit ExactRunner(const RunnerContext& context, RunnerOptions options = {});
   ~ExactRunner() override;
 

@@ -67,7 +67,7 @@ class ExactWindow {
  public:
   using Fetch = std::function<batch::MicroBatch(batch::Range)>;
 
-  /// Model and window are kept by reference. Throws a usage Error where `model` has a batch
+  /// Model and window are kept by reference. Throws a usage Error if `model` has a batch
   /// normalisation that cannot be cut, with the reason.
   ExactWindow(models::Trainable& model, accum::Window& window, Fetch fetch, std::uint64_t seed,
               ExactOptions options = {});

@@ -29,7 +29,7 @@ at::Tensor inverse_deviation(const WindowStatistics& statistics, double eps) {
   return (statistics.variance + eps).rsqrt();
 }
 
-/// One number for each channel, where the layer's are.
+/// One number for each channel, if the layer's are.
 at::Tensor zeros_for_channels(const std::vector<Moments>& micro_batches,
                               const models::BatchNorm& layer) {
   const at::Tensor like = !micro_batches.empty()   ? micro_batches.front().mean

@@ -22,14 +22,14 @@ struct WindowStatistics {
 
 /// Joins micro-batches that may differ in size (Chan, Golub, LeVeque: "Updating formulae and a
 /// pairwise algorithm for computing sample variances", 1979). They are added in order, so the same
-/// micro-batches give the same bits. Throws a usage Error naming `layer` where a channel has less
+/// micro-batches give the same bits. Throws a usage Error naming `layer` if a channel has less
 /// than two values.
 WindowStatistics combine(const std::vector<Moments>& micro_batches, const models::BatchNorm& layer,
                          const AllReduce& all_reduce);
 
 /// (x - mean) / sqrt(variance + eps), in x's dtype.
 at::Tensor standardised(const at::Tensor& x, const WindowStatistics& statistics, double eps);
-/// The layer's affine map; differentiable, and a tensor of its own also where there is none.
+/// The layer's affine map; differentiable, and a tensor of its own also if there is none.
 at::Tensor affine(const at::Tensor& x_hat, const models::BatchNorm& layer);
 
 /// What the gradient of x needs from the whole window, fp64 [C]: the sums of g = dL/dx_hat and of g

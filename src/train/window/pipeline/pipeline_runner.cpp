@@ -301,7 +301,7 @@ bool PipelineRunner::learn_of_quarantined(const at::Tensor& found) {
 
 /// Whether the stages' sums are of the same micro-batches, and would be no better another time: of
 /// several losses they would, with factors without what was just quarantined.
-/// Where they are not, the window is discarded, and the next fill goes by what is known now. All
+/// If they are not, the window is discarded, and the next fill goes by what is known now. All
 /// stages decide alike.
 bool PipelineRunner::all_settled(std::set<std::int64_t>& to_quarantine) {
   const auto micro_batches = static_cast<std::int64_t>(micro_batches_.size());

@@ -21,7 +21,7 @@ namespace accrue::train {
 /// gradients, and the window's reduction brings them to all ranks. The last stage alone counts the
 /// loss, its weight and the micro-batches.
 ///
-/// No stage can make its sums anew without the others. So where a micro-batch is not finite on some
+/// No stage can make its sums anew without the others. So if a micro-batch is not finite on some
 /// stage, or units of fixed-point sums were too coarse, all fill the window again, without what was
 /// quarantined; a stage finds in one run all that it can see. Memory that runs out ends the run. A
 /// micro-batch is begun before its backward pass, as others run between its two passes.

@@ -239,7 +239,7 @@ std::int64_t largest_id(const data::Source& source, std::int64_t first) {
 }
 
 /// The vocabulary for ids up to `largest`: a known tokenizer's where one fits, and the next
-/// multiple of 64 where none does.
+/// multiple of 64 if none does.
 std::int64_t vocabulary_of(std::int64_t largest) {
   constexpr std::int64_t kFew = 8192, kStep = 64;
   for (const std::int64_t known : {50257, 65536, 128256})

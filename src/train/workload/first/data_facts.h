@@ -19,7 +19,7 @@ struct FirstFiles {
 };
 
 /// `files` sorted out: a folder with a config.json is the model, and a file or folder named as val,
-/// valid, validation, dev or test is held out. Throws a usage Error where one is not there, two are
+/// valid, validation, dev or test is held out. Throws a usage Error if one is not there, two are
 /// models, or none is to be trained on.
 FirstFiles sort_out(const std::vector<std::string>& files);
 
@@ -61,7 +61,7 @@ struct DataFacts {
 /// Looks at files: text, token files, JSON lines, conversations, images in folders or as idx and
 /// CIFAR files. Folders are taken with all in them, or by their parts (parts_of_folder()). Reads
 /// token files and lines once; text, where the model or the user brings a tokenizer, which makes
-/// tokens of it beside the run that name_of_run() names. Throws a usage Error where formats are
+/// tokens of it beside the run that name_of_run() names. Throws a usage Error if formats are
 /// mixed, a file is refused as data::open_source refuses it, or the model is none.
 DataFacts look_at(const FirstFiles& files, const data::TellProgress& tell = {});
 

@@ -20,7 +20,7 @@ struct FirstWishes {
 
 /// A config that trains these data: TOML with the reason and the unit of each choice beside it, as
 /// load_config reads it. Model, batch and length are modest: minutes to a few hours of one machine.
-/// It is pure. Throws a usage Error where there is too little data.
+/// It is pure. Throws a usage Error if there is too little data.
 std::string first_config(const DataFacts& data, const MachineFacts& machine,
                          const FirstWishes& wishes);
 

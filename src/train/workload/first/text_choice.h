@@ -9,7 +9,7 @@ namespace accrue::train {
 
 /// How a language model is to be trained. All functions here are pure.
 struct TextChoice {
-  std::int64_t layers = 0, heads = 0, width = 0;  ///< 0 where the model brings its shape
+  std::int64_t layers = 0, heads = 0, width = 0;  ///< 0 if the model brings its shape
   std::int64_t context = 0;
   std::int64_t batch = 0;  ///< input tokens of an optimizer step
   std::int64_t steps = 0;
@@ -19,12 +19,12 @@ struct TextChoice {
 };
 
 /// For a model that begins with random weights and has `tokens` to train on. Throws a usage Error
-/// where they are too few.
+/// if they are too few.
 TextChoice choice_from_nothing(const DataFacts& data, std::int64_t tokens);
 
 /// For training that goes on from a model: few passes, small steps. An adapter is trained where the
 /// weights are so large that sums and moments of all of them would be a burden, or as `adapter`
-/// says. Throws a usage Error where tokens are too few.
+/// says. Throws a usage Error if tokens are too few.
 TextChoice choice_from_model(const DataFacts& data, std::int64_t tokens,
                              std::optional<bool> adapter);
 

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-/// What a config of each kind states: a line is right where one of them takes it.
+/// What a config of each kind states: a line is right if one of them takes it.
 const std::vector<std::vector<std::string>> kinds{{"optim.lr=1e305"},
                                                   {"model.kind=resnet"},
                                                   {"data.format=jsonl"},

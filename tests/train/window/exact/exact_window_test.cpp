@@ -212,7 +212,7 @@ TEST(ExactWindow, LeavesOutAMicroBatchWhoseInputsAreNotFinite) {
   }
 }
 
-/// Also where it is all of a micro-batch: it is none of the statistics.
+/// Also if it is all of a micro-batch: it is none of the statistics.
 TEST(ExactWindow, LeavesOutSamplesThatCannotBeRead) {
   const batch::MicroBatch all = images();
   const std::vector<batch::Range> parts{{0, 3}, {3, 5}, {5, 9}};
@@ -234,7 +234,7 @@ TEST(ExactWindow, LeavesOutSamplesThatCannotBeRead) {
                    exact_window(sequential({}), all, {{0, 3}, {5, 9}}));
 }
 
-/// Cross-entropy whose sum, or gradient, is not finite where the fifth sample takes part.
+/// Cross-entropy whose sum, or gradient, is not finite if the fifth sample takes part.
 models::LossFunction broken_loss(bool finite_value) {
   return [=](const at::Tensor& logits, const batch::MicroBatch& micro) {
     Loss loss = models::class_cross_entropy(logits, micro);

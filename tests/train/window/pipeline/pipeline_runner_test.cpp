@@ -59,7 +59,7 @@ TEST(PipelineRunner, EnlargesUnitsOfFixedPointAsOneProcessDoes) {
   }
 }
 
-/// What a micro-batch needs that is left out changes no unit: not even where one stage finds it
+/// What a micro-batch needs that is left out changes no unit: not even if one stage finds it
 /// large and the other one bad.
 TEST(PipelineRunner, ABadMicroBatchDoesNotEnlargeUnitsOfOtherStages) {
   const PlantedFaults faults{.losses = {}, .gradients = {{6, 0}}, .large = {{6, 3}}};

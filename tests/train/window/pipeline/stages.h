@@ -138,7 +138,7 @@ class Layers : public models::Trainable {
 
 /// What a window came to on one rank.
 struct StageOutcome {
-  std::vector<at::Tensor> gradients;  ///< means; empty where there is none
+  std::vector<at::Tensor> gradients;  ///< means; empty if there is none
   WindowRun run;
   std::vector<std::string> told;
 };
