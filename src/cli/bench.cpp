@@ -9,6 +9,7 @@
 #include "cli/help/verb_help.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
+#include "cli/progress_on_stderr.h"
 #include "core/words.h"
 #include "train/measure/benchmark.h"
 #include "train/measure/micro_sweep.h"
@@ -192,11 +193,14 @@ int report(const BenchArguments& arguments, const Result& result) {
 int run_bench(const BenchArguments& arguments, const Program& program) {
   const train::Config config = program.load_config(arguments.config, arguments.overrides);
   const train::BenchmarkOptions options{.rounds = arguments.rounds};
-  if (arguments.profile) return report(arguments, train::profile(config));
-  if (arguments.sweep_micro) return report(arguments, train::sweep_micro(config, options));
-  if (arguments.sweep_lr) return report(arguments, train::sweep_rate(config));
-  if (arguments.sweep_batch) return report(arguments, train::sweep_batch(config));
-  return report(arguments, train::benchmark(config, options));
+  const auto measured = [&](const auto& measure) {
+    return report(arguments, during(progress_on_stderr(), "measuring", measure));
+  };
+  if (arguments.profile) return measured([&] { return train::profile(config); });
+  if (arguments.sweep_micro) return measured([&] { return train::sweep_micro(config, options); });
+  if (arguments.sweep_lr) return measured([&] { return train::sweep_rate(config); });
+  if (arguments.sweep_batch) return measured([&] { return train::sweep_batch(config); });
+  return measured([&] { return train::benchmark(config, options); });
 }
 
 }  // namespace

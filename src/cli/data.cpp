@@ -9,8 +9,8 @@
 #include "cli/commands.h"
 #include "cli/help/verb_help.h"
 #include "cli/program.h"
+#include "cli/progress_on_stderr.h"
 #include "cli/row.h"
-#include "cli/tokenizing.h"
 #include "train/plan/setup.h"
 #include "train/workload/data_summary.h"
 
@@ -183,7 +183,7 @@ int run_data(const DataArguments& arguments, const Program& program) {
   const train::Config config = program.load_config(arguments.config, arguments.overrides);
   train::use_threads(config.run.threads);
   const train::DataReport report =
-      train::summarize_data(config, arguments.shown, tell_tokenizing());
+      train::summarize_data(config, arguments.shown, progress_on_stderr());
   if (arguments.json) {
     std::cout << to_json(report).dump(2, ' ', false, Json::error_handler_t::replace) << std::endl;
     return 0;

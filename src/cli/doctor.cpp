@@ -12,6 +12,7 @@
 #include "cli/help/verb_help.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
+#include "cli/progress_on_stderr.h"
 #include "verify/operations/device_conformance.h"
 
 namespace accrue::cli {
@@ -85,8 +86,9 @@ int run_doctor(const DoctorArguments& arguments, const Program& program) {
     throw usage_error("doctor", "a config, or --device=NAME", "neither",
                       "accrue doctor gpt.toml, or accrue doctor --device=cuda");
   const train::Config config = program.load_config(arguments.config, arguments.overrides);
-  const proof::Examination examination = proof::doctor(
-      config, {.progress = [](const std::string& what) { std::cerr << what << std::endl; }});
+  const ShowProgress show = progress_on_stderr();
+  const proof::Examination examination =
+      proof::doctor(config, {.progress = staged_operation(show), .show = show});
   if (arguments.json) {
     std::cout << to_json(examination).dump(2) << std::endl;
   } else {

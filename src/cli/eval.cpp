@@ -6,8 +6,8 @@
 
 #include "cli/commands.h"
 #include "cli/help/verb_help.h"
+#include "cli/progress_on_stderr.h"
 #include "cli/row.h"
-#include "cli/tokenizing.h"
 #include "train/run/evaluate_files.h"
 
 namespace accrue::cli {
@@ -52,7 +52,7 @@ int run_eval(const EvalArguments& arguments) {
                                                               .files = arguments.data,
                                                               .format = format_of(arguments.format),
                                                               .context = arguments.context,
-                                                              .tell_progress = tell_tokenizing()});
+                                                              .show = progress_on_stderr()});
   if (arguments.json)
     std::cout << to_json(result).dump(2) << std::endl;
   else

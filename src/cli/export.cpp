@@ -16,6 +16,7 @@
 #include "cli/gguf_export.h"
 #include "cli/help/verb_help.h"
 #include "cli/model_card.h"
+#include "cli/progress_on_stderr.h"
 #include "cli/trained_text.h"
 #include "cli/trusted_module.h"
 #include "core/atomic_file.h"
@@ -49,15 +50,24 @@ models::ImageTask image_task(const train::ModelConfig& model) {
   return task;
 }
 
+/// Writes files of a model. Notes are printed before or after it, and not beside a line that is
+/// redrawn.
+template <class Write>
+void while_writing(const Write& write) {
+  during(progress_on_stderr(), "writing the model", write);
+}
+
 /// Saves the model and returns its card.
 std::string save_language_model(const fs::path& out, const train::RunDirectory& run,
                                 const train::TrainedModel& trained,
                                 const models::LanguageModel& model) {
   const Continuation continuation = continuation_of(run, trained, model, "export");
-  if (const auto* gpt2 = dynamic_cast<const models::Gpt2*>(&model))
-    models::save_gpt2_folder(out, *gpt2);
-  if (const auto* llama = dynamic_cast<const models::Llama*>(&model))
-    models::save_llama_folder(out, *llama);
+  while_writing([&] {
+    if (const auto* gpt2 = dynamic_cast<const models::Gpt2*>(&model))
+      models::save_gpt2_folder(out, *gpt2);
+    if (const auto* llama = dynamic_cast<const models::Llama*>(&model))
+      models::save_llama_folder(out, *llama);
+  });
   if (trained_on_bytes(trained))
     data::write_byte_tokenizer(out, model.context());
   else if (!trained.config.model.from.empty())
@@ -70,7 +80,7 @@ std::string save_language_model(const fs::path& out, const train::RunDirectory& 
 std::string save_masked_model(const fs::path& out, const train::TrainedModel& trained,
                               const models::Bert& model) {
   const bool byte_tokens = trained_on_bytes(trained);
-  models::save_bert_folder(out, model);
+  while_writing([&] { models::save_bert_folder(out, model); });
   if (byte_tokens)
     data::write_byte_tokenizer(out, model.options().context,
                                trained.config.loss.mask_token.value_or(train::byte_vocabulary));
@@ -92,7 +102,7 @@ std::string save_adapters(const fs::path& out, const train::RunDirectory& run,
   if (!model->adapters().any())
     throw usage_error("export --format adapter", "a model that has adapters", "one without",
                       "lora.rank = 8 in the run's config, or --format hf");
-  models::save_adapter_folder(out, *model, trained.config.model.from);
+  while_writing([&] { models::save_adapter_folder(out, *model, trained.config.model.from); });
   const Continuation continuation = continuation_of(run, trained, *model, "export");
   return adapter_card(trained, write_text_files(out, trained, continuation, *model));
 }
@@ -106,12 +116,14 @@ std::string save_model(const fs::path& out, const train::RunDirectory& run,
     return save_language_model(out, run, trained, *language_model);
   if (const auto* bert = dynamic_cast<const models::Bert*>(&model))
     return save_masked_model(out, trained, *bert);
-  if (const auto* vit = dynamic_cast<const models::Vit*>(&model))
-    models::save_vit_folder(out, *vit, task);
-  if (const auto* resnet = dynamic_cast<const models::ResNet*>(&model))
-    models::save_resnet_folder(out, *resnet, task);
-  if (const auto* module = dynamic_cast<const models::TorchScriptModel*>(&model))
-    models::save_torchscript_folder(out, *module, task);
+  while_writing([&] {
+    if (const auto* vit = dynamic_cast<const models::Vit*>(&model))
+      models::save_vit_folder(out, *vit, task);
+    if (const auto* resnet = dynamic_cast<const models::ResNet*>(&model))
+      models::save_resnet_folder(out, *resnet, task);
+    if (const auto* module = dynamic_cast<const models::TorchScriptModel*>(&model))
+      models::save_torchscript_folder(out, *module, task);
+  });
   return trained.config.model.image.empty() ? module_card(trained) : image_model_card(trained);
 }
 
@@ -158,8 +170,10 @@ int run_export(const ExportArguments& arguments) {
   check_options(arguments);
   ExportFolder::check(out);
   const train::RunDirectory run(arguments.run);
-  const train::TrainedModel trained = train::load_trained_model(
-      run, arguments.checkpoint, {}, module_trust(arguments.trust_module));
+  const train::TrainedModel trained = during(progress_on_stderr(), "loading " + arguments.run, [&] {
+    return train::load_trained_model(run, arguments.checkpoint, {},
+                                     module_trust(arguments.trust_module));
+  });
   ExportFolder folder(out);
   try {
     const std::string card = save(folder.files(), run, trained, arguments);

@@ -8,6 +8,7 @@
 #include "accrue/models/gpt2_gguf.h"
 #include "accrue/models/llama_gguf.h"
 #include "cli/card_parts.h"
+#include "cli/progress_on_stderr.h"
 #include "cli/trained_text.h"
 #include "core/printable.h"
 #include "data/text/tokenizer_files.h"
@@ -90,8 +91,11 @@ std::string save_gguf(const fs::path& out, const train::TrainedModel& trained,
   models::prepare_model_folder(out, {"model.gguf"});
   const fs::path file = out / "model.gguf";
   const models::GgufDifferences differences =
-      model.gpt2 != nullptr ? models::save_gpt2_gguf(file, *model.gpt2, wanted.dtype, tokens)
-                            : models::save_llama_gguf(file, *model.llama, wanted.dtype, tokens);
+      during(progress_on_stderr(), "writing the model", [&] {
+        return model.gpt2 != nullptr
+                   ? models::save_gpt2_gguf(file, *model.gpt2, wanted.dtype, tokens)
+                   : models::save_llama_gguf(file, *model.llama, wanted.dtype, tokens);
+      });
   return card_head("", "text-generation", {"gguf", "accrue"},
                    std::string("A ") + model.title() + " model trained with accrue") +
          "Its matrices are stored in " + std::string(models::gguf_dtype_words.of(wanted.dtype)) +

@@ -6,8 +6,8 @@
 #include "cli/first_choice.h"
 #include "cli/help/verb_help.h"
 #include "cli/print_text.h"
+#include "cli/progress_on_stderr.h"
 #include "cli/row.h"
-#include "cli/tokenizing.h"
 #include "core/atomic_file.h"
 #include "core/printable.h"
 #include "train/plan/make_run_plan.h"
@@ -43,11 +43,13 @@ void check_can_be_written(const std::filesystem::path& out) {
 
 int run_init(const InitArguments& arguments) {
   check_can_be_written(arguments.out);
-  const train::DataFacts data = train::look_at(train::sort_out(arguments.files), tell_tokenizing());
+  const ShowProgress show = progress_on_stderr();
+  const train::DataFacts data = train::look_at(train::sort_out(arguments.files), show);
   const std::string config =
       train::first_config(data, machine_facts(), {.command = as_typed(arguments)});
   // What train would refuse is refused now, by the same words.
-  const train::Workload work = train::open_workload(train::parse_config(config, arguments.out));
+  const train::Workload work =
+      train::open_workload(train::parse_config(config, arguments.out), show);
   write_file_atomically(arguments.out, config);
   print_text("%s\n", config.c_str());
   for (const std::string& remark : train::data_remarks(work.data)) print_row("note", remark);

@@ -16,6 +16,7 @@
 #include "cli/plan_estimate.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
+#include "cli/progress_on_stderr.h"
 #include "cli/row.h"
 #include "train/plan/plan_json.h"
 #include "train/plan/setup.h"
@@ -175,9 +176,11 @@ int run_plan(const PlanArguments& arguments, const Program& program) {
   if (launch.rank != 0) return 0;  // trials beside each other would measure each other
   if (config.run.threads == 0 && launch.local_world > 1)
     config.run.threads = train::threads_beside(launch.local_world);
-  const train::PlanReport report = train::plan_run(
-      config, {.progress = [](const std::string& what) { std::cerr << what << std::endl; },
-               .ranks = arguments.ranks > 0 ? arguments.ranks : launch.world});
+  const ShowProgress show = progress_on_stderr();
+  const train::PlanReport report =
+      train::plan_run(config, {.progress = staged_operation(show),
+                               .show = show,
+                               .ranks = arguments.ranks > 0 ? arguments.ranks : launch.world});
   if (arguments.json) {
     std::cout << to_json(report).dump(2) << std::endl;
   } else {

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/help/verb_help.h"
 #include "cli/print_error.h"
+#include "cli/progress_on_stderr.h"
 #include "cli/trusted_module.h"
 #include "core/printable.h"
 #include "data/images/image_files.h"
@@ -60,9 +61,10 @@ void name_unread(const train::Prediction& prediction) {
 
 int run_predict(const PredictArguments& arguments) {
   train::use_threads(0);
-  train::TrainedModel trained =
-      train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint, {},
-                                module_trust(arguments.trust_module));
+  train::TrainedModel trained = during(progress_on_stderr(), "loading " + arguments.run, [&] {
+    return train::load_trained_model(train::RunDirectory(arguments.run), arguments.checkpoint, {},
+                                     module_trust(arguments.trust_module));
+  });
   Json result{{"checkpoint", trained.step}, {"images", Json::array()}, {"unread", Json::array()}};
   train::Classifier classifier(std::move(trained));
   const std::vector<std::filesystem::path> files =

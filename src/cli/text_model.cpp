@@ -8,6 +8,7 @@
 #include "accrue/models/gguf.h"
 #include "accrue/train/run_directory.h"
 #include "cli/continuation.h"
+#include "cli/progress_on_stderr.h"
 #include "cli/trained_text.h"
 #include "core/printable.h"
 #include "core/words.h"
@@ -32,6 +33,12 @@ void note_not_applied(const models::GenerationConfig& config, const std::string&
               << ", by which transformers says other texts: not applied\n";
 }
 
+/// Notes are printed before or after it, and not beside a line that is redrawn.
+template <class Load>
+auto while_loading(const TextModelOrigin& origin, const Load& load) {
+  return during(progress_on_stderr(), "loading " + origin.from, load);
+}
+
 TextModel model_of_run(const TextModelOrigin& origin) {
   const train::RunDirectory run(origin.from);
   const std::string for_images = "accrue predict " + origin.from + " IMAGES",
@@ -40,7 +47,8 @@ TextModel model_of_run(const TextModelOrigin& origin) {
   if (const train::ModelConfig module = run.config().model;
       module.kind == train::ModelKind::torchscript)
     throw no_language_model(module, sample_text, for_images, for_others);
-  train::TrainedModel trained = train::load_trained_model(run, origin.step, origin.compute);
+  train::TrainedModel trained = while_loading(
+      origin, [&] { return train::load_trained_model(run, origin.step, origin.compute); });
   models::LanguageModel& model =
       expect_language_model(trained, sample_text, for_images, for_others);
   if (trained.tokenizer.empty() && !trained_on_bytes(trained))
@@ -90,7 +98,8 @@ TextModel model_of_files(const TextModelOrigin& origin) {
   };
   if (config.model.kind == train::ModelKind::bert) throw refuse_kind();
   std::vector<std::string> remarks;
-  TextModel loaded{.owner = train::load_shaping_model(config, remarks)};
+  TextModel loaded{
+      .owner = while_loading(origin, [&] { return train::load_shaping_model(config, remarks); })};
   loaded.model = dynamic_cast<models::LanguageModel*>(loaded.owner.get());
   if (loaded.model == nullptr) throw refuse_kind();
   for (const std::string& remark : remarks)

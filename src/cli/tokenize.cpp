@@ -6,8 +6,8 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/help/verb_help.h"
+#include "cli/progress_on_stderr.h"
 #include "cli/row.h"
-#include "cli/tokenizing.h"
 #include "train/plan/setup.h"
 #include "train/workload/token_files.h"
 
@@ -40,7 +40,7 @@ int run_tokenize(const TokenizeArguments& arguments) {
   const train::Config config = train::load_config(arguments.config, arguments.overrides);
   train::use_threads(config.run.threads);
   const train::TokenFiles written =
-      train::write_token_files(config, arguments.out, tell_tokenizing());
+      train::write_token_files(config, arguments.out, progress_on_stderr());
   if (arguments.json) {
     std::cout << to_json(written).dump(2) << std::endl;
     return 0;

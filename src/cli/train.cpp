@@ -18,10 +18,10 @@
 #include "cli/first_choice.h"
 #include "cli/help/verb_help.h"
 #include "cli/program.h"
+#include "cli/progress_on_stderr.h"
 #include "cli/resume_command.h"
 #include "cli/row.h"
 #include "cli/stop_signals.h"
-#include "cli/tokenizing.h"
 #include "cli/train_target.h"
 #include "cli/trusted_module.h"
 #include "core/notice_signal.h"
@@ -33,6 +33,7 @@
 #include "train/ranks/rank_conflicts.h"
 #include "train/workload/first/chosen_config.h"
 #include "train/workload/placement.h"
+#include "train/workload/workload.h"
 #include "verify/operations/device_conformance.h"
 
 namespace accrue::cli {
@@ -116,27 +117,34 @@ struct Task {
   std::string chosen;  ///< the page that was chosen if there was no config; else empty
 };
 
-/// Whichever rank makes the tokens says so.
-data::TellProgress progress_of_text(const TrainArguments& arguments) {
-  return arguments.quiet ? data::TellProgress() : tell_tokenizing();
+/// What comes before the steps. The first rank shows it; only the tokens are shown by whichever
+/// rank makes them.
+ShowProgress progress_of_rank(const TrainArguments& arguments, const distributed::Launch& launch,
+                              std::optional<observe::ProgressStyle> stated = std::nullopt) {
+  if (arguments.quiet) return {};
+  ShowProgress show = progress_on_stderr(stated);
+  if (!show || launch.rank == 0) return show;
+  return [show = std::move(show)](const OperationProgress& progress) {
+    if (progress.name == train::kTokenizing) show(progress);
+  };
 }
 
 Task task_without_config(const TrainArguments& arguments, const Arguments& typed,
-                         std::int64_t ranks) {
+                         const distributed::Launch& launch) {
   std::string command = "accrue";
   for (std::size_t i = 1; i < typed.size(); ++i) command += ' ' + typed[i];
-  train::ChosenConfig chosen =
-      train::choose_config(train::with_kept_input(arguments.overrides, ranks), arguments.resume,
-                           machine_facts(), command, progress_of_text(arguments));
+  train::ChosenConfig chosen = train::choose_config(
+      train::with_kept_input(arguments.overrides, launch.world), arguments.resume, machine_facts(),
+      command, progress_of_rank(arguments, launch));
   return {std::move(chosen.config), nullptr, std::move(chosen.page)};
 }
 
 /// Throws a usage Error if a repetition names no folder of its own.
-Task task_of(const TrainArguments& arguments, const Arguments& typed, std::int64_t ranks,
-             const Program& program) {
+Task task_of(const TrainArguments& arguments, const Arguments& typed,
+             const distributed::Launch& launch, const Program& program) {
   if (arguments.repeat.empty())
     return arguments.config.empty() && !program.brings_a_model()
-               ? task_without_config(arguments, typed, ranks)
+               ? task_without_config(arguments, typed, launch)
                : Task{program.load_config(arguments.config, arguments.overrides), nullptr, {}};
   const bool names_folder = train::overrides_state(arguments.overrides, "run.out");
   if (!names_folder)
@@ -159,8 +167,7 @@ train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
           .repeats = task.repeats,
           .accept_data = arguments.accept_data,
           .quiet = arguments.quiet,
-          .command = typed,
-          .tell_reference = arguments.quiet ? data::TellProgress() : tell_reference()};
+          .command = typed};
 }
 
 /// Tests run on the CPU and on GPUs. Any other device is checked by each run, which takes seconds;
@@ -174,9 +181,10 @@ void expect_device_does_its_part(const train::Config& config, std::int64_t ranks
 
 /// Joins the other ranks; null if this process is alone.
 std::shared_ptr<distributed::Group> join(const distributed::Launch& launch,
-                                         const train::Config& config) {
+                                         const train::Config& config, const ShowProgress& show) {
   if (launch.world == 1) return nullptr;
-  return distributed::connect(launch, train::group_options(config));
+  return during(show, "waiting for the other ranks",
+                [&] { return distributed::connect(launch, train::group_options(config)); });
 }
 
 /// Begins a trace; the other ranks are told if it cannot be written.
@@ -197,23 +205,23 @@ int run_train(const TrainArguments& arguments, const Arguments& typed, const Pro
   const NoticeWatch notice_from_the_start;
   take_held_signals();
   const distributed::Launch launch = distributed::launch_of(distributed::this_environment());
-  Task task = task_of(arguments, typed, launch.world, program);
+  Task task = task_of(arguments, typed, launch, program);
   train::Config& config = task.config;
   config = train::with_whole_batch(std::move(config), launch.world);
   const bool speaks = launch.rank == 0;
   if (speaks && !arguments.quiet && !task.chosen.empty())
     std::cerr << "no config was given: this one was chosen\n\n" << task.chosen << "\n";
   expect_device_does_its_part(config, launch.world);
-  const std::shared_ptr<distributed::Group> group = join(launch, config);
+  const ShowProgress show = progress_of_rank(arguments, launch, config.observe.progress);
+  const std::shared_ptr<distributed::Group> group = join(launch, config, show);
   const bool divides_memory = config.memory.budget_is_auto() && launch.local_world > 1;
   config = train::shared_by(std::move(config), launch.local_world);
   if (speaks && divides_memory && !arguments.quiet)
     std::cerr << "memory.budget = \"auto\": " << config.memory.budget << " for each of the "
               << launch.local_world << " ranks on this machine\n";
-  const data::TellProgress tell = progress_of_text(arguments);
   if (arguments.dry_run) {
     const train::Preview preview =
-        train::Trainer(config, group, tell).preview(options_of(arguments, task, typed));
+        train::Trainer(config, group, show).preview(options_of(arguments, task, typed));
     if (speaks) print_plan(preview.plan);
     if (speaks)
       for (const std::string& sentence : preview.repetition) print_row("repeat", sentence);
@@ -223,7 +231,7 @@ int run_train(const TrainArguments& arguments, const Arguments& typed, const Pro
   }
   std::optional<train::Trace> trace;
   if (speaks) begin_trace(trace, arguments.trace, group.get());
-  train::Trainer trainer(config, group, tell);
+  train::Trainer trainer(config, group, show);
   const train::RunResult result = trainer.run(options_of(arguments, task, typed));
   ignore_stop_signals();
   const train::RunDirectory run(config.run.out);

@@ -12,6 +12,7 @@
 #include "cli/help/verb_help.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
+#include "cli/progress_on_stderr.h"
 #include "memory/out_of_memory.h"
 #include "verify/config/against_cpu.h"
 #include "verify/config/verify_config.h"
@@ -198,12 +199,13 @@ proof::Report verified(const train::Config& config, const proof::VerifyConfigOpt
 
 int run_verify(const VerifyArguments& arguments, const Program& program) {
   const train::Config config = program.load_config(arguments.config, arguments.overrides);
-  const proof::Report report =
-      verified(config,
-               {.progress = [](const std::string& what) { std::cerr << what << std::endl; },
-                .ranks = arguments.ranks,
-                .thorough = arguments.thorough},
-               !arguments.against.empty());
+  const ShowProgress show = progress_on_stderr();
+  const proof::Report report = verified(config,
+                                        {.progress = staged_operation(show),
+                                         .show = show,
+                                         .ranks = arguments.ranks,
+                                         .thorough = arguments.thorough},
+                                        !arguments.against.empty());
   if (arguments.json) {
     std::cout << to_json(report).dump(2) << std::endl;
   } else {

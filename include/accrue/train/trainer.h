@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "accrue/accum/window.h"
+#include "accrue/core/long_operation.h"
 #include "accrue/core/observer.h"
 #include "accrue/core/user_model.h"
 #include "accrue/data/source.h"
@@ -39,9 +40,6 @@ struct RunOptions {
   bool accept_data = false;
   bool quiet = false;                ///< no progress is shown, whatever observe.progress says
   std::vector<std::string> command;  ///< as typed, for run.json
-  /// Told how many pairs of how many a reference has read, which comes before the first step where
-  /// loss.kind is "dpo" and no earlier run has done it.
-  data::TellProgress tell_reference = {};
 };
 
 struct RunResult {
@@ -74,9 +72,11 @@ class Trainer {
   /// they share each window's micro-batches and take the same steps. The first one alone writes the
   /// run directory and tells observers. An error on one ends the run on all.
   ///
-  /// `tell` is called while text becomes tokens, which may take minutes the first time.
+  /// `show` is called during what may take long before the first step, here and in plan(),
+  /// preview() and run(): text becomes tokens, a model is loaded, micro-batches are tried, a
+  /// reference reads pairs.
   explicit Trainer(Config config, const std::shared_ptr<distributed::Group>& group = nullptr,
-                   const data::TellProgress& tell = {});
+                   const ShowProgress& show = {});
   /// Trains what the program brings; model.kind is "custom".
   Trainer(Config config, Custom custom, const std::shared_ptr<distributed::Group>& group = nullptr)
       : Trainer(with_custom(std::move(config), std::move(custom)), group) {}

@@ -85,10 +85,11 @@ Lease WindowShares::share(std::int64_t samples) {
   const Division fresh = divide(units, now);
   Division division = divide(units, followed_);
   change_.reset();
+  if (!told_.are_begun()) told_.begin(units, division);
   if (others_take_part(now) || is_worthwhile(fresh, division, now)) {
     division = fresh;
     followed_ = now;
-    change_ = describe(units, fresh);
+    if (told_.take(units, fresh)) change_ = describe(units, fresh);
   }
   const auto at = [&](std::int64_t units_before) {
     return std::min(units_before * unit_, samples);

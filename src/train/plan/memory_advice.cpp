@@ -29,9 +29,9 @@ Error no_memory_for(const std::string& operation, const std::exception& error,
           memory::why_out_of_memory(error), advice};
 }
 
-Workload open_within_memory(const Config& config, const data::TellProgress& tell) {
+Workload open_within_memory(const Config& config, const ShowProgress& show) {
   try {
-    return open_workload(config, tell);
+    return open_workload(config, show);
   } catch (const std::exception& error) {
     if (!memory::is_out_of_memory(error)) throw;
     throw no_memory_for("open the model", error,

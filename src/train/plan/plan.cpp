@@ -9,6 +9,7 @@
 #include "train/plan/memory_advice.h"
 #include "train/plan/plan_choice.h"
 #include "train/plan/setup.h"
+#include "train/plan/told_trials.h"
 
 namespace accrue::train {
 namespace {
@@ -59,18 +60,8 @@ void plan_and_run(PlanTrials& trials, const PlanRunOptions& options, PlanReport&
 PlanReport plan_workload(const Workload& work, const PlanRunOptions& options) {
   PlanReport report{.question = plan_question(work)};
   const std::unique_ptr<PlanTrials> trials = begin_trials(work, report.question);
-  bool repeats = false;
-  const auto tell = [&](const memory::PlanPoint& point) {
-    if (!options.progress || repeats) return;
-    repeats = trials->has_run(point);
-    options.progress(repeats ? "timing them again, in turn" : "trying " + memory::describe(point));
-  };
-  report.facts = memory::measure(
-      [&](const memory::PlanPoint& point) {
-        tell(point);
-        return trials->run(point);
-      },
-      report.question, {.longest_seconds = longest_seconds_shown, .all_modes = true});
+  report.facts = memory::measure(told_trials(*trials, options.progress), report.question,
+                                 {.longest_seconds = longest_seconds_shown, .all_modes = true});
   report.question.resident = trials->resident();
   plan_and_run(*trials, options, report);
   return report;
@@ -83,7 +74,7 @@ PlanReport plan_run(const Config& config, const PlanRunOptions& options) {
   Config resolved;
   PlanReport report;
   {
-    Workload work = open_within_memory(with_whole_batch(config, options.ranks));
+    Workload work = open_within_memory(with_whole_batch(config, options.ranks), options.show);
     work.ranks = ranks_that_share(config, options.ranks);
     models::check_batch_norms(*work.model, work.config.model.batchnorm);
     decide_acceleration(work);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "accrue/core/long_operation.h"
 #include "accrue/train/effective_batch.h"
 #include "memory/plan.h"
 #include "train/workload/workload.h"
@@ -42,6 +43,7 @@ struct PlanReport {
 
 struct PlanRunOptions {
   std::function<void(const std::string& what)> progress;  ///< told of each trial
+  ShowProgress show = {};  ///< shows what comes before the trials: data and model are opened
   std::int64_t ranks = 1;  ///< those of the run, each on a machine like this one
 };
 

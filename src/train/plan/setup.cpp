@@ -16,6 +16,7 @@
 #include "memory/out_of_memory.h"
 #include "train/plan/enough_memory.h"
 #include "train/plan/plan_choice.h"
+#include "train/plan/told_trials.h"
 #include "train/workload/placement.h"
 
 namespace accrue::train {
@@ -125,7 +126,7 @@ void use_resources(const Config& config) {
   check_budget_holds_the_program(config);
 }
 
-MicroDecision choose_micro_batch(const Workload& work) {
+MicroDecision choose_micro_batch(const Workload& work, const ShowProgress& show) {
   memory::PlanQuestion question = plan_question(work);
   if (is_decided(question))
     return {.samples = std::min(*question.micro_batch, question.window_samples),
@@ -133,9 +134,10 @@ MicroDecision choose_micro_batch(const Workload& work) {
             .reason = *question.micro_batch > question.window_samples
                           ? "the whole batch, which is less than batch.micro says"
                           : "as batch.micro says"};
+  LongOperation planning(show, "planning");
   const std::unique_ptr<PlanTrials> trials = begin_trials(work, question);
-  std::vector<memory::Fact> facts =
-      memory::measure([&](const memory::PlanPoint& point) { return trials->run(point); }, question);
+  std::vector<memory::Fact> facts = memory::measure(
+      told_trials(*trials, [&](const std::string& what) { planning.begin_part(what); }), question);
   question.resident = trials->resident();
   remeasure_beyond_budget([&](const memory::PlanPoint& point) { return trials->run_afresh(point); },
                           question, facts);

@@ -50,6 +50,6 @@ struct MicroDecision {
 /// are made for it, so it is to be called before the run's own are made. The model is left as it
 /// was, running statistics included. Throws a refused Error (exit status 3) if nothing fits into
 /// the budget.
-MicroDecision choose_micro_batch(const Workload& work);
+MicroDecision choose_micro_batch(const Workload& work, const ShowProgress& show = {});
 
 }  // namespace accrue::train

@@ -56,7 +56,7 @@ OpenedFiles open_files_for(const EvaluationTask& task) {
   Config config = config_for(task);
   use_resources(config);
   try {
-    return {.work = open_workload(config, task.tell_progress), .remark = ""};
+    return {.work = open_workload(config, task.show), .remark = ""};
   } catch (const data::TooFewTokens& error) {
     const std::int64_t longest = error.longest_context();
     if (task.context || longest < 1)
@@ -64,7 +64,7 @@ OpenedFiles open_files_for(const EvaluationTask& task) {
                         longest < 1 ? "more text; --context says how much of it is a sample"
                                     : "--context " + std::to_string(longest) + ", or more text");
     config.model.context = longest;
-    return {.work = open_workload(config, task.tell_progress),
+    return {.work = open_workload(config, task.show),
             .remark = "the files have too few tokens for the model's context of " +
                       std::to_string(error.context()) + ": evaluated as with --context " +
                       std::to_string(longest) + ", all of them at once"};
@@ -82,9 +82,10 @@ FileEvaluation evaluate_files(const EvaluationTask& task) {
   if (source.image_shape())
     throw usage_error("eval", "text, tokens or JSON lines", "images",
                       "accrue predict RUN_DIR IMAGES, which names their classes");
-  source.check_contents();
-  std::optional<Evaluation> evaluation =
-      evaluate_source(*work.model, source, {.micro_batch = micro_batch_for(source)});
+  std::optional<Evaluation> evaluation = during(task.show, "evaluating", [&] {
+    source.check_contents();
+    return evaluate_source(*work.model, source, {.micro_batch = micro_batch_for(source)});
+  });
   FileEvaluation result{
       .evaluation = std::move(*evaluation), .samples = source.size(), .remarks = work.remarks};
   if (!opened.remark.empty()) result.remarks.push_back(opened.remark);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "accrue/core/long_operation.h"
 #include "accrue/core/observer.h"
 #include "accrue/data/source.h"
 
@@ -19,7 +20,7 @@ struct EvaluationTask {
   std::optional<data::Format> format = {};  ///< none: by the files' names
   /// Of a sample, in tokens; none: the model's, or all tokens of a text that has fewer.
   std::optional<std::int64_t> context = {};
-  data::TellProgress tell_progress = {};
+  ShowProgress show = {};
 };
 
 struct FileEvaluation {

@@ -26,7 +26,7 @@ const RunPlan& RunPlanner::decide() {
     return plan_by_records("as in " + repeated_->record->folder + ": " +
                            repeated_->record->plan_reason);
   }
-  MicroDecision mine = choose_micro_batch(work_);
+  MicroDecision mine = choose_micro_batch(work_, show_);
   const auto trials = mine.trials;
   const auto decisions = ranks_.agree(std::move(mine), alike);
   for (const MicroDecision& decision : decisions)

@@ -20,10 +20,10 @@ namespace accrue::train {
 class RunPlanner {
  public:
   /// All of it is kept by reference. `given` is what the run directory keeps; a plan settles in
-  /// `work` what it decides of that.
+  /// `work` what it decides of that, and shows its trials to `show`.
   RunPlanner(const Config& given, const Ranks& ranks, Workload& work,
-             const std::optional<Repeated>& repeated)
-      : given_(given), ranks_(ranks), work_(work), repeated_(repeated) {}
+             const std::optional<Repeated>& repeated, const ShowProgress& show)
+      : given_(given), ranks_(ranks), work_(work), repeated_(repeated), show_(show) {}
 
   /// The plan, which is decided once; all ranks call it.
   const RunPlan& decide();
@@ -46,6 +46,7 @@ class RunPlanner {
   const Ranks& ranks_;
   Workload& work_;
   const std::optional<Repeated>& repeated_;
+  const ShowProgress& show_;
   std::optional<RunPlan> plan_;
   std::vector<RankRecord> records_;
 };

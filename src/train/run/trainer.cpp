@@ -42,11 +42,12 @@
 namespace accrue::train {
 
 struct Trainer::Impl {
-  Impl(Config as_given, std::shared_ptr<distributed::Group> group, const data::TellProgress& tell)
+  Impl(Config as_given, std::shared_ptr<distributed::Group> group, ShowProgress shown_to)
       : given(with_schedule_to_open(
             with_whole_batch(std::move(as_given), group ? group->world() : 1))),
         ranks(std::move(group)),
-        work(open(given, ranks.world(), tell)),
+        show(std::move(shown_to)),
+        work(open(given, ranks.world(), show)),
         copies(RunDirectory(given.run.out), given.run.replica),
         directory(copies.own()) {
     models::check_batch_norms(*work.model, work.config.model.batchnorm);
@@ -85,12 +86,12 @@ struct Trainer::Impl {
     take_up_schedule(state ? state->schedule : recorded_schedule(copies.record()));
   }
 
-  static Workload open(const Config& config, std::int64_t world, const data::TellProgress& tell) {
+  static Workload open(const Config& config, std::int64_t world, const ShowProgress& shown_to) {
     if (config.run.out.empty())
       throw usage_error("run.out", "a folder for the run", "nothing",
                         "out = \"runs/first\" in [run]");
     use_resources(config);
-    return open_within_memory(with_standard_input(config, world), tell);
+    return open_within_memory(with_standard_input(config, world), shown_to);
   }
 
   /// Whether there is no checkpoint whose plan holds. Trials make an optimizer's state of their
@@ -193,8 +194,10 @@ struct Trainer::Impl {
       data.checked = before.checked && before.fingerprint == data.fingerprint;
     }
     if (data.checked) return;
-    work.data.train->check_contents();
-    if (work.data.val) work.data.val->check_contents();
+    during(show, "checking the data", [&] {
+      work.data.train->check_contents();
+      if (work.data.val) work.data.val->check_contents();
+    });
     data.checked = true;
   }
 
@@ -212,8 +215,10 @@ struct Trainer::Impl {
 
   TrainState continue_run(optim::Optimizer& optimizer, const RunOptions& options) {
     const Config started = settle_config(directory.config(), given, work.config);
-    Resumed found = load_checkpoint(copies, options.checkpoint, data, options.accept_data,
-                                    *work.model, optimizer);
+    Resumed found = during(show, "loading the checkpoint", [&] {
+      return load_checkpoint(copies, options.checkpoint, data, options.accept_data, *work.model,
+                             optimizer);
+    });
     if (found.data_change.empty()) found.data_move = moves_in_words(started, given);
     if (found.checkpoint.empty()) {
       expect_data_of_start(directory, notes(options), started, options.accept_data);
@@ -392,7 +397,7 @@ struct Trainer::Impl {
                         "one that is divided among the ranks", "dist.shard = \"none\"");
     const bool plans = needs_plan(options) && !ranks.are_joined_late();
     if (!ranks.are_joined_late()) ranks.begin(work, data.fingerprint, start_of(options, plans));
-    take_reference(work, options.tell_reference);
+    take_reference(work, show);
     if (ranks.are_many() && !ranks.are_joined_late()) hear_remarks_of_others();
     Surroundings surroundings(given);
     // A budget file counts from the start: the plan is made for what it says.
@@ -440,6 +445,7 @@ struct Trainer::Impl {
 
   Config given;  ///< what the run directory keeps and a resume compares
   Ranks ranks;
+  ShowProgress show;
   Workload work;
   RunCopies copies;
   RunDirectory directory;                ///< copies.own()
@@ -447,7 +453,7 @@ struct Trainer::Impl {
   std::optional<LengthDecision> length;  ///< set for a run that is resumed
   std::optional<Resumed> resumed;
   std::optional<Repeated> repeated;
-  RunPlanner planner{given, ranks, work, repeated};
+  RunPlanner planner{given, ranks, work, repeated, show};
   std::optional<RunEnvironment> environment;   ///< set if it is noted or compared
   std::vector<std::string> remarks_of_others;  ///< of other ranks, on the data
   observe::MetricsAccount metrics;
@@ -457,9 +463,9 @@ struct Trainer::Impl {
 };
 
 Trainer::Trainer(Config config, const std::shared_ptr<distributed::Group>& group,
-                 const data::TellProgress& tell) {
+                 const ShowProgress& show) {
   try {
-    impl_ = std::make_unique<Impl>(std::move(config), group, tell);
+    impl_ = std::make_unique<Impl>(std::move(config), group, show);
   } catch (const std::exception& error) {
     if (group) group->fail(error.what());
     throw;

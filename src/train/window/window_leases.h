@@ -27,7 +27,7 @@ class WindowLeases {
   batch::Range share(batch::Range window);
   /// All ranks' shares of that window, by rank.
   const std::vector<batch::Range>& shares() const { return ranges_; }
-  /// Why the last share() follows other speeds than the one before it; nothing if it does not.
+  /// distributed::WindowShares::change() of the last share().
   const std::optional<std::string>& change() const { return shares_.change(); }
 
   /// distributed::WindowShares::figures() and observe()

@@ -260,10 +260,10 @@ void expect_tokens_or_images(const data::Source& source) {
 
 }  // namespace
 
-DataReport summarize_data(const Config& stated, std::int64_t shown,
-                          const data::TellProgress& tell) {
+DataReport summarize_data(const Config& stated, std::int64_t shown, const ShowProgress& show) {
   Config config = with_whole_batch(stated, 1);
-  const Datasets data = open_data(config, tell);
+  const Datasets data = open_data(config, show);
+  const LongOperation reading(show, "reading all samples");
   expect_tokens_or_images(*data.train);
   const bool whole = config.loss.kind == models::LossKind::mlm;
   FirstBatch first = first_batch_of(config, data.train);

@@ -74,7 +74,6 @@ struct DataReport {
 /// Reads all of a config's text, tokens or JSON lines once and sums them up; shows `shown` samples
 /// of each, evenly spread. Of images it reads the headers. Throws a usage Error if the data are
 /// wrong.
-DataReport summarize_data(const Config& config, std::int64_t shown,
-                          const data::TellProgress& tell = {});
+DataReport summarize_data(const Config& config, std::int64_t shown, const ShowProgress& show = {});
 
 }  // namespace accrue::train

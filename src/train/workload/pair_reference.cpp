@@ -11,6 +11,7 @@
 
 #include "accrue/core/error.h"
 #include "core/checksum.h"
+#include "core/words.h"
 #include "data/fetch.h"
 #include "data/referenced_pairs.h"
 #include "data/text/text_cache.h"
@@ -66,6 +67,8 @@ void expect_finite_pair(const at::Tensor& of_pair, std::int64_t pair) {
                     "a model.from without infinities, or leaving the line out");
 }
 
+std::string in_pairs(std::int64_t count) { return counted(count, "pair"); }
+
 std::vector<double> kept_or_made(Workload& work, data::TextCache& cache, const data::Source& pairs,
                                  const std::string& key, const TellPairs& tell) {
   auto& model = dynamic_cast<models::LanguageModel&>(*work.model);
@@ -100,9 +103,11 @@ void stand_in_for_reference(Workload& work) {
   });
 }
 
-void take_reference(Workload& work, const TellPairs& tell) {
+void take_reference(Workload& work, const ShowProgress& show) {
   if (!work.pairs.train) return;
   data::TextCache cache(text_cache_of(work.config));
+  const TellPairs tell =
+      counted_operation(show, {.name = "reading pairs with the reference", .in_words = in_pairs});
   work.data = with_references(work.pairs, [&, key = key_of(work)](const data::Source& pairs) {
     std::vector<double> numbers = kept_or_made(work, cache, pairs, key, tell);
     return data::Reference{

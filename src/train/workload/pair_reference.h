@@ -21,7 +21,7 @@ using TellPairs = data::TellProgress;
 /// text, or made by the model, which is to be as training starts from it. Of several processes that
 /// share the cache one makes them and the others wait. Throws a usage Error if one is not
 /// finite, a runtime Error if what the cache holds is not what was written there.
-void take_reference(Workload& work, const TellPairs& tell = {});
+void take_reference(Workload& work, const ShowProgress& show = {});
 
 /// The log-probabilities of both sequences of each pair, by a model that does not learn.
 std::vector<double> log_probabilities_of_pairs(models::LanguageModel& model,

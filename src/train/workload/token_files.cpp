@@ -43,17 +43,19 @@ void expect_text(const data::Source& source) {
 
 }  // namespace
 
-TokenFiles write_token_files(Config config, const fs::path& out, const data::TellProgress& tell) {
+TokenFiles write_token_files(Config config, const fs::path& out, const ShowProgress& show) {
   expect_room_in(out);
   config.loss.kind = models::LossKind::lm;  // files have all tokens, whatever is learned of them
-  const Datasets data = open_data(config, tell);
+  const Datasets data = open_data(config, show);
   expect_text(*data.train);
   TokenFiles written{.files = {}, .vocab = data.train->vocab()};
   make_folder(out);
   const auto write = [&](const data::Source& source, const char* name) {
     const fs::path file = out / name;
-    written.files.push_back(
-        {file, data::write_token_file(source, written.vocab, file, tokenizing)});
+    const std::int64_t tokens = during(show, "writing " + file.string(), [&] {
+      return data::write_token_file(source, written.vocab, file, tokenizing);
+    });
+    written.files.push_back({file, tokens});
   };
   try {
     write(*data.train, "train.bin");

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "accrue/data/source.h"
+#include "accrue/core/long_operation.h"
 #include "accrue/train/config.h"
 
 namespace accrue::train {
@@ -27,6 +27,6 @@ struct TokenFiles {
 /// folder is made if there is none. Throws a usage Error if it holds such a file already, and
 /// if the data are none of text; if one of the files fails, neither stays.
 TokenFiles write_token_files(Config config, const std::filesystem::path& out,
-                             const data::TellProgress& tell);
+                             const ShowProgress& show);
 
 }  // namespace accrue::train

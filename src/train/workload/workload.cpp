@@ -31,10 +31,12 @@
 namespace accrue::train {
 namespace {
 
-/// How text becomes tokens, and who is told of it.
+constexpr const char* kReadingData = "reading the data";
+
+/// How text becomes tokens, and to whom that is shown.
 struct TextReading {
   OpenTokenizer tokenizer;
-  data::TellProgress tell_progress;
+  ShowProgress show;
 };
 
 /// What images are brought to, as far as the config says it.
@@ -71,7 +73,9 @@ std::shared_ptr<const data::Source> open_files(const Config& config, const TextR
   options.format = config.data.format;
   options.tokenizer = text.tokenizer;
   options.cache = text_cache_of(config);
-  options.tell_progress = text.tell_progress;
+  options.tell_progress = counted_operation(
+      text.show,
+      {.name = config.data.columns.empty() ? kTokenizing : "indexing", .in_words = format_bytes});
   options.context = config.model.context_or_default();
   options.vocab = config.model.vocab.value_or(0);
   options.packing = config.data.packing;
@@ -243,31 +247,39 @@ std::unique_ptr<optim::Optimizer> own_optimizer(const Config& config,
 
 }  // namespace
 
-Datasets open_data(Config& config, const data::TellProgress& tell) {
+Datasets open_data(Config& config, const ShowProgress& show) {
   config = with_standard_input(std::move(config));
   take_shape_of_origin(config);
   config.model.context = config.model.context_or_default();
-  const TextReading text{.tokenizer = tokenizer_of(config), .tell_progress = tell};
+  const LongOperation reading(show, kReadingData);
+  const TextReading text{.tokenizer = tokenizer_of(config), .show = show};
   std::shared_ptr<const data::Source> train = open_training_files(config, text);
   check_text_is_of_model(config, *train, "data.train");
   return open_datasets(config, text, std::move(train));
 }
 
-Workload open_workload(Config config, const data::TellProgress& tell) {
+Workload open_workload(Config config, const ShowProgress& show) {
   config = with_standard_input(with_whole_batch(std::move(config), 1));
   check_rates(config);
   Workload work;
-  std::unique_ptr<models::Model> loaded = load_shaping_model(config, work.remarks);
+  std::unique_ptr<models::Model> loaded = during(show, "loading " + config.model.from, [&] {
+    return load_shaping_model(config, work.remarks);
+  });
   config.model.context = config.model.context_or_default();
-  const TextReading text{.tokenizer = tokenizer_of(config), .tell_progress = tell};
-  std::shared_ptr<const data::Source> train = open_training_files(config, text);
+  const TextReading text{.tokenizer = tokenizer_of(config), .show = show};
+  std::shared_ptr<const data::Source> train =
+      during(show, kReadingData, [&] { return open_training_files(config, text); });
   check_text_is_of_model(config, *train, "data.train");
   fit_model_to_data(config, *train);
-  work.model = loaded ? std::move(loaded) : make_initial_model(config);
-  settle_what_is_trained(config, *work.model, work.remarks);
-  check_loaded_model(config, *work.model, *train);
-  work.model->pack_weights(affords_packing(*work.model));
-  work.data = hide_tokens(config, open_datasets(config, text, std::move(train)));
+  during(show, "preparing the model", [&] {
+    work.model = loaded ? std::move(loaded) : make_initial_model(config);
+    settle_what_is_trained(config, *work.model, work.remarks);
+    check_loaded_model(config, *work.model, *train);
+    work.model->pack_weights(affords_packing(*work.model));
+  });
+  work.data = during(show, kReadingData, [&] {
+    return hide_tokens(config, open_datasets(config, text, std::move(train)));
+  });
   work.schedule = make_window_schedule(config, work.data.train);
   work.config = std::move(config);
   stand_in_for_reference(work);

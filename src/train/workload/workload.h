@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "accrue/accum/gradient_buffer.h"
+#include "accrue/core/long_operation.h"
 #include "accrue/data/source.h"
 #include "accrue/models/model.h"
 #include "accrue/optim/optimizer.h"
@@ -53,12 +54,16 @@ struct Workload {
 /// Opens what the config's data are, the standard input among them (with_standard_input()), without
 /// a model; `config` gets the context and the vocabulary
 /// of the one that `model.from` names. Throws a usage Error as open_workload() does for data.
-Datasets open_data(Config& config, const data::TellProgress& tell = {});
+Datasets open_data(Config& config, const ShowProgress& show = {});
+
+/// What is shown while text becomes tokens. Of ranks that share a cache of text only one makes
+/// them; all else they do alike.
+inline constexpr const char* kTokenizing = "tokenizing";
 
 /// Throws a usage Error if a file is missing or corrupt, data and model do not go together, or
 /// too little is left to train on. A batch stated in micro-batches is one rank's; for several ranks
-/// with_whole_batch() states it first. `tell` is called while text becomes tokens.
-Workload open_workload(Config config, const data::TellProgress& tell = {});
+/// with_whole_batch() states it first.
+Workload open_workload(Config config, const ShowProgress& show = {});
 
 /// An initialised model of a config whose shape is filled in (Workload::config, or a checkpoint's);
 /// model.from is read only if its file alone has the shape (TorchScript).

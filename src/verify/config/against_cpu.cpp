@@ -37,14 +37,14 @@ Noise measured_noise(ConfigSubject& subject, batch::Range samples) {
 Report verify_against_cpu(train::Config config, const VerifyConfigOptions& options,
                           const TrainingParts& parts) {
   const Stopwatch watch;
-  const train::Workload work = open_for_proof(std::move(config), 1);
+  const train::Workload work = open_for_proof(std::move(config), 1, options.show);
   const std::string device = train::device_of(work.config).str();
   ConfigSubject subject(work, parts);
   const std::unique_ptr<ConfigSubject> twin = subject.twin_in_double();
   if (!twin)
     throw usage_error("verify --against=cpu", "a config in fp32 or bf16",
                       "one in fp64, in which the comparison is made", "verify without --against");
-  const train::MicroDecision planned = train::choose_micro_batch(work);
+  const train::MicroDecision planned = train::choose_micro_batch(work, options.show);
   subject.set_recompute(planned.recompute);
   const batch::Range window = subject.window();
   const Split own = even_split(window, std::min(planned.samples, subject.samples()));

@@ -13,14 +13,15 @@ std::int64_t ranks_of(const train::Config& config, const VerifyConfigOptions& op
   return options.ranks > 0 ? options.ranks : config.dist.stages;
 }
 
-train::Workload open_for_proof(train::Config config, std::int64_t ranks) {
+train::Workload open_for_proof(train::Config config, std::int64_t ranks, const ShowProgress& show) {
   if (config.model.batchnorm == models::BatchNormPolicy::error)
     config.model.batchnorm = models::BatchNormPolicy::micro;
   train::use_resources(config);
-  train::Workload work = train::open_workload(train::with_whole_batch(std::move(config), ranks));
+  train::Workload work =
+      train::open_workload(train::with_whole_batch(std::move(config), ranks), show);
   work.ranks = train::ranks_that_share(work.config, ranks);
   models::check_batch_norms(*work.model, work.config.model.batchnorm);
-  train::take_reference(work);
+  train::take_reference(work, show);
   train::decide_acceleration(work);
   return work;
 }

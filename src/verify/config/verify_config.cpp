@@ -48,7 +48,7 @@ class ConfigVerification {
   }
 
   Report run() {
-    const train::MicroDecision planned = train::choose_micro_batch(work_);
+    const train::MicroDecision planned = train::choose_micro_batch(work_, options_.show);
     micro_ = std::min(planned.samples, subject_.samples());
     subject_.set_recompute(planned.recompute);
     limit_ = samples_that_fit(subject_);
@@ -370,7 +370,7 @@ class ConfigVerification {
 Report verify_config(train::Config config, const VerifyConfigOptions& options) {
   const Stopwatch watch;
   const std::int64_t ranks = ranks_of(config, options);
-  Report report = verify_workload(open_for_proof(std::move(config), ranks), options);
+  Report report = verify_workload(open_for_proof(std::move(config), ranks, options.show), options);
   report.times->total = watch.seconds();
   return report;
 }

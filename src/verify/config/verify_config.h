@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "accrue/core/long_operation.h"
 #include "accrue/train/config.h"
 #include "accrue/verify/report.h"
 #include "train/workload/workload.h"
@@ -14,6 +15,8 @@ namespace accrue::proof {
 struct VerifyConfigOptions {
   /// Told what is being compared, for people.
   std::function<void(const std::string&)> progress{};
+  /// Shows what comes before: data and model are opened, micro-batches are tried.
+  ShowProgress show{};
   /// How many ranks share the window, as train would be started; 0: one, or a pipeline's stages.
   std::int64_t ranks = 0;
   /// Splits, orders and steps on all of the window, whatever that takes.

@@ -52,7 +52,7 @@ std::int64_t stated_samples(const train::Workload& work) {
   return tokens > 0 ? work.config.batch.tokens.value_or(0) / tokens : 0;
 }
 
-void take_shape(const train::Workload& work, RunFacts& facts) {
+void take_shape(const train::Workload& work, const ShowProgress& show, RunFacts& facts) {
   const batch::WindowSchedule& schedule = work.schedule;
   facts.train_samples = work.data.train->size();
   facts.val_samples = work.data.val ? work.data.val->size() : 0;
@@ -66,7 +66,7 @@ void take_shape(const train::Workload& work, RunFacts& facts) {
   facts.total_steps = train::total_windows(work.config, schedule);
   const std::int64_t window = schedule.window(0).size();
   facts.batch_tokens = static_cast<double>(schedule.tokens(0));
-  const train::MicroDecision plan = train::choose_micro_batch(work);
+  const train::MicroDecision plan = train::choose_micro_batch(work, show);
   facts.micro_batch = std::min(plan.samples, window);
   facts.recompute = plan.recompute;
   train::expect_values_for_batch_norm(work, facts.micro_batch);
@@ -237,13 +237,13 @@ class Measurements {
 
 Examination doctor(const train::Config& config, const DoctorOptions& options) {
   train::use_resources(config);
-  train::Workload work = train::open_workload(config);
+  train::Workload work = train::open_workload(config, options.show);
   train::decide_acceleration(work);
   Examination result;
   result.facts.config = work.config;
   take_limits(config.run.limits, result.facts);
   take_model(work, result.facts);
-  take_shape(work, result.facts);
+  take_shape(work, options.show, result.facts);
   Measurements(work, options, result.facts).take();
   take_dropouts(*work.model, result.facts);
   if (options.progress) options.progress("noise and losses of the first steps");

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "accrue/core/long_operation.h"
 #include "accrue/train/config.h"
 #include "verify/doctor/findings.h"
 
@@ -16,6 +17,7 @@ struct Examination {
 
 struct DoctorOptions {
   std::function<void(const std::string&)> progress{};  ///< told what is being measured
+  ShowProgress show{};  ///< shows what comes before: data and model are opened, a plan is made
 };
 
 /// Looks at a config, its data and its model before a run: static checks, the labels of the first

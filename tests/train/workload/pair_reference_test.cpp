@@ -72,17 +72,19 @@ TEST_F(PreferenceRun, BeginsAtLogTwoAndLearns) {
 
 TEST_F(PreferenceRun, ReadsItsReferenceOnce) {
   std::int64_t told = 0;
-  const RunOptions options{.tell_reference = [&](std::int64_t, std::int64_t) { ++told; }};
-  Trainer(pairs("one")).run(options);
+  const ShowProgress show = [&](const OperationProgress& progress) {
+    if (progress.name == "reading pairs with the reference") ++told;
+  };
+  Trainer(pairs("one"), nullptr, show).run();
   EXPECT_GT(told, 0);
   EXPECT_EQ(kept_references().size(), 2u) << "of the training and the held-out pairs";
   told = 0;
-  Trainer(pairs("two")).run(options);
+  Trainer(pairs("two"), nullptr, show).run();
   EXPECT_EQ(told, 0) << "it was kept";
   expect_same_bits(parameters_of(pairs("one")), parameters_of(pairs("two")));
   Config other = pairs("three");
   other.run.seed = 5;  // another model
-  Trainer(other).run(options);
+  Trainer(other, nullptr, show).run();
   EXPECT_GT(told, 0);
 }
 

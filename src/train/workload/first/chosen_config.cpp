@@ -38,7 +38,7 @@ std::vector<std::string> with_kept_input(std::vector<std::string> overrides, std
 
 ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resume,
                            const MachineFacts& machine, const std::string& command,
-                           const data::TellProgress& tell) {
+                           const ShowProgress& show) {
   const Config stated = stated_in(overrides);
   const RunDirectory run(stated.run.out.empty() ? name_of_run(stated.data.train, stated.model.from)
                                                 : stated.run.out);
@@ -50,7 +50,7 @@ ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resum
                                   .model = stated.model.from,
                                   .tokenizer = stated.data.tokenizer,
                                   .operation = "data.train"},
-                                 tell);
+                                 show);
   FirstWishes wishes{.command = command};
   if (overrides_state(overrides, "lora.rank")) wishes.adapter = stated.model.lora.adapters.rank > 0;
   ChosenConfig chosen{.page = first_config(data, machine, wishes), .config = {}};

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "accrue/data/source.h"
+#include "accrue/core/long_operation.h"
 #include "accrue/train/config.h"
 #include "train/workload/first/first_config.h"
 
@@ -27,6 +27,6 @@ std::vector<std::string> with_kept_input(std::vector<std::string> overrides, std
 /// first_config() and parse_config() do.
 ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resume,
                            const MachineFacts& machine, const std::string& command,
-                           const data::TellProgress& tell = {});
+                           const ShowProgress& show = {});
 
 }  // namespace accrue::train

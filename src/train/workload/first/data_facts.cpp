@@ -10,6 +10,7 @@
 #include <set>
 
 #include "accrue/core/error.h"
+#include "accrue/core/units.h"
 #include "accrue/models/gguf_magic.h"
 #include "accrue/train/config.h"
 #include "data/files/glob.h"
@@ -21,6 +22,7 @@
 #include "train/workload/model_origin.h"
 #include "train/workload/standard_input.h"
 #include "train/workload/text_tokenizer.h"
+#include "train/workload/workload.h"
 
 namespace accrue::train {
 namespace {
@@ -204,12 +206,13 @@ Config config_of(const FirstFiles& files) {
 class Opener {
  public:
   Opener(const FirstFiles& files, const DataFacts& facts, const Config& config,
-         const data::TellProgress& tell)
+         const ShowProgress& show)
       : operation_(files.operation) {
     options_.globs = facts.train;
     options_.tokenizer = tokenizer_of(config);
     options_.cache = text_cache_of(config);
-    options_.tell_progress = tell;
+    options_.tell_progress =
+        counted_operation(show, {.name = kTokenizing, .in_words = format_bytes});
   }
 
   std::unique_ptr<data::Source> open(std::int64_t context, std::int64_t vocab = 0) const {
@@ -337,7 +340,8 @@ FirstFiles sort_out(const std::vector<std::string>& names) {
   return files;
 }
 
-DataFacts look_at(const FirstFiles& files, const data::TellProgress& tell) {
+DataFacts look_at(const FirstFiles& files, const ShowProgress& show) {
+  const LongOperation reading(show, "reading the data");
   DataFacts facts = facts_of_files(files);
   Config config = config_of(files);
   if (!files.model.empty()) {
@@ -347,7 +351,7 @@ DataFacts look_at(const FirstFiles& files, const data::TellProgress& tell) {
                    .context = config.model.context.value_or(0),
                    .bytes = bytes_of_weights(files.model)};
   }
-  const Opener opener(files, facts, config, tell);
+  const Opener opener(files, facts, config, show);
   const bool is_by_lines = !facts.train.empty() && are_lines(facts.train.front(), files.operation);
   const std::unique_ptr<data::Source> source = opener.open(is_by_lines ? kLongestLine : 1);
   if (const auto tokenizer = source->tokenizer())
