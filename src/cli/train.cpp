@@ -181,10 +181,9 @@ void expect_device_does_its_part(const train::Config& config, std::int64_t ranks
 
 /// Joins the other ranks; null if this process is alone.
 std::shared_ptr<distributed::Group> join(const distributed::Launch& launch,
-                                         const train::Config& config, const ShowProgress& show) {
+                                         const train::Config& config) {
   if (launch.world == 1) return nullptr;
-  return during(show, "waiting for the other ranks",
-                [&] { return distributed::connect(launch, train::group_options(config)); });
+  return distributed::connect(launch, train::group_options(config));
 }
 
 /// Begins a trace; the other ranks are told if it cannot be written.
@@ -213,7 +212,7 @@ int run_train(const TrainArguments& arguments, const Arguments& typed, const Pro
     std::cerr << "no config was given: this one was chosen\n\n" << task.chosen << "\n";
   expect_device_does_its_part(config, launch.world);
   const ShowProgress show = progress_of_rank(arguments, launch, config.observe.progress);
-  const std::shared_ptr<distributed::Group> group = join(launch, config, show);
+  const std::shared_ptr<distributed::Group> group = join(launch, config);
   const bool divides_memory = config.memory.budget_is_auto() && launch.local_world > 1;
   config = train::shared_by(std::move(config), launch.local_world);
   if (speaks && divides_memory && !arguments.quiet)

@@ -10,6 +10,7 @@ namespace accrue::testing {
 namespace {
 
 using nlohmann::json;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -30,7 +31,8 @@ class Sample : public AccrueProgram {
   std::string said(const std::string& from, Words more) const {
     const Program::Result result = sample(from, std::move(more));
     EXPECT_EQ(result.status, 0) << result.errors;
-    EXPECT_EQ(result.errors, "");
+    // On a busy machine the model's loading is shown.
+    EXPECT_THAT(result.errors, AnyOf("", StartsWith("loading "))) << result.errors;
     return result.output;
   }
   json answer(const std::string& from, Words more) const {

@@ -85,11 +85,11 @@ Lease WindowShares::share(std::int64_t samples) {
   const Division fresh = divide(units, now);
   Division division = divide(units, followed_);
   change_.reset();
-  if (!told_.are_begun()) told_.begin(units, division);
+  if (!reported_.are_begun()) reported_.begin(units, division);
   if (others_take_part(now) || is_worthwhile(fresh, division, now)) {
     division = fresh;
     followed_ = now;
-    if (told_.take(units, fresh)) change_ = describe(units, fresh);
+    if (reported_.take(units, fresh)) change_ = describe(units, fresh);
   }
   const auto at = [&](std::int64_t units_before) {
     return std::min(units_before * unit_, samples);

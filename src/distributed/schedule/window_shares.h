@@ -9,7 +9,7 @@
 
 #include "accrue/accum/reduction.h"
 #include "distributed/schedule/leases.h"
-#include "distributed/schedule/told_shares.h"
+#include "distributed/schedule/reported_shares.h"
 
 namespace accrue::distributed {
 
@@ -51,7 +51,7 @@ class WindowShares {
   /// All ranks' shares of that window, by rank.
   const std::vector<Lease>& shares() const { return shares_; }
   /// Why the last share() follows other speeds than the one before it; nothing if it does not, or
-  /// if no rank's share has changed much since the last time (ToldShares).
+  /// if no rank's share has changed much since the last time (ReportedShares).
   const std::optional<std::string>& change() const { return change_; }
 
   /// How many figures() there are.
@@ -87,7 +87,7 @@ class WindowShares {
   std::vector<Worker> followed_;     ///< the ranks with the speeds that divide windows now
   std::int64_t samples_ = 0;         ///< of the last window
   std::vector<Lease> shares_;        ///< the last window's, by rank
-  ToldShares told_;
+  ReportedShares reported_;
   std::optional<std::string> change_;
   bool is_first_window_ = true;
 };

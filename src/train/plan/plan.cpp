@@ -8,8 +8,8 @@
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
 #include "train/plan/plan_choice.h"
+#include "train/plan/reported_trials.h"
 #include "train/plan/setup.h"
-#include "train/plan/told_trials.h"
 
 namespace accrue::train {
 namespace {
@@ -60,7 +60,7 @@ void plan_and_run(PlanTrials& trials, const PlanRunOptions& options, PlanReport&
 PlanReport plan_workload(const Workload& work, const PlanRunOptions& options) {
   PlanReport report{.question = plan_question(work)};
   const std::unique_ptr<PlanTrials> trials = begin_trials(work, report.question);
-  report.facts = memory::measure(told_trials(*trials, options.progress), report.question,
+  report.facts = memory::measure(reported_trials(*trials, options.progress), report.question,
                                  {.longest_seconds = longest_seconds_shown, .all_modes = true});
   report.question.resident = trials->resident();
   plan_and_run(*trials, options, report);

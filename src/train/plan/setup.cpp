@@ -16,7 +16,7 @@
 #include "memory/out_of_memory.h"
 #include "train/plan/enough_memory.h"
 #include "train/plan/plan_choice.h"
-#include "train/plan/told_trials.h"
+#include "train/plan/reported_trials.h"
 #include "train/workload/placement.h"
 
 namespace accrue::train {
@@ -137,7 +137,8 @@ MicroDecision choose_micro_batch(const Workload& work, const ShowProgress& show)
   LongOperation planning(show, "planning");
   const std::unique_ptr<PlanTrials> trials = begin_trials(work, question);
   std::vector<memory::Fact> facts = memory::measure(
-      told_trials(*trials, [&](const std::string& what) { planning.begin_part(what); }), question);
+      reported_trials(*trials, [&](const std::string& what) { planning.begin_part(what); }),
+      question);
   question.resident = trials->resident();
   remeasure_beyond_budget([&](const memory::PlanPoint& point) { return trials->run_afresh(point); },
                           question, facts);

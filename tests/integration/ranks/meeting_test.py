@@ -95,7 +95,9 @@ class Meeting(unittest.TestCase):
 
     def test_no_note_where_all_come(self):
         for process in [self.start(rank, "out") for rank in (0, 1)]:
-            self.assertEqual(tinyrun.wait(process).errors, "")
+            ended = tinyrun.wait(process)
+            self.expect(ended, 0)
+            self.assertNotIn("waiting for", ended.errors)
 
     def test_a_store_that_nobody_hosts_takes_one_line_and_no_stack(self):
         ended = tinyrun.wait(self.start(1, "out", "--dist.timeout=3 s"))

@@ -1,10 +1,11 @@
-#include "train/plan/told_trials.h"
+#include "train/plan/reported_trials.h"
 
 #include <utility>
 
 namespace accrue::train {
 
-memory::Trial told_trials(PlanTrials& trials, std::function<void(const std::string& what)> tell) {
+memory::Trial reported_trials(PlanTrials& trials,
+                              std::function<void(const std::string& what)> tell) {
   return
       [&trials, tell = std::move(tell), repeats = false](const memory::PlanPoint& point) mutable {
         if (tell && !repeats) {

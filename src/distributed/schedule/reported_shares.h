@@ -9,7 +9,7 @@ namespace accrue::distributed {
 
 /// The shares that were reported last, so that small changes are not reported: machines that are
 /// shared with others change a little all the time.
-class ToldShares {
+class ReportedShares {
  public:
   /// A rank's share has to become more or less by more than one part in so many of what was
   /// reported.

@@ -1,4 +1,4 @@
-#include "distributed/schedule/told_shares.h"
+#include "distributed/schedule/reported_shares.h"
 
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ Division shares_of(const std::vector<std::int64_t>& counts) {
   return division;
 }
 
-TEST(ToldShares, AreReportedWhenOneHasChangedByMoreThanATenthSinceTheLastTime) {
-  ToldShares told;
+TEST(ReportedShares, AreReportedWhenOneHasChangedByMoreThanATenthSinceTheLastTime) {
+  ReportedShares told;
   EXPECT_FALSE(told.are_begun());
   told.begin(1000, shares_of({100, 900}));
   EXPECT_TRUE(told.are_begun());
@@ -31,16 +31,16 @@ TEST(ToldShares, AreReportedWhenOneHasChangedByMoreThanATenthSinceTheLastTime) {
   EXPECT_TRUE(told.take(1000, shares_of({99, 901})));
 }
 
-TEST(ToldShares, AreReportedWhenARankPausesOrIsTakenInAgain) {
-  ToldShares told;
+TEST(ReportedShares, AreReportedWhenARankPausesOrIsTakenInAgain) {
+  ReportedShares told;
   told.begin(200, shares_of({199, 1}));
   EXPECT_TRUE(told.take(200, shares_of({200, 0})));
   EXPECT_FALSE(told.take(200, shares_of({200, 0})));
   EXPECT_TRUE(told.take(200, shares_of({199, 1})));
 }
 
-TEST(ToldShares, AreFractionsOfTheirWindows) {
-  ToldShares told;
+TEST(ReportedShares, AreFractionsOfTheirWindows) {
+  ReportedShares told;
   told.begin(64, shares_of({48, 16}));
   EXPECT_FALSE(told.take(32, shares_of({24, 8})));
   EXPECT_TRUE(told.take(32, shares_of({22, 10})));
