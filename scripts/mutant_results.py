@@ -9,6 +9,8 @@ STORED = pathlib.Path("tests/mutants/results.json")
 PAGE = pathlib.Path("docs/notes/mutants.md")
 HEAD = """# Mutants, and who saw them
 
+[All documentation](../README.md)
+
 <!-- scripts/mutants.py writes this page from tests/mutants/results.json. -->
 
 Each is a fault that was planted in the sources (`tests/mutants`). The tests that the table names were run, and `accrue verify` was asked

@@ -370,7 +370,7 @@ def main() -> int:
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("pages", type=pathlib.Path, nargs="*")
     arguments = parser.parse_args()
-    pages = arguments.pages or [page for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md")))
+    pages = arguments.pages or [page for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").rglob("*.md")))
                                 if MARKER in page.read_text().splitlines()[:3]]
     if not pages:
         print("error: no page of docs/guide says", MARKER)

@@ -1,25 +1,29 @@
-"""What docs/guide/python.md shows runs, block after block."""
+"""What docs/guide/python.md and the recipe of a Python loop show runs, block after block."""
 
 import pathlib
 import re
 
+import pytest
+
 import accrue
 
-GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "guide" / "python.md"
+GUIDES = pathlib.Path(__file__).parents[2] / "docs" / "guide"
 
 
-def test_blocks_run(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["python.md", "recipes/python_loop.md"])
+def test_blocks_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.M | re.S)
+    page = GUIDES / name
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S)
     assert len(blocks) > 5
     names = {"__name__": "guide"}
     for block in blocks:
-        exec(compile(block, str(GUIDE), "exec"), names)
+        exec(compile(block, str(page), "exec"), names)
 
 
 def test_translations_are_python():
     """Their lines and ours are shown, and not run: they want the other systems."""
-    pages = sorted((GUIDE.parent / "from").glob("*.md"))
+    pages = sorted((GUIDES / "from").glob("*.md"))
     assert len(pages) == 6
     for page in pages:
         for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S):

@@ -1,4 +1,4 @@
-"""The real launchers, as docs/guide/distributed.md has them in its table: mpirun of Open MPI, and srun of a Slurm in namespaces of its
+"""The real launchers, as docs/guide/launching.md has them: mpirun of Open MPI, and srun of a Slurm in namespaces of its
 own. launchers_test.py mpirun|slurm ACCRUE. Only the standard library."""
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""A scheduler's notice (SIGUSR2) by each launcher, as docs/guide/distributed.md has them: the ranks write a
+"""A scheduler's notice (SIGUSR2) by each launcher, as docs/guide/launching.md has them: the ranks write a
 checkpoint, and the run goes on.
 
 notice_test.py ACCRUE FAULT_POINTS

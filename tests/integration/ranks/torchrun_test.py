@@ -25,7 +25,7 @@ PYTHON = ROOT / ".venv-test" / "bin" / "python"
 STEPS = 100
 SLEEP = "at=micro-batch count=every do=sleep:0.1"  # tests/faults/fault_points.cpp: micro-batches take as long
 SECONDS = 300  # after which something hangs
-# As docs/guide/distributed.md says it.
+# As docs/guide/failures.md says it.
 STORE = 'import time, torch.distributed as d; s = d.TCPStore("127.0.0.1", {port}, is_master=True, wait_for_workers=False); time.sleep(1e9)'
 CONFIG = """
 run = {{out = "{out}", steps = {steps}, threads = 1}}
