@@ -123,6 +123,41 @@ TEST(Power, AChainShowsWhatItsWeakestLinkDoes) {
   EXPECT_EQ(smallest_faults_of(power)[0].relative, 1e-7);
 }
 
+/// What is left out of the parameters whose gradients these are.
+std::vector<std::string> left_out_of(const NamedParameters& parameters,
+                                     const std::vector<double>& gradients) {
+  Gradients reference{.sums = {}, .weight = 1};
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    reference.sums.push_back(at::full_like(parameters[i].tensor, gradients[i]));
+  return parameters_left_out(parameters, compare(parameters, reference, reference, {}), reference);
+}
+
+TEST(LeftOutParameters, FactorsAOfFactorsBThatAreZeroAreOneLine) {
+  const NamedParameters parameters{{"q.lora_A.weight", at::ones({2, 4})},
+                                   {"q.lora_B.weight", at::zeros({4, 2})},
+                                   {"v.lora_A.default.weight", at::ones({2, 4})},
+                                   {"v.lora_B.default.weight", at::zeros({4, 2})}};
+  EXPECT_THAT(left_out_of(parameters, {0, 1, 0, 1}),
+              ElementsAre(::testing::AllOf(HasSubstr("2 lora_A factors"),
+                                           HasSubstr("exactly 0 as long as their lora_B is 0"),
+                                           Not(HasSubstr("no gradient reaches")))));
+}
+
+TEST(LeftOutParameters, AFactorAWithoutGradientBesideAFactorBIsNoNormalCase) {
+  const NamedParameters parameters{{"q.lora_A.weight", at::ones({2, 4})},
+                                   {"q.lora_B.weight", at::ones({4, 2})},
+                                   {"v.lora_A.weight", at::ones({2, 4})}};
+  EXPECT_THAT(
+      left_out_of(parameters, {0, 1, 0}),
+      ElementsAre("no gradient reaches q.lora_A.weight, v.lora_A.weight from these samples"));
+}
+
+TEST(LeftOutParameters, AFactorAWithAGradientIsCompared) {
+  const NamedParameters parameters{{"q.lora_A.weight", at::ones({2, 4})},
+                                   {"q.lora_B.weight", at::zeros({4, 2})}};
+  EXPECT_THAT(left_out_of(parameters, {1, 1}), IsEmpty());
+}
+
 TEST(Evidence, WhatIsNotFiniteIsNoBoundAndNoError) {
   EXPECT_TRUE((Evidence{.error = 1e-3, .bound = INFINITY}.exceeds()));
   EXPECT_TRUE((Evidence{.error = INFINITY, .bound = INFINITY}.exceeds()));
