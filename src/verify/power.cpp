@@ -101,12 +101,16 @@ std::vector<SmallestFault> smallest_faults_of(const Power& power) {
   return faults;
 }
 
+double largest_scaled(const std::vector<SmallestFault>& faults) {
+  double largest = 0;
+  for (const SmallestFault& fault : faults)
+    if (fault.kind == matrix_scaled || fault.kind == vector_scaled || fault.kind == all_scaled)
+      largest = std::max(largest, fault.relative);
+  return largest;
+}
+
 bool are_conclusive(const std::vector<SmallestFault>& faults) {
-  return std::ranges::all_of(faults, [](const SmallestFault& fault) {
-    const bool is_scaled =
-        fault.kind == matrix_scaled || fault.kind == vector_scaled || fault.kind == all_scaled;
-    return !is_scaled || fault.relative <= most_conclusive_fault;
-  });
+  return largest_scaled(faults) <= most_conclusive_fault;
 }
 
 std::vector<std::string> parameters_left_out(const NamedParameters& parameters,
