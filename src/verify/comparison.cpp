@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "verify/text.h"
+
 namespace accrue::proof {
 namespace {
 
@@ -217,6 +219,26 @@ double joint_bound(const Comparison& comparison, const Gradients& reference) {
     bounds += parameter.norm.bound * parameter.norm.bound;
   for (const double norm : mean_norms(reference)) norms += norm * norm;
   return norms == 0 ? 0 : std::sqrt(bounds / norms);
+}
+
+LoosestBound loosest_bound(const NamedParameters& parameters, const Comparison& comparison,
+                           const Gradients& reference) {
+  const std::vector<double> norms = mean_norms(reference);
+  LoosestBound loosest;
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    const bool is_faint = norms[i] < comparison.parameters[i].scale;
+    if (is_faint || norms[i] == 0) continue;
+    const double relative = comparison.parameters[i].norm.bound / norms[i];
+    if (relative > loosest.relative) loosest = {parameters[i].name, relative};
+  }
+  return loosest;
+}
+
+std::string what_rounding_may_change(double joint, const LoosestBound& loosest) {
+  std::string text = "rounding may change " + number(joint) + " of the gradient";
+  if (!loosest.parameter.empty())
+    text += ", most in " + loosest.parameter + " (" + number(loosest.relative) + " of its own)";
+  return text;
 }
 
 bool are_conclusive(const Comparison& comparison, const Gradients& reference) {

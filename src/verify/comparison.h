@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "accrue/verify/report.h"
 #include "support/rounding.h"
 #include "support/snapshot.h"
 #include "verify/diagnosis.h"
@@ -75,6 +76,13 @@ Comparison compare_closely(const NamedParameters& parameters, Gradients actual,
 constexpr double most_conclusive_bound = 0.1;
 /// The bounds of all parameters' norms together, relative to the gradient.
 double joint_bound(const Comparison& comparison, const Gradients& reference);
+
+/// The parameter whose bound is largest beside its gradient, of those whose gradient is not faint.
+LoosestBound loosest_bound(const NamedParameters& parameters, const Comparison& comparison,
+                           const Gradients& reference);
+/// "rounding may change 0.3 of the gradient, most in w (0.9 of its own)"; `joint` is of all
+/// parameters (joint_bound).
+std::string what_rounding_may_change(double joint, const LoosestBound& loosest);
 
 /// Whether the bounds leave little enough: of all parameters together at most
 /// most_conclusive_bound, and of each whose gradient is not faint less than that gradient itself.

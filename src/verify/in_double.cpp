@@ -33,6 +33,12 @@ std::optional<Diagnosis> confirm_in_double(Subject& subject, const Prover& prove
       split.name += away > 0 ? ", in fp64, off the kinks" : ", in fp64";
       report.splits.push_back(in_double.check(split, findings));
       report.conclusive = in_double.is_conclusive();
+      report.inconclusive =
+          report.conclusive
+              ? ""
+              : "in fp64, too, " +
+                    what_rounding_may_change(in_double.joint_bound(), in_double.loosest()) +
+                    "; try other samples or other weights, where this gradient is larger";
       if (in_double.worst().exceeds()) return in_double.explain();
       if (report.conclusive) return {};
     }

@@ -1,8 +1,12 @@
 #include "verify/power.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
+#include "core/words.h"
 #include "verify/text.h"
 
 namespace accrue::proof {
@@ -49,6 +53,17 @@ double weakest_link(const Power& power, std::string_view kind) {
   return weakest;
 }
 
+/// Whether `name` is the factor A of an adapter whose factor B is 0, so that its gradient is
+/// exactly 0. PEFT may have the adapter's name behind "lora_A".
+bool waits_for_factor_b(const NamedParameters& parameters, std::string name) {
+  constexpr std::string_view factor_a = ".lora_A.", factor_b = ".lora_B.";
+  const std::size_t at = name.rfind(factor_a);
+  if (at == std::string::npos) return false;
+  name.replace(at, factor_a.size(), factor_b);
+  const auto other = std::ranges::find(parameters, name, &NamedParameter::name);
+  return other != parameters.end() && other->tensor.count_nonzero().item<std::int64_t>() == 0;
+}
+
 }  // namespace
 
 std::vector<SmallestFault> smallest_faults(const NamedParameters& parameters,
@@ -86,12 +101,16 @@ std::vector<SmallestFault> smallest_faults_of(const Power& power) {
   return faults;
 }
 
+double largest_scaled(const std::vector<SmallestFault>& faults) {
+  double largest = 0;
+  for (const SmallestFault& fault : faults)
+    if (fault.kind == matrix_scaled || fault.kind == vector_scaled || fault.kind == all_scaled)
+      largest = std::max(largest, fault.relative);
+  return largest;
+}
+
 bool are_conclusive(const std::vector<SmallestFault>& faults) {
-  return std::ranges::all_of(faults, [](const SmallestFault& fault) {
-    const bool is_scaled =
-        fault.kind == matrix_scaled || fault.kind == vector_scaled || fault.kind == all_scaled;
-    return !is_scaled || fault.relative <= most_conclusive_fault;
-  });
+  return largest_scaled(faults) <= most_conclusive_fault;
 }
 
 std::vector<std::string> parameters_left_out(const NamedParameters& parameters,
@@ -99,13 +118,19 @@ std::vector<std::string> parameters_left_out(const NamedParameters& parameters,
                                              const Gradients& reference) {
   const std::vector<double> norms = mean_norms(reference);
   std::vector<std::string> unreached, faint;
+  std::int64_t waiting = 0;
   for (std::size_t i = 0; i < parameters.size(); ++i)
-    if (norms[i] == 0) {
+    if (norms[i] == 0 && waits_for_factor_b(parameters, parameters[i].name)) {
+      ++waiting;
+    } else if (norms[i] == 0) {
       unreached.push_back(parameters[i].name);
     } else if (is_faint(comparison.parameters[i], norms[i])) {
       faint.push_back(parameters[i].name);
     }
   std::vector<std::string> left;
+  if (waiting > 0)
+    left.push_back("the gradient of " + counted(waiting, "lora_A factor") +
+                   ": it is exactly 0 as long as their lora_B is 0, which is normal at the start");
   if (!unreached.empty())
     left.push_back("no gradient reaches " + first_names(unreached) + " from these samples");
   if (!faint.empty())

@@ -55,6 +55,8 @@ class Prover {
   double joint_bound() const { return joint_bound_; }
   /// are_conclusive() of the worst split.
   bool is_conclusive() const { return is_conclusive_; }
+  /// loosest_bound() of the worst split.
+  const LoosestBound& loosest() const { return loosest_; }
   /// Gradients::accumulation_errors of the last split checked, divided by its weight.
   const std::vector<double>& mean_accumulation_errors() const { return mean_accumulation_errors_; }
   /// Passes over parts of the samples, each by itself.
@@ -89,6 +91,7 @@ class Prover {
   Gradients worst_gradients_;
   double joint_bound_ = 0;
   bool is_conclusive_ = true;
+  LoosestBound loosest_;
   bool scales_draws_ = true;  ///< whether a scaled loss gives the same mean gradient
   std::vector<double> mean_accumulation_errors_;
   std::optional<Difference> repeated_;

@@ -78,9 +78,10 @@ std::string conclusion(const Report& report) {
   const std::string numbers = "largest relative error " + number(report.max_relative_error) +
                               ", bound " + number(report.bound);
   if (report.equal && !report.conclusive)
-    return "Not conclusive: no difference beyond the bound, but the bound allows too much to prove "
-           "anything (" +
-           numbers + ").";
+    return "Not conclusive: no difference beyond the bound, but " +
+           (report.inconclusive.empty() ? "the bound allows too much to prove anything"
+                                        : report.inconclusive) +
+           " (" + numbers + ").";
   if (report.equal && !report.complete)
     return "No difference in what was compared, which is not everything: see what was left out (" +
            numbers + ").";

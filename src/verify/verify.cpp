@@ -74,6 +74,9 @@ proof::Report verify_model(const VerifiedModel& model, const VerifyOptions& opti
   proof::require_some_split(report, model.samples);
   state_power(subject, prover, report);
   report.conclusive = prover.worst().exceeds() || prover.is_conclusive();
+  if (!report.conclusive)
+    report.inconclusive = proof::what_rounding_may_change(prover.joint_bound(), prover.loosest()) +
+                          "; try a loss that runs in fp64, which decides it";
   std::optional<proof::Diagnosis> in_double =
       proof::confirm_in_double(subject, prover, findings, report);
   findings.write(report);

@@ -286,6 +286,9 @@ TEST_F(TrainWithoutConfig, ChoosesOneAndSaysWhich) {
   EXPECT_THAT(run.errors,
               AllOf(HasSubstr("no config was given: this one was chosen"),
                     HasSubstr("train = [\"tale.txt\"]"), HasSubstr("# with this width ")));
+  // It is the run's own: with what the command line states.
+  EXPECT_THAT(run.errors, AllOf(HasSubstr("\nsteps = 2 "), HasSubstr("\nmicro = 4 "),
+                                HasSubstr("\nbudget = \"none\" ")));
   EXPECT_THAT(read_file(folder_ / "runs/tale/config.toml"),
               AllOf(HasSubstr("steps = 2"), HasSubstr("micro = 4")));
 }

@@ -1,6 +1,8 @@
 // accrue report: what it writes, where, and what it says of folders that are not as they should be.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "accrue_program.h"
@@ -65,6 +67,30 @@ TEST_F(Report, OfARunThatTrained) {
   EXPECT_EQ(run["training"]["columns"]["loss"].size(), 4U);
   EXPECT_EQ(run["evaluations"]["steps"].back(), 4);
   EXPECT_EQ(run["config"]["optim.lr"], "0.01");
+}
+
+/// The tile, the legend, `accrue runs` and what train prints at its end.
+TEST_F(Report, ShowsTheTrainingLossThatTheTerminalShows) {
+  write_small_run();
+  const auto trained = accrue({"train", "run.toml"});
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  ASSERT_EQ(accrue({"report", "out"}).status, 0);
+  const json run = data_of("out/report.html")["runs"][0];
+  const double last = run["training"]["last"]["loss"].get<double>();
+  const auto printed = [&](const char* format) {
+    char text[32];
+    std::snprintf(text, sizeof text, format, last);
+    return std::string(text);
+  };
+  EXPECT_THAT(trained.output, HasSubstr("loss            " + printed("%.4f") + "\n"));
+  const json& figures = run["figures"];
+  const auto tile = std::find_if(figures.begin(), figures.end(), [](const json& figure) {
+    return figure["id"] == "training_loss";
+  });
+  ASSERT_NE(tile, figures.end());
+  EXPECT_EQ((*tile)["text"], printed("%.5g"));
+  const auto runs = accrue({"runs", "--json"});
+  EXPECT_EQ(json::parse(runs.output)["runs"][0]["loss"], last) << runs.output;
 }
 
 TEST_F(Report, HasTheNumbersOfTheMetrics) {

@@ -103,6 +103,51 @@ TEST(Verdict, StepsThatRoundingMovesAsFarProveNothing) {
   EXPECT_THAT(conclusion(report), StartsWith("Not conclusive"));
 }
 
+/// One sentence: which parameter, how much, and what to change.
+TEST(Verdict, WhatProvesNothingNamesTheParameterAndWhatToChange) {
+  Report report{
+      .steps = StepsResult{
+          .equal = true, .joint_bound = 0.5, .loosest = {"w", 0.75}, .conclusive = false}};
+  judge_bounds(
+      report,
+      {.compute = "bf16", .joint = 0.25, .in_double = false, .loosest = {"norm.bias", 0.875}});
+  EXPECT_EQ(conclusion(report),
+            "Not conclusive: no difference beyond the bound, but in bf16 rounding may change 0.25 "
+            "of the gradient, most in norm.bias (0.875 of its own), and rounding may move the "
+            "parameters by 0.5 of their "
+            "movement by optimizer steps, most w (by 0.75); try precision.compute = \"fp32\" for "
+            "this proof (largest relative error 0, bound 0).");
+}
+
+TEST(Verdict, MemoryThatFp64LackedIsWhatToChange) {
+  Report report{.left_out = {"the comparison in fp64: 3 MiB are missing; a larger memory.budget "
+                             "has it"},
+                .steps = StepsResult{.equal = true, .joint_bound = 0.5, .conclusive = false}};
+  judge_bounds(report, {.compute = "fp32", .joint = 1e-6, .in_double = false});
+  EXPECT_THAT(conclusion(report), HasSubstr("try a larger memory.budget, so that fp64 decides"));
+}
+
+TEST(Verdict, AGradientThatMayBeScaledUnseenIsStatedWithItsPart) {
+  Report report{.smallest_fault = scaled_faults(0.02, 1e-4)};
+  judge_bounds(report, {.compute = "fp32", .joint = 1e-3, .in_double = false});
+  EXPECT_THAT(report.inconclusive, HasSubstr("hide that a gradient is scaled by 2%; try another "
+                                             "run.seed"));
+  EXPECT_THAT(conclusion(report), HasSubstr(report.inconclusive));
+}
+
+TEST(LoosestBound, IsOfTheParameterWhoseBoundIsLargestBesideItsGradient) {
+  const NamedParameters parameters{
+      {"a", at::ones({4})}, {"b", at::ones({4})}, {"unreached", at::ones({4})}};
+  const Gradients reference{.sums = {at::full({4}, 2.0), at::full({4}, 1.0), at::zeros({4})},
+                            .weight = 1};
+  Comparison comparison = compare(parameters, reference, reference, {});
+  comparison.parameters[0].norm.bound = 1;  // of a norm of 4
+  comparison.parameters[1].norm.bound = 1;  // of a norm of 2
+  const LoosestBound loosest = loosest_bound(parameters, comparison, reference);
+  EXPECT_EQ(loosest.parameter, "b");
+  EXPECT_DOUBLE_EQ(loosest.relative, 0.5);
+}
+
 TEST(Verdict, BoundsThatAllowMuchAreConclusiveByFp64Alone) {
   for (const bool in_double : {false, true}) {
     Report report{.smallest_fault = scaled_faults(0.02, 1e-4)};
@@ -121,6 +166,41 @@ TEST(Power, AChainShowsWhatItsWeakestLinkDoes) {
   EXPECT_EQ(smallest_faults_of(power)[1].relative, 1e-4);
   power.window = scaled_faults(1e-7, 1e-7);
   EXPECT_EQ(smallest_faults_of(power)[0].relative, 1e-7);
+}
+
+/// What is left out of the parameters whose gradients these are.
+std::vector<std::string> left_out_of(const NamedParameters& parameters,
+                                     const std::vector<double>& gradients) {
+  Gradients reference{.sums = {}, .weight = 1};
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    reference.sums.push_back(at::full_like(parameters[i].tensor, gradients[i]));
+  return parameters_left_out(parameters, compare(parameters, reference, reference, {}), reference);
+}
+
+TEST(LeftOutParameters, FactorsAOfFactorsBThatAreZeroAreOneLine) {
+  const NamedParameters parameters{{"q.lora_A.weight", at::ones({2, 4})},
+                                   {"q.lora_B.weight", at::zeros({4, 2})},
+                                   {"v.lora_A.default.weight", at::ones({2, 4})},
+                                   {"v.lora_B.default.weight", at::zeros({4, 2})}};
+  EXPECT_THAT(left_out_of(parameters, {0, 1, 0, 1}),
+              ElementsAre(::testing::AllOf(HasSubstr("2 lora_A factors"),
+                                           HasSubstr("exactly 0 as long as their lora_B is 0"),
+                                           Not(HasSubstr("no gradient reaches")))));
+}
+
+TEST(LeftOutParameters, AFactorAWithoutGradientBesideAFactorBIsNoNormalCase) {
+  const NamedParameters parameters{{"q.lora_A.weight", at::ones({2, 4})},
+                                   {"q.lora_B.weight", at::ones({4, 2})},
+                                   {"v.lora_A.weight", at::ones({2, 4})}};
+  EXPECT_THAT(
+      left_out_of(parameters, {0, 1, 0}),
+      ElementsAre("no gradient reaches q.lora_A.weight, v.lora_A.weight from these samples"));
+}
+
+TEST(LeftOutParameters, AFactorAWithAGradientIsCompared) {
+  const NamedParameters parameters{{"q.lora_A.weight", at::ones({2, 4})},
+                                   {"q.lora_B.weight", at::zeros({4, 2})}};
+  EXPECT_THAT(left_out_of(parameters, {1, 1}), IsEmpty());
 }
 
 TEST(Evidence, WhatIsNotFiniteIsNoBoundAndNoError) {

@@ -106,6 +106,12 @@ struct SmallestFault {
   double relative = 0;  ///< part of what is scaled, or share of the batch's weight
 };
 
+/// The parameter of which rounding may change most, by its bound.
+struct LoosestBound {
+  std::string parameter;  ///< "": none
+  double relative = 0;    ///< part of its gradient, or of its movement by optimizer steps
+};
+
 /// Optimizer steps from the same start, as training takes them and by a reference of their own: how
 /// far the parameters are apart, relative to how far they moved.
 struct StepsResult {
@@ -118,6 +124,7 @@ struct StepsResult {
   double largest_bound = 0;
   bool equal = true;
   double joint_bound = 0;  ///< of all parameters together, relative to their movement
+  LoosestBound loosest{};  ///< of one parameter, relative to its movement
   bool conclusive = true;  ///< whether joint_bound is at most a tenth
 };
 
@@ -136,6 +143,8 @@ struct Report {
   /// than a tenth of the gradient, or fp64 agrees; and rounding may change less than a tenth of the
   /// movement by the optimizer's steps.
   bool conclusive = true;
+  /// Why it is not conclusive, with the parameter, and what to change; empty if it is.
+  std::string inconclusive{};
   /// Whether splits, orders, optimizer steps and the ranks asked for were all compared; `left_out`
   /// says what was not.
   bool complete = true;

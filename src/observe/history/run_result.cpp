@@ -14,14 +14,6 @@ namespace {
 using nlohmann::json;
 using Column = std::vector<double>;
 
-/// The last value that there is.
-std::optional<double> last_value(const Column* column) {
-  if (column == nullptr) return std::nullopt;
-  for (auto value = column->rbegin(); value != column->rend(); ++value)
-    if (!std::isnan(*value)) return *value;
-  return std::nullopt;
-}
-
 std::optional<double> first_value(const Column* column) {
   if (column == nullptr) return std::nullopt;
   const auto found = std::ranges::find_if(*column, [](double v) { return !std::isnan(v); });
@@ -129,6 +121,13 @@ bool has_diverged(const RunHistory& run) {
 }
 
 }  // namespace
+
+std::optional<double> last_value(const std::vector<double>* column) {
+  if (column == nullptr) return std::nullopt;
+  for (auto value = column->rbegin(); value != column->rend(); ++value)
+    if (!std::isnan(*value)) return *value;
+  return std::nullopt;
+}
 
 std::int64_t steps_of_last_tenth(const StepTable& table) {
   return std::max<std::int64_t>(1, std::ssize(table.steps) / 10);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "observe/history/run_history.h"
 #include "observe/history/run_speed.h"
@@ -14,9 +15,10 @@ struct RunResult {
   std::string name;
   RunState state = RunState::stopped;
   std::optional<std::int64_t> last_step, total_steps;
-  std::optional<double> last_loss;  ///< of the last step that has one
-  /// The mean over the last tenth of the steps (one of fewer than 20), each with its `weight` where
-  /// all have one.
+  /// The training loss: of the last step that has one.
+  std::optional<double> last_loss;
+  /// What losses of runs are compared by: the mean over the last tenth of the steps (one of fewer
+  /// than 20), each with its `weight` where all have one.
   std::optional<double> train_loss;
   std::optional<double> eval_loss;  ///< the last
   std::optional<std::int64_t> eval_step;
@@ -30,6 +32,10 @@ struct RunResult {
 };
 
 RunResult result_of(const RunHistory& run);
+
+/// The last value that was measured of a column (null: none), which a run comes to. It is what the
+/// terminal, the lists of runs and the report show of the training loss.
+std::optional<double> last_value(const std::vector<double>* column);
 
 /// How many steps `train_loss` is the mean of.
 std::int64_t steps_of_last_tenth(const StepTable& table);

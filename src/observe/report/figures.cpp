@@ -61,16 +61,20 @@ class Figures {
 
  private:
   void add_losses() {
-    if (result_.train_loss) {
-      const std::int64_t steps = steps_of_last_tenth(run_.table);
+    if (result_.last_loss)
       figures_.push_back({.id = "training_loss",
                           .label = "Training loss",
-                          .value = *result_.train_loss,
-                          .text = digits(*result_.train_loss, 5),
-                          .detail = steps == 1 ? "of the last step"
-                                               : "mean of the last " + counted(steps, "step")});
-    }
+                          .value = *result_.last_loss,
+                          .text = digits(*result_.last_loss, 5),
+                          .detail = "of the last step" + mean_of_many()});
     if (!run_.evaluations.empty()) add_evaluation();
+  }
+
+  /// What runs are compared by, if it is not the last step's alone.
+  std::string mean_of_many() const {
+    const std::int64_t steps = steps_of_last_tenth(run_.table);
+    if (steps == 1 || !result_.train_loss) return "";
+    return "; mean of the last " + counted(steps, "step") + " " + digits(*result_.train_loss, 5);
   }
 
   void add_evaluation() {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 
+#include "observe/history/run_result.h"
 #include "observe/report/derived.h"
 
 namespace accrue::observe {
@@ -93,6 +95,8 @@ ThinTable thin_table(const StepTable& table, const std::map<std::string, Kept>& 
     ThinColumn one = kept_of(thin(column, buckets), use->second);
     if (buckets.width == 1) one.lowest = one.highest = {};
     thinned.columns[name] = std::move(one);
+    const std::optional<double> last = last_value(&column);
+    if (last && std::isfinite(*last)) thinned.last[name] = *last;
   }
   return thinned;
 }

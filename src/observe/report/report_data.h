@@ -22,6 +22,7 @@ struct ThinTable {
   std::vector<double> tokens, samples;  ///< cumulative, there; empty if they are not counted
   std::vector<double> seconds;          ///< of the run, there; empty if they are not known
   std::map<std::string, ThinColumn> columns;
+  std::map<std::string, double> last;  ///< of each column the last value, which no bucket thins
 };
 
 /// One run, as far as the page tells of it.

@@ -70,6 +70,8 @@ Json table_json(const ThinTable& table) {
   if (!table.seconds.empty()) out["seconds"] = exact_array(table.seconds);
   out["columns"] = Json::object();
   for (const auto& [name, column] : table.columns) out["columns"][name] = column_json(column);
+  out["last"] = Json::object();
+  for (const auto& [name, value] : table.last) out["last"][name] = number(value);
   return out;
 }
 

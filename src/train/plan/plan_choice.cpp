@@ -1,9 +1,11 @@
 #include "train/plan/plan_choice.h"
 
+#include "accrue/core/error.h"
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/models/normalisation.h"
 #include "memory/out_of_memory.h"
+#include "memory/plan_entries.h"
 #include "memory/plan_refusal.h"
 #include "train/pass/forward_backward.h"
 #include "train/plan/batch_norm_values.h"
@@ -119,6 +121,22 @@ std::unique_ptr<PlanTrials> begin_trials(const Workload& work, memory::PlanQuest
   }
   question.resident = memory::state_bytes(question.parameter_count, storage_of(work.config));
   refuse_what_is_held(question);
+}
+
+bool may_be_planned(const Workload& work, const memory::PlanPoint& point) {
+  memory::PlanQuestion question = plan_question(work);
+  try {
+    const std::unique_ptr<PlanTrials> trials = begin_trials(work, question);
+    std::vector<memory::Fact> facts{{point, trials->run(point)}};
+    question.resident = trials->resident();
+    remeasure_beyond_budget(
+        [&](const memory::PlanPoint& again) { return trials->run_afresh(again); }, question, facts);
+    const memory::Measured& measured = facts.front().measured;
+    return measured.fits && memory::leaves_margin(question, measured.peak_bytes);
+  } catch (const Error& error) {
+    if (error.kind() != Error::Kind::refused) throw;
+    return false;
+  }
 }
 
 void refuse_what_is_held(const memory::PlanQuestion& question) {

@@ -33,6 +33,10 @@ bool is_decided(const memory::PlanQuestion& question);
 /// resident fits.
 std::unique_ptr<PlanTrials> begin_trials(const Workload& work, memory::PlanQuestion& question);
 
+/// Whether the planner may choose `point`: a trial of it leaves the plan's margin within the limit
+/// of choose_micro_batch(). As that, it is to be called before the run's own state is made.
+bool may_be_planned(const Workload& work, const memory::PlanPoint& point);
+
 /// Throws the refused Error of a budget that does not hold `question`'s resident bytes, after an
 /// allocation of them failed.
 [[noreturn]] void refuse_what_is_held(const memory::PlanQuestion& question);

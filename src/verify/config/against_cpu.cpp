@@ -73,6 +73,10 @@ Report verify_against_cpu(train::Config config, const VerifyConfigOptions& optio
                    .bound = split.bound});
   report.equal = report.cause == Cause::none;
   report.conclusive = prover.joint_bound() <= most_rounding;
+  if (!report.conclusive)
+    report.inconclusive = "on " + device + " " +
+                          what_rounding_may_change(prover.joint_bound(), prover.loosest()) +
+                          "; try precision.compute = \"fp32\", or another run.seed";
   report.times = {.total = watch.seconds()};
   return report;
 }

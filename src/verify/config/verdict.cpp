@@ -1,7 +1,9 @@
 #include "verify/config/verdict.h"
 
 #include <algorithm>
+#include <cstddef>
 
+#include "verify/comparison.h"
 #include "verify/power.h"
 #include "verify/text.h"
 
@@ -21,6 +23,52 @@ std::string how_to_have_more(const Extent& extent) {
   if (extent.fitting >= extent.samples) return thorough;
   return std::string(thorough) + " takes " + std::to_string(extent.fitting) + ", more take " +
          memory;
+}
+
+/// Of what is compared in the config's own precision.
+std::string what_is_too_coarse(const Report& report, const Bounds& bounds) {
+  std::string why =
+      "in " + bounds.compute + " " + what_rounding_may_change(bounds.joint, bounds.loosest);
+  if (!are_conclusive(report.smallest_fault))
+    why += " and hide that a gradient is scaled by " +
+           number(100 * largest_scaled(report.smallest_fault)) + "%";
+  return why;
+}
+
+std::string what_moves_as_far(const StepsResult& steps) {
+  std::string why = "rounding may move the parameters by " + number(steps.joint_bound) +
+                    " of their movement by optimizer steps";
+  if (!steps.loosest.parameter.empty())
+    why += ", most " + steps.loosest.parameter + " (by " + number(steps.loosest.relative) + ")";
+  return why;
+}
+
+/// What to change where fp64 did not decide: the precision, the memory that fp64 lacked, or
+/// `otherwise`.
+std::string what_decides(const Report& report, const Bounds& bounds, const char* otherwise) {
+  if (bounds.compute == "bf16" || bounds.compute == "fp16")
+    return "precision.compute = \"fp32\" for this proof";
+  const bool lacks_memory = std::ranges::any_of(report.left_out, [](const std::string& line) {
+    return line.find("in fp64: ") != std::string::npos &&
+           line.find("memory.budget") != std::string::npos;
+  });
+  return lacks_memory ? "a larger memory.budget, so that fp64 decides" : otherwise;
+}
+
+/// Why something is not proved, and what to change.
+struct Doubt {
+  std::string why, remedy;
+};
+
+/// A remedy of several doubts is named once.
+std::string sentence_of(const std::vector<Doubt>& doubts) {
+  std::string text;
+  for (std::size_t i = 0; i < doubts.size(); ++i) {
+    text += (i == 0 ? "" : ", and ") + doubts[i].why;
+    const bool follows = i + 1 < doubts.size() && doubts[i + 1].remedy == doubts[i].remedy;
+    if (!follows) text += "; try " + doubts[i].remedy;
+  }
+  return text;
 }
 
 }  // namespace
@@ -83,17 +131,22 @@ std::string name_of_reference(std::int64_t samples, std::int64_t limit, bool tak
 }
 
 void judge_bounds(Report& report, const Bounds& bounds) {
+  std::vector<Doubt> doubts;
   if (bounds.joint > most_conclusive_bound || !are_conclusive(report.smallest_fault)) {
-    report.conclusive = bounds.in_double;
-    report.evidence.push_back("in " + bounds.compute + " rounding may change " +
-                              number(bounds.joint) + " of the gradient, which proves little" +
+    const std::string why = what_is_too_coarse(report, bounds);
+    report.evidence.push_back(why + ", which proves little" +
                               (bounds.in_double ? "; the comparison in fp64 does" : ""));
+    constexpr const char* other_samples = "another run.seed, which has other weights and samples";
+    if (!bounds.in_double) doubts.push_back({why, what_decides(report, bounds, other_samples)});
   }
-  if (!report.steps || report.steps->conclusive || !report.steps->equal) return;
-  report.conclusive = false;
-  report.left_out.push_back(
-      "a proof of the optimizer's steps: rounding may move the parameters by " +
-      number(report.steps->joint_bound) + " of their movement; a smaller optim.lr has it");
+  if (report.steps && report.steps->equal && !report.steps->conclusive) {
+    constexpr const char* longer_steps = "a larger optim.lr, whose steps are long beside rounding";
+    doubts.push_back(
+        {what_moves_as_far(*report.steps), what_decides(report, bounds, longer_steps)});
+    report.left_out.push_back("a proof of the optimizer's steps: " + sentence_of({doubts.back()}));
+  }
+  report.conclusive = doubts.empty();
+  report.inconclusive = sentence_of(doubts);
 }
 
 SmallestFault take_in_double(Report& report, const StepsComparison& steps, const Extent& extent) {

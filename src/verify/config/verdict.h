@@ -31,9 +31,11 @@ struct Bounds {
   std::string compute;     ///< "bf16"
   double joint = 0;        ///< what rounding may change of the gradient, all parameters together
   bool in_double = false;  ///< whether fp64 agrees
+  LoosestBound loosest{};  ///< of one parameter
 };
 /// Whether what was compared proves something (Report::conclusive), by its smallest faults, by what
-/// rounding may change, and by the bound of the steps.
+/// rounding may change, and by the bound of the steps; and if not, why and what to change
+/// (Report::inconclusive). What was left out of the comparison in fp64 is in the report by then.
 void judge_bounds(Report& report, const Bounds& bounds);
 
 /// What of the window's samples splits, orders and steps were not run on.

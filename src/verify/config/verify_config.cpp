@@ -297,6 +297,14 @@ class ConfigVerification {
     return std::max(few_ ? few_->joint_bound() : 0, all_ ? all_->joint_bound() : 0);
   }
 
+  LoosestBound loosest_bound() const {
+    LoosestBound loosest;
+    for (const std::optional<Prover>* const prover : {&few_, &all_})
+      if (*prover && (*prover)->loosest().relative > loosest.relative)
+        loosest = (*prover)->loosest();
+    return loosest;
+  }
+
   /// What comparisons with plain passes are explained by: the window's, or that of few samples.
   Diagnosis explained() {
     std::optional<Prover>& worse = few_ && few_->worst().exceeds() ? few_ : all_;
@@ -342,8 +350,10 @@ class ConfigVerification {
       rule_out_by_agreement(report_, joint_bound(), agrees_in_double());
     close_.add_to(power_);
     report_.smallest_fault = smallest_faults_of(power_);
-    judge_bounds(report_,
-                 {.compute = compute_, .joint = joint_bound(), .in_double = agrees_in_double()});
+    judge_bounds(report_, {.compute = compute_,
+                           .joint = joint_bound(),
+                           .in_double = agrees_in_double(),
+                           .loosest = loosest_bound()});
   }
 
   const VerifyConfigOptions& options_;

@@ -18,6 +18,7 @@
 #include "train/pass/run_micro_batch.h"
 #include "train/plan/acceleration.h"
 #include "train/plan/batch_norm_values.h"
+#include "train/plan/plan_choice.h"
 #include "train/plan/setup.h"
 #include "train/workload/batch_changes.h"
 #include "train/workload/workload.h"
@@ -233,6 +234,14 @@ class Measurements {
   batch::Range window_;
 };
 
+/// A larger micro-batch was timed without an optimizer's state beside it; what the planner would
+/// refuse is no advice.
+void leave_what_may_be_planned(const train::Workload& work, RunFacts& facts) {
+  if (!facts.larger_speed) return;
+  const memory::PlanPoint larger{facts.larger_speed->micro_batch, facts.recompute};
+  if (!train::may_be_planned(work, larger)) facts.larger_speed.reset();
+}
+
 }  // namespace
 
 Examination doctor(const train::Config& config, const DoctorOptions& options) {
@@ -245,6 +254,7 @@ Examination doctor(const train::Config& config, const DoctorOptions& options) {
   take_model(work, result.facts);
   take_shape(work, options.show, result.facts);
   Measurements(work, options, result.facts).take();
+  leave_what_may_be_planned(work, result.facts);
   take_dropouts(*work.model, result.facts);
   if (options.progress) options.progress("noise and losses of the first steps");
   take_first_steps(result.facts);

@@ -208,6 +208,13 @@ proof::Comparison compared(proof::Subject& subject, proof::Prover& prover,
   return plainly.difference().ratio > no_rounding ? plainly : prover.judge(gradients, {});
 }
 
+std::string why_inconclusive(const NamedParameters& parameters, const proof::Comparison& comparison,
+                             const Gradients& reference) {
+  return proof::what_rounding_may_change(proof::joint_bound(comparison, reference),
+                                         proof::loosest_bound(parameters, comparison, reference)) +
+         "; try the loop in fp64, or other samples or weights, where this gradient is larger";
+}
+
 }  // namespace
 
 proof::Report verify_loop(const VerifiedModel& model, const Loop& loop,
@@ -235,6 +242,9 @@ proof::Report verify_loop(const VerifiedModel& model, const Loop& loop,
   findings.write(report);
   // The loop itself has no fp64: what rounding hides of it stays hidden.
   report.conclusive = comparison.exceeds() || proof::are_conclusive(comparison, prover.reference());
+  report.inconclusive =
+      report.conclusive ? ""
+                        : why_inconclusive(subject.parameters(), comparison, prover.reference());
   LoopObservations seen{.difference = comparison.difference(),
                         .micro_batches = static_cast<std::int64_t>(split.parts.size()),
                         .total_weight = prover.reference().weight,

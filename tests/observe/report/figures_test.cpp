@@ -36,10 +36,12 @@ TEST(Figures, WhatWasNotMeasuredIsNoFigure) {
     EXPECT_EQ(figure(figures, id), nullptr) << id;
 }
 
-TEST(Figures, TheLossIsThatOfTheLastTenth) {
+TEST(Figures, TheLossIsThatOfTheLastStepBesideTheMeanOfTheLastTenth) {
   const auto figures = key_figures(run_of(50));
-  EXPECT_DOUBLE_EQ(figure(figures, "training_loss")->value, 48);
-  EXPECT_EQ(figure(figures, "training_loss")->detail, "mean of the last 5 steps");
+  EXPECT_DOUBLE_EQ(figure(figures, "training_loss")->value, 50);
+  EXPECT_EQ(figure(figures, "training_loss")->text, "50");
+  EXPECT_EQ(figure(figures, "training_loss")->detail,
+            "of the last step; mean of the last 5 steps 48");
 }
 
 TEST(Figures, TheLossOfFewStepsIsThatOfTheLast) {

@@ -103,6 +103,7 @@ TEST(ReportJson, AShortRunIsWhole) {
   EXPECT_EQ(training["steps"], json({1, 2, 3}));
   EXPECT_EQ(training["columns"]["loss"], json({5.25, nullptr, 4.12346}));
   EXPECT_EQ(training["columns"]["lr"], 0.1);
+  EXPECT_EQ(training["last"]["loss"], 4.123456789) << "as it was measured";
   EXPECT_FALSE(training.contains("tokens"));
 }
 
@@ -115,6 +116,8 @@ TEST(ReportJson, ALongRunHasItsExtremes) {
   const json& highest = training["columns"]["loss"]["highest"];
   EXPECT_NE(std::find(highest.begin(), highest.end(), 987.5), highest.end());
   EXPECT_EQ(training["tokens"].back(), 100'000LL * 16384);
+  // Buckets have means of several steps; the legend and the tile have the last step's.
+  EXPECT_EQ(training["last"]["loss"], run.table.columns["loss"].back());
 }
 
 TEST(ReportJson, PlacesOnAnAxisDoNotGoBack) {

@@ -1,4 +1,4 @@
-// A card with a chart: title, tools, plot, legend with the values under the crosshair, and the data as a table.
+// A card with a chart: title, tools, plot, legend with the values under the crosshair (without one, the last), and the data as a table.
 
 const MOST_TABLE_ROWS = 100;
 
@@ -102,6 +102,11 @@ function lineChart(chart, page) {
     return `${text} (${format(at.lowest[i])} to ${format(at.highest[i])})`;
   }
 
+  /// Neither smoothing nor buckets change what a run has come to.
+  function lastText(line) {
+    return line.column.last === undefined ? "" : FORMATS[chart.unit](line.column.last);
+  }
+
   function moved(x) {
     card.place.textContent = x === null ? "" : placeText(x);
     for (const line of lines) {
@@ -109,8 +114,7 @@ function lineChart(chart, page) {
         values.get(line).textContent = "";
         continue;
       }
-      const {xs} = points.get(line);
-      values.get(line).textContent = valueText(line, x === null ? xs.length - 1 : nearestIndex(xs, x), {withSpread: x !== null});
+      values.get(line).textContent = x === null ? lastText(line) : valueText(line, nearestIndex(points.get(line).xs, x), {withSpread: true});
     }
   }
 
@@ -132,7 +136,7 @@ function lineChart(chart, page) {
   function summary() {
     const said = lines.filter(isShown).map((line) => {
       const ys = points.get(line).raw, format = FORMATS[chart.unit];
-      return `${line.label} from ${format(ys[0])} to ${format(ys[ys.length - 1])}`;
+      return `${line.label} from ${format(ys[0])} to ${lastText(line)}`;
     });
     return `${chart.title} against ${AXES[page.view.axis].title.toLowerCase()}: ${said.join("; ") || "nothing shown"}`;
   }

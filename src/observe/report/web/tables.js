@@ -1,13 +1,15 @@
 // The data as report_json.cpp wrote them, and where they lie on the axis that the reader chose.
 
-/// A column of a table: {mean, lowest, highest}, the latter two null where nothing but the mean was kept.
+/// A column of a table: {mean, lowest, highest, last}, the second and third null if nothing but the mean was kept. `last` is its
+/// last value, of one step, as the tiles and the terminal show it.
 function columnOf(run, name) {
   for (const part of [run.training, run.evaluations]) {
     const stored = part.columns[name];
     if (stored === undefined) continue;
-    if (typeof stored === "number") return {table: part, mean: part.steps.map(() => stored), lowest: null, highest: null};
-    if (Array.isArray(stored)) return {table: part, mean: stored, lowest: null, highest: null};
-    return {table: part, ...stored};
+    const whole = {table: part, lowest: null, highest: null, last: part.last[name]};
+    if (typeof stored === "number") return {...whole, mean: part.steps.map(() => stored)};
+    if (Array.isArray(stored)) return {...whole, mean: stored};
+    return {...whole, ...stored};
   }
   return null;
 }

@@ -7,6 +7,7 @@
 #include "train/checkpoint/run_copies.h"
 #include "train/config/key.h"
 #include "train/config/toml/toml_reader.h"
+#include "train/workload/first/overridden_page.h"
 #include "train/workload/standard_input.h"
 
 namespace accrue::train {
@@ -55,6 +56,7 @@ ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resum
   if (overrides_state(overrides, "lora.rank")) wishes.adapter = stated.model.lora.adapters.rank > 0;
   ChosenConfig chosen{.page = first_config(data, machine, wishes), .config = {}};
   chosen.config = parse_config(chosen.page, "the chosen config", overrides);
+  chosen.page = overridden_page(chosen.page, overrides, chosen.config);
   return chosen;
 }
 

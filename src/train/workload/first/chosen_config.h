@@ -12,7 +12,7 @@ namespace accrue::train {
 
 /// A config that nobody wrote.
 struct ChosenConfig {
-  std::string page;  ///< as first_config() wrote it; empty if a run that is there has its own
+  std::string page;  ///< reads as `config`, with reasons; empty if a run that is there has its own
   Config config;
 };
 

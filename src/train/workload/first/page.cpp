@@ -7,14 +7,14 @@
 
 namespace accrue::train {
 
-void Page::key(const char* name, const std::string& value, const std::string& why) {
-  std::string line = std::string(name) + " = " + value;
+std::string line_of_key(const std::string& name, const std::string& value, const std::string& why) {
+  std::string line = name + " = " + value;
   constexpr std::size_t kColumn = 30;
   if (!why.empty()) {
     line.resize(std::max(line.size() + 1, kColumn), ' ');
     line += "# " + printable_line(why);
   }
-  text_ += line + "\n";
+  return line + "\n";
 }
 
 std::string quoted(const std::string& text) { return to_toml(Value{text}); }
