@@ -354,8 +354,9 @@ std::vector<ConfigDifference> differences(const Config& before, const Config& af
 /// dist.shard, dist.stages, dist.timeout, batch.max_quarantined, data.exclude, data.image (which
 /// has to come to the same size: load_checkpoint) and observe.*.
 bool may_change_on_resume(const std::string& key);
-/// The keys among these that `config` reads, for people: "run.out, run.threads, ... and
-/// observe.progress".
-std::string resumable_keys(const Config& config);
+/// Whether the batch of a run of this config may be changed by hand as the run is resumed
+/// (RunOptions::may_change_batch): it stays as it is stated, and its windows are planned one by
+/// one, which those of exact batch normalisation are not.
+bool batch_may_change(const Config& config);
 
 }  // namespace accrue::train

@@ -4,7 +4,6 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
-#include "core/words.h"
 #include "train/config/alternatives.h"
 #include "train/config/batch_checks.h"
 #include "train/config/checks.h"
@@ -188,12 +187,9 @@ bool may_change_on_resume(const std::string& key) {
   return known && known->may_change_on_resume;
 }
 
-std::string resumable_keys(const Config& config) {
-  std::vector<std::string> names;
-  for (const Key& key : keys())
-    if (key.may_change_on_resume && key.in_this_version && is_read(key, config))
-      names.push_back(key.name);
-  return listed(names, "and");
+bool batch_may_change(const Config& config) {
+  return !config.batch.changes_as_stated() && !config.adapt.is_on() &&
+         config.model.batchnorm != models::BatchNormPolicy::exact;
 }
 
 }  // namespace accrue::train
