@@ -52,14 +52,15 @@ TEST_F(ChangingBatchRun, IsChangedByHandAndRepeated) {
   ASSERT_EQ(accrue(begin).status, 0);
   Words resume = begin;
   resume[2] = "--run.steps=6";
-  resume.insert(resume.end(), {"--batch.tokens=512", "--resume"});
+  resume.emplace_back("--batch.tokens=512");
+  resume.emplace_back("--resume");
   Words preview = resume;
   preview.emplace_back("--dry-run");
   EXPECT_THAT(accrue(preview).output, HasSubstr("changed by hand: 512 from step 4 on"));
   const auto result = accrue(resume);
   ASSERT_EQ(result.status, 0) << result.errors;
   std::vector<int> tokens;
-  for (const auto& step : lines("lr")) tokens.push_back(step["batch_tokens"]);
+  for (const auto& step : lines("lr")) tokens.push_back(step["batch_tokens"].get<int>());
   EXPECT_EQ(tokens, (std::vector<int>{256, 256, 256, 512, 512, 512}));
   EXPECT_THAT(nlohmann::json(lines("event")).dump(),
               HasSubstr("from step 4 on 512 tokens in place of 256 tokens, changed by hand"));
@@ -73,9 +74,9 @@ TEST_F(ChangingBatchRun, IsChangedByHandAndRepeated) {
 TEST_F(ChangingBatchRun, OfWhichTheOtherKeysStayIsNamedByTheOneThatDiffers) {
   ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
   const auto result =
-      accrue({"train", "run.toml", "--resume", "--batch.tokens=512", "--optim.lr=1e-3"});
+      accrue({"train", "run.toml", "--resume", "--batch.tokens=512", "--optim.lr=0.5"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("received optim.lr = 0.001 (was 0.01); try "
+  EXPECT_THAT(result.errors, HasSubstr("received optim.lr = 0.5 (was 0.01); try "
                                        "optim.lr = 0.01, or a new run.out\n"));
 }
 

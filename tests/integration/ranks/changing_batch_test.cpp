@@ -51,7 +51,8 @@ TEST_F(ChangingBatchOfRanks, ThatIsChangedByHandHasTheBitsOfOneProcess) {
     expect_runs(c, world);
     expect_runs(c, world, {"--resume", "--run.steps=6", "--batch.samples=12"});
     std::vector<std::int64_t> samples;
-    for (const auto& step : steps_of(c)) samples.push_back(step["batch_samples"]);
+    for (const auto& step : steps_of(c))
+      samples.push_back(step["batch_samples"].get<std::int64_t>());
     EXPECT_EQ(samples, (std::vector<std::int64_t>{4, 4, 4, 12, 12, 12}));
     return c;
   };
