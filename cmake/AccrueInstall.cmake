@@ -23,5 +23,6 @@ configure_package_config_file(
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/accrue-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindLibtorch.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/LinkOpenMPByFlag.cmake
               ${PROJECT_BINARY_DIR}/accrue-config.cmake
               ${PROJECT_BINARY_DIR}/accrue-config-version.cmake DESTINATION ${accrue_config_dir})

@@ -68,6 +68,7 @@ void print_resumption(const train::Preview& preview) {
                           ? preview.done
                           : "after step " + std::to_string(preview.step) + ", on to step " + total);
   if (!preview.length.empty()) print_row("length", preview.length);
+  if (!preview.batch.empty()) print_row("batch", preview.batch);
 }
 
 void print_plan(const train::RunPlan& plan) {
@@ -108,6 +109,13 @@ bool states_length(const std::vector<std::string>& overrides) {
   return std::ranges::any_of(
       std::array{"run.steps", "run.tokens", "run.epochs"},
       [&](const char* key) { return train::overrides_state(overrides, key); });
+}
+
+/// Whether this command states the batch, and not only the file that the run began with. One in
+/// micro-batches depends on the number of ranks, which may be another by chance.
+bool states_batch(const std::vector<std::string>& overrides) {
+  return train::overrides_state(overrides, "batch.tokens") ||
+         train::overrides_state(overrides, "batch.samples");
 }
 
 /// What is to be trained.
@@ -164,6 +172,7 @@ train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
           .may_begin = may_begin,
           .checkpoint = may_begin ? "" : arguments.checkpoint,
           .may_shorten = states_length(arguments.overrides),
+          .may_change_batch = states_batch(arguments.overrides),
           .repeats = task.repeats,
           .accept_data = arguments.accept_data,
           .quiet = arguments.quiet,

@@ -11,8 +11,15 @@ file(REMOVE_RECURSE ${work})
 file(COPY ${ACCRUE_SOURCE_DIR}/examples/cmake_project DESTINATION ${work})
 run(${CMAKE_COMMAND} --install ${ACCRUE_BUILD_DIR} --prefix ${work}/accrue)
 set(ENV{CMAKE_PREFIX_PATH} "${work}/accrue")
-run(${CMAKE_COMMAND} -S ${work}/cmake_project -B ${work}/build -G ${ACCRUE_GENERATOR}
-    -DCMAKE_BUILD_TYPE=Release)
+execute_process(
+  COMMAND ${CMAKE_COMMAND} -S ${work}/cmake_project -B ${work}/build -G ${ACCRUE_GENERATOR} -DCMAKE_BUILD_TYPE=Release
+  RESULT_VARIABLE status ERROR_VARIABLE remarks ECHO_ERROR_VARIABLE)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "failed (${status}): configuring the user's project")
+endif()
+if(remarks MATCHES "safe runtime search path")
+  message(FATAL_ERROR "find_package(accrue): expected no warning of a runtime search path, received\n${remarks}")
+endif()
 run(${CMAKE_COMMAND} --build ${work}/build)
 run(${work}/build/first_steps)
 run(${work}/accrue/bin/accrue --version)

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "accrue_program.h"
+#include "core/atomic_file.h"
 
 namespace accrue::testing {
 namespace {
@@ -43,6 +44,40 @@ TEST_F(ChangingBatchRun, FollowsAScheduleThatIsStatedInMicroBatches) {
   const auto events = lines("event");
   EXPECT_THAT(nlohmann::json(events).dump(), HasSubstr("from step 9 on 16 samples"));
   EXPECT_TRUE(steps.back().contains("noise_scale_low"));
+}
+
+TEST_F(ChangingBatchRun, IsChangedByHandAndRepeated) {
+  const Words begin{"train", "run.toml", "--run.steps=3", "--precision.accumulate=fixed",
+                    "--optim.schedule.kind=constant"};
+  ASSERT_EQ(accrue(begin).status, 0);
+  Words resume = begin;
+  resume[2] = "--run.steps=6";
+  resume.emplace_back("--batch.tokens=512");
+  resume.emplace_back("--resume");
+  Words preview = resume;
+  preview.emplace_back("--dry-run");
+  EXPECT_THAT(accrue(preview).output, HasSubstr("changed by hand: 512 from step 4 on"));
+  const auto result = accrue(resume);
+  ASSERT_EQ(result.status, 0) << result.errors;
+  std::vector<int> tokens;
+  for (const auto& step : lines("lr")) tokens.push_back(step["batch_tokens"].get<int>());
+  EXPECT_EQ(tokens, (std::vector<int>{256, 256, 256, 512, 512, 512}));
+  EXPECT_THAT(nlohmann::json(lines("event")).dump(),
+              HasSubstr("from step 4 on 512 tokens in place of 256 tokens, changed by hand"));
+
+  const auto repeated = accrue({"train", "--repeat", "out", "--run.out=second"});
+  ASSERT_EQ(repeated.status, 0) << repeated.errors;
+  const std::string model = "checkpoints/step-00000006/model.safetensors";
+  EXPECT_EQ(read_file(folder_ / "second" / model), read_file(folder_ / "out" / model));
+}
+
+TEST_F(ChangingBatchRun, OfWhichTheOtherKeysStayIsNamedByTheOneThatDiffers) {
+  ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
+  const auto result =
+      accrue({"train", "run.toml", "--resume", "--batch.tokens=512", "--optim.lr=0.5"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("received optim.lr = 0.5 (was 0.01); try "
+                                       "optim.lr = 0.01, or a new run.out\n"));
 }
 
 TEST_F(ChangingBatchRun, SaysBeforehandHowTheBatchWillChange) {

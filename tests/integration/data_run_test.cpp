@@ -198,7 +198,12 @@ TEST_F(DataRun, AModelOfImagesStartsFromARun) {
   };
   EXPECT_THAT(refused({"--model.batchnorm=exact"}),
               HasSubstr("model.batchnorm = \"convert-group\", as that run has"));
-  EXPECT_THAT(refused({group, "--model.layers=8"}), HasSubstr("a folder brings the model's shape"));
+  EXPECT_THAT(refused({group, "--model.layers=14", "--model.stem=3x3"}),
+              HasSubstr("expected model.layers = 8, as the run in model.from has it, received "
+                        "model.layers = 14; try removing model.layers"));
+  const auto agrees = accrue({"train", "more.toml", "--run.out=agrees", group, "--model.layers=8",
+                              "--model.width=4", "--model.stem=3x3", "--model.vocab=2"});
+  EXPECT_EQ(agrees.status, 0) << agrees.errors;
   EXPECT_THAT(refused({"--model.kind=vit"}), HasSubstr("model.kind = \"resnet\""));
   for (int i = 0; i < 3; ++i) {
     const std::string name = "wide/class" + std::to_string(i) + "/a.png";

@@ -74,6 +74,25 @@ TEST_F(Init, StatesTheParametersThatTrainHas) {
               ContainsRegex("(^|\n)model +" + page.substr(begin, end + after.size() - begin)));
 }
 
+TEST_F(Init, OfTextGoesWithAnotherKindOfModel) {
+  write_text("tale.txt");
+  ASSERT_EQ(accrue({"init", "tale.txt"}).status, 0);
+  const auto plan = [&](const std::string& kind) {
+    return accrue({"train", "accrue.toml", "--dry-run", "--memory.budget=none", "--batch.micro=1",
+                   "--run.threads=1", "--model.kind=" + kind});
+  };
+  for (const char* kind : {"llama", "bert"}) {
+    const auto result = plan(kind);
+    EXPECT_EQ(result.status, 0) << kind << result.errors;
+  }
+  const auto result = plan("torchscript");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("received model.kind = \"torchscript\""),
+                    HasSubstr("try removing model.dropout, model.heads, model.layers and "
+                              "model.width, or model.kind = ")));
+}
+
 TEST_F(Init, OfTokenFilesWithTheOneThatIsHeldOut) {
   write_tokens("train.bin", 5000, 5000);
   write_tokens("val.bin", 1000, 6);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -99,6 +100,9 @@ struct ModelConfig {
   /// The config.json that a llama's shape came from (models::LlamaOptions); no key: a folder or a
   /// checkpoint tells it.
   std::string config_json;
+  /// Keys of the shape that are stated although `from` is a run, which fixes it, each with the
+  /// words that name its place in errors. They have to agree with the run; no key of their own.
+  std::map<std::string, std::string> shape_beside_run;
 
   std::int64_t context_or_default() const {
     return context.value_or(kind == ModelKind::vit ? 16 : 256);
@@ -108,6 +112,8 @@ struct ModelConfig {
   /// shorter context): gpt2, llama and bert do from any folder, other kinds from a run's or a
   /// checkpoint's. Looks into the folder.
   bool has_shape_of_folder() const;
+  /// Whether that folder is a run's, or a checkpoint's, of a model of accrue's own.
+  bool has_shape_of_run() const;
 };
 
 /// "3 x 32 x 32": channels, height and width, all three of which `image` must have.
@@ -354,8 +360,9 @@ std::vector<ConfigDifference> differences(const Config& before, const Config& af
 /// dist.shard, dist.stages, dist.timeout, batch.max_quarantined, data.exclude, data.image (which
 /// has to come to the same size: load_checkpoint) and observe.*.
 bool may_change_on_resume(const std::string& key);
-/// The keys among these that `config` reads, for people: "run.out, run.threads, ... and
-/// observe.progress".
-std::string resumable_keys(const Config& config);
+/// Whether the batch of a run of this config may be changed by hand as the run is resumed
+/// (RunOptions::may_change_batch): it stays as it is stated, and its windows are planned one by
+/// one, which those of exact batch normalisation are not.
+bool batch_may_change(const Config& config);
 
 }  // namespace accrue::train

@@ -32,6 +32,10 @@ struct RunOptions {
   /// With `resume`: a run.steps (or tokens, epochs) that is less than what the run has is taken,
   /// too, and not only a larger one.
   bool may_shorten = false;
+  /// With `resume`: a batch.tokens or batch.samples that differs from what the run has is taken
+  /// from the next step on, if the config allows it (batch_may_change()), and not refused. Later
+  /// resumptions and repetitions make the same change at the same step.
+  bool may_change_batch = false;
   /// A run that this one repeats from its beginning, by the same plan (config_to_repeat() has its
   /// config). What differs from it is told in events `repeat`.
   std::shared_ptr<const RunRecord> repeats = nullptr;
@@ -58,6 +62,7 @@ struct Preview {
   bool resumes = false;   ///< whether there is a run that is resumed
   std::int64_t step = 0;  ///< of the checkpoint that a resumption goes on from; 0 without
   std::string length;     ///< what changes about a resumed run's length, and why; empty: nothing
+  std::string batch;      ///< how a resumed run's batch was changed by hand; empty: it was not
   std::string done;       ///< that a resumed run is at its end, and how to go on; empty: it is not
   std::vector<std::string> repetition;  ///< how it differs from a run that it repeats, in sentences
 };

@@ -200,16 +200,23 @@ Difference move_of(const ConfigDifference& stated) { return {"", in_words(stated
 
 // --- what was resumed
 
-/// How the run that is repeated went where it was resumed. What changed then is nothing that a run
-/// from beginning to end repeats.
+/// A batch that was changed by hand is so again (Repetition::batch_changes); one that is stated
+/// otherwise is a difference by itself.
+bool is_batch_size(const std::string& key) {
+  return key == "batch.tokens" || key == "batch.samples";
+}
+
+/// How the run that is repeated went if it was resumed. What changed then is nothing that a run
+/// from beginning to end repeats, except its batch.
 std::vector<Difference> history_of(const RunRecord& record, bool bits_depend_on_ranks) {
   std::vector<Difference> found;
   for (const PastResumption& past : record.resumed) {
     std::vector<std::string> texts;
     bool counts = past.data_changed;
     for (const ConfigDifference& change : past.changes) {
+      const bool is_repeated = names_data_files(change.key) || is_batch_size(change.key);
       const Difference difference =
-          names_data_files(change.key) ? move_of(change) : difference_of(change);
+          is_repeated ? Difference{"", in_words(change)} : difference_of(change);
       texts.push_back(difference.text);
       counts = counts || !difference.what.empty();
     }
@@ -247,6 +254,11 @@ std::string bits_in_words(const Config& config, const std::vector<Difference>& d
     return "the same bits are to be expected: precision.accumulate = \"fixed\", and nothing that "
            "they depend on differs";
   return "the same bits are not to be expected, because of: " + others;
+}
+
+bool have_same_batch(const Config& before, const Config& now) {
+  return batch_may_change(now) && before.batch.tokens == now.batch.tokens &&
+         before.batch.samples == now.batch.samples;
 }
 
 /// Throws if data changed that the config names as it did.
@@ -309,6 +321,7 @@ Repetition compare_with(const RunRecord& record, const RunBeside& now, bool acce
   if (record.start != now.start)
     found.push_back({"the parameters at the start", "it starts from other parameters"});
   repetition.differences = texts_of(found);
+  if (have_same_batch(before, now.config)) repetition.batch_changes = record.batch_changes;
   const std::vector<Difference> history = history_of(record, by_ranks);
   repetition.history = texts_of(history);
   found.insert(found.end(), history.begin(), history.end());

@@ -22,6 +22,9 @@ struct Repetition {
   std::vector<std::string> differences;  ///< a sentence each; empty: nothing differs
   /// How the run went that is repeated, if not in one go; a sentence each.
   std::vector<std::string> history;
+  /// The changes by hand of the batch of the run that is repeated, which this one makes, too; none
+  /// if it states another batch.
+  std::vector<BatchChange> batch_changes;
   std::string bits;  ///< whether its bits are to be expected again, and why
 };
 

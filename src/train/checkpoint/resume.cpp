@@ -58,6 +58,19 @@ std::string reason_for_replica(const RunCopies& run, const fs::path& chosen) {
          what;
 }
 
+/// What to do about what `changed`. A batch may change if the command line states it.
+std::string how_to_go_on(const std::vector<ConfigDifference>& changed, const Config& now) {
+  const ConfigDifference& first = changed.front();
+  const bool is_batch = first.key == "batch.tokens" || first.key == "batch.samples";
+  if (changed.size() == 1 && is_batch && batch_may_change(now))
+    return first.key + " = " + first.before + ", or --" + first.key + "=" + first.after +
+           " on the command line, which changes the batch from the next step on";
+  if (changed.size() > 1) return "the old values, or a new run.out";
+  const bool was_stated = first.before != "not stated";
+  return (was_stated ? first.key + " = " + first.before : "leaving " + first.key + " out") +
+         ", or a new run.out";
+}
+
 }  // namespace
 
 void check_room(std::int64_t needed_bytes, std::int64_t free_bytes, const std::string& where) {
@@ -85,15 +98,15 @@ std::int64_t free_bytes_at(fs::path where) {
 }
 
 void check_config_unchanged(const Config& started, const Config& now) {
-  std::string changed;
-  for (const ConfigDifference& difference : differences(started, now)) {
-    if (may_change_on_resume(difference.key) || only_moves(difference.key, started, now)) continue;
-    changed += (changed.empty() ? "" : ", ") + in_words(difference);
-  }
+  std::vector<ConfigDifference> changed = differences(started, now);
+  std::erase_if(changed, [&](const ConfigDifference& difference) {
+    return may_change_on_resume(difference.key) || only_moves(difference.key, started, now);
+  });
   if (changed.empty()) return;
-  throw usage_error("resume", "the config the run was started with", changed,
-                    "the old values or a new run.out; " + resumable_keys(now) +
-                        " may change, and the paths of the same data");
+  std::vector<std::string> texts;
+  for (const ConfigDifference& difference : changed) texts.push_back(in_words(difference));
+  throw usage_error("resume", "the config the run was started with", listed(texts, "and"),
+                    how_to_go_on(changed, now));
 }
 
 std::optional<TrainState> state_to_resume(const RunCopies& run, const std::string& requested) {

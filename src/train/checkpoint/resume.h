@@ -32,6 +32,7 @@ struct Resumed {
   std::string replica_reason;
   /// Which paths of data changed while the data stayed (moves_in_words); empty: none.
   std::string data_move;
+  std::optional<ConfigDifference> batch_change;   ///< the batch that is stated by hand, if another
   std::optional<observe::MetricsRecord> metrics;  ///< VerifiedCheckpoint::metrics()
 };
 
@@ -44,7 +45,7 @@ std::int64_t checkpoint_room(const RunConfig& config, std::int64_t total_steps,
 std::int64_t free_bytes_at(std::filesystem::path where);
 
 /// Refuses what may not change between a run's start and its resumption; the message lists what
-/// differs and what may. Paths of data may: load_checkpoint() compares the data themselves.
+/// differs. Paths of data may: load_checkpoint() compares the data themselves.
 void check_config_unchanged(const Config& started, const Config& now);
 
 /// The bookkeeping of the checkpoint that load_checkpoint() would load, as far as bookkeeping

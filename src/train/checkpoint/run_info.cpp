@@ -55,6 +55,11 @@ json to_json(const std::vector<ConfigDifference>& changes) {
   return list;
 }
 
+void note_batch_changes(const std::vector<BatchChange>& changes, json& run) {
+  run.erase("batch_changes");
+  if (!changes.empty()) run["batch_changes"] = batch_changes_to_json(changes);
+}
+
 }  // namespace
 
 std::string now_iso() {
@@ -84,6 +89,7 @@ std::string describe_run(const RunInfo& info) {
   if (!info.tokenizer.empty()) run["tokenizer"] = info.tokenizer;
   if (!info.repeats.empty())
     run["repeats"] = {{"run", info.repeats}, {"differences", info.differences}};
+  note_batch_changes(info.batch_changes, run);
   return text_with_checksum(std::move(run));
 }
 
@@ -100,6 +106,7 @@ std::string add_resumption(const std::string& run_json, const Resumption& resump
   run.erase("ended");
   run["schedule"] = static_cast<int>(resumption.schedule);
   if (!resumption.module.empty()) run["module"] = resumption.module;
+  note_batch_changes(resumption.batch_changes, run);
   // A run of an earlier version stays one that tells too little to be repeated.
   if (run.contains("config")) run["config"] = to_json(resumption.config);
   if (run.contains("data")) run["data"] = to_json(resumption.data);

@@ -9,6 +9,7 @@
 
 #include "accrue/data/source.h"
 #include "accrue/train/config.h"
+#include "train/checkpoint/batch_change.h"
 #include "train/checkpoint/environment.h"
 
 namespace accrue::train {
@@ -38,6 +39,8 @@ struct RunInfo {
   /// The run that this one repeats, and what differs from it; no folder where it repeats none.
   std::string repeats;
   std::vector<std::string> differences = {};
+  /// Of the run that this one repeats: how its batch was changed by hand.
+  std::vector<BatchChange> batch_changes = {};
 };
 
 /// run.json of a new run.
@@ -55,6 +58,8 @@ struct Resumption {
   std::string module = {};  ///< models::TorchScriptModel::digest()
   /// Of the state that it goes on from, and so of the run from then on.
   optim::ScheduleVersion schedule = optim::ScheduleVersion::min_after_last_step;
+  /// All changes of the batch that were stated by hand, this resumption's among them.
+  std::vector<BatchChange> batch_changes = {};
 };
 
 /// `run_json` with this resumption added to its "resumed" list, and with what it changes; a run

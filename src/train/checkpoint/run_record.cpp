@@ -76,6 +76,11 @@ optim::ScheduleVersion schedule_in(const json& run) {
       integer_in(run, "schedule", static_cast<int>(min_after_last_step)));
 }
 
+std::vector<BatchChange> batch_changes_in(const json& run) {
+  if (!run.contains("batch_changes")) return {};
+  return batch_changes_from_json(run.at("batch_changes"));
+}
+
 RunRecord record_in(const json& run, const std::string& folder) {
   RunRecord record{.folder = folder,
                    .config = run.at("config"),
@@ -90,6 +95,7 @@ RunRecord record_in(const json& run, const std::string& folder) {
   if (run.at("plan").contains("accelerate"))
     record.accelerate = run.at("plan").at("accelerate").get<bool>();
   record.schedule = schedule_in(run);
+  record.batch_changes = batch_changes_in(run);
   if (record.ranks.empty()) throw json::other_error::create(500, "plan.ranks is empty", &run);
   return record;
 }
@@ -154,6 +160,16 @@ optim::ScheduleVersion recorded_schedule(const RunDirectory& run) {
   } catch (const json::exception& unknown) {
     throw usage_error("resume " + run.root().string(), "a run.json with a schedule that is known",
                       unknown.what(), "the version of accrue that began the run");
+  }
+}
+
+std::vector<BatchChange> recorded_batch_changes(const RunDirectory& run) {
+  try {
+    return batch_changes_in(recorded(run));
+  } catch (const json::exception& unknown) {
+    throw usage_error("resume " + run.root().string(),
+                      "a run.json whose batch_changes have a window and a size each",
+                      unknown.what(), "run.json of a copy of the run");
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "accrue/train/run_record.h"
+#include "train/checkpoint/batch_change.h"
 #include "train/checkpoint/environment.h"
 #include "train/checkpoint/rank_record.h"
 #include "train/checkpoint/run_info.h"
@@ -35,6 +36,7 @@ struct RunRecord {
   std::string start;   ///< digest of the parameters that it started from
   std::string module;  ///< of its TorchScript module; empty if run.json has none
   std::vector<PastResumption> resumed;
+  std::vector<BatchChange> batch_changes;  ///< that were stated by hand, by window
 };
 
 /// What the folder's run.json holds; an empty object if there is none. Throws a usage Error if it
@@ -49,5 +51,9 @@ std::map<std::string, std::string> recorded_tokenizer(const RunDirectory& run);
 /// that does not tell, as in folders of earlier versions. Throws a usage Error if it is none
 /// that is known.
 optim::ScheduleVersion recorded_schedule(const RunDirectory& run);
+
+/// How the batch of the run in this folder was changed by hand, as its run.json has it: a change is
+/// there before a checkpoint has it. Throws a usage Error if it is damaged.
+std::vector<BatchChange> recorded_batch_changes(const RunDirectory& run);
 
 }  // namespace accrue::train

@@ -77,11 +77,9 @@ json adapt_to_json(const AdaptState& adapt) {
            {"weight", adapt.weight},
            {"log_decay", adapt.log_decay},
            {"blocks", json::array()},
-           {"changes", json::array()}};
+           {"changes", batch_changes_to_json(adapt.changes)}};
   for (const adapt::NoiseAverage::State& block : adapt.blocks)
     out["blocks"].push_back(noise_to_json(block));
-  for (const BatchChange& change : adapt.changes)
-    out["changes"].push_back({{"window", change.window}, {"size", change.size}});
   return out;
 }
 

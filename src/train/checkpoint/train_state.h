@@ -11,24 +11,21 @@
 #include "accrue/optim/schedule.h"
 #include "memory/recovery.h"
 #include "optim/loss_scale.h"
+#include "train/checkpoint/batch_change.h"
 #include "train/checkpoint/data_continuity.h"
 #include "train/checkpoint/rank_record.h"
 #include "train/checkpoint/window_middle.h"
 
 namespace accrue::train {
 
-/// The batch from a window on, as it was decided.
-struct BatchChange {
-  std::int64_t window = 0;
-  std::int64_t size = 0;  ///< in the batch's unit
-  bool operator==(const BatchChange&) const = default;
-};
-
-/// What a run measured of its gradient's noise, and what it decided by it.
+/// What a run measured of its gradient's noise, and what was decided about its batch: by the noise,
+/// or by hand, as the run was resumed.
 struct AdaptState {
   adapt::NoiseAverage::State noise = {};
   adapt::NoiseAverage::State in_geometry = {};  ///< of the norm that decides, where it is another
   std::vector<adapt::NoiseAverage::State> blocks = {};
+  /// In the order of their windows. Those that were stated by hand may lie ahead: of a run that
+  /// repeats another, or goes back to a checkpoint before them.
   std::vector<BatchChange> changes = {};
   std::int64_t measured = 0;  ///< windows measured since the last change
   /// Of all windows: what the batch's unit counts of them, and the weight of their losses.

@@ -104,7 +104,7 @@ void check_resnet(const Config& config, const StatedKeys& stated) {
 }
 
 void check_vit(const Config& config, const StatedKeys& stated) {
-  check_heads(config, stated);
+  if (!config.model.has_shape_of_folder()) check_heads(config, stated);
   check_images(config, stated);
 }
 
@@ -350,13 +350,36 @@ std::string value_in_words(const std::string& name, const Config& config) {
   return name + (value ? " = " + to_toml(*value) : " not stated");
 }
 
-void check_is_read(const std::string& name, const std::string& place, const Config& config) {
-  const Reader* const missing = missing_reader(*find_key(name), config);
-  if (missing == nullptr) return;
-  const std::string reason = missing->reason.empty() ? "" : " (" + missing->reason + ")";
-  throw usage_error(place, name + " only where it is read with " + missing->with + reason,
-                    value_in_words(missing->decider, config),
-                    "removing " + name + ", or " + missing->with);
+/// Whether the run in model.from is all that keeps the config from reading `key`.
+bool is_fixed_by_run(const Key& key, const Config& config) {
+  const std::string from = "model.from";
+  return config.model.has_shape_of_run() && missing_reader(key, config) != nullptr &&
+         std::ranges::all_of(key.read_by, [&](const Reader& reader) {
+           return reader.decider == from || reader.holds(config);
+         });
+}
+
+/// Throws for keys that the config does not read. The first one is named with its place and its
+/// readers, and all that the same key decides about, since they are removed together.
+void check_are_read(const Config& config, const StatedKeys& stated) {
+  const Reader* first = nullptr;
+  std::string first_name;
+  std::vector<std::string> names;
+  for (const auto& [name, place] : stated) {
+    const Reader* const missing = missing_reader(*find_key(name), config);
+    if (missing == nullptr || config.model.shape_beside_run.contains(name)) continue;
+    if (first == nullptr) {
+      first = missing;
+      first_name = name;
+    }
+    if (missing->decider == first->decider) names.push_back(name);
+  }
+  if (first == nullptr) return;
+  const std::string reason = first->reason.empty() ? "" : " (" + first->reason + ")";
+  throw usage_error(stated.at(first_name),
+                    first_name + " only where it is read with " + first->with + reason,
+                    value_in_words(first->decider, config),
+                    "removing " + listed(names, "and") + ", or " + first->with);
 }
 
 /// Throws if eps allows 0 / 0: a row of an embedding that no sample used has gradient 0 and
@@ -378,8 +401,15 @@ std::string where(const StatedKeys& stated, const std::string& key) {
   return at == stated.end() ? "config key " + key : at->second;
 }
 
+StatedKeys shape_beside_run(const Config& config, const StatedKeys& stated) {
+  StatedKeys shape = stated;
+  std::erase_if(shape,
+                [&](const auto& each) { return !is_fixed_by_run(*find_key(each.first), config); });
+  return shape;
+}
+
 void check_statements(const Config& config, const StatedKeys& stated) {
-  for (const auto& [name, place] : stated) check_is_read(name, place, config);
+  check_are_read(config, stated);
   if (const auto eps = stated.find("optim.eps"); eps != stated.end())
     check_eps(config, eps->second);
   check_loss_terms(config, stated);

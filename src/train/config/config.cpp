@@ -4,7 +4,6 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
-#include "core/words.h"
 #include "train/config/alternatives.h"
 #include "train/config/batch_checks.h"
 #include "train/config/checks.h"
@@ -92,6 +91,11 @@ bool states_batch_by_schedule(const std::vector<Entry>& overriding, const Config
          !states("batch.tokens") && !states("batch.samples") && !states("batch.micro_batches");
 }
 
+bool holds(const std::string& folder, const char* file) {
+  std::error_code unreadable;
+  return std::filesystem::exists(std::filesystem::path(folder) / file, unreadable);
+}
+
 std::optional<Value> read_value(const Key& key, const Config& config) {
   return is_read(key, config) ? key.get(config) : std::nullopt;
 }
@@ -105,12 +109,12 @@ std::string image_in_words(const std::vector<std::int64_t>& image) {
 
 bool ModelConfig::has_shape_of_folder() const {
   if (from.empty() || kind == ModelKind::torchscript) return false;
-  const auto holds = [&](const char* file) {
-    std::error_code unreadable;
-    return std::filesystem::exists(std::filesystem::path(from) / file, unreadable);
-  };
-  return is_language_model(kind) || holds("config.toml") ||
-         holds("state.json");  // a run's, a checkpoint's
+  return is_language_model(kind) || holds(from, "config.toml") || holds(from, "state.json");
+}
+
+bool ModelConfig::has_shape_of_run() const {
+  if (from.empty() || is_foreign(kind)) return false;
+  return holds(from, "state.json") || (holds(from, "config.toml") && !holds(from, "config.json"));
 }
 
 Config parse_config(const std::string& toml, const std::string& origin,
@@ -142,6 +146,7 @@ Config parse_config(const std::string& toml, const std::string& origin,
   set_defaults_of_kind(config, stated);
   if (kind == ConfigOrigin::run) forget_unread_context(config, stated);
   take_batch_of_schedule(config, stated);
+  config.model.shape_beside_run = shape_beside_run(config, answered_for);
   check_statements(config, answered_for);
   check_together(config, stated, origin);
   return config;
@@ -188,12 +193,9 @@ bool may_change_on_resume(const std::string& key) {
   return known && known->may_change_on_resume;
 }
 
-std::string resumable_keys(const Config& config) {
-  std::vector<std::string> names;
-  for (const Key& key : keys())
-    if (key.may_change_on_resume && key.in_this_version && is_read(key, config))
-      names.push_back(key.name);
-  return listed(names, "and");
+bool batch_may_change(const Config& config) {
+  return !config.batch.changes_as_stated() && !config.adapt.is_on() &&
+         config.model.batchnorm != models::BatchNormPolicy::exact;
 }
 
 }  // namespace accrue::train

@@ -29,8 +29,21 @@ std::int64_t part_of(std::int64_t samples) {
   return 1;
 }
 
-double stated_batch(const Config& config) {
-  return static_cast<double>(config.batch.tokens ? *config.batch.tokens : *config.batch.samples);
+double batch_of_config(const Config& config) { return static_cast<double>(stated_batch(config)); }
+
+/// How the learning rate follows the batch. It goes with one that was changed by hand as it went
+/// with the one that the run began with.
+adapt::RateRule rate_rule(const Config& config) {
+  if (batch_changes(config)) return config.adapt.lr_rule;
+  switch (config.optim.scale_lr) {
+    case optim::ScaleRule::none:
+      return adapt::RateRule::none;
+    case optim::ScaleRule::linear:
+      return adapt::RateRule::linear;
+    case optim::ScaleRule::sqrt:
+      return adapt::RateRule::sqrt;
+  }
+  return adapt::RateRule::none;
 }
 
 }  // namespace
@@ -42,6 +55,7 @@ BatchControl::BatchControl(const RunContext& run, const TrainState& state)
       samples_(sample_facts(*run.work.data.train)),
       has_one_micro_batch_(!batch_changes(config_) || config_.batch.micro ||
                            !fixed_micro_batch_reason(config_).empty()),
+      as_begun_(state.adapt.changes.empty() ? run.work.schedule : as_changing(run.work)),
       schedule_(run.work.schedule),
       total_(train::total_windows(config_, schedule_)),
       rates_(config_, make_horizon(run.plan), schedule_, schedule_, samples_, total_) {
@@ -49,24 +63,33 @@ BatchControl::BatchControl(const RunContext& run, const TrainState& state)
 }
 
 void BatchControl::restore() {
-  if (may_change()) enforce(state_.adapt.changes);
+  std::vector<BatchChange> changes = changes_in_force();
+  if (changes != changes_) enforce(std::move(changes));
 }
 
-void BatchControl::enforce(const std::vector<BatchChange>& changes) {
-  schedule_ = with_changes(config_, run_.work.schedule, changes);
+std::vector<BatchChange> BatchControl::changes_in_force() const {
+  std::vector<BatchChange> changes = state_.adapt.changes;
+  std::erase_if(changes,
+                [this](const BatchChange& change) { return change.window > state_.window; });
+  return changes;
+}
+
+void BatchControl::enforce(std::vector<BatchChange> changes) {
+  schedule_ = changes.empty() ? run_.work.schedule : with_changes(config_, as_begun_, changes);
   total_ = train::total_windows(config_, schedule_);
-  rates_ =
-      RunRates(config_, make_horizon(run_.plan), schedule_, run_.work.schedule, samples_, total_);
+  rates_ = RunRates(config_, make_horizon(run_.plan), schedule_, as_begun_, samples_, total_);
+  changes_ = std::move(changes);
 }
 
 Cadence BatchControl::cadence(const Duration& every, const char* key) const {
-  if (!may_change() || every.unit == Duration::Unit::seconds)
+  if (!as_begun_.changing || every.unit == Duration::Unit::seconds)
     return {every, make_horizon(run_.plan), key};
   expect_countable(every, samples_, key);
   return {every, [this, unit = every.unit](std::int64_t step) {
             // Windows without weight are no steps.
             const std::int64_t windows = state_.window - state_.step + step;
-            return place_in(unit, config_, samples_, schedule_.changing->place(windows));
+            const auto& changing = schedule_.changing ? schedule_.changing : as_begun_.changing;
+            return place_in(unit, config_, samples_, changing->place(windows));
           }};
 }
 
@@ -88,15 +111,16 @@ std::int64_t BatchControl::micro_batch(std::int64_t samples, std::int64_t most) 
 
 double BatchControl::batch_of(std::int64_t window) const {
   const auto behind = std::ranges::find_if(
-      state_.adapt.changes, [&](const BatchChange& change) { return change.window > window; });
-  if (behind != state_.adapt.changes.begin()) return static_cast<double>(std::prev(behind)->size);
+      changes_, [&](const BatchChange& change) { return change.window > window; });
+  if (behind != changes_.begin()) return static_cast<double>(std::prev(behind)->size);
   return static_cast<double>(batch_at(config_, samples_, schedule_.changing->place(window)));
 }
 
 /// By what the rate follows the batch of the window ahead; none if it does not.
 std::optional<double> BatchControl::rate_factor() const {
-  if (!may_change() || config_.adapt.lr_rule == adapt::RateRule::none) return std::nullopt;
-  return adapt::rate_factor(config_.adapt.lr_rule, batch_of(state_.window), stated_batch(config_),
+  const adapt::RateRule rule = rate_rule(config_);
+  if (!may_change() || rule == adapt::RateRule::none) return std::nullopt;
+  return adapt::rate_factor(rule, batch_of(state_.window), batch_of_config(config_),
                             noise_in_batch_units(state_.adapt));
 }
 
@@ -113,7 +137,7 @@ std::optional<optim::RateFall> BatchControl::rate_fall() const {
 std::optional<double> BatchControl::beta2() const {
   if (!may_change() || config_.adapt.lr_rule == adapt::RateRule::none) return std::nullopt;
   return adapt::beta2_at(config_.optim.beta2, config_.adapt.lr_rule, batch_of(state_.window),
-                         stated_batch(config_));
+                         batch_of_config(config_));
 }
 
 void BatchControl::take_in(const WindowRun& window, std::int64_t samples, bool stepped,
@@ -130,7 +154,7 @@ adapt::BatchBounds BatchControl::bounds() const {
   const BatchRange range = batch_range(config_);
   const std::int64_t sample =
       config_.batch.tokens ? std::max<std::int64_t>(1, samples_.tokens_per_sample.value_or(1)) : 1;
-  const std::int64_t stated = std::llround(stated_batch(config_)) / sample;
+  const std::int64_t stated = stated_batch(config_) / sample;
   const std::int64_t micro = run_.plan.micro_batch;
   const std::int64_t epoch = schedule_.samples_per_epoch;
   // The stated batch is a whole multiple, so that nothing changes before something was measured.
@@ -149,12 +173,13 @@ adapt::BatchBounds BatchControl::bounds() const {
 }
 
 std::optional<std::string> BatchControl::decide(TrainState& state) {
+  restore();
   if (!adapt::measures_noise(config_.adapt.batch) || state.window >= total_) return std::nullopt;
   const double batch = batch_of(state.window);
   const adapt::BatchDecision decision =
       adapt::decide_batch(config_.adapt.batch, bounds(),
                           {.batch = batch,
-                           .base_batch = stated_batch(config_),
+                           .base_batch = batch_of_config(config_),
                            .noise = noise_in_batch_units(state_.adapt),
                            .windows_measured = state.adapt.measured,
                            .windows_wanted = windows_measured_first});
@@ -175,9 +200,10 @@ std::optional<std::string> BatchControl::change_ahead() const {
   const double before = batch_of(state_.window - 1), now = batch_of(state_.window);
   if (before == now || is_decided) return std::nullopt;
   const bool grows_each_step = stated.ramp_from && stated.ramp_by == RampShape::linear;
-  if (grows_each_step && now != stated_batch(config_)) return std::nullopt;
+  if (grows_each_step && now != batch_of_config(config_)) return std::nullopt;
+  const std::string why = changes_.empty() ? "" : ", changed by hand";
   return "from step " + digit_groups(state_.step + 1) + " on " + batch_in_words(now) +
-         " in place of " + batch_in_words(before) + ": " + split_in_words();
+         " in place of " + batch_in_words(before) + why + ": " + split_in_words();
 }
 
 std::string BatchControl::batch_in_words(double batch) const {

@@ -18,9 +18,10 @@
 namespace accrue::train {
 
 /// The batch of each window of a run, and the learning rate that goes with it: as the config states
-/// them, or as they are decided on the way (adapt.batch). Decisions follow from what all ranks have
-/// in common, so that all take the same ones; they are kept in the state, and a run that is resumed
-/// repeats none of them.
+/// them, as they are decided on the way (adapt.batch), or as the batch is changed by hand when the
+/// run is resumed. Decisions follow from what all ranks have in common, so that all take the same
+/// ones; they are kept in the state, and a run that is resumed repeats none of them. Until the
+/// window of a change by hand comes, all is as if there were none.
 class BatchControl {
  public:
   /// Both are kept by reference; what `state` has decided is in force.
@@ -51,7 +52,8 @@ class BatchControl {
   /// Takes in a window, `state` having it behind it, and what was read of its noise.
   void take_in(const WindowRun& window, std::int64_t samples, bool stepped,
                const std::optional<NoiseReading>& reading, TrainState& state) const;
-  /// Decides about the batch from the window ahead on, and returns what there is to tell of it.
+  /// Decides about the batch from the window ahead on, and returns what there is to tell of it. A
+  /// change by hand is in force from here on if its window is ahead (change_ahead() tells it).
   std::optional<std::string> decide(TrainState& state);
   /// To be called where the state became an earlier one.
   void restore();
@@ -65,7 +67,8 @@ class BatchControl {
   double batch_of(std::int64_t window) const;
   std::optional<double> rate_factor() const;
   adapt::BatchBounds bounds() const;
-  void enforce(const std::vector<BatchChange>& changes);
+  std::vector<BatchChange> changes_in_force() const;
+  void enforce(std::vector<BatchChange> changes);
   std::string batch_in_words(double batch) const;
   std::string split_in_words() const;
 
@@ -74,7 +77,9 @@ class BatchControl {
   const TrainState& state_;
   SampleFacts samples_;
   bool has_one_micro_batch_;
+  batch::WindowSchedule as_begun_;  ///< of windows that may change, if the state has changes
   batch::WindowSchedule schedule_;
+  std::vector<BatchChange> changes_;  ///< that `schedule_` has
   std::int64_t total_ = 0;
   RunRates rates_;
 };

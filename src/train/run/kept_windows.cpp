@@ -27,8 +27,7 @@ std::string why_window_begins_again(const Resumed& resumed, const Workload& work
   if (!resumed.data_change.empty()) return "what is done of it was done with other data";
   if (state.middle->exclude != work.config.data.exclude)
     return "other samples are left out (data.exclude) than when a part of it was done";
-  const batch::Range now =
-      with_changes(work.config, work.schedule, state.adapt.changes).window(state.window);
+  const batch::Range now = with_changes(work, state.adapt.changes).window(state.window);
   return is_made_of(now, state.middle->micro_batches) ? "" : "its batch is another one now";
 }
 

@@ -5,6 +5,7 @@
 #include "accrue/core/error.h"
 #include "core/words.h"
 #include "train/checkpoint/resume.h"
+#include "train/checkpoint/run_record.h"
 #include "train/ranks/divided_state.h"
 #include "train/ranks/shared_state.h"
 
@@ -27,6 +28,9 @@ TrainState state_in(const VerifiedCheckpoint& checkpoint, const ChangingRun& run
   TrainState state = checkpoint.state();
   state.data = run.data;
   state.middle.reset();
+  // The checkpoint may be of before the last change of the batch by hand.
+  std::vector<BatchChange> by_hand = recorded_batch_changes(run.copies.record());
+  if (!by_hand.empty()) state.adapt.changes = std::move(by_hand);
   if (!state.ranks.empty()) state.ranks = records_for(run.ranks.world(), state.ranks);
   return state;
 }

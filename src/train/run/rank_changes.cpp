@@ -91,7 +91,7 @@ StartedWindow nothing_done(const ChangingRun& run, const TrainState& state) {
 }
 
 batch::Range window_ahead(const ChangingRun& run, const TrainState& state) {
-  return with_changes(run.work.config, run.work.schedule, state.adapt.changes).window(state.window);
+  return with_changes(run.work, state.adapt.changes).window(state.window);
 }
 
 }  // namespace

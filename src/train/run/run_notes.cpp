@@ -12,6 +12,7 @@
 #include "train/checkpoint/run_record.h"
 #include "train/config/data_paths.h"
 #include "train/plan/plan_json.h"
+#include "train/workload/batch_changes.h"
 #include "train/workload/model_digest.h"
 
 namespace accrue::train {
@@ -80,22 +81,29 @@ std::string note_start(const RunNotes& notes, const RunPlan& plan,
        .module = digest_of_module(*notes.work.model),
        .tokenizer = tokenizer.digests(),
        .repeats = repeated ? repeated->record->folder : "",
-       .differences = repeated ? repeated->repetition.differences : std::vector<std::string>{}});
+       .differences = repeated ? repeated->repetition.differences : std::vector<std::string>{},
+       .batch_changes =
+           repeated ? repeated->repetition.batch_changes : std::vector<BatchChange>{}});
 }
 
 void note_resumption(const RunDirectory& run, const RunNotes& notes, const Resumed& resumed,
                      const Config& started) {
+  std::vector<ConfigDifference> changes = differences(started, notes.given);
+  if (resumed.batch_change) changes.push_back(*resumed.batch_change);
+  const bool is_by_hand = !batch_changes(notes.work.config);
   write_file_atomically(
       run.run_file(),
       add_resumption(run_json_of(run), {.step = resumed.state.step,
                                         .command = notes.command,
                                         .config = run.config(),
-                                        .changes = differences(started, notes.given),
+                                        .changes = std::move(changes),
                                         .environment = notes.environment,
                                         .data = data_of(notes),
                                         .data_changed = !resumed.data_change.empty(),
                                         .module = resumed.module,
-                                        .schedule = resumed.state.schedule}));
+                                        .schedule = resumed.state.schedule,
+                                        .batch_changes = is_by_hand ? resumed.state.adapt.changes
+                                                                    : std::vector<BatchChange>{}}));
 }
 
 std::string note_end(const RunDirectory& run, const RunResult& result) {

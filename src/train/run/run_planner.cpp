@@ -75,8 +75,7 @@ void RunPlanner::take_up(TrainState& state, const std::string& reason) {
 }
 
 std::int64_t RunPlanner::windows_of_run(const TrainState& state) const {
-  return total_windows(work_.config,
-                       with_changes(work_.config, work_.schedule, state.adapt.changes));
+  return total_windows(work_.config, with_changes(work_, state.adapt.changes));
 }
 
 }  // namespace accrue::train

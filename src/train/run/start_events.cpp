@@ -109,6 +109,7 @@ std::vector<Event> start_events(const StartFacts& start) {
     events.add("checkpoint_skipped", what + damage);
   events.add("replica", resumed->replica_reason);
   events.add("resume", resumption_in_words(*resumed, start));
+  events.add("batch", changes_by_hand_in_words(config, resumed->state.adapt.changes));
   if (!resumed->window_begins_again.empty())
     events.add("resume", "the checkpoint was written in the middle of step " +
                              std::to_string(step + 1) +

@@ -101,12 +101,13 @@ struct Trainer::Impl {
   }
 
   /// What ranks have to agree on before any of them decides a plan or loads anything.
-  static distributed::Facts start_of(const RunOptions& options, bool plans) {
+  distributed::Facts start_of(const RunOptions& options, bool plans) const {
     const std::string checkpoint =
         options.checkpoint.empty() ? "the newest checkpoint" : options.checkpoint;
     return {{"resume", options.resume ? checkpoint : "no"},
             {"repeat", options.repeats ? "yes" : "no"},
             {"accept-data", options.accept_data ? "yes" : "no"},
+            {"batch", batch ? std::to_string(*batch) : "as the run has it"},
             {"plan", plans ? "a new one" : "the checkpoint's"}};
   }
 
@@ -182,7 +183,9 @@ struct Trainer::Impl {
             .recompute = plan.recompute,
             .accelerate = plan.accelerate,
             .ranks = planner.records(),
-            .data = data};
+            .data = data,
+            .adapt = {.changes = repeated ? repeated->repetition.batch_changes
+                                          : std::vector<BatchChange>{}}};
   }
 
   /// Checks the data before anything is planned or written. A run that is resumed checked them as
@@ -199,6 +202,54 @@ struct Trainer::Impl {
       if (work.data.val) work.data.val->check_contents();
     });
     data.checked = true;
+  }
+
+  /// Whether the batch is another one from the next step on shows when the state is loaded. Until
+  /// then, and in what the run directory keeps, the batch is the one that the run began with:
+  /// changes by hand are decisions, which the state has.
+  void settle_batch(const RunOptions& options) {
+    if (!options.resume || !copies.hold_run()) return;
+    const Config started = copies.record().config();
+    batch_changes_by_hand = recorded_changes_by_hand();
+    const auto stated = batch_in_unit_of(started, given, sample_facts(*work.data.train));
+    const std::int64_t begun = stated_batch(started);
+    const bool is_current = stated != begun && stated == batch_behind(batch_changes_by_hand, begun);
+    if (!stated || !(options.may_change_batch || is_current)) return;
+    batch = stated;
+    given = with_batch_of(std::move(given), started);
+    work.config = with_batch_of(std::move(work.config), started);
+    work.schedule = make_window_schedule(work.config, work.data.train);
+  }
+
+  /// A damaged run.json is replaced by the replica's once the run is claimed.
+  std::vector<BatchChange> recorded_changes_by_hand() const {
+    try {
+      return recorded_batch_changes(copies.record());
+    } catch (const Error&) {
+      if (!copies.replica()) throw;
+      return recorded_batch_changes(*copies.replica());
+    }
+  }
+
+  /// run.json has a change before a checkpoint has it.
+  void take_up_batch_changes(TrainState& state) const {
+    if (!batch_changes_by_hand.empty()) state.adapt.changes = batch_changes_by_hand;
+  }
+
+  /// Changes the batch of `state` to the one that is stated, from the next window on. Returns the
+  /// change, if that is another one.
+  std::optional<ConfigDifference> change_batch(TrainState& state) const {
+    if (!batch) return std::nullopt;
+    std::vector<BatchChange>& changes = state.adapt.changes;
+    const std::int64_t begun = stated_batch(work.config);
+    const std::int64_t before = batch_behind(changes, begun);
+    if (*batch == before) return std::nullopt;
+    // A window that has begun is finished with the batch that it began with.
+    const std::int64_t next = state.window + (state.middle ? 1 : 0);
+    changes = changed_by_hand(std::move(changes), {.window = next, .size = *batch}, begun);
+    return ConfigDifference{.key = key_of_batch(work.config),
+                            .before = std::to_string(before),
+                            .after = std::to_string(*batch)};
   }
 
   /// Decides the length before anything depends on it. All ranks decide alike, from the same files.
@@ -223,11 +274,14 @@ struct Trainer::Impl {
     if (found.checkpoint.empty()) {
       expect_data_of_start(directory, notes(options), started, options.accept_data);
       found.state = first_state();
+      take_up_batch_changes(found.state);
     } else {
       take_up_schedule(found.state.schedule);
+      take_up_batch_changes(found.state);
       planner.take_up(found.state);
     }
     settle_started_window(found, work, ranks.world());
+    found.batch_change = change_batch(found.state);
     ranks.check_resumable(found.state.inner_optimizers);
     if (ranks.is_first()) look_at_module(found);
     resumed = std::move(found);
@@ -354,6 +408,8 @@ struct Trainer::Impl {
     if (!state) return std::nullopt;
     check_continuity(state->data, data, options.accept_data);
     ranks.check_resumable(state->inner_optimizers);
+    take_up_batch_changes(*state);
+    change_batch(*state);
     planner.take_up(*state);
     return state;
   }
@@ -367,6 +423,7 @@ struct Trainer::Impl {
   Preview preview(const RunOptions& options) {
     expect_in_time("plan a run (--dry-run)");
     if (ranks.is_first()) check_folders(copies, options.resume);
+    settle_batch(options);
     settle_length(options);
     settle_schedule(options);
     data = data_identity(work);
@@ -377,6 +434,7 @@ struct Trainer::Impl {
     Preview found{.plan = planner.decide(), .resumes = options.resume, .step = step};
     if (repeated) found.repetition = in_words(*repeated);
     found.length = length_change_in_words(work.config, found.plan, length, step);
+    if (state) found.batch = changes_by_hand_in_words(work.config, state->adapt.changes);
     if (state && state->window >= planner.windows_of_run(*state))
       found.done = done_in_words(state->step, given.run);
     return found;
@@ -384,6 +442,7 @@ struct Trainer::Impl {
 
   RunResult begin(const RunOptions& options) {
     if (ranks.is_first()) check_folders(copies, options.resume);
+    settle_batch(options);
     settle_length(options);
     settle_schedule(options);
     check_data(options.resume);
@@ -451,6 +510,9 @@ struct Trainer::Impl {
   RunDirectory directory;                ///< copies.own()
   DataIdentity data;                     ///< set once the data are checked
   std::optional<LengthDecision> length;  ///< set for a run that is resumed
+  /// What a resumption states about its batch, in the run's unit; none if it goes on as it was.
+  std::optional<std::int64_t> batch;
+  std::vector<BatchChange> batch_changes_by_hand;  ///< of a run that is resumed, before that
   std::optional<Resumed> resumed;
   std::optional<Repeated> repeated;
   RunPlanner planner{given, ranks, work, repeated, show};

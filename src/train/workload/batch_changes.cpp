@@ -308,6 +308,50 @@ batch::WindowSchedule with_changes(const Config& config, batch::WindowSchedule s
   return schedule;
 }
 
+batch::WindowSchedule as_changing(const Workload& work) {
+  if (work.schedule.changing) return work.schedule;
+  return changing_schedule(work.config, make_sampler(work.config, *work.data.train),
+                           work.data.train);
+}
+
+batch::WindowSchedule with_changes(const Workload& work, const std::vector<BatchChange>& changes) {
+  return changes.empty() ? work.schedule : with_changes(work.config, as_changing(work), changes);
+}
+
+std::optional<std::int64_t> batch_in_unit_of(const Config& begun, const Config& stated,
+                                             const SampleFacts& samples) {
+  if (!batch_may_change(begun) || !batch_may_change(stated)) return std::nullopt;
+  if (begun.batch.tokens.has_value() == stated.batch.tokens.has_value())
+    return stated_batch(stated);
+  const std::int64_t each = samples.tokens_per_sample.value_or(0);
+  if (each == 0) return std::nullopt;
+  return begun.batch.tokens ? stated_batch(stated) * each
+                            : batch::samples_of_tokens(stated_batch(stated), each);
+}
+
+Config with_batch_of(Config config, const Config& other) {
+  config.batch.tokens = other.batch.tokens;
+  config.batch.samples = other.batch.samples;
+  return config;
+}
+
+std::string key_of_batch(const Config& config) {
+  return config.batch.tokens ? "batch.tokens" : "batch.samples";
+}
+
+std::int64_t stated_batch(const Config& config) { return stated_batch(config.batch); }
+
+std::string changes_by_hand_in_words(const Config& config,
+                                     const std::vector<BatchChange>& changes) {
+  if (changes.empty() || batch_changes(config)) return {};
+  std::string text = "the run began with " + digit_groups(stated_batch(config)) +
+                     (config.batch.tokens ? " tokens" : " samples") + "; changed by hand: ";
+  for (const BatchChange& change : changes)
+    text += (change == changes.front() ? "" : ", ") + digit_groups(change.size) + " from step " +
+            digit_groups(change.window + 1) + " on";
+  return text;
+}
+
 std::string batch_changes_in_words(const Config& config) {
   const BatchConfig& batch = config.batch;
   const std::string unit = batch.tokens ? " tokens" : " samples";

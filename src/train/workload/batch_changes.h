@@ -16,7 +16,10 @@
 
 namespace accrue::train {
 
-/// Whether windows of one run differ in size, by the config or by what the run measures.
+struct Workload;
+
+/// Whether windows of one run differ in size, by the config or by what the run measures. If they do
+/// not, the batch may still be changed by hand (batch_may_change).
 bool batch_changes(const Config& config);
 
 /// Whether the batch at a place follows from the run's length, too.
@@ -74,6 +77,25 @@ batch::WindowSchedule changing_schedule(const Config& config, const batch::Sampl
 /// `schedule` with what was decided on the way, in the order of its windows.
 batch::WindowSchedule with_changes(const Config& config, batch::WindowSchedule schedule,
                                    const std::vector<BatchChange>& changes);
+
+/// The schedule of `work` as one whose batch may change: the same windows.
+batch::WindowSchedule as_changing(const Workload& work);
+/// The schedule of `work` with what was decided on the way or by hand.
+batch::WindowSchedule with_changes(const Workload& work, const std::vector<BatchChange>& changes);
+
+/// The batch that `stated` has, in the unit of `begun`; none if that cannot be told: either has no
+/// batch that stays as it is, or samples differ in length.
+std::optional<std::int64_t> batch_in_unit_of(const Config& begun, const Config& stated,
+                                             const SampleFacts& samples);
+/// `config` with the batch that `other` states.
+Config with_batch_of(Config config, const Config& other);
+/// "batch.tokens" or "batch.samples", as the config states its batch, and how large that is.
+std::string key_of_batch(const Config& config);
+std::int64_t stated_batch(const Config& config);
+
+/// "the run began with 16 samples; changed by hand: 32 from step 9 on", for people; empty if
+/// nothing was changed by hand.
+std::string changes_by_hand_in_words(const Config& config, const std::vector<BatchChange>& changes);
 
 /// "16 samples, 32 from step 8 on", for people; empty if the batch stays as it is.
 std::string batch_changes_in_words(const Config& config);

@@ -12,6 +12,7 @@
 #include "models/files/model_folder.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/config/origin_kind.h"
+#include "train/workload/shape_of_run.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -118,9 +119,11 @@ std::optional<RunOrigin> run_origin(const std::string& from) {
 }
 
 Config with_shape_of(const VerifiedCheckpoint& checkpoint, Config config) {
+  const Config stated = config;
   const LoraConfig adapters = config.model.lora;
   const models::BaseFormat base = config.model.base;
   config = checkpoint.with_shape(std::move(config));
+  expect_shape_of_run(stated, config);
   if (!adapters.is_on()) return config;
   config.model.lora = adapters;
   config.model.base = base;

@@ -16,7 +16,7 @@ RunRates::RunRates(const Config& config, const Horizon& horizon,
       samples_(samples),
       rate_(make_learning_rate(config, horizon)) {
   if (schedule.changing == nullptr) return;
-  counts_steps_ = config.adapt.is_on() && config.run.steps.has_value();
+  counts_steps_ = config.run.steps.has_value() && !config.batch.changes_as_stated();
   if (config.adapt.batch == adapt::BatchRule::seesaw) {
     rate_ = rate_over_length(config, samples);
   } else if (!counts_steps_) {

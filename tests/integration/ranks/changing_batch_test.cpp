@@ -42,6 +42,23 @@ TEST_F(ChangingBatchOfRanks, OfAScheduleHasTheBitsOfOneProcess) {
   expect_alike_for_any_ranks(c);
 }
 
+TEST_F(ChangingBatchOfRanks, ThatIsChangedByHandHasTheBitsOfOneProcess) {
+  const auto changed = [&](int world) {
+    Config c = fixed("world" + std::to_string(world));
+    c.run.steps = 3;
+    c.batch.tokens.reset();
+    c.batch.samples = 4;
+    expect_runs(c, world);
+    expect_runs(c, world, {"--resume", "--run.steps=6", "--batch.samples=12"});
+    std::vector<std::int64_t> samples;
+    for (const auto& step : steps_of(c))
+      samples.push_back(step["batch_samples"].get<std::int64_t>());
+    EXPECT_EQ(samples, (std::vector<std::int64_t>{4, 4, 4, 12, 12, 12}));
+    return c;
+  };
+  expect_same_bits(parameters_of(changed(2)), parameters_of(changed(1)));
+}
+
 TEST_F(ChangingBatchOfRanks, ThatFollowsTheNoiseHasTheBitsOfOneProcess) {
   Config c = fixed("alone");
   c.run.steps = 45;

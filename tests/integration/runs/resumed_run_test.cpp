@@ -186,7 +186,7 @@ TEST_F(ResumeTest, MakesTheEvaluationThatItWasStoppedIn) {
     EXPECT_EQ(after->evaluations[i].step, 3 + static_cast<std::int64_t>(i));
 }
 
-TEST_F(ResumeTest, RefusesAnotherModelAndListsWhatMayChange) {
+TEST_F(ResumeTest, RefusesAnotherModelAndNamesItsKey) {
   Config c = config();
   Trainer(c).run();
   c.model.width = 64;

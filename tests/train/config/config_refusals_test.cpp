@@ -329,6 +329,11 @@ TEST(RefusalsOfKinds, NameTheKeyThatDoesNotFitTheModel) {
   EXPECT_THAT(augment("{flip = 2}"), HasSubstr("[0.0, 1.0]"));
   EXPECT_THAT(augment("{ratio = [0.5, 2]}"), HasSubstr("data.augment.crop"));
   EXPECT_THAT(refusal({"model.kind=resnet", "model.heads=4"}), HasSubstr("removing model.heads"));
+  EXPECT_THAT(refusal({"model.kind=resnet", "model.dropout=0.1", "model.heads=4",
+                       "model.context=64", "model.layers=8", "lora.rank=4"}),
+              AllOf(HasSubstr("received model.kind = \"resnet\""),
+                    HasSubstr("try removing lora.rank, model.context, model.dropout and "
+                              "model.heads, or ")));
   for (const char* kind : {"resnet", "vit", "torchscript"})
     EXPECT_THAT(refusal({std::string("model.kind=") + kind, "loss.cross_entropy=plain"}),
                 HasSubstr("removing loss.cross_entropy"));

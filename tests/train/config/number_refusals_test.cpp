@@ -140,17 +140,15 @@ TEST(Budgets, OfARunOfAnEarlierVersionAreBytes) {
       << "an override is the user's";
 }
 
-TEST(ResumableKeys, ExistAndAreRead) {
-  const std::string names = resumable_keys(parse_config(kRun, "run.toml"));
-  EXPECT_THAT(
-      names, AllOf(HasSubstr("run.out, run.steps, run.tokens, run.epochs, run.graphs, run.threads"),
-                   HasSubstr(" and observe.noise")));
-  for (const char* missing : {"prometheus", "mlflow", "run.keep_best", "run.eval_batches"})
-    EXPECT_THAT(names, Not(HasSubstr(missing)));
-  EXPECT_THAT(resumable_keys(parse_config(kRun, "run.toml", {"data.val=b"})),
-              HasSubstr("run.keep_best"));
-  EXPECT_THAT(resumable_keys(parse_config(kRun, "run.toml", {"dist.stages=2"})),
-              Not(HasSubstr("dist.shares")));
+TEST(BatchThatMayChange, StaysAsItIsStated) {
+  EXPECT_TRUE(batch_may_change(parse_config(kRun, "run.toml")));
+  for (const char* other : {"adapt.batch=noise-scale", "batch.schedule=[{at = 2, samples = 8}]",
+                            "batch.ramp={from = 1, over = 2}"}) {
+    SCOPED_TRACE(other);
+    EXPECT_FALSE(batch_may_change(parse_config(kRun, "run.toml", {"batch.samples=4", other})));
+  }
+  EXPECT_FALSE(batch_may_change(parse_config(
+      kRun, "run.toml", {"model.kind=resnet", "batch.samples=4", "model.batchnorm=exact"})));
 }
 
 }  // namespace

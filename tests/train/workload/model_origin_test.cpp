@@ -102,6 +102,28 @@ TEST_F(ModelOrigin, BeginsANewRunThatSaysWhereItsModelIsFrom) {
       << "the run does not need the one it started from";
 }
 
+TEST_F(ModelOrigin, IsStatedWithItsShapeWhichHasToAgree) {
+  const std::string toml =
+      "[run]\nout = \"" + (folder_ / "second").string() + "\"\nsteps = 1\n[model]\nfrom = \"" +
+      first() + "\"\nlayers = 2\nheads = 2\nwidth = 32\nvocab = 256\n[data]\ntrain = [\"" +
+      (folder_ / "text.txt").string() + "\"]\n[batch]\nsamples = 7\n";
+  const Config agrees = parse_config(toml, "run.toml");
+  const Workload work = open_workload(agrees);
+  expect_same_bits(work.model->parameters(), load_model(RunDirectory(first()), 6)->parameters());
+  EXPECT_TRUE(differences(agrees, parse_config(toml, "run.toml", {"model.width=48"})).empty())
+      << "the run's shape is no statement of the new one";
+  const auto refused = [&](const std::vector<std::string>& overrides) {
+    return usage_message([&] { open_workload(parse_config(toml, "run.toml", overrides)); });
+  };
+  EXPECT_THAT(refused({"model.layers=3", "model.width=48"}),
+              AllOf(HasSubstr("config key model.layers (--model.layers"),
+                    HasSubstr("expected model.layers = 2 and model.width = 32, as the run in "
+                              "model.from has it"),
+                    HasSubstr("received model.layers = 3 and model.width = 48"),
+                    HasSubstr("try removing model.layers and model.width")));
+  EXPECT_THAT(refused({"model.kv_heads=2"}), HasSubstr("try removing model.kv_heads"));
+}
+
 TEST_F(ModelOrigin, MayBeARunThatAnotherProcessGoesOnWith) {
   const RunClaim claim{RunDirectory(first())};
   expect_starts_as(first(), 6);
