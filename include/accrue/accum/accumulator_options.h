@@ -60,9 +60,9 @@ struct AccumulatorOptions {
   /// it must write the same values on each.
   std::function<void(accum::MeanGradient&)> on_mean_gradient{};
   /// Measures the gradient noise with the window's first micro-batch, whose sums take one more pass
-  /// over memory: StepReport::noise_scale and related fields, averaged over steps. With `group`, it
-  /// uses the first micro-batch of each rank, or of one rank if SharingOptions::overlap is off.
-  /// Windows with one micro-batch, several losses or a quarantined micro-batch do not count.
+  /// over memory: StepReport::noise_scale etc., averaged over steps. With `group`, the first
+  /// micro-batch of each rank counts; a rank's only one, if SharingOptions::overlap is off. Windows
+  /// with one micro-batch, several losses or a quarantined micro-batch do not count.
   bool measure_noise = false;
   /// Called for other events, each with its reason: "quarantined", "dropped", "out_of_memory", and
   /// once each "batchnorm", "unused" (parameters that no loss of the first window reached),

@@ -78,16 +78,16 @@ class Accelerated {
   Accelerated(const Accelerated&) = delete;
   Accelerated& operator=(const Accelerated&) = delete;
 
-  /// Sets the samples of the next forward pass, in order; their ids must not be used again in this
-  /// window with the same masks. From then on dropout (at::dropout, at::feature_dropout, both also
-  /// in place, and attention's) keeps elements by Philox4x32-10, keyed by (seed, window, sample id,
-  /// number of the dropout in the pass, position within the sample): the masks are the same however
-  /// the batch is split, in a replay, and in the second run of accrue::checkpoint. Samples are the
-  /// first dimension of x, or the second of three or more, or equal parts of the first (heads,
-  /// flattened positions); otherwise, and for alpha dropout, the mask is libtorch's. Only sizes
-  /// decide: if positions come first and there are as many as samples, or a first dimension is a
-  /// multiple of the samples by coincidence (a table of positions), the mask is valid but depends
-  /// on the split.
+  /// Sets the samples of the next forward pass, in order. Passes with the same ids and the same
+  /// `window` have the same masks. From then on dropout (at::dropout, at::feature_dropout, both
+  /// also in place, and attention's) keeps elements by Philox4x32-10, keyed by (seed, window,
+  /// sample id, number of the dropout in the pass, position within the sample): the masks are the
+  /// same however the batch is split, in a replay, and in the second run of accrue::checkpoint.
+  /// Samples are the first dimension of x, or the second of three or more, or equal parts of the
+  /// first (heads, flattened positions); otherwise, and for alpha dropout, the mask is libtorch's.
+  /// Only sizes decide: if positions come first and there are as many as samples, or a first
+  /// dimension is a multiple of the samples by coincidence (a table of positions), the mask is
+  /// valid but depends on the split.
   void begin(std::vector<std::int64_t> sample_ids, std::int64_t window = 0);
 
   const AcceleratedCalls& calls() const;

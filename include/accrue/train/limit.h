@@ -29,7 +29,7 @@ struct Limit {
   std::string command = {};  ///< for /bin/sh; its output begins with the number
   /// The bound: one of the two or none.
   std::optional<double> above = {}, below = {};
-  /// The number at which a met limit ends; not set: a twentieth of the bound behind it.
+  /// The number at which a met limit ends; not set: the bound, eased by a twentieth of it.
   std::optional<double> until = {};
   LimitAction action = LimitAction::slow;
   std::optional<double> speed = {};    ///< of slow: the fraction of time worked; not set: half

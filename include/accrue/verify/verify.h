@@ -23,8 +23,8 @@ class Module;
 namespace accrue {
 
 struct VerifyOptions {
-  /// Micro-batch sizes to try; empty: 1, 2, 3, 7, half and all, as far as the batch allows and at
-  /// most 64 micro-batches, each also reversed or shuffled in turn, and uneven sizes.
+  /// Micro-batch sizes to try; empty: 1, 2, 3, 7, half and all, if the batch allows and they give
+  /// at most 64 micro-batches, each also reversed or shuffled in turn, and uneven sizes.
   std::vector<std::int64_t> micro_batches{};
   std::int64_t loop_micro_batch = 0;  ///< of verify_loop; 0: about a quarter, the last one uneven
   int noise_draws = 3;                ///< passes that measure rounding (accrue/verify/bound.h)
