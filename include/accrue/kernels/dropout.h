@@ -10,11 +10,11 @@ namespace accrue::kernels {
 /// differentiable.
 ///
 /// x: [B, T, C] (or [B, C]), fp32, fp64 or bf16. Row b belongs to context.sample_ids[b], or the
-/// context's spans assign positions to samples; positions outside all spans become 0. Element (t,
-/// c) of sample s, with t counted within the sample, is kept if Philox4x32-10 keyed by (seed,
-/// window, s, site, t, c) gives a uniform value of at least `probability`. Backward draws the mask
-/// again. Returns x when not training or if p = 0. Throws an Error unless 0 <= probability < 1 and
-/// there is one sample id per row, or spans that fit.
+/// context's spans assign positions to samples; positions outside all spans become 0. The
+/// element (t, c) of sample s, t counted within the sample, is kept if Philox4x32-10 keyed by
+/// (seed, window, s, site, t, c) gives a uniform value of at least `probability`. Backward draws
+/// the mask again. Returns x when not training or if p = 0. Throws an Error unless 0 <= probability
+/// < 1 and there is one sample id per row, or spans that fit.
 at::Tensor dropout(const at::Tensor& x, double probability, const ForwardContext& context,
                    std::int64_t site);
 

@@ -33,8 +33,8 @@ struct Gpt2Options {
 
 /// GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019): pre-norm,
 /// learned positions, tanh GELU, the head tied to the token embedding. Parameters have the names of
-/// Hugging Face's GPT2LMHeadModel ("transformer.wte.weight", ...), but matrices are stored as [out,
-/// in]; gpt2_io.h transposes them in safetensors. Initialised like GPT-2: N(0, 0.02), output
+/// Hugging Face's GPT2LMHeadModel ("transformer.wte.weight", ...), but matrices are stored as
+/// [out, in]; gpt2_io.h transposes them in safetensors. Initialised like GPT-2: N(0, 0.02), output
 /// projections of a block by 0.02 / sqrt(2 * layers), biases 0 and norms 1, keyed by parameter
 /// name, so the values do not depend on the order of creation. An fp64 model has the values of the
 /// fp32 model.

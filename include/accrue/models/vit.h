@@ -29,9 +29,9 @@ struct VitOptions {
 /// linear layer reads the class token. Files have the names and layout of Hugging Face's
 /// ViTForImageClassification ("vit.embeddings.cls_token", ...; hidden_act "gelu_pytorch_tanh",
 /// layer_norm_eps 1e-6); in memory query, key and value are one parameter
-/// ("...attention.attention.qkv.weight") and the patch projection is a matrix. Initial weights N(0,
-/// 0.02), biases 0 and norms 1, keyed by parameter name. An fp64 model has the values of the fp32
-/// model.
+/// ("...attention.attention.qkv.weight") and the patch projection is a matrix. Initial weights
+/// N(0, 0.02), biases 0 and norms 1, keyed by parameter name. An fp64 model has the values of the
+/// fp32 model.
 ///
 /// Segments: "embed", "block.0" ..., "head", which gives logits [B, classes]. Dropout sites: 0
 /// after the embedding; in block i 1 + 3i in the attention weights, 2 + 3i after the attention
