@@ -50,7 +50,7 @@ struct ForwardContext {
   bool last_reader = false;
   /// For a loss: the gradient with which its sum will be differentiated. If it equals the
   /// gradient_scale passed to the loss, it need not be read from a device, which would force a
-  /// synchronization.
+  /// synchronisation.
   std::optional<double> upstream = {};
 };
 

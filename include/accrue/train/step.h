@@ -119,7 +119,7 @@ constexpr bool gives_a_loss() {
 }  // namespace detail
 
 /// Takes optimizer steps on batches that are too large to run at once: the batch has the size for
-/// the optimization, and runs in micro-batches that fit into memory. The gradient is that of the
+/// the optimisation, and runs in micro-batches that fit into memory. The gradient is that of the
 /// mean loss of the whole batch, however it is split.
 ///
 ///   accrue::Stepper stepper(model, optimizer, {.clip_norm = 1.0});
