@@ -1,9 +1,9 @@
 #pragma once
 
-// What a training loop of one's own needs: a step on a batch of any size, an accumulator for an
-// existing loop and its other forms, the plan of its micro-batches, the ranks that share it, and
-// the proof that what accumulates is right. `accrue::Trainer` and the models have headers of their
-// own.
+// The headers that a custom training loop needs: a step on a batch of any size, an accumulator for
+// an existing loop and its other forms, the plan of its micro-batches, the ranks that share a
+// window, and the verification of accumulated gradients. `accrue::Trainer` and the models have
+// separate headers.
 
 #include "accrue/accum/accumulate.h"
 #include "accrue/accum/accumulating_optimizer.h"

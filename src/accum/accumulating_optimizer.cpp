@@ -32,7 +32,7 @@ void AccumulatingOptimizer::take_groups() {
   settle_groups();
 }
 
-/// Groups that the inner optimizer got since are taken, too.
+/// Also takes groups that were added to the inner optimizer since.
 void AccumulatingOptimizer::settle_groups() const {
   std::vector<torch::optim::OptimizerParamGroup>& groups = inner_.param_groups();
   for (std::size_t i = 0; i < groups.size(); ++i) {

@@ -45,7 +45,7 @@ void check_options(const AccumulatorOptions& options) {
                       "0 for no clipping");
 }
 
-/// What takes a step by `.grad` finds the mean there. `take_step` is kept by reference.
+/// Shows the mean in `.grad` during a step that reads it. `take_step` is kept by reference.
 Accumulator::StepFunction finding_mean_in_grad(const Accumulator::StepFunction& take_step) {
   return [&take_step](accum::MeanGradient&& gradient) {
     const accum::MeanInGrad shown(gradient);
@@ -148,7 +148,7 @@ void Accumulator::add_once(Micro& micro, bool is_last) {
     window_.abort(MicroStatus::quarantined, "the loss is " + std::to_string(micro.sum));
     return check_quarantined("backward");
   }
-  // A lost window has no use for more gradients, but its loop goes on to step() as always.
+  // A lost window needs no more gradients, but its loop continues to step() as usual.
   if (counts(micro.loss) && !window_.is_lost()) {
     if (ranks_) ranks_->begin_backward(is_last);
     if (ranks_ && is_last && options_.sharing.overlap) window_.leave_sums();
@@ -163,8 +163,8 @@ void Accumulator::add_once(Micro& micro, bool is_last) {
   look_for_batch_norms();
 }
 
-/// A sum without a weight of its own has a gradient, too: of a loss that is divided by the batch's
-/// positives, a micro-batch may have none. What requires no gradient and weighs nothing is empty.
+/// A sum with weight 0 also has a gradient: if a loss is divided by the batch's positives, a
+/// micro-batch may have none of them. A loss without gradient and weight is empty.
 bool Accumulator::counts(const Loss& loss) { return loss.weight > 0 || loss.sum.requires_grad(); }
 
 void Accumulator::differentiate(const Loss& loss) const {
@@ -273,7 +273,7 @@ void Accumulator::apply(accum::MeanGradient gradient, const StepFunction& take_s
   if (options_.on_mean_gradient) accum::show_to(options_.on_mean_gradient, gradient);
   if (takes_norm()) {
     const double norm = gradient.norm();
-    // The window's own gradient is finite: close() saw to that.
+    // The window's own gradient is finite: close() checked it.
     if (!std::isfinite(norm))
       return lose("on_mean_gradient left a gradient whose norm is " + std::to_string(norm));
     result.grad_norm = norm;
@@ -312,7 +312,7 @@ StepReport Accumulator::finish_by(const StepFunction& take_step) {
 
 void Accumulator::discard() {
   const accum::OneThread::Call call(*thread_, "discard");
-  // The other ranks have a window of this number open, or will.
+  // The other ranks have opened or will open a window with this number.
   if (ranks_ && window_.is_open()) --counters_.windows;
   window_.discard();
   counters_.window_units = 0;
@@ -361,7 +361,7 @@ AccumulatorScope::~AccumulatorScope() {
   try {
     accumulator_->discard();
   } catch (const Error&) {
-    // Another thread is in a call: it meets the window that was left open.
+    // Another thread is in a call: it will find the window that was left open.
   }
 }
 

@@ -56,8 +56,8 @@ void Accumulator::backward(std::vector<Loss> losses, BatchSize size,
   });
 }
 
-/// A micro-batch of the open window by its losses: what is to be differentiated, and what it
-/// counts.
+/// A micro-batch of the open window from its losses: the sum to differentiate, and the
+/// weights.
 Accumulator::Micro Accumulator::weighed(const std::vector<Loss>& losses) const {
   if (!counters_.losses) return {.loss = losses.at(0), .sum = checked_sum(losses.at(0))};
   Micro micro;
@@ -67,7 +67,7 @@ Accumulator::Micro Accumulator::weighed(const std::vector<Loss>& losses) const {
     micro.weights.push_back(loss.weight);
   }
   micro.loss = counters_.losses->combine(losses);
-  // A loss that is not finite counts against the micro-batch even if its factor is 0.
+  // A loss that is not finite makes the micro-batch not finite, even if its factor is 0.
   micro.sum = std::isfinite(sums) ? micro.loss.sum.item<double>() : sums;
   return micro;
 }
@@ -97,7 +97,7 @@ void Accumulator::backward_from(const std::vector<at::Tensor>& outputs,
   window_.commit(0, 0);
 }
 
-/// The forward pass sees closed slots, as it did the first time: what it returns decides what
+/// The slots are closed in the forward pass, as in the first run: its result decides what
 /// counts.
 std::vector<Loss> Accumulator::forward_again(const MicroRef& micro) const {
   const accum::BypassGradSlots closed(*window_.buffer());
@@ -116,13 +116,13 @@ Loss Accumulator::replay(const MicroRef& micro) {
 
 bool Accumulator::quarantine(const LedgerEntry& entry) {
   emit("quarantined", "micro-batch " + std::to_string(entry.micro.index) + ": " + entry.reason);
-  // Several ranks change their factors together, at the window's close.
+  // Several ranks change their factors together, when the window closes.
   if (!counters_.losses || ranks_) return false;
   return counters_.losses->quarantine(
       counters_.loss_weights.at(static_cast<std::size_t>(entry.micro.index)));
 }
 
-/// By loss, of the open window's micro-batches of this status.
+/// By loss, of the open window's micro-batches with this status.
 std::vector<double> Accumulator::loss_weights(MicroStatus status) const {
   std::vector<double> sums(counters_.losses->size(), 0);
   const LedgerView ledger = window_.ledger();

@@ -13,15 +13,15 @@ namespace {
 constexpr const char* kSmallerSample =
     "a larger memory budget, smaller samples, or a model that recomputes its activations";
 
-/// Samples [begin, end) of `whole`, of which the window has `entries` so far.
+/// Samples [begin, end) of `whole`, when the window has `entries` so far.
 MicroRef part_of_micro(const std::vector<std::int64_t>& whole, std::int64_t begin, std::int64_t end,
                        std::size_t entries) {
   return {.index = static_cast<std::int64_t>(entries),
           .sample_ids = {whole.begin() + begin, whole.begin() + end}};
 }
 
-/// What of `amount` falls to samples [begin, end) of `samples`: whole numbers, where it is one,
-/// that add up to it.
+/// The part of `amount` for samples [begin, end) of `samples`: integers that add up to it, if it is
+/// an integer.
 double share_of(double amount, std::int64_t begin, std::int64_t end, std::int64_t samples) {
   const auto up_to = [&](std::int64_t sample) {
     return sample == samples
@@ -31,7 +31,7 @@ double share_of(double amount, std::int64_t begin, std::int64_t end, std::int64_
   return up_to(end) - up_to(begin);
 }
 
-/// Adds up the weights of parts, which come to those of the whole.
+/// Adds up the weights of parts, which must give those of the whole.
 class WeightsOfParts {
  public:
   explicit WeightsOfParts(std::vector<double> whole)
@@ -41,7 +41,7 @@ class WeightsOfParts {
     for (std::size_t i = 0; i < seen_.size(); ++i) seen_[i] += part.at(i);
   }
 
-  /// Throws a usage Error if the parts so far and `last` are not the whole.
+  /// Throws a usage Error if the parts so far and `last` do not give the whole.
   void require_whole_with(const std::vector<double>& last) const {
     for (std::size_t i = 0; i < seen_.size(); ++i) {
       const double together = seen_[i] + last.at(i);
@@ -67,7 +67,7 @@ bool Accumulator::can_split(const Micro& micro, const std::exception& error) con
          !window_.is_lost() && memory::is_out_of_memory(error);
 }
 
-/// Runs what ran out of memory, and left no trace, in parts.
+/// Runs a micro-batch that ran out of memory, and was undone, in parts.
 void Accumulator::run_in_parts(const Micro& whole, bool is_last, const std::exception& error) {
   const std::int64_t samples = std::ssize(whole.sample_ids);
   const std::string cause = memory::why_out_of_memory(error);
@@ -109,7 +109,7 @@ void Accumulator::run_in_parts(const Micro& whole, bool is_last, const std::exce
                                   "; micro-batches of that size would not have to run again"));
 }
 
-/// Counts the open window's micro-batches; one that was split counts once, if any part of it is in.
+/// The number of micro-batches in the open window; one that was split counts once, if a part is in.
 std::int64_t Accumulator::micro_batches_in() const {
   const LedgerView ledger = window_.ledger();
   std::int64_t count = 0, last = -1;

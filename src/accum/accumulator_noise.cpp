@@ -21,8 +21,8 @@ void Accumulator::set_batch(BatchSize batch) {
   options_.batch = batch;
 }
 
-/// The sums behind the first micro-batch are its gradient alone, if other ranks' are not being
-/// added to them already.
+/// The sums after the first micro-batch are its gradient, unless those of other ranks are already
+/// being added to them.
 void Accumulator::see_part(double weight, bool is_last) {
   if (!options_.measure_noise || counters_.losses || !(weight > 0)) return;
   if (window_.is_lost() || window_.ledger().entries.size() != 1) return;

@@ -13,7 +13,7 @@
 namespace accrue {
 namespace {
 
-/// What ranks tell each other of a window, in this order.
+/// The numbers that ranks exchange about a window, in this order.
 enum Figure {
   kUnits,
   kSamples,
@@ -26,8 +26,8 @@ enum Figure {
   kFigures
 };
 
-/// A sum over some values of each parameter, and of their magnitudes: ranks that take the same
-/// steps have the same.
+/// A sum over some values of each parameter, and of their magnitudes: equal on ranks that take the
+/// same steps.
 struct Fingerprint {
   double sum = 0, magnitude = 0;
 };
@@ -49,7 +49,7 @@ Fingerprint fingerprint_of(const accum::GradientBuffer& buffer) {
   return print;
 }
 
-/// Machines of two kinds may round a step differently, which is far below this.
+/// Machines of two kinds may round a step differently, by far less than this.
 constexpr double kAlike = 1e-4;
 
 bool are_alike(const Fingerprint& a, const Fingerprint& b) {
@@ -130,7 +130,7 @@ void Accumulator::Ranks::take_figures(const std::vector<Figures>& by_rank) {
   together_.all_finish = finishing == static_cast<double>(by_rank.size());
 }
 
-/// By loss, those of committed micro-batches, and then those of quarantined ones.
+/// By loss: the weights of committed micro-batches, and then those of quarantined ones.
 Accumulator::Ranks::Figures Accumulator::Ranks::loss_weights() const {
   if (!own_.counters_.losses) return {};
   Figures mine = own_.loss_weights(MicroStatus::committed);
@@ -139,7 +139,7 @@ Accumulator::Ranks::Figures Accumulator::Ranks::loss_weights() const {
   return mine;
 }
 
-/// Returns whether the losses' factors changed with what any rank quarantined.
+/// Returns whether the losses' factors changed because a rank quarantined a micro-batch.
 bool Accumulator::Ranks::take_loss_weights(const std::vector<double>& sums) {
   if (!own_.counters_.losses) return false;
   const auto quarantined = sums.begin() + std::ssize(left_out_);
@@ -197,7 +197,7 @@ StepReport Accumulator::Ranks::finish(const StepFunction& take_step) {
   return last;
 }
 
-/// To be called where an exception leaves a call that the other ranks make, too.
+/// Call when an exception leaves a call that the other ranks also make.
 void Accumulator::tell_ranks(const char* reason) noexcept {
   if (ranks_) ranks_->fail(reason);
 }
@@ -215,7 +215,7 @@ accum::WindowShare Accumulator::share(BatchSize size) {
   return *share_;
 }
 
-/// This rank's part of the window, in the unit of the batch; none if nothing states it.
+/// This rank's part of the window, in the unit of the batch; nothing if it is not stated.
 std::optional<std::int64_t> Accumulator::own_batch() const {
   if (share_) return share_->size();
   if (!is_stated(options_.batch)) return std::nullopt;
@@ -224,7 +224,7 @@ std::optional<std::int64_t> Accumulator::own_batch() const {
   return batch / world + (rank < batch % world ? 1 : 0);
 }
 
-/// Whether a micro-batch of `units` is the window's last of this rank.
+/// Whether a micro-batch of `units` is this rank's last in the window.
 bool Accumulator::would_fill(double units) const {
   if (options_.micro_batches > 0) return micro_batches_in() + 1 >= options_.micro_batches;
   const std::optional<std::int64_t> own = own_batch();

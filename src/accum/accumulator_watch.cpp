@@ -11,14 +11,14 @@ void Accumulator::emit(const char* name, const std::string& reason) const {
   if (options_.on_event) options_.on_event({name, reason, counters_.steps});
 }
 
-/// Tells what nobody should miss, also if nobody listens.
+/// Reports a warning by TORCH_WARN if there is no on_event.
 void Accumulator::warn(const char* name, const std::string& reason) const {
   if (options_.on_event) return emit(name, reason);
   TORCH_WARN(reason);
 }
 
 /// Does nothing in the first micro-batch of a process that is alone: a batch in one micro-batch has
-/// its own statistics.
+/// the statistics of the batch.
 void Accumulator::look_for_batch_norms() {
   if (!find_batch_norms_ || micro_statistics_) return;
   if (!ranks_ && window_.ledger().count(MicroStatus::committed) < 2) return;

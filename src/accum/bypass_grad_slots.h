@@ -6,8 +6,8 @@
 
 namespace accrue::accum {
 
-/// While it lives, the open slots of these parameters are closed: kernels hand their gradients to
-/// autograd. A forward pass that could write gradients ahead of its backward
+/// Closes the open slots of these parameters during its lifetime: kernels return their gradients to
+/// autograd. A forward pass that could write gradients before its backward
 /// (kernels::linear_cross_entropy) needs it if its loss is scaled later or not differentiated at
 /// all.
 class BypassGradSlots {

@@ -10,8 +10,8 @@
 
 namespace accrue {
 
-/// The value of a loss that a user handed in. Throws a usage Error if it is no scalar with a
-/// weight.
+/// The value of a loss from a user. Throws a usage Error if its sum is not a scalar or its weight
+/// is invalid.
 inline double checked_sum(const Loss& loss) {
   if (!loss.sum.defined() || loss.sum.numel() != 1)
     throw usage_error(

@@ -12,10 +12,10 @@ namespace {
 
 using Entry = GradientBuffer::Entry;
 
-/// Elements of a sum of which the largest are taken.
+/// The number of elements of a sum from which the largest are taken.
 constexpr std::int64_t kFirstLook = 64;
-/// If these are nearly all zero, one of so many is looked at, and one of each row (of an
-/// embedding, most have none), until enough are found.
+/// If these are nearly all zero, every kSparseLook-th element is read, and one of each row (most
+/// rows of an embedding have no gradient), until enough are found.
 constexpr std::int64_t kSparseLook = 256;
 
 const char* bytes_of(const at::Tensor& tensor) {
@@ -56,13 +56,13 @@ void read(const at::Tensor& from, const std::array<std::int64_t, N>& at, std::si
   }
 }
 
-/// Magnitudes of floating-point numbers in the order of their bits; what is not finite comes last.
+/// Magnitudes of floating-point numbers in the order of their bits; NaN and infinity are last.
 std::uint64_t magnitude_of(std::uint64_t bits, std::size_t bytes) {
   return bits & ~(std::uint64_t{1} << (8 * bytes - 1));
 }
 
-/// Element `i` of `looks` that are spread over `elements`, in other columns of a matrix from row to
-/// row.
+/// Element `i` of `looks` that are spread over `elements`, in different columns of a matrix from
+/// row to row.
 std::int64_t spread(std::int64_t i, std::int64_t looks, std::int64_t elements) {
   constexpr std::int64_t scatter = 7919;
   return i * elements / looks + i * scatter % (elements / looks);
@@ -112,7 +112,7 @@ void ContentWatch::see_all() {
 }
 
 void ContentWatch::see_parameter(std::size_t index) {
-  // Of one that was converted, elements lie elsewhere; the window's owner is told of that instead.
+  // After a conversion, elements are in other memory; the window's owner reports that instead.
   if (!parameters_ || !buffer_.conversion(index).empty()) return;
   Sample& sample = samples_[index];
   read(buffer_.entries()[index].parameter, sample.at, sample.count, sample.parameter);
@@ -127,8 +127,8 @@ void ContentWatch::see_sum(std::size_t index) {
   if (!std::exchange(sample.judged, true) && !moves(index)) search_largest(index);
 }
 
-/// Whether what is watched has sums. It is judged by a window's first ones, and watched for as long
-/// as it has, over many windows.
+/// Whether the watched elements have sums. This is decided with a window's first sums, and they are
+/// watched as long as it holds, over many windows.
 bool ContentWatch::moves(std::size_t index) const {
   const Sample& sample = samples_[index];
   const std::size_t bytes = buffer_.entries()[index].slot->main.itemsize();

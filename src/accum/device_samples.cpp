@@ -17,7 +17,7 @@ std::int64_t step_through(std::int64_t elements) {
   return std::max<std::int64_t>(1, elements / kElements);
 }
 
-/// How many elements of memory a tensor reaches over.
+/// The number of elements of memory that a tensor spans.
 std::int64_t extent_of(const at::Tensor& tensor) {
   std::int64_t last = 0;
   for (std::int64_t dimension = 0; dimension < tensor.dim(); ++dimension)
@@ -40,8 +40,8 @@ DeviceSamples::DeviceSamples(const GradientBuffer& buffer, bool parameters) : bu
   make_sums();
 }
 
-/// A parameter with gaps has no flat view: its elements are picked out of the memory that it
-/// reaches over.
+/// A parameter with gaps has no flat view: its elements are selected from the memory that it
+/// spans.
 DeviceSamples::Taken DeviceSamples::taken_of(const at::Tensor& parameter) {
   const at::Tensor all = parameter.detach();
   const std::int64_t count = std::min(all.numel(), kElements);

@@ -11,31 +11,31 @@
 namespace accrue::accum {
 
 /// Evenly spread elements of a buffer's parameters and sums on a device, gathered and compared
-/// there by a few kernels for all: the host waits in found() alone.
+/// there by a few kernels for all: the host only waits in found().
 class DeviceSamples {
  public:
-  /// `buffer` is kept by reference. Without `parameters`, sums alone are seen.
+  /// `buffer` is kept by reference. Without `parameters`, only sums are recorded.
   DeviceSamples(const GradientBuffer& buffer, bool parameters);
 
-  /// Sees parameters and sums as they are, and forgets what was found.
+  /// Records the current parameters and sums, and clears earlier findings.
   void begin_window();
   void see_sums() { seen_sums_ = bytes_of_sums(); }
-  /// Notes which bytes of the sums differ from those that were seen.
+  /// Notes the bytes of the sums that differ from the recorded ones.
   void compare_sums();
   struct Found {
     std::size_t index = 0;  ///< of the buffer's entry
     bool is_parameter = false;
   };
-  /// What changed since begin_window(), parameters as they are now: one copy to the host.
+  /// The changes since begin_window(), with those of current parameters: one copy to the host.
   std::vector<Found> found();
 
  private:
-  /// Bytes [begin, end) of all that are gathered are of one entry.
+  /// Bytes [begin, end) of all gathered ones belong to one entry.
   struct Part {
     std::size_t index = 0;
     std::int64_t begin = 0, end = 0;
   };
-  /// Elements of a tensor of one dimension; all of them where `elements` is undefined.
+  /// Elements of a one-dimensional tensor; all of them if `elements` is undefined.
   struct Taken {
     at::Tensor flat, elements;
     at::Tensor values() const { return elements.defined() ? flat.index_select(0, elements) : flat; }
@@ -43,7 +43,7 @@ class DeviceSamples {
   struct Parameters {
     std::vector<std::size_t> of;      ///< entries of one dtype
     std::vector<Taken> taken;         ///< of them, in order
-    std::vector<const void*> places;  ///< where they lay when `taken` was made
+    std::vector<const void*> places;  ///< their addresses when `taken` was made
   };
   static Taken taken_of(const at::Tensor& parameter);
   void make_sums();

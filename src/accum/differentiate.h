@@ -12,15 +12,15 @@
 
 namespace accrue::accum {
 
-/// Whether libtorch says that a graph was freed by an earlier backward pass through it.
+/// Whether libtorch reports that a graph was freed by an earlier backward pass through it.
 inline bool says_differentiated_twice(const c10::Error& error) {
   return std::string_view(error.what_without_backtrace())
              .find("backward through the graph a second time") != std::string_view::npos;
 }
 
-/// Differentiates `roots` with respect to the buffer's parameters and no others; `gradients` are
-/// upstream of them, or empty for scalars. Throws a usage Error if their graph was
-/// differentiated before.
+/// Differentiates `roots` with respect to the buffer's parameters only; `gradients` are the
+/// upstream gradients, or empty for scalars. Throws a usage Error if their graph was differentiated
+/// before.
 inline void differentiate(const GradientBuffer& buffer, const std::vector<at::Tensor>& roots,
                           const std::vector<at::Tensor>& gradients = {}) {
   torch::autograd::variable_list trained;

@@ -5,7 +5,7 @@
 namespace accrue::accum {
 
 /// Whether a slot's sum, and every contribution that was folded into it, is finite. Reads the whole
-/// sum, and takes no memory of its size.
+/// sum, without memory of its size.
 bool sum_is_finite(const GradientBuffer::Entry& entry);
 
 /// Whether sum_is_finite() holds for all slots.

@@ -18,12 +18,12 @@ constexpr int kContributionBits = 46;
 constexpr std::int64_t kMostContributions = 1 << 16;
 
 /// A restart raises the unit's exponent to a multiple of this, so that a few contributions of
-/// growing size cost one restart. Each contribution decides by itself, so the result of several is
+/// growing size cost one restart. Each contribution decides separately, so the result of several is
 /// the same in any order.
 constexpr int kRestartStep = 8;
 
-/// How many times larger than the last window's largest sum a contribution may be without a
-/// restart, as a power of two.
+/// The factor over the last window's largest sum that a contribution may have without a restart, as
+/// a power of two.
 constexpr int kHeadroomBits = 10;
 
 /// Exponents at which a unit and its inverse are normal doubles.

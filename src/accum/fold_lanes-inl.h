@@ -24,7 +24,7 @@ using accrue::HWY_NAMESPACE::nearest_bf16_bits;
 using accrue::HWY_NAMESPACE::store_upper_halves;
 using accrue::HWY_NAMESPACE::upper_halves;
 
-/// Loads floats, widened to D's element where that is double.
+/// Loads floats, converted to D's element type if that is double.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load(D d, const T* from) {
   if constexpr (sizeof(T) == sizeof(hn::TFromD<D>))
@@ -38,7 +38,7 @@ HWY_INLINE hn::Vec<D> zero_unless_below(D d, hn::Vec<D> v, hn::TFromD<D> limit) 
   return hn::IfThenElseZero(hn::Lt(hn::Abs(v), hn::Set(d, limit)), v);
 }
 
-/// Magnitudes ordered as integers: every NaN lies above infinity.
+/// Magnitudes ordered as integers: every NaN is above infinity.
 template <class D>
 HWY_INLINE hn::Vec<hn::RebindToSigned<D>> magnitude_bits(D, hn::Vec<D> v) {
   return hn::BitCast(hn::RebindToSigned<D>(), hn::Abs(v));

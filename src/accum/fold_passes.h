@@ -7,11 +7,11 @@
 
 namespace accrue::accum {
 
-/// One contribution into one sum, in a single pass over `count` elements: sum[i] = [sum[i] +]
-/// from[i]. Where `add` is not set the old sum is not read. Elements that are not finite, or not
-/// below `limit`, count as zero. All return the largest magnitude found, also of elements that
-/// count as zero; infinity where one was not finite. A bf16 is passed as its bits. The result of an
-/// element does not depend on the range, nor on the instruction set.
+/// Folds one contribution into one sum, in a single pass over `count` elements: sum[i] = [sum[i] +]
+/// from[i]. If `add` is not set the old sum is not read. Elements that are not finite, or not below
+/// `limit`, count as zero. All functions return the largest magnitude, including that of elements
+/// that count as zero; infinity if one was not finite. A bf16 is passed as its bits. The result of
+/// an element depends neither on the range nor on the instruction set.
 
 double fold_fp64(const float* from, double* sum, std::size_t count, bool add);
 double fold_bf16(const float* from, std::uint16_t* sum, std::size_t count, bool add);
@@ -19,7 +19,7 @@ double fold_bf16(const float* from, std::uint16_t* sum, std::size_t count, bool 
 double fold_bf16_kahan(const float* from, std::uint16_t* sum, std::uint16_t* compensation,
                        std::size_t count, bool add);
 
-/// `first` is the number of from[0] within its slot, a multiple of kRoundingBlock.
+/// `first` is the index of from[0] within its slot, a multiple of kRoundingBlock.
 double fold_bf16_stochastic(const float* from, std::uint16_t* sum, std::size_t count, bool add,
                             const RoundingStream& stream, std::uint64_t first);
 

@@ -10,7 +10,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace accrue::accum::HWY_NAMESPACE {
 
-/// Applies `op` to all elements; it returns the magnitudes that it met.
+/// Applies `op`, which returns magnitudes, to all elements.
 template <class T, class Op>
 HWY_INLINE double sweep(const Op op, std::size_t count) {
   const hn::ScalableTag<T> d;
@@ -85,7 +85,7 @@ struct FixedFold {
     const hn::RebindToSigned<D> di;
     const auto x = load(d, from + i);
     const auto kept = zero_unless_below(d, x, scale.limit);
-    // Added to 1.5 * 2^52, a number below 2^51 is rounded to an integer in the low bits.
+    // A number below 2^51 that is added to 1.5 * 2^52 is rounded to an integer in the low bits.
     const auto shift = hn::Set(d, 0x1.8p52);
     const auto shifted = hn::MulAdd(kept, hn::Set(d, scale.per_unit), shift);
     const auto units = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, shift));
@@ -94,7 +94,7 @@ struct FixedFold {
   }
 };
 
-/// Only looks at the elements: no sum is written.
+/// Only reads the elements: no sum is written.
 template <class T>
 struct Look {
   const T* from;

@@ -31,8 +31,8 @@ double largest_in_memory(const at::Tensor& values) {
   return largest.empty() ? 0 : *std::ranges::max_element(largest);
 }
 
-/// The largest magnitude of a contribution; not finite if an element is not. What is folded
-/// cannot be taken out again, so the host waits for a device here.
+/// The largest magnitude of a contribution; not finite if an element is not. Folding cannot be
+/// undone, so the host waits for a device here.
 double largest_magnitude(const at::Tensor& values) {
   if (kernels::by_aten(values)) return tensor_folds::largest_of(values).item<double>();
   return values.scalar_type() == at::kDouble ? largest_in_memory<double>(values)

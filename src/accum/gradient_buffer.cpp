@@ -106,7 +106,7 @@ std::string in_words(at::ScalarType dtype, at::IntArrayRef sizes, const at::Devi
   return c10::str(c10::toString(dtype), sizes, " on ", device.str());
 }
 
-/// Sums of one window lie in one place, where their norm is taken.
+/// The sums of one window must be on one device, where their norm is computed.
 void check_one_device(const std::vector<GradientBuffer::Entry>& entries) {
   for (const GradientBuffer::Entry& entry : entries) {
     const GradientBuffer::Entry& first = entries.front();
@@ -272,7 +272,7 @@ void GradientBuffer::begin_micro_batch() {
   for (const Entry& entry : entries_) entry.folded->begin_micro_batch();
 }
 
-/// What was folded on a device is judged by what the device tells, once for all slots.
+/// Checks what was folded on a device by values that the device computed, once for all slots.
 void GradientBuffer::judge_staged() {
   std::vector<at::Tensor> largest;
   std::vector<const Entry*> judged;
@@ -313,7 +313,7 @@ void GradientBuffer::end_window(const SumShard* shard) {
   if (!fixed_.empty()) plan_units(shard);
 }
 
-/// Chooses the next units from how many bits the largest sum of each slot has.
+/// Selects the next units from the number of bits of each slot's largest sum.
 void GradientBuffer::plan_units(const SumShard* shard) {
   const RankSlice slice = shard != nullptr ? shard->slice() : RankSlice{};
   std::vector<std::int64_t> bits;

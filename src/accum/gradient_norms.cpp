@@ -31,7 +31,7 @@ const float* read_block(const Entry& entry, const GradientSource& source, std::i
   return block.data();
 }
 
-/// The blocks of all sums, one entry's behind the other's.
+/// The blocks of all sums, one entry after the other.
 class Blocks {
  public:
   struct Place {
@@ -59,7 +59,7 @@ class Blocks {
 };
 
 /// `sum_of_block(values, place)` over the blocks of each entry, added in order. All blocks are one
-/// parallel region: threads wait for each other once.
+/// parallel region, with a single barrier.
 template <typename SumOfBlock>
 std::vector<double> sums_by_entry(const GradientBuffer& buffer, const SumOfBlock& sum_of_block) {
   const Blocks blocks(buffer);
@@ -87,7 +87,7 @@ double added_up(const std::vector<double>& sums) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
-/// Whether ATen's operators are to sum these up.
+/// Whether ATen's operators must sum these up.
 bool sums_by_aten(const GradientBuffer& buffer) {
   return !buffer.folds() && !buffer.entries().empty() &&
          kernels::by_aten(buffer.entries().front().slot->main);
@@ -97,8 +97,8 @@ at::Tensor values_of(const Entry& entry) {
   return entry.staged ? entry.staged->values(at::kFloat) : entry.slot->main;
 }
 
-/// `of_entry(values, entry)` of each entry's values as a row, a scalar in double; the device is
-/// waited for once.
+/// `of_entry(values, entry)` of each entry's values as a row, a scalar in double; waits for the
+/// device once.
 template <typename OfEntry>
 std::vector<double> scalars_by_entry(const GradientBuffer& buffer, const OfEntry& of_entry) {
   std::vector<at::Tensor> scalars;
@@ -113,7 +113,7 @@ std::vector<double> scalars_by_entry(const GradientBuffer& buffer, const OfEntry
   return {first, first + all.numel()};
 }
 
-/// Norms of each entry's values, by one operation of ATen's for all.
+/// Norms of each entry's values, by one operation of ATen for all.
 std::vector<double> norms_by_entry(const GradientBuffer& buffer, double order) {
   std::vector<at::Tensor> sums;
   std::vector<std::size_t> places;

@@ -17,10 +17,10 @@
 namespace accrue::accum {
 namespace {
 
-/// Chunks are summed whole and added in order, so the norm has the same bits for any number of
+/// Chunks are summed completely and added in order, so the norm has the same bits for any number of
 /// threads.
 constexpr std::int64_t kChunkElements = 1 << 16;
-/// How many elements of an entry are read on the stack. No block has two owners.
+/// The number of elements of an entry read on the stack. No block has two owners.
 constexpr std::int64_t kBlockElements = kRangeGrain;
 constexpr std::int64_t kChunkBlocks = kChunkElements / kBlockElements;
 constexpr std::int64_t kBlocksOfATask = 8;
@@ -64,7 +64,7 @@ std::int64_t blocks_of(std::int64_t elements) {
   return (elements + kBlockElements - 1) / kBlockElements;
 }
 
-/// Sums up each block in a range of an entry; `sums` has a place for every block of the entry.
+/// Sums up each block in a range of an entry; `sums` has one element for every block of the entry.
 void sum_blocks(const GradientSource& source, const ElementRange& range, std::span<double> sums) {
   at::parallel_for(0, blocks_of(range.elements), kBlocksOfATask,
                    [&](std::int64_t begin, std::int64_t end) {
@@ -118,7 +118,7 @@ double MeanGradient::norm() {
   return *raw_norm_ * scale_;
 }
 
-/// Takes the norm of sums that ATen's operators read; the device is waited for once.
+/// Computes the norm of sums by ATen's operators; waits for the device once.
 double MeanGradient::norm_by_aten() const {
   std::vector<at::Tensor> norms;
   for (std::size_t i = 0; i < buffer_->entries().size(); ++i) {
@@ -140,7 +140,7 @@ double MeanGradient::raw_norm() const {
   return std::sqrt(sum);
 }
 
-/// A block that another rank holds is 0 here, so adding up over ranks rounds nothing.
+/// A block that another rank holds is 0 here, so adding up over ranks does not round.
 double MeanGradient::sum_of_entries() const {
   const RankSlice slice = shard_ != nullptr ? shard_->slice() : RankSlice{};
   const auto elements = [&](std::size_t i) { return buffer_->entries()[i].slot->main.numel(); };
@@ -234,8 +234,8 @@ void MeanGradient::changed() {
     if ((*shown)[i] || buffer_->entries()[i].parameter.grad().defined()) take_shown(i, (*shown)[i]);
 }
 
-/// A narrow copy has fewer digits than the sum, so it counts only if it differs; and not where
-/// the sum was written since, which it does not show.
+/// A narrow copy has fewer digits than the sum, so it only counts if it differs, and not if the sum
+/// was written since it was made.
 void MeanGradient::take_shown(std::size_t index, std::optional<std::int64_t> version_shown) {
   const GradientBuffer::Entry& entry = buffer_->entries()[index];
   at::Tensor& grad = entry.parameter.mutable_grad();

@@ -4,7 +4,7 @@
 
 namespace accrue::accum {
 
-/// What Adam divides by: sqrt(moment) * correction + eps.
+/// Adam's divisor: sqrt(moment) * correction + eps.
 struct RootOfMoment {
   float correction;
   float eps;

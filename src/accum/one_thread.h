@@ -12,14 +12,14 @@
 
 namespace accrue::accum {
 
-/// Lets one thread at a time into the calls of an object, which may call each other, and again from
-/// a callback. A second thread is refused and not kept waiting: a caller that held Python's
-/// interpreter meanwhile would keep the first one's callbacks from it.
+/// Admits one thread at a time into the calls of an object, which may call each other, also from a
+/// callback. A second thread is refused instead of waiting: a caller that holds Python's
+/// interpreter would block the first one's callbacks while it waits.
 class OneThread {
  public:
   explicit OneThread(const char* object) : object_(object) {}
 
-  /// The time of one call.
+  /// The duration of one call.
   class Call {
    public:
     /// Throws a usage Error, of `operation`, if another thread is in a call.
@@ -46,7 +46,7 @@ class OneThread {
     bool is_outermost_ = false;
   };
 
-  /// The time of a backward pass within a call. libtorch hands what it marks to autograd's threads,
+  /// The duration of a backward pass within a call. libtorch passes its mark to autograd's threads,
   /// which run the hooks of tensors on a device while the caller waits.
   class Backward {
    public:
@@ -57,10 +57,10 @@ class OneThread {
     c10::DebugInfoGuard mark_;
   };
 
-  /// The time of a call that reads and waits for nobody: hooks may make it on autograd's threads.
+  /// The duration of a call that only reads and never waits: hooks may make it on other threads.
   class Query {
    public:
-    /// Throws as Call does, but if this thread works for a Backward of the object.
+    /// Throws like Call, unless this thread works for a Backward of the object.
     Query(OneThread& of, const char* operation) {
       if (!of.works_for_backward()) call_.emplace(of, operation);
     }
@@ -73,8 +73,8 @@ class OneThread {
   struct Mark final : c10::DebugInfoBase {
     Mark(const OneThread& marked, const Mark* outer_mark) : of(marked), outer(outer_mark) {}
     const OneThread& of;
-    const Mark* outer;  ///< of the backward pass that this one runs within, or null
-    /// Keeps `outer` for as long as somebody has this.
+    const Mark* outer;  ///< of the enclosing backward pass, or null
+    /// Keeps `outer` alive as long as this exists.
     std::shared_ptr<c10::ThreadLocalDebugInfo> around = c10::ThreadLocalDebugInfo::current();
   };
   static const Mark* innermost() {

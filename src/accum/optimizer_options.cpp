@@ -14,8 +14,8 @@ namespace {
 
 using torch::optim::OptimizerOptions;
 
-/// Makes `to` like `from`, unless that is as `unless` is. Returns false if they are of another
-/// type.
+/// Makes `to` like `from`, unless `from` is like `unless`. Returns false if their types
+/// differ.
 template <class Options>
 bool copied(const OptimizerOptions& from, OptimizerOptions& to, const OptimizerOptions* unless) {
   const auto* source = dynamic_cast<const Options*>(&from);
@@ -26,7 +26,7 @@ bool copied(const OptimizerOptions& from, OptimizerOptions& to, const OptimizerO
   return true;
 }
 
-/// Options may have no learning rate, of which libtorch makes an error.
+/// Options may have no learning rate, for which libtorch throws.
 std::optional<double> rate_of(const OptimizerOptions& options) {
   try {
     return options.get_lr();

@@ -4,8 +4,8 @@
 
 namespace accrue {
 
-/// Whether weights that were added up come to what was expected: counts are exact; other weights
-/// may be summed in another order.
+/// Whether weights that were added up equal the expected total: counts are exact; other weights may
+/// be summed in another order.
 inline bool same_total(double seen, double expected) {
   constexpr double rounding = 1e-9;
   return std::abs(seen - expected) <= rounding * expected;

@@ -14,7 +14,7 @@
 namespace accrue::accum {
 namespace {
 
-/// How many elements of a double contribution are rounded to float on the stack.
+/// The number of elements of a double contribution that are rounded to float on the stack.
 constexpr std::int64_t kRoundedElements = 2048;
 static_assert(kContributionChunk % kRoundingBlock == 0 && kRoundedElements % kRoundingBlock == 0);
 

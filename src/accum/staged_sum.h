@@ -13,22 +13,22 @@
 
 namespace accrue::accum {
 
-/// Elements that a thread takes at once: a multiple of kRoundingBlock; small enough to share a
+/// Elements that a thread takes at once: a multiple of kRoundingBlock, and small enough to divide a
 /// layer between threads.
 inline constexpr std::int64_t kContributionChunk = 1 << 15;
 
-/// What the staged sums of a buffer share: memory for one contribution at a time, and what their
-/// randomness is keyed by.
+/// The state shared by the staged sums of a buffer: memory for one contribution at a time, and the
+/// key of their random numbers.
 class Staging {
  public:
   explicit Staging(std::uint64_t rounding_seed) : seed(rounding_seed) {}
 
-  /// Makes room for a contribution like `parameter`.
+  /// Reserves memory for a contribution like `parameter`.
   void reserve(const at::Tensor& parameter);
-  /// Lends contiguous memory of `sizes`. Throws a runtime Error if an earlier one is in use: it
-  /// was not given back and somebody still holds it.
+  /// Lends contiguous memory of `sizes`. Throws a runtime Error if an earlier loan is in use: it
+  /// was not returned and a reference to it still exists.
   at::Tensor lend(at::IntArrayRef sizes, at::ScalarType dtype);
-  /// Returns what was lent last. Throws a runtime Error if nothing is lent.
+  /// Returns the last loan. Throws a runtime Error if there is none.
   at::Tensor take_back();
   std::int64_t bytes() const;
 
@@ -40,7 +40,7 @@ class Staging {
   at::Tensor single_, double_, lent_;
 };
 
-/// One slot's sum in a precision of its own, and the pass that folds a contribution into it.
+/// One slot's sum in a separate precision, and the pass that folds a contribution into it.
 class StagedSum : public kernels::GradFold {
  public:
   kernels::Contribution stage() final;
@@ -51,35 +51,35 @@ class StagedSum : public kernels::GradFold {
   virtual void read(std::int64_t begin, std::int64_t count, float* to) const = 0;
   virtual void read(std::int64_t begin, std::int64_t count, double* to) const = 0;
 
-  /// All values, in `dtype`, in a new tensor where the sum lies.
+  /// All values, in `dtype`, in a new tensor on the device of the sum.
   virtual at::Tensor values(at::ScalarType dtype) const { return main_.to(dtype, false, true); }
   /// Whether the sum is folded and read by ATen's operators.
   bool is_by_aten() const { return kernels::by_aten(main_); }
-  /// The largest magnitude of what was folded on a device since this was last asked, which nobody
-  /// has waited for; undefined if there is none. Whoever reads it is to tell it to judge().
+  /// The largest magnitude folded on a device since the last call, without waiting for it;
+  /// undefined if there is none. The caller must pass its value to judge().
   at::Tensor take_unjudged() { return std::exchange(unjudged_, {}); }
-  /// Marks the slot where `largest` says so.
+  /// Marks the slot according to `largest`.
   virtual void judge(kernels::GradSlot& slot, double largest);
 
   /// Makes the sum zero.
   virtual void clear();
-  /// These copy all that makes the sum, and put it back, to the bit.
+  /// These copy the complete state of the sum, and restore it with the same bits.
   virtual at::Tensor saved() const;
   virtual bool fits(const at::Tensor& saved) const;
   virtual void restore(const at::Tensor& saved);
-  /// Bytes beside the slot's `main`.
+  /// Bytes in addition to the slot's `main`.
   virtual std::int64_t extra_bytes() const { return 0; }
 
   StagedSum(std::shared_ptr<Staging> staging, at::Tensor main, at::ScalarType contribution_dtype);
 
  protected:
-  /// To be called before the elements of a contribution are folded.
+  /// Call before the elements of a contribution are folded.
   virtual void prepare(const kernels::GradSlot& /*slot*/) {}
-  /// Adds `from` to elements [begin, begin + count), or writes it; begin is a multiple of
-  /// kRoundingBlock. Returns the largest magnitude, infinity where one is not finite.
+  /// Adds `from` to elements [begin, begin + count), or overwrites them; begin is a multiple of
+  /// kRoundingBlock. Returns the largest magnitude, infinity if one is not finite.
   virtual double fold(const float* from, std::int64_t begin, std::int64_t count, bool add) = 0;
   virtual double fold(const double* from, std::int64_t begin, std::int64_t count, bool add);
-  /// Folds all elements as fold() does, by ATen's operators.
+  /// Folds all elements like fold(), by ATen's operators.
   virtual void fold_tensor(const at::Tensor& contribution, bool add) = 0;
 
   const Staging& staging() const { return *staging_; }
@@ -116,13 +116,13 @@ class FixedSum final : public StagedSum {
   int next_unit() const { return next_unit_; }
   void set_next_unit(int unit) { next_unit_ = unit; }
   void begin_window() { unit_ = next_unit_; }
-  /// Takes the unit that the contributions found too large need.
+  /// Takes the unit that the contributions marked as too large need.
   void enlarge() { unit_ = next_unit_ = needed_; }
   void raise(int unit) { unit_ = next_unit_ = std::max(next_unit_, unit); }
-  /// How many bits the largest magnitude in a range of the sum takes, in units; 0 if all are
+  /// The number of bits of the largest magnitude in a range of the sum, in units; 0 if all are
   /// zero.
   int largest_bits(const ElementRange& range) const;
-  /// Chooses the next unit from what largest_bits() was of the closed window's sum.
+  /// Selects the next unit from the largest_bits() of the closed window's sum.
   void plan(int bits);
 
  protected:

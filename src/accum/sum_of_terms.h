@@ -7,8 +7,8 @@
 
 namespace accrue::accum {
 
-/// Adds up `term(i)` over [0, count) in double, in an order that depends on `count` alone and has
-/// as many sums side by side as a vector register has places, so that the compiler can use one.
+/// Adds up `term(i)` over [0, count) in double, in an order that only depends on `count`, with as
+/// many partial sums as a vector register has lanes, so that the compiler can use one.
 template <typename Term>
 double sum_of_terms(std::int64_t count, const Term& term) {
   constexpr std::int64_t lanes_at_once = 16;
@@ -22,7 +22,7 @@ double sum_of_terms(std::int64_t count, const Term& term) {
   return std::accumulate(lanes.begin(), lanes.end(), sum);
 }
 
-/// The squares of `values`, added up so.
+/// The sum of the squares of `values`, in that order.
 template <typename Element>
 double sum_of_squares_of(const Element* values, std::int64_t count) {
   return sum_of_terms(count, [values](std::int64_t i) {

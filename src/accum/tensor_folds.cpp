@@ -11,7 +11,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// What does not count is zero.
+/// Replaces elements that do not count by zero.
 at::Tensor zero_unless_below(const at::Tensor& values, double limit) {
   return at::where(values.abs().lt(limit), values, at::zeros({}, values.options()));
 }

@@ -4,11 +4,11 @@
 
 #include "accum/fold_passes.h"
 
-// The folds of fold_passes.h by ATen's operators on any device: the same bits, but for the order of
-// additions that they do not have. A bf16 is a tensor of that dtype here.
+// The folds of fold_passes.h by ATen's operators on any device, with the same bits except where the
+// order of additions differs. Here a bf16 is a tensor of that dtype.
 namespace accrue::accum::tensor_folds {
 
-/// The largest magnitude in a contribution, fp64, where it lies; infinity if an element is not
+/// The largest magnitude in a contribution, fp64, on its device; infinity if an element is not
 /// finite.
 at::Tensor largest_of(const at::Tensor& contribution);
 

@@ -11,17 +11,17 @@ class Optimizer;
 
 namespace accrue::accum {
 
-/// An optimizer that is told, before each step, by how much its gradient was clipped.
+/// An optimizer that receives, before each step, the factor by which its gradient was clipped.
 class SeesClipping {
  public:
   virtual ~SeesClipping() = default;
   virtual void see_clipping(double clipping) = 0;
 };
 
-/// While it lives, the mean gradient is in `.grad`, in the parameters' dtype, for readers that know
-/// nothing of sums and scales. What the window did not use has an undefined `.grad`. If the
-/// dtype is not the sum's (fp16, bf16), `.grad` is a copy that goes with this object: one stated
-/// pass for each such parameter. Staged slots keep theirs.
+/// Shows the mean gradient in `.grad` during its lifetime, in the parameters' dtype, for readers
+/// that know nothing of sums and scales. A parameter that the window did not use has an undefined
+/// `.grad`. If the dtype is not the sum's (fp16, bf16), `.grad` is a copy that is removed with this
+/// object: one documented pass per parameter. Staged slots keep theirs.
 class MeanInGrad {
  public:
   explicit MeanInGrad(MeanGradient& gradient);
@@ -34,13 +34,13 @@ class MeanInGrad {
   std::shared_ptr<MeanGradient::Shown> shown_;
 };
 
-/// Calls `hook` while the mean gradient is in `.grad`, and takes what it wrote there.
+/// Calls `hook` while the mean gradient is in `.grad`, and takes over what it wrote there.
 void show_to(const std::function<void(MeanGradient&)>& hook, MeanGradient& gradient);
 
-/// Has an optimizer of torch::optim take a step by the mean gradient, which is in `.grad` already.
+/// Makes an optimizer of torch::optim step with the mean gradient, which is already in `.grad`.
 void step_by_grad(torch::optim::Optimizer& optimizer, const MeanGradient& gradient);
 
-/// Has an optimizer of torch::optim take a step by the mean gradient.
+/// Makes an optimizer of torch::optim step with the mean gradient.
 void take_torch_step(torch::optim::Optimizer& optimizer, MeanGradient& gradient);
 
 }  // namespace accrue::accum

@@ -213,7 +213,7 @@ std::optional<MeanGradient> Window::audited_mean(bool check_finite) {
   return std::nullopt;
 }
 
-/// A quarantined micro-batch had a part in the announced weight, and nobody knows how large.
+/// A quarantined micro-batch was part of the announced weight, by an unknown amount.
 void Window::check_total_weight() {
   constexpr double rounding = 1e-9;
   const double excess = weight() / total_weight_ - 1;

@@ -10,10 +10,10 @@ namespace {
 
 using Entry = GradientBuffer::Entry;
 
-/// What somebody else did to a parameter between our micro-batches, the worst last.
+/// The change that other code made to a parameter between micro-batches, the worst last.
 enum class Disturbance { none, stray, detached, written, added, stepped, converted };
 
-/// Whether a backward outside the micro-batches made `otherwise`.
+/// Whether a backward outside the micro-batches caused `otherwise`.
 Disturbance unless_passed_by(const Entry& entry, Disturbance by_backward, Disturbance otherwise) {
   return entry.slot->passed_by ? by_backward : otherwise;
 }
@@ -115,7 +115,7 @@ void Window::check_undisturbed(const char* call, bool waits_for_device) {
     entry.slot->passed_by = false;
     bind(entry);
   }
-  // Of a window that goes on, what a device was seen to have stays to be told of.
+  // If the window continues, what was seen on a device must still be reported.
   if (contents_ && is_lost && worst != Disturbance::converted) contents_->see_all();
   throw usage_error(std::string(call) + " (" + where() + ")",
                     "parameters and gradients left alone while the window is open", received,

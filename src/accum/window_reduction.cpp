@@ -15,8 +15,8 @@ void Window::set_reduction(Reduction* reduction) {
   reduction_ = reduction;
 }
 
-/// What happens here follows from what all ranks have, so that it is the same on each. The norm is
-/// taken of sums that have the same bits everywhere.
+/// Everything here follows from what all ranks have, so it is the same on each. The norm is
+/// computed from sums that have the same bits everywhere.
 std::optional<MeanGradient> Window::reduced_mean(bool check_finite) {
   using Verdict = Reduction::Outcome::Verdict;
   for (bool audited = false;;) {

@@ -28,7 +28,7 @@ std::optional<std::string> unused_parameters(const GradientBuffer& buffer) {
          "detach() in the forward pass";
 }
 
-/// Of a sum over several samples a weight of exactly 1 is no count of terms.
+/// For a sum over several samples, a weight of exactly 1 is not a count of terms.
 std::optional<std::string> means(const LedgerView& ledger) {
   std::int64_t found = 0;
   for (const LedgerEntry& entry : ledger.entries) {

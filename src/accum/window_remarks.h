@@ -7,14 +7,14 @@
 
 namespace accrue::accum {
 
-/// Something about a window that whoever trains should be told of once.
+/// A remark on a window that the user should receive once.
 struct WindowRemark {
   const char* name;  ///< of the event: "unused", "loss_weight" or "repeated_samples"
   std::string reason;
 };
 
-/// What is noteworthy about a window that closed to a gradient: parameters that no loss reached,
-/// losses that look like means, and samples that were run twice.
+/// Remarks on a window that closed with a gradient: parameters that no loss reached, losses that
+/// look like means, and samples that ran twice.
 std::vector<WindowRemark> remarks_on(const Window& window);
 
 }  // namespace accrue::accum

@@ -14,8 +14,8 @@ using Entry = GradientBuffer::Entry;
 
 }  // namespace
 
-/// Backward comes to the last parameters first, and what is not finite there spreads to those
-/// before: the last parameter is nearest to the cause.
+/// Backward reaches the last parameters first, and values that are not finite spread from there to
+/// earlier ones: the last parameter is nearest to the cause.
 std::string Window::non_finite(Look look) const {
   const std::vector<Entry>& entries = buffer_->entries();
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
@@ -61,7 +61,7 @@ std::string Window::settle(LedgerEntry& entry, Look look) {
   return overflow.empty() ? found : overflow;
 }
 
-/// Runs only if all is finite: what a quarantined micro-batch needs must not change the units.
+/// Only if all is finite: the needs of a quarantined micro-batch must not change the units.
 std::string Window::enlarge_units() {
   const bool too_large = std::ranges::any_of(
       buffer_->entries(), [](const Entry& entry) { return entry.slot->found_too_large; });
@@ -114,8 +114,8 @@ void Window::drop_folded(const std::string& reason) {
   lose("what was folded into the optimizer's state cannot be undone (" + reason + ")");
 }
 
-/// Returns whether the sums are good. Goes on after a quarantine, so that one pass finds all
-/// micro-batches to be quarantined.
+/// Returns whether the sums are good. Continues after a quarantine, so that one pass finds all
+/// micro-batches to quarantine.
 bool Window::replay_committed(Look look) {
   const std::int64_t retries_before = retries_;
   bool good = true;

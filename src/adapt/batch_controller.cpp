@@ -12,7 +12,7 @@
 namespace accrue::adapt {
 namespace {
 
-constexpr double largest_step = 2;  ///< by what a batch changes at once, up or down
+constexpr double largest_step = 2;  ///< the factor by which a batch changes at once, up or down
 constexpr double least_growth = 1.25, least_shrinkage = 0.8;
 
 /// The batches that a rule may choose: whole multiples of the quantum, from `least` to `most`.
@@ -29,7 +29,7 @@ class AllowedBatches {
   double most() const { return most_; }
   double one_pass() const { return one_pass_; }
 
-  /// The allowed batch that is nearest to `batch`; of two the larger.
+  /// The allowed batch that is nearest to `batch`; the larger one if there are two.
   double nearest(double batch) const {
     return std::clamp(std::round(batch / quantum_) * quantum_, least_, most_);
   }
@@ -39,7 +39,7 @@ class AllowedBatches {
   }
 
  private:
-  /// So that a whole multiple of a quantum that is no integer counts as one.
+  /// Lets a whole multiple of a quantum that is not an integer count as one.
   static constexpr double rounding = 1e-12;
 
   double quantum_, most_, least_, one_pass_;
@@ -54,7 +54,7 @@ std::string number(double value) {
   return text.data();
 }
 
-/// The decision for `batch`, with a reason if that is not the batch in force.
+/// The decision for `batch`, with a reason if that is not the current batch.
 BatchDecision decided(const BatchFacts& facts, double batch, const std::string& why) {
   if (batch == facts.batch) return {.batch = batch};
   return {.batch = batch,
@@ -67,7 +67,7 @@ BatchDecision brought_inside(const AllowedBatches& allowed, const BatchFacts& fa
                      number(allowed.least()) + " to " + number(allowed.most()));
 }
 
-/// The noise scale; if the gradient cannot be told from 0 it has no upper end.
+/// The noise scale; unbounded if the gradient cannot be distinguished from 0.
 double measured_scale(const NoiseScale& noise) {
   return noise.value.value_or(std::numeric_limits<double>::infinity());
 }
@@ -118,7 +118,7 @@ std::string text_of(const NoiseScale& noise) {
   return "the noise scale is " + number(*noise.value) + " (" + spread + ")";
 }
 
-/// What kept the batch from going all the way to `scale`; empty if nothing did.
+/// The limit that kept the batch from reaching `scale`; empty if there was none.
 std::string text_of_limit(const AllowedBatches& allowed, double before, double after,
                           double scale) {
   if (scale <= allowed.one_pass() && after <= allowed.one_pass() && before > allowed.one_pass())
@@ -143,8 +143,8 @@ BatchDecision by_noise(BatchRule rule, const AllowedBatches& allowed, const Batc
                      text_of_limit(allowed, facts.batch, batch, measured_scale(*facts.noise)));
 }
 
-/// How often a rate of 1 was halved on its way to `rate_left`: floor(log2(1 / rate_left)), found by
-/// halving, as ranks must not differ by a library's logarithm.
+/// How often a rate of 1 was halved on its way to `rate_left`: floor(log2(1 / rate_left)), computed
+/// by halving, since ranks must not differ by a library's logarithm.
 int halvings_until(double rate_left) {
   constexpr int most = 60;
   constexpr double rounding = 1 + 1e-9;
@@ -153,7 +153,7 @@ int halvings_until(double rate_left) {
   return halvings;
 }
 
-/// 2^(-doublings / 2) * 2^-halvings, by operations that round alike everywhere.
+/// 2^(-doublings / 2) * 2^-halvings, by operations that round identically on all machines.
 double rate_after(int doublings, int halvings) {
   const double odd = doublings % 2 == 0 ? 1 : 1 / std::numbers::sqrt2;
   return std::ldexp(odd, -(doublings / 2) - halvings);
@@ -176,13 +176,13 @@ BatchDecision by_schedule(const AllowedBatches& allowed, const BatchFacts& facts
   if (!facts.rate_left)
     return decided(facts, allowed.nearest(facts.base_batch), "the learning rate warms up");
   if (*facts.rate_left > 0) return by_halvings(allowed, facts);
-  // A rate of 0, where a cosine ends, is no number of halvings: the stage before it stays.
+  // A rate of 0, the end of a cosine, has no number of halvings: the stage before it is kept.
   BatchDecision decision = brought_inside(allowed, facts);
   decision.rate_left = 0;
   return decision;
 }
 
-/// arXiv:2007.05105: how much further a step of `ratio` base batches goes than one of one of them.
+/// arXiv:2007.05105: the progress of a step of `ratio` base batches, in steps of one base batch.
 double adascale_gain(double ratio, double noise_in_base_batches) {
   return (noise_in_base_batches + 1) / (noise_in_base_batches / ratio + 1);
 }

@@ -11,11 +11,11 @@
 namespace accrue::adapt {
 namespace {
 
-/// If the inverse weights of parts and window differ by less than this part of them, the
-/// difference of the squared norms is rounding.
+/// If the inverse weights of parts and window differ by less than this fraction, the difference of
+/// the squared norms is rounding.
 constexpr double least_difference = 1e-9;
-/// Up to this many degrees of freedom, those of four windows, the expansion of Student's quantile
-/// is off by 2% and more.
+/// Up to this number of degrees of freedom, that of four windows, the expansion of Student's
+/// quantile has errors of 2% and more.
 constexpr double least_freedom = 3;
 
 bool all_finite(std::initializer_list<double> values) {
@@ -25,7 +25,7 @@ bool all_finite(std::initializer_list<double> values) {
 
 bool is_decay(double decay) { return decay > 0 && decay < 1; }
 
-/// The two averages, and the variances and the covariance that they have as averages.
+/// The two averages, with the variances and the covariance of the averages.
 struct Averages {
   double variance = 0, gradient = 0;
   double variance_spread = 0, gradient_spread = 0, joint_spread = 0;
@@ -35,8 +35,8 @@ double windows_that_count(const NoiseAverage::State& sums) {
   return sums.weight * sums.weight / sums.squared_weight;
 }
 
-/// The weighted variance of single windows, corrected for the average being theirs, is 1 / (1 - 1 /
-/// n) of the mean squared deviation where n windows count, and that of their average 1 / n of it.
+/// The weighted variance of single windows, corrected because the average is theirs, is 1 / (1 - 1
+/// / n) of the mean squared deviation for n effective windows, and that of the average 1 / n of it.
 Averages averages_of(const NoiseAverage::State& sums) {
   const double shrinkage = 1 / (windows_that_count(sums) - 1);
   const double x = sums.variance / sums.weight, y = sums.gradient / sums.weight;
@@ -63,15 +63,15 @@ struct RatioInterval {
 /// All ratios r >= 0 for which variance - r * gradient is within `quantile` standard deviations of
 /// 0: those at which a r^2 - 2 b r + c <= 0.
 ///
-/// Where the gradient is told from 0 (a > 0) they lie between the two roots. If it is not, the
-/// parabola opens downwards, and there is no upper end: with a variance that is told from 0 (c > 0)
-/// the roots have different signs, and all ratios from the positive one on hold; without one, 0
-/// holds as well. The root is written as c / (b + sqrt(...)), which is the lower one in both cases
-/// and does not cancel if a is near 0.
+/// If the gradient is significant (a > 0) they lie between the two roots. Otherwise the parabola
+/// opens downwards, and there is no upper end: if the variance is significant (c > 0) the roots
+/// have different signs, and all ratios from the positive one on are included; if not, 0 is
+/// included as well. The root is written as c / (b + sqrt(...)), which is the lower one in both
+/// cases and does not cancel if a is near 0.
 ///
-/// An average of |G|^2 below 0 is taken as 0, the nearest that it can be. Otherwise the lower end
-/// would rise without limit as the average falls: the less is seen of a gradient, the surer would
-/// the noise be large.
+/// An average of |G|^2 below 0 counts as 0, the nearest possible value. Otherwise the lower end
+/// would rise without limit as the average falls: the weaker the gradient, the more certain a large
+/// noise would seem.
 RatioInterval ratio_interval(const Averages& of, double quantile) {
   const double square = quantile * quantile;
   const double x = of.variance, y = std::max(of.gradient, 0.0);
@@ -85,7 +85,7 @@ RatioInterval ratio_interval(const Averages& of, double quantile) {
   return interval;
 }
 
-/// Whether the windows say how far their averages may be off.
+/// Whether the windows determine the error of their averages.
 bool has_spread(const NoiseAverage::State& sums) {
   return windows_that_count(sums) - 1 > least_freedom;
 }
@@ -95,16 +95,16 @@ bool is_near(double value, double expected) {
   return std::abs(value - expected) <= rounding * expected;
 }
 
-/// What the sums keep of themselves as window number `window` is added, from 1: first (n - 1) / (n
+/// The factor that the sums keep when window number `window`, from 1, is added: first (n - 1) / (n
 /// + 1), by which each window weighs about the square of its number, then `decay`.
 double kept_at(std::int64_t window, double decay) {
   const auto n = static_cast<double>(window);
   return std::min(decay, (n - 1) / (n + 1));
 }
 
-/// The weights that so many windows have, and their squares, added up.
+/// Whether weights and squared weights have the sums that this number of windows gives.
 bool have_weights_of_windows(const NoiseAverage::State& sums) {
-  constexpr std::int64_t settled = 100'000;  // behind it no decay that is used changes anything
+  constexpr std::int64_t settled = 100'000;  // after it no decay in use changes anything
   double weight = 0, squared = 0;
   for (std::int64_t window = 1; window <= std::min(sums.windows, settled); ++window) {
     const double kept = kept_at(window, sums.decay), before = weight;
@@ -115,7 +115,7 @@ bool have_weights_of_windows(const NoiseAverage::State& sums) {
   return is_near(sums.weight, weight) && is_near(sums.squared_weight, squared);
 }
 
-/// Cauchy's inequality, with room for rounding: what no sums of real figures break.
+/// Cauchy's inequality, with room for rounding: sums of real values never violate it.
 bool have_possible_squares(const NoiseAverage::State& sums) {
   constexpr double room = 1 + 1e-9;
   const auto holds = [](double product, double first, double second) {
@@ -126,7 +126,7 @@ bool have_possible_squares(const NoiseAverage::State& sums) {
          holds(sums.product, sums.variance_squared, sums.gradient_squared);
 }
 
-/// What no windows can have left in `sums`; empty if nothing is wrong.
+/// A contradiction in `sums` that no windows could produce; empty if there is none.
 std::string fault_of(const NoiseAverage::State& sums) {
   if (!is_decay(sums.decay)) return "a decay of " + std::to_string(sums.decay);
   if (!all_finite({sums.weight, sums.squared_weight, sums.variance, sums.gradient,

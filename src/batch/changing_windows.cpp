@@ -87,7 +87,7 @@ std::int64_t ChangingWindows::windows_of_tokens(std::int64_t tokens) const {
          });
 }
 
-/// The first window that `holds` is true of; it is true of all behind it, too.
+/// The first window for which `holds` is true; it is true for all later ones, too.
 template <typename Holds>
 std::int64_t ChangingWindows::first_where(const Holds& holds) const {
   while (!holds(at(std::max<std::int64_t>(0, std::ssize(windows_) - 1))))
@@ -104,7 +104,7 @@ const ChangingWindows::Window& ChangingWindows::at(std::int64_t index) const {
   return windows_[static_cast<std::size_t>(index)];
 }
 
-/// The window behind those that are known.
+/// The window after the known ones.
 ChangingWindows::Window ChangingWindows::next() const {
   WindowPlace place{.index = std::ssize(windows_)};
   if (!windows_.empty()) {

@@ -28,7 +28,7 @@ void require_weights(const std::vector<double>& weights, std::int64_t most) {
                         "leaving out what is not to be drawn");
 }
 
-/// The weights as whole numbers, where a power of ten makes them such.
+/// The weights as integers, if a power of ten makes them such.
 std::optional<Shares> scaled_to_integers(const std::vector<double>& weights) {
   constexpr double most_scale = 1e6, largest = 1e12, tolerance = 1e-9;
   for (double scale = 1; scale <= most_scale; scale *= 10) {
@@ -54,11 +54,11 @@ Shares in_lowest_terms(Shares shares) {
   return shares;
 }
 
-/// Shares of `sum` by the largest remainder (Hamilton's method); who would get none gets one of
-/// those who have most.
+/// Shares of `sum` by the largest remainder (Hamilton's method); a source without a share gets one
+/// from those with the most.
 Shares rounded_to_sum(const std::vector<double>& weights, std::int64_t sum) {
   const double largest = *std::max_element(weights.begin(), weights.end());
-  double all = 0;  // of ratios, as the weights themselves may overflow together
+  double all = 0;  // of ratios, since the sum of the weights may overflow
   for (const double weight : weights) all += weight / largest;
   Shares shares;
   std::vector<std::pair<double, std::size_t>> remainders;
@@ -75,7 +75,7 @@ Shares rounded_to_sum(const std::vector<double>& weights, std::int64_t sum) {
   return shares;
 }
 
-/// A draw that is due, earliest first; of those that are alike the first source.
+/// A draw that is due, earliest first; of equal ones the first source.
 using Due = std::pair<std::int64_t, std::size_t>;
 using Queue = std::priority_queue<Due, std::vector<Due>, std::greater<>>;
 
@@ -96,7 +96,7 @@ Interleaving::Interleaving(const std::vector<double>& weights)
   sources_.reserve(static_cast<std::size_t>(period));
   numbers_.reserve(static_cast<std::size_t>(period));
   std::vector<std::int64_t> taken(shares_.size(), 0);
-  Queue waiting, ready;  // by when a draw may come, by when it must have come
+  Queue waiting, ready;  // by the earliest, and by the latest draw
   for (std::size_t source = 0; source < shares_.size(); ++source) waiting.emplace(0, source);
   for (std::int64_t turn = 0; turn < period; ++turn) {
     for (; !waiting.empty() && waiting.top().first <= turn; waiting.pop()) {

@@ -8,12 +8,12 @@
 namespace accrue::batch {
 namespace {
 
-// Epochs are streams of the run's seed, and so are the parts' seeds; the tags ("SHUF", "PART") keep
-// them apart from its other uses.
+// Epochs are streams of the run's seed, and so are the parts' seeds; the tags ("SHUF", "PART")
+// separate them from its other uses.
 constexpr std::uint64_t epoch_streams = std::uint64_t{0x53485546} << 32;
 constexpr std::uint64_t part_stream = std::uint64_t{0x50415254} << 32;
 
-/// Parts of one size are shuffled in different orders; the first is as if it were alone.
+/// Parts of equal size are shuffled in different orders; the first is as if it were alone.
 std::uint64_t seed_of_part(std::uint64_t seed, std::size_t part) {
   return part == 0 ? seed : random_word(seed, part_stream, part);
 }

@@ -9,7 +9,7 @@
 
 namespace accrue::batch {
 
-/// A part of the data that is drawn from by its weight.
+/// A part of the data, drawn in proportion to its weight.
 struct WeightedPart {
   std::int64_t size = 0;  ///< samples, >= 1
   double weight = 1;      ///< > 0; only the ratio of weights counts
@@ -22,11 +22,11 @@ class Sampler {
  public:
   /// `size` >= 1 samples per epoch; a usage Error otherwise.
   Sampler(std::int64_t size, Order order, std::uint64_t seed);
-  /// Several parts, whose samples are numbered one part behind the other, taking turns by their
-  /// weights (Interleaving). Each part is gone through on its own: when its last sample was drawn
-  /// it begins anew, in another order where that is `shuffle`. An epoch has as many draws as there
-  /// are samples, of which a part of large weight gives some more than once and another not all.
-  /// Throws as the other, and a usage Error if a weight is not above 0.
+  /// Several parts, whose samples are numbered one part after the other, alternating by weight
+  /// (Interleaving). Each part is traversed separately: after its last sample it starts again, in
+  /// another order if that is `shuffle`. An epoch has as many draws as there are samples; it draws
+  /// some of a part with a large weight more than once, and not all of another. Throws the errors
+  /// of the other constructor, and a usage Error if a weight is not above 0.
   Sampler(const std::vector<WeightedPart>& parts, Order order, std::uint64_t seed);
 
   /// The sample in [0, size) that draw `ordinal` (epoch * size + position, >= 0) takes.
@@ -35,7 +35,7 @@ class Sampler {
   Order order() const { return order_; }
   /// Whether each epoch takes the same samples in the same order.
   bool repeats_epochs() const { return order_ == Order::sequential && !turns_; }
-  /// How many of the first `draws` are of part `part`.
+  /// The number of draws of part `part` among the first `draws`.
   std::int64_t draws_of(std::size_t part, std::int64_t draws) const;
 
  private:

@@ -23,7 +23,7 @@ void require_index(std::int64_t index, const char* of_what) {
 }  // namespace
 
 struct VariableWindows::Epoch {
-  std::vector<std::int64_t> ends;    ///< positions in the epoch behind each window
+  std::vector<std::int64_t> ends;    ///< positions in the epoch after each window
   std::vector<std::int64_t> tokens;  ///< of each window
 
   std::int64_t begin(std::size_t window) const { return window == 0 ? 0 : ends[window - 1]; }
@@ -97,7 +97,7 @@ std::int64_t VariableWindows::windows_of_tokens(std::int64_t tokens) const {
   return windows;
 }
 
-// Whether an epoch has a window depends on its totals alone, so either all have one or none has.
+// Whether an epoch has a window depends only on its totals, so either all have one or none has.
 VariableWindows::Place VariableWindows::place_of(std::int64_t index) const {
   require_index(index, "window index");
   if (epoch(0)->ends.empty()) return {};

@@ -14,18 +14,18 @@
 namespace accrue::batch {
 
 /// The windows of samples that differ in length. Windows are as long as the budget allows, follow
-/// each other without gaps, and end with the epoch. If they lie in an epoch depends on its
-/// order, so an epoch is walked once (N draws) when a window of it or behind it is asked for; of
-/// earlier epochs only the numbers of windows and tokens are kept, of the last two asked for
-/// everything. Windows are the same on every machine, and at whichever window a run starts. Safe
-/// from several threads.
+/// each other without gaps, and end with the epoch. Their places in an epoch depend on its order,
+/// so an epoch is walked once (N draws) when a window of it or of a later epoch is requested. Only
+/// the numbers of windows and tokens of earlier epochs are kept, and all places of the last two
+/// requested. Windows are the same on every machine, and for every window at which a run starts.
+/// Thread-safe.
 class VariableWindows {
  public:
   /// Input tokens of a sample in [0, sampler.size()): pure, >= 0.
   using TokensOf = std::function<std::int64_t(std::int64_t sample)>;
 
-  /// With LastWindow::drop an epoch's last window goes unless it fills a budget exactly. Throws a
-  /// usage Error if a sample alone exceeds budget.tokens, and where a budget is below 1.
+  /// With LastWindow::drop an epoch's last window is left out unless it fills a budget exactly.
+  /// Throws a usage Error if a single sample exceeds budget.tokens, or if a budget is below 1.
   VariableWindows(Sampler sampler, TokensOf tokens_of, WindowBudget budget, LastWindow last);
 
   std::int64_t windows_in_epoch(std::int64_t epoch) const;
@@ -35,7 +35,7 @@ class VariableWindows {
   /// has a window.
   Range window(std::int64_t index) const;
   std::int64_t tokens(std::int64_t index) const;
-  /// The fewest windows that hold `tokens` together; 0 if no epoch has a window.
+  /// The fewest windows that together hold `tokens`; 0 if no epoch has a window.
   std::int64_t windows_of_tokens(std::int64_t tokens) const;
 
  private:
@@ -50,7 +50,7 @@ class VariableWindows {
     std::size_t index = 0;  ///< in the epoch
   };
 
-  /// These two expect the mutex to be held.
+  /// These two require the mutex to be held.
   Place place_of(std::int64_t index) const;
   std::shared_ptr<const Epoch> epoch(std::int64_t number) const;
   std::shared_ptr<const Epoch> walk(std::int64_t number) const;

@@ -5,9 +5,9 @@
 
 namespace accrue::batch {
 
-/// What a window may hold at most; a window takes samples in draw order while neither is exceeded.
+/// The most that a window may hold; it takes samples in draw order while neither is exceeded.
 struct WindowBudget {
-  std::int64_t tokens = std::numeric_limits<std::int64_t>::max();  ///< input tokens, not padding
+  std::int64_t tokens = std::numeric_limits<std::int64_t>::max();  ///< input tokens without padding
   std::int64_t samples = std::numeric_limits<std::int64_t>::max();
   bool operator==(const WindowBudget&) const = default;
 };

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view kTemporary = ".partial-";
 
-/// What a place lacks that a system call failed in, and what to try.
+/// What was missing where a system call failed, and what to try.
 struct Want {
   std::string_view expected, suggestion;
 };
@@ -62,7 +62,7 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-/// A rename would put a file in the place of a link, a device or a pipe.
+/// Refuses a link, a device or a pipe, which a rename would replace by a file.
 void refuse_what_is_no_file(const std::filesystem::path& path) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(path, error);
@@ -77,15 +77,15 @@ void refuse_what_is_no_file(const std::filesystem::path& path) {
         "another name");
 }
 
-/// A file without a name goes with its process, however that ends. -1 if the file system has
-/// none (NFS, FUSE), or where it could not be given a name later.
+/// Opens a file without a name, which ends with its process in any case. -1 if the file system has
+/// none (NFS, FUSE), or if it could not be given a name later.
 int open_nameless(const std::filesystem::path& folder) {
   if (::access("/proc/self/fd", X_OK) != 0) return -1;
   return ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0644);
 }
 
-/// Calls `make(name)` with names beside `path` until one is free; it is to return a negative number
-/// and leave errno if it fails.
+/// Calls `make(name)` with names next to `path` until one is free; `make` must return a negative
+/// number and leave errno if it fails.
 template <class Make>
 std::pair<int, std::filesystem::path> with_free_name(const std::filesystem::path& path,
                                                      const Make& make) {
@@ -106,14 +106,14 @@ std::pair<int, std::filesystem::path> open_beside(const std::filesystem::path& p
   });
 }
 
-/// Gives a nameless file this name. Returns 0, or a negative number where that fails.
+/// Gives a nameless file this name. Returns 0, or a negative number on failure.
 int link_nameless(int descriptor, const std::filesystem::path& name) {
   const std::string nameless = "/proc/self/fd/" + std::to_string(descriptor);
   return ::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
 }
 
-/// Unless there is a file of that name already. A file system without hard links (FAT, some of
-/// FUSE) has renames that replace nothing.
+/// Moves unless a file of that name exists. A file system without hard links (FAT, some of FUSE)
+/// has renames that replace nothing.
 void move_unless_there(const std::filesystem::path& temporary, const std::filesystem::path& path) {
   if (::link(temporary.c_str(), path.c_str()) == 0 || errno == EEXIST) return;
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0 ||
@@ -122,13 +122,13 @@ void move_unless_there(const std::filesystem::path& temporary, const std::filesy
   throw system_failure("create", path, errno);
 }
 
-/// Makes `content` all that is left to read. Returns the system's reason where that fails.
+/// Sets `content` to the rest of the file. Returns the system's reason on failure.
 std::string read_to_end(const Descriptor& file, std::string& content) {
   struct stat status {};
   const bool is_known = ::fstat(file.get(), &status) == 0;
   constexpr std::size_t least_at_once = 1 << 16;
-  constexpr std::size_t most_at_once = 1 << 26;  // a size may be stated that no disk has
-  // One byte more than there is shows the end without another read.
+  constexpr std::size_t most_at_once = 1 << 26;  // a stated size may exceed any disk
+  // One byte more than the size shows the end without another read.
   std::size_t at_once = is_known ? std::clamp(static_cast<std::size_t>(status.st_size) + 1,
                                               least_at_once, most_at_once)
                                  : least_at_once;
@@ -172,15 +172,15 @@ void AtomicFile::sync() const {
 }
 
 /// Gives the name in one step, so that a killed process leaves nothing else. Returns false if there
-/// is a file already, and if the system refuses it, as in some containers: then the temporary has
-/// got a name.
+/// already is a file, or if the system refuses it, as in some containers: then the temporary has a
+/// name.
 bool AtomicFile::give_free_name() {
   if (link_nameless(descriptor_, path_) == 0) return true;
   if (errno != EEXIST) copy_to_named();
   return false;
 }
 
-/// A name beside the file's: a link cannot replace what is there, a rename can.
+/// Gives a temporary name: a link cannot replace an existing file, but a rename can.
 void AtomicFile::name_beside() {
   auto [made, name] = with_free_name(path_, [this](const std::filesystem::path& free_name) {
     return link_nameless(descriptor_, free_name);

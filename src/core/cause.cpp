@@ -5,14 +5,14 @@
 namespace accrue {
 namespace {
 
-/// A script's trace ends with the error.
+/// Removes the trace before the error of a script.
 std::string_view behind_trace(std::string_view text) {
   constexpr std::string_view script_error = "RuntimeError: ";
   const std::size_t found = text.rfind(script_error);
   return found == std::string_view::npos ? text : text.substr(found + script_error.size());
 }
 
-/// Gloo begins with the place in its sources, as "[pair.cc:537] ".
+/// Removes the place in Gloo's sources at the beginning, as in "[pair.cc:537] ".
 std::string_view behind_place(std::string_view text) {
   const std::size_t end = text.find("] ");
   const std::size_t source = text.find(".cc:");
@@ -20,7 +20,7 @@ std::string_view behind_place(std::string_view text) {
   return has_place ? text.substr(end + 2) : text;
 }
 
-/// Gloo ends with what anybody might look at.
+/// Removes the general advice at the end of Gloo's messages.
 std::string_view before_advice(std::string_view text) {
   return text.substr(0, text.find(". This is typically caused by"));
 }

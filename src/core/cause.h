@@ -5,8 +5,8 @@
 
 namespace accrue {
 
-/// The part of an exception's message that says what went wrong, for people. libtorch's messages go
-/// on with a stack trace, and TorchScript's begin with one; Gloo's stand between a place in its
+/// The part of an exception's message that describes the failure, for people. libtorch's messages
+/// end with a stack trace, and TorchScript's begin with one; Gloo's are between a place in its
 /// sources and general advice.
 std::string cause_of(const std::exception& error);
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <charconv>
 
-// This is how xxHash is used without linking it: all that it needs is in this header.
+// This uses xxHash without linking it: everything needed is in this header.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -6,8 +6,8 @@
 
 namespace accrue {
 
-/// XXH3 of 64 bits (Collet: xxHash, github.com/Cyan4973/xxHash), which notices bytes that changed
-/// by accident: one change in 2^64 goes unseen. It is no protection against somebody who forges.
+/// XXH3 of 64 bits (Collet: xxHash, github.com/Cyan4973/xxHash), which detects accidental changes
+/// of bytes except for one in 2^64. It does not protect against forgery.
 class Checksum {
  public:
   Checksum();
@@ -15,7 +15,7 @@ class Checksum {
   Checksum(Checksum&&) noexcept;
   Checksum& operator=(Checksum&&) noexcept;
 
-  /// Continues with `bytes`; how they are divided among calls does not count.
+  /// Continues with `bytes`; the division into calls has no effect.
   void add(std::string_view bytes);
   /// The checksum of all bytes so far: 16 hexadecimal digits.
   std::string text() const;

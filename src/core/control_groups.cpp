@@ -9,11 +9,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A hierarchy of groups that is mounted.
+/// A mounted hierarchy of groups.
 struct Mount {
   int version = 2;
   std::string controllers;  ///< of version 1, between commas
-  fs::path group;           ///< which group lies at the place; "/" unless it is bound from within
+  fs::path group;           ///< the group that is at the place; "/" unless it is bound from within
   fs::path place;
 };
 
@@ -24,8 +24,8 @@ bool is_named(std::string_view controller, const std::string& names) {
   return false;
 }
 
-/// A line of /proc/self/mountinfo: "id parent device group place options [...] - kind source
-/// options". Of another kind than cgroup and cgroup2 the place is empty.
+/// Parses a line of /proc/self/mountinfo: "id parent device group place options [...] - kind source
+/// options". For a kind other than cgroup and cgroup2 the place is empty.
 Mount mount_of(const std::string& line) {
   std::istringstream before(line);
   std::string skipped, group, place;
@@ -40,7 +40,7 @@ Mount mount_of(const std::string& line) {
   return {};
 }
 
-/// Where they are mounted; where that cannot be read, where they are by custom.
+/// The mounts; if they cannot be read, the customary ones.
 std::vector<Mount> mounts_for(std::string_view controller, const fs::path& root) {
   std::vector<Mount> mounts;
   std::ifstream file(root / "proc/self/mountinfo");
@@ -51,8 +51,8 @@ std::vector<Mount> mounts_for(std::string_view controller, const fs::path& root)
   return {{2, "", "/", "/sys/fs/cgroup"}, {1, name, "/", "/sys/fs/cgroup/" + name}};
 }
 
-/// The group's path below the mount's place. A path that is not below the group mounted there is
-/// one as another namespace sees it: only the place itself is known then to be an ancestor.
+/// The group's path below the mount's place. A path that is not below the group mounted there comes
+/// from another namespace: then only the place itself is known to be an ancestor.
 fs::path below(const Mount& mount, const fs::path& group) {
   const fs::path relative = group.lexically_normal().lexically_relative(mount.group);
   const bool is_below = !relative.empty() && *relative.begin() != "..";

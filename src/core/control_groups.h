@@ -6,15 +6,15 @@
 
 namespace accrue {
 
-/// The folder of a control group, and which version's names its files have.
+/// The folder of a control group, and the version that determines the names of its files.
 struct ControlGroup {
   std::filesystem::path folder;
   int version = 2;
 };
 
-/// The groups whose limits bind this process in what `controller` ("cpu", "memory", "pids") hands
-/// out: its own, and those that this one lies in, up to the root of what is mounted. Of a system
-/// whose /proc and /sys lie under `root`. A folder need not exist, and need not have any file.
+/// The groups whose limits apply to this process for `controller` ("cpu", "memory", "pids"): its
+/// group and all ancestors up to the root of the mount. /proc and /sys are read under `root`. A
+/// folder need not exist, and need not have any file.
 std::vector<ControlGroup> control_groups(std::string_view controller,
                                          const std::filesystem::path& root = "/");
 

@@ -7,12 +7,12 @@
 
 namespace accrue {
 
-/// Owns a file descriptor, and closes it. It leaves errno as it is then, which tells why the
-/// descriptor is given up.
+/// Owns a file descriptor, and closes it. Closing does not change errno, which may hold the reason
+/// for giving up the descriptor.
 class Descriptor {
  public:
   Descriptor() = default;
-  /// A negative number is none, as the system's calls return one.
+  /// A negative number stands for none, as returned by system calls.
   explicit Descriptor(int number) : number_(number) {}
   ~Descriptor() { reset(); }
   Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}

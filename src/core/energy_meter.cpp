@@ -14,8 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double microjoules_per_joule = 1e6;
-/// No package takes more for long, so a counter has not gone round twice before its range is spent
-/// at this rate.
+/// No package uses more for a long time, so a counter has not wrapped twice before its range is
+/// used up at this rate.
 constexpr double most_watts_of_a_package = 1000;
 
 std::string first_word_of(const fs::path& file) {
@@ -31,7 +31,7 @@ std::optional<std::int64_t> number_of(std::string_view text) {
   return error == std::errc{} && number >= 0 ? std::optional(number) : std::nullopt;
 }
 
-/// The folders of packages; those inside of one have a second colon in their name.
+/// The folders of packages; folders inside of one have a second colon in their name.
 std::vector<fs::path> packages_in(const fs::path& powercap) {
   std::vector<fs::path> packages;
   std::error_code none_there;

@@ -9,27 +9,27 @@
 
 namespace accrue {
 
-/// The energy that this machine's processors take, as Linux tells it of processors with RAPL
-/// (Documentation/power/powercap): all packages, whichever program keeps them busy. What is inside
-/// a package (cores, memory) counts in it; the whole board ("psys") is left out.
+/// The energy that this machine's processors use, as Linux reports it for processors with RAPL
+/// (Documentation/power/powercap): all packages, whichever program uses them. Parts of a package
+/// (cores, memory) are included in it; the whole board ("psys") is left out.
 ///
-/// Reading is for root on most systems.
+/// Only root may read it on most systems.
 class EnergyMeter {
  public:
-  /// Begins to measure. `powercap` is the folder whose intel-rapl:* folders tell.
+  /// Starts the measurement. `powercap` is the folder with the intel-rapl:* folders.
   explicit EnergyMeter(const std::filesystem::path& powercap = "/sys/class/powercap");
   ~EnergyMeter();
   EnergyMeter(const EnergyMeter&) = delete;
   EnergyMeter& operator=(const EnergyMeter&) = delete;
 
-  /// Begins anew.
+  /// Starts the measurement again.
   void restart();
-  /// Joules since then. None if no package tells, one of them cannot be read, or so much time
-  /// has passed that a counter may have gone round more than once.
+  /// Joules since the start. Nothing if there is no package, one of them cannot be read, or so much
+  /// time has passed that a counter may have wrapped more than once.
   std::optional<double> joules() const;
 
  private:
-  /// A package's counter of microjoules, which begins again at 0 behind its range.
+  /// A package's counter of microjoules, which starts again at 0 after its range.
   struct Counter {
     int descriptor = -1;
     std::int64_t range = 0;

@@ -9,12 +9,12 @@
 
 namespace accrue {
 
-/// Threads that run work beside their caller. The system may refuse one at any time: a user's limit
-/// on processes, a control group's pids.max, or memory for its stack may be used up, by other
-/// programs too. What a helper thread does can also be done by its caller, who then waits.
+/// Threads that run work next to their caller. The system may refuse one at any time: a user's
+/// limit on processes, a control group's pids.max, or memory for its stack may be exhausted, also
+/// by other programs. The caller can do the work of a helper thread instead, and then waits.
 
-/// Starts a thread that runs `work`. If the system refuses it, nothing is run, and what is returned
-/// is not joinable.
+/// Starts a thread that runs `work`. If the system refuses it, nothing is run, and the returned
+/// thread is not joinable.
 template <class Thread = std::thread, class Work>
 Thread start_thread(Work work) {
   try {
@@ -24,15 +24,15 @@ Thread start_thread(Work work) {
   }
 }
 
-/// What run_beside() began.
+/// The result of run_beside().
 template <class Result>
 struct Begun {
   std::future<Result> result;  ///< its destructor waits
-  bool in_place = false;       ///< the caller ran the work itself, and it is done
+  bool in_place = false;       ///< the caller ran the work, and it is done
 };
 
-/// Runs `work` on a thread of its own, or in place if the system refuses one. What it throws is in
-/// the result in both cases.
+/// Runs `work` on a separate thread, or in place if the system refuses one. Exceptions are in the
+/// result in both cases.
 template <class Work>
 Begun<std::invoke_result_t<Work&>> run_beside(const Work& work) {
   try {

@@ -7,8 +7,8 @@
 namespace accrue {
 namespace {
 
-/// The limits above 0, and for each magnitude's cell how many of them lie below it: a cell is a
-/// 32nd of an octave and holds at most one limit, as limits are a tenth apart.
+/// The limits above 0, and for each cell of magnitudes the number of limits below it: a cell is a
+/// 32nd of an octave and holds at most one limit, since limits are a tenth apart.
 class Magnitudes {
  public:
   Magnitudes() {
@@ -23,13 +23,13 @@ class Magnitudes {
   const std::vector<double>& limits() const { return limits_; }
   std::int64_t size() const { return static_cast<std::int64_t>(limits_.size()); }
 
-  /// How many limits are at most `magnitude`.
+  /// The number of limits that are at most `magnitude`.
   std::int64_t up_to(double magnitude) const {
     std::int64_t count = below_cell_of(magnitude);
     while (count < size() && limits_[static_cast<std::size_t>(count)] <= magnitude) ++count;
     return count;
   }
-  /// How many limits are less than `magnitude`.
+  /// The number of limits that are less than `magnitude`.
   std::int64_t below(double magnitude) const {
     std::int64_t count = below_cell_of(magnitude);
     while (count < size() && limits_[static_cast<std::size_t>(count)] < magnitude) ++count;
@@ -70,8 +70,8 @@ const std::vector<double>& bucket_limits() {
   return all;
 }
 
-/// How many limits are at most `value`, which is the number of its bucket. The largest double has
-/// the last one.
+/// The number of limits that are at most `value`, which is the number of its bucket. The largest
+/// double is in the last one.
 std::size_t bucket_of(double value) {
   const Magnitudes& table = magnitudes();
   const std::int64_t bucket =

@@ -9,16 +9,16 @@
 
 namespace accrue {
 
-/// Counts values in the buckets of TensorFlow's histograms (tsl/lib/histogram/histogram.cc), in
-/// which TensorBoard shows them: on either side of 0 limits grow by a tenth from 1e-12 to 1e20.
-/// They are the same for all tensors and steps, so that counts of parts add up.
+/// Counts values in the buckets of TensorFlow's histograms (tsl/lib/histogram/histogram.cc), which
+/// TensorBoard shows: on either side of 0 limits grow by a tenth from 1e-12 to 1e20. They are the
+/// same for all tensors and steps, so counts of parts can be added.
 class HistogramCounter {
  public:
   HistogramCounter();
 
   /// Adds values; those that are not finite are left out.
   void add(std::span<const double> values);
-  /// Adds what another counter has counted.
+  /// Adds the counts of another counter.
   void add(const HistogramCounter& other);
   Histogram histogram() const;
 

@@ -13,7 +13,7 @@ inline void append_state(NamedParameters& to, std::string_view prefix,
   for (const auto& [name, tensor] : state) to.push_back({std::string(prefix) + name, tensor});
 }
 
-/// The tensors whose names begin with `prefix`, under the rest of their names.
+/// The tensors whose names begin with `prefix`, with the rest of their names.
 inline StoredTensors state_under(std::string_view prefix, const StoredTensors& all) {
   StoredTensors part;
   for (StoredTensor tensor : all) {

@@ -6,11 +6,11 @@
 namespace accrue {
 
 /// The text of `object` with a member "checksum" over all others, for files that programs read
-/// again: a change by accident is noticed then (Checksum). Bytes that are no UTF-8 are replaced.
+/// again: it detects accidental changes (Checksum). Invalid UTF-8 is replaced.
 std::string text_with_checksum(nlohmann::json object);
 
-/// Whether an object is as text_with_checksum() wrote it. It may be laid out otherwise. One
-/// without the member, as earlier versions wrote it, is taken as it is.
+/// Whether an object has the checksum of text_with_checksum(), whatever its layout. An object
+/// without the member, from earlier versions, is accepted.
 bool has_its_checksum(nlohmann::json object);
 
 }  // namespace accrue

@@ -6,7 +6,7 @@
 namespace accrue {
 namespace {
 
-/// The place of the quote that ends the string which begins at `begin`, or the text's end.
+/// The place of the quote that ends the string beginning at `begin`, or the text's end.
 std::size_t end_of_string(std::string_view text, std::size_t begin) {
   std::size_t place = begin + 1;
   while (place < text.size() && text[place] != '"') place += text[place] == '\\' ? 2 : 1;
@@ -17,7 +17,7 @@ std::size_t end_of_string(std::string_view text, std::size_t begin) {
 
 JsonExtent extent_of_json(std::string_view text) {
   JsonExtent extent;
-  std::vector<std::size_t> open;  // the members so far of each that is open
+  std::vector<std::size_t> open;  // the members so far of each open one
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '"') i = end_of_string(text, i);

@@ -9,9 +9,9 @@
 
 namespace accrue {
 
-/// What RECORD_FUNCTION("accrue::<kernel>", span_of(...)) tells whoever listens (torch.profiler,
-/// accrue bench --profile): the tensors that a kernel reads or writes, undefined ones left out, and
-/// behind them its floating-point operations. It is made only while somebody listens.
+/// The arguments of RECORD_FUNCTION("accrue::<kernel>", span_of(...)) for its observers
+/// (torch.profiler, accrue bench --profile): the tensors that a kernel reads or writes, without
+/// undefined ones, and then its floating-point operations. Only computed if there is an observer.
 inline std::vector<c10::IValue> span_of(at::TensorList tensors, std::int64_t flops = 0) {
   std::vector<c10::IValue> values;
   for (const at::Tensor& tensor : tensors)

@@ -90,7 +90,7 @@ fs::path library_of(const void* symbol) {
   Dl_info found{};
   link_map* object = nullptr;
   if (::dladdr1(symbol, &found, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) == 0) return {};
-  // The program has the name that it was started by, which may be in a folder of PATH.
+  // The program has the name with which it was started, possibly in a folder of PATH.
   std::error_code unknown;
   const bool is_program = *object->l_name == '\0';
   return is_program ? fs::read_symlink("/proc/self/exe", unknown) : fs::path(found.dli_fname);

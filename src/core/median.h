@@ -4,7 +4,7 @@
 
 namespace accrue {
 
-/// The middle value, or the mean of the two in the middle; `values` is not empty.
+/// The middle value, or the mean of the two middle ones; `values` must not be empty.
 double median_of(std::vector<double> values);
 
 }  // namespace accrue

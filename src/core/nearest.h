@@ -11,7 +11,7 @@ namespace accrue {
 /// Damerau-Levenshtein distance (Damerau, Communications of the ACM 7(3), 1964).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The candidate with the fewest edits, the first of equals; `candidates` is not empty.
+/// The candidate with the fewest edits, the first of equals; `candidates` must not be empty.
 std::string nearest(std::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace accrue

@@ -7,7 +7,7 @@
 namespace accrue {
 namespace {
 
-// A signal handler can reach nothing but statics; this takes no lock.
+// A signal handler can only access statics; this takes no lock.
 std::atomic<bool> notice_given{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 

@@ -4,12 +4,12 @@
 
 namespace accrue {
 
-/// The signal by which a scheduler gives notice that it will take the machine away (preemption).
+/// The signal with which a scheduler announces that it will take the machine away (preemption).
 inline constexpr int kNoticeSignal = SIGUSR2;
 
-/// While it lives, the notice signal is noted instead of ending the program. Several at once are
-/// one. The note is process-wide, since signals are; where one object lives within another's time,
-/// a notice that came before is still there.
+/// During its lifetime, the notice signal is recorded instead of ending the program. Several at
+/// once count as one. The record is process-wide, like signals; an object inside another's lifetime
+/// still has an earlier notice.
 class NoticeWatch {
  public:
   NoticeWatch();
@@ -17,11 +17,11 @@ class NoticeWatch {
   NoticeWatch(const NoticeWatch&) = delete;
   NoticeWatch& operator=(const NoticeWatch&) = delete;
 
-  /// Whether notice was given that was not taken yet.
+  /// Whether a notice was given that was not taken yet.
   bool is_given() const;
-  /// Gives notice, as the signal does.
+  /// Gives notice, like the signal.
   void give() const;
-  /// Takes the notice, so that it is answered once. Returns whether it was given.
+  /// Takes the notice, so that it is handled once. Returns whether there was one.
   bool take() const;
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Nothing waits, no terminal becomes this process's own, and no program that it starts gets it.
+/// Nothing waits, no terminal takes control of this process, and no child process inherits it.
 constexpr int always = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 std::string kind_in_words(mode_t mode) {

@@ -8,7 +8,7 @@
 
 namespace accrue {
 
-/// A file that was opened, or why it was not.
+/// An opened file, or the reason why it was not opened.
 struct OpenedFile {
   Descriptor file;
   int error = 0;         ///< the system's (errno); 0 if there is a file, or one of another kind
@@ -18,24 +18,24 @@ struct OpenedFile {
 };
 
 enum class ReadOrder {
-  any,       ///< a regular file alone
-  in_order,  ///< also a pipe without a name, which a shell makes of <(a command)
+  any,       ///< only a regular file
+  in_order,  ///< also a pipe without a name, which a shell makes for <(a command)
 };
 
-/// Opens a file to read it, behind links. What it is is looked at first, so that nobody waits for a
-/// pipe that nobody writes to, and no device is touched.
+/// Opens a file for reading, following links. Its kind is checked first, so that it never waits for
+/// a pipe without a writer, and touches no device.
 OpenedFile open_to_read(const std::filesystem::path& path, ReadOrder order = ReadOrder::any);
 
-/// The same as a stream, which is not open where open_to_read() has an obstacle.
+/// The same as a stream, which is not open if open_to_read() has an obstacle.
 std::ifstream stream_to_read(const std::filesystem::path& path);
 
-/// Makes a new file. A name that is taken, by a link too, is an error (EEXIST). `flags` are those
-/// of open(2) beside O_CREAT: O_WRONLY, O_APPEND.
+/// Creates a new file. An existing name, also of a link, is an error (EEXIST). `flags` are those of
+/// open(2) in addition to O_CREAT: O_WRONLY, O_APPEND.
 OpenedFile create_file(const std::filesystem::path& path, int flags);
 
-/// Opens a file that is changed in place, and makes it if there is none. Never through a link,
-/// and never a file that has a second name (a hard link): what is written would be in somebody
-/// else's file. `flags` as of create_file().
+/// Opens a file that is changed in place, and creates it if there is none. Never through a link,
+/// and never a file with a second name (a hard link): the data would be written to another user's
+/// file. `flags` as in create_file().
 OpenedFile open_to_change(const std::filesystem::path& path, int flags);
 
 /// Whether the regular file at `path` has a second name.

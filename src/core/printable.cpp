@@ -17,7 +17,7 @@ bool is_control(char32_t code_point) {
   return code_point < 0x20 || is_between(code_point, 0x7f, 0x9f);
 }
 
-/// The characters of The Unicode Standard, Annex 9, that turn the direction of writing.
+/// The characters of The Unicode Standard, Annex 9, that change the direction of writing.
 bool turns_direction(char32_t code_point) {
   return code_point == 0x61c || is_between(code_point, 0x200e, 0x200f) ||
          is_between(code_point, 0x202a, 0x202e) || is_between(code_point, 0x2066, 0x2069);

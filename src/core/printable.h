@@ -5,13 +5,13 @@
 
 namespace accrue {
 
-/// `text` as a terminal may show it, whoever wrote it. What would move the cursor, colour, ring or
-/// turn the direction of writing becomes "\\u001b", as JSON writes a character, and a byte that is
-/// no UTF-8 "\\x9b": control characters beside line feeds and tabs, and the marks of bidirectional
-/// text. Of a text that was made printable nothing changes.
+/// `text` in a form that a terminal may show, whoever wrote it. Characters that would move the
+/// cursor, colour, ring or change the direction of writing become "\\u001b", as in JSON, and bytes
+/// that are not UTF-8 "\\x9b": control characters except line feeds and tabs, and the marks of
+/// bidirectional text. Applying it again changes nothing.
 std::string printable(std::string_view text);
 
-/// The same for a text that is one line of several: line feeds and tabs, too.
+/// The same for a text that is one line of several: also for line feeds and tabs.
 std::string printable_line(std::string_view text);
 
 }  // namespace accrue

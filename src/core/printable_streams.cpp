@@ -9,7 +9,7 @@
 namespace accrue {
 namespace {
 
-/// How many bytes at the end begin a character whose others may follow.
+/// The number of bytes at the end that begin an incomplete character.
 std::size_t begun_at_end(std::string_view bytes) {
   constexpr std::size_t longest = 4;
   for (std::size_t size = 1; size < longest && size <= bytes.size(); ++size) {

@@ -8,14 +8,14 @@
 
 namespace accrue {
 
-/// Stands before a stream's buffer, so that all that is written to the stream is printable(),
-/// wherever its text came from. What is Unescaped passes. Several threads may write, as to
+/// Wraps a stream's buffer, so that everything written to the stream is printable(),
+/// wherever its text came from. Unescaped text passes. Several threads may write, as to
 /// std::cerr.
 class PrintableBuffer : public std::streambuf {
  public:
   explicit PrintableBuffer(std::streambuf& out) : out_(out) {}
   ~PrintableBuffer() override { let_go(); }
-  /// Returns whether all was written.
+  /// Returns whether everything was written.
   bool pass(std::string_view bytes);
 
  protected:
@@ -29,17 +29,17 @@ class PrintableBuffer : public std::streambuf {
 
   std::mutex mutex_;  ///< guards the others
   std::streambuf& out_;
-  std::string begun_;  ///< a character that is not whole yet
+  std::string begun_;  ///< an incomplete character
 };
 
-/// What is written as it is, also through a PrintableBuffer: control sequences of accrue's own, and
-/// results that a program reads. Never text of a file for people.
+/// Text that is written unchanged, also through a PrintableBuffer: accrue's control sequences, and
+/// results that a program reads. Never the text of a file for people.
 struct Unescaped {
   std::string_view bytes;
 };
 std::ostream& operator<<(std::ostream& out, Unescaped unescaped);
 
-/// Lets std::cout, std::cerr and std::clog write what is printable, for as long as it lives.
+/// Makes std::cout, std::cerr and std::clog write printable text during its lifetime.
 class PrintableStreams {
  public:
   PrintableStreams();

@@ -6,9 +6,9 @@
 
 namespace accrue {
 
-/// Counter-based randomness: a value is a pure function of its key and counter, so it does not
-/// depend on what was drawn before. Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
-/// numbers: as easy as 1, 2, 3", SC11), from Random123.
+/// Counter-based random numbers: a value is a pure function of its key and counter, so it does not
+/// depend on earlier draws. Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as
+/// easy as 1, 2, 3", SC11), from Random123.
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                     std::array<std::uint32_t, 2> key);
 

@@ -8,9 +8,9 @@
 
 namespace accrue {
 
-/// Where the random bits of stochastic rounding come from. Element e of a tensor takes those of
+/// The source of the random bits for stochastic rounding. Element e of a tensor takes those of
 /// counter (e / 128) * 16 + e % 16 of Philox4x32-10: half (e / 16) % 8 of its four words, low
-/// halves first. So they depend on the element alone, whatever the instruction set and the range.
+/// halves first. They depend only on the element, whatever the instruction set and the range.
 struct RoundingStream {
   std::array<std::uint32_t, 2> key{};
   std::array<std::uint32_t, 2> tweak{};  ///< the upper two words of every counter
@@ -18,7 +18,7 @@ struct RoundingStream {
 inline constexpr std::size_t kRoundingBlock = 128;
 
 /// The stream of one rounding of one tensor: `use` separates it from other uses of the seed, `what`
-/// says which tensor and which of its roundings.
+/// identifies the tensor and its rounding.
 inline RoundingStream rounding_stream(std::uint64_t seed, std::uint32_t use,
                                       const std::array<std::uint32_t, 4>& what) {
   const auto words = philox(

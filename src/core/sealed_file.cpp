@@ -22,7 +22,7 @@ constexpr std::string_view seal_magic = "ACSEAL1\n";
 constexpr std::size_t checksum_digits = 16;
 constexpr std::size_t seal_bytes = seal_magic.size() + sizeof(std::int64_t) + checksum_digits;
 
-/// The seal of a file whose content `checksum` has seen.
+/// The seal of a file with the content that `checksum` has processed.
 std::string seal_of(Checksum checksum, const std::string& name, std::int64_t bytes) {
   std::string seal(seal_magic);
   for (int byte = 0; byte < 8; ++byte)
@@ -41,7 +41,7 @@ SealedContent unreadable(const std::string& obstacle) {
 
 SealedContent unreadable(int error) { return unreadable(std::generic_category().message(error)); }
 
-/// Fills `out` from `offset`. Returns 0, or why it could not.
+/// Fills `out` from `offset`. Returns 0, or the error number.
 int read_at(int descriptor, std::int64_t offset, std::span<char> out) {
   while (!out.empty()) {
     const ssize_t got = ::pread(descriptor, out.data(), out.size(), offset);

@@ -11,18 +11,18 @@
 
 namespace accrue {
 
-/// Writes a file that can be checked by itself: content, and behind it a seal of 32 bytes with the
-/// content's length and a checksum of it and of the file's name. For files that are derived from
-/// others, whose damage would go unseen otherwise.
+/// Writes a file that can be checked by itself: the content, followed by a seal of 32 bytes with
+/// the content's length and a checksum of it and of the file's name. For files derived from others,
+/// whose damage would otherwise not be detected.
 class SealedFile {
  public:
-  /// Throws as AtomicFile does, and so do the others.
+  /// Throws the errors of AtomicFile; so do the other functions.
   explicit SealedFile(const std::filesystem::path& path);
 
   void write(std::string_view bytes);
-  /// Writes the seal and puts the file in its place, also if there is another one.
+  /// Writes the seal and puts the file in its place, replacing an existing one.
   void commit();
-  /// Writes the seal and puts the file in its place, unless there is one already: that one stays.
+  /// Writes the seal and puts the file in its place, unless one exists already: that one stays.
   void commit_unless_there();
   /// Of the content so far.
   std::int64_t bytes() const { return bytes_; }
@@ -36,10 +36,10 @@ class SealedFile {
   std::int64_t bytes_ = 0;
 };
 
-/// What a sealed file is found to be.
+/// The result of checking a sealed file.
 struct SealedContent {
-  std::optional<std::int64_t> bytes;  ///< of the content, which begins the file; none: damaged
-  std::string damage;                 ///< what is wrong, as words that follow "it"; else empty
+  std::optional<std::int64_t> bytes;  ///< of the content, which begins the file; nothing: damaged
+  std::string damage;                 ///< the fault, as words that follow "it"; else empty
 };
 
 /// Reads the whole file once and compares it with its seal. A file that cannot be read is damaged.

@@ -5,7 +5,7 @@
 
 namespace accrue {
 
-/// "sha256:" and the 64 hexadecimal digits of these bytes, for what has to be told from a forgery.
+/// "sha256:" and the 64 hexadecimal digits of these bytes, to detect forgery.
 std::string sha256_of(std::string_view bytes);
 
 }  // namespace accrue

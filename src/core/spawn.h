@@ -9,19 +9,19 @@
 
 namespace accrue {
 
-/// A program that was started.
+/// A started program.
 struct Spawned {
   pid_t process = -1;  ///< -1: it could not be started
-  Descriptor output;   ///< what it writes to its standard output comes here
-  int error = 0;       ///< the error number where it could not be started
+  Descriptor output;   ///< receives its standard output
+  int error = 0;       ///< the error number if it could not be started
 };
 
-/// In which process group a program runs: the keys of a terminal reach ours, and a signal to a
-/// group of its own reaches what it started, too.
+/// The process group of a started program: a terminal's keys reach our group, and a signal to a
+/// separate group also reaches the program's children.
 enum class ProcessGroup { ours, own };
 
-/// Starts `command`, its name and its words, found as a shell finds it. It reads nothing, and what
-/// it writes to the standard error is lost.
+/// Starts `command`, a name and its arguments, looked up like a shell does. It reads nothing, and
+/// its standard error is discarded.
 Spawned spawn(std::vector<std::string> command, ProcessGroup group);
 
 }  // namespace accrue

@@ -16,7 +16,7 @@
 namespace accrue {
 namespace {
 
-/// A thread that is joined counts until the kernel has taken it out of the process.
+/// A joined thread counts until the kernel has removed it from the process.
 void wait_until_gone(pid_t thread) {
   constexpr std::chrono::seconds kLongest{1};
   const auto end = std::chrono::steady_clock::now() + kLongest;

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::int64_t kTogetherNanoseconds = 2'000'000'000;
 
-// A signal handler can reach nothing but statics; these take no lock.
-std::atomic<std::int64_t> first_arrived{0};  ///< nanoseconds on the monotonic clock; 0: none did
+// A signal handler can only access statics; these take no lock.
+std::atomic<std::int64_t> first_arrived{0};  ///< nanoseconds on the monotonic clock; 0: none so far
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 std::array<struct sigaction, kStopSignals.size()> previous_actions;
 

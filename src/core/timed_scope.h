@@ -4,7 +4,7 @@
 
 namespace accrue {
 
-/// Adds the seconds that it lives to a total, which may be atomic.
+/// Adds the seconds of its lifetime to a total, which may be atomic.
 template <class Total>
 class TimedScope {
  public:

@@ -39,7 +39,7 @@ std::string print_number(double number) {
   return digits.data();
 }
 
-/// What a number of bytes without a unit was most likely meant to be.
+/// The most likely meaning of a number of bytes without a unit.
 std::string with_likely_unit(double number) {
   constexpr double kMostGibibytes = 65, kMostMebibytes = 1 << 20;
   if (number == 0) return "6GiB";
@@ -67,7 +67,7 @@ std::string print(const char* format, double value, const char* unit) {
   return buffer.data();
 }
 
-/// A number of bytes in a unit that people read, with the decimals of three significant digits.
+/// A number of bytes in a unit for people, with the decimals of three significant digits.
 struct Scaled {
   double value;
   const char* unit;

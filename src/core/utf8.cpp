@@ -7,9 +7,9 @@ unsigned byte_at(std::string_view text, std::size_t at) {
   return static_cast<unsigned char>(text[at]);
 }
 
-/// What a lead byte promises; the second byte may be from `least` to `most`.
+/// The length that a lead byte announces; the second byte may be from `least` to `most`.
 struct Lead {
-  std::size_t length = 0;  ///< 0: it begins no character
+  std::size_t length = 0;  ///< 0: it does not begin a character
   unsigned least = 0x80, most = 0xbf;
 };
 
@@ -25,7 +25,7 @@ Lead lead_of(unsigned byte) {
   return {};
 }
 
-/// Bytes at `at` that begin a character, and whether they are all of it.
+/// Bytes at `at` that begin a character, and whether they are complete.
 struct Subpart {
   std::size_t bytes = 1;
   bool is_whole = false;

@@ -6,8 +6,8 @@
 
 namespace accrue {
 
-/// The number that `value` is, where it is a whole one that fits; nlohmann-json itself casts
-/// others.
+/// The integer in `value`, if it is one that fits; nlohmann-json would silently cast other
+/// numbers.
 inline std::optional<std::int64_t> whole_number(const nlohmann::json& value) {
   if (!value.is_number_integer()) return std::nullopt;
   const bool is_too_large =

@@ -10,14 +10,14 @@ namespace accrue {
 /// {"a", "b", "c"} and "or" -> "a, b or c": for messages.
 std::string listed(const std::vector<std::string>& words, const std::string& last_word);
 
-/// 1 -> "1 micro-batch", 2 -> "2 micro-batches": `one` in its plural, which ends in -es behind a
-/// hiss and otherwise in -s.
+/// 1 -> "1 micro-batch", 2 -> "2 micro-batches": `one` in its plural, which ends in -es after a
+/// sibilant and otherwise in -s.
 std::string counted(std::int64_t count, const std::string& one);
 
-/// fp32 -> "fp32", with the quotes: as a config states it.
+/// fp32 -> "fp32", with the quotes, as in a config.
 std::string in_quotes(std::string_view word);
 
-/// 524288 -> "524,288"; four digits stay together.
+/// 524288 -> "524,288"; four digits are not separated.
 std::string digit_groups(std::int64_t integer, char separator = ',');
 
 }  // namespace accrue

@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A program that was started with its output going here and everything else to nowhere.
+/// A program whose output is read here and whose other streams are discarded.
 class Child {
  public:
   explicit Child(std::vector<std::string> command)
@@ -33,7 +33,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// All that it writes, where it ends well and in time.
+  /// All of its output, if it ends successfully and in time.
   std::optional<std::string> output(Clock::time_point deadline) {
     if (spawned_.process <= 0) return std::nullopt;
     std::string text;
@@ -74,8 +74,8 @@ class Child {
   Spawned spawned_;
 };
 
-/// The commit and its suffix in what `git status --porcelain=v2 --branch` prints: "# branch.oid
-/// COMMIT" among other headers, then a line for each file that was modified.
+/// The commit and its suffix in the output of `git status --porcelain=v2 --branch`: "# branch.oid
+/// COMMIT" among other headers, then one line per modified file.
 std::optional<std::string> commit_in(const std::string& status) {
   constexpr std::string_view header = "# branch.oid ";
   std::string commit;

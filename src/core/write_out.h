@@ -8,8 +8,8 @@
 
 namespace accrue {
 
-/// Writes `bytes`, however few of them the system takes at once. Returns how many it took: where
-/// these are not all, errno says why.
+/// Writes `bytes`, even if the system takes only a part at a time. Returns the number written; if
+/// that is not all, errno has the reason.
 inline std::size_t write_out(int descriptor, std::string_view bytes) {
   std::size_t done = 0;
   while (done < bytes.size()) {

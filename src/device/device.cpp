@@ -30,23 +30,23 @@ c10::Device parsed(std::string_view name) {
   }
 }
 
-/// What libtorch has for a type of devices in a library of its own, which lies beside it.
+/// The separate libtorch library for a type of devices, in libtorch's folder.
 fs::path part_for(c10::DeviceType type) {
   const fs::path libtorch = library_of(reinterpret_cast<const void*>(&at::globalContext));
   return libtorch.parent_path() /
          ("libtorch_" + c10::DeviceTypeName(type, /*lower_case=*/true) + ".so");
 }
 
-/// If nothing is said libtorch rounds the operands of a GPU's convolutions in fp32 to TF32, and
-/// adds up gradients of their weights in any order.
+/// By default libtorch rounds the operands of a GPU's convolutions in fp32 to TF32, and adds up
+/// gradients of their weights in any order.
 void keep_promises_of_convolutions() {
   at::globalContext().setDeterministicCuDNN(true);
   at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV,
                                           at::Float32Precision::IEEE);
 }
 
-/// Loads libtorch's part for a type of devices, which announces itself to the rest of it. Other
-/// devices than CUDA's may have come with a library of somebody else's.
+/// Loads libtorch's library for a type of devices, which registers itself. Devices other than
+/// CUDA's may have been registered by another library.
 void load_part(std::string_view name, c10::DeviceType type) {
   if (c10::impl::hasDeviceGuardImpl(type)) return;
   const fs::path part = part_for(type);
@@ -60,7 +60,7 @@ void load_part(std::string_view name, c10::DeviceType type) {
                   "pip install of that torch with its dependencies");
 }
 
-/// What torch says of a driver that does not serve it, without its stack.
+/// The message of torch for a driver that does not work with it, without its stack.
 std::string complaint_of_driver(c10::DeviceType type) {
   try {
     at::globalContext().lazyInitDevice(type);

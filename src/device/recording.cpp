@@ -12,7 +12,7 @@
 #include "core/loaded_libraries.h"
 #include "device/recorder.h"
 
-// Libtorch has it since 2.12.
+// Available in libtorch since 2.12.
 #if __has_include(<ATen/accelerator/Graph.h>)
 #include <ATen/accelerator/Graph.h>
 #define ACCRUE_HAS_TORCH_GRAPHS 1
@@ -68,7 +68,7 @@ std::unique_ptr<Recorder> make_recorder(c10::Device device) {
   return make_torch_recorder();
 }
 
-/// Calls a step of a recording after which, where it throws, nothing can be relied on.
+/// Calls a step of a recording after which, if it throws, nothing can be relied on.
 template <class Step>
 void require(const std::string& cause, const Step& step) {
   try {
@@ -112,7 +112,7 @@ Recording::Recording(c10::Stream stream, const std::function<void()>& work,
                      const Recording* shares_memory_of)
     : recorder_(make_recorder(stream.device())) {
   synchronize(stream.device());
-  // What libtorch keeps of other passes' memory is not for recordings.
+  // Memory that libtorch has cached for other passes must not be used for recordings.
   c10::getDeviceAllocator(stream.device_type())->emptyCache();
   const c10::StreamGuard on_stream(stream);
   const Recorder* const other =

@@ -33,13 +33,13 @@ inline char* element(at::Tensor& tensor, std::int64_t index) {
   return static_cast<char*>(tensor.mutable_data_ptr()) + index * tensor.element_size();
 }
 
-/// Whether it is one of those that mixed precision rounds operands to. accrue's kernels for the CPU
-/// have bf16 alone; those that are compiled for a GPU, and ATen's operators, have both.
+/// Whether it is a dtype to which mixed precision rounds operands. accrue's kernels for the CPU
+/// only support bf16; those compiled for a GPU, and ATen's operators, support both.
 inline bool is_sixteen_bit(at::ScalarType dtype) {
   return dtype == at::kBFloat16 || dtype == at::kHalf;
 }
 
-/// fp64 for fp64, fp32 for all others: what sums and statistics are kept in.
+/// fp64 for fp64, fp32 for all others: the dtype of sums and statistics.
 inline at::ScalarType accumulation_dtype(at::ScalarType dtype) {
   return dtype == at::kDouble ? at::kDouble : at::kFloat;
 }

@@ -4,10 +4,10 @@
 
 namespace accrue::kernels {
 
-/// While it lives, kernels take token ids and labels that lie on a device as they are on this
-/// thread: whoever put them there has checked them in host memory, as kernels do otherwise, for
-/// which they would wait for the device. Losses then count nothing: their weight is 0, and who
-/// checked the labels has counted them.
+/// During its lifetime, kernels on this thread use token ids and labels on a device without
+/// checking them: the code that put them there has checked them in host memory. Otherwise kernels
+/// would have to wait for the device. Losses then have weight 0, and the code that checked the
+/// labels counts them.
 class CheckedLabels {
  public:
   CheckedLabels();
@@ -16,7 +16,7 @@ class CheckedLabels {
   CheckedLabels& operator=(const CheckedLabels&) = delete;
 };
 
-/// Whether `labels`, which may be ids, lie on a device and are not to be looked at.
+/// Whether `labels`, which may be ids, are on a device and must not be checked.
 bool are_checked(const at::Tensor& labels);
 
 }  // namespace accrue::kernels

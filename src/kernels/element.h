@@ -9,7 +9,7 @@ struct Bf16 {
   std::uint16_t bits;
 };
 
-/// What the untyped pointers of the vectorised kernels point at.
+/// The element type behind the untyped pointers of the vectorised kernels.
 enum class Element { fp32, bf16, fp64 };
 
 }  // namespace accrue::kernels

@@ -19,7 +19,7 @@ bool all_finite(const at::Tensor& flat) {
   return is_finite;
 }
 
-/// By a sum in fp64, a piece at a time: of a whole matrix in bf16 ATen would make a copy of four
+/// By a sum in fp64, a piece at a time: for a whole matrix in bf16 ATen would make a copy of four
 /// times its bytes.
 inline bool all_finite_by_sums(const at::Tensor& flat) {
   constexpr std::int64_t piece = std::int64_t{1} << 20;
@@ -32,8 +32,8 @@ inline bool all_finite_by_sums(const at::Tensor& flat) {
 
 }  // namespace detail
 
-/// Whether all values are finite. Those that lie side by side in host memory, in whatever order,
-/// are read in place: a checkpoint is written also when no memory is left.
+/// Whether all values are finite. Values that are side by side in host memory, in any order, are
+/// read in place: a checkpoint is also written when no memory is left.
 inline bool all_finite(const at::Tensor& values) {
   const at::Tensor own = values.detach();
   const at::Tensor kept = own.is_complex() ? at::view_as_real(own.resolve_conj()) : own;

@@ -8,8 +8,8 @@
 
 namespace accrue::kernels {
 
-/// Refuses `create_graph`: these kernels' gradients carry no graph of their own, so a second
-/// derivative would silently lack their terms. To be called first in each backward.
+/// Refuses `create_graph`: these kernels' gradients have no graph, so a second derivative would
+/// silently lack their terms. Call it first in each backward.
 inline void expect_first_order(std::string_view operation) {
   if (at::GradMode::is_enabled())
     throw usage_error(operation, "a backward pass without create_graph", "one with it",

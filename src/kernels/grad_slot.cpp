@@ -22,7 +22,7 @@ void expect_movable(const at::Tensor& grad) {
                       "torch::autograd::grad for second derivatives, outside the window");
 }
 
-/// If autograd added to a bound `.grad`, the sum is in place already.
+/// If autograd added to a bound `.grad`, the sum is already in place.
 void take_in_place(GradSlot& slot) {
   if (slot.fresh)
     throw runtime_error("accumulate a gradient", "no '.grad' on a parameter with a fresh slot",
@@ -45,7 +45,7 @@ void take_elsewhere(GradSlot& slot, at::Tensor& grad) {
   slot.count_contribution();
 }
 
-/// Folds a gradient that autograd made, and leaves `.grad` undefined between micro-batches.
+/// Folds a gradient from autograd, and leaves `.grad` undefined between micro-batches.
 void take_by_fold(GradSlot& slot, at::Tensor& grad) {
   const at::NoGradGuard no_grad;
   slot.fold->take(slot, grad);
@@ -102,8 +102,8 @@ void expect_attachable(const at::Tensor& parameter, const GradSlot& slot) {
                       "one that carries somebody else's", "removing that hook first");
 }
 
-/// Whether the backward pass that runs is one of torch::autograd::grad that was asked for this
-/// gradient: within another operation's backward, while slots are open.
+/// Whether the current backward pass is one of torch::autograd::grad for this gradient: within
+/// another operation's backward, while slots are open.
 bool is_asked_for(const at::Tensor& parameter) {
   const auto* pass = torch::autograd::get_current_graph_task_exec_info();
   if (pass == nullptr || pass->empty()) return false;
@@ -138,7 +138,7 @@ GradSlot* slot_of(const at::Tensor& parameter) {
 GradSlot* open_slot_of(const at::Tensor& parameter) {
   GradSlot* slot = slot_of(parameter);
   if (slot == nullptr || !slot->open) return nullptr;
-  // A hook is to see the gradient, and whoever asked for it is to get it.
+  // A hook must see the gradient, and torch::autograd::grad must return it.
   const bool passes_autograd =
       !torch::autograd::impl::hooks(parameter).empty() || is_asked_for(parameter);
   return passes_autograd ? nullptr : slot;

@@ -7,17 +7,17 @@
 
 namespace accrue::kernels {
 
-/// An operation's input as its backward gets at it: kept, or made again.
+/// An operation's input in its backward: kept, or recomputed.
 class KeptInput {
  public:
-  /// What to save as a variable: x, or nothing if it can be made again.
+  /// The variable to save: x, or nothing if it can be recomputed.
   static at::Tensor save(torch::autograd::AutogradContext& context, const at::Tensor& x,
                          const Remake& remake) {
     if (!remake) return x;
     context.saved_data[key] = to_saved(remake);
     return {};
   }
-  /// The input again; `saved` is what save() returned.
+  /// Returns the input; `saved` is the result of save().
   static at::Tensor get(const torch::autograd::AutogradContext& context, const at::Tensor& saved) {
     return saved.defined() ? saved : from_saved<Remake>(context.saved_data.at(key))();
   }

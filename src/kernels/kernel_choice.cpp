@@ -5,7 +5,7 @@
 namespace accrue::kernels {
 namespace {
 
-// One for the process: libtorch runs backward passes on a device in threads of its own.
+// One per process: libtorch runs backward passes on a device in separate threads.
 std::atomic<Kernels> chosen{Kernels::native};
 
 }  // namespace

@@ -42,7 +42,7 @@ HWY_INLINE void store_low_halves(D, hn::Vec<D> evens, hn::Vec<D> odds, std::uint
 }
 
 /// Counters of Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC11), one per 64-bit lane: only the
-/// lower half of a lane counts, the upper one holds what products left there.
+/// lower half of a lane counts, the upper one holds remainders of products.
 template <class D>
 struct Counters {
   hn::Vec<D> word0, word1, word2, word3;
@@ -81,7 +81,7 @@ HWY_INLINE void draw_block(const DropoutMask& mask, std::size_t row, std::size_t
   }
 }
 
-/// Draws the words of columns [begin, end) of `row`, in whole blocks, each to its place in a row of
+/// Draws the words of columns [begin, end) of `row`, in whole blocks, each to its index in a row of
 /// words.
 HWY_INLINE void draw_row(const DropoutMask& mask, std::size_t row, std::size_t begin,
                          std::size_t end, std::uint32_t* words) {
@@ -89,7 +89,7 @@ HWY_INLINE void draw_row(const DropoutMask& mask, std::size_t row, std::size_t b
     draw_block(mask, row, block, words + block * mask_block);
 }
 
-/// Which lanes are kept, by the words of as many columns.
+/// The lanes that are kept, by the words of as many columns.
 template <class D>
 HWY_INLINE hn::Mask<D> kept(D d, const std::uint32_t* words, std::uint32_t last_dropped) {
   if constexpr (sizeof(hn::TFromD<D>) == sizeof(std::uint32_t)) {

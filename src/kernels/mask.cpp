@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint32_t low(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
 constexpr std::uint32_t high(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
 
-/// A mask whose key and tweak are the words that Philox makes of a longer name.
+/// A mask whose key and tweak are the words that Philox computes from a longer name.
 DropoutMask keyed_by(const std::array<std::uint32_t, 4>& words, const DropoutMask& other) {
   DropoutMask mask = other;
   mask.key = {words[0], words[1]};
@@ -21,7 +21,7 @@ DropoutMask keyed_by(const std::array<std::uint32_t, 4>& words, const DropoutMas
 }  // namespace
 
 // Seed, window, site, sample, head and position together are longer than Philox's key and counter:
-// all but the position name a key that Philox itself makes.
+// everything except the position is the input of a Philox call that gives the key.
 DropoutMask sample_mask(const DropoutSite& use, std::int64_t sample) {
   const auto window = static_cast<std::uint64_t>(use.window);
   const auto site = static_cast<std::uint64_t>(use.site);

@@ -17,8 +17,8 @@
 
 namespace accrue::kernels {
 
-/// The operations that accrue's models are made of, each by the contract of the function of its
-/// name in accrue/kernels: shapes, dtypes, masks. A pass chooses who does them
+/// The operations of accrue's models, each by the contract of the function of the same name in
+/// accrue/kernels: shapes, dtypes, masks. A pass selects the implementation
 /// (ForwardContext::operations).
 class Operations {
  public:
@@ -84,10 +84,10 @@ class Operations {
                                               const LogProbabilityOptions& options) const = 0;
 };
 
-/// The kernels of this room, whose gradients land in slots.
+/// accrue's kernels, whose gradients are written to slots.
 const Operations& native_operations();
 
-/// Those that the pass asks for.
+/// The operations that the pass selects.
 const Operations& operations_of(const ForwardContext& context);
 
 }  // namespace accrue::kernels

@@ -6,7 +6,7 @@
 
 namespace accrue::kernels {
 
-/// As autograd's functions take an input that may be absent: none if it is undefined.
+/// The form in which autograd's functions take an optional input: none if it is undefined.
 inline std::optional<at::Tensor> optional_of(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }

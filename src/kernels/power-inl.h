@@ -1,4 +1,4 @@
-// Powers of two, for exponentials that need not be right to the last bit or for every argument;
+// Powers of two, for exponentials that need not be exact to the last bit or for every argument;
 // compiled once per instruction set.
 #if defined(ACCRUE_KERNELS_POWER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACCRUE_KERNELS_POWER_INL_H_
@@ -25,10 +25,10 @@ constexpr std::array<float, 6> power_for_fp32 = {0.00015353362F, 0.0013398875F, 
                                                  0.055503324F,   0.24022648F,   0.69314718F};
 
 /// 2^x for x from -127 to 128, where it is 0 and infinite, or NaN; other results below the least
-/// normal number are 0 too.
+/// normal number are also 0.
 template <class D, std::size_t kDegree>
 HWY_INLINE hn::Vec<D> power_of_two(D d, hn::Vec<D> x, const std::array<float, kDegree>& powers) {
-  // Added, it leaves x rounded to an integer and biased like an exponent in the lowest bits.
+  // Adding it leaves x rounded to an integer and biased like an exponent in the lowest bits.
   const auto shifter = hn::Set(d, 12582912.0F + 127.0F);
   const auto shifted = hn::Add(x, shifter);
   const auto rest = hn::Sub(x, hn::Sub(shifted, shifter));

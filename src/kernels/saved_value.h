@@ -7,7 +7,7 @@
 
 namespace accrue::kernels {
 
-/// A plain value among what an operation saves for its backward.
+/// A plain value among the tensors that an operation saves for its backward.
 template <class T>
 struct SavedValue : torch::CustomClassHolder {
   explicit SavedValue(T held) : value(std::move(held)) {}
@@ -19,7 +19,7 @@ c10::IValue to_saved(T value) {
   return c10::IValue::make_capsule(c10::make_intrusive<SavedValue<T>>(std::move(value)));
 }
 
-/// The value, valid while `saved` is; T is the type that was saved.
+/// The value, valid as long as `saved`; T is the type that was saved.
 template <class T>
 const T& from_saved(const c10::IValue& saved) {
   return static_cast<const SavedValue<T>&>(*saved.toCapsule()).value;

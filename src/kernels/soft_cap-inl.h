@@ -23,7 +23,7 @@ struct SoftCap {
   HWY_INLINE SoftCap(D d, double value)
       : cap(hn::Set(d, static_cast<T>(value))), inverse(hn::Set(d, static_cast<T>(1 / value))) {}
 
-  /// Highway's tanh takes NaN for a number.
+  /// Highway's tanh treats NaN as a number.
   HWY_INLINE hn::Vec<D> apply(D d, hn::Vec<D> x) const {
     const auto capped = hn::Mul(cap, hn::Tanh(d, hn::Mul(x, inverse)));
     return hn::IfThenElse(hn::IsNaN(x), x, capped);

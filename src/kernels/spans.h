@@ -8,19 +8,19 @@
 
 namespace accrue::kernels {
 
-/// Where each sample lies in rows of `length` columns: `spans` if there are any, and otherwise
-/// each row as a whole, as sample 0. Throws a usage Error if a span leaves its row or overlaps
+/// The position of each sample in rows of `length` columns: `spans` if there are any, and otherwise
+/// each row as a whole, as sample 0. Throws a usage Error if a span exceeds its row or overlaps
 /// another.
 std::vector<SampleSpan> spans_or_rows(std::string_view operation,
                                       const std::vector<SampleSpan>& spans, std::int64_t rows,
                                       std::int64_t length);
 
-/// spans_or_rows() with the sample ids of the context. Throws a usage Error if there is not one
-/// for each row.
+/// spans_or_rows() with the sample ids of the context. Throws a usage Error if there is not one per
+/// row.
 std::vector<SampleSpan> named_spans(std::string_view operation, const ForwardContext& context,
                                     std::int64_t rows, std::int64_t length);
 
-/// How many columns all spans have together.
+/// The number of columns of all spans together.
 std::int64_t covered(const std::vector<SampleSpan>& spans);
 std::int64_t longest(const std::vector<SampleSpan>& spans);
 

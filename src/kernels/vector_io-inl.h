@@ -66,13 +66,13 @@ HWY_INLINE void store(hn::Vec<D> v, D d, Bf16* to) {
   }
 }
 
-/// Whether `count` elements fill a vector: always so if it has one lane.
+/// Whether `count` elements fill a vector: always true if it has one lane.
 template <class D>
 HWY_INLINE bool is_whole(D d, std::size_t count) {
   return hn::MaxLanes(D()) == 1 || count == hn::Lanes(d);
 }
 
-/// Loads the first `count` elements with zeros behind them; nothing beyond them is read.
+/// Loads the first `count` elements, followed by zeros; does not read beyond them.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load(D d, const T* from, std::size_t count) {
   if (HWY_LIKELY(is_whole(d, count))) return load(d, from);
@@ -96,7 +96,7 @@ HWY_INLINE hn::Vec<D> first(D d, hn::Vec<D> v, std::size_t count) {
   return hn::IfThenElseZero(hn::FirstN(d, count), v);
 }
 
-/// e^x; Highway's takes NaN for a number below its range, and a NaN must stay visible.
+/// e^x; Highway's treats NaN as a number below its range, but a NaN must stay visible.
 template <class D>
 HWY_INLINE hn::Vec<D> exponential(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
@@ -111,8 +111,8 @@ HWY_INLINE void for_each_vector(D d, std::size_t size, Body body) {
   if (offset < size) body(offset, size - offset);
 }
 
-/// Two vectors of elements that follow each other in memory, in an order of lanes that `store_both`
-/// knows: of bf16, the even and the odd ones, which takes no shuffling.
+/// Two vectors of consecutive elements in memory, in an order of lanes that `store_both` knows: for
+/// bf16, the even and the odd ones, which takes no shuffling.
 template <class D>
 struct Both {
   hn::Vec<D> first, second;
@@ -136,7 +136,7 @@ HWY_INLINE void store_both(const Both<D>& v, D d, hn::TFromD<D>* to) {
   store(v.second, d, to + hn::Lanes(d));
 }
 
-/// Makes NaNs what `nearest_bf16_bits` wants.
+/// Converts NaNs to the form that `nearest_bf16_bits` requires.
 template <class D>
 HWY_INLINE void store_both(const Both<D>& v, D d, Bf16* to) {
   const hn::Rebind<std::uint32_t, D> word;
@@ -144,7 +144,7 @@ HWY_INLINE void store_both(const Both<D>& v, D d, Bf16* to) {
 }
 
 /// The sum of term(offset, count) over [0, size); lanes from `count` on must be zero. Four
-/// accumulators, so that the additions' latency is hidden.
+/// accumulators hide the latency of the additions.
 template <class D, class Term>
 HWY_INLINE hn::TFromD<D> sum_of(D d, std::size_t size, Term term) {
   const std::size_t lanes = hn::Lanes(d);

@@ -18,14 +18,14 @@
 namespace accrue::memory {
 namespace {
 
-// A signal handler can reach nothing but a static, and may touch it only without a lock.
+// A signal handler can only access a static, and only without a lock.
 std::atomic<int> signals_arrived{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void note_signal(int) { ++signals_arrived; }
 
 constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
-/// What is kept free for what lies outside tensors: kLeastOutside, and the kShareOutside-th part of
+/// The memory kept free for growth outside tensors: kLeastOutside, and the kShareOutside-th part of
 /// the budget.
 constexpr std::int64_t kLeastOutside = 24 * kMebibyte, kShareOutside = 64;
 
@@ -83,8 +83,8 @@ std::int64_t budget_that_leaves(std::int64_t tensors, std::int64_t outside) {
 
 namespace {
 
-/// `kept` says whether what was left before may stay, if its reserve is neither used up by half
-/// nor larger than needed.
+/// `kept`: the previous value may stay, if at least half of its reserve is left and it is not
+/// larger than needed.
 std::optional<std::string> leave_what_lies_outside(bool kept) {
   const std::optional<std::int64_t> stated = budget();
   if (!stated || budget_of() != BudgetOf::process) return std::nullopt;

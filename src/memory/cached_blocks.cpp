@@ -36,7 +36,7 @@ std::optional<Released> CachedBlocks::give_back(void* data) {
   in_use_.erase(found);
   needed_bytes_ -= used.needed();
   free_[used.block.size_class.index].push_back({used.block, frees_++});
-  // Only a lowered budget or small blocks lead here: take() itself keeps within the budget.
+  // Only a lowered budget or small blocks lead here: take() itself stays within the budget.
   if (budget_ && counters_.reserved() > *budget_) make_room(0);
   return used.request;
 }
@@ -77,7 +77,7 @@ std::int64_t CachedBlocks::resident_now() {
   return counters_.reserved() - signed_bytes(resident_bytes_) + signed_bytes(resident);
 }
 
-/// What would be missing if all that can be given back were given back: negative or 0 where
+/// The bytes that would still be missing after releasing everything possible: negative or 0 if
 /// `needed` fits.
 std::int64_t CachedBlocks::over_budget(std::size_t needed) const {
   if (!budget_) return 0;
@@ -93,7 +93,7 @@ std::optional<CachedBlocks::Block> CachedBlocks::reuse(const SizeClass& size_cla
   return block;
 }
 
-/// Takes a larger block, in which the request may reach further, as it has room for another huge
+/// Takes a larger block, in which the request may extend further, if it has room for another huge
 /// page.
 std::optional<CachedBlocks::Block> CachedBlocks::reuse_larger(std::size_t bytes,
                                                               const SizeClass& than) {
@@ -106,7 +106,7 @@ std::optional<CachedBlocks::Block> CachedBlocks::reuse_larger(std::size_t bytes,
   return std::nullopt;
 }
 
-/// Maps a new block, nothing of which is resident yet.
+/// Maps a new block, of which nothing is resident yet.
 std::optional<CachedBlocks::Block> CachedBlocks::map(const SizeClass& size_class) {
   void* data = take_from_system(size_class.capacity_bytes);
   if (data == nullptr) {
@@ -131,10 +131,10 @@ void CachedBlocks::put_to_use(const Block& block, const Released& request) {
   counters_.add_reserved(growth);
 }
 
-/// What has to be given back before `growth` more may become resident. Besides the budget there is
-/// a bound: sequences of ever new lengths would leave a free list for each, so what is reserved
-/// stays within one and a half times the most that was ever needed at once. Equal micro-batches
-/// never come near.
+/// The bytes to release before `growth` more may become resident. Besides the budget there is a
+/// bound: sequences of ever new lengths would leave a free list for each, so reserved memory stays
+/// within one and a half times the most that was ever needed at once. Equal micro-batches never
+/// come near it.
 std::int64_t CachedBlocks::excess(std::size_t growth) const {
   const std::int64_t bound = signed_bytes(most_needed_bytes_ + most_needed_bytes_ / 2);
   const std::int64_t over_bound = signed_bytes(resident_bytes_ + growth) - bound;
@@ -142,8 +142,8 @@ std::int64_t CachedBlocks::excess(std::size_t growth) const {
   return std::max(over_bound, counters_.reserved() + signed_bytes(growth) - *budget_);
 }
 
-/// Free blocks go first, those freed longest ago before others and no more than needed; then the
-/// tails that requests smaller than a block's earlier ones left.
+/// Free blocks are released first, those freed longest ago before others and no more than needed;
+/// then the tails that requests smaller than a block's earlier ones left.
 void CachedBlocks::make_room(std::size_t growth) {
   for (std::int64_t more = excess(growth); more > 0; more = excess(growth)) {
     auto* const list = list_of_oldest();

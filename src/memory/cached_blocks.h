@@ -19,19 +19,19 @@ class CachedBlocks {
  public:
   explicit CachedBlocks(Counters& counters) : counters_(counters) {}
 
-  /// A block, or why there is none: so many bytes over the budget, or (0) the system has no more,
-  /// even after the free lists went back to it.
+  /// A block, or the reason why there is none: the bytes over the budget, or 0 if the system has no
+  /// more memory, even after the free lists were returned to it.
   struct Taken {
     void* data = nullptr;
     std::int64_t over_budget = 0;
   };
   Taken take(std::size_t bytes, MemoryTag tag);
 
-  /// Returns nothing if the block is none of ours.
+  /// Returns nothing if the block is not from this allocator.
   std::optional<Released> give_back(void* data);
 
-  /// Gives all free blocks back; the bound on what is reserved (excess()) begins anew with what is
-  /// in use.
+  /// Releases all free blocks; the bound on reserved memory (excess()) starts again from what is in
+  /// use.
   void release_free();
 
   void set_budget(std::optional<std::int64_t> bytes);
@@ -45,10 +45,10 @@ class CachedBlocks {
   };
   Limits limits();
 
-  /// How much of all that is reserved, small blocks included, is resident.
+  /// The resident part of all reserved memory, including small blocks.
   std::int64_t resident_now();
 
-  /// These are called around a fork(), so that the child finds the lock free and the lists whole.
+  /// Called around a fork(), so that the child finds the lock free and the lists complete.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
@@ -60,7 +60,7 @@ class CachedBlocks {
   };
   struct FreeBlock {
     Block block;
-    std::uint64_t freed_at;  ///< in frees since the start
+    std::uint64_t freed_at;  ///< counted in frees since the start
   };
   struct UsedBlock {
     Block block;

@@ -26,8 +26,8 @@ namespace {
 
 class CachingAllocator final : public c10::Allocator, public CountedMemory {
  public:
-  /// Null until installed. Never destroyed: tensors in static variables free their memory after
-  /// every destructor of ours would have run.
+  /// Null until installed. Never destroyed: tensors in static variables free their memory after all
+  /// of this library's destructors.
   static std::atomic<CachingAllocator*>& installed() {
     static std::atomic<CachingAllocator*> allocator{nullptr};
     return allocator;
@@ -100,13 +100,13 @@ class CachingAllocator final : public c10::Allocator, public CountedMemory {
   }
 
   void give_back(void* data) {
-    // This comes first, as another thread may have the block again before give_back() returns.
+    // This comes first, since another thread may get the block before give_back() returns.
     c10::profiledCPUMemoryReporter().Delete(data);
     if (const auto block = own_block_given_back(data)) {
       counters_.remove_live(*block);
     } else {
-      // The block was taken through raw_allocate() before the installation: a tensor carries its
-      // own deleter.
+      // The block was taken through raw_allocate() before the installation: a tensor has its own
+      // deleter.
       previous_->raw_deleter()(data);
     }
   }
@@ -157,7 +157,7 @@ class CachingAllocator final : public c10::Allocator, public CountedMemory {
   std::atomic<std::int64_t> last_refusing_budget_{kNoBudget};
 };
 
-/// What all that is told and set here is of.
+/// The memory that all counts and limits here refer to.
 CountedMemory& counted_memory() {
   static CountedMemory& by_nobody = *new CountedMemory;  // tensors outlive static variables
   if (DeviceMemory* const device = counted_device()) return *device;
@@ -188,7 +188,7 @@ void release_cached() {
   if (CachingAllocator* const allocator = CachingAllocator::installed())
     allocator->cached().release_free();
 #ifdef __GLIBC__
-  malloc_trim(0);  // what the heap keeps of freed blocks is outside every free list of ours
+  malloc_trim(0);  // memory that the heap keeps of freed blocks is in none of our free lists
 #endif
   if (DeviceMemory* const device = counted_device()) device->release_cached();
 }

@@ -77,7 +77,7 @@ double CostModel::seconds(std::int64_t micro_batch) const {
   const double size = static_cast<double>(micro_batch);
   const double largest = static_cast<double>(measured_.back());
   const double predicted = seconds_.at(size);
-  // The slope is at least half of the mean one: more samples never cost nearly nothing.
+  // The slope is at least half of the mean one: more samples never cost almost nothing.
   const double least = seconds_.at(largest) * (1 + (size - largest) / (2 * largest));
   return size > largest ? std::max(predicted, least) : predicted;
 }

@@ -7,8 +7,8 @@
 
 namespace accrue::memory {
 
-/// A function that is linear between its points, and beyond the last one as between the last two,
-/// but never falling there.
+/// A function that is linear between its points, and is extended beyond the last one with the last
+/// slope, but never falls there.
 class PiecewiseLinear {
  public:
   struct Point {
@@ -18,8 +18,8 @@ class PiecewiseLinear {
   /// At least two points, x ascending.
   explicit PiecewiseLinear(std::vector<Point> points);
   double at(double x) const;
-  /// The slope of the line that begins at `x` or contains it; beyond the last line that of the last
-  /// one.
+  /// The slope of the line that begins at `x` or contains it; beyond the last line, the slope of
+  /// that one.
   double slope_at(double x) const;
 
  private:
@@ -29,8 +29,8 @@ class PiecewiseLinear {
   std::vector<Point> points_;
 };
 
-/// What a micro-batch of any size takes in one mode, from the facts of that mode. A micro-batch of
-/// 0 samples takes no time, and the bytes that are resident.
+/// Time and memory of a micro-batch of any size in one mode, from the facts of that mode. A
+/// micro-batch of 0 samples takes no time, and the resident bytes.
 class CostModel {
  public:
   /// `facts` are those of `mode`, at least one of which fits.
@@ -53,15 +53,15 @@ class CostModel {
   PiecewiseLinear bytes_, seconds_;
 };
 
-/// `facts` without those that fitted where another trial of the mode, with as many samples or
+/// `facts` without those that fitted although another trial of the mode, with as many samples or
 /// fewer, ran out of memory.
 std::vector<Fact> without_refuted(const std::vector<Fact>& facts);
 
-/// Noise only adds to a time, so of two measured ones the smaller holds for both where it was taken
-/// with more samples and more recomputation.
+/// Noise only adds to a time, so the smaller of two measured times also applies to the other point
+/// if it was measured with more samples and more recomputation.
 std::vector<Fact> without_impossible_times(std::vector<Fact> facts);
 
-/// One model for each mode with a trial that fits and is not refuted, in the question's order.
+/// One model per mode with a trial that fits and is not refuted, in the question's order.
 std::vector<CostModel> fit_models(const std::vector<Fact>& facts, const PlanQuestion& question);
 
 }  // namespace accrue::memory

@@ -8,8 +8,8 @@
 
 namespace accrue::memory {
 
-/// Memory whose use is counted and limited; accrue/memory/caching_allocator.h says what each call
-/// means. As it is here nobody counts it, and no budget can be set.
+/// Memory whose use is counted and limited; accrue/memory/caching_allocator.h describes the calls.
+/// In this base class nothing is counted, and no budget can be set.
 class CountedMemory {
  public:
   virtual ~CountedMemory() = default;
@@ -27,13 +27,13 @@ class CountedMemory {
   virtual std::int64_t last_missing_bytes() const { return 0; }
   virtual std::optional<std::int64_t> last_refusing_budget() const { return std::nullopt; }
 
-  /// The peak begins anew and is raised as a Level's is (memory/counters.h).
+  /// The peak starts again and is raised like that of a Level (memory/counters.h).
   virtual Peak peak() const { return {}; }
   virtual Peak restart_peak() { return {}; }
   virtual void raise_peak(const Peak&) {}
 };
 
-/// That accrue's allocator is missing, which `operation` needs.
+/// The error that accrue's allocator, which `operation` needs, is missing.
 Error not_installed(const char* operation);
 
 }  // namespace accrue::memory

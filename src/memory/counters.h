@@ -9,12 +9,12 @@
 
 namespace accrue::memory {
 
-/// A level and the most it was.
+/// A level and its maximum.
 class Level {
  public:
   void add(std::int64_t bytes) { raise_peak(now_ += bytes); }
   void remove(std::int64_t bytes) { now_ -= bytes; }
-  /// The peak begins anew; returns what it was.
+  /// Starts the peak again; returns its former value.
   std::int64_t restart_peak() {
     const std::int64_t before = peak_.exchange(now_);
     raise_peak(now_);  // another thread may have changed `now_` between the two reads
@@ -32,13 +32,13 @@ class Level {
   std::atomic<std::int64_t> now_{0}, peak_{0};
 };
 
-/// A block that went back: how many bytes were asked for, and under which tag.
+/// A released block: the bytes requested, and its tag.
 struct Released {
   std::size_t bytes = 0;
   MemoryTag tag = MemoryTag::working;
 };
 
-/// What any thread counts without a lock.
+/// Counts of any thread, without a lock.
 class Counters {
  public:
   void add_live(std::size_t bytes, MemoryTag tag) {
@@ -96,7 +96,7 @@ class Counters {
   }
 
   Level live_, reserved_;
-  /// Every tag but `working` has a counter; that one, the most frequent, is what is left.
+  /// Every tag except `working` has a counter; that one, the most frequent, is the remainder.
   std::array<std::atomic<std::int64_t>, kMemoryTags> live_by_tag_{};
   std::atomic<std::int64_t> system_calls_{0}, allocations_{0};
   std::atomic<std::int64_t> fail_from_{kNever}, fail_until_{kNever};

@@ -12,7 +12,7 @@
 namespace accrue::memory {
 namespace {
 
-// One for the process, as the allocators are that it reads. It lives as long as they do.
+// One per process, like the allocators that it reads. It lives as long as they do.
 std::atomic<DeviceMemory*> counted{nullptr};
 
 constexpr auto all_pools = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
@@ -38,7 +38,7 @@ DeviceRoom DeviceMemory::room() const {
   return {static_cast<std::int64_t>(free), static_cast<std::int64_t>(all)};
 }
 
-/// libtorch reads its limit, a part of the whole, when the device's first tensor is made.
+/// libtorch reads its limit, a fraction of the total, when the device's first tensor is made.
 void DeviceMemory::set_budget(std::optional<std::int64_t> bytes) {
   if (bytes && !device_.is_cuda())
     throw usage_error("memory.budget with a model on " + device_.str(),

@@ -11,7 +11,7 @@
 
 namespace accrue::memory {
 
-/// The memory of one device as libtorch's allocator for it counts it.
+/// The memory of one device as counted by libtorch's allocator for it.
 class DeviceMemory final : public CountedMemory {
  public:
   explicit DeviceMemory(c10::Device device) : device_(device) {}
@@ -23,13 +23,13 @@ class DeviceMemory final : public CountedMemory {
   Usage usage() const override;
   void set_budget(std::optional<std::int64_t> bytes) override;
   std::optional<std::int64_t> budget() override { return budget_; }
-  /// Nothing: all of a device's budget is for tensors.
+  /// Does nothing: all of a device's budget is for tensors.
   void leave_outside(std::int64_t) override {}
   std::int64_t resident_in_tensors() override { return usage().reserved; }
-  /// libtorch does not tell by how much.
+  /// libtorch does not report the number of bytes.
   std::optional<std::int64_t> last_refusing_budget() const override { return budget_; }
 
-  /// libtorch's own peak can only begin anew, so the most that was before is kept here.
+  /// libtorch's own peak can only be restarted, so the earlier maximum is kept here.
   Peak peak() const override;
   Peak restart_peak() override;
   void raise_peak(const Peak& peak) override;
@@ -44,7 +44,7 @@ class DeviceMemory final : public CountedMemory {
   bool limited_ = false;
 };
 
-/// The device that is counted; null: host memory is.
+/// The device that is counted; null: host memory.
 DeviceMemory* counted_device();
 
 }  // namespace accrue::memory

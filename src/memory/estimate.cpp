@@ -8,11 +8,11 @@ namespace {
 
 constexpr double fp32_bytes = 4;
 
-/// Bytes for each token and unit of width while the last block's backward runs: residuals, their
-/// gradients and the hidden layer's. They were measured, about equal in fp32 and bf16. Post-norm
-/// blocks make the hidden layer again beside its gradients, and hold less if a block runs again.
+/// Bytes per token and unit of width while the last block's backward runs: residuals, their
+/// gradients and the hidden layer's, as measured; about equal in fp32 and bf16. Post-norm blocks
+/// recompute the hidden layer next to its gradients, and hold less if a block runs again.
 constexpr double around_blocks = 52, around_post_norm_blocks = 64, around_rerun_post_norm = 46;
-/// How many of the largest feature maps a convolution's backward holds, as measured.
+/// The number of the largest feature maps that a convolution's backward holds, as measured.
 constexpr double around_maps = 8;
 
 double around_blocks_of(const TransformerShape& shape, Recompute recompute) {
@@ -22,7 +22,7 @@ double around_blocks_of(const TransformerShape& shape, Recompute recompute) {
 
 std::int64_t rounded(double bytes) { return std::llround(bytes); }
 
-/// What one block keeps of a token, in bytes.
+/// The bytes that one block keeps per token.
 double kept_by_block(const TransformerShape& shape, const ValueBytes& bytes, Recompute recompute) {
   const auto width = static_cast<double>(shape.width);
   if (recompute == Recompute::full) return bytes.master * width;
@@ -47,7 +47,7 @@ struct Maps {
 
 std::int64_t halved(std::int64_t pixels) { return (pixels + 1) / 2; }
 
-/// The first map of a bottleneck with a stride is counted as if it had that stride already.
+/// The first map of a bottleneck with a stride is counted as if the stride already applied.
 Maps maps_of(const ResNetShape& shape) {
   Maps maps;
   std::int64_t height = shape.height, width = shape.width_pixels;

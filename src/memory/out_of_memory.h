@@ -7,14 +7,14 @@
 
 namespace accrue::memory {
 
-/// Whether `error` says that memory ran out: libtorch's OutOfMemoryError, or std::bad_alloc.
+/// Whether `error` means that memory ran out: libtorch's OutOfMemoryError, or std::bad_alloc.
 bool is_out_of_memory(const std::exception& error);
 
-/// The least bytes in tensors that the allocation that failed needed; 0 if no budget refused it.
+/// The least bytes in tensors that the failed allocation needed; 0 if no budget refused it.
 std::int64_t least_need(const std::exception& error);
 
-/// Why memory ran out, for people: by how much it exceeded which budget, or the cause if none
-/// refused it.
+/// The reason why memory ran out, for people: the bytes by which it exceeded which budget, or the
+/// cause if no budget refused it.
 std::string why_out_of_memory(const std::exception& error);
 
 /// What to try if a budget is too small: `enough` bytes, if that is known.

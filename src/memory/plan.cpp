@@ -23,7 +23,7 @@ std::vector<PlanEntry> within_limit(const std::vector<PlanEntry>& entries) {
   return within;
 }
 
-/// The entries that may be chosen: those that leave a margin or, if none does, those that were
+/// The entries that may be selected: those that leave a margin or, if none does, those that were
 /// measured to fit.
 std::vector<PlanEntry> allowed_of(const std::vector<PlanEntry>& entries,
                                   const PlanQuestion& question) {
@@ -35,8 +35,8 @@ std::vector<PlanEntry> allowed_of(const std::vector<PlanEntry>& entries,
   return with_margin.empty() ? within : with_margin;
 }
 
-/// The entries that nothing beats, fastest first, each with clearly fewer bytes than all before it.
-/// Among entries that are as fast only the last one is kept, which has the fewest bytes.
+/// The entries that none beats, fastest first, each with clearly fewer bytes than all before it.
+/// Among equally fast entries only the last one is kept, which has the fewest bytes.
 std::vector<PlanEntry> frontier_of(std::vector<PlanEntry> entries, const PlanEntry& chosen) {
   std::ranges::sort(entries, {}, [](const PlanEntry& entry) {
     return std::tuple(entry.window_seconds, entry.peak_bytes, entry.point);
@@ -84,7 +84,7 @@ std::string limit_in_words(const PlanQuestion& question) {
          format_bytes(question.limit_bytes);
 }
 
-/// Says why no more samples run at once.
+/// The reason why no more samples run at once.
 std::string why_no_larger(const std::vector<PlanEntry>& entries, const PlanEntry& chosen,
                           const PlanQuestion& question, double noise) {
   if (question.micro_batch) return "as batch.micro says";
@@ -100,7 +100,7 @@ std::string why_no_larger(const std::vector<PlanEntry>& entries, const PlanEntry
          "%: more at once is not known to gain anything, nor fewer to cost nothing";
 }
 
-/// Says why recomputation is worth its time; empty if nothing is recomputed.
+/// The reason why recomputation is worth its time; empty if nothing is recomputed.
 std::string why_recompute(const std::vector<PlanEntry>& entries, const PlanEntry& chosen,
                           const PlanQuestion& question, double noise) {
   if (chosen.point.recompute == Recompute::none) return "";
@@ -124,7 +124,7 @@ std::string reason_of(const std::vector<PlanEntry>& entries, const PlanEntry& ch
   return text;
 }
 
-/// The entries that no trial refutes; a plan beyond the limit is one of them.
+/// The entries that no trial refutes, including plans beyond the limit.
 std::vector<PlanEntry> possible_of(const std::vector<PlanEntry>& entries,
                                    const std::vector<CostModel>& models) {
   std::vector<PlanEntry> possible;

@@ -15,15 +15,15 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t divisor) {
   return (value + divisor - 1) / divisor;
 }
 
-/// What the others are compared with: the largest size that was measured or, without any, the
-/// largest.
+/// The entry that the others are compared with: the largest size that was measured or, if there is
+/// none, the largest.
 const PlanEntry& reference_of(const std::vector<PlanEntry>& entries) {
   return *std::ranges::max_element(entries, {}, [](const PlanEntry& entry) {
     return std::pair(entry.measured, entry.point.micro_batch);
   });
 }
 
-/// The entries that are as fast as the reference, even if their times are as wrong as they may be.
+/// The entries that are as fast as the reference, even with the largest errors of their times.
 std::vector<PlanEntry> surely_fast(const std::vector<PlanEntry>& entries, double noise) {
   const PlanEntry& reference = reference_of(entries);
   std::vector<PlanEntry> fast;

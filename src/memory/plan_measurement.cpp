@@ -8,12 +8,12 @@
 namespace accrue::memory {
 namespace {
 
-/// The rounds after which times may be known well enough, and after which they are taken as they
-/// are.
+/// The number of rounds after which the error of times may be small enough, and after which they
+/// are used in any case.
 constexpr std::size_t fewest_rounds = 3, most_rounds = 9;
-/// Times that were measured once have nothing to tell their error from.
+/// The error of times that were measured once, which is unknown.
 constexpr double unknown_error = 0.05;
-/// The error that is small enough: half of what a plan takes for equal.
+/// A sufficiently small error: half of what a plan treats as equal.
 constexpr double small_error = kPlanTolerance / 2;
 
 /// Whether a larger limit would change the plan.
@@ -71,17 +71,17 @@ double median_of(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// Half the width of the interval between two order statistics that holds the median three times in
-/// four, whatever the distribution (of 3 values the outer ones, of 9 the third and the seventh).
+/// Half the width of the interval between two order statistics that holds the median with
+/// probability 3/4, for any distribution (for 3 values the outer ones, for 9 third and seventh).
 double error_of_median(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t cut = (values.size() - 1) / 4;
   return (values[values.size() - 1 - cut] - values[cut]) / 2;
 }
 
-/// Times of all points that fit, taken in turn. What else runs on the machine slows a whole round,
-/// or a few of its trials: so each point is compared with another one of the same round, and the
-/// median of the rounds is taken.
+/// Times of all points that fit, measured in turn. Other programs on the machine slow a whole
+/// round, or a few of its trials: so each point is compared with another one of the same round, and
+/// the median over rounds is used.
 class RoundsInTurn {
  public:
   explicit RoundsInTurn(std::vector<Fact>& facts) : facts_(facts) {
@@ -93,7 +93,7 @@ class RoundsInTurn {
     note();
   }
 
-  /// One point is always enough, as there is nothing to compare it with.
+  /// One point is always enough, since there is nothing to compare it with.
   bool is_enough(double most_seconds) const {
     if (points_.size() < 2 || rounds_.size() >= most_rounds) return true;
     const double round = total_seconds_ / static_cast<double>(rounds_.size());
@@ -112,7 +112,7 @@ class RoundsInTurn {
     note();
   }
 
-  /// Puts what all rounds say into the facts.
+  /// Writes the result of all rounds into the facts.
   void conclude() {
     if (points_.size() < 2) return;
     const double relative_error = error();
@@ -142,8 +142,8 @@ class RoundsInTurn {
     return seconds;
   }
 
-  /// The ratio of a point to the reference, in each of the rounds in which both fitted (the first
-  /// is one of them).
+  /// The ratio of a point to the reference, in each of the rounds in which both fitted (which
+  /// include the first).
   std::vector<double> log_ratios(std::size_t of) const {
     std::vector<double> ratios;
     for (const std::vector<double>& round : rounds_)
@@ -162,8 +162,8 @@ class RoundsInTurn {
   }
 
   std::vector<Fact>& facts_;
-  std::vector<std::size_t> points_;  ///< which of the facts fit
-  std::size_t reference_ = 0;        ///< the one among points_ that takes longest
+  std::vector<std::size_t> points_;  ///< the facts that fit
+  std::size_t reference_ = 0;        ///< the one among points_ with the longest time
   std::vector<std::vector<double>> rounds_;
   double total_seconds_ = 0;
 };

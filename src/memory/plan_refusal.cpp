@@ -14,7 +14,7 @@
 namespace accrue::memory {
 namespace {
 
-/// What the smallest trial needs, or the least that it needs.
+/// The memory that the smallest trial needs, or a lower bound of it.
 struct Need {
   std::int64_t bytes = 0;
   bool exact = false;
@@ -32,13 +32,13 @@ Need need_of(const std::vector<Fact>& facts, const PlanQuestion& question) {
   return least.value_or(Need{.bytes = question.resident.total()});
 }
 
-/// What the refused run would take, as far as it is known.
+/// The memory that the refused run would take, as far as it is known.
 std::int64_t likely_bytes(const Need& need, const PlanQuestion& question) {
   if (need.exact || question.enough_bytes == 0) return need.bytes;
   return std::max(need.bytes, question.enough_bytes - question.outside_bytes);
 }
 
-/// The context for which a sample's memory, which is linear in it, stays within the limit.
+/// The context at which a sample's memory, which is linear in it, stays within the limit.
 std::int64_t fitting_context(std::int64_t bytes, const PlanQuestion& question) {
   const std::int64_t room = question.limit_bytes - question.resident.total();
   const std::int64_t working = bytes - question.resident.total();
@@ -49,11 +49,11 @@ std::int64_t fitting_context(std::int64_t bytes, const PlanQuestion& question) {
   return static_cast<std::int64_t>(std::floor(fitting / step) * step);
 }
 
-/// How many more bytes lie outside tensors, at most, where larger micro-batches have room to be
+/// The most additional bytes outside tensors, when larger micro-batches have room to be
 /// tried.
 constexpr std::int64_t kOutsideVaries = std::int64_t{16} << 20;
 
-/// A budget that is enough; 0 if neither a trial nor arithmetic tells.
+/// A budget that is enough; 0 if neither a trial nor arithmetic gives one.
 std::int64_t enough_budget(const Need& need, const PlanQuestion& question) {
   if (!need.exact)
     return question.enough_bytes > need.bytes + question.outside_bytes ? question.enough_bytes : 0;
@@ -87,7 +87,7 @@ std::string advice(const Need& need, const PlanQuestion& question) {
   return listed(ways, "or");
 }
 
-/// What the budget would have to hold, part by part, for people.
+/// The memory that the budget would have to hold, part by part, for people.
 std::string parts(const Need& need, const PlanQuestion& question) {
   std::vector<std::string> words;
   if (question.outside_bytes > 0)

@@ -67,8 +67,8 @@ std::string Retries::in_words() const {
          std::to_string(story_.to) + ", and the batch stays" + budget_in_words();
 }
 
-/// What budget is enough: the allocation that failed tells only what was needed until then, and
-/// more may have followed it.
+/// A budget that is enough: the failed allocation only shows what was needed until then, and more
+/// may have followed it.
 std::string Retries::budget_in_words() const {
   if (story_.budget == 0) return "";
   const std::string from = std::to_string(story_.from);

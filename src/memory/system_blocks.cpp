@@ -17,7 +17,7 @@ void* map(std::size_t bytes) {
   return block == MAP_FAILED ? nullptr : block;
 }
 
-/// Maps more than asked for, and gives back what lies before and behind the aligned part.
+/// Maps more than requested, and unmaps the parts before and after the aligned block.
 void* map_aligned(std::size_t bytes, std::size_t alignment) {
   auto* const raw = static_cast<std::byte*>(map(bytes + alignment));
   if (raw == nullptr) return nullptr;
@@ -34,7 +34,7 @@ void* take_from_system(std::size_t bytes) {
   if (bytes < kHugePageBytes) return map(bytes);
   void* const block = map_aligned(bytes, kHugePageBytes);
 #ifdef MADV_HUGEPAGE
-  // This is advice only: a kernel without huge pages serves small ones.
+  // This is only advice: a kernel without huge pages provides small ones.
   if (block != nullptr) madvise(block, bytes, MADV_HUGEPAGE);
 #endif
   return block;

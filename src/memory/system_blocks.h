@@ -9,11 +9,11 @@ namespace accrue::memory {
 /// advised to use them.
 void* take_from_system(std::size_t bytes);
 void return_to_system(void* block, std::size_t bytes);
-/// Gives whole pages of a block back; the addresses stay, and read as zeros when next used.
+/// Returns whole pages of a block; the addresses stay mapped, and read as zeros when used again.
 void empty_pages(void* pages, std::size_t bytes);
 
-/// How many of the first `bytes` of a block are in pages that are resident; it returns `bytes`
-/// if the system does not tell.
+/// The number of the first `bytes` of a block in resident pages; returns `bytes` if the system does
+/// not report it.
 std::size_t resident_pages_bytes(void* block, std::size_t bytes);
 
 }  // namespace accrue::memory

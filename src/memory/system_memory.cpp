@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
-/// The names that one version of control groups gives to the same figures.
+/// The names of the same values in one version of control groups.
 struct GroupFiles {
   const char* limit;
   const char* used;
@@ -99,8 +99,8 @@ std::int64_t peak_resident_bytes() {
   return usage_of_process().ru_maxrss;
 #else
   constexpr std::int64_t kKibibyte = 1024;
-  // If counters are kept by processor (Linux 6.2 and later), getrusage adds them up only
-  // roughly.
+  // If counters are kept per processor (Linux 6.2 and later), getrusage only adds them up
+  // approximately.
   const auto exact = entry_in("/proc/self/status", "VmHWM:");
   return exact.value_or(usage_of_process().ru_maxrss) * kKibibyte;
 #endif

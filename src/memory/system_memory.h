@@ -5,7 +5,7 @@
 
 namespace accrue::memory {
 
-/// available_bytes() of a system whose /proc and /sys lie under `root`.
+/// available_bytes() of a system with /proc and /sys under `root`.
 std::int64_t available_bytes_under(const std::filesystem::path& root);
 
 }  // namespace accrue::memory

@@ -10,8 +10,8 @@
 namespace accrue::memory {
 
 struct ThreadMeter::Impl {
-  /// libtorch's Python functions (torch.autograd.Function) ask what is in this place for a
-  /// profiler's configuration, so it is a profiler's state, of one that is off.
+  /// libtorch's Python functions (torch.autograd.Function) ask the object in this place for a
+  /// profiler's configuration, so it is the state of a profiler that is off.
   class Reporter : public torch::profiler::impl::ProfilerStateBase {
    public:
     Reporter()

@@ -6,8 +6,8 @@
 namespace accrue::memory {
 
 /// Counts the CPU tensor bytes that the calling thread (and the backward passes it starts)
-/// allocates and frees while it lives, through libtorch's own reporting, whichever allocator is
-/// installed. Meters may not be nested.
+/// allocates and frees during its lifetime, through libtorch's own reporting, whichever allocator
+/// is installed. Meters must not be nested.
 class ThreadMeter {
  public:
   ThreadMeter();

@@ -73,8 +73,8 @@ class Adam final : public PassOptimizer<Adam> {
  private:
   enum State : std::size_t { exp_avg, exp_avg_sq };
 
-  /// ATen's fused Adam goes by memory, whatever the strides, rounds what it is given beside tensors
-  /// to fp32, and its bias correction goes by one beta2 for all steps.
+  /// ATen's fused Adam works on memory, whatever the strides, rounds its scalar arguments to fp32,
+  /// and its bias correction uses one beta2 for all steps.
   bool is_for_fused(const WholeUpdate& whole) const {
     return !log_decay_ && whole.parameter.is_contiguous() && whole.gradient.is_contiguous() &&
            whole.parameter.scalar_type() == at::kFloat &&
@@ -105,7 +105,7 @@ class Adam final : public PassOptimizer<Adam> {
     step_all(parameters, gradients, averages, squares, /*largest squares*/ {}, steps, update.lr,
              options_.beta1, options_.beta2, update.weight_decay, options_.eps, /*amsgrad=*/false,
              /*maximize=*/false, scale, /*found_inf=*/{});
-    // ATen counts no change of what it is given in lists.
+    // ATen does not count changes of tensors in lists.
     for (const at::Tensor& parameter : parameters) torch::autograd::impl::bump_version(parameter);
   }
 
@@ -118,14 +118,14 @@ class Adam final : public PassOptimizer<Adam> {
             .second_correction = 1 / std::sqrt(1 - second_moment_decayed(step))};
   }
 
-  /// What the decays of all steps leave of a second moment from before the first one.
+  /// The factor that the decays of all steps leave of a second moment from before the first one.
   double second_moment_decayed(double step) const {
     return log_decay_ ? std::exp(*log_decay_ + std::log(options_.beta2))
                       : std::pow(options_.beta2, step);
   }
 
   AdamOptions options_;
-  std::optional<double> log_decay_;  ///< set where beta2 changes
+  std::optional<double> log_decay_;  ///< set if beta2 changes
 };
 
 }  // namespace

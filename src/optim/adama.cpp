@@ -76,7 +76,7 @@ class AdamA final : public FoldingPasses<AdamA> {
     whole.state[exp_avg_sq].mul_(kept<double>(update, options_.beta2));
   }
 
-  /// Folds a contribution in; a moment decays once a window.
+  /// Folds a contribution in; a moment decays once per window.
   template <class T>
   static T kept(const FoldUpdate& update, double beta) {
     return update.first ? static_cast<T>(beta) : T{1};

@@ -7,18 +7,18 @@ namespace accrue::optim {
 
 /// The values of 8-bit dynamic codes (Dettmers et al., "8-bit Optimizers via Block-wise
 /// Quantization", arXiv:2110.02861, section 2.2): seven decades below 1, each divided into equal
-/// intervals, twice as many as in the decade before; a code stands for its interval's middle. So
-/// large values are precise, and small ones still have a code. A block's values are multiplied so
-/// that its largest magnitude is `kLargest...`, which is exact that way.
+/// intervals, twice as many as in the decade before; a code stands for the middle of its interval.
+/// So large values are precise, and small ones still have a code. A block's values are scaled so
+/// that its largest magnitude is `kLargest...`, which is then exact.
 ///
 /// Signed: code 127 + c and 127 - c are +- magnitude c, with 1, 2, ... 64 intervals in the decades.
-/// Unsigned: 2, 4, ... 128 intervals; code 0 is nothing but 0, and whatever else is small has code
-/// 1, so that a second moment never becomes zero by rounding.
+/// Unsigned: 2, 4, ... 128 intervals; code 0 is only for 0, and other small values have code 1, so
+/// that a second moment never becomes zero by rounding.
 inline constexpr std::size_t kStateBlock = 256;
 inline constexpr int kDecades = 7;
 inline constexpr std::size_t kSignedZero = 127;
 
-/// The middles of the intervals, magnitude by magnitude, of `first` intervals in the first decade.
+/// The middles of the intervals, by magnitude, with `first` intervals in the first decade.
 template <std::size_t size>
 constexpr std::array<float, size> interval_middles(std::size_t first) {
   std::array<float, size> middles{};

@@ -76,7 +76,7 @@ std::vector<ElementwiseOptimizer::Task> ElementwiseOptimizer::tasks_for(
     if (found == gradients.end())
       throw usage_error("optimizer step", "a gradient of " + trained.parameter.name, "none",
                         "one list of parameters for the window and its optimizer");
-    // A parameter that was frozen since is left alone, as torch.optim does, without decay and
+    // A parameter that was frozen later is not changed, as in torch.optim, without decay and
     // momentum.
     if (!trained.parameter.tensor.requires_grad()) continue;
     const accum::GradientSource& whole = found->second;
@@ -128,7 +128,7 @@ void ElementwiseOptimizer::run(std::vector<Task>& tasks) const {
   for_ranges(sizes, [&](std::size_t task, std::size_t begin, std::size_t end) {
     update_range(flat[task]->update, flat[task]->tensors, begin, end);
   });
-  // Low-precision copies and autograd's checks learn by the version that raw pointers wrote.
+  // Reports the writes through raw pointers to low-precision copies and autograd's checks.
   for (const Task* task : flat) torch::autograd::impl::bump_version(task->tensors.parameter);
 }
 

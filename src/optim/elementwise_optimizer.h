@@ -12,12 +12,12 @@
 
 namespace accrue::optim {
 
-/// What one parameter's update depends on besides tensors.
+/// The inputs of one parameter's update besides tensors.
 struct Update {
   double gradient_scale = 1;
   double lr = 0;
   double weight_decay = 0;
-  std::int64_t step = 1;  ///< number of the step that is taken, from 1
+  std::int64_t step = 1;  ///< number of this step, from 1
 };
 
 /// The tensors of one parameter's update.
@@ -35,8 +35,8 @@ struct WholeUpdate {
   std::vector<at::Tensor> state;
 };
 
-/// An optimizer whose update of an element depends on that element alone. It has all that such
-/// optimizers share but the formula, which subclasses give twice: vectorised over a range of
+/// An optimizer whose update of an element depends only on that element. It contains all that such
+/// optimizers share except the formula, which subclasses provide twice: vectorised over a range of
 /// contiguous CPU memory (see PassOptimizer), and in ATen for any other tensor.
 class ElementwiseOptimizer : public Optimizer {
  public:
@@ -54,7 +54,7 @@ class ElementwiseOptimizer : public Optimizer {
   virtual void update_range(const Update& update, const UpdatedTensors& tensors, std::size_t begin,
                             std::size_t end) const = 0;
   virtual void update_whole(WholeUpdate& whole) const = 0;
-  /// The same for many parameters, which ATen may have one operation for.
+  /// The same for many parameters, for which ATen may have one operation.
   virtual void update_together(std::vector<WholeUpdate>& wholes) const {
     for (WholeUpdate& whole : wholes) update_whole(whole);
   }
@@ -77,7 +77,7 @@ class ElementwiseOptimizer : public Optimizer {
   OptimizerState state_;
 };
 
-/// Elements of one parameter's update, from some place on.
+/// Elements of one parameter's update, from some index on.
 template <class T>
 struct Range {
   T* parameter;
@@ -85,8 +85,8 @@ struct Range {
   std::array<T*, kMostStates> state;  ///< null if the optimizer keeps no such state
 };
 
-/// Calls Formula's `pass(update, range)` and runs what it returns over contiguous memory. Gradients
-/// and states that are kept in another precision are brought to the stack block by block.
+/// Calls Formula's `pass(update, range)` and runs its result over contiguous memory. Gradients and
+/// states in another precision are converted on the stack block by block.
 template <class Formula>
 class PassOptimizer : public ElementwiseOptimizer {
  protected:
@@ -135,13 +135,13 @@ class PassOptimizer : public ElementwiseOptimizer {
   }
 };
 
-/// The mean gradient plus the L2 penalty's, as a tensor of its own.
+/// The mean gradient plus the L2 penalty's, as a new tensor.
 at::Tensor penalised_gradient(const WholeUpdate& whole, double l2);
 
 /// Throws a usage Error unless lower <= value < upper.
 void require_option(double value, double lower, double upper, const char* name);
-/// Throws a usage Error unless `eps` keeps 0 / (sqrt(0) + eps) from being 0 / 0 in fp32: where no
-/// gradient came, moments are 0.
+/// Throws a usage Error unless `eps` keeps 0 / (sqrt(0) + eps) from being 0 / 0 in fp32: moments
+/// are 0 for elements without gradients.
 void require_eps(double eps);
 
 }  // namespace accrue::optim

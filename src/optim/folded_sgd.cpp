@@ -50,7 +50,7 @@ class FoldedSgd final : public FoldingPasses<FoldedSgd> {
   enum State : std::size_t { momentum_buffer };
 
   /// Updates the momentum buffer, with the contribution if there is one; decay and the L2 penalty
-  /// come once a window.
+  /// are applied once per window.
   template <class T>
   MomentumFold<T> taken(const FoldUpdate& update, const FoldRange<T>& range) const {
     return {.parameter = range.parameter,

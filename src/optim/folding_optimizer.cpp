@@ -34,7 +34,7 @@ void keep(const WholeFold& whole, const std::vector<WrittenState>& states) {
 
 }  // namespace
 
-/// A window's buffer may outlive the optimizer: this tells whether it is still there.
+/// A window's buffer may outlive the optimizer: this records whether it still exists.
 class FoldingOptimizer::Target final : public accum::FoldTarget {
  public:
   Target(FoldingOptimizer& owner, bool takes_parts) : owner_(&owner), takes_parts_(takes_parts) {}
@@ -154,7 +154,7 @@ void FoldingOptimizer::step(accum::MeanGradient&& gradient, double lr) {
     }
     const WholeFold whole = whole_of(task.parameter, {}, task.states);
     step_whole(task.update, whole);
-    // What was folded stays as it was rounded then.
+    // What was already folded keeps its rounding.
     if (task.update.first) keep(whole, task.states);
   }
   run_in_memory(in_memory);
@@ -183,7 +183,7 @@ void FoldingOptimizer::run_in_memory(const std::vector<Task>& tasks) const {
   for_ranges(sizes, [&](std::size_t task, std::size_t begin, std::size_t end) {
     step_range(tasks[task].update, tasks[task].parameter, tasks[task].states, begin, end);
   });
-  // Low-precision copies and autograd's checks learn by the version that raw pointers wrote.
+  // Reports the writes through raw pointers to low-precision copies and autograd's checks.
   for (const Task& task : tasks) torch::autograd::impl::bump_version(task.parameter);
 }
 

@@ -14,31 +14,31 @@
 
 namespace accrue::optim {
 
-/// What folding or stepping one parameter depends on besides memory.
+/// The inputs of folding or stepping one parameter besides memory.
 struct FoldUpdate {
   double weight_decay = 0;
   double lr = 0;              ///< if a step is taken
   double gradient_scale = 0;  ///< if a contribution is folded
-  bool first = true;  ///< nothing of this window was folded yet: moments are to decay on the way
-  std::int64_t step = 1;  ///< number of the step, from 1
+  bool first = true;          ///< nothing of this window was folded yet: moments must decay, too
+  std::int64_t step = 1;      ///< number of the step, from 1
 };
 
-/// A parameter, its states' values in its dtype, and the contribution that is folded; none if a
-/// step is taken.
+/// A parameter, its states' values in its dtype, and the contribution to fold; no contribution for
+/// a step.
 struct WholeFold {
   at::Tensor parameter, contribution;
   std::vector<at::Tensor> state;
 };
 
-/// An optimizer whose state takes each micro-batch's gradient as it is made. It has all that such
-/// optimizers share but the formula, which subclasses give twice: vectorised over ranges of host
-/// memory (FoldingPasses), and in ATen. Moments decay when the first contribution of a window
-/// comes, or at the step if none came; so a window that folds nothing changes nothing.
+/// An optimizer whose state takes each micro-batch's gradient when it is computed. It contains all
+/// that such optimizers share except the formula, which subclasses provide twice: vectorised over
+/// ranges of host memory (FoldingPasses), and in ATen. Moments decay with the first contribution of
+/// a window, or at the step if there was none; so a window that folds nothing changes nothing.
 class FoldingOptimizer : public Optimizer {
  public:
   void step(accum::MeanGradient&& gradient, double lr) final;
   void set_fall(const std::optional<RateFall>& fall) final { fall_ = fall; }
-  /// Throws a runtime Error in the middle of a window: the state before it is not there any more.
+  /// Throws a runtime Error in the middle of a window: the previous state no longer exists.
   NamedParameters state() const final;
   void load_state(const StoredTensors& state) final;
   std::int64_t state_bytes() const final { return state_.bytes(); }
@@ -81,11 +81,11 @@ class FoldingOptimizer : public Optimizer {
   std::shared_ptr<Target> target_;
 };
 
-/// Folds over typed memory: Formula gives `fold(update, range, count)` and `move`, the step.
+/// Folds over typed memory: Formula provides `fold(update, range, count)` and `move`, the step.
 template <class T>
 struct FoldRange {
   T* parameter;
-  const T* gradient;  ///< the contribution that is folded
+  const T* gradient;  ///< the contribution to fold
   std::array<T*, kMostStates> state;
 };
 

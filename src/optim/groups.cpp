@@ -18,7 +18,7 @@ void require_setting(double value, const char* name) {
                     std::to_string(value), "0 or more");
 }
 
-/// Where each name's parameter stands among the trained ones; tied names share a place.
+/// The index of each name's parameter among the trained ones; tied names share an index.
 class Places {
  public:
   Places(const NamedParameters& parameters, const NamedParameters& trained) {
@@ -102,7 +102,7 @@ std::vector<Trained> resolve_groups(const NamedParameters& parameters,
 }
 
 double group_rate(double factor, double lr, const std::optional<RateFall>& fall) {
-  // With the schedule's own rate there is nothing to round.
+  // With the schedule's rate there is nothing to round.
   return fall && factor != 1 ? fall->rate(factor) : factor * lr;
 }
 
@@ -158,7 +158,7 @@ std::vector<ParameterGroup> split_by_rates(const std::vector<ParameterGroup>& gr
       });
       own[static_cast<std::size_t>(first - rates.begin())].names.push_back(name);
     }
-    std::rotate(own.begin(), own.end() - 1, own.end());  // what has the usual rate comes first
+    std::rotate(own.begin(), own.end() - 1, own.end());  // the part with the usual rate comes first
     for (ParameterGroup& part : own)
       if (!part.names.empty()) parts.push_back(std::move(part));
   }

@@ -7,25 +7,25 @@
 
 namespace accrue::optim {
 
-/// A parameter that is trained, with its group's settings.
+/// A trained parameter with its group's settings.
 struct Trained {
   NamedParameter parameter;
   double weight_decay = 0;
   double lr_factor = 1;
-  std::optional<ElementRange> range = {};  ///< the elements kept and stepped; none: all
+  std::optional<ElementRange> range = {};  ///< the elements kept and stepped; not set: all
 
-  /// What is kept and stepped, as a tensor: one-dimensional where it is a range.
+  /// The part that is kept and stepped, as a tensor: one-dimensional if it is a range.
   at::Tensor stepped() const;
 };
 
-/// The rate of a group of this factor where the schedule's is `lr`.
+/// The rate of a group with this factor if the schedule's is `lr`.
 double group_rate(double factor, double lr, const std::optional<RateFall>& fall);
 
-/// The trained parameters in order of `parameters`. Throws a usage Error as make_adam() says.
+/// The trained parameters in order of `parameters`. Throws the usage Errors of make_adam().
 std::vector<Trained> resolve_groups(const NamedParameters& parameters,
                                     const std::vector<ParameterGroup>& groups);
 
-/// Leaves each parameter `slice`'s range of it. Throws a usage Error if a parameter is not
+/// Reduces each parameter to `slice`'s range of it. Throws a usage Error if a parameter is not
 /// contiguous and on the CPU.
 std::vector<Trained> slice_of(std::vector<Trained> trained, const RankSlice& slice);
 

@@ -15,8 +15,8 @@
 namespace accrue::optim {
 namespace {
 
-/// For smaller tensors codes save nothing worth their error (Dettmers et al. keep these in 32
-/// bits).
+/// For smaller tensors the savings of codes do not justify their error (Dettmers et al. keep these
+/// in 32 bits).
 constexpr std::int64_t kLeastCoded = 4096;
 
 std::int64_t blocks_of(std::int64_t elements) {

@@ -16,30 +16,30 @@ namespace accrue::optim {
 /// Whether a moment's values may be negative.
 enum class StateSign { any, not_negative };
 
-/// One state of one parameter, zero at first, in the precision it is kept in: as it stands
-/// ("plain"), or to be decoded and encoded in ranges that begin at a multiple of 256 elements.
-/// Elements are counted in the order of a contiguous tensor of the parameter's shape, from the
-/// range's first if only a range is kept, which has the bits of the whole state there.
+/// One state of one parameter, zero at first, in its stored precision: unencoded ("plain"), or
+/// decoded and encoded in ranges that begin at a multiple of 256 elements. Elements are counted in
+/// the order of a contiguous tensor of the parameter's shape, from the range's first if only a
+/// range is kept; its bits are those of the whole state there.
 class KeptState {
  public:
-  /// Throws a usage Error if the precision is not the parameter's own, and the parameter is not
-  /// in fp32.
+  /// Throws a usage Error if the precision is not the parameter's and the parameter is not in
+  /// fp32.
   KeptState(const at::Tensor& parameter, StateSign sign, StatePrecision precision,
             const std::optional<ElementRange>& range = {});
 
   bool is_plain() const { return format_ == Format::plain; }
   /// The values of a plain state; the bf16 values or codes of others.
   const at::Tensor& values() const { return values_; }
-  /// A scale for each 256 codes; undefined without codes.
+  /// One scale per 256 codes; undefined without codes.
   const at::Tensor& scales() const { return scales_; }
 
-  /// Both are for a state in host memory that is not plain; any thread may call them.
+  /// Both are for a state in host memory that is not plain. Thread-safe.
   void decode(std::size_t begin, std::size_t count, float* to) const;
   void encode(std::size_t begin, std::size_t count, const float* from,
               const RoundingStream& stream) const;
 
-  /// The whole state in the parameter's dtype: the values themselves where it is plain, and
-  /// otherwise a copy, which assign() takes back.
+  /// The whole state in the parameter's dtype: the values themselves if it is plain, and otherwise
+  /// a copy, which assign() takes back.
   at::Tensor whole() const;
   void assign(const at::Tensor& whole, const RoundingStream& stream) const;
 
@@ -55,7 +55,7 @@ class KeptState {
   }
 
   Format format_;
-  std::size_t origin_;  ///< where the range begins in the parameter
+  std::size_t origin_;  ///< the beginning of the range in the parameter
   at::Tensor values_, scales_;
 };
 

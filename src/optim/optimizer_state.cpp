@@ -41,7 +41,7 @@ StateRange values_of(std::string name, const Trained& trained, const KeptState& 
           trained.range.value_or(ElementRange{0, whole.numel()}), state.values()};
 }
 
-/// Where the scales belong: one for each block of elements.
+/// The place of the scales: one for each block of elements.
 StateRange scales_of(std::string name, const Trained& trained, const KeptState& state) {
   constexpr auto block = static_cast<std::int64_t>(kStateBlock);
   const std::int64_t blocks = (trained.parameter.tensor.numel() + block - 1) / block;

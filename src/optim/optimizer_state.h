@@ -14,8 +14,8 @@ struct StateKind {
   StateSign sign = StateSign::any;
 };
 
-/// Everything an optimizer keeps between steps: how many it took, and the states of each trained
-/// parameter. Allocated on construction, so that no step runs out of memory.
+/// All state that an optimizer keeps between steps: the number of steps, and the states of each
+/// trained parameter. Allocated on construction, so that no step runs out of memory.
 class OptimizerState {
  public:
   OptimizerState(const std::vector<Trained>& trained, std::vector<StateKind> kinds,
@@ -29,9 +29,9 @@ class OptimizerState {
   std::int64_t steps() const { return steps_; }
   void count_step() { ++steps_; }
 
-  /// These do what Optimizer::state(), load_state() and state_bytes() say.
+  /// These implement Optimizer::state(), load_state() and state_bytes().
   NamedParameters tensors() const;
-  /// What Optimizer::ranges() says, also if all is kept.
+  /// Implements Optimizer::ranges(), also if everything is kept.
   std::vector<StateRange> ranges() const;
   void load(const StoredTensors& given);
   std::int64_t bytes() const;

@@ -8,8 +8,8 @@
 
 namespace accrue::optim {
 
-/// Elements of a range: so many that its start costs nothing, so few that threads can share a small
-/// model.
+/// Elements of a range: enough that starting it costs nothing, and few enough that threads can
+/// divide a small model.
 inline constexpr std::size_t kRangeElements = std::size_t{1} << 15;
 
 /// Calls run(task, begin, end) over ranges of `sizes[task]` elements of every task, on all threads.

@@ -5,7 +5,7 @@
 namespace accrue::optim {
 
 /// One optimizer step over flat memory in a single pass: each element of each array is read once
-/// and written once, and the gradient is scaled on the way. Coefficients are computed by the caller
+/// and written once, and the gradient is scaled in the same pass. The caller computes coefficients
 /// in double. Element is float or double.
 template <class T>
 struct AdamPass {
@@ -62,8 +62,8 @@ struct MomentFold {
   T keep2, weight2;
 };
 
-/// Adam's step from moments that hold the gradient already, once they are multiplied by `keep1` and
-/// `keep2`.
+/// Adam's step from moments that already include the gradient, after multiplying them by `keep1`
+/// and `keep2`.
 template <class T>
 struct MomentStep {
   using Element = T;

@@ -34,7 +34,7 @@ HWY_INLINE void update_at(D d, const AdamPass<T>& pass, std::size_t i) {
   hn::StoreU(hn::NegMulAdd(direction, hn::Set(d, pass.step_size), kept), d, pass.parameter + i);
 }
 
-/// The direction itself, or the momentum buffer after it took the direction in.
+/// The direction itself, or the momentum buffer after adding the direction to it.
 template <class D, class Pass, class V>
 HWY_INLINE V with_momentum(D d, const Pass& pass, std::size_t i, V direction) {
   if (pass.momentum_buffer == nullptr) return direction;

@@ -47,7 +47,7 @@ double LearningRate::at(std::int64_t begin, std::int64_t end) const {
   validate(*this);
   require(begin >= 0, "a step of 0 or more", std::to_string(begin), "counting steps from 0");
   const std::int64_t last = total_steps - 1;
-  // A constant rate has no horizon, so nothing holds back its warm-up.
+  // A constant rate has no horizon, so nothing limits its warm-up.
   if (kind != ScheduleKind::constant && last < warmup && begin > last) {
     end -= begin - last;
     begin = last;

@@ -9,13 +9,13 @@
 
 namespace accrue::optim {
 
-/// Elements that are brought to the stack at once: a multiple of the blocks of states' codes and of
-/// stochastic rounding.
+/// Elements that are converted on the stack at once: a multiple of the block sizes of states' codes
+/// and of stochastic rounding.
 inline constexpr std::size_t kBlockElements = 2048;
-/// The most states that an optimizer keeps of a parameter.
+/// The most states that an optimizer keeps per parameter.
 inline constexpr std::size_t kMostStates = 2;
 
-/// A parameter's state with the randomness of its next rounding.
+/// A parameter's state with the random stream of its next rounding.
 struct WrittenState {
   const KeptState* kept;
   RoundingStream rounding;
@@ -38,8 +38,8 @@ std::array<T*, kMostStates> plain_elements(std::span<const WrittenState> states,
   return pointers;
 }
 
-/// At most kBlockElements elements of the states, from `begin` on: where they lie, or decoded on
-/// the stack until store().
+/// At most kBlockElements elements of the states, from `begin` on: in place, or decoded on the
+/// stack until store().
 template <class T>
 class StateBlock {
  public:

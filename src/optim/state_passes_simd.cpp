@@ -98,7 +98,7 @@ HWY_INLINE float largest_magnitude(const float* from, std::size_t count) {
   return result;
 }
 
-/// In which interval magnitudes in [0, 1] lie: the code, counted from 1.
+/// The interval of magnitudes in [0, 1]: the code, counted from 1.
 template <class D>
 HWY_INLINE hn::Vec<D> interval(D d, hn::Vec<D> magnitude, float first) {
   auto to_decade = hn::Set(d, 1e6f), intervals = hn::Set(d, first);

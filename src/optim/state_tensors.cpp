@@ -11,30 +11,30 @@ namespace accrue::optim::state_tensors {
 namespace {
 
 constexpr auto block = static_cast<std::int64_t>(kStateBlock);
-/// An encoding takes some 30 bytes an element on the way.
+/// An encoding temporarily takes some 30 bytes per element.
 constexpr std::int64_t elements_at_once = std::int64_t{1} << 21;
 static_assert(elements_at_once % block == 0);
 
-/// Calls `visit(begin, count)` for ranges of blocks, of which the last may be short.
+/// Calls `visit(begin, count)` for ranges of blocks; the last range may be short.
 template <class Visit>
 void for_chunks(std::int64_t elements, const Visit& visit) {
   for (std::int64_t begin = 0; begin < elements; begin += elements_at_once)
     visit(begin, std::min(elements_at_once, elements - begin));
 }
 
-/// A range as blocks [n, 256], the last filled up with zeros.
+/// A range as blocks [n, 256], with the last one padded with zeros.
 at::Tensor blocks_of(const at::Tensor& range) {
   const std::int64_t missing = (block - range.numel() % block) % block;
   const at::Tensor whole = missing == 0 ? range : at::constant_pad_nd(range, {0, missing});
   return whole.view({-1, block});
 }
 
-/// A number as a tensor beside `like`: by one on the host ATen multiplies where it is to divide.
+/// A number as a tensor on `like`'s device: ATen multiplies by a host's number instead of dividing.
 at::Tensor number(double value, const at::Tensor& like) {
   return at::full({}, value, like.options());
 }
 
-/// In which interval magnitudes in [0, 1] lie: the code, counted from 1.
+/// The interval of magnitudes in [0, 1]: the code, counted from 1.
 at::Tensor interval(const at::Tensor& magnitude, float first) {
   at::Tensor to_decade = at::full_like(magnitude, 1e6F),
              intervals = at::full_like(magnitude, first);
@@ -61,7 +61,7 @@ at::Tensor unsigned_codes(const at::Tensor& values, const at::Tensor& factors) {
   return interval(values.mul(factors), 2).masked_fill_(values.gt(0).logical_not(), 0);
 }
 
-/// `codes_of(blocks, factors)` are the codes of blocks whose largest magnitude becomes `largest`.
+/// `codes_of(blocks, factors)` gives the codes of blocks whose largest magnitude becomes `largest`.
 template <class CodesOf>
 void encode(const at::Tensor& from, const at::Tensor& codes, const at::Tensor& scales,
             float largest_code, const CodesOf& codes_of) {

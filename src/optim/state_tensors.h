@@ -4,7 +4,7 @@
 
 #include <array>
 
-/// The codes of state_passes.h by ATen's operators, for whole states on any device: the same bits.
+/// The codes of state_passes.h by ATen's operators, for states on any device, with the same bits.
 namespace accrue::optim::state_tensors {
 
 /// fp32, of the codes' shape.

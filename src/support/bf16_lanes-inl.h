@@ -30,8 +30,8 @@ HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> upper_halves(D d, Words bits) {
 }
 
 /// The bits whose upper half is the bf16 nearest to each float, ties to even; the lower half is
-/// undefined. A NaN stays NaN only if its lower half is zero, as in what bf16 operands or
-/// invalid operations give.
+/// undefined. A NaN stays NaN only if its lower half is zero, as in results of bf16 operands or
+/// invalid operations.
 template <class D>
 HWY_INLINE hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::Rebind<std::uint32_t, D>> nearest_bf16_bits(
     D, hwy::HWY_NAMESPACE::Vec<D> v) {

@@ -5,9 +5,9 @@
 
 namespace accrue {
 
-/// While it lives, the calling thread computes on one core. For helper threads: the one that trains
-/// is not to wait for theirs in barriers, and each would have a team of OpenMP threads of its own,
-/// which ends the process if the system starts no more.
+/// During its lifetime, the calling thread computes on one core. For helper threads: the training
+/// thread must not wait for theirs in barriers, and each would have its own team of OpenMP threads,
+/// which ends the process if the system refuses to start more.
 class OneCore {
  public:
   OneCore() : before_(of_this_thread()) { omp_set_num_threads(1); }

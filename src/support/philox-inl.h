@@ -40,7 +40,7 @@ HWY_INLINE void multiply(D d, V a, std::uint32_t multiplier, V& high, V& low) {
   }
 }
 
-/// Philox4x32-10 (Salmon et al., SC11), one counter a lane.
+/// Philox4x32-10 (Salmon et al., SC11), one counter per lane.
 template <class D>
 HWY_INLINE PhiloxWords<D> philox_lanes(D d, PhiloxWords<D> counter,
                                        std::array<std::uint32_t, 2> key) {
@@ -57,9 +57,9 @@ HWY_INLINE PhiloxWords<D> philox_lanes(D d, PhiloxWords<D> counter,
   return counter;
 }
 
-/// Calls take(d, i, random) for each vector of a block's kRoundingBlock elements, with i the place
-/// of its first element in the block and 16 random bits a lane in the lower halves; `block` is the
-/// block's number.
+/// Calls take(d, i, random) for each vector of a block's kRoundingBlock elements, where i is the
+/// index of its first element in the block, with 16 random bits per lane in the lower halves;
+/// `block` is the block's number.
 template <class Take>
 HWY_INLINE void for_random_halves(const RoundingStream& stream, std::uint64_t block,
                                   const Take& take) {

@@ -36,7 +36,7 @@ inline void perturb(const NamedParameters& parameters, std::uint64_t seed, doubl
   for (const NamedParameter& parameter : parameters) {
     const at::Tensor& tensor = parameter.tensor;
     const double unit = std::max(2 * unit_roundoff(tensor.scalar_type()), least);
-    // Drawn in host memory, so that each device is given the same.
+    // Drawn in host memory, so that every device has the same numbers.
     const at::Tensor factor = at::empty_like(tensor, tensor.options().device(at::kCPU))
                                   .bernoulli_(0.5, generator)
                                   .mul_(2 * unit)
@@ -45,15 +45,15 @@ inline void perturb(const NamedParameters& parameters, std::uint64_t seed, doubl
   }
 }
 
-/// Between 1/2 and 1, exact in every dtype, and no power of two: a loss that is scaled by it rounds
-/// every product and every partial sum of its backward pass anew. It has 8 significant bits, which
-/// is what bf16 holds; 37 is prime to 64, so that 64 draws differ.
+/// Between 1/2 and 1, exact in every dtype, and not a power of two: if a loss is scaled by it,
+/// every product and every partial sum of its backward pass is rounded differently. It has 8
+/// significant bits, as many as bf16; 37 is coprime to 64, so 64 draws differ.
 inline double drawn_scale(std::uint64_t seed) {
   return static_cast<double>(129 + 2 * (37 * seed % 64)) / 256;
 }
 
-/// Raises noise that was small by chance to what is usual (the median) beside norms of their
-/// gradients.
+/// Raises noise that was small by chance to its usual value (the median) relative to the norms of
+/// the gradients.
 inline void raise_to_usual(std::vector<double>& noise, const std::vector<double>& norms) {
   std::vector<double> relative;
   for (std::size_t i = 0; i < noise.size(); ++i)
@@ -64,27 +64,27 @@ inline void raise_to_usual(std::vector<double>& noise, const std::vector<double>
   for (std::size_t i = 0; i < noise.size(); ++i) noise[i] = std::max(noise[i], *middle * norms[i]);
 }
 
-/// What a parameter's gradient may lose to rounding is made of. Norms are L2, of gradients of the
-/// sum of losses.
+/// The terms of the rounding error of a parameter's gradient. Norms are L2, of gradients of the sum
+/// of losses.
 struct RoundingTerms {
   double gradient_norm = 0;  ///< of one pass
-  /// What adding up the micro-batches may lose: the running error bound, u_acc times the sum over
+  /// The error of adding up the micro-batches: the running error bound, u_acc times the sum over
   /// micro-batches of the norm of the sum so far (Higham, "Accuracy and Stability of Numerical
-  /// Algorithms", 2002, section 4.3), or what the accumulation's precision has in its place.
+  /// Algorithms", 2002, section 4.3), or the equivalent for the accumulation's precision.
   double accumulation = 0;
-  /// Largest change of the one-pass gradient when every parameter moves by one unit in the last
-  /// place, up or down at random, and the loss is scaled, by which every sum of the backward pass
-  /// rounds otherwise: what forward and backward make of rounding.
+  /// The largest change of the one-pass gradient when every parameter moves by one unit in the last
+  /// place, up or down at random, and the loss is scaled, so that every sum of the backward pass
+  /// rounds differently: the effect of rounding in forward and backward.
   double noise = 0;
   double unit_roundoff = 0;  ///< u of the parameter's dtype
 };
 
 /// 8 noise + 4 accumulation + 8 u gradient_norm (docs/numerics.md, "verify's bound").
 inline double rounding_bound(const RoundingTerms& terms) {
-  // Both sides round, so that on average their difference is below twice the noise. One or two
-  // draws may have come out at a quarter of what is usual, hence 8. A sum may be rounded several
-  // times within one product that adds into it, hence 4 times its error; and each side rounds its
-  // result a few times, hence 8 u.
+  // Both sides round, so on average their difference is below twice the noise. One or two draws may
+  // have come out at a quarter of the usual value, hence 8. A sum may be rounded several times
+  // within one product that adds into it, hence 4 times its error; and each side rounds its result
+  // a few times, hence 8 u.
   return 8 * terms.noise + 4 * terms.accumulation + 8 * terms.unit_roundoff * terms.gradient_norm;
 }
 

@@ -12,11 +12,11 @@
 
 namespace accrue {
 
-/// Values of tensors as of a moment, to go back to where what moved them since is not to count.
+/// Values of tensors at a moment, to restore them when later changes must not count.
 class TensorSnapshot {
  public:
   TensorSnapshot() = default;
-  /// Keeps them as they are now; undefined ones are left out.
+  /// Keeps the current values; undefined tensors are left out.
   explicit TensorSnapshot(const std::vector<at::Tensor>& tensors) {
     for (const at::Tensor& tensor : tensors) add(tensor);
   }
@@ -24,7 +24,7 @@ class TensorSnapshot {
     for (const NamedParameter& item : tensors) add(item.tensor);
   }
 
-  /// Keeps them as they are now.
+  /// Keeps the current values.
   void keep() {
     const at::NoGradGuard no_grad;
     for (Kept& kept : kept_) kept.value.copy_(kept.tensor);
@@ -33,13 +33,13 @@ class TensorSnapshot {
     const at::NoGradGuard no_grad;
     for (const Kept& kept : kept_) kept.tensor.copy_(kept.value);
   }
-  /// Writes only if a tensor moved, so that autograd sees no change of the others.
+  /// Writes only if a tensor changed, so that autograd sees no change of the others.
   void restore_moved() const {
     const at::NoGradGuard no_grad;
     for (const Kept& kept : kept_)
       if (kept.moved()) kept.tensor.copy_(kept.value);
   }
-  /// Restores behind autograd's back: a graph that has saved a tensor in passing stays valid.
+  /// Restores without autograd noticing: a graph that has saved a tensor stays valid.
   void restore_unseen() const {
     const at::NoGradGuard no_grad;
     for (const Kept& kept : kept_) kept.tensor.variable_data().copy_(kept.value);
@@ -59,7 +59,7 @@ class TensorSnapshot {
   std::vector<Kept> kept_;
 };
 
-/// Which tensors the parameters have as `.grad`; their values are not kept.
+/// The tensors that the parameters have as `.grad`; their values are not kept.
 class GradSnapshot {
  public:
   explicit GradSnapshot(const NamedParameters& parameters) {
@@ -75,7 +75,7 @@ class GradSnapshot {
 };
 
 /// The states of libtorch's random generators of some devices, each named once. A device whose
-/// backend has no generator is left out: what is drawn there comes from the CPU's.
+/// backend has no generator is left out: its random numbers come from the CPU's.
 class GeneratorSnapshot {
  public:
   explicit GeneratorSnapshot(const std::vector<at::Device>& devices = {at::kCPU}) {
@@ -105,7 +105,7 @@ class GeneratorSnapshot {
   std::vector<std::pair<at::Generator, at::Tensor>> kept_;
 };
 
-/// The CPU and all devices that tensors are on, each once.
+/// The CPU and all devices of the tensors, each once.
 inline std::vector<at::Device> devices_of(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Device> devices{at::kCPU};
   for (const at::Tensor& tensor : tensors)
@@ -114,7 +114,7 @@ inline std::vector<at::Device> devices_of(const std::vector<at::Tensor>& tensors
   return devices;
 }
 
-/// Goes back to a snapshot when it ends.
+/// Restores a snapshot when it ends.
 template <class Snapshot>
 class Keep {
  public:

@@ -37,7 +37,7 @@ void AddedParts::add(const Gradients& part) {
   if (expected_ <= most_parts_fitted) sketches_.push_back(sketch_of(part.sums));
 }
 
-/// The norms of the sums so far, added up, relative to that of the total.
+/// The sum of the norms of all partial sums, relative to the norm of the total.
 double AddedParts::norms_of_sums() const { return norms_ / std::max(l2_norm(total_.sums), 1e-300); }
 
 std::optional<Fit> AddedParts::fit_span(const Tensors& gradient, double tolerance,

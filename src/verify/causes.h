@@ -4,8 +4,8 @@
 
 namespace accrue::proof {
 
-/// What a cause means, and what to do about it, each a clause for people; both are empty for `none`
-/// and `unknown`, of which Report::place tells more.
+/// The meaning of a cause, and its remedy, each a clause for people; both are empty for `none` and
+/// `unknown`, which Report::place describes further.
 struct CauseInWords {
   const char* meaning;
   const char* remedy;

@@ -10,11 +10,11 @@
 namespace accrue::proof {
 namespace {
 
-/// Parameters whose gradient all but vanishes (a bias in front of a normalisation) are judged
-/// relative to this part of what an element's gradient usually is.
+/// Parameters whose gradient is close to 0 (a bias before a normalisation) are compared relative to
+/// this fraction of the usual gradient of an element.
 constexpr double vanishing = 1e-3;
-/// Independent roundings of n elements come to 1 / sqrt(n) of their norm along a direction; this
-/// many standard deviations of that are rounding.
+/// Independent roundings of n elements add up to 1 / sqrt(n) of their norm along a direction; up to
+/// this number of standard deviations counts as rounding.
 constexpr double deviations = 6.5;
 
 /// Root mean square over all elements of the mean gradient.
@@ -37,7 +37,7 @@ Evidence relative(double actual, double reference, double bound) {
   return {.error = reference == 0 ? error : error / std::abs(reference), .bound = bound};
 }
 
-/// Adds up what parameters' differences come to along the gradient of all of them.
+/// Adds up the components of parameters' differences along the gradient of all of them.
 class Together {
  public:
   void add(double along, double norm, double bound) {
@@ -50,8 +50,8 @@ class Together {
     if (squares_ == 0) return all;
     all.scale = std::sqrt(squares_);
     all.factor = 1 + dot_ / squares_;
-    // Rounding in one parameter is independent of that in another, but for what draws show and
-    // what goes one way.
+    // Rounding in one parameter is independent of that in another, except what draws show and
+    // biased rounding.
     all.along.push_back({.error = std::abs(dot_) / all.scale,
                          .bound = std::sqrt(bounds_) / all.scale + 8 * noise.together +
                                   (8 * roundoff + noise.one_way) * all.scale,

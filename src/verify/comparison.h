@@ -13,20 +13,20 @@
 namespace accrue::proof {
 
 using accrue::l2_norm;
-/// Of all together; undefined ones are none.
+/// Of all tensors together; undefined ones are skipped.
 double l2_norm(const std::vector<at::Tensor>& tensors);
 std::vector<double> mean_norms(const Gradients& gradients);
 /// Of the mean gradients of parameter `i`, in the actual one's dtype.
 at::Tensor mean_difference(const Gradients& actual, const Gradients& reference, std::size_t i);
 
-/// How a difference is measured.
+/// The measure of a difference.
 enum class Measure {
   norm,      ///< its L2 norm
-  gradient,  ///< its component along the gradient: what scales it
-  ones,      ///< its component along all elements alike
+  gradient,  ///< its component along the gradient: shows a scaled gradient
+  ones,      ///< its component along the vector of ones
 };
 
-/// One measure of one difference, beside what rounding may make of it.
+/// One measure of one difference, with its bound from rounding.
 struct Evidence {
   double error = 0;
   double bound = 0;
@@ -40,12 +40,12 @@ struct Evidence {
 struct ParameterComparison {
   Evidence norm;
   std::vector<Evidence> along;
-  double scale = 1;   ///< what errors and bounds are relative to
+  double scale = 1;   ///< the unit of errors and bounds
   double factor = 1;  ///< the multiple of the reference that is nearest to the actual gradient
 
-  /// The measure whose error is largest beside its bound.
+  /// The measure whose error is largest relative to its bound.
   const Evidence& worst() const;
-  /// The norm, or where a bound is exceeded the worst measure, relative to `scale`.
+  /// The norm, or the worst measure if a bound is exceeded, relative to `scale`.
   Evidence shown() const;
 };
 
@@ -58,21 +58,21 @@ struct Comparison {
   std::size_t worst() const;    ///< the parameter whose worst() exceeds its bound most
   std::size_t largest() const;  ///< by the relative norm
   bool exceeds() const { return difference().exceeds(); }
-  /// The worst of all that was compared.
+  /// The worst of all comparisons.
   Difference difference() const;
 };
 
-/// `noise` without draws: bounds are those of the sums' rounding alone.
+/// `noise` without draws: bounds are only those of the sums' rounding.
 Comparison compare(const NamedParameters& parameters, const Gradients& actual,
                    const Gradients& reference, const Noise& noise);
 
-/// Compares sums of gradients that rounded alike: only what sums lose may differ. Their terms
-/// (Gradients::terms of the reference; a table's rows) may be added in another order, of which half
-/// the root of their number is lost.
+/// Compares sums of gradients that rounded identically: only the summation may differ. Their terms
+/// (Gradients::terms of the reference; a table's rows) may be added in another order, with an error
+/// of half the root of their number.
 Comparison compare_closely(const NamedParameters& parameters, Gradients actual,
                            const Gradients& reference);
 
-/// A comparison whose bounds allow more than this part of the gradient proves nothing.
+/// A comparison whose bounds allow more than this fraction of the gradient proves nothing.
 constexpr double most_conclusive_bound = 0.1;
 /// The bounds of all parameters' norms together, relative to the gradient.
 double joint_bound(const Comparison& comparison, const Gradients& reference);
@@ -91,7 +91,7 @@ bool are_conclusive(const Comparison& comparison, const Gradients& reference);
 /// |mean gradient - mean reference| / |mean reference|, all parameters together.
 double relative_error(const Gradients& actual, const Gradients& reference);
 
-/// Keeps copies of the parameters and puts back those that moved.
+/// Keeps copies of the parameters and restores those that changed.
 class KeepParameters {
  public:
   explicit KeepParameters(const NamedParameters& parameters) : values_(parameters) {}

@@ -8,7 +8,7 @@
 namespace accrue::proof {
 namespace {
 
-/// A low dtype in the graph explains differences up to its own rounding, and some.
+/// A low dtype in the graph explains differences up to a multiple of its own rounding.
 constexpr double explained_by_low_precision = 0.1;
 
 std::string first_finding(const Difference& split) {
@@ -52,7 +52,7 @@ Explanation by_seed(const Observations& seen) {
   return found;
 }
 
-/// Something between the loss and `.grad` is not linear, and acts on each pass by itself.
+/// An operation between the loss and `.grad` is not linear, and acts on each pass separately.
 Explanation by_clipping(const Observations& seen) {
   if (!seen.halved || *seen.halved <= most_unscaled) return {};
   return Diagnosis{
@@ -61,8 +61,8 @@ Explanation by_clipping(const Observations& seen) {
        "): a hook clips, clamps or normalises what each pass gives"}};
 }
 
-/// What a forward pass leaves for the next one: with buffers as they were before each, parts add
-/// up.
+/// Whether a forward pass leaves state for the next one: with buffers restored before each, parts
+/// add up.
 bool carries_state(const Observations& seen) {
   return seen.buffers_moved && seen.parts_add_up && seen.batch_norms.empty() &&
          !seen.parts_differ_by_design && !(seen.kernels && seen.kernels->exceeds());
@@ -82,7 +82,7 @@ Explanation by_batch_norms(const Observations& seen) {
   const bool found_layers = !seen.batch_norms.empty();
   const bool vanished_frozen = seen.frozen && !seen.frozen->exceeds();
   const bool vanished = seen.evaluation && !seen.evaluation->exceeds();
-  // Exact normalisation moves buffers as well, but not by the micro-batch's statistics.
+  // Exact normalisation also changes buffers, but not by the micro-batch's statistics.
   const bool moved = seen.buffers_moved && !seen.parts_differ_by_design;
   if (!(found_layers && vanished_frozen) && !(vanished && (found_layers || moved))) return {};
   Diagnosis found{Cause::batchnorm, {}};
@@ -105,23 +105,23 @@ bool vanishes(const std::optional<Difference>& difference) {
   return difference && !difference->exceeds();
 }
 
-/// What a fit may leave of what is left without it, where rounding leaves something in any case.
+/// The residual of a fit relative to that without it, if rounding leaves a residual in any case.
 constexpr double most_left_beside_rounding = 0.5;
-/// Rounding that is done again leaves but what is not known of its order.
+/// The residual that repeating the rounding leaves: only its unknown order.
 constexpr double most_left_by_rounding_again = 0.25;
 
 bool leaves_at_most(const std::optional<Fit>& fit, double residual) {
   return fit && fit->residual <= residual;
 }
 
-/// A fit that leaves most of what is left without it explains nothing, however little that is.
-/// Rounding that goes one way is in part a factor, so that coarse sums need a better fit.
+/// A fit that leaves most of the residual without it explains nothing, however small that is.
+/// Biased rounding is partly a factor, so coarse sums need a better fit.
 bool improves(const std::optional<Fit>& fit, const AddedUp& added) {
   const double share = added.keeps_sums ? most_left_beside_rounding : most_left_by_rounding_again;
   return leaves_at_most(fit, share * added.residual);
 }
 
-/// What a fit of training's sum may leave where sums or passes round otherwise.
+/// The residual allowed for a fit of training's sum if sums or passes round differently.
 double most_left_by_fit(const AddedUp& added) {
   const double of_sums = added.keeps_sums ? 0 : added.sum_rounding;
   return std::max(added.tolerance, std::min(std::max(of_sums, added.pass_rounding),
@@ -188,7 +188,7 @@ std::string text_of_fits(const AddedUp& added) {
   return "no weighted sum of them leaves less than " + number(added.span->residual) + " of it";
 }
 
-/// Of parts that add up to the whole: what training made of them.
+/// For parts that add up to the whole: explains training's result.
 Diagnosis by_training(const Observations& seen) {
   Diagnosis found{Cause::unknown,
                   {"the parts' gradients, each by itself, add up to the whole's" +
@@ -240,7 +240,7 @@ Explanation by_combination(const Observations& seen) {
   return {};
 }
 
-/// Masks that no generator and no sample determine.
+/// Masks that neither a generator nor a sample determines.
 Explanation by_masks(const Observations& seen) {
   if (!vanishes(seen.evaluation) || seen.buffers_moved || !seen.batch_norms.empty()) return {};
   return Diagnosis{
@@ -267,7 +267,7 @@ Explanation by_precision(const Observations& seen) {
   return {};
 }
 
-/// Whether a fit of some kind was made of what differs, and does not explain it.
+/// Whether a fit of this kind was made of the difference, and does not explain it.
 bool is_ruled_out(const Observations& seen, std::optional<Fit> AddedUp::*of_training,
                   const std::optional<Fit>& of_whole) {
   if (!seen.parts_add_up) return of_whole && !of_whole->matches;
@@ -277,7 +277,7 @@ bool is_ruled_out(const Observations& seen, std::optional<Fit> AddedUp::*of_trai
   return fit && !leaves_at_most(fit, most_left_by_fit(*seen.added_up));
 }
 
-/// What the measurements speak against, cause by cause.
+/// The causes ruled out by the measurements, one by one.
 std::vector<std::string> ruled_out(const Observations& seen) {
   std::vector<std::string> out;
   const auto rule = [&](Cause cause, bool is_out, const std::string& why) {
@@ -305,7 +305,7 @@ std::vector<std::string> ruled_out(const Observations& seen) {
   return out;
 }
 
-/// The parts, each by itself, are not the whole, and nothing of the above tells why.
+/// The separate parts do not add up to the whole, and none of the above explains it.
 Diagnosis by_what_is_left(const Observations& seen) {
   Diagnosis found{Cause::batch_coupled_loss, {loss_sums(seen)}};
   if (seen.relative_error_in_double)
@@ -328,7 +328,7 @@ Diagnosis by_what_is_left(const Observations& seen) {
   return found;
 }
 
-/// Evidence that leaves room for other causes: all of them are named.
+/// Evidence that allows several causes: all of them are named.
 Diagnosis by_layers_and_weights(const Observations& seen) {
   Diagnosis result;
   for (const auto explain : {by_weights, by_seed, by_batch_norms}) {
@@ -337,7 +337,7 @@ Diagnosis by_layers_and_weights(const Observations& seen) {
     if (result.cause == Cause::none) {
       result = std::move(*found);
     } else if (found->cause != Cause::batchnorm || !seen.batch_norms.empty()) {
-      // Buffers that move are no evidence beside another cause, since the mode changes both.
+      // Changed buffers are no evidence beside another cause, since the mode changes both.
       result.besides.push_back(found->cause);
       result.evidence.insert(result.evidence.end(), found->evidence.begin(), found->evidence.end());
     }

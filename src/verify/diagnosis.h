@@ -9,7 +9,7 @@
 
 namespace accrue::proof {
 
-/// How far two gradients are apart, at the parameter where error / bound is largest.
+/// The distance of two gradients, at the parameter with the largest error / bound.
 struct Difference {
   double relative_error = 0;
   double ratio = 0;  ///< error / bound
@@ -19,46 +19,46 @@ struct Difference {
 /// Relative: weights are counts or sums of a few thousand numbers, added in double.
 constexpr double weight_tolerance = 1e-6;
 
-/// What fp64 may leave of a difference that is nothing but rounding: u shrinks by 2^29.
+/// The fraction of a difference by rounding alone that fp64 may leave: u shrinks by 2^29.
 constexpr double shrunk_in_double = 1e-5;
 
-/// Half the loss gives half the gradient but for numbers that vanish (fp16).
+/// Half the loss gives half the gradient, except for numbers that underflow (fp16).
 constexpr double most_unscaled = 1e-2;
 
-/// How well an explanation reproduces a gradient, a free factor fitted by least squares.
+/// The quality of an explanation of a gradient, with a factor fitted by least squares.
 struct Fit {
   double factor = 1;
   double residual = 1;   ///< |gradient - factor * explanation| / |gradient|, all parameters
-  bool matches = false;  ///< the residual is one of rounding
+  bool matches = false;  ///< the residual is as small as rounding
 };
 
-/// What training made of a split, beside what each of its parts gives in a pass by itself.
+/// Training's result for a split, compared with the gradients of its parts in separate passes.
 struct AddedUp {
   double residual = 1;      ///< of the parts' sum in fp64
   bool keeps_sums = false;  ///< Subject::sum_roundoff() is 0
-  double sum_rounding = 0;  ///< what rounding it by that may lose at most (RoundingTerms)
-  /// What the parts' sum in bf16, rounded part by part, leaves; measured where sums are kept so.
+  double sum_rounding = 0;  ///< bound of the error of rounding it that way (RoundingTerms)
+  /// The residual of the parts' sum in bf16, rounded part by part; measured if sums are kept so.
   std::optional<double> residual_in_bf16;
   std::optional<Fit> multiple;  ///< by a multiple of the parts' sum
   std::optional<Fit> span;      ///< by any combination of the parts
   std::vector<double> shares;   ///< of each part in it
-  double tolerance = 0;         ///< of these fits, where passes round alike
-  /// What they may leave in addition where they round otherwise: a weight within the loss moves
-  /// the rounding of every product behind it.
+  double tolerance = 0;         ///< of these fits, if passes round identically
+  /// An additional residual if they round differently: a weight within the loss changes the
+  /// rounding of every product after it.
   double pass_rounding = 0;
 };
 
-/// What was measured on a model and its loss. A value that was not measured is absent.
+/// Measurements of a model and its loss. A value that was not measured is absent.
 struct Observations {
   Difference split;                    ///< the worst split against one pass
   std::optional<Difference> repeated;  ///< one pass twice, from the same seed
   std::optional<Difference> reseeded;  ///< one pass from two seeds
-  std::vector<std::string> dropouts;   ///< names of layers, where known
+  std::vector<std::string> dropouts;   ///< names of layers, if known
   std::vector<std::string> batch_norms;
   bool buffers_moved = false;            ///< by a forward pass in training mode
   std::optional<Difference> frozen;      ///< the split again, batch norms by running statistics
   std::optional<Difference> evaluation;  ///< the split again, the model in evaluation mode
-  /// By how much the mean gradient of one pass changes when its loss is halved, relative.
+  /// The change of the mean gradient of one pass when its loss is halved, relative.
   std::optional<double> halved;
   double weight = 0;  ///< of one pass
   double weight_of_parts = 0;
@@ -68,11 +68,11 @@ struct Observations {
   std::optional<Fit> mean_as_sum;
   std::optional<Fit> multiple;  ///< one pass by a multiple of the sum of the parts
   std::optional<Fit> span;      ///< one pass by any combination of the parts
-  /// Parts take other statistics than the whole by design (exact batch normalisation), so that
-  /// theirs say nothing of it.
+  /// Parts use other statistics than the whole by design (exact batch normalisation), so theirs
+  /// show nothing about it.
   bool parts_differ_by_design = false;
-  bool is_complete = true;  ///< nothing of this failed to be measured
-  /// One pass is the sum of its parts when these are added in fp64: nothing but the adding is off.
+  bool is_complete = true;  ///< no measurement failed
+  /// One pass is the sum of its parts if these are added in fp64: only the adding is wrong.
   bool parts_add_up = false;
   /// One pass by accrue's operations against one by ATen's, and the parameter that differs most.
   std::optional<Difference> kernels;
@@ -88,32 +88,32 @@ struct Observations {
 struct Diagnosis {
   Cause cause = Cause::none;
   std::vector<std::string> evidence;
-  std::vector<Cause> besides = {};          ///< further causes, each with evidence of its own
-  std::vector<std::string> ruled_out = {};  ///< "cause: what speaks against it"
+  std::vector<Cause> besides = {};          ///< further causes, each with its own evidence
+  std::vector<std::string> ruled_out = {};  ///< "cause: the evidence against it"
   Place place = Place::none;                ///< if the cause is unknown
   std::optional<double> factor = {};        ///< Report::factor
 };
 
-/// Whether two numbers are the same but for that part of the larger one.
+/// Whether two numbers are equal up to `tolerance` times the larger one.
 bool same(double a, double b, double tolerance);
 
-/// Names the causes. Pure. Exact evidence goes first (repetition, weights), then interventions
-/// (seed, batch norms, fp64), then fits; a loss that nothing explains is batch-coupled. Weights,
-/// dropout and batch norms are named together where the evidence tells of more than one.
+/// Names the causes. A pure function. Exact evidence comes first (repetition, weights), then
+/// interventions (seed, batch norms, fp64), then fits; an unexplained loss is batch-coupled.
+/// Weights, dropout and batch norms are named together if the evidence indicates more than one.
 Diagnosis diagnose(const Observations& seen);
 
-/// Why sums of the same parts are not what training made of them. An explanation that is exact goes
-/// before rounding, which goes before "unknown".
+/// Explains why training's result is not the sum of the same parts. An exact explanation comes
+/// before rounding, which comes before "unknown".
 Diagnosis diagnose_sum(const AddedUp& added);
 
-/// What was measured on a user's own loop, beside a loss that is sound by itself.
+/// Measurements of a user's loop whose loss alone is correct.
 struct LoopObservations {
   Difference difference;               ///< the loop's `.grad` against one pass
   std::optional<Difference> repeated;  ///< the loop twice, from the same seed
   std::int64_t micro_batches = 0;
   double total_weight = 0;
   bool no_gradient = false;          ///< every `.grad` was undefined or zero afterwards
-  bool parameters_changed = false;   ///< between before and after
+  bool parameters_changed = false;   ///< between the start and the end
   std::int64_t stepped_before = -1;  ///< the backward (from 0) that found parameters changed
   std::string stepped_parameter;
   std::int64_t zeroed_before = -1;  ///< the backward (from 0) that found a sum gone
@@ -121,7 +121,7 @@ struct LoopObservations {
   bool saw_sums = true;             ///< in some `.grad`, by a later backward
   Fit multiple;                     ///< by a multiple of the true gradient
   Fit mean_of_means;                ///< by a multiple of the mean of the micro-batch means
-  Fit tail;                         ///< by a multiple of the last micro-batches alone
+  Fit tail;                         ///< by a multiple of the sum of only the last micro-batches
   std::int64_t tail_begins = 0;     ///< the first of them
   Fit span;                         ///< by any combination of micro-batch gradients
   std::vector<double> shares;       ///< of each in it, relative to its true share

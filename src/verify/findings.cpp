@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* all_together = "all parameters together";
 
-/// The worst of what no single parameter shows.
+/// The worst result that no single parameter shows.
 struct Common {
   const char* name;
   Evidence evidence;

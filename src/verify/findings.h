@@ -8,12 +8,12 @@
 
 namespace accrue::proof {
 
-/// Adds up what comparisons found, into a Report.
+/// Collects the results of comparisons for a Report.
 class Findings {
  public:
   explicit Findings(const NamedParameters& parameters);
   void add(const Comparison& comparison);
-  bool exceed() const;  ///< whether some parameter does its bound
+  bool exceed() const;  ///< whether some parameter exceeds its bound
   /// Fills in equal, max_relative_error, bound and parameters.
   void write(Report& report) const;
 
@@ -23,7 +23,7 @@ class Findings {
   Evidence beyond_;  ///< the worst that no parameter shows: of weights, or of all together
 };
 
-/// A fault that shows in other comparisons than those of gradients with plain passes.
+/// A fault that is visible in comparisons other than those of gradients with plain passes.
 struct Blame {
   Cause cause = Cause::unknown;
   Place place = Place::none;
@@ -32,7 +32,7 @@ struct Blame {
   double bound = 0;
 };
 
-/// What a split came to.
+/// The result of a split.
 SplitResult result_of(const std::string& name, std::int64_t samples, std::int64_t micro_batches,
                       const NamedParameters& parameters, const Comparison& comparison);
 

@@ -18,7 +18,7 @@ double inner(const Tensors& a, const Tensors& b) {
   return sum;
 }
 
-/// How many numbers a sketch has, and for how many elements places in it are drawn at a time.
+/// The size of a sketch, and the number of elements whose places in it are drawn at a time.
 constexpr std::int64_t sketch_numbers = 4096, sketch_piece = 1 << 20;
 
 double distance(const Tensors& a, const Tensors& b, double factor) {

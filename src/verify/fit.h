@@ -12,19 +12,19 @@ using Tensors = std::vector<at::Tensor>;
 /// sum of coefficients[k] * parts[k], in fp64.
 Tensors combination(const std::vector<Tensors>& parts, const std::vector<double>& coefficients);
 
-/// A gradient in few numbers: each element is added to one of them, with a sign, place and sign
-/// drawn at random and the same for all gradients of these shapes (a count sketch: Charikar, Chen
-/// and Farach-Colton, 2002). Sums stay sums, and lengths stay but for a few percent, so that a
-/// gradient is a combination of others if its sketch is one of theirs. One of few elements is
-/// its own. fp64.
+/// A gradient in few numbers: each element is added to one of them, with a sign; place and sign are
+/// random and the same for all gradients of these shapes (a count sketch: Charikar, Chen and
+/// Farach-Colton, 2002). Sums are preserved, and lengths up to a few percent, so a gradient is a
+/// combination of others if its sketch is one of theirs. A gradient of few elements is its own
+/// sketch. fp64.
 at::Tensor sketch_of(const Tensors& gradient);
 
-/// The factor that brings `explanation` nearest to `gradient`, and what remains. `matches` where
-/// the remainder is at most `tolerance`.
+/// The factor that brings `explanation` nearest to `gradient`, and the residual. `matches` if the
+/// residual is at most `tolerance`.
 Fit fit_multiple(const Tensors& gradient, const Tensors& explanation, double tolerance);
 
 /// The combination of `parts` nearest to `gradient`. Directions that the parts hardly span are left
-/// out. `coefficients` takes one per part.
+/// out. `coefficients` receives one per part.
 Fit fit_span(const Tensors& gradient, const std::vector<Tensors>& parts, double tolerance,
              std::vector<double>* coefficients = nullptr);
 

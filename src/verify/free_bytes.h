@@ -4,7 +4,7 @@
 
 namespace accrue::proof {
 
-/// Bytes that tensors may still take, in the machine and in memory.budget.
+/// Bytes that tensors may still use, in the machine and in memory.budget.
 std::int64_t free_bytes();
 
 }  // namespace accrue::proof

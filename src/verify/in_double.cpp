@@ -9,10 +9,10 @@
 namespace accrue::proof {
 namespace {
 
-/// A bound beyond this lets faults of a size pass that fp64 finds.
+/// A bound above this misses faults of a size that fp64 detects.
 constexpr double blunt_bound = 1e-3;
-/// Weights that are rounded, clamped or compared may all lie on a kink, if the least move
-/// decides and rounding cannot be told from a fault. A part of themselves away they do not.
+/// Weights that are rounded, clamped or compared may all be on a kink, where the smallest change
+/// decides and rounding looks like a fault. At this relative distance they are not.
 constexpr double off_kinks = 0x1p-10;
 constexpr std::uint64_t seed_off_kinks = 1001;
 
@@ -43,7 +43,7 @@ std::optional<Diagnosis> confirm_in_double(Subject& subject, const Prover& prove
       if (report.conclusive) return {};
     }
   } catch (const std::exception& error) {
-    // A loss with fp32 tensors of its own: there is no arbiter then.
+    // A loss with its own fp32 tensors: there is no fp64 reference then.
     if (memory::is_out_of_memory(error))
       report.left_out.push_back("the comparison in fp64: " + memory::why_out_of_memory(error));
   }

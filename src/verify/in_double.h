@@ -8,9 +8,9 @@
 
 namespace accrue::proof {
 
-/// If rounding hides too much (bf16, kinks) fp64 decides, if it can be had: on a few samples, at
-/// the parameters as they are, and where these lie on kinks themselves, also near them. Sets
-/// Report::conclusive. Returns what it finds wrong.
+/// If rounding hides too much (bf16, kinks), fp64 decides, if available: on a few samples, at the
+/// current parameters, and if these are on kinks, also near them. Sets Report::conclusive. Returns
+/// the fault that it finds.
 std::optional<Diagnosis> confirm_in_double(Subject& subject, const Prover& prover,
                                            Findings& findings, Report& report);
 

@@ -7,7 +7,7 @@ namespace {
 
 using Undo = std::vector<std::function<void()>>;
 
-/// Statistics that no sample moves: those kept, or 0 and 1 if none are.
+/// Statistics that no sample changes: those kept, or 0 and 1 if none are.
 template <class Layer>
 bool freeze(torch::nn::Module& module, Undo& undo) {
   auto* layer = dynamic_cast<Layer*>(&module);

@@ -9,7 +9,7 @@
 
 namespace accrue::proof {
 
-/// Puts a model into a mode while it lives.
+/// Puts a model into a mode during its lifetime.
 class InMode {
  public:
   InMode(const detail::VerifiedModel& model, Mode mode);

@@ -59,7 +59,7 @@ Loss scaled(Loss loss, double factor) {
   return {loss.sum * factor, loss.weight * factor};
 }
 
-/// The lowest floating-point dtype, below `own`, of what the graph of `root` works on.
+/// The lowest floating-point dtype, below `own`, in the graph of `root`.
 std::string lowest_dtype_below(const at::Tensor& root, at::ScalarType own) {
   std::unordered_set<const torch::autograd::Node*> seen;
   std::vector<const torch::autograd::Node*> open{root.grad_fn().get()};
@@ -80,7 +80,7 @@ std::string lowest_dtype_below(const at::Tensor& root, at::ScalarType own) {
   return lowest;
 }
 
-/// In fp64 while it lives: the model's own tensors change their data.
+/// In fp64 during its lifetime: the model's own tensors change their data.
 class DoubleSubject : public ModuleSubject {
  public:
   /// `owned` first converts, so that the base class sees fp64 parameters.

@@ -8,7 +8,7 @@
 namespace accrue::proof {
 
 /// Keeps buffers, `.grad` and the random generators of the CPU and the parameters' devices, and
-/// puts them back.
+/// restores them.
 class KeepState {
  public:
   KeepState(const NamedParameters& parameters, const NamedParameters& buffers)

@@ -10,7 +10,7 @@
 namespace accrue::proof {
 namespace {
 
-/// Elements that are made fp64 at a time.
+/// The number of elements converted to fp64 at a time.
 constexpr std::int64_t piece = 1 << 20;
 
 /// Sums function(a, b) over pieces of both, flat and in fp64.
@@ -26,7 +26,7 @@ double summed(const at::Tensor& a, const at::Tensor& b, Function function) {
   return sum;
 }
 
-/// What independent roundings of the size of `difference`'s elements come to along the directions.
+/// The components of independent roundings with the size of `difference`'s elements.
 Along independent_components(const at::Tensor& difference, const at::Tensor& gradient) {
   const double size = l2_norm(gradient);
   const double squares = summed(difference, gradient, [](const at::Tensor& d, const at::Tensor& g) {

@@ -20,7 +20,7 @@ constexpr const char* micro_batch_counted = "a micro-batch counted twice or left
 
 bool is_faint(const ParameterComparison& parameter, double norm) { return norm < parameter.scale; }
 
-/// The smallest part of a gradient of that norm that is noticed along itself.
+/// The smallest fraction of a gradient with that norm that is detected along itself.
 double noticed(const ParameterComparison& parameter, double norm) {
   double bound = parameter.norm.bound;
   for (const Evidence& one : parameter.along)

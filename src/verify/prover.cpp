@@ -14,20 +14,20 @@
 namespace accrue::proof {
 namespace {
 
-/// Rounding is drawn at most so often before a difference counts.
+/// The most noise draws before a difference counts.
 constexpr int most_further_draws = 16;
-/// A loss that casts to a low dtype by itself does so in fp64, too: what that may round (bf16, a
-/// few times) speaks neither for nor against rounding.
+/// A loss that casts to a low dtype does so in fp64, too: an error of its rounding (bf16, a few
+/// times) is evidence neither for nor against rounding.
 constexpr double low_rounding = 4 * 0x1p-8;
-/// Samples of which fp64 is asked for the cause. If there are more, it tells of a difference
-/// that shows in these, too: at least this part of it.
+/// The number of samples on which fp64 is used to find the cause. If there are more, it must show
+/// at least this fraction of the difference in these, too.
 constexpr std::int64_t samples_in_search = 64;
 constexpr double least_shown = 0.1;
-/// Draws that change more than this part of the gradient are looked into: whether it is rounding at
-/// all.
+/// Draws that change more than this fraction of the gradient are examined: whether the change is
+/// rounding at all.
 constexpr double much_noise = 0.1;
-/// A difference of which a mode leaves more than this part is not judged by further draws: they are
-/// for a rounding at a kink (ReLU, MaxPool), which is small beside what the mode took away.
+/// If a mode leaves more than this fraction of a difference, further draws are not used: they are
+/// for rounding at a kink (ReLU, MaxPool), which is small compared with the mode's effect.
 constexpr double most_left_of_kinks = 0.01;
 
 std::int64_t elements(const NamedParameters& parameters) {
@@ -80,7 +80,7 @@ void Prover::draw(int times) {
     const Noise before = noise_;
     draw_noise(noise_, subject_.parameters(), pass, reference_, ++draws_);
     if (!scales_draws_ || noise_of_gradient() <= much_noise || halved() <= most_unscaled) continue;
-    // A hook that clamps or normalises makes another gradient of a scaled loss: that is no
+    // A hook that clamps or normalises makes another gradient of a scaled loss: that is not
     // rounding.
     scales_draws_ = false;
     noise_ = before;
@@ -97,8 +97,8 @@ double Prover::noise_of_gradient() const {
   return most;
 }
 
-/// By how much the mean gradient of a parameter changes, relative, when the loss is halved, which
-/// rounds nothing.
+/// The relative change of the mean gradient of a parameter when the loss is halved, which does not
+/// round.
 double Prover::halved() {
   if (subject_.takes_statistics_of_window()) return 0;
   const Gradients half = subject_.in_passes(passes_, {.weighting = 0.5});
@@ -195,7 +195,7 @@ void Prover::fit(Observations& seen) {
     return fit.matches && std::abs(fit.factor - 1) <= 10 * tolerance;
   };
   if (ranges.size() < 2) {
-    seen.parts_add_up = true;  // there is one, which is the whole
+    seen.parts_add_up = true;  // there is only one, which is the whole
     return;
   }
   if (elements(subject_.parameters()) <= 2) return;
@@ -207,7 +207,7 @@ void Prover::fit(Observations& seen) {
   seen.span = added.fit_span(reference_.sums, tolerance);
 }
 
-/// What training made of the worst split, beside its parts each by itself.
+/// Training's result for the worst split, compared with its parts in separate passes.
 AddedUp Prover::fit_training() {
   const double sum_roundoff = subject_.sum_roundoff();
   AddedParts parts(worst_split_.parts.size(), sum_roundoff > 0);
@@ -239,13 +239,13 @@ std::optional<double> Prover::error_in_double(std::int64_t samples, const Parts&
     const std::unique_ptr<Subject> subject = subject_.in_double();
     if (!subject) return std::nullopt;
     const double error = error_on(samples, *subject, of);
-    if (!of.empty()) subject->one_pass(of.front(), {});  // tells the dtypes of a part
+    if (!of.empty()) subject->one_pass(of.front(), {});  // determines the dtypes of a part
     const std::string low = subject->low_precision();
     if (!low.empty() && low == subject_.low_precision() && error <= low_rounding)
       return std::nullopt;
     return error;
   } catch (const std::exception& error) {
-    // A loss with fp32 tensors of its own, or too little memory: there is no arbiter then.
+    // A loss with its own fp32 tensors, or too little memory: there is no fp64 reference then.
     if (memory::is_out_of_memory(error)) leave_out("the difference in fp64", error);
     return std::nullopt;
   }
@@ -259,7 +259,7 @@ void Prover::leave_out(const std::string& what, const std::exception& error) {
   if (std::ranges::find(left_out_, line) == left_out_.end()) left_out_.push_back(std::move(line));
 }
 
-/// What a search for a cause measures may fail; the difference stays.
+/// Measurements in the search for a cause may fail; the difference stays.
 template <class Measure>
 void Prover::attempt(Observations& seen, const std::string& what, Measure measure) {
   try {

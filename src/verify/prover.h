@@ -10,16 +10,16 @@
 
 namespace accrue::proof {
 
-/// The fp64 comparison is an arbiter, not a second proof: a few samples do.
+/// The fp64 comparison is a reference, not a second proof: a few samples are enough.
 inline constexpr std::int64_t samples_in_double = 8;
 
-/// Compares splits of the same samples with one pass over them, and finds out why they differ.
+/// Compares splits of the same samples with one pass over them, and finds why they differ.
 class Prover {
  public:
   /// Runs the one pass, and `noise_draws` more to measure rounding.
   Prover(Subject& subject, batch::Range samples, int noise_draws);
-  /// Against a reference that Subject::in_passes made of `passes`, with a noise that was measured
-  /// on some of the samples.
+  /// Uses a reference that Subject::in_passes made of `passes`, with a noise that was measured on
+  /// some of the samples.
   Prover(Subject& subject, Parts passes, Gradients reference, Noise noise);
 
   const Noise& noise() const { return noise_; }
@@ -27,29 +27,29 @@ class Prover {
   batch::Range samples() const { return samples_; }
 
   /// Before a difference counts, rounding is measured by further draws: a unit in the last place
-  /// may decide on which side of a kink (ReLU, MaxPool) a value lies, and few draws may not have
-  /// met it. None are taken where the difference stays in fp64, on some of `parts` (empty: it is
-  /// not asked).
+  /// may decide on which side of a kink (ReLU, MaxPool) a value is, and few draws may have missed
+  /// it. None are made if the difference persists in fp64, on some of `parts` (empty: fp64 is not
+  /// used).
   Comparison judge(const Gradients& accumulated, const Parts& parts);
-  /// Measures rounding by so many more draws.
+  /// Measures rounding by `times` more draws.
   void draw(int times);
-  /// Runs a split and records what came of it.
+  /// Runs a split and records the result.
   SplitResult check(const Split& split, Findings& findings);
-  /// Records what came of a split that was run already.
+  /// Records the result of a split that was already run.
   SplitResult record(const Split& split, const Gradients& accumulated, Findings& findings);
-  /// Runs one pass again, from the same seed: how far it differs from the first.
+  /// Runs one pass again, from the same seed, and returns its difference from the first.
   Difference repeat();
-  /// Names the cause of the worst split so far, by as many further passes as it takes. One that
-  /// fails (for want of memory) goes into left_out(), and leaves the difference as it is.
+  /// Names the cause of the worst split so far, by as many further passes as needed. A pass that
+  /// fails (for lack of memory) is listed in left_out(), and the difference stays.
   Diagnosis explain();
-  /// What could not be measured, and why.
+  /// The measurements that failed, with the reason.
   const std::vector<std::string>& left_out() const { return left_out_; }
   /// Worst split so far against one pass.
   Difference worst() const { return worst_; }
 
-  /// What fits may leave: the bounds of all parameters, relative to the gradient.
+  /// The residual allowed for fits: the bounds of all parameters, relative to the gradient.
   double fit_tolerance() const;
-  /// What the last split came to.
+  /// The result of the last split.
   const Comparison& last() const { return last_; }
   /// joint_bound of the worst split.
   double joint_bound() const { return joint_bound_; }
@@ -59,7 +59,7 @@ class Prover {
   const LoosestBound& loosest() const { return loosest_; }
   /// Gradients::accumulation_errors of the last split checked, divided by its weight.
   const std::vector<double>& mean_accumulation_errors() const { return mean_accumulation_errors_; }
-  /// Passes over parts of the samples, each by itself.
+  /// Separate passes over parts of the samples.
   std::vector<Gradients> gradients_of(const Parts& parts);
 
  private:
@@ -80,7 +80,7 @@ class Prover {
 
   Subject& subject_;
   batch::Range samples_;
-  Parts passes_;  ///< that made the reference
+  Parts passes_;  ///< of the reference
   Gradients reference_;
   Noise noise_;
   std::uint64_t draws_ = 0;

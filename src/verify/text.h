@@ -14,7 +14,7 @@ inline std::string number(double value) {
   return text;
 }
 
-/// How many decimal digits two things that differ by `relative` have in common.
+/// The number of decimal digits that two values with this relative difference share.
 inline std::string digits(double relative) {
   if (relative <= 0) return "to the last bit";
   char text[32];
@@ -22,7 +22,7 @@ inline std::string digits(double relative) {
   return text;
 }
 
-/// "1, 1, 0", of many the first few.
+/// "1, 1, 0"; of many only the first few.
 inline std::string numbers(const std::vector<double>& values) {
   std::string text;
   for (std::size_t i = 0; i < values.size() && i < 8; ++i)
@@ -30,7 +30,7 @@ inline std::string numbers(const std::vector<double>& values) {
   return values.size() > 8 ? text + ", ..." : text;
 }
 
-/// The first few names, and how many more there are.
+/// The first few names, and the number of the others.
 inline std::string first_names(const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t i = 0; i < names.size() && i < 4; ++i) text += (i == 0 ? "" : ", ") + names[i];

@@ -11,8 +11,8 @@
 
 namespace accrue::proof {
 
-/// While it lives nobody is told when a gradient has been added to these parameters: who steps or
-/// sends it then does so in training, and not in a check. An Accumulator takes their place.
+/// During its lifetime no hook is called when a gradient has been added to these parameters: code
+/// that then steps or sends it should only do so in training. An Accumulator replaces such hooks.
 class Unheard {
  public:
   explicit Unheard(const NamedParameters& parameters) {

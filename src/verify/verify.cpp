@@ -43,7 +43,7 @@ std::vector<Split> splits_of(batch::Range samples, const VerifyOptions& options)
   return splits;
 }
 
-/// What the last split would have let pass.
+/// The faults that the last split would have missed.
 void state_power(const proof::Subject& subject, const proof::Prover& prover,
                  proof::Report& report) {
   report.smallest_fault =

@@ -11,22 +11,22 @@
 
 namespace accrue {
 
-/// What `accumulate` returns.
+/// The result of `accumulate`.
 struct Accumulated {
-  /// The mean loss's gradients under the parameters' names, in registration order: a tied parameter
-  /// stands once, a frozen one not at all, an unused one with zeros. They are fp64 for fp64
-  /// parameters and fp32 for others, and zero where `weight` is 0.
+  /// The gradients of the mean loss under the parameters' names, in registration order. A tied
+  /// parameter appears once, a frozen one not at all, an unused one with zeros. They are fp64 for
+  /// fp64 parameters and fp32 for all others, and zero if `weight` is 0.
   NamedParameters gradients;
   double weight = 0;
   double loss_sum = 0;
 };
 
-/// Runs the next micro-batch's forward pass and returns its loss; nothing when there is no more.
+/// Runs the forward pass of the next micro-batch and returns its loss, or nothing at the end.
 using NextLoss = std::function<std::optional<Loss>()>;
 
-/// The gradient of the mean loss over all micro-batches, as a function: parameters, their `.grad`
-/// and their accumulators are as before, also after an exception. Throws a usage Error if a
-/// parameter belongs to an open window or a loss is not finite.
+/// Computes the gradient of the mean loss over all micro-batches, as a function: parameters, their
+/// `.grad` and their accumulators are unchanged afterwards, also after an exception. Throws a usage
+/// Error if a parameter belongs to an open window or a loss is not finite.
 Accumulated accumulate(const NamedParameters& parameters, const NextLoss& next_loss);
 
 /// Takes a model with named_parameters() (a torch::nn module or its holder), and calls

@@ -12,24 +12,24 @@
 
 namespace accrue {
 
-/// A torch::optim::Optimizer around another one that acts only when its window is full: for code
-/// that calls `step()` after every backward and cannot be changed.
+/// A torch::optim::Optimizer that wraps another one and steps only when its window is full: for
+/// code that calls `step()` after every backward and cannot be changed.
 ///
 ///   accrue::AccumulatingOptimizer optimizer(adamw, {.batch = accrue::Samples{256}});
 ///   optimizer.backward(Loss{sum, weight});   // instead of loss.backward()
-///   optimizer.step();                        // does nothing until 256 samples are in
+/// does nothing until the window holds 256 samples
 ///
-/// Its parameter groups have the options of the inner optimizer's and no parameters, so that
-/// zero_grad() through it is harmless at any time. A learning-rate scheduler, or whoever writes to
-/// options, may take this or `inner()`: if one of the two was changed, step() that acts,
-/// finish() and save() change the other alike; if both were, this one's count. Of options of a
-/// type that is not libtorch's, the learning rate alone is kept alike.
+/// Its parameter groups have the options of the inner optimizer's groups and no parameters, so
+/// zero_grad() on it is always harmless. A learning-rate scheduler, or other code that writes
+/// options, may use this object or `inner()`. If one of the two was changed, a step() that acts,
+/// finish() and save() copy the change to the other. If both were changed, this object's options
+/// apply. Of options of a type that is not libtorch's, only the learning rate is copied.
 class AccumulatingOptimizer : public torch::optim::Optimizer {
  public:
   /// `inner` must outlive this object. Accumulates all its parameters that require gradients.
   AccumulatingOptimizer(torch::optim::Optimizer& inner, AccumulatorOptions options);
-  /// Takes the model's parameters and their names, and sees its batch normalisations, as an
-  /// Accumulator of it does.
+  /// Takes the model's parameters with their names and observes its batch normalisations, as an
+  /// Accumulator of the model does.
   template <detail::HasNamedParameters Model>
   AccumulatingOptimizer(const Model& model, torch::optim::Optimizer& inner,
                         AccumulatorOptions options)
@@ -41,25 +41,25 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
 
   void backward(Loss loss) { accumulator_.backward(std::move(loss)); }
   void backward(Loss loss, BatchSize size) { accumulator_.backward(std::move(loss), size); }
-  /// A tensor is no Loss: the compiler says what to write instead.
+  /// A tensor is not a Loss: the compiler's message shows what to write instead.
   template <std::same_as<at::Tensor> Tensor, class... Rest>
   void backward(const Tensor& /*mean*/, const Rest&... /*rest*/) {
     detail::refuse_tensor_as_loss<AccumulatingOptimizer, Tensor>();
   }
 
-  /// Steps `inner` if the window is full, and otherwise does nothing. Returns an undefined
-  /// tensor. Throws a usage Error for a closure, which would run in the middle of a window, and
-  /// if no backward() came before.
+  /// Steps `inner` if the window is full, and otherwise does nothing. Returns an undefined tensor.
+  /// Throws a usage Error if `closure` is set, since it would run in the middle of a window, and if
+  /// no backward() came before.
   at::Tensor step(LossClosure closure = nullptr) override;
-  /// Steps with what is pending, at the end of the data.
+  /// Steps with the pending micro-batches, at the end of the data.
   StepReport finish();
-  /// Tells of the last full window; `stepped` is false while the next one fills.
+  /// Report of the last full window; `stepped` is false while the next one fills.
   const StepReport& last_report() const { return last_report_; }
 
   torch::optim::Optimizer& inner() { return inner_; }
   Accumulator& accumulator() { return accumulator_; }
 
-  /// The inner optimizer's state and the accumulator's, in the middle of a window too.
+  /// The state of the inner optimizer and of the accumulator; also in the middle of a window.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 
@@ -69,15 +69,15 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
 
   torch::optim::Optimizer& inner_;
   Accumulator accumulator_;
-  /// This one's, for save(), which is const and settles them, too.
+  /// This object's groups: save() is const and has to copy changed options, too.
   std::vector<torch::optim::OptimizerParamGroup>& groups_ = param_groups_;
-  /// Each group's options when both optimizers had the same.
+  /// The options of each group when both optimizers last agreed.
   mutable std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> settled_;
   StepReport last_report_;
 };
 
-/// An optimizer that steps once for `micro_batches` backward() and step(), for loops that think in
-/// accumulation steps: what they count as one batch is so many of the loader's.
+/// An optimizer that steps once every `micro_batches` calls of backward() and step(), for loops
+/// that count gradient accumulation steps: a batch is that many batches of the loader.
 ///
 ///   auto accumulating = accrue::accumulating(model, adamw, 8);
 template <detail::HasNamedParameters Model>

@@ -6,19 +6,19 @@
 
 namespace accrue::accum {
 
-/// In which precision a window sums its micro-batches' gradients (docs/numerics.md, "Accumulation
-/// precisions", has each one's error bound).
+/// The precision in which a window sums the gradients of its micro-batches. Error bounds of each:
+/// docs/numerics.md, "Accumulation precisions".
 ///
 /// fp32 (fp64 for fp64 parameters) is direct: contributions are added inside the kernels' matrix
-/// products. All others take one pass over memory for each contribution, from a scratch tensor of
-/// the largest parameter's size.
+/// products. Each other precision takes one pass over memory per contribution, from a scratch
+/// tensor of the largest parameter's size.
 enum class Accumulation {
   fp32,
   fp64,
-  bf16,             ///< round to nearest: stalls if a sum is 256 times a contribution
+  bf16,             ///< round to nearest: stalls when a sum is 256 times a contribution
   bf16_kahan,       ///< a bf16 sum and a bf16 compensation (Kahan, CACM 8(1), 1965)
-  bf16_stochastic,  ///< rounds up or down by chance, unbiased; a replay draws the same
-  fixed,            ///< int64 units of 2^s: the same bits for any order of the contributions
+  bf16_stochastic,  ///< rounds up or down at random, unbiased; a replay draws the same numbers
+  fixed,            ///< int64 units of 2^s: the same bits for any order of contributions
 };
 
 /// The words of precision.accumulate.

@@ -9,7 +9,7 @@ class OutputArchive;
 
 namespace accrue {
 
-/// An Accumulator's state in libtorch's own file format, beside a model and its optimizer:
+/// The state of an Accumulator in libtorch's file format, next to a model and its optimizer:
 ///
 ///   torch::serialize::OutputArchive archive;
 ///   accrue::write(acc.state(), archive);

@@ -22,15 +22,15 @@ bool is_batch_norm(const torch::nn::Module& module);
 std::vector<std::string> batch_norms_of(const torch::nn::Module& module);
 
 /// Names of the batch normalisations that use the statistics of their input: in training mode, or
-/// without running statistics. Accumulated in micro-batches they give another gradient than in one
-/// pass.
+/// without running statistics. Their gradient over micro-batches differs from that of one pass over
+/// the batch.
 std::vector<std::string> batch_norms_in_training(const torch::nn::Module& module);
 std::vector<std::string> batch_norms_in_training(const torch::jit::Module& module);
 
 using FindBatchNorms = std::function<std::vector<std::string>()>;
 
-/// batch_norms_in_training() of a model whose type only the caller knows; null if it is neither
-/// kind of module. Keeps a copy of a holder, and a reference to any other model.
+/// Returns batch_norms_in_training() of `model` as a function; null if it is neither kind of
+/// module. Keeps a copy of a holder, and a reference to any other model.
 template <class Model>
 FindBatchNorms find_batch_norms_in_training(const Model& model) {
   const auto& network = detail::pointee(model);

@@ -6,7 +6,7 @@
 
 namespace accrue::accum {
 
-/// How gradients travel between ranks.
+/// Compression of gradients that are sent between ranks.
 enum class Compression { none, bf16, int8, powersgd };
 /// The words of dist.compress.
 inline constexpr auto compression_words =

@@ -7,17 +7,17 @@
 
 namespace accrue {
 
-/// Several losses of one window, each a mean over terms of its own: the total is Σ c_i S_i / W_i,
-/// with S_i and W_i summed over the whole window.
+/// Several losses of one window, each a mean over its own terms. The total is Σ c_i S_i / W_i, with
+/// S_i and W_i summed over the whole window.
 ///
-/// One gradient buffer holds Σ f_i ∇S_i with f_i = c_i W_r / W_i, and closing divides by W_r; r,
-/// the reference, is the first loss that has weight. So the ratios of total weights must be known
-/// before the first backward: from the labels, not from the losses. A loss without weight in the
-/// whole window contributes nothing.
+/// One gradient buffer holds Σ f_i ∇S_i with f_i = c_i W_r / W_i, and closing divides by W_r. The
+/// reference r is the first loss that has weight. So the ratios of the total weights must be known
+/// before the first backward, from the labels. A loss without weight in the whole window
+/// contributes nothing.
 class LossTotals {
  public:
-  /// `totals` W, one per loss, finite and >= 0; `coefficients` c, finite, one per loss, or none: 1
-  /// each. Throws a usage Error otherwise.
+  /// `totals`: W, one per loss, finite and >= 0. `coefficients`: c, finite, one per loss, or empty
+  /// for 1 each. Throws a usage Error otherwise.
   LossTotals(std::vector<double> totals, std::vector<double> coefficients = {});
 
   std::size_t size() const { return totals_.size(); }
@@ -26,12 +26,12 @@ class LossTotals {
   std::size_t reference() const { return reference_; }
   const std::vector<double>& factors() const { return factors_; }
 
-  /// Makes one loss of a micro-batch's losses, {Σ f_i S_i, w_r}; its sum requires no gradient where
-  /// none of them counts. Throws a usage Error if they are not as many as the totals.
+  /// Combines the losses of a micro-batch into {Σ f_i S_i, w_r}. The sum requires no gradient if
+  /// none of them counts. Throws a usage Error if their number differs from size().
   Loss combine(const std::vector<Loss>& losses) const;
 
-  /// Takes a micro-batch's weights out of the totals. Returns whether the factors changed: what was
-  /// accumulated with the old ones must then run again.
+  /// Subtracts the weights of a micro-batch from the totals. Returns whether the factors changed:
+  /// gradients accumulated with the old factors must then be computed again.
   bool quarantine(const std::vector<double>& weights);
 
   bool operator==(const LossTotals&) const = default;

@@ -10,18 +10,18 @@
 
 namespace accrue::accum {
 
-/// What a window leaves: the gradient of the mean loss. Only Window::close() makes one, and an
-/// optimizer consumes it, so clipping, decay and schedules cannot run in the middle of a window.
+/// The gradient of the mean loss over a window. Only Window::close() makes one, and an optimizer
+/// consumes it, so clipping, decay and schedules cannot run in the middle of a window.
 ///
-/// The buffer holds sums; `scale` (1 / total weight, and what clipping makes of it) is applied
-/// if the gradient is used, so the division costs no pass over memory.
+/// The buffer holds sums. `scale` (1 / total weight, times the factor of clipping) is applied when
+/// the gradient is used, so the division costs no pass over memory.
 ///
-/// If the buffer folds into an optimizer's state, there are no values: this is only what that
-/// optimizer's step consumes, and all that reads or writes the gradient is a usage Error.
+/// If the buffer folds into an optimizer's state, there are no values: the object only entitles
+/// that optimizer to step, and every call that reads or writes the gradient is a usage Error.
 ///
 /// If each rank holds a shard of the sums, norms are still those of the whole gradient, with the
-/// same bits on all ranks (and with one process's bits if the sums have those and are staged),
-/// but the first norm() or clip() is a collective. The optimizer has the same RankSlice as the
+/// same bits on all ranks (and the bits of one process if the sums have those and are staged),
+/// but the first norm() or clip() is a collective. The optimizer must have the RankSlice of the
 /// shard.
 class MeanGradient {
  public:
@@ -29,38 +29,38 @@ class MeanGradient {
   MeanGradient& operator=(MeanGradient&&) noexcept = default;
 
   const GradientBuffer& buffer() const { return *buffer_; }
-  /// Whether the gradient can be read, which it cannot where it was folded.
+  /// Whether the gradient can be read; it cannot if it was folded.
   bool has_values() const { return !buffer_->folds(); }
   double scale() const { return scale_; }
   double weight() const { return weight_; }
-  /// Where the gradient of the buffer's entry `index` is to be read; times scale() it is the mean.
+  /// The source of the gradient of buffer entry `index`; times scale() it is the mean gradient.
   GradientSource source(std::size_t index) const;
   /// Null if this rank has the whole gradient.
   const SumShard* shard() const { return shard_; }
 
-  /// L2 norm of the mean gradient over all slots, in double. One pass, remembered.
+  /// The L2 norm of the mean gradient over all slots, in double. One pass; cached.
   double norm();
-  /// To be called after writing to the gradient: forgets the norm. While somebody shows the mean in
-  /// `.grad` (accum/torch_step.h), what was written there counts, too: to a narrow parameter's
-  /// copy, and by another tensor in its place. A `.grad` that was taken away counts as zero.
+  /// Call after writing to the gradient: clears the cached norm. While the mean is shown in `.grad`
+  /// (accum/torch_step.h), writes there count, too: in the copy of a narrow parameter, or as
+  /// another tensor in its place. A `.grad` that was removed counts as zero.
   void changed();
-  /// Global-norm clipping (Pascanu, Mikolov, Bengio, arXiv:1211.5063): where norm() > max_norm,
-  /// scales the gradient by max_norm / norm. Returns the norm before. max_norm > 0. After
-  /// materialize() it writes to `.grad`, too, whose reader would not know of the scale.
+  /// Clips by the global norm (Pascanu, Mikolov, Bengio, arXiv:1211.5063): if norm() > max_norm,
+  /// scales the gradient by max_norm / norm. Returns the norm before. max_norm must be > 0. After
+  /// materialize() it also writes to `.grad`, whose readers do not know the scale.
   double clip(double max_norm);
-  /// What clip() multiplied the gradient by; 1 if it left it as it was.
+  /// The factor by which clip() multiplied the gradient; 1 if it was not clipped.
   double clipping() const { return clipping_; }
-  /// Multiplies the gradient by `scale`, which becomes 1: for readers that know nothing of it, such
-  /// as torch::optim or a user's hook, which find it in `.grad`. One pass, and none where scale()
-  /// is 1. The gradient of a staged slot that was used is copied into a `.grad` of its own, in the
-  /// parameter's dtype, where it is read from then on. A usage Error if this is a shard. Where
-  /// somebody shows a narrow parameter's gradient in `.grad` (accum/torch_step.h), it is renewed.
+  /// Multiplies the gradient by `scale`, which becomes 1: for code that reads `.grad`, such as
+  /// torch::optim or a user's hook. One pass, or none if scale() is 1. The gradient of a staged
+  /// slot that was used is copied into a separate `.grad` in the parameter's dtype, and is read
+  /// from there afterwards. Throws a usage Error if this is a shard. If the gradient of a narrow
+  /// parameter is shown in `.grad` (accum/torch_step.h), that copy is updated.
   void materialize();
 
  private:
   friend class Window;
   friend class MeanInGrad;
-  /// What was shown in `.grad`, by entry: the version of the sum that it shows, or none.
+  /// By entry: the version of the sum that `.grad` shows, or none.
   using Shown = std::vector<std::optional<std::int64_t>>;
   MeanGradient(std::shared_ptr<GradientBuffer> buffer, double weight, const SumShard* shard);
   void require_values(const char* call) const;
@@ -69,13 +69,13 @@ class MeanGradient {
   double sum_of_entries() const;
   void copy_staged();
   void renew_narrow();
-  /// Makes `.grad` show the mean for as long as what it returns is kept.
+  /// Shows the mean in `.grad` until the returned object is destroyed.
   std::shared_ptr<Shown> show();
   void take_shown(std::size_t index, std::optional<std::int64_t> version_shown);
 
   std::shared_ptr<GradientBuffer> buffer_;
   const SumShard* shard_;
-  std::vector<at::Tensor> copies_;  ///< by entry: staged slots' gradients, once materialized
+  std::vector<at::Tensor> copies_;  ///< by entry: gradients of staged slots, once materialized
   double weight_ = 0;
   double scale_ = 1;
   double clipping_ = 1;

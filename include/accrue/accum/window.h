@@ -18,20 +18,20 @@ namespace accrue::accum {
 
 class ContentWatch;
 
-/// A window in the middle, as plain data: what a user's own checkpoint holds. Sums are copies by
-/// name; slots that nothing was added to yet have none.
+/// The state of a window at any point, as plain data, for a user's checkpoint. Sums are copies by
+/// name; slots without a contribution have none.
 struct WindowState {
   std::int64_t index = 0;
   bool open = false;
   bool lost = false;
   double loss_scale = 1;
   std::vector<LedgerEntry> entries;
-  NamedParameters sums;                     ///< as GradientBuffer::saved_sum gives them
+  NamedParameters sums;                     ///< from GradientBuffer::saved_sum()
   std::vector<std::int64_t> contributions;  ///< of each sum
   std::vector<int> units;                   ///< GradientBuffer::units()
 };
 
-/// One optimizer step's worth of micro-batches: a ledger of what went in, with the gradient buffer
+/// The micro-batches of one optimizer step: a ledger of the contributions, with the gradient buffer
 /// as its cache.
 ///
 ///   window.open(index);
@@ -43,30 +43,30 @@ struct WindowState {
 ///   }
 ///   if (auto gradient = window.close()) optimizer.step(std::move(*gradient), lr);
 ///
-/// Out of order, each call throws a usage Error that names the call expected.
+/// Each call out of this order throws a usage Error that names the expected call.
 ///
-/// Between micro-batches `.grad` of a parameter shows its sum so far (if the dtypes agree), to
-/// be read and not written. From open to close these are refused, by `begin` and `close`, each
-/// once:
-///   - zero_grad() that detaches gradients, and gradients that a backward outside a micro-batch
-///     left: the sums are intact, `.grad` is bound anew, and the window goes on;
+/// Between micro-batches `.grad` of a parameter shows its sum so far (if the dtypes agree), for
+/// reading only. From open to close, `begin` and `close` detect and refuse the following, once
+/// each:
+///   - zero_grad() that detaches gradients, and gradients from a backward outside a micro-batch:
+///     the sums are intact, `.grad` is bound again, and the window continues;
 ///   - zero_grad(false), clipping and other writes to `.grad`, a backward outside a micro-batch
 ///     that autograd added to a sum, a step() that changes parameters, and a parameter that was
-///     moved or converted: the sums are no longer those of the ledger, and the window is lost.
-/// Version counters tell of most of these. If watch_contents() was called, a few elements of
-/// each parameter and sum are compared, too: writes through data(), as libtorch's SGD and clipping
-/// make them, are counted by none.
-/// A lost window goes through the same calls, but records micro-batches as lost, and closes to
+///     moved or converted: the sums no longer match the ledger, and the window is lost.
+/// Version counters reveal most of these. If watch_contents() was called, a few elements of each
+/// parameter and sum are compared as well: writes through data(), such as those of libtorch's SGD
+/// and clipping, change no counter.
+/// A lost window accepts the same calls, but records micro-batches as lost, and close() returns
 /// nothing.
 ///
-/// If the buffer folds gradients into an optimizer's state, nothing can be undone: a micro-batch
-/// that fails before anything of it was folded counts as if its gradient were zero (the announced
-/// total weight stays the denominator), and any other failure loses the window and leaves it torn.
+/// If the buffer folds gradients into an optimizer's state, nothing can be undone. A micro-batch
+/// that fails before anything of it was folded counts with gradient zero (the announced total
+/// weight stays the denominator). Any other failure loses the window and leaves it torn.
 ///
 /// A micro-batch is a transaction. One whose gradient is not finite is quarantined: at its commit
-/// where the accumulation looks at each contribution, at close in any other. The committed ones
-/// then run again into a fresh buffer, so the sums have the bits they would have without it.
-/// Without a replay the window is lost.
+/// if the accumulation checks each contribution, and otherwise at close. The committed ones then
+/// run again into a fresh buffer, so the sums have the same bits as without it. Without a replay
+/// the window is lost.
 class Window {
  public:
   explicit Window(std::shared_ptr<GradientBuffer> buffer);
@@ -75,82 +75,82 @@ class Window {
   Window& operator=(const Window&) = delete;
 
   /// Opens window `index`: all slots are fresh, `.grad` is undefined. Throws a usage Error if a
-  /// parameter belongs to another window that is open.
+  /// parameter belongs to another open window.
   ///
-  /// `loss_scale` (finite, >= 1; a power of two, so that it rounds nothing) is what the caller
-  /// multiplies losses with before backward, as narrow gradients need; the mean is free of it.
-  /// If the scale can fall, a gradient that is not finite is an overflow: the window runs again
-  /// with a smaller one, and nothing is quarantined.
+  /// `loss_scale` (finite, >= 1; a power of two, so that it does not round) is the factor by which
+  /// the caller multiplies losses before backward, for narrow gradients; the mean is free of it. If
+  /// the scale can fall, a gradient that is not finite is an overflow: the window runs again with a
+  /// smaller scale, and nothing is quarantined.
   ///
-  /// `total_weight` is what the weights of all micro-batches will add up to (finite, >= 0). A
-  /// buffer that folds gradients into an optimizer needs it, and no loss scale; any other ignores
-  /// it. Such a window has no second try: see is_torn().
+  /// `total_weight` is the sum of the weights of all micro-batches (finite, >= 0). A buffer that
+  /// folds gradients into an optimizer requires it, and no loss scale; any other buffer ignores it.
+  /// Such a window cannot be repeated: see is_torn().
   void open(std::int64_t index, double loss_scale = 1, std::optional<double> total_weight = {});
   bool is_open() const { return open_; }
   bool in_micro_batch() const { return in_micro_batch_; }  ///< between begin and commit or abort
   bool is_lost() const { return lost_; }
-  /// Whether, with a buffer that folds, something was folded into the optimizer's state, and no
-  /// step can follow, as the window is lost or was discarded. Its state is to be loaded anew.
+  /// Whether a buffer that folds has changed the optimizer's state and no step can follow, because
+  /// the window is lost or was discarded. The optimizer's state must then be loaded again.
   bool is_torn() const { return buffer_->is_between_steps() && (lost_ || !open_) && !closed_; }
   /// Why a lost window is lost.
   const std::string& lost_reason() const { return lost_reason_; }
-  /// The scale that this window has now; replays are to use it too.
+  /// The current scale of this window; replays must use it too.
   double loss_scale() const { return loss_scale_; }
-  /// Times that the open window was started again for an overflow or for larger units.
+  /// How often the open window was started again, for an overflow or for larger units.
   std::int64_t retries() const { return retries_; }
 
   enum class Watch { all, sums };
-  /// Compares contents from the next window on (see above); to be called while none is open. On a
-  /// device close() alone tells of what it finds, with one copy to the host, and looks only if
-  /// it waits for the norm anyway (`check_finite`). With Watch::sums parameters may change while a
-  /// window is open, whether a version counter tells of it or not.
+  /// Compares contents from the next window on (see above); call while no window is open. On a
+  /// device only close() reports differences, with one copy to the host, and only if it waits for
+  /// the norm anyway (`check_finite`). With Watch::sums parameters may change while a window is
+  /// open, in ways that version counters record or not.
   void watch_contents(Watch watch = Watch::all);
-  /// Says that others, such as a reduction over ranks, write to the open window's sums from here to
-  /// close(): what they hold is not compared.
+  /// Announces that other code, such as a reduction over ranks, writes to the open window's sums
+  /// from here to close(): their contents are not compared.
   void leave_sums();
 
-  /// Starts a micro-batch: slots take gradients until `commit` or `abort`, `.grad` of parameters is
-  /// bound to them. Throws a usage Error naming `zero_grad()` or `step()` if the gradients or
-  /// the parameters were changed inside the window.
+  /// Starts a micro-batch: slots take gradients until `commit` or `abort`, and `.grad` of the
+  /// parameters is bound to them. Throws a usage Error naming `zero_grad()` or `step()` if the
+  /// gradients or parameters were changed inside the window.
   void begin(MicroRef micro);
   /// Ends the micro-batch. Throws a usage Error, and aborts it, unless `weight` is finite and >= 0,
   /// `loss_sum` is finite, and all gradients arrived in their slots (naming the parameter). Returns
-  /// what became of it: committed, quarantined for its gradient, or lost with the window. If a
+  /// its status: committed, quarantined because of its gradient, or lost with the window. If a
   /// contribution was too large for fixed-point sums, their units are enlarged and all
   /// micro-batches run again.
   MicroStatus commit(double loss_sum, double weight);
-  /// Ends the micro-batch without its contribution. Where it has added something the window is
-  /// undone: with `replay` the committed micro-batches are run again into a fresh buffer, without
-  /// one the whole window is lost (`close` then returns nothing). What `replay` throws goes on to
-  /// the caller, and the window is lost.
+  /// Ends the micro-batch without its contribution. If it has added something, that is undone: with
+  /// `replay` the committed micro-batches run again into a fresh buffer; without it the whole
+  /// window is lost (`close` then returns nothing). Exceptions of `replay` reach the caller, and
+  /// the window is lost.
   void abort(MicroStatus status, const std::string& reason);
 
-  /// Tells the loss sums of micro-batches that were committed with 0 because nobody had waited for
-  /// a device; to be called before close(). One that is not finite quarantines its micro-batch as
-  /// abort() would have, and those that are left are run again.
+  /// Sets the loss sums of micro-batches that were committed with 0 to avoid waiting for a device.
+  /// Call before close(). A sum that is not finite quarantines its micro-batch as abort() would,
+  /// and the others run again.
   struct SettledLoss {
     std::int64_t index = 0;  ///< MicroRef::index
     double sum = 0;
   };
   void settle_losses(const std::vector<SettledLoss>& losses);
 
-  /// Gives up the open window between micro-batches, where one that the caller cannot do without
-  /// did not go through: it is lost, and close() returns nothing. Of one that was closed, it says
-  /// that no step followed.
+  /// Gives up the open window between micro-batches, after the failure of one that the caller
+  /// cannot do without: the window is lost, and close() returns nothing. For a closed window, it
+  /// records that no step followed.
   void lose(const std::string& reason);
 
   /// Runs one micro-batch again (forward and backward) and returns its loss.
   using Replay = std::function<Loss(const MicroRef&)>;
   void set_replay(Replay replay) { replay_ = std::move(replay); }
 
-  /// Told of each micro-batch as it is quarantined. Returns whether the factors that scale the
-  /// others' losses changed with it (several losses with denominators of their own): then the
-  /// committed ones run again, and the ledger takes their loss sums and weights anew.
+  /// Called for each micro-batch that is quarantined. Returns whether this changed the factors that
+  /// scale the other losses (several losses with separate denominators): then the committed ones
+  /// run again, and the ledger takes their new loss sums and weights.
   using OnQuarantine = std::function<bool(const LedgerEntry&)>;
   void set_on_quarantine(OnQuarantine told) { on_quarantine_ = std::move(told); }
 
-  /// Asked after an overflow: the scale to go on with (>= 1), or nothing if it cannot fall.
-  /// Without it the scale is halved while it is above 1.
+  /// Called after an overflow: returns the new scale (>= 1), or nothing if it cannot fall. If it is
+  /// not set, the scale is halved while it is above 1.
   using OnOverflow = std::function<std::optional<double>()>;
   void set_on_overflow(OnOverflow next_scale) { on_overflow_ = std::move(next_scale); }
 
@@ -159,26 +159,26 @@ class Window {
   /// buffer that folds.
   void set_reduction(Reduction* reduction);
 
-  /// Ends the window: slots still fresh become zero (`.grad` of their parameters stays undefined,
-  /// so that an optimizer skips what was not used). Returns nothing if the total weight is 0 or
-  /// the window was lost: no step is to be taken. The window may be opened again after it.
+  /// Ends the window: slots that are still fresh become zero (`.grad` of their parameters stays
+  /// undefined, so an optimizer skips unused ones). Returns nothing if the total weight is 0 or the
+  /// window was lost: no step may be taken. The window may be opened again afterwards.
   ///
-  /// `check_finite` takes the gradient's norm (which MeanGradient remembers). If it is not
+  /// `check_finite` computes the norm of the gradient (which MeanGradient caches). If it is not
   /// finite, the committed micro-batches run again one by one, and those after which the buffer is
   /// not finite are quarantined: at most two runs of the window for any number of them.
   ///
-  /// With a reduction all ranks return alike, whichever of them a failure was on: the total weight
-  /// is that of all ranks, and a replay is one on every rank.
+  /// With a reduction all ranks return the same, whichever of them had a failure: the total weight
+  /// is that of all ranks, and a replay takes place on every rank.
   std::optional<MeanGradient> close(bool check_finite = true);
 
   /// Whether close() found that ranks have not done all of their shares (Reduction's `unfinished`).
-  /// The window is then still open, with the sums of all ranks on each of them, so that one alone
-  /// is to go on with them: that one calls take_over(), the others discard().
+  /// The window is then still open, with the sums of all ranks on each rank. One rank continues
+  /// with them and calls take_over(); the others call discard().
   bool is_unfinished() const { return unfinished_; }
-  /// Goes on with the sums of all ranks; `entries` are what all ranks have put into them.
+  /// Continues with the sums of all ranks; `entries` are the ledger entries of all ranks.
   void take_over(std::vector<LedgerEntry> entries);
 
-  /// Drops the open window and everything in it; nothing if none is open.
+  /// Drops the open window and all its contents; does nothing if none is open.
   void discard();
 
   /// The ledger of the open window, or of the last one until the next is opened.
@@ -189,8 +189,8 @@ class Window {
 
   /// Throws a usage Error inside a micro-batch.
   WindowState state() const;
-  /// Continues from `state`, to the bit. No window may be open. Throws a usage Error naming the
-  /// first sum that fits no parameter; nothing is changed then.
+  /// Continues from `state`, with the same bits. No window may be open. Throws a usage Error naming
+  /// the first sum that fits no parameter; nothing is changed then.
   void load(const WindowState& state);
 
  private:
@@ -210,11 +210,11 @@ class Window {
   void check_arrived() const;
   std::int64_t contributions() const;
 
-  /// Where a replay looks for what is not finite: at the marks of accumulations that look at each
-  /// contribution, or at the sums.
+  /// Where a replay looks for values that are not finite: at the marks of accumulations that check
+  /// each contribution, or at the sums.
   enum class Look { marks, sums };
-  /// Deals with what `entry`'s contributions are found to be. Returns what it was where the
-  /// committed micro-batches have to run again, and otherwise an empty text. So do non_finite(),
+  /// Handles what was found in the contributions of `entry`. Returns a description if the committed
+  /// micro-batches have to run again, and otherwise an empty text. So do non_finite(),
   /// enlarge_units() and lower_loss_scale(), which is empty if the scale cannot fall.
   std::string settle(LedgerEntry& entry, Look look);
   std::string non_finite(Look look) const;
@@ -246,13 +246,13 @@ class Window {
   std::int64_t contributions_at_begin_ = 0;
   std::int64_t retries_ = 0;
   double loss_scale_ = 1;
-  double total_weight_ = 0;  ///< as announced, where the buffer folds
+  double total_weight_ = 0;  ///< as announced, if the buffer folds
   bool open_ = false;
-  bool closed_ = false;  ///< close() gave a gradient, which a step is to consume
+  bool closed_ = false;  ///< close() returned a gradient, which a step must consume
   bool in_micro_batch_ = false;
   bool lost_ = false;
   bool unfinished_ = false;
-  bool recount_ = false;  ///< replays may give other loss sums and weights than the first time
+  bool recount_ = false;  ///< replays may give other loss sums and weights than the first run
 };
 
 }  // namespace accrue::accum

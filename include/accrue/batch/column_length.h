@@ -4,8 +4,8 @@
 
 namespace accrue::batch {
 
-/// The column that tells how long each sample's list in column `name` is, without its padding:
-/// [B] int64. Sources of lines make it for each column of lists; no field can have its name.
+/// The name of the column with the length of each sample's list in column `name`, without padding:
+/// [B] int64. Sources of lines add it for each column of lists; no field can have its name.
 inline std::string length_column(const std::string& name) { return name + "/length"; }
 
 }  // namespace accrue::batch

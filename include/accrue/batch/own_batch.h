@@ -6,11 +6,11 @@
 
 namespace accrue::batch {
 
-/// Samples as a batch type of a program's own: made by its source, read by its loss function, and
-/// carried by everything in between without a look into it. Copies share it.
+/// Samples in a batch type of the program: made by its source, read by its loss function, and
+/// passed through by all code in between. Copies share the batch.
 class OwnBatch {
  public:
-  /// None.
+  /// Constructs an object without a batch.
   OwnBatch() = default;
   template <class Batch>
   static OwnBatch of(Batch batch) {
@@ -18,7 +18,7 @@ class OwnBatch {
   }
 
   bool is_there() const { return batch_ != nullptr; }
-  /// The batch. Throws a usage Error that names both types where the source made none, or one of
+  /// Returns the batch. Throws a usage Error that names both types if there is no batch, or one of
   /// another type.
   template <class Batch>
   const Batch& as() const {

@@ -4,14 +4,14 @@
 
 namespace accrue {
 
-/// Runs the command line of accrue: `words` as a program's main receives them. Returns the exit
-/// status: 0; 2 where what was asked for is refused; 3 where memory.budget does not allow it; 130
-/// after a signal; else 1. It prints the reason to the standard error.
+/// Runs accrue's command line with the arguments of a program's main. Returns the exit status: 0 on
+/// success, 2 if the request is invalid, 3 if memory.budget does not allow it, 130 after a signal,
+/// and otherwise 1. It prints the reason of a failure to standard error.
 int main(int count, char** words);
 
-/// Runs the command line of a program that brings a model: train, plan, verify, bench, doctor and
-/// data of that model, and the verbs for run folders. model.kind is "custom", whatever the config
-/// says of it.
+/// Runs the command line of a program that provides a model: train, plan, verify, bench, doctor and
+/// data with that model, and the commands for run folders. model.kind is "custom", whatever the
+/// config states.
 ///
 ///   int main(int count, char** words) {
 ///     accrue::exit(accrue::main(count, words, {.model = [](const accrue::train::Config& config) {
@@ -20,8 +20,8 @@ int main(int count, char** words);
 ///   }
 int main(int count, char** words, train::Custom custom);
 
-/// Ends the process as a command should end: what was printed is written, and nothing is taken from
-/// under threads that still wait for a rank that is gone.
+/// Ends the process after a command: flushes output, and destroys nothing that threads may still
+/// use while they wait for a missing rank.
 [[noreturn]] void exit(int status);
 
 }  // namespace accrue

@@ -4,7 +4,7 @@
 
 namespace accrue {
 
-/// Seconds between construction (or the last `restart`) and now, on the monotonic clock.
+/// Seconds since construction or the last `restart`, on the monotonic clock.
 class Stopwatch {
  public:
   double seconds() const {

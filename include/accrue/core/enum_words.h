@@ -10,27 +10,27 @@
 
 namespace accrue {
 
-/// A value of an enum, and the word that configs, files and messages have for it.
+/// A value of an enum and the word that stands for it in configs, files and messages.
 template <typename Enum>
 struct EnumWord {
   Enum value;
   std::string_view word;
 };
 
-/// The words of an enum, in the order in which messages list them: the one table from which it is
-/// printed and read. enum_words() makes it, beside the enum.
+/// The words of an enum, in the order in which messages list them. This one table is used for both
+/// printing and parsing. Made by enum_words(), next to the enum.
 template <typename Enum, std::size_t N>
 struct EnumWords {
   std::array<EnumWord<Enum>, N> table;
 
-  /// The word of `value`, which has to have one.
+  /// The word of `value`. Every value must have one.
   constexpr std::string_view of(Enum value) const {
     for (const auto& [known, word] : table)
       if (known == value) return word;
     return {};
   }
 
-  /// The value that a word means; none if it means none.
+  /// The value of the word `text`, or nothing if no value has this word.
   constexpr std::optional<Enum> find(std::string_view text) const {
     for (const auto& [value, word] : table)
       if (word == text) return value;
@@ -43,7 +43,7 @@ struct EnumWords {
     return all;
   }
 
-  /// The value that a word means. Throws a usage Error that lists the words where it means none.
+  /// The value of the word `text`. Throws a usage Error that lists all words if there is none.
   Enum parse(std::string_view text, std::string_view operation, std::string_view suggestion) const {
     if (const std::optional<Enum> value = find(text)) return *value;
     std::string listed(table.front().word);

@@ -6,15 +6,15 @@
 
 namespace accrue {
 
-/// What went wrong, in the four parts a user needs. Every error that leaves accrue is one of these.
+/// A failure in the four parts that a user needs. Every error that accrue throws is of this type.
 ///
 /// `what()` reads `<operation>: expected <expected>, received <received>; try <suggestion>`.
-/// The command line prefixes it with `error: ` and ends with `exit_code()`.
+/// The command line prints it after `error: ` and exits with `exit_code()`.
 class Error : public std::runtime_error {
  public:
   enum class Kind {
     usage,    ///< the command line, the config or the input is wrong: exit 2, nothing was changed
-    runtime,  ///< it failed while running: exit 1
+    runtime,  ///< a failure while running: exit 1
     refused,  ///< a difference was found or a budget cannot be met: exit 3
   };
 
@@ -33,7 +33,7 @@ class Error : public std::runtime_error {
   std::string operation_, expected_, received_, suggestion_;
 };
 
-/// Shorthands that read well at the point of failure: `throw usage_error("open data", ...)`.
+/// Shorthands for the point of failure: `throw usage_error("open data", ...)`.
 Error usage_error(std::string_view operation, std::string_view expected, std::string_view received,
                   std::string_view suggestion);
 Error runtime_error(std::string_view operation, std::string_view expected,

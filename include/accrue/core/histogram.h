@@ -6,14 +6,14 @@
 
 namespace accrue {
 
-/// How the values of a tensor are distributed; values that are not finite are left out.
+/// The distribution of a tensor's values. Values that are not finite are left out.
 struct Histogram {
   double least = 0, most = 0;  ///< 0 if there is no value
   double sum = 0, sum_of_squares = 0;
   std::int64_t count = 0;
-  /// counts[i] values lie in [limits[i - 1], limits[i]); those of the first bucket only below
-  /// limits[0]. Neither the first nor the last bucket is empty, and neighbours that are empty are
-  /// one.
+  /// counts[i] values lie in [limits[i - 1], limits[i]); the first bucket holds the values below
+  /// limits[0]. The first and the last bucket are not empty, and adjacent empty buckets are
+  /// merged.
   std::vector<double> limits, counts;
 };
 
@@ -23,7 +23,7 @@ struct NamedHistogram {
   Histogram values;
 };
 
-/// What a step was taken by, and what it came to.
+/// The distributions of gradients and weights in one step.
 struct StepHistograms {
   std::int64_t step = 0;
   std::vector<NamedHistogram> gradients;  ///< the mean gradient before clipping; may be empty

@@ -18,25 +18,25 @@ inline constexpr auto micro_status_words =
                              {MicroStatus::lost, "lost"}});
 constexpr std::string_view to_string(MicroStatus status) { return micro_status_words.of(status); }
 
-/// Names one micro-batch of a window. With parameters and seed it determines the contribution, so
-/// it is enough to replay it.
+/// Identifies one micro-batch of a window. Together with the parameters and the seed it determines
+/// the contribution, so it is enough for a replay.
 struct MicroRef {
   std::int64_t index = 0;                ///< position in the window
-  std::vector<std::int64_t> sample_ids;  ///< draw ordinals; may be empty in a user's own loop
-  double weight = 0;                     ///< terms in the loss; known at the latest at commit
+  std::vector<std::int64_t> sample_ids;  ///< draw ordinals; may be empty in a user's loop
+  double weight = 0;                     ///< number of terms in the loss; known by commit
 };
 
-/// For messages: "micro-batch 3 (samples 12 to 15)".
+/// Text for messages: "micro-batch 3 (samples 12 to 15)".
 std::string describe(const MicroRef& micro);
 
 struct LedgerEntry {
   MicroRef micro;
   MicroStatus status = MicroStatus::pending;
-  double loss_sum = 0;  ///< of a committed micro-batch, 0 of others
+  double loss_sum = 0;  ///< 0 unless the micro-batch is committed
   std::string reason;   ///< why a micro-batch was quarantined or lost
 };
 
-/// A window's record, in order of micro-batch. A view: valid until the window changes.
+/// The record of a window: its micro-batches in order. A view, valid until the window changes.
 struct LedgerView {
   std::int64_t window = 0;
   std::span<const LedgerEntry> entries;

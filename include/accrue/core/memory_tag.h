@@ -5,21 +5,21 @@
 
 namespace accrue {
 
-/// What memory is used for. A metering allocator counts each block under the tag of the thread that
+/// The use of memory. An allocator that counts adds each block to the tag of the thread that
 /// allocated it.
 enum class MemoryTag : std::uint8_t {
-  working,     ///< activations, temporaries, data: all that is in no MemoryTagScope
-  parameters,  ///< masters and their low-precision copies, buffers
-  packed,      ///< weights in the layouts that products read
-  gradients,   ///< main gradients and what sums them
-  optimizer,   ///< an optimizer's state
+  working,     ///< activations, temporaries, data: everything outside a MemoryTagScope
+  parameters,  ///< master weights and their low-precision copies, buffers
+  packed,      ///< weights in the layouts that matrix products read
+  gradients,   ///< main gradients and the buffers that sum them
+  optimizer,   ///< the state of an optimizer
 };
 inline constexpr std::size_t kMemoryTags = 5;
 
-/// The calling thread's tag.
+/// The tag of the calling thread.
 MemoryTag memory_tag();
 
-/// While it lives, allocations of the calling thread have this tag.
+/// Gives allocations of the calling thread this tag during the object's lifetime.
 class MemoryTagScope {
  public:
   explicit MemoryTagScope(MemoryTag tag);

@@ -11,7 +11,7 @@
 
 namespace accrue {
 
-/// Something that happened besides a step (resume, quarantine, decision), with its reason.
+/// An event other than a step (resume, quarantine, decision), with its reason.
 struct Event {
   std::string name;
   std::string reason;
@@ -21,15 +21,15 @@ struct Event {
 struct Evaluation {
   std::int64_t step = 0;
   double loss = 0;  ///< token (or sample) mean over the evaluated part of the validation data
-  std::optional<double> accuracy;  ///< of a classifier, weighted as the loss
+  std::optional<double> accuracy;  ///< of a classifier, weighted like the loss
   double weight = 0;
   double seconds = 0;
-  std::vector<std::string> unreadable = {};  ///< why each unreadable sample of this rank is so
-  /// Each loss's own mean if there are several, and the means of what else they tell.
+  std::vector<std::string> unreadable = {};  ///< why samples of this rank were unreadable
+  /// The mean of each loss if there are several, and the means of their other measures.
   std::map<std::string, double> losses = {};
 };
 
-/// What is known when a run starts.
+/// The facts of a run at its start.
 struct RunStart {
   std::int64_t first_step = 0;  ///< steps already done (0 unless resumed)
   std::int64_t total_steps = 0;
@@ -45,20 +45,20 @@ struct RunEnd {
   bool failed = false;
 };
 
-/// Receives what a run does, on the thread that trains, in order. Implementations must not throw
-/// for a full disk or a closed terminal: training goes on without them.
+/// Receives the events of a run, in order, on the training thread. Implementations must not throw
+/// because a disk is full or a terminal is closed: training continues without them.
 class Observer {
  public:
   virtual ~Observer() = default;
   virtual void on_start(const RunStart&) {}
-  /// After each micro-batch: how much of the current window is done.
+  /// Called after each micro-batch with the progress of the current window.
   virtual void on_micro_batch(std::int64_t /*done*/, std::int64_t /*total*/) {}
   virtual void on_step(const StepReport&) {}
   virtual void on_evaluation(const Evaluation&) {}
-  /// Is called behind the step's on_step, as often as observe.histograms says.
+  /// Called after the step's on_step, at the interval observe.histograms.
   virtual void on_histograms(const StepHistograms&) {}
   virtual void on_event(const Event&) {}
-  /// The run went back to a checkpoint: what was told of steps after `step` no longer counts.
+  /// The run went back to a checkpoint: reports of steps after `step` are no longer valid.
   virtual void on_rollback(std::int64_t /*step*/) {}
   virtual void on_end(const RunEnd&) {}
 };

@@ -7,7 +7,7 @@
 
 namespace accrue {
 
-/// A parameter under the name that checkpoints, errors and reports use ("h.0.attn.c_attn.weight").
+/// A parameter and its name in checkpoints, errors and reports ("h.0.attn.c_attn.weight").
 struct NamedParameter {
   std::string name;
   at::Tensor tensor;  ///< a leaf; frozen if it does not require a gradient

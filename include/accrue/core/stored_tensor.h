@@ -11,18 +11,18 @@
 
 namespace accrue {
 
-/// A named tensor whose values may not be in memory: what it is, and how to get them. What a file
-/// holds is checked against a model by names, dtypes and shapes, and then read one tensor at a
-/// time.
+/// A named tensor whose values may not be in memory, with a function that reads them. The contents
+/// of a file are first compared with a model by name, dtype and shape, and then read one tensor at
+/// a time.
 struct StoredTensor {
   std::string name;
   at::ScalarType dtype = at::ScalarType::Undefined;  ///< Undefined: there is no tensor
   std::vector<std::int64_t> shape;
-  /// Puts the values into a tensor of that shape, as at::Tensor::copy_() does. Throws a runtime
-  /// Error if they cannot be read any more; part of the target may be changed then.
+  /// Copies the values into a tensor of that shape, as at::Tensor::copy_() does. Throws a runtime
+  /// Error if they can no longer be read; the target may then be partly overwritten.
   std::function<void(const at::Tensor& target)> copy_to;
 
-  /// The values in a new tensor on the CPU.
+  /// Returns the values in a new tensor on the CPU.
   at::Tensor read() const {
     at::Tensor tensor = at::empty(shape, at::TensorOptions().dtype(dtype));
     copy_to(tensor);
@@ -32,7 +32,7 @@ struct StoredTensor {
 
 using StoredTensors = std::vector<StoredTensor>;
 
-/// Tensors at hand, under the same interface. Shares their memory.
+/// Wraps tensors in memory in the same interface. Shares their memory.
 inline StoredTensors stored(const NamedParameters& tensors) {
   StoredTensors result;
   for (const auto& [name, tensor] : tensors)

@@ -8,8 +8,8 @@
 
 #include "accrue/core/parameter.h"
 
-/// What the library's templates ask of a model that they know nothing of: a torch::nn module or its
-/// holder, a TorchScript module, a class of the user's own.
+/// The requirements of the library's templates on a model of unknown type: a torch::nn module or
+/// its holder, a TorchScript module, or a class of the user.
 namespace accrue::detail {
 
 template <class Model>
@@ -31,7 +31,7 @@ concept ListOfNamed = requires(const List& list) {
 }
 || requires(const List& list) { (*list.begin()).name; };
 
-/// The module that a holder holds, and any other model itself.
+/// The module inside a holder; any other model unchanged.
 template <class Model>
 auto& pointee(Model& model) {
   if constexpr (
@@ -71,8 +71,8 @@ inline std::vector<at::Tensor> tensors_of(const NamedParameters& parameters) {
   return tensors;
 }
 
-/// The tensors of any range of them. The iterators of a TorchScript module's lists are those of no
-/// standard category, so that a vector cannot be made of two.
+/// The tensors of any range of them. The iterators of TorchScript's lists belong to no standard
+/// iterator category, so a vector cannot be constructed from a pair of them.
 template <class Range>
 std::vector<at::Tensor> tensors_in(const Range& range) {
   std::vector<at::Tensor> tensors;
@@ -80,7 +80,7 @@ std::vector<at::Tensor> tensors_in(const Range& range) {
   return tensors;
 }
 
-/// The model's parameters by name; numbered if it has parameters() alone.
+/// The model's parameters with their names; numbered if it only has parameters().
 template <class Model>
 NamedParameters named_parameters_of(Model& model) {
   auto& network = pointee(model);

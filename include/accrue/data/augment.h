@@ -5,31 +5,31 @@
 
 namespace accrue::data {
 
-/// From the least to the most of a number that is drawn in between.
+/// The range from which a number is drawn.
 struct Interval {
   double least = 0;
   double most = 0;
   bool operator==(const Interval&) const = default;
 };
 
-/// How images are changed at random in training, as torchvision's transforms of these names do it.
-/// The changes come in the order of the members; colours among themselves in an order that is drawn
-/// for each image. What none of them asks for is left as it is.
+/// Random changes of images in training, like torchvision's transforms of the same names. They are
+/// applied in the order of the members; the colour changes in an order that is drawn for each
+/// image. Changes that are not set are not applied.
 struct Augment {
-  /// RandomResizedCrop: the share of an image's area that is cut out, evenly drawn, and scaled to
-  /// the shape that images are brought to. It is cut from the pixels as the file has them. None:
-  /// the whole image is scaled to cover that shape.
+  /// RandomResizedCrop: the fraction of the image's area to crop, drawn uniformly; the crop is
+  /// scaled to the target shape. It is cut from the pixels as they are in the file. Not set: the
+  /// whole image is scaled to cover that shape.
   std::optional<Interval> crop;
-  /// Width by height of what is cut out, drawn evenly in its logarithm.
+  /// Width / height of the crop, drawn uniformly in its logarithm.
   Interval ratio{.least = 3.0 / 4, .most = 4.0 / 3};
-  /// RandomCrop with padding: how many black pixels are put around an image that has its shape,
-  /// of which that shape is then cut out, any place being as likely. Not beside `crop`.
+  /// RandomCrop with padding: the number of black pixels added around an image of the target shape,
+  /// from which that shape is then cropped at a uniformly drawn place. Not allowed with `crop`.
   std::int64_t pad = 0;
-  double flip = 0;  ///< RandomHorizontalFlip: how often left and right change places
-  /// ColorJitter: factors are drawn evenly from [max(0, 1 - x), 1 + x].
+  double flip = 0;  ///< RandomHorizontalFlip: the probability of mirroring left and right
+  /// ColorJitter: factors are drawn uniformly from [max(0, 1 - x), 1 + x].
   double brightness = 0, contrast = 0, saturation = 0;
-  double hue = 0;  ///< of a turn of the circle of colours, drawn from [-hue, hue]; at most 0.5
-  /// RandomErasing: how often a box of 2 to 33% of the area is set to 0, the middle of the levels.
+  double hue = 0;  ///< fraction of the colour circle, drawn from [-hue, hue]; at most 0.5
+  /// RandomErasing: the probability that a box of 2 to 33% of the area is set to 0 (mid-level).
   double erase = 0;
 
   bool changes_colours() const {

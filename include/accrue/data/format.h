@@ -6,7 +6,7 @@
 
 namespace accrue::data {
 
-/// What data files hold.
+/// The contents of data files.
 enum class Format { text, tokens, jsonl, chat, parquet, images };
 /// The words of data.format.
 inline constexpr auto format_words = enum_words<Format>({{Format::text, "text"},

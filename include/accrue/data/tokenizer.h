@@ -12,14 +12,14 @@
 
 namespace accrue::data {
 
-/// Text to token ids and back, as a tokenizer.json (Hugging Face's tokenizers) and the files beside
-/// it say: the same ids as transformers' AutoTokenizer (5.24) gives. Byte-level BPE (GPT-2, Llama
-/// 3, Qwen) and BPE on characters with fallback to bytes (Llama 2, Gemma, Mistral). Safe to use
-/// from several threads.
+/// Converts text to token ids and back, as specified by a tokenizer.json (Hugging Face's
+/// tokenizers) and the files next to it: with the ids of transformers' AutoTokenizer (5.24).
+/// Byte-level BPE (GPT-2, Llama 3, Qwen) and BPE on characters with fallback to bytes (Llama 2,
+/// Gemma, Mistral). Thread-safe.
 class Tokenizer {
  public:
-  /// Throws a usage Error, its operation being `what`, that names what of the file is missing,
-  /// contradicts itself, or is of a kind that this version does not know.
+  /// Throws a usage Error with the operation `what` that names the part of the file that is
+  /// missing, contradictory, or of an unsupported kind.
   static std::shared_ptr<const Tokenizer> open(const std::filesystem::path& file,
                                                const std::string& what);
   ~Tokenizer();
@@ -27,33 +27,33 @@ class Tokenizer {
   /// One more than the largest id.
   std::int64_t vocab() const;
   std::optional<std::int64_t> id_of(std::string_view token) const;
-  /// Whether there is such a token: ids may have gaps, and a model more of them.
+  /// Whether the token exists: ids may have gaps, and a model may have more ids.
   bool has(std::int64_t id) const;
-  /// The ids of tokens that stand for no text of their own ("<|endoftext|>", "[MASK]"), in order.
+  /// The ids of tokens that do not stand for text ("<|endoftext|>", "[MASK]"), in order.
   std::vector<std::int64_t> special_ids() const;
-  /// The special tokens that have names ("bos_token", "image_token"), as chat templates read them:
-  /// each name once with the token's text, in the order in which the files have the names.
+  /// The special tokens that have names ("bos_token", "image_token"), for chat templates: each name
+  /// once with the token's text, in the order of the files.
   const std::vector<std::pair<std::string, std::string>>& special_texts() const;
-  /// A digest of what the files say: the same for the same content.
+  /// A digest of the files' contents: the same for the same content.
   const std::string& fingerprint() const;
   const std::filesystem::path& file() const;
-  /// The token behind a text that is whole: the eos_token that transformers' AutoTokenizer has, or
-  /// else the first special token that "eos_token_id" of generation_config.json or config.json
-  /// names.
+  /// The token after a complete text: the eos_token of transformers' AutoTokenizer, or
+  /// else the first special token in "eos_token_id" of generation_config.json or
+  /// config.json.
   std::optional<std::int64_t> end_of_text() const;
 
-  /// Tokens that the template puts around a text.
+  /// Tokens that the template adds around a text.
   struct Around {
     std::vector<std::int64_t> before, after;
   };
   const Around& around() const;
 
-  /// The tokens of a text, with those of the template around it (a beginning of text, say) where
-  /// `with_template`. Throws a usage Error that names the place where the text is no UTF-8.
+  /// Returns the tokens of a text, with those of the template (for example a beginning of text) if
+  /// `with_template`. Throws a usage Error that names the position if the text is not UTF-8.
   std::vector<std::int64_t> encode(std::string_view text, bool with_template = false) const;
 
-  /// The text of tokens, UTF-8; without special ones where `skip_special`. What is no UTF-8 (half
-  /// a character) becomes U+FFFD. Throws a usage Error for an id that is no token.
+  /// Returns the text of tokens, UTF-8, without special ones if `skip_special`. Invalid UTF-8 (part
+  /// of a character) becomes U+FFFD. Throws a usage Error for an id that is not a token.
   std::string decode(std::span<const std::int64_t> ids, bool skip_special = false) const;
 
   class Encoder;
@@ -66,7 +66,7 @@ class Tokenizer {
   std::unique_ptr<const Parts> parts_;
 };
 
-/// Encodes text after text, and remembers the words that it saw. One per thread.
+/// Encodes many texts, and caches the words that it has seen. One per thread.
 class Tokenizer::Encoder {
  public:
   /// `tokenizer` is kept by reference.
@@ -75,9 +75,9 @@ class Tokenizer::Encoder {
   Encoder(Encoder&&) noexcept;
   Encoder& operator=(Encoder&&) = delete;
 
-  /// Appends the tokens of a text, as Tokenizer::encode without a template; or of a part that goes
-  /// on a text that `ids` have: a tokenizer that puts something before every text (a space) does
-  /// not put it there.
+  /// Appends the tokens of a text, like Tokenizer::encode without a template. If `goes_on`, the
+  /// text continues the one in `ids`: a prefix that the tokenizer adds to every text (a space) is
+  /// left out.
   void encode(std::string_view text, std::vector<std::int64_t>& ids, bool goes_on = false);
 
  private:
@@ -85,18 +85,18 @@ class Tokenizer::Encoder {
   std::unique_ptr<State> state_;
 };
 
-/// Decodes tokens one by one, as they are sampled: the pieces together are what decode() gives of
-/// all, and none ends within a character. Of bytes that turn out to be no UTF-8, which decode()
-/// shows as U+FFFD each, whole characters before them have been told by then.
+/// Decodes tokens one by one, as they are sampled. The pieces together equal decode() of all
+/// tokens, and none ends within a character. If bytes turn out not to be UTF-8, which decode()
+/// shows as U+FFFD each, complete characters before them were already returned.
 class Tokenizer::Decoder {
  public:
   /// `tokenizer` is kept by reference.
   explicit Decoder(const Tokenizer& tokenizer, bool skip_special = false)
       : tokenizer_(tokenizer), skip_special_(skip_special) {}
 
-  /// What can be said after one more token; empty if a character is not whole yet.
+  /// Returns the new text after one more token; empty if a character is not complete yet.
   std::string add(std::int64_t id);
-  /// What was held back, at the end.
+  /// Returns the rest of the text at the end.
   std::string end();
 
  private:
@@ -106,7 +106,7 @@ class Tokenizer::Decoder {
   const Tokenizer& tokenizer_;
   bool skip_special_;
   std::vector<std::int64_t> ids_;  ///< the last ones
-  std::string said_;               ///< what was told of their text
+  std::string said_;               ///< the part of their text that was returned
 };
 
 }  // namespace accrue::data

@@ -6,19 +6,19 @@
 
 namespace accrue::device {
 
-/// The device that `name` says: "cpu", "cuda", "cuda:1", or another type of torch's; loads what
-/// libtorch has for it in a library of its own beside libtorch_cpu. To be called before the first
-/// use of pinned memory or of the device, since torch looks for such a library once.
+/// Opens the device `name`: "cpu", "cuda", "cuda:1", or another device type of torch. Loads the
+/// separate libtorch library for it, if there is one next to libtorch_cpu. Call it before the first
+/// use of pinned memory or of the device, since torch looks for such a library only once.
 ///
-/// Throws a usage Error, with what the driver says, if the name is none of a device, libtorch
-/// has no part for it, the driver is missing or too old, or there are fewer devices.
+/// Throws a usage Error, with the driver's message, if the name is not a device, libtorch has no
+/// library for it, the driver is missing or too old, or there are fewer devices.
 c10::Device open(std::string_view name);
 
-/// The first CUDA device if the machine has a driver for one and libtorch the part for it; else
-/// the CPU. Looks at the driver only, so that a machine without one loses no time.
+/// The first CUDA device if the machine has a driver and libtorch has its library for it, and
+/// otherwise the CPU. It only looks for the driver, so it is fast on machines without one.
 c10::Device best();
 
-/// Waits until all that was asked of the device is done. Nothing for the CPU.
+/// Waits until all work submitted to the device is done. Does nothing for the CPU.
 void synchronize(c10::Device device);
 
 }  // namespace accrue::device

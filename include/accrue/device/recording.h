@@ -10,37 +10,37 @@ namespace accrue::device {
 
 class Recorder;  // device/recorder.h
 
-/// Throws a usage Error, with the reason, where work on `device` cannot be recorded. It can on a
-/// GPU of NVIDIA's where libaccrue_graphs.so lies beside the program or in ../lib/accrue of its
-/// folder (CUDA graphs), on other devices where libtorch has an implementation of
-/// at::accelerator::Graph for them.
+/// Throws a usage Error, with the reason, if work on `device` cannot be recorded. Recording
+/// needs an NVIDIA GPU with libaccrue_graphs.so next to the program or in the folder
+/// ../lib/accrue (CUDA graphs), or another device for which libtorch implements
+/// at::accelerator::Graph.
 void expect_recordable(c10::Device device);
 bool can_record(c10::Device device);
 
-/// A stream for recordings, of `device`. Libtorch keeps memory for each stream that work ran on: it
-/// is to be one for all recordings that somebody makes.
+/// A stream of `device` for recordings. Libtorch keeps memory for each stream that work ran on: use
+/// one stream for all recordings.
 c10::Stream new_stream(c10::Device device);
 
-/// Work of a device that was asked for once and is done again with one launch.
+/// Work on a device that was recorded once and is repeated with one launch.
 class Recording {
  public:
-  /// Calls `work`, and records what it and its backward passes ask of the device, on `stream`,
-  /// instead of doing it. What was there before keeps its memory as long as the caller keeps it.
-  /// What `work` makes has memory that belongs to the recording, and is shared with
-  /// `shares_memory_of`: what one of them made is lost when the other is repeated. First waits for
-  /// the device, and gives back what libtorch's allocator keeps there.
+  /// Calls `work`, and records the operations that it and its backward passes submit to the device,
+  /// on `stream`, without running them. Memory that existed before must be kept alive by the
+  /// caller. Results of `work` lie in memory of the recording, shared with `shares_memory_of`:
+  /// repeating one of the two overwrites the results of the other. It first waits for the device,
+  /// and releases the cached memory of libtorch's allocator for it.
   ///
-  /// If `work` throws, or there is no memory to repeat it, the device did nothing, and the
-  /// exception goes on; what `work` did on the host is its caller's to undo. Throws a runtime Error
-  /// if the recording itself is spoilt, as by a wait for the device: libtorch's allocators may
-  /// not recover from that.
+  /// If `work` throws, or memory for the repetition is missing, the device ran nothing and the
+  /// exception is rethrown; the caller must undo effects of `work` on the host. Throws a runtime
+  /// Error if the recording is invalidated, for example by a wait for the device; libtorch's
+  /// allocators may not recover from that.
   Recording(c10::Stream stream, const std::function<void()>& work,
             const Recording* shares_memory_of = nullptr);
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  /// Has the device do it on this thread's current stream, in order with what was asked of it
+  /// Runs the recorded work on this thread's current stream, in order with work submitted
   /// before.
   void repeat();
 

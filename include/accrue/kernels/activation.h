@@ -6,13 +6,13 @@
 
 namespace accrue::kernels {
 
-// What stands between the products of a feed-forward part whose products are operations of their
-// own (kernels/linear.h has whole parts). fp32, fp64 or bf16, differentiable; they keep their
-// operands.
+// Activations between the products of a feed-forward part, if the products are separate operations
+// (kernels/linear.h has whole feed-forward parts). fp32, fp64 or bf16, differentiable; they keep
+// their operands for backward.
 
-/// gelu_tanh(x), of x's shape and dtype.
+/// Returns gelu_tanh(x), in the shape and dtype of x.
 at::Tensor gelu(const at::Tensor& x);
-/// act(gate) * up, both of one shape and dtype.
+/// Returns act(gate) * up; both operands have the same shape and dtype.
 at::Tensor gate(GateActivation activation, const at::Tensor& gate, const at::Tensor& up);
 
 }  // namespace accrue::kernels

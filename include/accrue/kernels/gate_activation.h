@@ -2,8 +2,8 @@
 
 namespace accrue::kernels {
 
-/// What a gated feed-forward part's gate goes through: silu(x) = x * sigmoid(x) (SwiGLU), or GELU's
-/// tanh form (GeGLU).
+/// The activation of the gate in a gated feed-forward part: silu(x) = x * sigmoid(x) (SwiGLU), or
+/// the tanh form of GELU (GeGLU).
 enum class GateActivation { silu, gelu_tanh };
 
 }  // namespace accrue::kernels

@@ -6,8 +6,8 @@
 
 namespace accrue::kernels {
 
-/// Chooses for the process while the scope lives. Scopes nest; where threads choose differently the
-/// last one wins, as with libtorch's number of threads.
+/// Selects the kernels of the process during the scope's lifetime. Scopes nest. If threads choose
+/// differently, the last choice applies, as with libtorch's number of threads.
 class KernelScope {
  public:
   explicit KernelScope(Kernels kernels);
@@ -19,13 +19,13 @@ class KernelScope {
   Kernels before_;
 };
 
-/// Chooses for the process from now on: for a program's setup.
+/// Selects the kernels of the process from now on: for a program's setup.
 void choose(Kernels kernels);
-/// What was chosen; native if nothing was.
+/// The selected kernels; native by default.
 Kernels chosen_kernels();
 
-/// Whether an operation on `tensor` is to be made of ATen's operators: it is not in host memory, or
-/// that was chosen.
+/// Whether an operation on `tensor` must use ATen's operators: it is not in host memory, or the
+/// generic kernels are selected.
 bool by_aten(const at::Tensor& tensor);
 
 }  // namespace accrue::kernels

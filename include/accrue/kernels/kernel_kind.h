@@ -4,13 +4,13 @@
 
 namespace accrue::kernels {
 
-/// Who does what accrue has kernels for.
+/// The implementation of the operations for which accrue has kernels.
 ///
-/// - native: accrue's own vectorised kernels for tensors in host memory; ATen for all others.
-/// - generic: operators of ATen alone, which run on any device. The results are the same but for
-///   rounding, and the masks of dropout are the same to the bit.
+/// - native: accrue's vectorised kernels for tensors in host memory; ATen for all others.
+/// - generic: ATen's operators only, which run on any device. The results are equal up to
+///   rounding, and the masks of dropout have the same bits.
 enum class Kernels { native, generic };
-/// The words of run.kernels, the default ("auto": native if there is one) apart.
+/// The words of run.kernels without its default ("auto": native if available).
 inline constexpr auto kernels_words =
     enum_words<Kernels>({{Kernels::native, "native"}, {Kernels::generic, "generic"}});
 

@@ -8,16 +8,16 @@
 
 namespace accrue::kernels {
 
-/// The keys and values of a sample's positions so far, of one layer, so that attention of the next
-/// position costs one query. Memory grows with the positions that a later query may see; where
-/// attention has a window, that is no more than about two of them.
+/// The keys and values of a sample's positions so far, for one layer, so that attention for the
+/// next position costs one query. Memory grows with the positions that a later query may see; if
+/// attention has a window, they are at most about two windows.
 class KeyValueCache {
  public:
   struct Shape {
     std::int64_t kv_heads = 1;
     std::int64_t width = 1;  ///< of a head
     std::int64_t most_positions = 1;
-    /// The most keys that a query sees, its own among them; 0: all.
+    /// The number of keys that a query sees, including its own; 0: all.
     std::int64_t window = 0;
     at::ScalarType dtype = at::kFloat;
   };
@@ -25,22 +25,22 @@ class KeyValueCache {
   explicit KeyValueCache(const Shape& shape) : shape_(shape) {}
 
   const Shape& shape() const { return shape_; }
-  /// Positions that were appended, whether they are still held or not.
+  /// The number of positions appended, including those no longer held.
   std::int64_t positions() const { return first_ + held_; }
   /// The first position that is held.
   std::int64_t first() const { return first_; }
 
-  /// Appends keys and values [1, T, kv_heads * width]. Throws a usage Error if they have other
-  /// sizes, another dtype or go beyond most_positions.
+  /// Appends keys and values [1, T, kv_heads * width]. Throws a usage Error if their sizes or dtype
+  /// differ, or if they exceed most_positions.
   void append(const at::Tensor& keys, const at::Tensor& values);
 
-  /// Whether what a query at position `positions` sees is held.
+  /// Whether all keys that a query at position `positions` sees are held.
   bool can_go_back_to(std::int64_t positions) const;
-  /// Forgets all positions from `positions` on; 0 forgets all. can_go_back_to(positions) must hold.
+  /// Removes all positions from `positions` on; 0: all. Requires can_go_back_to(positions).
   void go_back_to(std::int64_t positions);
 
-  /// [kv_heads, positions held, width], rows of a head behind each other; valid until the next
-  /// append().
+  /// [kv_heads, positions held, width], with the rows of a head in consecutive memory; valid until
+  /// the next append().
   at::Tensor keys() const { return keys_.narrow(1, 0, held_); }
   at::Tensor values() const { return values_.narrow(1, 0, held_); }
 
@@ -53,10 +53,10 @@ class KeyValueCache {
   std::int64_t first_ = 0, held_ = 0;
 };
 
-/// Attention of the T positions behind those in `cache`, to which their keys and values are
-/// appended: what grouped_attention() of the whole sample gives for its last T positions, up to
-/// rounding. q [1, T, heads * W], k and v [1, T, kv_heads * W]; no gradient and no dropout. Throws
-/// a usage Error if sizes, dtypes, options and cache do not fit.
+/// Attention of T positions after those in `cache`, to which their keys and values are appended.
+/// Equals grouped_attention() of the whole sample for its last T positions, up to rounding. q: [1,
+/// T, heads * W], k and v: [1, T, kv_heads * W]. No gradient and no dropout. Throws a usage Error
+/// if sizes, dtypes, options and cache do not fit.
 at::Tensor cached_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const GroupedAttentionOptions& options, KeyValueCache& cache);
 

@@ -9,34 +9,34 @@
 
 namespace accrue::kernels {
 
-/// A weight [N, K] as its products read it, without autograd. Each is the weight itself, which may
-/// be in blocks, a copy of its shape, or a one-dimensional tensor packed for that product.
+/// A weight [N, K] in the form that products read, without autograd. Each member is the weight
+/// itself (possibly in blocks), a copy of its shape, or a one-dimensional packed tensor.
 struct WeightOperands {
   at::Tensor forward;        ///< for y = x · weightᵀ
-  at::Tensor data_gradient;  ///< for x's gradient, grad · weight; undefined if not asked for
+  at::Tensor data_gradient;  ///< for the gradient of x, grad · weight; undefined if not requested
 };
 
-/// What products need of a master weight and is made when it has changed since the last use: once
-/// per window, not once per micro-batch. A copy in the dtype of the products; packed layouts of it
-/// where they are wanted and the GEMM has them. Tied weights share one object.
+/// Forms of a master weight for products, recomputed when it has changed since the last use: once
+/// per window, not once per micro-batch. A copy in the dtype of the products, and packed layouts of
+/// it if requested and supported by the GEMM. Tied weights share one object.
 ///
-/// A change of the master is seen through its version counter and its address; one made behind
-/// autograd's back (through `.data()`) is not.
+/// A change of the master is detected by its version counter and its address. A change that
+/// autograd does not record (through `.data()`) is not detected.
 class PreparedWeight {
  public:
-  /// `master` itself where it already has `dtype`; else the cached copy, detached from autograd.
+  /// Returns `master` if it has `dtype`; otherwise the cached copy, detached from autograd.
   const at::Tensor& copy(const at::Tensor& master, at::ScalarType dtype);
 
-  /// Of a frozen weight in blocks, or in bf16 for products of another dtype, nothing is kept: both
-  /// are the master, and each product unpacks it for itself.
+  /// For a frozen weight in blocks, or in bf16 for products of another dtype, nothing is cached:
+  /// both operands are the master, and each product unpacks it.
   WeightOperands operands(const at::Tensor& master, at::ScalarType dtype, bool data_gradient);
 
-  /// Whether operands() are packed. In fp32 that takes the weight's bytes once for each operand; in
-  /// bf16 its copy's bytes for each, and no copy in its own shape.
+  /// Sets whether operands() are packed. In fp32 this takes the weight's bytes for each operand; in
+  /// bf16 the bytes of its copy for each, and no copy in the weight's shape.
   void pack(bool wanted);
 
  private:
-  /// What was made of a master as it was.
+  /// A form of a master, with the version from which it was made.
   struct Made {
     static constexpr std::int64_t outdated = -1;
     at::Tensor tensor;
@@ -47,8 +47,8 @@ class PreparedWeight {
                   at::IntArrayRef sizes) const;
     bool is_current(const at::Tensor& master, const at::TensorOptions& options,
                     at::IntArrayRef sizes) const;
-    /// write(tensor) puts in what the master is now, into memory that counts as `kind`. If it
-    /// throws, the tensor is outdated.
+    /// write(tensor) writes the current form of the master, into memory counted as `kind`. If it
+    /// throws, the tensor is marked outdated.
     template <class Write>
     const at::Tensor& remake(const at::Tensor& master, const at::TensorOptions& options,
                              at::IntArrayRef sizes, MemoryTag kind, const Write& write);

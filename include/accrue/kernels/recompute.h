@@ -6,12 +6,12 @@
 
 namespace accrue::kernels {
 
-/// Makes an operation's input again in its backward, to the bit, where it is cheaper to make than
-/// to keep. Called without a graph, and only if the input is needed.
+/// Recomputes an operation's input in its backward, with the same bits, if that is cheaper than
+/// keeping it. Called without a graph, and only if the input is needed.
 using Remake = std::function<at::Tensor()>;
 
-/// Stands for a result that nobody reads (ForwardContext::result_unread): zeros of these sizes in
-/// the memory of one element.
+/// A placeholder for a result whose values are not read (ForwardContext::result_unread): zeros of
+/// these sizes in the memory of one element.
 at::Tensor unread_result(at::IntArrayRef sizes, const at::TensorOptions& options);
 
 }  // namespace accrue::kernels

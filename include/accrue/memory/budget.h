@@ -11,76 +11,76 @@
 
 namespace accrue::memory {
 
-/// The bytes that `memory.budget` allows: "none" is none, "6GiB" is that much, "auto" what the
-/// cgroup's limit, or the system, still has beside what is held already (auto_budget): resident by
-/// the process, or reserved for tensors if the budget is for them alone. Throws a usage Error
-/// if the text is none of these, or 0 bytes.
+/// Parses `memory.budget` and returns bytes: nothing for "none", the size for "6GiB"; for "auto"
+/// the free memory of the cgroup or system plus what is held (auto_budget): resident in the
+/// process, or reserved for tensors if the budget covers only tensors. Throws a usage Error for
+/// other text, 0 bytes, or more than the counted device has.
 std::optional<std::int64_t> resolve_budget(std::string_view text);
 
-/// All that is `held` or `available`, less a reserve for what the kernel keeps of it and for other
-/// programs: a thirty-second of it, at least 32 MiB. At least 0.
+/// The sum of `held` and `available`, less a reserve for the kernel and other programs: a
+/// thirty-second of the sum, at least 32 MiB. Never negative.
 std::int64_t auto_budget(std::int64_t held, std::int64_t available);
 
-/// What a budget counts of this process now: what is resident, or what tensors reserve.
+/// The bytes of this process that count against a budget: resident, or reserved for tensors.
 std::int64_t held_of_a_budget();
 
-/// What is kept free of a budget of the whole process for what grows outside tensors until it is
-/// measured again, and for page tables: 24 MiB and a sixty-fourth of the budget
-/// (docs/notes/resident_budget.md has the measurements).
+/// The part of a budget of the whole process that is kept free for growth outside tensors until the
+/// next measurement, and for page tables: 24 MiB and a sixty-fourth of the budget (measurements:
+/// docs/notes/resident_budget.md).
 std::int64_t reserve_outside(std::int64_t budget);
 
-/// The least budget of the whole process that leaves `tensors` bytes to tensors where `outside` lie
-/// beside them.
+/// The smallest budget of the whole process that leaves `tensors` bytes for tensors when `outside`
+/// bytes are held outside tensors.
 std::int64_t budget_that_leaves(std::int64_t tensors, std::int64_t outside);
 
-/// Where a budget of the whole process holds (BudgetOf::process): measures what is resident and
-/// lies outside tensors (code, libraries, stacks, the heap), and leaves it and reserve_outside()
-/// out of what tensors may take. To be asked whenever that may have changed: it costs about a
-/// millisecond a GiB. Returns what it found, for people, where that is much more or less than was
-/// left before.
+/// If a budget of the whole process is set (BudgetOf::process), measures the resident memory
+/// outside tensors (code, libraries, stacks, the heap), and takes it and reserve_outside() off the
+/// budget for tensors. Call it when that memory may have changed. It costs about a millisecond per
+/// GiB. Returns a message for people if the result differs from the previous one by an eighth of
+/// the budget or more, and otherwise nothing.
 std::optional<std::string> measure_outside();
 
-/// Does what measure_outside() does, during a run, whose plan counts on what was left to tensors:
-/// nothing changes while half of the reserve is left.
+/// Does the same during a run, whose plan depends on the budget for tensors: it changes nothing
+/// while at least half and at most all of the reserve is left.
 std::optional<std::string> follow_outside();
 
-/// What the budget is from now on, and why.
+/// The new budget and the reason for the change.
 struct BudgetChange {
   std::optional<std::int64_t> budget;
   std::string reason;
 };
 
-/// The least budget that a run goes on with; asked when a signal comes.
+/// Returns the smallest budget with which a run can continue. Called when a signal arrives.
 using LeastBudget = std::function<std::int64_t()>;
 
-/// Watches for a change of the budget during a run: by `memory.budget_file`, whose content is what
-/// `memory.budget` may be, and by SIGUSR1, which lowers the budget by a tenth, never below what the
-/// run needs: schedulers send it as a notice, too. While it lives,
-/// SIGUSR1 no longer ends the process. As signals are process-wide, one object is asked at a time;
-/// one that was made before it keeps for it the signals that come in between.
+/// Watches for changes of the budget during a run: by `memory.budget_file`, whose content has the
+/// form of `memory.budget`, and by SIGUSR1, which schedulers also send as a notice and which lowers
+/// the budget by a tenth, but not below what the run needs. SIGUSR1 does not end the process during
+/// the object's lifetime. Signals are process-wide, so poll only one object at a time. An object
+/// constructed earlier keeps the signals that arrive in between for it.
 class BudgetWatch {
  public:
-  /// `file` may be empty (the signal only), need not exist yet, and counts from the first poll.
+  /// `file` may be empty (signals only) and need not exist yet. It is read from the first poll on.
   explicit BudgetWatch(std::filesystem::path file);
   ~BudgetWatch();
   BudgetWatch(const BudgetWatch&) = delete;
   BudgetWatch& operator=(const BudgetWatch&) = delete;
 
-  /// From here on a signal leaves `least`; at first anything.
+  /// Sets the smallest budget that a signal may leave; 0 at first.
   void leave_at_least(LeastBudget least) { least_ = std::move(least); }
 
-  /// To be asked between micro-batches: one stat() while nothing changes. `budget` is the one that
-  /// holds, `held` what a signal takes a tenth of where there is none. A signal that may take
-  /// nothing is answered as well.
+  /// Call between micro-batches; costs one stat() if nothing changed. `budget` is the current
+  /// budget. Without one, a signal takes a tenth of `held`. A signal that can take nothing is
+  /// reported as well.
   ///
-  /// A file that is not readable, says nothing known, or is gone changes nothing, and is answered
-  /// once with the budget that holds and the reason. An empty file is one that is being written.
+  /// A file that cannot be read or parsed, or is gone, changes nothing: the current budget is
+  /// returned once with the reason. An empty file is treated as one that is still being written.
   std::optional<BudgetChange> poll(std::optional<std::int64_t> budget, std::int64_t held);
-  /// The same for the file alone: signals wait.
+  /// Does the same for the file alone; signals stay pending.
   std::optional<BudgetChange> poll_file(std::optional<std::int64_t> budget);
 
  private:
-  /// What stat() says of a version of the file.
+  /// The stat() result that identifies a version of the file.
   struct Version {
     std::uint64_t inode = 0;
     std::int64_t size = 0, modified_ns = 0;
@@ -92,16 +92,16 @@ class BudgetWatch {
 
   std::filesystem::path file_;
   std::optional<Version> seen_;
-  bool settled_ = false;  ///< no later write can hide behind the time stamp of `seen_`
-  std::string heard_;     ///< what `seen_` said, or what was wrong with it
+  bool settled_ = false;  ///< no later write can have the time stamp of `seen_`
+  std::string heard_;     ///< content of `seen_`, or the error of reading it
   struct sigaction previous_action_ {};
   LeastBudget least_ = [] { return std::int64_t{0}; };
 };
 
-/// Sets the budget that `watch` tells of, and then measures what lies outside tensors. Returns the
-/// reason of the change; nothing if nothing changed, or no allocator holds a budget.
+/// Sets the budget that `watch` reports, and then measures the memory outside tensors. Returns the
+/// reason of the change, or nothing if nothing changed or the caching allocator is not installed.
 std::optional<std::string> follow_budget(BudgetWatch& watch);
-/// The same for the file alone: before there is a plan nobody knows what a signal may leave.
+/// Does the same for the file alone: before there is a plan, the least budget is unknown.
 std::optional<std::string> follow_budget_file(BudgetWatch& watch);
 
 }  // namespace accrue::memory

@@ -6,10 +6,10 @@
 
 namespace accrue::models {
 
-/// How the frozen matrices of a model's linear layers are held where adapters are trained. Products
-/// unpack those in blocks each time they read them.
+/// The format of the frozen matrices of a model's linear layers while adapters are trained.
+/// Products unpack formats in blocks each time they read them.
 enum class BaseFormat {
-  as_stored,  ///< in the dtype of products
+  as_stored,  ///< in the dtype of the products
   bf16,
   q8_0,  ///< 32 numbers of 8 bits with a scale: 8.5 bits each
   q4_k,  ///< 256 numbers of 4 bits with scales and minima: 4.5 bits each

@@ -8,7 +8,7 @@
 namespace accrue::models {
 
 /// Batch normalisation (Ioffe and Szegedy, arXiv:1502.03167) over dimension 1 of x [B, C, ...], as
-/// data: whoever runs the model decides over which samples the statistics are taken.
+/// data: the code that runs the model decides over which samples statistics are computed.
 struct BatchNorm {
   std::string name;            ///< "layer1.0.bn1"
   at::Tensor weight, bias;     ///< [C] parameters; both undefined without an affine map
@@ -19,15 +19,15 @@ struct BatchNorm {
   double momentum = 0.1;  ///< weight of the new value in the running statistics
 };
 
-/// What PyTorch's own refusal says, if a module has layers of its own: "Expected more than 1
-/// value per channel when training".
+/// The text in PyTorch's own error, for modules with their own layers: "Expected more than 1 value
+/// per channel when training".
 inline constexpr std::string_view one_value_per_channel = "more than 1 value per channel";
 
-/// Normalises by the statistics of x itself; differentiable. The running statistics move. One value
-/// for each channel has no variance, and running_var becomes NaN: whoever keeps the statistics of
-/// micro-batches refuses such ones before (train/plan/batch_norm_values.h).
+/// Normalises by the statistics of x; differentiable. Updates the running statistics. A single
+/// value per channel has no variance, and running_var becomes NaN: code that uses statistics of
+/// micro-batches must reject that case first (train/plan/batch_norm_values.h).
 at::Tensor normalise_by_micro_batch(const BatchNorm& layer, const at::Tensor& x);
-/// `layer` for a run that leaves the running statistics as they are.
+/// Returns `layer` for a run that does not change the running statistics.
 BatchNorm without_running_statistics(BatchNorm layer);
 /// Normalises by the running statistics, as in evaluation.
 at::Tensor normalise_by_running(const BatchNorm& layer, const at::Tensor& x);

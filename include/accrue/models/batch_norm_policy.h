@@ -6,14 +6,14 @@
 
 namespace accrue::models {
 
-/// What to do with batch normalisations.
+/// The handling of batch normalisations.
 enum class BatchNormPolicy {
-  error,             ///< refuse, explaining the others
+  error,             ///< refuse, and explain the alternatives
   convert_group,     ///< convert to another norm
   convert_layer,     //
   convert_instance,  //
   exact,             ///< the window's statistics, segment by segment (train/window/exact)
-  micro,             ///< each micro-batch's own statistics: not the full batch's gradient
+  micro,             ///< the statistics of each micro-batch: not the full batch's gradient
 };
 /// The words of model.batchnorm.
 inline constexpr auto batch_norm_policy_words =

@@ -9,26 +9,26 @@
 
 namespace accrue {
 
-/// A differentiable function of tensors and of parameters it holds. Run twice it must do the same;
-/// what it moves besides (running statistics) moves twice.
+/// A differentiable function of tensors and of parameters that it holds. A second run must do the
+/// same as the first; other state that it changes (running statistics) changes twice.
 using CheckpointedFunction =
     std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs)>;
 
-/// fn(inputs) without its graph: of all that fn makes only the results are kept, and backward runs
-/// it again (activation checkpointing: Chen et al., arXiv:1604.06174). Gradients are those of
-/// fn(inputs) itself, dropout included: the second run finds libtorch's random generators, autocast
-/// and accrue::accelerate() as the first one did, and leaves them as it found them; autocast keeps
-/// no casts in either. Parameters inside fn get their gradients as always, by `.grad` or their open
-/// slots; calls may be nested. Without a graph to make (NoGradGuard) it is fn(inputs).
+/// Runs fn(inputs) without keeping its graph: only the results of fn are kept, and backward runs fn
+/// again (activation checkpointing: Chen et al., arXiv:1604.06174). Gradients are those of
+/// fn(inputs), including dropout: the second run uses the state of libtorch's random generators,
+/// autocast and accrue::accelerate() of the first run, and restores them afterwards; autocast
+/// caches no casts in either. Parameters inside fn get their gradients as usual, in `.grad` or open
+/// slots. Calls may be nested. Under NoGradGuard it only runs fn(inputs).
 ///
 /// fn must not write to its inputs (usage Error). Backward throws a usage Error with create_graph,
-/// and where gradients of chosen tensors are asked for (torch::autograd::grad), which would miss
-/// the parameters; a runtime Error if the second run gives other results than the first, by
-/// their number, shape or dtype.
+/// and if gradients of selected tensors are requested (torch::autograd::grad), which would miss the
+/// parameters; and a runtime Error if the second run's results differ from the first in number,
+/// shape or dtype.
 std::vector<at::Tensor> checkpoint(CheckpointedFunction fn, const std::vector<at::Tensor>& inputs);
 
-/// Takes a function of one or several tensors, such as a torch::nn::Linear, that gives a tensor or
-/// a vector of them.
+/// Takes a function of one or several tensors, such as a torch::nn::Linear, that returns a tensor
+/// or a vector of tensors.
 template <class Fn, std::same_as<at::Tensor>... Inputs>
 requires(sizeof...(Inputs) > 0) auto checkpoint(Fn fn, const Inputs&... inputs) {
   using Result = std::invoke_result_t<Fn&, const Inputs&...>;

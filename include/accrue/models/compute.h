@@ -16,7 +16,7 @@ inline constexpr auto compute_words = enum_words<Compute>({{Compute::fp32, "fp32
                                                            {Compute::fp64, "fp64"}});
 constexpr std::string_view to_string(Compute compute) { return compute_words.of(compute); }
 
-/// Whether operands are rounded to 16 bits, and masters kept beside them.
+/// Whether operands are rounded to 16 bits, with separate masters.
 constexpr bool is_mixed(Compute compute) {
   return compute == Compute::bf16 || compute == Compute::fp16;
 }

@@ -11,14 +11,14 @@ namespace accrue::models {
 
 class ForeignPasses;  // src/models/foreign/foreign_passes.h
 
-/// A Trainable of a program's own as a Model: its files hold parameters and buffers by their names.
-/// What floats is converted to the masters' dtype of `compute`, in the Trainable itself.
+/// A program's Trainable as a Model: its files hold parameters and buffers by name. Floating-point
+/// tensors are converted to the masters' dtype of `compute`, in the Trainable.
 class CustomModel : public Model {
  public:
-  /// In bf16 segments run as under libtorch's autocasting, and what they give is widened to fp32,
-  /// for the next one and the losses; parameters stay fp32, and so do the sums of their gradients.
-  /// Throws a usage Error if there is nothing to train, a name stands twice or tensors are on
-  /// two devices.
+  /// In bf16, segments run under libtorch's autocasting, and their outputs are converted to fp32
+  /// for the next segment and the losses; parameters and gradient sums stay fp32. Throws a usage
+  /// Error if there is nothing to train, two tensors have the same name, or tensors are on two
+  /// devices.
   CustomModel(std::unique_ptr<Trainable> trainable, Compute compute);
   ~CustomModel() override;
 

@@ -8,13 +8,13 @@
 
 namespace accrue::models {
 
-/// What a language model keeps of a text that it has read: the keys and values of each layer.
+/// The state of a language model after reading a text: the keys and values of each layer.
 struct DecodingCache {
   std::vector<kernels::KeyValueCache> layers;
 
-  /// How many tokens the model has read.
+  /// The number of tokens that the model has read.
   std::int64_t tokens() const { return layers.front().positions(); }
-  /// Whether reading can go on behind the first `tokens` tokens.
+  /// Whether reading can continue after the first `tokens` tokens.
   bool can_go_back_to(std::int64_t tokens) const {
     return std::all_of(layers.begin(), layers.end(),
                        [=](const auto& layer) { return layer.can_go_back_to(tokens); });

@@ -7,12 +7,12 @@
 
 namespace accrue::models {
 
-/// Takes the gradient from the parameters that a pattern matches (core/name_pattern.h): they get
-/// no gradient, no optimizer state and no products for one. Throws a usage Error if a pattern
-/// matches no parameter, with what there is, or where all are frozen then.
+/// Freezes the parameters that match a pattern (core/name_pattern.h): they have no gradient, no
+/// optimizer state and no products for one. Throws a usage Error that lists the parameters if a
+/// pattern matches none of them, or if all parameters would be frozen.
 void freeze_parameters(const Trainable& model, const std::vector<std::string>& patterns);
 
-/// Elements of the parameters that are trained.
+/// The number of elements of the trained parameters.
 std::int64_t trained_parameter_count(const Trainable& model);
 
 }  // namespace accrue::models

@@ -8,10 +8,10 @@
 
 namespace accrue::models {
 
-/// What a GGUF file begins with.
+/// The first bytes of a GGUF file.
 inline constexpr std::string_view gguf_magic = "GGUF";
 
-/// Whether `path` is a file that begins as GGUF does.
+/// Whether `path` is a file that begins with GGUF's magic.
 inline bool is_gguf(const std::filesystem::path& path) {
   std::error_code unreadable;
   if (!std::filesystem::is_regular_file(path, unreadable)) return false;

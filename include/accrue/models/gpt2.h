@@ -21,7 +21,7 @@ struct Gpt2Options {
   double norm_eps = 1e-5;
   double dropout = 0;
   LossOptions loss = {};
-  /// Whether the loss is made by chunks of rows, and not from whole logits.
+  /// Whether the loss is computed in chunks of rows, instead of from complete logits.
   bool fused_loss = true;
   Compute compute = Compute::fp32;  ///< bf16 is mixed: masters and the residual stream in fp32
   std::uint64_t seed = 1337;        ///< of the initialisation
@@ -32,22 +32,22 @@ struct Gpt2Options {
 };
 
 /// GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019): pre-norm,
-/// learned positions, tanh GELU, the head tied to the token embedding. Parameters carry the names
-/// of Hugging Face's GPT2LMHeadModel ("transformer.wte.weight", ...), but matrices are stored as
-/// [out, in]; safetensors in and out are transposed (gpt2_io.h).
-/// Initialised as GPT-2: N(0, 0.02), output projections of a block by 0.02 / sqrt(2 * layers),
-/// biases 0 and norms 1; keyed by the parameter's name, so the values do not depend on the order of
-/// creation. The values of an fp64 model are those of the fp32 model.
+/// learned positions, tanh GELU, the head tied to the token embedding. Parameters have the names of
+/// Hugging Face's GPT2LMHeadModel ("transformer.wte.weight", ...), but matrices are stored as
+/// [out, in]; gpt2_io.h transposes them in safetensors. Initialised like GPT-2: N(0, 0.02), output
+/// projections of a block by 0.02 / sqrt(2 * layers), biases 0 and norms 1, keyed by parameter
+/// name, so the values do not depend on the order of creation. An fp64 model has the values of the
+/// fp32 model.
 ///
 /// Segments: "embed", "block.0" ... "block.<layers-1>" (residual stream to residual stream), "head"
-/// (the last norm). Dropout sites (kernels/dropout.h): 0 behind the embedding; in block i 1 + 3i in
-/// the attention probabilities, 2 + 3i behind the attention projection, 3 + 3i behind the
-/// feed-forward part; from 1 + 3 * layers on at the adapters, four for each block. Packed
-/// micro-batches give what their samples give apart; rows may then be
-/// longer than the context, samples not.
+/// (the last norm). Dropout sites (kernels/dropout.h): 0 after the embedding; in block i 1 + 3i in
+/// the attention probabilities, 2 + 3i after the attention projection, 3 + 3i after the
+/// feed-forward part; from 1 + 3 * layers on at the adapters, four per block. Packed micro-batches
+/// give the result of separate samples; rows may then be longer than the context, but samples may
+/// not.
 class Gpt2 : public LanguageModel {
  public:
-  /// Throws a usage Error if the options are out of range, naming the option ("model.width").
+  /// Throws a usage Error naming the option ("model.width") if one is out of range.
   explicit Gpt2(const Gpt2Options& options, Initialisation initialisation = Initialisation::random);
   ~Gpt2() override;
 
@@ -77,11 +77,11 @@ class Gpt2 : public LanguageModel {
 
   const Gpt2Options& options() const;
 
-  /// Arithmetic of forward and backward for one token of a full context, recomputation not counted:
-  /// 6N + 6 * layers * width * (context + 1), with N all parameters but the position table, which
-  /// is only looked up; a frozen one counts 4 of the 6. Attention is causal: a sample has context *
-  /// (context + 1) / 2 pairs of a query and a key, each 12 * width operations in a layer, where
-  /// Chowdhery et al. (arXiv:2204.02311, appendix B) count context * context of them.
+  /// Operations of forward and backward for one token of a full context, without recomputation: 6N
+  /// + 6 * layers * width * (context + 1). N counts all parameters except the position table, which
+  /// is only looked up; a frozen one counts 4 instead of 6. Attention is causal: a sample has
+  /// context * (context + 1) / 2 pairs of a query and a key with 12 * width operations per layer,
+  /// while Chowdhery et al. (arXiv:2204.02311, appendix B) count context * context pairs.
   std::int64_t flops_per_token() const;
 
  private:

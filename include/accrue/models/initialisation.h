@@ -2,11 +2,11 @@
 
 namespace accrue::models {
 
-/// What a model's parameters are made with.
+/// The initial values of a model's parameters.
 enum class Initialisation {
   random,
-  zeros,   ///< for whoever fills them at once (a checkpoint, a folder)
-  shapes,  ///< no values and no memory (ATen's meta device): for whoever counts parameters
+  zeros,   ///< for code that fills them at once (a checkpoint, a folder)
+  shapes,  ///< no values and no memory (ATen's meta device), to count parameters
 };
 
 }  // namespace accrue::models

@@ -18,11 +18,11 @@
 
 namespace accrue::models {
 
-/// How the frequencies of rotary positions were changed for contexts longer than the first ones.
+/// The change of the rotary frequencies for contexts longer than in the first training.
 enum class RotaryScaling {
   none,
   linear,  ///< all divided by `factor` (Chen et al., arXiv:2306.15595)
-  llama3,  ///< the slow ones divided, those between mixed (arXiv:2407.21783, section 3.4.2)
+  llama3,  ///< slow ones divided, those between mixed (arXiv:2407.21783, section 3.4.2)
   yarn,    ///< by a ramp over the channels (Peng et al., arXiv:2309.00071)
 };
 /// The words of config.json.
@@ -32,7 +32,7 @@ inline constexpr auto rotary_scaling_words =
                                {RotaryScaling::llama3, "llama3"},
                                {RotaryScaling::yarn, "yarn"}});
 
-/// Rotary positions (Su et al., arXiv:2104.09864).
+/// Rotary position embedding (Su et al., arXiv:2104.09864).
 struct RotaryOptions {
   double base = 10'000;
   RotaryScaling scaling = RotaryScaling::none;
@@ -43,25 +43,25 @@ struct RotaryOptions {
   double beta_fast = 32;            ///< of yarn: turns in the original context, above kept
   double beta_slow = 1;             ///< of yarn: and below divided
   bool whole_channels = true;       ///< of yarn: the ramp begins and ends at whole channels
-  double amplitude = 1;             ///< of yarn: what cosines and sines are multiplied with
+  double amplitude = 1;             ///< of yarn: the factor of cosines and sines
 
   bool operator==(const RotaryOptions&) const = default;
 };
 
-/// What tells one family of models from another, shapes apart. The defaults are those of Llama 3.2.
+/// The differences between model families, except shapes. The defaults are those of Llama 3.2.
 struct LlamaVariant {
   static constexpr double most_logit_soft_cap = 40;
 
   bool tied_head = true;          ///< the head's weight is the embedding's
   bool qkv_bias = false;          ///< as in Qwen 2
   bool output_bias = false;       ///< of attention's output projection
-  bool qk_norm = false;           ///< queries and keys are normalised by head: Qwen 3, Gemma 3
-  bool post_norms = false;        ///< also what a block's parts give is normalised: Gemma 2 and 3
-  bool offset_norms = false;      ///< norms multiply with 1 + weight: Gemma
-  bool scaled_embedding = false;  ///< embeddings are multiplied with sqrt(width): Gemma
+  bool qk_norm = false;           ///< queries and keys are normalised per head: Qwen 3, Gemma 3
+  bool post_norms = false;        ///< outputs of a block's parts are normalised: Gemma 2 and 3
+  bool offset_norms = false;      ///< norms multiply by 1 + weight: Gemma
+  bool scaled_embedding = false;  ///< embeddings are multiplied by sqrt(width): Gemma
   double norm_eps = 1e-5;
   kernels::GateActivation activation = kernels::GateActivation::silu;
-  /// The most keys a query sees in local layers, its own among them; 0: all.
+  /// The number of keys that a query sees in local layers, including its own; 0: all.
   std::int64_t window = 0;
   /// Whether each layer is local; empty: all are, if there is a window.
   std::vector<bool> local_layers = {};
@@ -89,34 +89,34 @@ struct LlamaOptions {
   LlamaVariant variant = {};
   double dropout = 0;
   LossOptions loss = {};
-  /// Whether the loss is made by chunks of rows, and not from whole logits.
+  /// Whether the loss is computed in chunks of rows, instead of from complete logits.
   bool fused_loss = true;
   Compute compute = Compute::fp32;  ///< bf16 is mixed: masters and the residual stream in fp32
   std::uint64_t seed = 1337;        ///< of the initialisation
-  /// The Hugging Face config.json that shape and variant came from, if any: a saved folder keeps
-  /// its other keys (llama_io.h).
+  /// The Hugging Face config.json from which shape and variant were read, if any: a saved folder
+  /// keeps its other keys (llama_io.h).
   std::string config_json = {};
   AdapterOptions adapters = {};
   BaseFormat base = BaseFormat::as_stored;  ///< of linear layers, if there are adapters
 };
 
-/// Llama (Touvron et al., arXiv:2302.13971) and its relatives, by LlamaVariant: Llama 2 and 3,
+/// Llama (Touvron et al., arXiv:2302.13971) and related models, by LlamaVariant: Llama 2 and 3,
 /// SmolLM, Mistral, Qwen 2 and 3, Gemma 1 to 3 (text). Pre-norm with RMS norms, rotary positions,
-/// grouped queries, a gated feed-forward part. Parameters carry the names and layouts of Hugging
-/// Face's ("model.layers.0.self_attn.q_proj.weight", matrices [out, in]).
-/// Initialised N(0, 0.02), what adds to the residual stream by 0.02 / sqrt(2 * layers), biases 0
-/// and norms' factors 1; keyed by the parameter's name, so the values do not depend on the order of
-/// creation. The values of an fp64 model are those of the fp32 model. The tables of cosines and
-/// sines hold the fp32 values that transformers computes, at any precision.
+/// grouped queries, a gated feed-forward part. Parameters have the names and layouts of Hugging
+/// Face's ("model.layers.0.self_attn.q_proj.weight", matrices [out, in]). Initialised N(0, 0.02),
+/// projections that add to the residual stream by 0.02 / sqrt(2 * layers), biases 0 and norms'
+/// factors 1, keyed by parameter name, so the values do not depend on the order of creation. An
+/// fp64 model has the values of the fp32 model. The tables of cosines and sines hold the fp32
+/// values of transformers, at any precision.
 ///
 /// Segments: "embed", "block.0" ... "block.<layers-1>" (residual stream to residual stream), "head"
-/// (the last norm). Dropout sites (kernels/dropout.h): 0 behind the embedding; in block i 1 + 3i in
-/// the attention probabilities, 2 + 3i behind the attention part, 3 + 3i behind the feed-forward
-/// part; from 1 + 3 * layers on at the adapters, seven for each block. Packed micro-batches give
-/// what their samples give apart; rows may then be longer than the context, samples not.
+/// (the last norm). Dropout sites (kernels/dropout.h): 0 after the embedding; in block i 1 + 3i in
+/// the attention probabilities, 2 + 3i after the attention part, 3 + 3i after the feed-forward
+/// part; from 1 + 3 * layers on at the adapters, seven per block. Packed micro-batches give the
+/// result of separate samples; rows may then be longer than the context, but samples may not.
 class Llama : public LanguageModel {
  public:
-  /// Throws a usage Error if the options are out of range, naming the option ("model.width").
+  /// Throws a usage Error naming the option ("model.width") if one is out of range.
   explicit Llama(const LlamaOptions& options,
                  Initialisation initialisation = Initialisation::random);
   ~Llama() override;
@@ -128,9 +128,9 @@ class Llama : public LanguageModel {
   std::optional<std::vector<at::Tensor>> prepare_recorded_pass() override;
 
   std::string kind() const override { return "llama"; }
-  /// 6 operations for each token and parameter (but of an embedding that is only looked up; 4 for a
-  /// frozen one), and 12
-  /// * heads * head_width for each layer's pairs of a query and a key that the masks leave.
+  /// Counts 6 operations per token and parameter (4 for a frozen one, none for an embedding that is
+  /// only looked up), and 12 * heads * head_width per layer for each pair of a query and a key that
+  /// the masks allow.
   std::int64_t flops_per_sample() const override;
   std::int64_t packed_weight_bytes() const override;
   void pack_weights(bool wanted) override;
@@ -147,7 +147,7 @@ class Llama : public LanguageModel {
   const AdapterOptions& adapters() const override { return options().adapters; }
   void restart_adapters() override;
 
-  /// The options that the model was made with; what was left 0 for "usual" has its value.
+  /// The options of the model; those that were 0 for a default are resolved.
   const LlamaOptions& options() const;
 
  private:
@@ -155,11 +155,11 @@ class Llama : public LanguageModel {
   std::unique_ptr<Impl> impl_;
 };
 
-/// `options` with kv_heads, head_width and ffn_width stated.
+/// Returns `options` with kv_heads, head_width and ffn_width resolved.
 LlamaOptions with_usual_widths(LlamaOptions options);
 
-/// Elements of all parameters that a Llama of these options would have, a tied head's once and
-/// those of adapters apart.
+/// The number of elements of all parameters of a Llama with these options, counting a tied head
+/// once and without adapters.
 std::int64_t parameter_count(const LlamaOptions& options);
 
 }  // namespace accrue::models

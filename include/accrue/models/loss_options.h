@@ -6,12 +6,12 @@
 
 namespace accrue::models {
 
-/// What a language model learns from its data.
+/// The training objective of a language model.
 enum class LossKind {
-  lm,    ///< to predict each token: cross-entropy
-  mlm,   ///< to predict the tokens that are hidden from it: cross-entropy of these
-  dpo,   ///< of pairs, to prefer the chosen sequence more than a reference does
-  orpo,  ///< of pairs, to say the chosen sequence, and to prefer it
+  lm,    ///< predict each token: cross-entropy
+  mlm,   ///< predict the masked tokens: cross-entropy of these
+  dpo,   ///< for pairs: prefer the chosen sequence more than a reference model does
+  orpo,  ///< for pairs: learn the chosen sequence, and prefer it
 };
 inline constexpr auto loss_kind_words = enum_words<LossKind>({{LossKind::lm, "lm"},
                                                               {LossKind::mlm, "mlm"},
@@ -22,9 +22,9 @@ constexpr bool is_of_pairs(LossKind kind) {
   return kind == LossKind::dpo || kind == LossKind::orpo;
 }
 
-/// A model's loss. Label smoothing and z-loss are of the cross-entropy while it trains
-/// (kernels/cross_entropy.h); evaluation (ForwardContext::training false) is of the plain one, so
-/// that its losses can be compared whatever these are.
+/// The loss of a model. Label smoothing and z-loss change the cross-entropy in training
+/// (kernels/cross_entropy.h). Evaluation (ForwardContext::training false) uses the plain
+/// cross-entropy, so that its losses can be compared whatever these options are.
 struct LossOptions {
   double label_smoothing = 0;  ///< in [0, 1)
   double z_loss = 0;           ///< not negative

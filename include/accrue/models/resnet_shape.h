@@ -9,29 +9,29 @@
 
 namespace accrue::models {
 
-/// How a ResNet begins, and with that which of the two families of He et al. (arXiv:1512.03385) it
-/// is of: that for small images (section 4.2) or that for ImageNet (section 4.1).
+/// The first layers of a ResNet, which also select one of the two families of He et al.
+/// (arXiv:1512.03385): for small images (section 4.2) or for ImageNet (section 4.1).
 enum class Stem {
   conv3x3,  ///< a convolution that keeps the size
-  conv7x7,  ///< one of stride 2 and a maximum pool: a quarter of each side is left
+  conv7x7,  ///< one with stride 2 and a maximum pool: a quarter of each side is left
 };
 /// The words of model.stem.
 inline constexpr auto stem_words =
     enum_words<Stem>({{Stem::conv3x3, "3x3"}, {Stem::conv7x7, "7x7"}});
 constexpr std::string_view to_string(Stem stem) { return stem_words.of(stem); }
 
-/// What stands behind the stem.
+/// The stages after the stem.
 struct ResNetStages {
-  std::vector<std::int64_t> blocks;  ///< of each stage, whose channels double from one to the next
-  /// A block has 2 of 3x3; or 3 and is a bottleneck: 1x1, 3x3 and 1x1 to four times the channels.
+  std::vector<std::int64_t> blocks;  ///< per stage; the channels double from one stage to the next
+  /// Per block: 2 of 3x3, or 3 in a bottleneck: 1x1, 3x3, and 1x1 to four times the channels.
   std::int64_t convolutions = 2;
 
-  /// Channels that leave a block, in those of its stage.
+  /// Output channels of a block, as a multiple of the channels of its stage.
   std::int64_t expansion() const { return convolutions == 3 ? 4 : 1; }
 };
 
-/// Returns the stages of a network of 6n + 2 layers, 8 at least, with a stem of 3x3, or of 18, 34,
-/// 50, 101 or 152 with one of 7x7 (the paper's table 1); nothing if there is no such network.
+/// Returns the stages of a network of 6n + 2 layers, at least 8, with a 3x3 stem, or of 18, 34, 50,
+/// 101 or 152 layers with a 7x7 stem (table 1 of the paper); nothing if there is no such network.
 inline std::optional<ResNetStages> resnet_stages(Stem stem, std::int64_t layers) {
   constexpr std::int64_t fewest_layers = 8, basic = 2, bottleneck = 3;
   if (stem == Stem::conv3x3) {
@@ -54,9 +54,9 @@ inline std::optional<ResNetStages> resnet_stages(Stem stem, std::int64_t layers)
   }
 }
 
-/// The stem of a network of so many layers if none is stated: that of the ImageNet networks
-/// if there is one. Those of 50 and 152 layers are in both families; for small images the paper
-/// has neither.
+/// The default stem of a network with `layers` layers: that of the ImageNet network if there is
+/// one. Networks of 50 and 152 layers are in both families; for small images the paper has
+/// neither.
 inline Stem usual_stem(std::int64_t layers) {
   return resnet_stages(Stem::conv7x7, layers) ? Stem::conv7x7 : Stem::conv3x3;
 }

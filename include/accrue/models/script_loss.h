@@ -7,24 +7,24 @@
 
 namespace accrue::models {
 
-/// How an output is compared with its target.
+/// The comparison of an output with its target.
 enum class ScriptLossKind {
-  cross_entropy,  ///< logits [..., K] with classes [...], of which -100 does not count
+  cross_entropy,  ///< logits [..., K] with classes [...]; class -100 does not count
   mse,            ///< squared differences of two tensors of one shape, each a term
 };
 inline constexpr auto script_loss_words = enum_words<ScriptLossKind>(
     {{ScriptLossKind::cross_entropy, "cross_entropy"}, {ScriptLossKind::mse, "mse"}});
 constexpr std::string_view to_string(ScriptLossKind kind) { return script_loss_words.of(kind); }
 
-/// A loss of a TorchScript module, with a denominator of its own: how many of its terms count.
+/// A loss of a TorchScript module, with its own denominator: the number of its terms that count.
 struct ScriptLoss {
   std::string name;
   ScriptLossKind kind = ScriptLossKind::cross_entropy;
-  /// Names one of the things that forward returns: a key of its dict, a field of its NamedTuple, or
-  /// the place in its tuple ("0"); empty stands for the only one.
+  /// Selects one of the outputs of forward: a key of its dict, a field of its NamedTuple, or the
+  /// index in its tuple ("0"); empty: the only one.
   std::string output = {};
-  std::string target = "labels";  ///< a column of the data, or "labels": what the data has as such
-  double coefficient = 1;         ///< how much its mean counts in the total
+  std::string target = "labels";  ///< a column of the data, or "labels": the data's labels
+  double coefficient = 1;         ///< the weight of its mean in the total
 
   bool operator==(const ScriptLoss&) const = default;
 };

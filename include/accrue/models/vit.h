@@ -26,19 +26,19 @@ struct VitOptions {
 
 /// The vision transformer (Dosovitskiy et al., arXiv:2010.11929): the image's patches through a
 /// linear map, a class token before them, learned positions, pre-norm blocks with tanh GELU; a
-/// linear layer reads the class token. Files carry the names and layout of Hugging Face's
+/// linear layer reads the class token. Files have the names and layout of Hugging Face's
 /// ViTForImageClassification ("vit.embeddings.cls_token", ...; hidden_act "gelu_pytorch_tanh",
 /// layer_norm_eps 1e-6); in memory query, key and value are one parameter
-/// ("...attention.attention.qkv.weight") and the patch projection is a matrix.
-/// Weights N(0, 0.02), biases 0 and norms 1; keyed by the parameter's name. The values of an fp64
-/// model are those of the fp32 model.
+/// ("...attention.attention.qkv.weight") and the patch projection is a matrix. Initial weights
+/// N(0, 0.02), biases 0 and norms 1, keyed by parameter name. An fp64 model has the values of the
+/// fp32 model.
 ///
 /// Segments: "embed", "block.0" ..., "head", which gives logits [B, classes]. Dropout sites: 0
-/// behind the embedding; in block i 1 + 3i in the attention weights, 2 + 3i behind the attention
-/// projection, 3 + 3i behind the feed-forward part. The loss is ResNet's.
+/// after the embedding; in block i 1 + 3i in the attention weights, 2 + 3i after the attention
+/// projection, 3 + 3i after the feed-forward part. The loss is ResNet's.
 class Vit : public Model {
  public:
-  /// Throws a usage Error if the options are out of range, naming the option ("model.context").
+  /// Throws a usage Error naming the option ("model.width") if one is out of range.
   explicit Vit(const VitOptions& options, Initialisation initialisation = Initialisation::random);
   ~Vit() override;
 
@@ -47,9 +47,9 @@ class Vit : public Model {
   std::vector<LossHead> losses() override;
 
   std::string kind() const override { return "vit"; }
-  /// Counts for patches + 1 positions 6 for each weight of the blocks and 12 * width * positions a
-  /// layer (Chowdhery et al., arXiv:2204.02311, appendix B); 6 for each weight of the patch
-  /// projection and patch, and for each of the last layer.
+  /// Counts for patches + 1 positions 6 per weight of the blocks and 12 * width * positions per
+  /// layer (Chowdhery et al., arXiv:2204.02311, appendix B); 6 per weight of the patch projection
+  /// and patch, and per weight of the last layer.
   std::int64_t flops_per_sample() const override;
   std::int64_t packed_weight_bytes() const override;
   void pack_weights(bool wanted) override;

@@ -6,9 +6,9 @@ namespace accrue::observe {
 
 enum class ProgressStyle {
   off,
-  lines,  ///< a line now and then, for logs
+  lines,  ///< one line from time to time, for logs
   bar,    ///< one line that is redrawn, for terminals
-  live,   ///< several lines that are redrawn below those that scroll, for terminals
+  live,   ///< several redrawn lines below scrolling ones, for terminals
 };
 /// The words of observe.progress.
 inline constexpr auto progress_style_words =

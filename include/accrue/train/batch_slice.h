@@ -10,22 +10,22 @@
 
 namespace accrue {
 
-/// How `step` and its relatives split a batch: its samples are the first dimension. Overload both
-/// for a batch type of your own, in its namespace. batch_size throws a usage Error if the batch
-/// has no such dimension.
+/// How `step` and related functions split a batch: its samples are the first dimension. For another
+/// batch type, overload both functions in its namespace. batch_size throws a usage Error if the
+/// batch has no such dimension.
 std::int64_t batch_size(const at::Tensor& batch);
 inline at::Tensor batch_slice(const at::Tensor& batch, std::int64_t begin, std::int64_t end) {
   return batch.slice(0, begin, end);
 }
-/// Takes tensors side by side, inputs and targets, say. Throws a usage Error unless there is at
-/// least one and all have as many samples.
+/// For several tensors with the same samples, for example inputs and targets. Throws a usage Error
+/// if there are none or their numbers of samples differ.
 std::int64_t batch_size(const std::vector<at::Tensor>& batch);
 std::vector<at::Tensor> batch_slice(const std::vector<at::Tensor>& batch, std::int64_t begin,
                                     std::int64_t end);
 namespace batch {
 std::int64_t batch_size(const MicroBatch& batch);
-/// Takes rows, with the samples that lie in them if the batch is packed. Tokens are shared out
-/// evenly: a MicroBatch does not say which of its inputs are padding.
+/// Takes rows, with the samples in them if the batch is packed. Tokens are divided evenly, because
+/// a MicroBatch does not mark which inputs are padding.
 MicroBatch batch_slice(const MicroBatch& batch, std::int64_t begin, std::int64_t end);
 }  // namespace batch
 

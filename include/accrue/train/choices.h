@@ -4,11 +4,11 @@
 
 #include "accrue/core/enum_words.h"
 
-/// What a config chooses from, if no other room has the choice; each with its words in the
+/// Choices in a config that no other component defines; each with its words in the
 /// config.
 namespace accrue::train {
 
-/// By torch's words: those of its devices to which a parameter can move as it is.
+/// Named like torch's devices: those to which a parameter can be moved without conversion.
 enum class Device { cpu, cuda, xpu, mps, hpu, mtia };
 inline constexpr auto device_words = enum_words<Device>({{Device::cpu, "cpu"},
                                                          {Device::cuda, "cuda"},
@@ -16,7 +16,7 @@ inline constexpr auto device_words = enum_words<Device>({{Device::cpu, "cpu"},
                                                          {Device::mps, "mps"},
                                                          {Device::hpu, "hpu"},
                                                          {Device::mtia, "mtia"}});
-/// Those that tests run on; any other is checked by each `accrue train`.
+/// Whether tests run on the device; each `accrue train` checks any other device.
 inline constexpr bool is_tested(Device device) {
   return device == Device::cpu || device == Device::cuda;
 }
@@ -28,7 +28,7 @@ enum class ModelKind {
   vit,
   resnet,
   torchscript,
-  custom,  ///< brought by the program (train::Custom)
+  custom,  ///< provided by the program (train::Custom)
 };
 inline constexpr auto model_kind_words =
     enum_words<ModelKind>({{ModelKind::gpt2, "gpt2"},
@@ -39,16 +39,16 @@ inline constexpr auto model_kind_words =
                            {ModelKind::torchscript, "torchscript"},
                            {ModelKind::custom, "custom"}});
 constexpr std::string_view to_string(ModelKind kind) { return model_kind_words.of(kind); }
-/// Whether models of this kind are language models of accrue's own.
+/// Whether models of this kind are accrue's language models.
 constexpr bool is_language_model(ModelKind kind) {
   return kind == ModelKind::gpt2 || kind == ModelKind::llama || kind == ModelKind::bert;
 }
-/// Whether a model of this kind is not accrue's own, and may take whatever it takes.
+/// Whether a model of this kind is not accrue's, so that its inputs are unknown.
 constexpr bool is_foreign(ModelKind kind) {
   return kind == ModelKind::torchscript || kind == ModelKind::custom;
 }
 
-/// Whether accrue does the operations of a model that is not its own (kernels/accelerate.h).
+/// Whether accrue runs the operations of a model that is not accrue's (kernels/accelerate.h).
 enum class Accelerate {
   automatic,  ///< if a pass over the first samples agrees with libtorch's
   on,
@@ -57,7 +57,7 @@ enum class Accelerate {
 inline constexpr auto accelerate_words = enum_words<Accelerate>(
     {{Accelerate::automatic, "auto"}, {Accelerate::on, "on"}, {Accelerate::off, "off"}});
 
-/// Where micro-batches' gradients are summed.
+/// The place in which gradients of micro-batches are summed.
 enum class GradientPlace {
   buffer,
   optimizer,  ///< in the optimizer's state, without a gradient buffer
@@ -66,15 +66,15 @@ inline constexpr auto gradient_place_words = enum_words<GradientPlace>(
     {{GradientPlace::buffer, "buffer"}, {GradientPlace::optimizer, "optimizer"}});
 
 enum class CrossEntropy {
-  fused,  ///< by chunks of rows
-  plain,  ///< from the whole logits
+  fused,  ///< in chunks of rows
+  plain,  ///< from complete logits
 };
 inline constexpr auto cross_entropy_words =
     enum_words<CrossEntropy>({{CrossEntropy::fused, "fused"}, {CrossEntropy::plain, "plain"}});
 
-/// What happens when the loss diverges.
+/// The reaction to a diverging loss.
 enum class OnDivergence {
-  warn,  ///< an event, and the run goes on
+  warn,  ///< an event, and the run continues
   stop,  ///< the run ends with an error, without the step
 };
 inline constexpr auto on_divergence_words =
@@ -89,26 +89,26 @@ inline constexpr auto optimizer_kind_words =
                                {OptimizerKind::adama, "adama"}});
 constexpr std::string_view to_string(OptimizerKind kind) { return optimizer_kind_words.of(kind); }
 
-/// Which parameters weight decay is for.
+/// The parameters to which weight decay applies.
 enum class Decay { matrices, all };
 inline constexpr auto decay_words =
     enum_words<Decay>({{Decay::matrices, "matrices"}, {Decay::all, "all"}});
 
-/// What a batch is stated in.
+/// The unit in which a batch is stated.
 enum class BatchUnit { tokens, samples, micro_batches };
 inline constexpr auto batch_unit_words =
     enum_words<BatchUnit>({{BatchUnit::tokens, "tokens"},
                            {BatchUnit::samples, "samples"},
                            {BatchUnit::micro_batches, "micro_batches"}});
 
-/// How a batch grows to what is stated.
+/// How a batch grows to its stated size.
 enum class RampShape { linear, doubling };
 inline constexpr auto ramp_shape_words =
     enum_words<RampShape>({{RampShape::linear, "linear"}, {RampShape::doubling, "doubling"}});
 
-/// In which norm the noise of gradients is measured that decides about the batch.
+/// The norm for the gradient noise that decides about the batch.
 enum class NoiseGeometry {
-  optimizer,  ///< Adam's own: each element over the root of its second moment; else the Euclidean
+  optimizer,  ///< Adam's: each element over the root of its second moment; else Euclidean
   euclidean,
   sign,  ///< the sum of absolute values, dual to a step by signs
 };
@@ -121,34 +121,34 @@ enum class NoiseDetail { total, blocks, none };
 inline constexpr auto noise_detail_words = enum_words<NoiseDetail>(
     {{NoiseDetail::total, "total"}, {NoiseDetail::blocks, "blocks"}, {NoiseDetail::none, "none"}});
 
-/// What moves sums that lie on GPUs from rank to rank. All else that ranks say goes through Gloo.
+/// The transport between ranks for sums on GPUs. All other messages use Gloo.
 enum class Backend { gloo, nccl };
 inline constexpr auto backend_words =
     enum_words<Backend>({{Backend::gloo, "gloo"}, {Backend::nccl, "nccl"}});
 
-/// When ranks sum their gradients.
+/// The time at which ranks sum their gradients.
 enum class Reduce {
-  overlap,  ///< while the last micro-batch's backward runs
+  overlap,  ///< during the last micro-batch's backward
   end,
 };
 inline constexpr auto reduce_words =
     enum_words<Reduce>({{Reduce::overlap, "overlap"}, {Reduce::end, "end"}});
 
-/// What ranks' shares of a batch go by.
+/// How a batch is divided between ranks.
 enum class Shares { speed, equal };
 inline constexpr auto shares_words =
     enum_words<Shares>({{Shares::speed, "speed"}, {Shares::equal, "equal"}});
 
-/// What is divided among the ranks.
+/// The state that is divided among ranks.
 enum class Shard { none, optimizer };
 inline constexpr auto shard_words =
     enum_words<Shard>({{Shard::none, "none"}, {Shard::optimizer, "optimizer"}});
 constexpr std::string_view to_string(Shard shard) { return shard_words.of(shard); }
 
-/// Who besides a rank keeps what is divided.
+/// The copy of a rank's part of the divided state.
 enum class ShardReplica {
-  none,  ///< nobody: if the rank is lost, the run goes back to its last checkpoint
-  next   ///< the next rank
+  none,  ///< no copy: if the rank is lost, the run goes back to its last checkpoint
+  next   ///< on the next rank
 };
 inline constexpr auto shard_replica_words =
     enum_words<ShardReplica>({{ShardReplica::none, "none"}, {ShardReplica::next, "next"}});

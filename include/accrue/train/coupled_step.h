@@ -16,8 +16,8 @@ namespace accrue {
 
 namespace detail {
 
-/// What a coupled step runs: representations of samples [begin, end), each [end - begin, ...], and
-/// a loss on those of the whole batch.
+/// The functions of a coupled step: representations of samples [begin, end), each [end - begin,
+/// ...], and a loss on those of the whole batch.
 struct CoupledParts {
   std::function<std::vector<at::Tensor>(std::int64_t begin, std::int64_t end)> encode;
   std::function<Loss(const std::vector<at::Tensor>& representations)> loss;
@@ -34,11 +34,11 @@ inline Loss as_loss(at::Tensor mean) { return {.sum = std::move(mean), .weight =
 }  // namespace detail
 
 /// One optimizer step with a loss that couples the samples of a batch (contrastive, in-batch
-/// softmax), which no sum over micro-batches equals: exact, in the memory of one micro-batch and
-/// all representations, for one more forward pass. Representation-gradient caching (Gao, Zhang,
-/// Han, Callan, arXiv:2101.06983): encode every micro-batch without a graph; take the loss and its
-/// gradient with respect to the representations of the whole batch; encode each micro-batch again
-/// and differentiate it from its rows of that gradient.
+/// softmax), so it is not a sum over micro-batches. The gradient is exact, with the memory of one
+/// micro-batch and all representations, for one more forward pass. Representation-gradient caching
+/// (Gao, Zhang, Han, Callan, arXiv:2101.06983): encode every micro-batch without a graph; compute
+/// the loss and its gradient for all representations; encode each micro-batch again and
+/// differentiate it with its rows of that gradient.
 ///
 ///   accrue::coupled_step(model, optimizer, batch,
 ///       [](auto& model, const auto& slice) { return std::vector{model->text(slice[0]),
@@ -47,19 +47,19 @@ inline Loss as_loss(at::Tensor mean) { return {.sum = std::move(mean), .weight =
 ///       {.clip_norm = 1.0, .micro_batch = 32});
 ///
 /// `encode(model, slice of batch)` returns a tensor [samples of the slice, ...], or a vector of
-/// them, one per tower; `loss_fn` takes them for the whole batch (as `encode` returns them) and
-/// returns the mean as a scalar, or Loss{sum, weight}. Parameters of the model that `loss_fn` uses
-/// itself (a temperature) are trained too. Both passes see the same state of libtorch's random
+/// tensors, one per tower. `loss_fn` takes them for the whole batch (as `encode` returns them) and
+/// returns the mean as a scalar, or Loss{sum, weight}. Parameters that `loss_fn` uses directly (a
+/// temperature) are trained as well. Both passes use the same state of libtorch's random
 /// generators, so ordinary dropout is as in one pass over the same micro-batches.
 ///
-/// An encoder must treat its samples one by one: one that changes buffers (batch normalisation in
-/// training) or gives other representations the second time is a usage Error. A loss or gradient
-/// that is not finite leaves the parameters alone (`stepped` is false). With micro_batch >= the
+/// An encoder must process samples independently: it is a usage Error if it changes buffers (batch
+/// normalisation in training) or gives other representations the second time. A loss or gradient
+/// that is not finite leaves the parameters unchanged (`stepped` is false). With micro_batch >= the
 /// batch, this is one plain pass.
 ///
-/// With StepOptions::group each rank encodes its own samples, also none; their representations are
-/// gathered, in order of rank, so that `loss_fn` sees those of all ranks on each, and the gradient
-/// is that of one process.
+/// With StepOptions::group each rank encodes its own samples, possibly none. Their representations
+/// are all-gathered in rank order, so `loss_fn` receives those of all ranks on each rank, and the
+/// gradient equals that of one process.
 template <class Model, class Batch, class Encode, class LossFn>
 StepReport coupled_step(Model& model, torch::optim::Optimizer& optimizer, const Batch& batch,
                         Encode&& encode, LossFn&& loss_fn, const StepOptions& options = {}) {

@@ -22,19 +22,19 @@ namespace accrue::train {
 
 struct Config;
 
-/// What a program brings to be trained (model.kind "custom").
+/// The model and data that a program provides for training (model.kind "custom").
 struct Custom {
-  /// Makes the model. It may read the config: the keys of [model] are the program's to use, and
-  /// run.seed. Whoever works on a config calls it once, and a proof once more for a copy in fp64:
-  /// each call gives a model of its own, with the same values if the config is the same but for
+  /// Makes the model. It may read the config, including all keys of [model] and run.seed. It is
+  /// called once for a config, and once more for a copy in fp64 in a verification. Each call
+  /// must return a new model, with the same values if the config is the same except for
   /// precision.
   std::function<std::unique_ptr<models::Trainable>(const Config& config)> model;
-  /// What to train on; null: the files of data.train.
+  /// The training data; null: the files of data.train.
   std::shared_ptr<const data::Source> train = nullptr;
-  /// What to evaluate on; null: data.val or data.val_fraction, as of files.
+  /// The validation data; null: data.val or data.val_fraction, as for files.
   std::shared_ptr<const data::Source> val = nullptr;
-  /// Makes the optimizer of the parameters that are trained; null: the one that [optim] says, of
-  /// which the schedule and clipping count in any case (optim/torch_optimizer.h).
+  /// Makes the optimizer of the trained parameters; null: that of [optim]. Schedule and clipping of
+  /// [optim] apply in any case (optim/torch_optimizer.h).
   std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor> parameters)>
       optimizer = nullptr;
 };
@@ -71,12 +71,12 @@ struct BatchOf<Function> : BatchOf<decltype(&Function::operator())> {};
 
 /// Whether a module's parameters are fp64.
 bool is_in_double(const NamedParameters& parameters);
-/// Runs `loss` of a batch type without batch_in_double in fp64, of which libtorch may say that
-/// types of numbers differ; throws a usage Error that says what is missing then.
+/// Runs `loss` in fp64 for a batch type without batch_in_double. If libtorch reports different
+/// dtypes, throws a usage Error that names the missing function.
 void run_unconverted(const std::function<void()>& loss);
 
-/// What `loss_fn` makes of `micro` as a Batch, which is in fp64 if the module is and
-/// batch_in_double (accrue/verify/verify.h) stands beside the type.
+/// The result of `loss_fn` for `micro` as a Batch, which is converted to fp64 if the module is in
+/// fp64 and batch_in_double (accrue/verify/verify.h) is overloaded for the type.
 template <class Batch, class Model, class LossFn>
 auto loss_of(const batch::MicroBatch& micro, Model& model, LossFn& loss_fn) {
   if constexpr (std::is_same_v<Batch, batch::MicroBatch>) {
@@ -97,11 +97,11 @@ auto loss_of(const batch::MicroBatch& micro, Model& model, LossFn& loss_fn) {
 }  // namespace detail
 
 /// Makes a module, held by `Model` (a holder or a std::shared_ptr), trainable with the loss that
-/// `loss_fn(model, batch)` makes of an accrue::batch::MicroBatch, or of a batch type of the
-/// program's own, from a source that makes it (data::own_source<Batch>). The type is that of
-/// `loss_fn`'s parameter; a generic one gets a MicroBatch, or what trainable<Batch>(model, loss_fn)
-/// states. In fp64, which a proof's copy of the model is in, a type of the program's own comes out
-/// of its batch_in_double(const Batch&), an overload beside the type.
+/// `loss_fn(model, batch)` returns for an accrue::batch::MicroBatch, or for a batch type of the
+/// program, from a source that makes it (data::own_source<Batch>). The type is that of `loss_fn`'s
+/// parameter; a generic one receives a MicroBatch, or the type stated in trainable<Batch>(model,
+/// loss_fn). For the fp64 copy of the model in a verification, the program's type is converted by
+/// its batch_in_double(const Batch&), an overload in its namespace.
 template <class Batch, class Model, class LossFn>
 std::unique_ptr<models::Trainable> trainable(Model model, LossFn loss_fn) {
   static_assert(std::is_invocable_r_v<Loss, LossFn&, Model&, const Batch&>,
@@ -123,7 +123,7 @@ std::unique_ptr<models::Trainable> trainable(Model model, LossFn loss_fn) {
 }
 
 /// Makes a module with several losses trainable: `losses_fn(model, batch)` returns a std::vector of
-/// them, in the order of `named`.
+/// losses, in the order of `named`.
 template <class Model, class LossesFn>
 std::unique_ptr<models::Trainable> trainable(Model model, LossesFn losses_fn,
                                              const std::vector<models::NamedLoss>& named) {
@@ -139,10 +139,10 @@ std::unique_ptr<models::Trainable> trainable(Model model, LossesFn losses_fn,
       named, "model");
 }
 
-/// The config of a run of what the program brings.
+/// The config of a run with the program's model and data.
 Config with_custom(Config config, Custom custom);
 
-/// Gives a model that there is, once; whoever wants another is told that there is none.
+/// Returns a function that returns `model` once; another call throws a usage Error.
 std::function<std::unique_ptr<models::Trainable>(const Config& config)> once(
     std::unique_ptr<models::Trainable> model);
 

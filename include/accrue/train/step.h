@@ -21,25 +21,25 @@
 namespace accrue {
 
 struct StepOptions {
-  double clip_norm = 0;          ///< 0: off
+  double clip_norm = 0;          ///< limit of the gradient norm; 0: off
   std::int64_t micro_batch = 0;  ///< samples, at most; 0: automatic, see Stepper
-  /// accrue's kernels do the model's operations while a step runs, and masks of dropout are keyed
-  /// by the batch's rows, so that they are the same for any split (accrue::accelerate,
+  /// Runs the model's operations in accrue's kernels during a step, with dropout masks keyed by the
+  /// batch's rows, so that they are the same for any split (accrue::accelerate,
   /// accrue/kernels/accelerate.h). Their seed is drawn for each step from libtorch's default
   /// generator.
   bool accelerate = false;
-  /// As AccumulatorOptions::watch_parameters: off where the model's forward() writes its own
+  /// Like AccumulatorOptions::watch_parameters: set it to false if the model's forward() writes its
   /// weights.
   bool watch_parameters = true;
-  /// Told of "micro_batch" (the size that was chosen), "out_of_memory", "quarantined", "dropped",
-  /// and of what AccumulatorOptions::on_event is told once, each with its reason. Without it, what
-  /// comes once is a warning by TORCH_WARN, and the others are silent.
+  /// Called for "micro_batch" (the size selected), "out_of_memory", "quarantined", "dropped", and
+  /// the events that AccumulatorOptions::on_event receives once, each with its reason. If it is not
+  /// set, events that come once are warnings by TORCH_WARN, and the others are silent.
   std::function<void(const Event&)> on_event{};
-  /// Sees (and may change) the mean gradient, as AccumulatorOptions::on_mean_gradient does.
+  /// Receives (and may change) the mean gradient, like AccumulatorOptions::on_mean_gradient.
   std::function<void(accum::MeanGradient&)> on_mean_gradient{};
-  /// The ranks that take each step together, which distributed::join() makes; null: this process is
-  /// alone. Each gives its own samples of the batch, any number of them, also none; the gradient is
-  /// that of the mean over all.
+  /// The ranks that take each step together, as distributed::join() makes them; null: this process
+  /// is alone. Each rank passes its own samples of the batch, any number of them, possibly none;
+  /// the gradient is that of the mean over all.
   std::shared_ptr<distributed::Group> group{};
   accum::SharingOptions sharing{};
 };
@@ -49,7 +49,7 @@ namespace detail {
 /// Runs samples [begin, end) as one micro-batch and returns their loss.
 using RunSlice = std::function<Loss(std::int64_t begin, std::int64_t end)>;
 
-/// A model by what a step needs of it.
+/// A model in the form that a step needs.
 struct SteppedModel {
   NamedParameters parameters;
   std::vector<at::Tensor> buffers;  ///< running statistics
@@ -83,7 +83,7 @@ struct LossOf {
   using Returned = std::invoke_result_t<F&, Model&, Slice>;
 };
 
-/// Whether a step can be made of these types; if it cannot, the compiler's message says what is
+/// Whether a step is possible with these types; if not, the compiler's message names what is
 /// missing.
 template <class Model, class Batch>
 constexpr bool is_steppable() {
@@ -118,35 +118,35 @@ constexpr bool gives_a_loss() {
 
 }  // namespace detail
 
-/// Optimizer steps on batches larger than what runs at once, one after another: the batch is what
-/// the optimisation wants, and it runs in micro-batches that fit the memory. The gradient is that
-/// of the mean loss of the whole batch, whatever the split.
+/// Takes optimizer steps on batches that are too large to run at once: the batch has the size for
+/// the optimisation, and runs in micro-batches that fit into memory. The gradient is that of the
+/// mean loss of the whole batch, however it is split.
 ///
 ///   accrue::Stepper stepper(model, optimizer, {.clip_norm = 1.0});
 ///   for (auto& batch : loader) stepper.step(batch, loss_fn);
 ///
-/// Without StepOptions::micro_batch the first two samples run forward once, without a trace, to
-/// measure what a sample takes. A micro-batch then is the whole batch, or the largest power of two
-/// of samples, that fits in half of what the memory budget leaves (memory::set_budget), or in a
-/// quarter of the free memory where there is none. It is found anew for a batch larger than all
-/// before. Where nothing can be measured (tensors of another device) the whole batch is tried.
-/// Micro-batches are as even as they can be: 9 samples by at most 4 are 3 + 3 + 3.
+/// Without StepOptions::micro_batch the first two samples run forward once, without side effects,
+/// to measure the memory per sample. The micro-batch is then the whole batch, or the largest power
+/// of two of samples, that fits in half of the remaining memory budget (memory::set_budget), or in
+/// a quarter of the free memory if there is no budget. It is determined again for a batch larger
+/// than all before. If the memory cannot be measured (tensors of another device), the whole batch
+/// is tried. Micro-batches are as even as possible: 9 samples by at most 4 are 3 + 3 + 3.
 ///
 /// A micro-batch that runs out of memory (c10::OutOfMemoryError, std::bad_alloc) is undone and run
-/// once more, then in halves; what was added up stays. StepReport::retries counts that. If one
-/// sample does not fit, a refused Error says so. A size that was asked for is not halved where
-/// batch normalisation takes its statistics from it.
+/// once more, then in halves; earlier sums are kept. StepReport::retries counts it. If one sample
+/// does not fit, a refused Error is thrown. A micro-batch size set in the options is not halved if
+/// batch normalisation uses its statistics.
 ///
 /// A slice whose loss or gradient is not finite is quarantined (StepReport::quarantined): `loss_fn`
-/// then runs again on the others, and is to give the same loss.
+/// then runs again on the others, and must give the same losses.
 ///
 /// If a batch takes more than one micro-batch and the model has batch normalisation in training
-/// mode, which takes the statistics of each, StepReport::batchnorm is "micro", and
-/// StepOptions::on_event is told once.
+/// mode, which uses the statistics of each, StepReport::batchnorm is "micro", and
+/// StepOptions::on_event is called once.
 ///
-/// With StepOptions::group all ranks make a Stepper alike and call step() as often; share() says
-/// which part of a batch a rank is to give. What leaves step() as an exception ends all ranks with
-/// its reason. One thread at a time may call; the model is to stay on its device and in its dtype.
+/// With StepOptions::group all ranks must make a Stepper with the same options and call step()
+/// equally often; share() returns the part of a batch for this rank. An exception from step() ends
+/// all ranks with its reason. One thread at a time may call; the model must keep device and dtype.
 ///
 ///   const accum::WindowShare mine = stepper.share(256);
 ///   stepper.step(samples_of(mine.begin, mine.end), loss_fn);
@@ -154,17 +154,17 @@ template <class Model>
 class Stepper {
  public:
   /// `model` is anything with parameters() (a torch::nn module or its holder, a TorchScript
-  /// module). It and `optimizer` must outlive this object. Parameters that are frozen now are left
-  /// out of all steps.
+  /// module). It and `optimizer` must outlive this object. Parameters that are frozen at
+  /// construction are left out of all steps.
   Stepper(Model& model, torch::optim::Optimizer& optimizer, StepOptions options = {})
       : model_(model), slices_(detail::stepped(model), optimizer, std::move(options)) {}
 
-  /// `loss_fn(model, slice of batch)` returns Loss{sum, weight}. Throws what it throws; no
-  /// parameter has changed then.
+  /// Takes one step. `loss_fn(model, slice of batch)` returns Loss{sum, weight}. Its exceptions are
+  /// rethrown; no parameter has changed then.
   ///
-  /// StepReport::step is the number of steps that the optimizer has taken, this one included: by
-  /// its own state where that counts (Adam, AdamW, RMSprop, Adagrad; it is saved and loaded with
-  /// the optimizer), else those of this object. `samples` adds up over this object's steps.
+  /// StepReport::step is the number of steps of the optimizer including this one: from its state if
+  /// that counts them (Adam, AdamW, RMSprop, Adagrad; it is saved and loaded with the optimizer),
+  /// and otherwise the steps of this object. `samples` adds up over this object's steps.
   template <class Batch, class LossFn>
   StepReport step(const Batch& batch, LossFn&& loss_fn) {
     if constexpr (detail::is_steppable<Model, Batch>()) {
@@ -174,7 +174,7 @@ class Stepper {
         });
       }
     }
-    return {};  // the compiler has said what is missing
+    return {};  // the compiler has reported the missing function
   }
 
   /// This rank's part of the next step's batch, which has `samples` over all ranks: see
@@ -186,16 +186,16 @@ class Stepper {
   detail::SliceStepper slices_;
 };
 
-/// Takes one step of a Stepper made for it, which measures each time and allocates the sums anew.
-/// StepReport::step is 1 with an optimizer that does not count its steps (SGD). What a Stepper
-/// warns of once comes once for each place in the program that calls this.
+/// Takes one step of a new Stepper, which measures memory and allocates the sums each time.
+/// StepReport::step is 1 with an optimizer that does not count its steps (SGD). A warning that a
+/// Stepper gives once is given once per call site in the program.
 template <class Model, class Batch, class LossFn>
 StepReport step(Model& model, torch::optim::Optimizer& optimizer, const Batch& batch,
                 LossFn&& loss_fn, StepOptions options = {}) {
   if constexpr (detail::is_steppable<Model, Batch>()) {
     if (!options.on_event)
       options.on_event = [](const Event& event) {
-        // Each loss_fn has a type of its own, and so an instance of this.
+        // Each loss_fn has its own type, and so its own instance of this function.
         if (event.name == "batchnorm") {
           TORCH_WARN_ONCE(event.reason);
         } else if (event.name == "unused") {

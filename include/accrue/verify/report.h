@@ -10,27 +10,27 @@
 
 namespace accrue::proof {
 
-/// Why an accumulated gradient is not that of the full batch.
+/// The reason why an accumulated gradient differs from that of the full batch.
 enum class Cause {
   none,
   batchnorm,                 ///< statistics of the micro-batch instead of the batch
   dropout,                   ///< masks drawn in the order of the passes
-  weighting,                 ///< micro-batches count by something else than their weights
+  weighting,                 ///< micro-batches are weighted by something other than their weights
   normalization,             ///< a constant factor
   precision,                 ///< rounding beyond that of the parameters' dtype
-  nondeterminism,            ///< the same pass twice gives two results
-  batch_coupled_loss,        ///< a loss that is no sum over samples
-  unknown,                   ///< none of the others; the evidence says what was ruled out
+  nondeterminism,            ///< the same pass gives two results
+  batch_coupled_loss,        ///< a loss that is not a sum over samples
+  unknown,                   ///< none of the others; the evidence lists what was ruled out
   zeroed_mid_window,         ///< gradients were cleared between the micro-batches of a window
   stepped_mid_window,        ///< parameters were changed between them
   schedule_per_micro_batch,  ///< the learning rate's schedule was stepped between them
   decay_per_micro_batch,     ///< parameters were decayed between them
-  clip_per_micro_batch,      ///< gradients were clipped between them, or each by itself
+  clip_per_micro_batch,      ///< gradients were clipped between them, or each separately
   packing_leak,              ///< documents that share a row see each other
   last_window,               ///< a short last window: dropped, or divided by the length of others
   scaled_twice,              ///< divided by the number of micro-batches once too often
-  last_micro_batch_only,     ///< of a window's micro-batches, only the last one reached `.grad`
-  device_mean,               ///< the mean over ranks of their own means
+  last_micro_batch_only,     ///< only the last micro-batch of a window reached `.grad`
+  device_mean,               ///< the mean over ranks of their means
   carried_state,             ///< a forward pass leaves state that the next one reads
 };
 
@@ -58,22 +58,22 @@ inline constexpr auto cause_words =
                        {Cause::carried_state, "carried-state"}});
 constexpr std::string_view to_string(Cause cause) { return cause_words.of(cause); }
 
-/// Where a difference lies whose cause is `unknown`.
+/// The place of a difference whose cause is `unknown`.
 enum class Place {
-  none,          ///< there is none
-  window,        ///< what training makes of micro-batches that are sound each by itself
-  operations,    ///< accrue's operations, beside ATen's operators
-  sums,          ///< sums of the same gradients, taken by two ways
+  none,          ///< there is no difference
+  window,        ///< training's handling of micro-batches that are each correct
+  operations,    ///< accrue's operations, compared with ATen's operators
+  sums,          ///< sums of the same gradients, computed in two ways
   steps,         ///< the optimizer's steps, from gradients that agree
   frozen,        ///< a parameter that is not trained
-  data,          ///< which samples and labels a run takes
-  not_finite,    ///< training's way gives what is not finite, a plain pass does not
+  data,          ///< the samples and labels that a run takes
+  not_finite,    ///< training gives values that are not finite, a plain pass does not
   not_searched,  ///< the search for the cause was not finished
 };
 
-/// One parameter's error: that of all comparisons that came nearest to its bound or exceeds it
-/// most. Both are relative to the norm of the parameter's reference gradient (or, where that all
-/// but vanishes, to a thousandth of what is usual for an element of the model), L2.
+/// The error of one parameter, in the comparison that came nearest to its bound or exceeded it
+/// most. Both are L2 norms relative to the norm of the parameter's reference gradient (or, if that
+/// is close to 0, to a thousandth of the model's usual value per element).
 struct ParameterError {
   std::string name;
   double relative_error = 0;
@@ -100,7 +100,7 @@ struct SkippedSplit {
   std::string reason;
 };
 
-/// The smallest fault of a kind that would have been noticed.
+/// The smallest fault of a kind that would have been detected.
 struct SmallestFault {
   std::string kind;     ///< "the gradient of a matrix scaled"
   double relative = 0;  ///< part of what is scaled, or share of the batch's weight
@@ -128,19 +128,19 @@ struct StepsResult {
   bool conclusive = true;  ///< whether joint_bound is at most a tenth
 };
 
-/// If a verification's time went, seconds.
+/// The time of a verification by part, in seconds.
 struct VerifyTimes {
   double total = 0;
   double window = 0;     ///< the window once, as training runs it
-  double windows = 0;    ///< what was planned for `total`, in windows of work; fp64 not counted
-  double in_double = 0;  ///< of `total`, the part in fp64
+  double windows = 0;    ///< planned for `total`, in windows of work; fp64 not counted
+  double in_double = 0;  ///< the part of `total` in fp64
 };
 
 struct Report {
   bool equal = true;
-  /// Whether `equal` says something: a gradient that is off by 1% would have been noticed in any
-  /// matrix, bias or norm, and rounding, by the bounds of all parameters together, may change less
-  /// than a tenth of the gradient, or fp64 agrees; and rounding may change less than a tenth of the
+  /// Whether `equal` is meaningful: a gradient error of 1% would have been detected in any matrix,
+  /// bias or norm; and rounding, by the bounds of all parameters together, may change less than a
+  /// tenth of the gradient, or fp64 agrees; and rounding may change less than a tenth of the
   /// movement by the optimizer's steps.
   bool conclusive = true;
   /// Why it is not conclusive, with the parameter, and what to change; empty if it is.
@@ -148,36 +148,36 @@ struct Report {
   /// Whether splits, orders, optimizer steps and the ranks asked for were all compared; `left_out`
   /// says what was not.
   bool complete = true;
-  /// On which samples, if that is not all: "splits, orders and steps on the first 4 of 64".
+  /// The samples compared, if not all: "splits, orders and steps on the first 4 of 64".
   std::string extent{};
-  /// Largest of parameters[].relative_error. `bound` is that parameter's; where something is not
-  /// equal, the bound of the parameter that exceeds its own most. So `equal` and
+  /// The largest of parameters[].relative_error. `bound` is that parameter's bound; if something is
+  /// not equal, it is the bound of the parameter that exceeds its bound most. So `equal` and
   /// max_relative_error <= bound agree.
   double max_relative_error = 0;
   double bound = 0;
   Cause cause = Cause::none;
   Place place = Place::none;          ///< of a difference whose cause is unknown
   std::vector<Cause> besides{};       ///< further causes that were found
-  std::optional<double> factor{};     ///< of a loop's gradient that is so many times the true one
-  std::vector<std::string> evidence;  ///< what was compared, and what told the cause from others
-  std::vector<std::string> ruled_out{};         ///< other causes, each with what speaks against it
-  std::vector<SmallestFault> smallest_fault{};  ///< what this run would have noticed
-  std::vector<std::string> left_out{};          ///< what was not compared, and how to have it
+  std::optional<double> factor{};     ///< of a loop's gradient that is a multiple of the true one
+  std::vector<std::string> evidence;  ///< comparisons made, and evidence for the cause
+  std::vector<std::string> ruled_out{};         ///< other causes, each with the evidence against it
+  std::vector<SmallestFault> smallest_fault{};  ///< what this run would have detected
+  std::vector<std::string> left_out{};          ///< what was not compared, and how to compare it
   std::string reference;                        ///< "one pass over 64 samples"
   std::vector<ParameterError> parameters;
   std::vector<SplitResult> splits;
-  std::vector<SkippedSplit> skipped{};  ///< splits that the model does not run
+  std::vector<SkippedSplit> skipped{};  ///< splits that the model cannot run
   std::optional<StepsResult> steps;
   std::optional<VerifyTimes> times;
 };
 
-/// `cause` and those besides it; empty if there is none.
+/// `cause` and further causes; empty if there is none.
 std::vector<Cause> all_causes(const Report& report);
 
 /// One sentence: the verdict and its reasons.
 std::string conclusion(const Report& report);
 
-/// What to do about each cause, in one line; empty if there is none.
+/// The remedy for each cause, in one line; empty if there is none.
 std::string advice(const Report& report);
 
 }  // namespace accrue::proof

@@ -23,16 +23,16 @@ class Module;
 namespace accrue {
 
 struct VerifyOptions {
-  /// Micro-batch sizes to try; empty: 1, 2, 3, 7, half and all, as far as the batch goes and at
-  /// most 64 of them, each also reversed or shuffled in turn, and uneven ones.
+  /// Micro-batch sizes to try; empty: 1, 2, 3, 7, half and all, if the batch allows and they give
+  /// at most 64 micro-batches, each also reversed or shuffled in turn, and uneven sizes.
   std::vector<std::int64_t> micro_batches{};
   std::int64_t loop_micro_batch = 0;  ///< of verify_loop; 0: about a quarter, the last one uneven
   int noise_draws = 3;                ///< passes that measure rounding (accrue/verify/bound.h)
   std::uint64_t seed = 1;             ///< of libtorch's generator in each pass
 };
 
-/// The batch in fp64, for the comparison that tells rounding from the rest. Overload it beside
-/// batch_slice for a batch type of your own; without it fp64 is left out.
+/// Converts a batch to fp64, for the comparison that separates rounding from other causes. Overload
+/// it beside batch_slice for other batch types; without an overload fp64 is left out.
 at::Tensor batch_in_double(const at::Tensor& batch);
 std::vector<at::Tensor> batch_in_double(const std::vector<at::Tensor>& batch);
 namespace batch {
@@ -41,16 +41,16 @@ MicroBatch batch_in_double(const MicroBatch& batch);
 
 namespace detail {
 
-/// A model with its loss on a batch, by what verification needs of them.
+/// A model with its loss on a batch, in the form that verification needs.
 struct VerifiedModel {
   NamedParameters parameters;
   NamedParameters buffers;
-  torch::nn::Module* module = nullptr;  ///< if the model is one
-  /// Set for other models that have modes: puts the model into evaluation mode, or where
-  /// `batch_norms_alone` its batch normalisations, and returns what undoes it.
+  torch::nn::Module* module = nullptr;  ///< set if the model is one
+  /// Set for other models that have modes: puts the model, or only its batch normalisations if
+  /// `batch_norms_alone`, into evaluation mode, and returns a function that undoes it.
   std::function<std::function<void()>(bool batch_norms_alone)> evaluate;
   bool freezes_batch_norms = false;   ///< whether `evaluate` knows batch normalisations
-  accum::FindBatchNorms batch_norms;  ///< in training mode, where the model tells of them
+  accum::FindBatchNorms batch_norms;  ///< those in training mode, if the model can list them
   std::int64_t samples = 0;
   RunSlice loss;
   RunSlice loss_in_double;
@@ -59,7 +59,7 @@ struct VerifiedModel {
 /// Throws a usage Error if the batch cannot be split.
 void require_two_samples(const VerifiedModel& model);
 proof::Report verify_model(const VerifiedModel& model, const VerifyOptions& options);
-/// `loop` runs the user's loop with micro-batches of so many samples.
+/// `loop` runs the user's loop with micro-batches of `micro` samples.
 proof::Report verify_loop(const VerifiedModel& model,
                           const std::function<void(std::int64_t micro)>& loop,
                           const VerifyOptions& options);
@@ -95,24 +95,24 @@ VerifiedModel describe(Model& model, const Batch& batch, LossFn& loss_fn) {
 
 }  // namespace detail
 
-/// Proves that accumulating `batch` in micro-batches gives the gradient of the whole batch's mean
+/// Verifies that accumulating `batch` in micro-batches gives the gradient of the whole batch's mean
 /// loss, for several splits and orders, and names the cause if it does not. `model` is anything
 /// with named_parameters() (a torch::nn module or its holder, a TorchScript module);
-/// `loss_fn(model, slice of batch)` returns Loss{sum, weight}. One pass by plain autograd is
-/// compared, per parameter, with Accumulator's sums. Parameters, buffers, `.grad`, modes and
-/// libtorch's generator are as before afterwards. Throws a usage Error if the batch has fewer
-/// than 2 samples, its weight is 0, or a loss or a gradient is not finite.
+/// `loss_fn(model, slice of batch)` returns Loss{sum, weight}. One pass of plain autograd is
+/// compared with Accumulator's sums, per parameter. Parameters, buffers, `.grad`, modes and
+/// libtorch's generator are restored afterwards. Throws a usage Error if the batch has fewer than 2
+/// samples, its weight is 0, or a loss or a gradient is not finite.
 template <class Model, class Batch, class LossFn>
 proof::Report verify(Model& model, const Batch& batch, LossFn&& loss_fn,
                      const VerifyOptions& options = {}) {
   return detail::verify_model(detail::describe(model, batch, loss_fn), options);
 }
 
-/// Proves the same of a loop of the user's own, which leaves the mean gradient of the batch in
-/// `.grad`: `loop(model, slices)` with the micro-batches, or `loop(model, batch, micro)`. `.grad`
-/// is undefined when it begins. `loss_fn` is verified first: it defines the truth. The loop may run
-/// twice; what it changes besides parameters, buffers and `.grad` (an optimizer's state) stays
-/// changed.
+/// Verifies the same for a user's loop that leaves the mean gradient of the batch in `.grad`:
+/// `loop(model, slices)` with the micro-batches, or `loop(model, batch, micro)`. `.grad` is
+/// undefined when it begins. `loss_fn` is verified first, since it defines the reference. The loop
+/// may run twice; changes besides parameters, buffers and `.grad` (an optimizer's state) are not
+/// undone.
 template <class Model, class Batch, class LossFn, class Loop>
 proof::Report verify_loop(Model& model, const Batch& batch, LossFn&& loss_fn, Loop&& loop,
                           const VerifyOptions& options = {}) {

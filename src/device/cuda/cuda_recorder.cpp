@@ -1,4 +1,4 @@
-// What libaccrue_graphs.so has: CUDA graphs by libtorch.
+// The contents of libaccrue_graphs.so: CUDA graphs of libtorch.
 #include <ATen/cuda/CUDAGraph.h>
 
 #include "device/recorder.h"
@@ -11,7 +11,7 @@ class CudaRecorder final : public Recorder {
   void begin(const Recorder* shares_memory_of) override {
     const auto* const other = static_cast<const CudaRecorder*>(shares_memory_of);
     const c10::MempoolId_t pool = other == nullptr ? c10::MempoolId_t{0, 0} : other->pool_;
-    // This thread may allocate pinned memory meanwhile, and others may go on as they like.
+    // This thread may allocate pinned memory meanwhile, and others may continue.
     graph_.capture_begin(pool, cudaStreamCaptureModeRelaxed);
   }
   void end() override {

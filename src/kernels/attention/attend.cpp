@@ -19,12 +19,12 @@
 namespace accrue::kernels {
 namespace {
 
-/// Elements between a tensor's positions. What the stride of a dimension of one is, is not said.
+/// Elements between a tensor's positions. A dimension of size one has no defined stride.
 std::int64_t position_stride(const at::Tensor& in) {
   return in.size(1) == 1 ? in.stride(0) : in.stride(1);
 }
 
-/// Where the parts of heads lie.
+/// The positions of the parts of heads.
 struct Shape {
   std::int64_t length, heads, group, width;
 
@@ -34,11 +34,11 @@ struct Shape {
             .group = plan.options.heads / plan.options.kv_heads,
             .width = q.size(2) / plan.options.heads};
   }
-  /// If a head begins in [B, T, heads of this kind * width], in elements.
+  /// The offset of a head in [B, T, heads of this kind * width], in elements.
   std::int64_t offset(const SampleSpan& span, std::int64_t head, const at::Tensor& in) const {
     return (span.row * length + span.begin) * position_stride(in) + head * width;
   }
-  /// If a head's sums of a span begin in [B, heads, T].
+  /// The offset of a head's sums for a span in [B, heads, T].
   std::int64_t sums_offset(const SampleSpan& span, std::int64_t head) const {
     return (span.row * heads + head) * length + span.begin;
   }
@@ -48,7 +48,7 @@ struct Shape {
 struct Task {
   const SampleSpan& span;
   std::int64_t kv_head, first, count;
-  const DropoutMask* masks;  ///< of these heads; null: all is kept
+  const DropoutMask* masks;  ///< of these heads; null: everything is kept
   void* scratch;
 };
 
@@ -61,9 +61,9 @@ std::vector<DropoutMask> masks_of(const AttentionPlan& plan, std::size_t span, s
   return masks;
 }
 
-/// Calls body(task) for every head of every span, each in one thread, with one scratch a thread;
-/// a task has `count` heads of queries. It goes head by head, so that spans of unequal length fall
-/// to the threads alike.
+/// Calls body(task) for every head of every span, each in one thread, with one scratch per thread;
+/// a task has `count` heads of queries. It proceeds head by head, so that threads get equal shares
+/// of spans of unequal length.
 template <class Body>
 void for_each_task(const AttentionPlan& plan, std::int64_t count, std::size_t scratch_elements,
                    const at::TensorOptions& options, Body body) {
@@ -99,8 +99,8 @@ constexpr HeadKernels bf16_kernels{bf16_attention::head_forward, bf16_attention:
                                    bf16_attention::head_forward_scratch,
                                    bf16_attention::head_backward_scratch};
 
-/// Those of bf16 products know no soft caps, which one family of models has and which would cost
-/// them a tangent for each score in both passes.
+/// Those with bf16 products do not support soft caps, which one family of models has and which
+/// would cost them a tangent per score in both passes.
 const HeadKernels& kernels_for(const AttentionPlan& plan, at::ScalarType dtype) {
   const bool narrow =
       dtype == at::kBFloat16 && plan.options.soft_cap == 0 && bf16_attention::available();
@@ -127,7 +127,7 @@ rows::Head head_of(const AttentionPlan& plan, const Projections& of, const Task&
   };
 }
 
-/// Twice the number of pairs of a query and a key that it sees, of a sample of `length` positions;
+/// Twice the number of pairs of a query and a key that it sees, for a sample of `length` positions;
 /// a causal query sees about half of what the length and the window allow.
 std::int64_t twice_the_pairs(const GroupedAttentionOptions& options, std::int64_t length) {
   if (!options.causal) return 2 * length * length;
@@ -197,8 +197,8 @@ Attended attend(const AttentionPlan& plan, const Projections& of) {
                   span_of({of.q, of.k, of.v, result.out, log_sums}, flops_of(plan, shape, 2)));
   const HeadKernels& kernels = kernels_for(plan, of.q.scalar_type());
   const auto longest_span = static_cast<std::size_t>(longest(plan.spans));
-  // Heads of a group do not meet here: if there are too few groups for all threads, each head is
-  // a task.
+  // Heads of a group need not be in one task: if there are too few groups for all threads, each
+  // head is a task.
   const bool few =
       static_cast<std::int64_t>(plan.spans.size()) * plan.options.kv_heads < at::get_num_threads();
   for_each_task(plan, few ? 1 : shape.group,

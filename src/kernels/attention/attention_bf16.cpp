@@ -15,11 +15,11 @@ namespace {
 using rows::Head;
 
 // Rows of queries whose scores stay in the first two levels of cache. Half as many would skip more
-// of what is beyond the diagonal, but pass twice as often over the sums of the keys' and values'
+// of the part beyond the diagonal, but pass twice as often over the sums of the keys' and values'
 // gradients.
 constexpr std::size_t query_block = 64;
-// So that shapes and leading dimensions of products are few whatever the lengths, these go by at
-// most so many keys.
+// At most this many keys are processed at once, so that shapes and leading dimensions of products
+// are few whatever the lengths.
 constexpr std::size_t key_chunk = 256;
 constexpr std::size_t depth_unit = 16;
 
@@ -32,14 +32,14 @@ constexpr std::size_t leading_dimension(std::size_t keys) {
   return keys < key_chunk ? std::bit_ceil(std::max(keys, query_block)) : round_up(keys, key_chunk);
 }
 
-/// Neighbouring keys, in whole blocks.
+/// Adjacent keys, in whole blocks.
 struct KeyBlocks {
   std::size_t begin, end;
   std::size_t size() const { return end - begin; }
 };
 
-/// Sizes of the padded operands. Rows and columns up to `keys` and `depth` that were padded are
-/// zero; what lies between `keys` and a stride is never read.
+/// Sizes of the padded operands. Padded rows and columns up to `keys` and `depth` are zero; the
+/// part between `keys` and a stride is never read.
 struct Layout {
   std::size_t length, width, keys, depth;
   std::size_t key_stride;    ///< row stride of matrices [depth, keys]
@@ -53,7 +53,7 @@ struct Layout {
         keys(round_up(of_length, query_block)),
         depth(round_up(of_width, depth_unit)),
         key_stride(leading_dimension(keys)),
-        // This is no power of two, so that a column does not fall into few cache sets.
+        // This is not a power of two, so that a column does not map to few cache sets.
         score_stride(key_stride + query_block),
         causal(is_causal),
         window(of_window) {}
@@ -71,7 +71,7 @@ struct Layout {
   }
 };
 
-/// Hands out pieces of the caller's scratch, or counts what they take if there is none.
+/// Allocates pieces of the caller's scratch, or counts their size if there is none.
 class Scratch {
  public:
   explicit Scratch(void* start) : start_(static_cast<char*>(start)) {}
@@ -154,7 +154,7 @@ void multiply_by_terms(const Product& product) {
   }
 }
 
-/// Keys or values of the head where they lie, or copied to `room` where something has to be padded.
+/// Keys or values of the head in place, or copied to `room` if something must be padded.
 rows::Rows padded_rows(const Layout& layout, const Head& head, const void* of, Bf16* room) {
   const auto* first = static_cast<const Bf16*>(of);
   if (layout.length == layout.keys && layout.width == layout.depth)
@@ -238,7 +238,7 @@ void add_over_queries(const Layout& layout, KeyBlocks keys, const Bf16* rows, Bf
                       true);
 }
 
-/// If a member's part of rows of heads side by side begins, and its mask.
+/// The beginning of a member's part in rows of heads side by side, and its mask.
 const Bf16* part_of(const Head& head, std::size_t member, const void* rows) {
   return static_cast<const Bf16*>(rows) + member * head.width;
 }
@@ -249,7 +249,7 @@ const DropoutMask* mask_of(const Head& head, std::size_t member) {
   return head.masks == nullptr ? nullptr : head.masks + member;
 }
 
-/// Attends with one of the heads of queries; keys and values are packed.
+/// Computes attention for one of the heads of queries; keys and values are packed.
 void attend_member(const rows::HeadForward& task, const Layout& layout,
                    const ForwardBuffers& buffers, std::size_t member) {
   const Head& head = task.head;

@@ -11,8 +11,8 @@ namespace accrue::kernels::bf16_attention {
 /// multiplied; scores, softmax and all sums are in fp32. Tasks are those of attention_simd.h, of
 /// type bf16.
 
-/// Whether this processor multiplies bf16 faster than fp32, and libtorch's product was found to
-/// work and is not switched off (at::Context::setUserEnabledMkldnn). To be asked before each call.
+/// Whether this processor multiplies bf16 faster than fp32, and libtorch's product works and is not
+/// switched off (at::Context::setUserEnabledMkldnn). Call it before each product.
 bool available();
 
 void head_forward(const rows::HeadForward& task);

@@ -40,7 +40,7 @@ void pair_rows(const Rows& rows, std::size_t padded_rows, std::size_t depth, Bf1
 
 void pair_columns(const Rows& rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs,
                   std::size_t stride) {
-  // Neighbours in a row stay together: a transpose of words of two elements.
+  // Adjacent elements of a row stay together: a transpose of words of two elements.
   constexpr std::size_t columns = 2 * transposed_columns;
   const Lanes<std::uint32_t> d;
   for (std::size_t row = 0; row < padded_rows; row += hn::Lanes(d))

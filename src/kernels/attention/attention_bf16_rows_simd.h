@@ -15,7 +15,7 @@ namespace accrue::kernels::rows {
 struct HeadRows {
   const Bf16* first;
   std::size_t stride;       ///< elements between rows
-  std::size_t rows, width;  ///< how many there are
+  std::size_t rows, width;  ///< numbers of rows and columns
 };
 
 /// Rows of whole depth, `stride` elements apart.
@@ -28,21 +28,21 @@ struct Rows {
 void copy_padded(const HeadRows& from, std::size_t padded_rows, std::size_t depth, Bf16* to);
 /// The pairs [padded_rows / 2, depth, 2] of rows[padded_rows, depth].
 void pair_rows(const Rows& rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs);
-/// The pairs [depth / 2, stride, 2] of the transpose of rows[padded_rows, depth]; the columns from
-/// padded_rows to `stride` are left as they are.
+/// The pairs [depth / 2, stride, 2] of the transpose of rows[padded_rows, depth]; columns from
+/// padded_rows to `stride` are not changed.
 void pair_columns(const Rows& rows, std::size_t padded_rows, std::size_t depth, Bf16* pairs,
                   std::size_t stride);
 /// to[depth, rows] = from[rows, depth], rows a multiple of 32.
 void transpose(const Bf16* from, std::size_t rows, std::size_t depth, Bf16* to);
 
-/// Queries [first, first + rows) of a head and what they see of the columns [begin, keys), both
-/// multiples of 64.
+/// Queries [first, first + rows) of a head and the part that they see of columns [begin, keys),
+/// both multiples of 64.
 struct QueryBlock {
   std::size_t first, rows, block_rows;  ///< rows beyond `rows` are padding; block_rows is even
   std::size_t length, begin, keys;
   std::size_t stride;  ///< of rows of scores and probabilities
   bool causal;
-  std::size_t window;  ///< the most keys that a causal query sees, its own the last; 0: all
+  std::size_t window;  ///< the most keys that a causal query sees, including its own; 0: all
   float scale;
   const DropoutMask* mask;
   std::uint32_t* words;      ///< for two rows of the mask
@@ -53,12 +53,12 @@ struct QueryBlock {
     const std::size_t query = first + row;
     return window == 0 || query < window ? 0 : query + 1 - window;
   }
-  /// Where the keys end that a row's query sees.
+  /// The end of the keys that a row's query sees.
   std::size_t seen_end(std::size_t row) const { return causal ? first + row + 1 : length; }
 };
 
 /// p = e^(scale * scores - the row's largest) with dropout, zeros if nothing is seen; `sums`
-/// gets each row's sum before dropout.
+/// receives each row's sum before dropout.
 void softmax_block(const QueryBlock& block, const float* scores, Bf16* p, float* sums,
                    float* log_sums);
 /// From scores and grads = dO·Vᵀ: the pairs of the probabilities with dropout, and the gradient of

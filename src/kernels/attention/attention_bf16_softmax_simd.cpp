@@ -21,7 +21,7 @@ using Vector = hn::Vec<Floats>;
 
 constexpr float log2_e = 1.44269504F, ln_2 = 0.693147181F;
 
-/// Says of a vector of columns that all rows see it.
+/// A vector of columns that all rows see.
 struct AllSeen {
   HWY_INLINE Vector select(std::size_t, Vector seen, Vector) const { return seen; }
 };
@@ -33,8 +33,8 @@ HWY_INLINE hn::Mask<hn::RebindToSigned<Floats>> lanes_before(std::size_t column,
   return hn::Lt(hn::Iota(index, 0), hn::Set(index, rest));
 }
 
-/// Says of a vector of columns, from `column` on, that some row sees a part of it, and that the
-/// window of each begins before.
+/// A vector of columns, from `column` on, that some row sees partly, after the beginning of each
+/// row's window.
 struct SomeSeen {
   const QueryBlock& block;
   std::size_t column;
@@ -46,7 +46,7 @@ struct SomeSeen {
   }
 };
 
-/// Says of a vector of columns, from `column` on, that the window of some row begins in it.
+/// A vector of columns, from `column` on, in which the window of some row begins.
 struct WindowBegins {
   const QueryBlock& block;
   std::size_t column;
@@ -59,14 +59,14 @@ struct WindowBegins {
   }
 };
 
-/// Says of a vector of columns that no row sees it.
+/// A vector of columns that no row sees.
 struct NoneSeen {
   HWY_INLINE Vector select(std::size_t, Vector, Vector unseen) const { return unseen; }
 };
 
 /// Calls body(column, seen) for all vectors of the block's columns, for the rows [row, row + rows):
-/// before a window, at its edge, within, at the diagonal and beyond. Neighbouring rows have the
-/// same numbers of each kind, so that the processor foresees where the loops end.
+/// before a window, at its edge, within, at the diagonal and beyond. Adjacent rows have the same
+/// numbers of each kind, so that the processor predicts the ends of the loops.
 template <bool kWindow, class Body>
 HWY_INLINE void for_each_column(const QueryBlock& block, std::size_t row, std::size_t rows,
                                 Body body) {
@@ -91,7 +91,7 @@ struct NoDropout {
   HWY_INLINE Vector operator()(std::size_t, Vector v) const { return v; }
 };
 
-/// Keeps the probabilities that a row's mask keeps, times its scale. It can hold two neighbouring
+/// Keeps the probabilities that a row's mask keeps, times its scale. It can hold two adjacent
 /// rows.
 class Dropout {
  public:
@@ -151,7 +151,7 @@ void log_sums_of(const float* sums, const float* tops, std::size_t rows, float* 
   const Floats d;
   for_each_vector(d, rows, [&](std::size_t i, std::size_t count) HWY_ATTR {
     const auto sum = load(d, sums + i, count);
-    // Highway's takes NaN for a number.
+    // Highway's log treats NaN as a number.
     const auto log = hn::IfThenElse(hn::IsNaN(sum), sum, hn::Log(d, sum));
     store(hn::MulAdd(load(d, tops + i, count), hn::Set(d, ln_2), log), d, to + i, count);
   });
@@ -186,7 +186,7 @@ void softmax_block(const QueryBlock& block, const float* scores, Bf16* p, float*
   softmax_block_of<true>(block, scores, p, sums, log_sums);
 }
 
-/// Makes probabilities of scores, and drops grads where these are dropped. Returns sum(p * grads).
+/// Computes probabilities from scores; drops grads where these are dropped. Returns sum(p * grads).
 template <bool kWindow, class Kept>
 HWY_INLINE float weigh_row(const QueryBlock& block, std::size_t r, const Kept& kept, float log_sum,
                            float* scores, float* grads) {

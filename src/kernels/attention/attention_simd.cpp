@@ -16,7 +16,7 @@ namespace accrue::kernels::rows::HWY_NAMESPACE {
 
 using namespace kernels::HWY_NAMESPACE;
 
-/// Hands out consecutive pieces of the caller's scratch.
+/// Allocates consecutive pieces of the caller's scratch.
 template <class T>
 class Scratch {
  public:
@@ -95,14 +95,14 @@ void multiply_seen_keys(const Layout<T>& layout, std::size_t begin, std::size_t 
   }
 }
 
-/// Room for a row of the mask's words, in whole blocks, and for a vector that begins at the last.
+/// Memory for a row of the mask's words, in whole blocks, and for a vector that begins at the last.
 template <class T>
 std::uint32_t* mask_words(const Layout<T>& layout, Scratch<T>& scratch) {
   return reinterpret_cast<std::uint32_t*>(
       scratch.take(round_up(layout.length, mask_block) + mask_block));
 }
 
-/// Which of the head's heads of queries is at work.
+/// The current one of the head's heads of queries.
 struct Member {
   std::size_t index;
   const DropoutMask* mask;
@@ -112,7 +112,7 @@ struct Member {
   }
 };
 
-/// Where a member's part of rows of heads side by side begins.
+/// The beginning of a member's part in rows of heads side by side.
 template <class Stored>
 const Stored* part_of(const Head& head, const Member& member, const void* rows) {
   return static_cast<const Stored*>(rows) + member.index * head.width;
@@ -135,8 +135,8 @@ struct ForwardBuffers {
   }
 };
 
-/// Makes exponentials after dropout of a tile's scores, in place, zeros if the tile's keys are
-/// not seen.
+/// Computes exponentials after dropout of a tile's scores, in place, and zeros for keys of the tile
+/// that are not seen.
 template <class T>
 void softmax_tile(const Layout<T>& layout, const RowCap<T>& cap, const RowMask<T>& mask,
                   std::size_t tile, T* scores, T* norms, T* log_sums) {
@@ -154,7 +154,7 @@ void softmax_tile(const Layout<T>& layout, const RowCap<T>& cap, const RowMask<T
   }
 }
 
-/// Attends with packed queries, keys and values.
+/// Computes attention with packed queries, keys and values.
 template <class T, class Stored>
 void attend_member(const HeadForward& task, const Layout<T>& layout,
                    const ForwardBuffers<T>& buffers, const Member& member) {
@@ -187,7 +187,7 @@ void head_forward_of(const HeadForward& task) {
   const Layout<T> layout(head);
   Scratch<T> scratch(task.scratch);
   const ForwardBuffers<T> buffers(layout, scratch);
-  // The values' place holds the keys until they are transposed.
+  // The memory of the values holds the keys until they are transposed.
   pack_rows<T, Stored>(layout, head.k, head.kv_stride, T(1), buffers.values);
   transpose_to_panels(layout, buffers.values, buffers.key_panels);
   pack_rows<T, Stored>(layout, head.v, head.kv_stride, T(1), buffers.values);
@@ -199,7 +199,7 @@ void head_forward_of(const HeadForward& task) {
   }
 }
 
-/// The packed operands of one head's backward, and where its sums are gathered.
+/// The packed operands of one head's backward, and the memory of its sums.
 template <class T>
 struct BackwardBuffers {
   T *queries, *keys, *key_panels, *value_panels, *grads;
@@ -219,8 +219,8 @@ struct BackwardBuffers {
   }
 };
 
-/// Adds what the block's queries of one member give to grad_keys and grad_values of all keys that
-/// they see. The first block of the first member that sees a key writes.
+/// Adds the contribution of the block's queries of one member to grad_keys and grad_values of all
+/// keys that they see. The first block of the first member that sees a key overwrites.
 template <class T>
 void add_key_gradients(const Layout<T>& layout, const BackwardBuffers<T>& buffers,
                        const Member& member, std::size_t begin, std::size_t end) {
@@ -240,8 +240,8 @@ void add_key_gradients(const Layout<T>& layout, const BackwardBuffers<T>& buffer
   }
 }
 
-/// Makes probabilities after dropout and score gradients of one tile of queries, in place, zeros
-/// if the tile's keys are not seen.
+/// Computes probabilities after dropout and score gradients of one tile of queries, in place, and
+/// zeros for keys of the tile that are not seen.
 template <class T>
 void softmax_backward_tile(const Layout<T>& layout, const RowCap<T>& cap, const RowMask<T>& mask,
                            std::size_t tile, const T* log_sums, T* scores, T* grad_scores) {
@@ -302,7 +302,7 @@ void head_backward_of(const HeadBackward& task) {
   const Layout<T> layout(head);
   Scratch<T> scratch(task.scratch);
   const BackwardBuffers<T> buffers(layout, scratch);
-  // The gradients' place holds the values until they are transposed.
+  // The memory of the gradients holds the values until they are transposed.
   pack_rows<T, Stored>(layout, head.v, head.kv_stride, T(1), buffers.grads);
   transpose_to_panels(layout, buffers.grads, buffers.value_panels);
   pack_rows<T, Stored>(layout, head.k, head.kv_stride, T(1), buffers.keys);
@@ -348,7 +348,7 @@ void head_backward(const HeadBackward& task) { HWY_DYNAMIC_DISPATCH(head_backwar
 
 namespace {
 
-// Bounds over all instruction sets: none pads by more than these.
+// Upper bounds over all instruction sets.
 constexpr std::size_t most_padding = 32, most_queries = 64;
 
 std::size_t mask_words(std::size_t length) { return length + 2 * mask_block; }

@@ -16,7 +16,7 @@ struct Head {
   bool causal;
   std::size_t length, width;
   std::size_t group = 1;   ///< heads of queries
-  std::size_t window = 0;  ///< the most keys that a causal query sees, its own the last; 0: all
+  std::size_t window = 0;  ///< the most keys that a causal query sees, including its own; 0: all
   double scale = 1;        ///< of the scores
   double soft_cap = 0;     ///< of the scaled scores; 0: none
   const void *q, *k, *v;
@@ -43,7 +43,7 @@ struct HeadBackward {
   std::size_t grad_out_stride;
   const void* log_sums;
   std::size_t log_sums_stride;
-  /// Rows as far apart as those of q, k and v. Those of k and v are sums over the group, rounded
+  /// Rows with the strides of q, k and v. Those of k and v are sums over the group, rounded
   /// once.
   void *grad_q, *grad_k, *grad_v;
   void* scratch;  ///< head_backward_scratch() elements

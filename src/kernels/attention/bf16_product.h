@@ -18,11 +18,11 @@ struct Product {
 };
 
 /// libtorch's product of small matrices, which it compiles for each shape and leading dimension and
-/// keeps as long as the thread lives. To be called within a TileScope.
+/// keeps as long as the thread lives. Call it within a TileScope.
 void multiply(const Product& p, bool accumulate);
 
-/// Products between its construction and its end may use the processor's tile registers, where it
-/// has any; they are given back however the scope is left.
+/// Products during its lifetime may use the processor's tile registers, if there are any; they are
+/// released however the scope is left.
 class TileScope {
  public:
   TileScope() = default;
@@ -31,7 +31,7 @@ class TileScope {
   ~TileScope();
 };
 
-/// Whether `multiply` gives the right numbers here, found out with a product of small integers.
+/// Whether `multiply` gives the right numbers here, tested with a product of small integers.
 bool multiplies();
 
 }  // namespace accrue::kernels::bf16_attention

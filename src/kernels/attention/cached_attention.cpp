@@ -37,7 +37,7 @@ void expect_cached(const at::Tensor& q, const GroupedAttentionOptions& options,
                       text_of(q), "a projection of as many heads as the options say");
 }
 
-/// How the queries of all positions are divided: `count` heads of a position at a time.
+/// The division of the queries of all positions: `count` heads of a position at a time.
 struct QueryTasks {
   std::int64_t first;  ///< position of the first query
   std::int64_t heads, group, count, width;
@@ -89,8 +89,8 @@ at::Tensor cached_attention(const at::Tensor& q, const at::Tensor& k, const at::
                             const GroupedAttentionOptions& options, KeyValueCache& cache) {
   expect_cached(q, options, cache);
   const std::int64_t first = cache.positions(), length = q.size(1);
-  // The kernel for whole samples takes the beginning of a sample, since it makes matrix products of
-  // it.
+  // The kernel for whole samples processes the beginning of a sample, since it uses matrix
+  // products.
   if (first == 0 && length > 1) {
     const at::Tensor out = grouped_attention(q, k, v, options, {.training = false});
     cache.append(k, v);

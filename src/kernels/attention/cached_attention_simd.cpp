@@ -13,7 +13,7 @@ namespace accrue::kernels::rows::HWY_NAMESPACE {
 
 using namespace kernels::HWY_NAMESPACE;
 
-/// Rows of scratch are read by whole vectors, of at most so many elements.
+/// Rows of scratch are read by whole vectors, of at most this many elements.
 constexpr std::size_t most_lanes = 16;
 
 constexpr std::size_t padded(std::size_t size) {
@@ -93,7 +93,7 @@ HWY_INLINE void mix(const T* probabilities, std::size_t stride, const T* sums, c
                           std::min(lanes, task.width - column), out);
 }
 
-/// kRows heads from `head` on, with `scores` [kRows, stride] as room.
+/// kRows heads from `head` on, with `scores` [kRows, stride] as scratch.
 template <std::size_t kRows, class T, class Stored>
 void attend_heads(const T* queries, const CachedQueries& task, std::size_t head, T* scores) {
   const std::size_t stride = padded(task.keys);

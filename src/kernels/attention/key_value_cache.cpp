@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* append_to_cache = "append to a key-value cache";
 
-/// The rows of `from` in memory of `room` rows.
+/// The rows of `from` in memory for `room` rows.
 at::Tensor moved(const at::Tensor& from, std::int64_t room) {
   at::Tensor to = at::empty({from.size(0), room, from.size(2)}, from.options());
   to.narrow(1, 0, from.size(1)).copy_(from);

@@ -27,8 +27,8 @@ constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// Sizes of the packed operands, every tile whole and what was padded zero; and which keys are seen
-/// by which queries.
+/// Sizes of the packed operands, in whole tiles with zero padding; and which keys are seen by which
+/// queries.
 template <class T>
 struct Layout {
   std::size_t length, width;        // as given
@@ -43,7 +43,7 @@ struct Layout {
     panel = tile_vectors * lanes;
     keys = round_up(length, std::max(panel, tile_rows));
     depth = round_up(width, lanes);
-    // An odd number of cache lines, so that a column of scores does not fall into few cache sets.
+    // An odd number of cache lines, so that a column of scores does not map to few cache sets.
     scores = keys + 64 / sizeof(T);
     window = head.window == 0 ? keys + 1 : std::min(head.window, keys + 1);
   }
@@ -64,9 +64,9 @@ struct Layout {
   KeyRange seen_by_tiles(std::size_t begin, std::size_t end) const {
     return {seen_by_tile(begin).begin, seen_by_tile(end - tile_rows).end};
   }
-  /// Where the first tile of queries begins that sees this key.
+  /// The beginning of the first tile of queries that sees this key.
   std::size_t first_tile(std::size_t key) const { return causal ? key / tile_rows * tile_rows : 0; }
-  /// Where the last tile of queries ends that sees a key before `key_end`.
+  /// The end of the last tile of queries that sees a key before `key_end`.
   std::size_t last_tile_end(std::size_t key_end) const {
     if (window > keys) return queries();
     return std::min(queries(), round_up(round_up(key_end, tile_rows) + window - 1, tile_rows));

@@ -20,17 +20,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace accrue::kernels::HWY_NAMESPACE {
 
-/// Neighbouring keys.
+/// Adjacent keys.
 struct KeyRange {
   std::size_t begin, end;
   std::size_t size() const { return end - begin; }
 };
 
-/// The cap of scores, a row at a time; does nothing where it is 0.
+/// The cap of scores, a row at a time; does nothing if it is 0.
 template <class T>
 class RowCap {
  public:
-  /// `slopes` is room for a row; it may be null if they are not asked for.
+  /// `slopes` is memory for a row; null if they are not needed.
   RowCap(double cap, T* slopes) : cap_(cap), slopes_(slopes) {}
 
   void apply(T* row, KeyRange keys) const {
@@ -72,7 +72,7 @@ class RowCap {
 template <class T>
 class RowMask {
  public:
-  /// `words` is room for a row, in whole blocks of the mask.
+  /// `words` is memory for a row, in whole blocks of the mask.
   RowMask(const DropoutMask* mask, std::uint32_t* words) : mask_(mask), words_(words) {}
 
   void draw(std::size_t query, KeyRange keys) const {

@@ -16,12 +16,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace accrue::kernels::HWY_NAMESPACE {
 
-/// Rows of a tile: with two vectors of columns the sums take half of the registers there are.
+/// Rows of a tile: with two vectors of columns the sums take half of the registers.
 constexpr std::size_t tile_rows = HWY_MAX_BYTES == 64 ? 8 : 4;
 constexpr std::size_t tile_vectors = 2;
 
-/// Where an operand lies: element (row, k) of a is data[row * stride + k], or data[k * stride +
-/// row] where it is read transposed.
+/// The position of an operand: element (row, k) of a is data[row * stride + k], or data[k * stride
+/// + row] if it is read transposed.
 template <class T>
 struct Operand {
   const T* data;

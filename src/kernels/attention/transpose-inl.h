@@ -16,10 +16,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace accrue::kernels::HWY_NAMESPACE {
 
-/// How many columns of a matrix a transpose makes rows of at a time: those of a block of 128 bits.
+/// The number of columns of a matrix that a transpose turns into rows at a time: a 128-bit block.
 constexpr std::size_t transposed_columns = 4;
 
-/// What stands at `from`, whatever its type, in the lanes of D.
+/// The value at `from`, whatever its type, in the lanes of D.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_bits(D d, const T* from) {
   return hn::LoadU(d, reinterpret_cast<const hn::TFromD<D>*>(from));
@@ -35,7 +35,7 @@ struct Quad {
   hn::Vec<D> v[transposed_columns];
 };
 
-/// Eight columns, the first four apart from the others.
+/// Eight columns, with the first four separate from the others.
 template <class D>
 struct Quads {
   Quad<D> first, second;
@@ -67,8 +67,8 @@ HWY_INLINE Quads<D> load_pair_columns(D d, const Bf16* from, std::size_t stride)
 
 #else
 
-/// Loads blocks of 128 bits, or of D's size where that is less; the next block lies `stride`
-/// elements behind the one before.
+/// Loads blocks of 128 bits, or of D's size if that is less; the next block is `stride` elements
+/// after the previous one.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_blocks(D d, const T* from, std::size_t stride) {
   constexpr std::size_t blocks = sizeof(hn::TFromD<D>) * hn::MaxLanes(D()) / 16;

@@ -15,7 +15,7 @@ namespace {
 constexpr BlockFormat formats[] = {BlockFormat::q8_0, BlockFormat::q4_k, BlockFormat::q5_k,
                                    BlockFormat::q6_k};
 
-/// The format of blocks of so many bytes.
+/// The format of blocks with this number of bytes.
 std::optional<BlockFormat> format_of_bytes(std::int64_t bytes) {
   for (const BlockFormat format : formats)
     if (size_of(format).bytes == bytes) return format;
@@ -100,8 +100,8 @@ void pack_into(const at::Tensor& blocks, const at::Tensor& values) {
       pack(wide.const_data_ptr<float>(), row_blocks, to + row * row_blocks * blocks.size(2));
     }
   });
-  // What is kept of a weight's values is made anew by the version, which raw pointers leave as it
-  // is.
+  // Cached forms of a weight's values are recomputed by its version, which raw pointers do not
+  // change.
   blocks.unsafeGetTensorImpl()->bump_version();
 }
 

@@ -5,16 +5,16 @@
 
 namespace accrue::kernels {
 
-/// Weights in blocks that share scales, as ggml stores them (ggml-common.h, github.com/ggml-org).
+/// Weights in blocks that share scales, in ggml's formats (ggml-common.h, github.com/ggml-org).
 /// Numbers are little-endian, scales fp16.
 enum class BlockFormat {
-  q8_0,  ///< 32 whole numbers of 8 bits and a scale
+  q8_0,  ///< 32 integers of 8 bits and a scale
   q4_k,  ///< 256 numbers of 4 bits; each 32 of them have a scale and a minimum of 6 bits
-  q5_k,  ///< as q4_k, with 5 bits
+  q5_k,  ///< like q4_k, with 5 bits
   q6_k,  ///< 256 numbers of 6 bits; each 16 of them have a scale of 8 bits
 };
 
-/// What one block holds, and its size.
+/// The number of values in one block, and its size.
 struct BlockSize {
   std::int64_t elements, bytes;
 };
@@ -33,20 +33,20 @@ constexpr BlockSize size_of(BlockFormat format) {
   return {256, 210};
 }
 
-/// Unpacks `count` blocks into the fp32 values that ggml's reference has for them, to the bit on
-/// any instruction set; a scale that is no number gives values that are none. Single-threaded,
-/// vectorised; pointers may be unaligned.
+/// Unpacks `count` blocks into the fp32 values of ggml's reference, with the same bits on any
+/// instruction set; a NaN scale gives NaN values. Single-threaded, vectorised; pointers may be
+/// unaligned.
 void unpack_blocks(BlockFormat format, const void* blocks, std::int64_t count, float* out);
 /// The same values rounded to the nearest bf16, ties to even.
 void unpack_blocks(BlockFormat format, const void* blocks, std::int64_t count, std::uint16_t* out);
 
-/// Packs 32 * `count` finite values into blocks of q8_0, the bytes that ggml's reference has for
-/// them. A block whose largest magnitude is above 127 * 65504 has an infinite scale.
+/// Packs 32 * `count` finite values into blocks of q8_0, with the bytes of ggml's reference. A
+/// block whose largest magnitude is above 127 * 65504 has an infinite scale.
 void pack_q8_0(const float* values, std::int64_t count, void* blocks);
 
-/// Packs 256 * `count` finite values into blocks of q4_k. Of each 32 values scale and minimum are
-/// searched for the least sum of squared errors: from several ranges the values are rounded, and
-/// scale and minimum fitted to what they were rounded to (docs/notes/blocks.md has the error beside
+/// Packs 256 * `count` finite values into blocks of q4_k. For each 32 values, scale and minimum are
+/// searched for the least sum of squared errors: the values are rounded in several ranges, and
+/// scale and minimum fitted to the rounded numbers (docs/notes/blocks.md compares the error with
 /// that of the plain range).
 void pack_q4_k(const float* values, std::int64_t count, void* blocks);
 

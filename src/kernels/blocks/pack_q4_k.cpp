@@ -12,7 +12,7 @@ namespace {
 
 constexpr int groups = 8, group_size = 32, most_number = 15, most_code = 63;
 
-/// A number n of a group stands for step * n - less.
+/// A number n of a group represents step * n - less.
 struct Affine {
   float step = 0, less = 0;
 };
@@ -38,7 +38,7 @@ Rounded round_to(const float* values, const Affine& affine) {
   return rounded;
 }
 
-/// The step and the minimum, which is not above 0, that have the least error for these numbers.
+/// The step and the minimum, which is not above 0, with the least error for these numbers.
 Affine fitted(const float* values, const std::array<int, group_size>& numbers) {
   double n = 0, nn = 0, x = 0, xn = 0;
   for (int i = 0; i < group_size; ++i) {
@@ -62,8 +62,8 @@ Affine of_range(const float* values) {
   return {.step = std::max(*most - lower, 0.0F) / most_number, .less = -lower};
 }
 
-/// Begins with the range of the values and with narrower ones, each of which clips a few values and
-/// rounds the others finer, and keeps the best of what is fitted to them.
+/// Tries the range of the values and narrower ones, each of which clips a few values and rounds the
+/// others more finely, and keeps the best fit.
 Affine searched(const float* values) {
   constexpr std::array shares{1.0F, 0.95F, 0.9F, 0.85F, 0.8F, 0.75F};
   const Affine range = of_range(values);
@@ -80,7 +80,7 @@ Affine searched(const float* values) {
   return best;
 }
 
-/// A value as a whole number from 0 to 63 of steps of `unit`.
+/// A value as an integer from 0 to 63 of steps of `unit`.
 int code_of(float value, float unit) {
   if (unit == 0) return 0;
   return std::clamp(static_cast<int>(value / unit + 0.5F), 0, most_code);

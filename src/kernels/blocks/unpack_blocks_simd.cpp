@@ -13,11 +13,11 @@ namespace accrue::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using namespace accrue::HWY_NAMESPACE;
 
-/// At most 16 lanes, which divide the elements of every scale.
+/// At most 16 lanes, a divisor of the elements of every scale.
 using Floats = hn::CappedTag<float, 16>;
 using Words = hn::Rebind<std::int32_t, Floats>;
 
-/// The fp16 at `from`, which fp32 has exactly.
+/// The fp16 at `from`, which fp32 represents exactly.
 HWY_INLINE float half_at(const std::uint8_t* from) {
   std::uint16_t bits;
   std::memcpy(&bits, from, sizeof bits);
@@ -61,7 +61,7 @@ HWY_INLINE Scales scales_of(const std::uint8_t* packed, std::size_t group) {
           static_cast<std::uint8_t>((byte(group + 4) >> 4) | (byte(group) >> 6 << 4))};
 }
 
-/// q4_k, and q5_k where `fifth_bits` are there: bit g of byte i belongs to number i of group g.
+/// q4_k, and q5_k if there are `fifth_bits`: bit g of byte i belongs to number i of group g.
 template <class Out>
 HWY_INLINE void unpack_by_minima(const std::uint8_t* block, const std::uint8_t* fifth_bits,
                                  const std::uint8_t* numbers, Out* out) {

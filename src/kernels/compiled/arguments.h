@@ -9,7 +9,7 @@
 #include "kernels/aten_element.h"
 #include "kernels/compiled/device_program.h"
 
-// What the launches of compiled kernels share.
+// The common parts of the launches of compiled kernels.
 namespace accrue::kernels::compiled {
 
 inline constexpr std::int64_t vector = 4;  ///< elements of one access, as in row_kernels.inc

@@ -21,16 +21,16 @@ constexpr const char* text =
 #include "kernels/compiled/row_kernels.inc"
     ;
 
-// What is used of the C interfaces of NVRTC and of the CUDA driver, as NVIDIA documents them
-// ("NVRTC", "CUDA Driver API"). They are found when the program runs, so that it is built without
-// their headers and runs without them.
+// The parts in use of the C interfaces of NVRTC and of the CUDA driver, as documented by NVIDIA
+// ("NVRTC", "CUDA Driver API"). They are loaded at run time, so the program is built and runs
+// without their headers.
 using Program = void*;
 using Module = void*;
 using Function = void*;
 constexpr int success = 0;
 constexpr int compute_capability_major = 75, compute_capability_minor = 76;
 constexpr int max_shared_memory_per_block = 97, max_dynamic_shared_size = 8;
-/// What a block may have without being asked for.
+/// The shared memory that a block may use by default.
 constexpr unsigned usual_shared_bytes = 48 << 10;
 
 struct Nvrtc {
@@ -57,7 +57,7 @@ struct Driver {
                 void*, void**, void**);
 };
 
-/// Libraries of NVIDIA's wheels lie beside libtorch's, those of a toolkit where the linker looks.
+/// Libraries of NVIDIA's wheels are next to libtorch's, those of a toolkit where the linker looks.
 void* open_library(const std::string& name) {
   if (void* const found = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
   const fs::path libtorch = library_of(reinterpret_cast<const void*>(&at::globalContext));
@@ -76,7 +76,7 @@ bool find(void* library, const char* name, Call& call) {
   return call != nullptr;
 }
 
-/// Everything that compiling needs, where it is all there.
+/// All functions that compiling needs, if they are all found.
 struct Tools {
   Nvrtc nvrtc{};
   Driver driver{};
@@ -117,7 +117,7 @@ const Tools& tools() {
                       "run.kernels = \"generic\", which needs no compiler");
 }
 
-/// A thread of autograd's may not have used the device before. The context is libtorch's, which the
+/// A thread of autograd may not have used the device before. The context is libtorch's, which the
 /// process keeps.
 void use_context_of(int device) {
   const Driver& driver = tools().driver;
@@ -172,8 +172,8 @@ class CompiledKernel {
   Function function_ = nullptr;
 };
 
-/// The kernels of all devices, which live as long as the process: a driver that is going away must
-/// not be asked to unload them.
+/// The kernels of all devices, which live as long as the process: a driver that shuts down must not
+/// be asked to unload them.
 Function function_of(const std::string& kernel, int device) {
   static std::mutex mutex;
   static auto& kernels = *new std::map<std::pair<std::string, int>, CompiledKernel>;

@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::int64_t most_per_thread = 32;  ///< elements of a row that a thread keeps
 constexpr unsigned block_threads = 128, flat_threads = 256, loss_threads = 512;
-/// Blocks that share the rows of a norm's backward: some for each multiprocessor of a large GPU.
+/// Blocks that share the rows of a norm's backward: several per multiprocessor of a large GPU.
 constexpr std::int64_t backward_blocks = 384;
 
-/// How many threads share a row of `columns` elements; 0: the kernels do not take it.
+/// The number of threads that share a row of `columns` elements; 0: not supported by the kernels.
 std::int64_t threads_of_row(std::int64_t columns) {
   for (std::int64_t threads = 32; threads <= 1024; threads *= 2)
     if (columns % (threads * vector) == 0 && columns / threads <= most_per_thread) return threads;

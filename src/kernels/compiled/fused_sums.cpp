@@ -14,7 +14,7 @@ constexpr unsigned threads = 256;
 constexpr std::int64_t tile_columns = 128;  ///< of one block of column_partials
 constexpr std::int64_t total_columns = 32;  ///< of one block of column_totals
 constexpr std::int64_t token_chunk = 32;    ///< sorted rows of one block of token_runs
-/// Blocks that share a sum of columns: some for each multiprocessor of a large GPU.
+/// Blocks that share a sum of columns: several per multiprocessor of a large GPU.
 constexpr std::int64_t enough_blocks = 528;
 constexpr std::int64_t least_chunk_rows = 64;
 
@@ -30,7 +30,7 @@ void add_totals(const at::Tensor& partial, at::Tensor& out, bool accumulate) {
       {&from, &to, &chunks, &columns, &adds});
 }
 
-/// How a matrix of rows is divided among blocks.
+/// The division of a matrix of rows among blocks.
 struct Tiling {
   int columns, tiles, chunk_rows;
   std::int64_t chunks;
@@ -43,7 +43,7 @@ struct Tiling {
         chunks(blocks_for(rows, chunk_rows)) {}
 };
 
-/// Whether the three parts of [B, T, 3 * C] lie side by side in one tensor.
+/// Whether the three parts of [B, T, 3 * C] are side by side in one tensor.
 bool are_side_by_side(const Projections& to) {
   const std::int64_t channels = to.q.size(2), part = channels * to.q.element_size();
   const auto* first = static_cast<const char*>(to.q.const_data_ptr());

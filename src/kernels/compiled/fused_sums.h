@@ -4,8 +4,8 @@
 
 #include "kernels/attention/attend.h"
 
-// Sums and copies that a GPU makes faster by kernels of its own than by ATen's operators, with the
-// same bits every time. Each has a question whether it does a case.
+// Sums and copies that a GPU runs faster in separate kernels than by ATen's operators, with the
+// same bits every time. Each has a function that returns whether it supports a case.
 namespace accrue::kernels::compiled {
 
 /// out [N] fp32 (+)= the sum of the rows of g [M, N], fp32, bf16 or fp16.

@@ -22,7 +22,7 @@ using torch::autograd::variable_list;
 
 constexpr const char* convolution_operation = "convolution of rounded operands";
 
-/// What a convolution is besides its tensors.
+/// The properties of a convolution besides its tensors.
 struct RoundedConvolution {
   ConvolutionSteps steps;
   at::ScalarType operands;
@@ -82,8 +82,8 @@ at::Tensor image_like(const at::Tensor& x, at::IntArrayRef sizes) {
   return at::empty(sizes, x.options().dtype(at::kFloat), at::MemoryFormat::ChannelsLast);
 }
 
-/// While it lives, a GPU's convolutions of fp32 may use TF32, in which numbers of bf16 and fp16 are
-/// exact: with operands that were rounded to these it loses nothing.
+/// During its lifetime, a GPU's convolutions of fp32 may use TF32, which represents bf16 and fp16
+/// exactly: with operands rounded to these it loses nothing.
 class Tf32Convolutions {
  public:
   Tf32Convolutions() { set(at::Float32Precision::TF32); }
@@ -101,8 +101,8 @@ class Tf32Convolutions {
       at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV);
 };
 
-/// ATen's products of what was rounded: on devices, and for shapes and processors that oneDNN has
-/// nothing for.
+/// ATen's products of rounded operands: on devices, and for shapes and processors that oneDNN does
+/// not support.
 at::Tensor convolve_widened(const at::Tensor& x, const at::Tensor& weight,
                             const ConvolutionSteps& steps) {
   const Tf32Convolutions exact_in_tf32;
@@ -110,9 +110,9 @@ at::Tensor convolve_widened(const at::Tensor& x, const at::Tensor& weight,
       .contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-/// Computes it for a kernel of one pixel without padding, where it is a matrix product: libtorch
-/// 2.13's own operator writes beyond its memory on CPUs without AVX-512, for images in the order of
-/// channels last.
+/// Computes the gradient for a one-pixel kernel without padding as a matrix product: libtorch
+/// 2.13's own operator writes beyond its memory on CPUs without AVX-512, for images in
+/// channels-last layout.
 at::Tensor pixel_kernel_gradient(const at::Tensor& grad, const at::Tensor& x,
                                  const at::Tensor& weight, std::int64_t stride) {
   const at::Tensor read = x.slice(2, 0, std::nullopt, stride).slice(3, 0, std::nullopt, stride);

@@ -53,7 +53,7 @@ dnnl::convolution_forward::primitive_desc describe_forward(const Convolution& c,
           may_be_empty};
 }
 
-/// Describes a backward pass: what it makes, the image or the weights, is fp32, the other bf16.
+/// Describes a backward pass: its result, the image or the weights, is fp32, the other bf16.
 template <class Description>
 Description describe_gradient(const Convolution& c, const dnnl::engine& engine, DataType image,
                               DataType weights) {
@@ -73,11 +73,11 @@ Description describe_gradient(const Convolution& c, const dnnl::engine& engine, 
           may_be_empty};
 }
 
-/// A pass made ready to run, or found to have no fast implementation.
+/// A pass that is ready to run, or known to have no fast implementation.
 struct CompiledPass {
   bool supported = false;
   dnnl::primitive primitive;
-  dnnl::memory::desc weights, scratchpad;  ///< weights in the layout that the pass wants
+  dnnl::memory::desc weights, scratchpad;  ///< weights in the layout that the pass requires
 };
 
 template <class Primitive, class Description>
@@ -111,13 +111,13 @@ CompiledPass compile(Pass pass, const Convolution& c, const dnnl::engine& engine
 
 using Passes = CompiledCache<std::pair<Pass, Convolution>, CompiledPass>;
 
-/// The one engine of the process, as that of products.
+/// The engine of the process, like that of products.
 Passes& shared_passes() {
   static Passes passes;
   return passes;
 }
 
-/// What a thread's passes need besides their operands.
+/// The memory of a thread's passes besides their operands.
 struct PassWorkspace {
   dnnl::stream stream{shared_passes().engine()};
   GrowingBuffer scratchpad, weights;
@@ -137,7 +137,7 @@ dnnl::memory memory_at(const dnnl::memory::desc& desc, const void* data) {
   return {desc, shared_passes().engine(), const_cast<void*>(data)};
 }
 
-/// The weights in the layout that the pass wants.
+/// The weights in the layout that the pass requires.
 dnnl::memory arranged(const dnnl::memory& weights, const dnnl::memory::desc& wanted,
                       PassWorkspace& space) {
   if (weights.get_desc() == wanted) return weights;

@@ -3,7 +3,7 @@
 #include <compare>
 #include <cstdint>
 
-/// oneDNN's convolutions in plain C++, as onednn_gemm.h.
+/// oneDNN's convolutions in plain C++, like onednn_gemm.h.
 namespace accrue::kernels::onednn {
 
 /// The sizes of a 2-d convolution of a square kernel; none of them is 0.
@@ -15,8 +15,8 @@ struct Convolution {
 };
 
 // Images (`x`, `grad`) are bf16 with their channels next to each other, weights bf16 [O, C, k, k];
-// results are fp32 in the same orders. Each returns false if oneDNN has no fast implementation,
-// and throws a runtime Error if it fails. They may be called by several threads at once.
+// results are fp32 in the same layouts. Each returns false if oneDNN has no fast implementation,
+// and throws a runtime Error if it fails. Thread-safe.
 
 bool convolve(const Convolution& sizes, const void* x, const void* weight, float* result);
 bool convolution_data_gradient(const Convolution& sizes, const void* grad, const void* weight,

@@ -65,7 +65,7 @@ dnnl::convolution_backward_weights::primitive_desc describe_weight_gradient(
           may_be_none};
 }
 
-/// Writes what lies in one layout into another one, or adds it there.
+/// Copies from one layout into another one, or adds to it.
 dnnl::reorder arranging(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool add,
                         const dnnl::engine& engine) {
   dnnl::primitive_attr attributes;
@@ -77,17 +77,17 @@ dnnl::reorder arranging(const dnnl::memory::desc& from, const dnnl::memory::desc
   return dnnl::reorder(dnnl::reorder::primitive_desc(engine, from, engine, to, attributes));
 }
 
-/// A gradient made ready to run, or found to have no fast implementation.
+/// A gradient that is ready to run, or known to have no fast implementation.
 struct CompiledGradient {
   bool supported = false;
   dnnl::convolution_backward_weights made_by;
-  dnnl::memory::desc x, grad, made, scratchpad;  ///< in the layouts that it wants
+  dnnl::memory::desc x, grad, made, scratchpad;  ///< in the required layouts
   dnnl::memory::desc given_x, given_grad, wanted;
   dnnl::reorder arrange_x, arrange_grad, write, add;
 };
 
-/// Whether grad has the pixels that such a convolution of x makes. A transposed one may have been
-/// asked for more.
+/// Whether grad has the pixels of such a convolution of x. A transposed one may have been called
+/// with more.
 bool is_of_one_convolution(const WeightGradient& sizes) {
   for (std::size_t i = 0; i < sizes.stride.size(); ++i) {
     const std::int64_t reach = sizes.dilation[i] * (sizes.weight[i + 2] - 1) + 1;
@@ -168,7 +168,7 @@ class GradientRun {
   dnnl::stream stream_{shared_gradients().engine()};
 };
 
-/// What `action` gives of the compiled gradient.
+/// The result of `action` for the compiled gradient.
 template <class Action>
 auto with_compiled(const WeightGradient& sizes, const Action& action) {
   try {

@@ -22,7 +22,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The gradients exist before backward does: it hands them on.
+/// The gradients exist before backward, which passes them on.
 class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden,
@@ -48,7 +48,7 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     const bool as_told = context->saved_data["upstream"].toOptional<double>() == made_for;
     const double upstream = as_told && !grads[0].is_cpu() ? made_for : grads[0].item<double>();
     if (upstream == made_for) return {saved[0], saved[1], saved[2], at::Tensor()};
-    // A gradient that is not finite goes on to `hidden`, where whoever closes the window finds it.
+    // A gradient that is not finite is passed on to `hidden`, where closing the window finds it.
     const bool shows_elsewhere = !std::isfinite(upstream) && saved[0].defined();
     if (slot_took_part(*context, saved) && !shows_elsewhere)
       throw usage_error("linear_cross_entropy",
@@ -63,8 +63,8 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     const auto scaled = [factor](const at::Tensor& gradient) {
       return gradient.defined() ? gradient * factor : gradient;
     };
-    // Of a graph that is not kept nobody asks again for what was saved. The gradient of hidden may
-    // lie in hidden itself, which is not ours to change again.
+    // If the graph is not kept, the saved tensors are not needed again. The gradient of hidden may
+    // be in hidden's memory, which must not be changed again.
     if (torch::autograd::get_current_graph_task_keep_graph())
       return {scaled(saved[0]), scaled(saved[1]), scaled(saved[2]), at::Tensor()};
     for (const std::size_t i : {1, 2})
@@ -100,7 +100,7 @@ void expect_options(const at::Tensor& hidden, const LinearCrossEntropyOptions& o
                       std::to_string(options.chunk_rows), "0, which chooses");
 }
 
-/// What the labels weigh together, once they were found to belong to the classes.
+/// The total weight of the labels, after checking that they belong to the classes.
 double checked_weight(const at::Tensor& targets, std::int64_t classes,
                       const CrossEntropyOptions& loss) {
   if (are_checked(targets)) return 0;

@@ -21,9 +21,9 @@
 namespace accrue::kernels {
 namespace {
 
-/// What the loss may hold beside its arguments, unless that leaves a chunk less than
-/// `least_chunk_bytes`, or than `least_class_bytes` for each class, which are some hundred rows:
-/// each chunk reads the whole weight and adds to its whole gradient, which fewer would not pay for.
+/// The memory of the loss besides its arguments, unless a chunk would be less than
+/// `least_chunk_bytes`, or than `least_class_bytes` per class, which are some hundred rows: each
+/// chunk reads the whole weight and adds to its whole gradient, so fewer rows would not pay off.
 /// The first is a last-level cache; all were measured (docs/notes/vocabulary_loss.md).
 constexpr std::int64_t working_bytes = 32'000'000, least_chunk_bytes = 19'400'000,
                        least_class_bytes = 386;
@@ -33,16 +33,16 @@ constexpr std::int64_t working_bytes = 32'000'000, least_chunk_bytes = 19'400'00
 /// 1,024 about as fast.
 constexpr std::int64_t tile_classes = 768;
 
-/// Classes whose logits are made at once where they need not stay: whole tiles.
+/// Classes whose logits are computed at once if they need not be kept: whole tiles.
 constexpr std::int64_t block_classes = 5 * tile_classes;
 
-/// Makes chunks about equal, so that the last one is no remnant.
+/// Makes chunks about equal, so that the last one is not a small remainder.
 std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t most) {
   const std::int64_t chunks = (rows + most - 1) / most;
   return chunks == 0 ? 1 : (rows + chunks - 1) / chunks;
 }
 
-/// The loss of one chunk after another, with its gradients while its exponentials are at hand.
+/// The loss of one chunk after another, with its gradients while its exponentials are in memory.
 class HeadChunks {
  public:
   HeadChunks(const HeadInput& input, WantedGradients wanted)
@@ -76,7 +76,7 @@ class HeadChunks {
       OnlineCrossEntropy loss(labels_from(begin), count, classes_, block_);
       sum += forward(begin, count, loss);
       if (!is_finite(sum)) {
-        // The micro-batch is lost; what its caller may see must still be defined.
+        // The micro-batch is lost; tensors that its caller may see must still be defined.
         if (wanted_.hidden) grad_hidden_.narrow(0, begin, rows_ - begin).zero_();
         break;
       }
@@ -85,19 +85,19 @@ class HeadChunks {
     result.grad_hidden = grad_hidden_;
     if (grad_weight_) result.grad_weight = grad_weight_->take(is_finite(sum));
     if (grad_bias_) result.grad_bias = grad_bias_->take(is_finite(sum));
-    // at::full would throw for a sum beyond fp32, which is to be an infinity: its micro-batch is
+    // at::full would throw for a sum beyond fp32, which must become infinite: its micro-batch is
     // quarantined.
     result.sum = at::scalar_tensor(sum, at::kDouble).to(logits_.scalar_type());
     return result;
   }
 
  private:
-  /// Whether exponentials take the memory of the logits, which are then those of all classes.
+  /// Whether exponentials overwrite the logits, which are then those of all classes.
   bool in_place() const {
     return wanted_.any() && input_.hidden.scalar_type() == logits_options_.dtype();
   }
-  /// Whether a chunk's gradient of `hidden` is summed elsewhere than it stays: bf16 is rounded
-  /// once, not tile by tile; hidden's own rows are read until the last tile.
+  /// Whether a chunk's gradient of `hidden` is summed in other memory than it is kept in: bf16 is
+  /// rounded once, not tile by tile; hidden's own rows are read until the last tile.
   bool has_sums() const {
     return wanted_.hidden &&
            (input_.overwrite_hidden || input_.hidden.scalar_type() != logits_options_.dtype());
@@ -166,7 +166,7 @@ class HeadChunks {
         gemm_out(grad_hidden, tile, input_.compute.narrow(0, first, size),
                  /*accumulate=*/first > 0);
     }
-    // Autograd sees this copy: it counts as a change of the tensor that `hidden` came from.
+    // Autograd sees this copy: it counts as a change of the tensor from which `hidden` came.
     if (sums_.defined()) grad_hidden_.narrow(0, begin, count).copy_(grad_hidden);
   }
 
@@ -176,7 +176,7 @@ class HeadChunks {
     return exponentials_.narrow(0, 0, count).narrow(1, first, size);
   }
 
-  /// Where the gradient of a chunk's hidden rows is summed over the tiles.
+  /// The memory in which the gradient of a chunk's hidden rows is summed over the tiles.
   at::Tensor hidden_sums(std::int64_t begin, std::int64_t count) {
     return sums_.defined() ? sums_.narrow(0, 0, count) : grad_hidden_.narrow(0, begin, count);
   }

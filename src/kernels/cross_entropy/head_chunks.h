@@ -19,10 +19,10 @@ struct HeadInput {
   std::int64_t chunk_rows = 0;
   bool overwrite_hidden = false;
   std::optional<double> upstream = {};  ///< known before backward, rounded to the sum's precision
-  /// [R] fp64 in host memory; undefined: 1. What the gradient of each row is multiplied with
-  /// besides, of any sign.
+  /// [R] fp64 in host memory; undefined: 1. A further factor of each row's gradient, of any
+  /// sign.
   at::Tensor row_factors = {};
-  at::Tensor row_losses = {};  ///< [R] fp64 in host memory, or undefined: gets the loss of each row
+  at::Tensor row_losses = {};  ///< [R] fp64 in host memory, or undefined: the loss of each row
 };
 
 struct WantedGradients {
@@ -31,17 +31,17 @@ struct WantedGradients {
 };
 
 struct HeadResult {
-  at::Tensor sum;  ///< a scalar, in the precision of the head's sums, where `hidden` is
-  /// Where wanted; slots that are open have those of the weight and the bias.
+  at::Tensor sum;  ///< a scalar, in the precision of the head's sums, on the device of `hidden`
+  /// If requested; open slots have those of the weight and the bias.
   at::Tensor grad_hidden, grad_weight, grad_bias;
 };
 
-/// The loss by chunks of rows, each chunk with its gradients (linear_cross_entropy says which, and
-/// what is held). Where the sum is not finite the chunks behind it are not run; on a device, which
-/// would have to be waited for, all are.
+/// The loss in chunks of rows, each with its gradients (see linear_cross_entropy for which, and the
+/// memory). If the sum is not finite, later chunks are not run; on a device, which would require a
+/// wait, all are.
 HeadResult run_head_chunks(const HeadInput& input, WantedGradients wanted);
 
-/// Throws a usage Error unless hidden is [..., C], weight [V, C], bias [V] where it is defined, and
+/// Throws a usage Error unless hidden is [..., C], weight [V, C], bias [V] if it is defined, and
 /// targets int64 [...].
 void expect_head_arguments(std::string_view operation, const at::Tensor& hidden,
                            const at::Tensor& weight, const at::Tensor& bias,

@@ -8,16 +8,16 @@
 
 namespace accrue::kernels {
 
-/// Where the weight's gradient is summed over the chunks: its open slot, or a tensor that autograd
-/// gets.
+/// The memory in which the weight's gradient is summed over the chunks: its open slot, or a tensor
+/// for autograd.
 class HeadWeightGradient {
  public:
   explicit HeadWeightGradient(const at::Tensor& weight) : slot_(open_slot_of(weight)) {
     if (slot_ == nullptr) sum_.into = at::empty(weight.sizes(), weight.options());
   }
 
-  /// Adds the gradient of the classes from `first` on by one chunk's rows. To be called for every
-  /// class of a chunk before the next chunk.
+  /// Adds the gradient of the classes from `first` on for one chunk's rows. Call it for every class
+  /// of a chunk before the next chunk.
   void add(std::int64_t first, const at::Tensor& grad_logits, const at::Tensor& hidden) {
     if (slot_ != nullptr && !any_) sum_ = slot_->contribute();
     any_ = true;
@@ -26,8 +26,8 @@ class HeadWeightGradient {
     gemm_out(rows, grad_logits.t(), hidden, sum_.add);
     if (first + classes == sum_.into.size(0)) sum_.add = true;
   }
-  /// To be called after the last chunk. Returns autograd's gradient, undefined if a slot has it.
-  /// A gradient that is not `whole` is no contribution: a slot is left unfinished, to be undone.
+  /// Call after the last chunk. Returns autograd's gradient, undefined if a slot has it. A gradient
+  /// that is not `whole` is not a contribution: a slot is left unfinished, to be undone.
   at::Tensor take(bool whole) {
     if (slot_ != nullptr) {
       if (any_ && whole) slot_->done();
@@ -42,7 +42,7 @@ class HeadWeightGradient {
   bool any_ = false;
 };
 
-/// The bias's gradient, whose sums over the chunks are small enough to be held apart.
+/// The bias's gradient, whose sums over the chunks are small enough for separate memory.
 class HeadBiasGradient {
  public:
   explicit HeadBiasGradient(const at::Tensor& bias)
@@ -52,7 +52,7 @@ class HeadBiasGradient {
     sums_.narrow(1, first, grad_logits.size(1))
         .add_(grad_logits.sum(0, /*keepdim=*/true, bias_.scalar_type()));
   }
-  /// As HeadWeightGradient::take(): an open slot gets only what is `whole`.
+  /// Like HeadWeightGradient::take(): an open slot only receives what is `whole`.
   at::Tensor take(bool whole) {
     if (whole) return row_sum_gradient(bias_, sums_);
     return open_slot_of(bias_) == nullptr ? sums_.zero_().squeeze(0) : at::Tensor();

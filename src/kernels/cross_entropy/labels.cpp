@@ -16,7 +16,7 @@ namespace {
 
 at::Tensor on_host(const at::Tensor& tensor) { return tensor.detach().cpu().contiguous(); }
 
-/// `tensor` is contiguous, on the host and outlives the span.
+/// `tensor` must be contiguous, on the host, and outlive the span.
 template <class T>
 std::span<const T> elements(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<T>(), static_cast<std::size_t>(tensor.numel())};
@@ -109,7 +109,7 @@ Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
   const at::Tensor labels = counted_labels(targets, options).to(logits.device());
   const at::Tensor ignored = labels.eq(options.ignored);
   at::Tensor rows = logits.reshape({-1, logits.size(-1)}).to(precision);
-  // Ignored rows count for nothing whatever is in them, 0 times infinity included.
+  // Ignored rows do not count whatever their values, including 0 times infinity.
   if (ignored.any().item<bool>()) rows = rows.masked_fill(ignored.unsqueeze(-1), 0);
   if (options.soft_cap != 0) rows = options.soft_cap * at::tanh(rows / options.soft_cap);
   at::Tensor losses = at::cross_entropy_loss(rows, labels, {}, at::Reduction::None, options.ignored,

@@ -12,8 +12,8 @@ namespace accrue::kernels {
 void expect_labels(std::string_view operation, const at::Tensor& targets, std::int64_t classes,
                    std::int64_t ignored);
 
-/// The gradient of capped logits is made of their exponentials relative to the largest logit, which
-/// are not to underflow: no logit is less than two caps below it.
+/// The gradient of capped logits is computed from their exponentials relative to the largest logit,
+/// which must not underflow: no logit is more than two caps below it.
 inline constexpr double largest_soft_cap = 40;
 
 /// Throws a usage Error if label smoothing is not in [0, 1), z-loss negative or not finite, or

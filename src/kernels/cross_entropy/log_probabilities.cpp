@@ -17,7 +17,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The rows that count: their places among all rows, undefined if all do, and their targets.
+/// The rows that count: their indices among all rows, undefined if all do, and their targets.
 struct CountedRows {
   at::Tensor places, targets;
 
@@ -45,7 +45,7 @@ HeadInput input_of(const at::Tensor& hidden, const at::Tensor& weight, const at:
           .overwrite_hidden = rows.places.defined()};
 }
 
-/// Rows behind a chunk whose logits are not finite stay NaN: they were not looked at.
+/// Rows after a chunk whose logits are not finite stay NaN: they were not computed.
 at::Tensor log_probabilities(const at::Tensor& hidden, const at::Tensor& weight,
                              const at::Tensor& compute, const at::Tensor& targets,
                              const LogProbabilityOptions& options) {

@@ -82,8 +82,8 @@ double OnlineCrossEntropy::finish(double* losses) {
   return sum;
 }
 
-/// The smoothed part of a row's loss reads all logits: the target's becomes a mixture of it and
-/// their mean.
+/// The smoothed part of a row's loss depends on all logits: the target's becomes a mixture of it
+/// and their mean.
 double OnlineCrossEntropy::finish_row(Row& row) const {
   const double smoothing = labels_.label_smoothing, classes = static_cast<double>(classes_);
   const double log_sum = std::log(row.sum) + row.top;

@@ -16,12 +16,12 @@ struct CrossEntropyRows {
   std::int64_t ignored = -100;
   double label_smoothing = 0, z_loss = 0, soft_cap = 0;
   double gradient_scale = 1;
-  /// [R], or null: 1. What each row's gradient is multiplied with besides, of any sign.
+  /// [R], or null: 1. A further factor of each row's gradient, of any sign.
   const double* gradient_factors = nullptr;
 };
 
-/// Cross-entropy of rows whose logits come block by block of their classes (online softmax: Milakov
-/// & Gimelshein, arXiv:1805.02867): each block's exponentials are relative to the largest logit so
+/// Cross-entropy of rows whose logits are computed in blocks of classes (online softmax: Milakov &
+/// Gimelshein, arXiv:1805.02867): each block's exponentials are relative to the largest logit so
 /// far, which is kept, so that one factor for a row's block, computed in double, makes them
 /// softmax. Nothing else of the logits is kept, so exponentials may be coarser than the sums.
 class OnlineCrossEntropy {
@@ -30,19 +30,19 @@ class OnlineCrossEntropy {
   OnlineCrossEntropy(const CrossEntropyRows& labels, std::int64_t rows, std::int64_t classes,
                      std::int64_t block);
 
-  /// Takes logits[R, n], fp32 or fp64, of the block that begins with class `first`: to be called
-  /// once for each block, in order. `exponentials`, where given, gets the logits' exponentials: [R,
-  /// n] in the logits' dtype (it may be the logits then) or bf16. Rows of both are contiguous. Rows
-  /// that do not count are not read. If there is a soft cap, logits are capped in place.
+  /// Takes logits[R, n], fp32 or fp64, of the block that begins with class `first`. Call once for
+  /// each block, in order. `exponentials`, if given, receives the logits' exponentials: [R, n] in
+  /// the logits' dtype (it may be the logits then) or bf16. Rows of both are contiguous. Rows that
+  /// do not count are not read. If there is a soft cap, logits are capped in place.
   void add(std::int64_t first, at::Tensor& logits, at::Tensor* exponentials);
 
-  /// To be called after all blocks. Returns the sum of the rows' losses, in double and in the order
-  /// of the rows, so that it does not depend on the number of threads. `losses` [R], where given,
-  /// gets the loss of each row, 0 of those that do not count.
+  /// Call after all blocks. Returns the sum of the rows' losses, in double and in the order of the
+  /// rows, so that it does not depend on the number of threads. `losses` [R], if given, receives
+  /// the loss of each row, 0 for those that do not count.
   double finish(double* losses = nullptr);
 
-  /// To be called after finish(). Turns exponentials[R, n] of classes from `first` on, all of one
-  /// block, into gradient_scale times the sum's gradient, in place; zero in rows that do not count.
+  /// Call after finish(). Turns exponentials[R, n] of classes from `first` on, all of one block,
+  /// into gradient_scale times the sum's gradient, in place; zero in rows that do not count.
   void to_gradient(std::int64_t first, at::Tensor& exponentials) const;
 
  private:
@@ -60,7 +60,7 @@ class OnlineCrossEntropy {
   CrossEntropyRows labels_;
   std::int64_t classes_, block_, blocks_;
   std::vector<Row> rows_;
-  std::vector<double> tops_;  // [R, blocks]: what each block's exponentials are relative to
+  std::vector<double> tops_;  // [R, blocks]: the reference of each block's exponentials
 };
 
 }  // namespace accrue::kernels

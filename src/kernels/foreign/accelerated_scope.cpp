@@ -21,12 +21,12 @@ void include_key_on_this_thread(bool included) {
 
 using Scopes = std::vector<std::shared_ptr<AcceleratedScope::State>>;
 
-/// Outlives everything of its thread, as it has no destructor.
+/// Outlives all objects of its thread, since it has no destructor.
 thread_local bool is_over = false;
 
-/// The scopes of a thread, the last one innermost. What it has when it ends is closed: a scope of
-/// static storage duration is destroyed behind the main thread's objects, and operations of others
-/// in that phase are libtorch's.
+/// The scopes of a thread, the last one innermost. Those that exist when it ends are closed: a
+/// scope of static storage duration is destroyed after the main thread's objects, and operations of
+/// other code in that phase are libtorch's.
 struct OfThread {
   ~OfThread() {
     is_over = true;
@@ -35,7 +35,7 @@ struct OfThread {
   Scopes scopes;
 };
 
-/// Those of this thread; null if it has ended but for objects of static storage duration.
+/// Those of this thread; null if it has ended except for objects of static storage duration.
 Scopes* scopes_of_thread() {
   if (is_over) return nullptr;
   thread_local OfThread of_thread;

@@ -16,12 +16,12 @@
 
 namespace accrue::kernels {
 
-/// Under this key libtorch's dispatcher finds accrue's operations, where the thread includes it. It
-/// comes before all of autograd, and no tensor on the CPU carries it: libtorch keeps it for
-/// autocasting on a device of somebody else's.
+/// The key under which libtorch's dispatcher finds accrue's operations, if the thread includes it.
+/// It comes before all of autograd, and no tensor on the CPU has it: libtorch reserves it for
+/// autocasting on an out-of-tree device.
 inline constexpr c10::DispatchKey accelerated_key = c10::DispatchKey::AutocastPrivateUse1;
 
-/// A model whose operations accrue does, and what came of it in all its passes.
+/// A model whose operations accrue runs, and the counts of all its passes.
 class AcceleratedModel {
  public:
   /// Throws what install_interception() throws.
@@ -32,43 +32,43 @@ class AcceleratedModel {
   }
 
   AcceleratedCalls calls;
-  /// Dropouts of passes whose samples were told, and whose masks depend on the split nevertheless:
-  /// libtorch drew them, or more than one layout fits.
+  /// Dropouts of passes whose samples were set, but whose masks still depend on the split: libtorch
+  /// drew them, or more than one layout fits.
   std::int64_t unkeyed_dropouts = 0;
-  /// Whether the dropout `site` had as many rows of a sample in each pass so far.
+  /// Whether the dropout `site` had the same number of rows per sample in each pass so far.
   bool has_rows(std::int64_t site, std::int64_t rows) {
     return rows_.emplace(site, rows).first->second == rows;
   }
 
  private:
   std::unordered_map<std::int64_t, std::int64_t> rows_;
-  /// The tensors are kept, so that no other gets the address of one.
+  /// The tensors are kept, so that no other tensor gets the address of one.
   std::unordered_map<const c10::TensorImpl*, at::Tensor> parameters_;
 };
 
-/// Which operations of a pass are accrue's.
+/// The operations of a pass that accrue runs.
 enum class Caught : std::uint8_t {
-  with_graph,  ///< all that it does, if a graph is recorded
-  always,      ///< also if none is, as the pass is to be run again with one
-  dropouts,    ///< these alone, by ForwardContext::operations: of passes to compare with
+  with_graph,  ///< all that it supports, if a graph is recorded
+  always,      ///< also if none is, because the pass will run again with one
+  dropouts,    ///< only these, by ForwardContext::operations: in passes for comparison
 };
 
-/// What a forward pass is accelerated by. A copy of it in the midst of the pass is where a second
-/// run of the rest begins.
+/// The state of an accelerated forward pass. A copy of it in the middle of the pass marks where a
+/// second run of the rest begins.
 struct AcceleratedPass {
   std::shared_ptr<AcceleratedModel> model;
   Caught caught = Caught::with_graph;
   ForwardContext context = {};
-  std::int64_t next_site = 0;  ///< tells a dropout of the pass from the others
+  std::int64_t next_site = 0;  ///< identifies a dropout of the pass
 
-  /// Samples of the pass; 0: not known, or not a row each.
+  /// Samples of the pass; 0: unknown, or not one row each.
   std::int64_t samples() const {
     return context.spans.empty() ? static_cast<std::int64_t>(context.sample_ids.size()) : 0;
   }
 };
 
-/// While it lives, a pass that runs on the thread that made it is accelerated. It may be destroyed
-/// on another thread, also while that one is in an operation: the next operation there is
+/// During its lifetime, passes on the thread that made it are accelerated. It may be destroyed on
+/// another thread, also during an operation of that thread: the next operation there is
 /// libtorch's.
 class AcceleratedScope {
  public:
@@ -77,13 +77,13 @@ class AcceleratedScope {
   AcceleratedScope(const AcceleratedScope&) = delete;
   AcceleratedScope& operator=(const AcceleratedScope&) = delete;
 
-  /// That of the scope made last on this thread, or null. What these two return lives until this
-  /// thread makes or destroys a scope, or calls leave_closed().
+  /// That of the scope made last on this thread, or null. The results of these two functions are
+  /// valid until this thread makes or destroys a scope, or calls leave_closed().
   static AcceleratedPass* innermost();
   /// That of the scope made last on this thread for a model that has `parameter`, or null.
   static AcceleratedPass* of(const at::Tensor& parameter);
-  /// Forgets the scopes of this thread that another one destroyed. To be called where an operation
-  /// begins.
+  /// Forgets the scopes of this thread that another one destroyed. Call at the beginning of an
+  /// operation.
   static void leave_closed();
 
   AcceleratedPass& pass() { return state_->pass; }

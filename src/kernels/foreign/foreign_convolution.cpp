@@ -35,8 +35,8 @@ at::Tensor dense_as(const at::Tensor& x, const at::Tensor& like) {
                                            : at::MemoryFormat::Contiguous);
 }
 
-/// The weight gradient as oneDNN makes it. A transposed convolution leads from what another one
-/// makes to its input: there they change places.
+/// The weight gradient computed by oneDNN. A transposed convolution maps the output of a plain one
+/// to its input: there the two are exchanged.
 struct WeightGradient {
   WeightGradient(const at::Tensor& weight, const at::Tensor& x, const at::Tensor& grad,
                  const ConvolutionOptions& of)
@@ -67,7 +67,7 @@ struct WeightGradient {
   onednn::WeightGradient sizes;
 };
 
-/// Puts the weight's gradient into its slot; false if it has none, or oneDNN no fast way.
+/// Writes the weight's gradient to its slot; false if it has none, or oneDNN is not fast here.
 bool is_put_into_slot(const at::Tensor& weight, const at::Tensor& x, const at::Tensor& grad,
                       const ConvolutionOptions& of) {
   GradSlot* slot = open_slot_of(weight);
@@ -110,7 +110,7 @@ struct ForeignConvolution : torch::autograd::Function<ForeignConvolution> {
                                bias.defined() && context->needs_input_grad(2)};
     variable_list gradients(4);
     if (wanted[1] && is_put_into_slot(weight, x, grads[0], of)) {
-      // libtorch makes a bias's gradient together with the weight's.
+      // libtorch computes a bias's gradient together with the weight's.
       if (wanted[2]) gradients[2] = channel_sums(grads[0]);
       wanted[1] = wanted[2] = false;
     }

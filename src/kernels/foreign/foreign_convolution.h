@@ -7,7 +7,7 @@
 
 namespace accrue::kernels {
 
-/// What at::convolution takes besides tensors.
+/// The arguments of at::convolution besides tensors.
 struct ConvolutionOptions {
   std::vector<std::int64_t> stride, padding, dilation;
   bool transposed = false;
@@ -15,9 +15,9 @@ struct ConvolutionOptions {
   std::int64_t groups = 1;
 };
 
-/// at::convolution of x [B, C, pixels...] in fp32, with one to three dimensions of pixels; bias may
-/// be undefined. All of it is libtorch's but the gradient of the weight where that has an open
-/// slot: there it is added by oneDNN in the pass that brings it into the weight's order.
+/// at::convolution of x [B, C, pixels...] in fp32, with one to three spatial dimensions; bias may
+/// be undefined. libtorch computes everything except the gradient of a weight with an open slot:
+/// oneDNN adds it there in the pass that converts it to the weight's layout.
 at::Tensor foreign_convolution(const at::Tensor& x, const at::Tensor& weight,
                                const at::Tensor& bias, const ConvolutionOptions& options);
 

@@ -24,7 +24,7 @@ bool is_transpose(const at::Tensor& view, const at::Tensor& of) {
          view.stride(0) == of.stride(1) && view.stride(1) == of.stride(0);
 }
 
-/// The leaf behind a node of one output; undefined if something else is.
+/// The leaf of a node with one output; undefined if it is something else.
 at::Tensor leaf_behind(const torch::autograd::Node* node) {
   if (node == nullptr || node->num_outputs() != 1) return {};
   const auto* end =
@@ -32,7 +32,7 @@ at::Tensor leaf_behind(const torch::autograd::Node* node) {
   return end != nullptr ? end->variable : at::Tensor();
 }
 
-/// If autocasting made `cast` of a leaf, or of one's transpose; undefined if it did not.
+/// The leaf, or transpose of one, from which autocasting made `cast`; undefined if there is none.
 FactorOrigin origin_of_cast(const at::Tensor& cast) {
   const auto* node = cast.grad_fn().get();
   if (node == nullptr || node->name() != "ToCopyBackward0") return {};
@@ -56,7 +56,7 @@ FactorOrigin origin_with_graph(const at::Tensor& factor) {
   return fits ? FactorOrigin{origin.parameter, !origin.is_transposed} : FactorOrigin{};
 }
 
-/// Tells if a view that was made without a graph comes from.
+/// The origin of a view that was made without a graph.
 FactorOrigin origin_without_graph(const at::Tensor& factor) {
   if (at::GradMode::is_enabled() || !factor.is_view()) return {};
   const at::Tensor base(factor._base());
@@ -69,7 +69,7 @@ bool is_unobserved(torch::autograd::Node& node) {
          node.retains_grad_hooks().empty();
 }
 
-/// Whether nobody looks at a gradient on its way from `factor` to the parameter behind it.
+/// Whether no code observes a gradient on its way from `factor` to its parameter.
 bool is_way_unobserved(const at::Tensor& factor) {
   using torch::autograd::AccumulateGrad;
   for (auto* node = factor.grad_fn().get();
@@ -79,7 +79,7 @@ bool is_way_unobserved(const at::Tensor& factor) {
   return true;
 }
 
-/// `grad` is contiguous.
+/// `grad` must be contiguous.
 at::Tensor factor_gradient(const at::Tensor& factor, const at::Tensor& grad, const at::Tensor& x) {
   const FactorOrigin origin = origin_of_factor(factor);
   if (!origin.parameter.defined() || !is_way_unobserved(factor)) return x.t().mm(grad);
@@ -117,7 +117,7 @@ struct ForeignProduct : torch::autograd::Function<ForeignProduct> {
 }  // namespace
 
 FactorOrigin origin_of_factor(const at::Tensor& factor) {
-  // A view that was made without a graph has no node, though it says what its base requires.
+  // A view that was made without a graph has no node, though its requires_grad is its base's.
   const bool is_in_graph = factor.requires_grad() && (factor.grad_fn() || !factor.is_view());
   return is_in_graph ? origin_with_graph(factor) : origin_without_graph(factor);
 }

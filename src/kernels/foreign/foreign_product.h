@@ -10,13 +10,13 @@ struct FactorOrigin {
   at::Tensor parameter;
   bool is_transposed = false;
 };
-/// As a graph that is recorded tells it, also if autocasting rounded a leaf in fp32 to bf16; or
-/// if none is, by the memory that the factor shows.
+/// Found by a recorded graph, also if autocasting rounded a leaf in fp32 to bf16; without a graph,
+/// by the memory of the factor.
 FactorOrigin origin_of_factor(const at::Tensor& factor);
 
-/// x [M, K] · factor [K, N] + bias [N] (none if undefined), of one dtype. Backward puts the
-/// gradients of the factor's parameter and the bias into their open slots; a parameter in fp32 gets
-/// the products of bf16 operands unrounded.
+/// x [M, K] · factor [K, N] + bias [N] (none if undefined), of one dtype. Backward writes the
+/// gradients of the factor's parameter and the bias to their open slots; a parameter in fp32
+/// receives the products of bf16 operands unrounded.
 at::Tensor foreign_product(const at::Tensor& x, const at::Tensor& factor, const at::Tensor& bias);
 
 }  // namespace accrue::kernels

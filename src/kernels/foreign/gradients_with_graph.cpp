@@ -19,7 +19,7 @@ variable_list gradients_with_graph(
     const variable_list& inputs, const at::Tensor& upstream,
     const std::function<at::Tensor(const variable_list&)>& operation) {
   const c10::impl::ExcludeDispatchKeyGuard plainly(accelerated_key);
-  // The operation sees aliases: what an input was itself made of is not part of its gradient.
+  // The operation uses aliases, so that the history of an input is not part of its gradient.
   variable_list aliases, wanted;
   for (const at::Tensor& input : inputs) {
     aliases.push_back(wants_gradient(input) ? input.view_as(input) : input);

@@ -24,9 +24,9 @@
 namespace accrue::kernels {
 namespace {
 
-/// While it lives, operations of this thread go to libtorch. Each function that the dispatcher asks
-/// makes one first. Scopes that another thread closed are left before the key is set aside, which
-/// puts it back as it finds it.
+/// During its lifetime, operations of this thread go to libtorch. Each function that the dispatcher
+/// calls makes one first. Scopes that another thread closed are left before the key is excluded,
+/// because the key is restored afterwards.
 class Plainly {
  private:
   static c10::DispatchKey key_behind_closed_scopes() {
@@ -39,25 +39,25 @@ class Plainly {
 /// The keys that come after accrue's.
 constexpr c10::DispatchKeySet later_keys(c10::DispatchKeySet::FULL_AFTER, accelerated_key);
 
-/// Whether operations are accrue's that the pass which runs does here and now.
+/// Whether accrue runs operations of the current pass on this thread.
 bool does_operations() {
   const AcceleratedPass* pass = AcceleratedScope::innermost();
   if (pass == nullptr || pass->caught == Caught::dropouts) return false;
   return pass->caught == Caught::always || at::GradMode::is_enabled();
 }
 
-/// Whether libtorch casts the operands of products first, and then asks again.
+/// Whether libtorch first casts the operands of products, and then calls again.
 bool is_autocasting() { return at::autocast::is_autocast_enabled(at::kCPU); }
 
-/// Whether somebody wants the gradient of an operation on `inputs`, or will.
+/// Whether the gradient of an operation on `inputs` is needed, or will be.
 bool is_differentiated(at::TensorList inputs) {
   for (const at::Tensor& input : inputs)
     if (input.requires_grad()) return true;
   return AcceleratedScope::innermost()->caught == Caught::always;
 }
 
-/// Whether it is a dense tensor on the CPU, of the class that libtorch's own are, and without a
-/// forward-mode derivative.
+/// Whether it is a dense tensor on the CPU, of libtorch's own class, without a forward-mode
+/// derivative.
 bool is_ordinary(const at::Tensor& tensor) {
   constexpr c10::DispatchKeySet of_any_tensor =
       c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
@@ -74,19 +74,19 @@ bool is_real_or_bf16(const at::Tensor& tensor) {
   return is_real(tensor) || tensor.scalar_type() == at::kBFloat16;
 }
 
-/// Whose parameter it is, if a gradient for it is recorded.
+/// The pass of the model with this parameter, if a gradient for it is recorded.
 AcceleratedPass* pass_of_trained(const at::Tensor& parameter) {
   if (!parameter.defined() || !parameter.is_leaf() || !parameter.requires_grad()) return nullptr;
   return AcceleratedScope::of(parameter);
 }
 
-/// The pass for which accrue makes x · factor, of a parameter or its transpose; null: libtorch
-/// does.
+/// The pass for which accrue computes x · factor, of a parameter or its transpose; null: libtorch
+/// computes it.
 AcceleratedPass* pass_of_product(const at::Tensor& x, const at::Tensor& factor) {
   if (!does_operations() || !is_ordinary(x) || !is_ordinary(factor)) return nullptr;
   if (x.dim() != 2 || factor.dim() != 2 || x.size(1) != factor.size(0)) return nullptr;
   if (!is_real_or_bf16(x) || factor.scalar_type() != x.scalar_type()) return nullptr;
-  // Without a graph a cast does not show what it was made of.
+  // Without a graph a cast does not show its origin.
   AcceleratedPass* pass = AcceleratedScope::innermost();
   if (pass->caught == Caught::always && x.scalar_type() == at::kBFloat16) return pass;
   return pass_of_trained(origin_of_factor(factor).parameter);
@@ -159,14 +159,14 @@ at::Tensor asked_gelu(const at::Tensor& x, std::string_view approximate) {
   return foreign_gelu(x);
 }
 
-/// Sums that a weight has a gradient of in fp32, by one to three dimensions of pixels.
+/// Whether oneDNN can compute the weight's gradient: fp32, one to three spatial dimensions.
 bool fits_convolution(const at::Tensor& x, const at::Tensor& weight) {
   return at::GradMode::is_enabled() && does_operations() && is_ordinary(x) && is_ordinary(weight) &&
          x.dim() >= 3 && x.dim() <= 5 && weight.dim() == x.dim() && x.scalar_type() == at::kFloat &&
          weight.scalar_type() == at::kFloat;
 }
 
-/// One number stands for all dimensions of pixels.
+/// A single number applies to all spatial dimensions.
 std::vector<std::int64_t> of_each_dimension(at::IntArrayRef numbers, const at::Tensor& x) {
   const auto dimensions = static_cast<std::size_t>(x.dim() - 2);
   return numbers.size() == 1 ? std::vector(dimensions, numbers[0]) : numbers.vec();
@@ -202,8 +202,8 @@ bool fits_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
          (k.size(1) == q.size(1) || (enable_gqa && q.size(1) % k.size(1) == 0));
 }
 
-/// Attention by accrue's kernel, or where the pass's dropouts alone are accrue's by whom it asks
-/// for.
+/// Attention by accrue's kernel, or, if accrue only runs the pass's dropouts, by the operations of
+/// its context.
 at::Tensor attention_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const GroupedAttentionOptions& options, const AcceleratedPass& pass) {
   if (pass.caught == Caught::dropouts)
@@ -214,12 +214,12 @@ at::Tensor attention_of(const at::Tensor& q, const at::Tensor& k, const at::Tens
   return foreign_attention(q, k, v, options, pass.context);
 }
 
-/// Whether attention is accrue's here and now: a pass fits it, or drops some of it.
+/// Whether accrue runs this attention: a pass supports it, or drops some of it.
 struct FittedAttention {
   AcceleratedPass* pass = AcceleratedScope::innermost();
   bool drops = false, fits = false;
 
-  /// libtorch makes it of other operations, a dropout of the pass among them.
+  /// libtorch composes it of other operations, including a dropout of the pass.
   bool is_made_of_others(const at::Tensor& q) const {
     return drops && !(fits && pass->samples() == q.size(0));
   }
@@ -254,7 +254,7 @@ at::Tensor asked_attention(c10::DispatchKeySet keys, const at::Tensor& q, const 
                       *pass);
 }
 
-/// What a dropout leaves out or keeps as one.
+/// The units that dropout drops.
 enum class Dropped : std::uint8_t { elements, channels };
 
 bool has_rows_of_samples(const at::Tensor& x, std::int64_t samples, Dropped dropped) {
@@ -339,7 +339,7 @@ class Interception {
   }
 
   torch::Library operations_;
-  std::optional<torch::Library> others_;  ///< operations that accrue does not do
+  std::optional<torch::Library> others_;  ///< operations that accrue does not run
 };
 
 }  // namespace

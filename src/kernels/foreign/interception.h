@@ -2,9 +2,9 @@
 
 namespace accrue::kernels {
 
-/// Tells libtorch's dispatcher which operations accrue does under `accelerated_key`, once for the
-/// process: a thread that does not include the key never gets there. Throws a usage Error if
-/// somebody else has the key.
+/// Registers the operations that accrue runs under `accelerated_key` with libtorch's dispatcher,
+/// once per process: a thread without the key never reaches them. Throws a usage Error if other
+/// code uses the key.
 void install_interception();
 
 }  // namespace accrue::kernels

@@ -9,7 +9,7 @@
 namespace accrue::kernels {
 namespace {
 
-/// Dropout of a tensor whose first dimension is the samples', in order and of equal shares.
+/// Dropout of a tensor whose first dimension is divided equally among the samples, in order.
 at::Tensor drop_shares(const at::Tensor& x, double probability, const ForwardContext& context,
                        std::int64_t site) {
   const auto samples = static_cast<std::int64_t>(context.sample_ids.size());

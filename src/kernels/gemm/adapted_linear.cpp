@@ -21,7 +21,7 @@ using torch::autograd::variable_list;
 
 constexpr const char* operation = "adapted_linear";
 
-/// What the products read, none of it an input of the graph.
+/// The operands of the products, none of which is an input of the graph.
 struct AdaptedOperands {
   WeightOperands weight;
   at::Tensor a, b;
@@ -80,7 +80,7 @@ class AdaptedLinear : public torch::autograd::Function<AdaptedLinear> {
   }
 
  private:
-  /// Which gradients are wanted. What is absent has no edge.
+  /// The gradients that are needed. Absent inputs have no edge.
   struct Edges {
     Edges(const AutogradContext& context, bool has_bias)
         : x(context.needs_input_grad(0)),

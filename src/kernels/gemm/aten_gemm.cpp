@@ -10,7 +10,7 @@
 namespace accrue::kernels::aten {
 namespace {
 
-/// Whether ATen makes products of narrow operands in a wide destination: it does on CUDA.
+/// Whether ATen supports products of narrow operands into a wide destination, as on CUDA.
 bool widens(const at::Tensor& out, const at::Tensor& a) {
   return out.is_cuda() && out.scalar_type() == at::kFloat && is_sixteen_bit(a.scalar_type());
 }
@@ -61,7 +61,7 @@ void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const a
     multiply_widening(out, a, b, bias, accumulate);
   } else if (a.scalar_type() != out.scalar_type()) {
     // ATen has no product of bf16 or fp16 into fp32 on the CPU; converting the operands costs less
-    // memory than a temporary of the destination would, and keeps its precision.
+    // memory than a temporary of the destination, and keeps its precision.
     multiply(out, a.to(out.scalar_type()), b.to(out.scalar_type()), bias, accumulate);
   } else if (out.dim() == 3) {
     multiply_batch(out, a, b, bias, accumulate);

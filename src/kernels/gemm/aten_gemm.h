@@ -6,7 +6,7 @@
 
 namespace accrue::kernels::aten {
 
-/// out (+)= a · b (+ bias, where defined) for any device, strides and dtype that ATen has; 2 to 4
+/// out (+)= a · b (+ bias, if defined) for any device, strides and dtype that ATen supports; 2 to 4
 /// dimensions, checked by the caller.
 void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
               bool accumulate);

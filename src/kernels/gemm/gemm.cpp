@@ -62,7 +62,7 @@ std::optional<onednn::Type> onednn_type(at::ScalarType dtype) {
 }
 
 /// The strides of the last two dimensions. A dimension of size 1 has any stride in ATen, but oneDNN
-/// wants one that a matrix could have. Nothing if neither stride is 1 or rows overlap.
+/// requires a possible stride of a matrix. Nothing if neither stride is 1 or rows overlap.
 std::optional<std::pair<std::int64_t, std::int64_t>> matrix_strides(const at::Tensor& tensor) {
   const std::int64_t rows = tensor.size(-2), columns = tensor.size(-1);
   const std::int64_t row = tensor.stride(-2), column = tensor.stride(-1);
@@ -114,7 +114,7 @@ std::optional<onednn::Product> onednn_product(const at::Tensor& out, const at::T
   return product;
 }
 
-/// "accrue::matmul 1024x1536x384": rows, columns, terms, with the batch in front if there is
+/// "accrue::matmul 1024x1536x384": rows, columns, terms, preceded by the batch if there is
 /// one.
 std::string span_name(const at::Tensor& out, const at::Tensor& a) {
   const std::int64_t matrix = out.size(-2) * out.size(-1), batch = out.numel() / matrix;
@@ -123,7 +123,7 @@ std::string span_name(const at::Tensor& out, const at::Tensor& a) {
          std::to_string(a.size(-1));
 }
 
-/// Writes the sum of no terms.
+/// Writes the sum of zero terms.
 void fill_empty(at::Tensor& out, const at::Tensor& bias, bool accumulate) {
   if (bias.defined())
     out.copy_(bias.expand_as(out));
@@ -131,7 +131,7 @@ void fill_empty(at::Tensor& out, const at::Tensor& bias, bool accumulate) {
     out.zero_();
 }
 
-/// Returns whether oneDNN has made the product.
+/// Returns whether oneDNN has computed the product.
 bool multiplied(const std::optional<onednn::Product>& product, at::Tensor& out, const at::Tensor& a,
                 const at::Tensor& b, const at::Tensor& bias) {
   const void* bias_data = bias.defined() ? bias.const_data_ptr() : nullptr;
@@ -160,7 +160,7 @@ void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const a
     multiply_natively(out, a, b, bias, accumulate);
 }
 
-/// The operand row by row, as the fallback would have it.
+/// The operand in row-major layout, as in the fallback.
 onednn::Operand plain_operand(at::ScalarType dtype, std::int64_t k, std::int64_t n) {
   return {.type = onednn_type(dtype).value(), .sizes = {k, n}, .strides = {n, 1}};
 }

@@ -6,10 +6,10 @@
 
 namespace accrue::kernels::onednn {
 
-/// Memory of one thread for what is needed in passing, which grows.
+/// Temporary memory of one thread, which grows.
 class GrowingBuffer {
  public:
-  /// At least so many bytes, of any content.
+  /// At least `bytes` bytes, with any content.
   std::byte* of(std::size_t bytes) {
     if (bytes > bytes_) {
       buffer_.reset();

@@ -22,12 +22,12 @@ std::vector<std::int64_t> sizes_with(at::IntArrayRef sizes, std::int64_t width);
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, std::int64_t width,
                           const at::Tensor& bias);
 
-/// x's gradient grad · weight, of `sizes` [..., K], for a contiguous grad [M, N]. `weight` is the
-/// WeightOperands::data_gradient.
+/// The gradient of x, grad · weight, of `sizes` [..., K], for a contiguous grad [M, N]. `weight` is
+/// the WeightOperands::data_gradient.
 at::Tensor input_gradient(const at::Tensor& grad, const at::Tensor& weight, at::IntArrayRef sizes);
 
-/// What an autograd Function gets of a weight besides the master. It is wrapped because a Function
-/// treats every tensor argument as an input of the graph, as the master already is.
+/// What an autograd Function receives of a weight besides the master. It is wrapped because a
+/// Function treats every tensor argument as an input of the graph, as the master already is.
 struct ComputeWeight {
   WeightOperands operands;
 };

@@ -14,7 +14,7 @@ bool has_element(const at::Tensor& tensor) {
   return dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16;
 }
 
-/// Elements behind each other; what the stride of a dimension of one is, does not matter.
+/// Whether elements are consecutive; the stride of a dimension of size one does not matter.
 bool is_dense_row(const at::Tensor& row) { return row.size(1) == 1 || row.stride(1) == 1; }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace accrue::kernels::rows::HWY_NAMESPACE {
 using namespace kernels::HWY_NAMESPACE;
 
 /// The products of x with kRows rows of the weight: several at once load x once and keep as many
-/// streams from memory going.
+/// streams from memory active.
 template <std::size_t kRows, class T, class Stored>
 HWY_INLINE void dot_rows(const Stored* x, const Stored* rows, std::size_t stride, std::size_t terms,
                          T* sums) {

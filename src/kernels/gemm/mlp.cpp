@@ -59,7 +59,7 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
   }
 
  private:
-  /// Which gradients are wanted. An absent bias has no edge, so the edges behind it move up.
+  /// The gradients that are needed. An absent bias has no edge, so the edges after it move up.
   struct Edges {
     Edges(const AutogradContext& context, bool has_b1, bool has_b2)
         : x(context.needs_input_grad(0)),
@@ -71,16 +71,16 @@ class MlpGelu : public torch::autograd::Function<MlpGelu> {
     bool x, w1, b1, w2, b2;
   };
 
-  /// gelu(pre) and the gradient of pre, as far as they are wanted.
+  /// gelu(pre) and the gradient of pre, as far as they are needed.
   struct Hidden {
     at::Tensor value, grad_pre;
-    at::Tensor sums;  ///< the sum of its rows is that of grad_pre's; undefined if not at hand
+    at::Tensor sums;  ///< its rows add up to the sum of grad_pre's; undefined if not computed
   };
   static Hidden remake_hidden(const at::Tensor& pre, const at::Tensor& grad, const at::Tensor& w2,
                               const Edges& edges) {
     Hidden hidden;
     if (edges.before_gelu()) hidden.grad_pre = input_gradient(grad, w2, pre.sizes());
-    // `pre` has served, unless the graph is kept: its memory holds the value from here on.
+    // `pre` is no longer needed, unless the graph is kept: its memory holds the value from here on.
     if (edges.w2)
       hidden.value = torch::autograd::get_current_graph_task_keep_graph()
                          ? at::empty(pre.sizes(), pre.options())

@@ -21,7 +21,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// A gated part's weights as its products read them.
+/// A gated part's weights in the form that its products read.
 struct GatedWeights {
   WeightOperands gate, up, down;
 };
@@ -73,9 +73,9 @@ class MlpGated : public torch::autograd::Function<MlpGated> {
   }
 
  private:
-  /// The value between the products again and, where they are wanted, the gradients of the two
-  /// pre-activations. These have served, unless the graph is kept, and their memory holds the
-  /// results from here on.
+  /// Recomputes the value between the products and, if needed, the gradients of the two
+  /// pre-activations. Unless the graph is kept, these are no longer needed, and their memory holds
+  /// the results from here on.
   static elementwise::GateResults remake_gated(const AutogradContext& context,
                                                const variable_list& saved, const at::Tensor& grad,
                                                bool wants_gradients) {

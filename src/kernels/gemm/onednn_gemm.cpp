@@ -36,15 +36,15 @@ dnnl::memory::desc bias_desc_of(const Product& product) {
   return {sizes, type_of(product.bias_type), strides};
 }
 
-/// The reference implementation is there for any shape, and a hundred times slower than ATen.
+/// The reference implementation supports any shape, and is a hundred times slower than ATen.
 bool is_reference(const dnnl::matmul::primitive_desc& description) {
   return std::string_view(description.impl_info_str()).find("ref") != std::string_view::npos;
 }
 
-/// Rows of the left operand that a layout is chosen for; products of other heights read it, too.
+/// Rows of the left operand for which a layout is selected; products of other heights read it, too.
 constexpr std::int64_t rows_packed_for = 256;
 
-/// The type and size of a right operand, by which layouts are chosen.
+/// The type and size of a right operand, which determine its layout.
 struct Shape {
   Type type;
   std::int64_t k, n;
@@ -84,7 +84,7 @@ dnnl::matmul::primitive_desc describe(const Product& product, const dnnl::memory
   return {engine, a, b, out, attributes, allow_empty};
 }
 
-/// A product made ready to run, or found to have no fast implementation.
+/// A product that is ready to run, or known to have no fast implementation.
 struct Compiled {
   Compiled(const Product& product, const dnnl::memory::desc& b_desc, const dnnl::engine& engine) {
     const dnnl::matmul::primitive_desc description = describe(product, b_desc, engine);
@@ -123,7 +123,7 @@ struct Hash {
   }
 };
 
-/// The engine and the products compiled for it, of which the least recently used are forgotten.
+/// The engine and the products compiled for it; the least recently used are dropped.
 class Engine {
  public:
   std::shared_ptr<const Compiled> compiled(const Product& product) {
@@ -155,7 +155,7 @@ class Engine {
     return found->second;
   }
 
-  /// A model uses about ten products a layer shape; each holds up to some 100 kB of code.
+  /// A model uses about ten products per layer shape; each holds up to some 100 kB of code.
   static constexpr std::size_t capacity = 512;
   using Recent = std::list<std::pair<Product, std::shared_ptr<const Compiled>>>;
 
@@ -166,15 +166,15 @@ class Engine {
   std::map<Shape, std::optional<dnnl::memory::desc>> layouts_;  ///< of the weights seen so far
 };
 
-/// The one engine of the process: compiled code depends on nothing but the product, so sharing it
-/// is no state that a caller could observe, and models in several threads do not compile the same
+/// The only engine of the process: compiled code depends on nothing but the product, so sharing it
+/// is not state that a caller could observe, and models in several threads do not compile the same
 /// code twice.
 Engine& shared_engine() {
   static Engine engine;
   return engine;
 }
 
-/// What a product needs besides its operands: one for each calling thread, which grows.
+/// The memory of a product besides its operands: one for each calling thread, which grows.
 class Workspace {
  public:
   const dnnl::stream& stream() const { return stream_; }

@@ -4,7 +4,7 @@
 
 namespace accrue::kernels {
 
-/// These put a layer's parameter gradient into the open slot, and then return an undefined tensor;
+/// These write a layer's parameter gradient to the open slot, and then return an undefined tensor;
 /// without an open slot they return a new tensor of the parameter's dtype for autograd.
 
 /// gradᵀ · x, for weight [N, K], grad [M, N] and x [M, K].

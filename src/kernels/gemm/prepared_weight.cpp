@@ -26,7 +26,7 @@ const at::Tensor& PreparedWeight::Made::remake(const at::Tensor& master,
                                                at::IntArrayRef sizes, MemoryTag kind,
                                                const Write& write) {
   const at::NoGradGuard no_grad;
-  // It is written in place, so that autograd tells a graph that still holds the old values.
+  // It is written in place, so that autograd detects a graph that still holds the old values.
   if (!has_room(master, options, sizes)) {
     const MemoryTagScope tag(kind);
     tensor = at::empty(sizes, options);
@@ -52,7 +52,7 @@ WeightOperands PreparedWeight::operands(const at::Tensor& master, at::ScalarType
     return {.forward = master, .data_gradient = data_gradient ? master : at::Tensor()};
   const at::TensorOptions options = master.options().dtype(dtype);
   const std::int64_t outputs = master.size(0), inputs = master.size(1);
-  at::Tensor plain;  // made at most once, and only if a layout is not that of the master
+  at::Tensor plain;  // made at most once, and only if a layout differs from the master's
   const auto operand = [&](Made& made, std::int64_t k, std::int64_t n, bool transposed) {
     const std::int64_t elements = packs_ && !by_aten(master) ? packed_elements(options, k, n) : 0;
     if (elements == 0) return copy(master, dtype);

@@ -22,7 +22,7 @@ void sum_terms(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, bool a
   });
 }
 
-/// Where the sum over terms is made: the destination itself, where that is fp32.
+/// The memory in which the sum over terms is computed: the destination itself, if that is fp32.
 at::Tensor place_of_sum(const at::Tensor& out, bool accumulate) {
   if (out.scalar_type() == at::kFloat) return out;
   return accumulate ? out.to(at::kFloat) : at::empty(out.sizes(), at::kFloat);

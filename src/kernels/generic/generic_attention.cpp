@@ -14,7 +14,7 @@
 namespace accrue::kernels::generic {
 namespace {
 
-/// Samples that are attended at once: [begin, begin + length) of rows [row, row + rows).
+/// Samples that are processed at once: [begin, begin + length) of rows [row, row + rows).
 struct Piece {
   std::int64_t row, rows, begin, length;
   std::size_t span;  ///< the first of its spans
@@ -86,7 +86,7 @@ void put_gradients(const AttentionPlan& plan, const Heads& grads, const Piece& p
   put_heads(summed_groups(grads.v, plan.options.kv_heads, wide), piece, to.v);
 }
 
-/// Which of ATen's fused kernels does the work; math: none.
+/// The one of ATen's fused kernels to use; math: none.
 at::SDPBackend backend_for(const AttentionPlan& plan, const Heads& of) {
   const GroupedAttentionOptions& options = plan.options;
   if (!plan.masks.empty() || options.window > 0 || options.soft_cap != 0)
@@ -100,18 +100,18 @@ at::SDPBackend backend_for(const AttentionPlan& plan, const Heads& of) {
   return known ? chosen : at::SDPBackend::math;
 }
 
-/// What a fused kernel is given. On the CPU ATen's keeps probabilities in bf16, which is off by a
-/// hundredth where scores are large: there it works in fp32.
+/// The operands of a fused kernel. On the CPU ATen's keeps probabilities in bf16, which has errors
+/// of a hundredth for large scores: there fp32 is used.
 Heads for_fused(const Heads& of) {
   if (!of.q.is_cpu()) return of;
   return {widened(of.q), widened(of.k), widened(of.v)};
 }
 
-/// A fused kernel's result, and what its backward needs beside it.
+/// A fused kernel's result, and the other tensors that its backward needs.
 struct Fused {
   at::Tensor out, log_sums, seed, offset;
 };
-constexpr std::size_t kept_of_a_piece = 3;  ///< all of Fused but the result
+constexpr std::size_t kept_of_a_piece = 3;  ///< all of Fused except the result
 
 Fused run_fused(at::SDPBackend backend, const AttentionPlan& plan, const Heads& of) {
   const bool causal = plan.options.causal;
@@ -162,7 +162,7 @@ Heads run_fused_backward(at::SDPBackend backend, const AttentionPlan& plan, cons
   return {std::get<0>(made), std::get<1>(made), std::get<2>(made)};
 }
 
-/// The masks of a piece's heads, which is one sample's: [1, heads, length, length].
+/// The masks of a piece's heads; the piece is one sample: [1, heads, length, length].
 at::Tensor dropped(const AttentionPlan& plan, const Piece& piece, const at::Tensor& like) {
   std::vector<DropoutMask> masks;
   for (std::int64_t head = 0; head < plan.options.heads; ++head)
@@ -170,7 +170,7 @@ at::Tensor dropped(const AttentionPlan& plan, const Piece& piece, const at::Tens
   return masks_of(masks, piece.length, piece.length, like.options()).unsqueeze(0);
 }
 
-/// Which keys a query of `length` positions does not see.
+/// The keys that a query of `length` positions does not see.
 at::Tensor unseen(const GroupedAttentionOptions& options, std::int64_t length, at::Device device) {
   at::Tensor seen = at::ones({length, length}, at::TensorOptions(at::kBool).device(device));
   if (options.causal) seen = seen.tril();
@@ -178,7 +178,7 @@ at::Tensor unseen(const GroupedAttentionOptions& options, std::int64_t length, a
   return seen.logical_not();
 }
 
-/// Scores behind the soft cap, and what softmax makes of them.
+/// Scores after the soft cap, and their softmax.
 struct Scores {
   at::Tensor capped, probabilities;
 };
@@ -234,7 +234,7 @@ Attended attend(const AttentionPlan& plan, const Projections& of) {
       kept.insert(kept.end(), {fused.log_sums, fused.seed, fused.offset});
       out = fused.out.to(of.q.scalar_type());
     }
-    // A fused kernel's result for whole rows usually lies as it is wanted.
+    // A fused kernel's result for whole rows usually has the required layout.
     if (piece.rows == of.q.size(0) && piece.length == of.q.size(1)) {
       result.out = shaped(out.transpose(1, 2).contiguous(), of.q.sizes());
       break;

@@ -9,8 +9,8 @@
 namespace accrue::kernels::generic {
 
 /// attend() and attend_backward() of kernels/attention/attend.h by ATen's operators: its fused
-/// attention if the plan is one that has it (causal or whole samples, without a window, a soft
-/// cap or dropout), products and softmax with all scores of a head in memory else.
+/// attention if it supports the plan (causal or whole samples, without a window, a soft cap or
+/// dropout), and otherwise products and softmax with all scores of a head in memory.
 Attended attend(const AttentionPlan& plan, const Projections& of);
 void attend_backward(const AttentionPlan& plan, const Projections& of,
                      const std::vector<at::Tensor>& kept, const at::Tensor& grad_out,

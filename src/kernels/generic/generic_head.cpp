@@ -15,16 +15,16 @@
 namespace accrue::kernels::generic {
 namespace {
 
-/// What a chunk's logits, their logarithmic softmax and its gradient may take: on a device enough
-/// rows that reading the weight and adding to its gradient once for each chunk is a small part.
+/// The memory of a chunk's logits, their logarithmic softmax and its gradient: on a device enough
+/// rows that reading the weight and adding to its gradient once per chunk is a small part.
 constexpr std::int64_t device_bytes = 2'147'483'648, host_bytes = 64'000'000;
 
-/// The rows' labels, on the device of the logits. What is not needed is undefined.
+/// The rows' labels, on the device of the logits. Tensors that are not needed are undefined.
 struct RowLabels {
   at::Tensor targets;  ///< [n, 1], 0 in rows that do not count
   at::Tensor ignored;  ///< [n, 1], true in rows that do not count; undefined if all do
-  at::Tensor weights;  ///< [n, 1]: what the rows' losses are multiplied with
-  at::Tensor factors;  ///< [n, 1]: what their gradients are multiplied with, the weights included
+  at::Tensor weights;  ///< [n, 1]: the factors of the rows' losses
+  at::Tensor factors;  ///< [n, 1]: the factors of their gradients, including the weights
 };
 
 class GenericHead {
@@ -86,7 +86,7 @@ class GenericHead {
     return (is_mixed() ? gradient_ : logits_).narrow(0, 0, count);
   }
 
-  /// Labels in host memory are looked at there, so that nothing of the device is waited for.
+  /// Labels in host memory are read there, so that nothing waits for the device.
   RowLabels labels_from(std::int64_t begin, std::int64_t count) const {
     const auto column = [&](const at::Tensor& of_rows, at::ScalarType dtype) {
       return copied_to(of_rows.to(dtype), device_).view({count, 1});
@@ -128,7 +128,7 @@ class GenericHead {
       input_.row_losses.narrow(0, begin, losses.size(0)).copy_(losses.view({-1}));
   }
 
-  /// One kernel behind the product: a row's losses, and its logits' gradient where it is wanted.
+  /// One kernel after the product: a row's losses, and its logits' gradient if it is needed.
   void run_fused(std::int64_t begin, std::int64_t count, const RowLabels& labels) {
     at::Tensor logits = logits_.narrow(0, 0, count);
     fill_logits(begin, logits);
@@ -146,7 +146,7 @@ class GenericHead {
     at::Tensor logits = logits_.narrow(0, 0, count), logarithms = logarithms_.narrow(0, 0, count);
     fill_logits(begin, logits);
     if (const double cap = input_.loss.soft_cap; cap != 0) logits.div_(cap).tanh_().mul_(cap);
-    // Rows that do not count are not to be seen, whatever is in them.
+    // Rows that do not count must have no effect, whatever their values.
     if (labels.ignored.defined()) logits.masked_fill_(labels.ignored, 0);
     at::_log_softmax_out(logarithms, logits, 1, /*half_to_float=*/false);
     picked_ = logarithms.gather(1, labels.targets);
@@ -160,7 +160,7 @@ class GenericHead {
     take_losses(begin, losses, labels);
   }
 
-  /// Makes the gradient of a chunk's logits, and adds what is wanted of it.
+  /// Computes the gradient of a chunk's logits, and adds the gradients that are needed.
   void backward(std::int64_t begin, std::int64_t count, const RowLabels& labels) {
     const at::Tensor hidden = input_.hidden.narrow(0, begin, count);
     const at::Tensor gradient = fused_ ? gradient_memory(count) : logits_gradient(count, labels);

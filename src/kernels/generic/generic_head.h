@@ -5,8 +5,8 @@
 namespace accrue::kernels::generic {
 
 /// run_head_chunks() of kernels/cross_entropy by ATen's operators. A chunk's logits and their
-/// gradient are whole; on a device nothing waits for the sum, so gradients that are not finite get
-/// where they go, and the sum tells.
+/// gradient are complete; on a device nothing waits for the sum, so gradients that are not finite
+/// reach their destination, and the sum shows it.
 HeadResult run_head_chunks(const HeadInput& input, WantedGradients wanted);
 
 }  // namespace accrue::kernels::generic

@@ -15,7 +15,7 @@ at::Tensor as_rows(const at::Tensor& x, at::ScalarType dtype) {
   return x.reshape({-1, x.size(-1)}).to(dtype);
 }
 
-/// What a parameter's gradient is summed from, as one row.
+/// The row whose sum is a parameter's gradient.
 at::Tensor one_row(const at::Tensor& sums) { return sums.reshape({1, -1}); }
 
 struct RowGradients {

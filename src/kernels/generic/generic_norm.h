@@ -7,8 +7,8 @@
 namespace accrue::kernels::generic {
 
 /// normalise() and norm_gradients() of kernels/rows/norm.h by ATen's operators. The statistics are
-/// [2, rows] here: means and reciprocal deviations, or the reciprocal root mean squares in the
-/// second row alone.
+/// [2, rows] here: means and reciprocal deviations, or only reciprocal root mean squares, in the
+/// second row.
 Normalised normalise(const NormPlan& plan, const at::Tensor& x, const at::Tensor& y,
                      const NormParameters& parameters);
 NormGradients norm_gradients(const at::Tensor& grad_out, const at::Tensor& grad_sum,

@@ -40,7 +40,7 @@ std::int64_t covered_rows(const Parts& parts) {
   return rows;
 }
 
-/// The rows that the parts cover, in order of the parts; undefined if they are all `rows`.
+/// The rows in the parts, in order of the parts; undefined if they are all `rows`.
 at::Tensor rows_of(const Parts& parts, std::int64_t rows, at::Device device) {
   if (are_even(parts, rows)) return {};
   std::vector<std::int64_t> places;
@@ -61,8 +61,8 @@ at::Tensor selected(const at::Tensor& x, const at::Tensor& rows) {
   return rows.defined() ? x.index_select(0, rows) : x;
 }
 
-/// sums[index[r]] += values[r]. On a device index_add_ adds by atomics in any order, which
-/// index_put_, which sorts, does not; on the CPU it is the other way round.
+/// sums[index[r]] += values[r]. On a device index_add_ adds by atomics in any order, but index_put_
+/// sorts and does not; on the CPU it is the other way round.
 void add_at(at::Tensor& sums, const at::Tensor& index, const at::Tensor& values) {
   if (compiled::adds_rows(values, sums)) return compiled::add_rows(index, values, sums);
   if (sums.is_cpu()) {
@@ -85,7 +85,7 @@ class PositionRows {
     if (!counts_in_rows_) places_ = numbers_on(positions, device);
   }
 
-  /// [B, T, 1, half], or [1, T, 1, half] where each row of x counts from 0.
+  /// [B, T, 1, half], or [1, T, 1, half] if each row of x counts from 0.
   at::Tensor of(const at::Tensor& table, std::int64_t half) const {
     const at::Tensor there = copied_to(table, device_);
     if (counts_in_rows_) return there.narrow(0, 0, length_).view({1, length_, 1, half});
@@ -112,7 +112,7 @@ void gate_backward(GateActivation activation, const at::Tensor& grad_out, const 
                    const at::Tensor& up, elementwise::GateResults& results) {
   const at::Tensor grad = widened(grad_out), wide_gate = widened(gate), wide_up = widened(up);
   const at::Tensor opening = opened(activation, wide_gate);
-  // Results may have the operands' memory: all are made before any is written.
+  // Results may have the operands' memory: all are computed before any is written.
   const at::Tensor out = opening * wide_up, grad_up = opening * grad,
                    grad_gate = closed(activation, grad * wide_up, wide_gate);
   results.out.copy_(out);
@@ -129,7 +129,7 @@ at::Tensor drop(const at::Tensor& source, const std::vector<MaskedRows>& parts,
                                    : at::zeros_like(x, dtype);
   at::Tensor to = out.view({-1, columns});
   const at::TensorOptions wide = x.options().dtype(accumulation_dtype(x.scalar_type()));
-  // Samples of one length that follow each other are one operation.
+  // Consecutive samples of equal length are one operation.
   for (std::size_t first = 0; first < parts.size();) {
     std::size_t last = first;
     std::vector<DropoutMask> masks;

@@ -22,13 +22,13 @@ struct MaskedRows {
   std::int64_t begin, rows;
   DropoutMask mask;
 };
-/// `added` (none if undefined) + x [B, T, C] times the masks of its parts, in `dtype`; what no
-/// part covers is dropped.
+/// `added` (none if undefined) + x [B, T, C] times the masks of its parts, in `dtype`; positions
+/// outside all parts are dropped.
 at::Tensor drop(const at::Tensor& x, const std::vector<MaskedRows>& parts, at::ScalarType dtype,
                 const at::Tensor& added);
 
-/// x [B, T, heads * W] turned by its positions (accrue/kernels/rotary.h), or back. `positions` has
-/// -1 if no sample lies.
+/// x [B, T, heads * W] rotated by its positions (accrue/kernels/rotary.h), or back. `positions` is
+/// -1 outside all samples.
 at::Tensor rotate(const at::Tensor& x, std::int64_t heads, const at::Tensor& cosines,
                   const at::Tensor& sines, const std::vector<std::int64_t>& positions,
                   bool backwards);

@@ -12,7 +12,7 @@ constexpr std::int64_t multiplier_0 = 0xD2511F53, multiplier_1 = 0xCD9E8D57;
 constexpr std::int64_t weyl_0 = 0x9E3779B9, weyl_1 = 0xBB67AE85;
 
 /// The two words of a product of 32-bit words. Multiplication of int64 keeps the low 64 bits, and
-/// the shift's copies of the sign are cut off.
+/// the sign bits of the shift are masked.
 struct Product {
   at::Tensor high, low;
 };

@@ -11,8 +11,8 @@ namespace accrue::kernels::generic {
 namespace {
 
 constexpr auto stream_block = static_cast<std::int64_t>(kRoundingBlock);
-constexpr std::int64_t stream_lanes = 16;  ///< elements of a block that share a half of a word
-/// Random bits take some 20 bytes an element on the way.
+constexpr std::int64_t stream_lanes = 16;  ///< elements of a block that share one half of a word
+/// Random bits temporarily take some 20 bytes per element.
 constexpr std::int64_t elements_at_once = std::int64_t{1} << 21;
 
 /// The 16 random bits of elements [first, first + count) (core/rounding_stream.h), int32.

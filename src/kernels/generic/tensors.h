@@ -8,19 +8,19 @@
 
 namespace accrue::kernels::generic {
 
-/// `host` on `device`, in order with what runs there. The host does not wait: the copy is made from
-/// pinned memory, which ATen keeps until it has been read.
+/// Copies `host` to `device`, in stream order. The host does not wait: the copy is made from pinned
+/// memory, which ATen keeps until it has been read.
 inline at::Tensor copied_to(const at::Tensor& host, at::Device device) {
   if (host.device() == device) return host;
   if (!host.is_cpu() || device.is_cpu()) return host.to(device);
   return host.pin_memory().to(device, /*non_blocking=*/true);
 }
 
-/// x in the precision of sums: itself where it is fp32 or fp64.
+/// x in the precision of sums: x itself if it is fp32 or fp64.
 inline at::Tensor widened(const at::Tensor& x) { return x.to(accumulation_dtype(x.scalar_type())); }
 
-/// A tensor that only we hold, in another shape. For autograd it is no view, so that a caller may
-/// write to an operation's result.
+/// A tensor without other references, in another shape. For autograd it is not a view, so that a
+/// caller may write to an operation's result.
 inline at::Tensor shaped(const at::Tensor& own, at::IntArrayRef sizes) {
   return at::_unsafe_view(own, sizes);
 }

@@ -16,13 +16,13 @@ namespace {
 
 constexpr const char* gelu_form = "tanh";
 
-/// Rounds `x` to the dtype that operands have, and goes on in the precision of `like`'s products.
+/// Rounds `x` to the dtype of operands, and continues in the precision of `like`'s products.
 at::Tensor widened(const at::Tensor& x) {
   return is_sixteen_bit(x.scalar_type()) ? x.to(at::kFloat) : x;
 }
 
 /// A master's values as operands of `dtype`, in the master's dtype; its gradient passes unrounded.
-/// What is frozen in bf16 or in blocks is widened.
+/// Frozen weights in bf16 or in blocks are converted.
 at::Tensor as_operand(const at::Tensor& master, at::ScalarType dtype) {
   if (is_unpacked_by_products(master, dtype)) return widened(unpacked(master, dtype));
   if (!is_sixteen_bit(dtype) || master.scalar_type() == dtype) return widened(master);
@@ -36,7 +36,7 @@ at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   return y.to(x.scalar_type());
 }
 
-/// The mask of a sample's rows of x [B, T, C] for each span, in the place of its span; 0 between.
+/// The mask of a sample's rows of x [B, T, C] for each span, at the place of its span; 0 elsewhere.
 at::Tensor dropout_mask(const at::Tensor& x, const DropoutSite& site,
                         const ForwardContext& context) {
   const std::int64_t length = x.dim() == 3 ? x.size(1) : 1, columns = x.size(-1);
@@ -50,7 +50,7 @@ at::Tensor dropout_mask(const at::Tensor& x, const DropoutSite& site,
   return mask.view(x.sizes());
 }
 
-/// x times the mask and its scale, widened.
+/// x times the mask and its scale, in the wide precision.
 at::Tensor dropped(const at::Tensor& x, double probability, const ForwardContext& context,
                    std::int64_t site) {
   if (!context.training || probability == 0) return widened(x);
@@ -73,7 +73,7 @@ at::Tensor attend(const at::Tensor& qkv, std::int64_t heads, bool causal) {
       part_of(qkv, heads, 0), part_of(qkv, heads, 1), part_of(qkv, heads, 2), {}, 0, causal));
 }
 
-/// One sample's rows [T, 3 * C], of whose probabilities `mask` drops some.
+/// One sample's rows [T, 3 * C], with probabilities dropped by `mask`.
 at::Tensor attend_dropping(const at::Tensor& qkv, std::int64_t heads, bool causal,
                            const DropoutMask& mask) {
   const at::Tensor q = part_of(qkv, heads, 0), k = part_of(qkv, heads, 1),
@@ -93,7 +93,7 @@ at::Tensor gated(GateActivation activation, const at::Tensor& gate) {
   return activation == GateActivation::silu ? at::silu(gate) : at::gelu(gate, gelu_form);
 }
 
-/// The position of each column of [rows, length] in its sample, and 1 where a sample covers it.
+/// The position of each column of [rows, length] in its sample, and 1 if a sample covers it.
 struct Positions {
   at::Tensor index, covered;
 };
@@ -117,7 +117,7 @@ at::Tensor split_heads(const at::Tensor& x, std::int64_t heads) {
   return x.unflatten(-1, {heads, x.size(-1) / heads}).transpose(-2, -3);
 }
 
-/// Which keys a query of `length` positions sees, [length, length].
+/// The keys that a query of `length` positions sees, [length, length].
 at::Tensor seen_keys(std::int64_t length, const GroupedAttentionOptions& options,
                      at::Device device) {
   at::Tensor seen = at::ones({length, length}, at::TensorOptions(at::kBool).device(device));
@@ -126,7 +126,7 @@ at::Tensor seen_keys(std::int64_t length, const GroupedAttentionOptions& options
   return seen;
 }
 
-/// Samples [B, T, C], of whose probabilities `mask`, where given, drops some.
+/// Samples [B, T, C], with probabilities dropped by `mask`, if given.
 at::Tensor attend_in_groups(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const GroupedAttentionOptions& options, const DropoutMask* mask) {
   const std::int64_t group = options.heads / options.kv_heads, length = q.size(-2);
@@ -166,7 +166,7 @@ class PlainOperations final : public Operations {
                             const Remake&) const override {
     const at::ScalarType dtype = x.scalar_type();
     const at::Tensor& into_a = dropped.defined() ? dropped : x;
-    // What passes between the factors is rounded, as it is where it is kept for backward.
+    // The value between the factors is rounded, as in the kernels, which keep it for backward.
     const at::Tensor between =
         at::matmul(widened(into_a), as_operand(factors.a, dtype).t()).to(dtype) * factors.scale;
     const at::Tensor added = at::matmul(widened(between), as_operand(factors.b, dtype).t());

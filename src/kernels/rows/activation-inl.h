@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace accrue::kernels::HWY_NAMESPACE {
 
-/// Whether there is `power_of_two` for T, and exponents of a sigmoid are to base 2.
+/// Whether there is `power_of_two` for T, so that exponents of a sigmoid are to base 2.
 template <class T>
 constexpr bool has_power_of_two = sizeof(T) == sizeof(float);
 template <class T>
@@ -33,8 +33,8 @@ HWY_INLINE hn::Vec<D> power_of_unit(D d, hn::Vec<D> exponent) {
 constexpr double gelu_cubic = 0.044715;
 constexpr double gelu_slope = 1.5957691216057308;  // 2 * sqrt(2 / pi)
 
-/// Below and above these the sigmoid is 0 and 1 to the precision of T. Squares of larger x could
-/// overflow, and `power_of_two` takes fp32's exponents no further.
+/// Below and above these values the sigmoid is 0 and 1 to the precision of T. Squares of larger x
+/// could overflow, and they are the limits of `power_of_two` in fp32.
 template <class T>
 constexpr T gelu_lowest = sizeof(T) == sizeof(double) ? T(-20) : T(-10.06);
 template <class T>
@@ -59,7 +59,7 @@ struct Gelu {
 
   HWY_INLINE hn::Vec<D> value(D, hn::Vec<D> x) const { return hn::Mul(x, sigmoid); }
 
-  /// The clamp hides a NaN, which shows again when x is added.
+  /// The clamp hides a NaN, which appears again when x is added.
   HWY_INLINE hn::Vec<D> derivative(D d, hn::Vec<D> x) const {
     const auto slope =
         hn::MulAdd(square, hn::Set(d, T(3 * gelu_slope * gelu_cubic)), hn::Set(d, T(gelu_slope)));
@@ -75,7 +75,7 @@ struct Silu {
   using T = hn::TFromD<D>;
   hn::Vec<D> sigmoid;
 
-  /// Exponents beyond the range of T's are clamped to its ends, if the sigmoid is 0 and 1.
+  /// Exponents beyond the range of T are clamped to its ends, where the sigmoid is 0 and 1.
   HWY_INLINE Silu(D d, hn::Vec<D> x) {
     constexpr T lowest = has_power_of_two<T> ? T(-127) : T(-745);
     constexpr T highest = has_power_of_two<T> ? T(128) : T(709);

@@ -38,7 +38,7 @@ struct DropoutPlan {
   bool whole;  ///< whether the parts are all of x
 };
 
-/// Consecutive positions of a sample, small enough to be shared out among threads.
+/// Consecutive positions of a sample, small enough to divide among threads.
 struct Piece {
   const MaskedRows* part;
   std::int64_t first, rows;
@@ -54,13 +54,13 @@ std::vector<Piece> pieces_of(const DropoutPlan& plan, std::int64_t columns) {
   return pieces;
 }
 
-/// What positions hold that no part covers.
+/// The values at positions outside all parts.
 at::Tensor uncovered(const at::Tensor& x, const at::Tensor& added, at::ScalarType dtype) {
   return added.defined() ? added.clone() : at::zeros_like(x, dtype);
 }
 
-/// `added` (none if undefined) + x times the mask and its scale, in `dtype`: the same map
-/// forwards and backwards.
+/// `added` (none if undefined) + x times the mask and its scale, in `dtype`: the same map forward
+/// and backward.
 at::Tensor apply_masks(const at::Tensor& source, const DropoutPlan& plan, at::ScalarType dtype,
                        const at::Tensor& added = {}) {
   if (by_aten(source)) return generic::drop(source, plan.parts, dtype, added);

@@ -10,9 +10,9 @@ namespace accrue::kernels::rows {
 /// to[rows, columns] = added + from times the mask and its scale; row i has the mask's row
 /// `first_row` + i. All are dense.
 struct DroppedRows {
-  Element from_type, to_type;  ///< alike, or bf16 and fp32 in either order
+  Element from_type, to_type;  ///< equal, or bf16 and fp32 in either order
   std::size_t first_row, rows, columns;
-  const void* added;  ///< of to_type; null: nothing
+  const void* added;  ///< of to_type; null: none
   const void* from;
   void* to;
   DropoutMask mask;

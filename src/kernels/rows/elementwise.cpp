@@ -31,8 +31,8 @@ void expect_alike(const at::Tensor& expected, const at::Tensor& received,
                     "passing tensors made by empty_like");
 }
 
-/// Sums of a block of columns are gathered here, so that each call rounds at its own magnitude and
-/// not at that of what `out` already holds.
+/// Sums of a block of columns are computed here, so that each call rounds at its own magnitude and
+/// not at that of the contents of `out`.
 constexpr std::int64_t block_columns = 512;
 
 template <class T>

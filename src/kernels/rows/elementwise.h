@@ -6,8 +6,8 @@
 
 namespace accrue::kernels::elementwise {
 
-/// Vectorised passes over whole tensors, without autograd: what the GEMM-based kernels need between
-/// their products. Tensors are contiguous; dtypes fp32, bf16 or fp64 unless said otherwise.
+/// Vectorised passes over whole tensors, without autograd, for use between the products of
+/// GEMM-based kernels. Tensors are contiguous; dtypes fp32, bf16 or fp64 unless stated otherwise.
 
 /// out = gelu_tanh(pre), the same shape and dtype. `out` may be `pre`.
 void gelu(const at::Tensor& pre, at::Tensor& out);
@@ -16,9 +16,9 @@ void gelu(const at::Tensor& pre, at::Tensor& out);
 /// or `pre`.
 void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& grad_pre);
 
-/// Makes grad_pre as gelu_backward() and out = gelu_tanh(pre) in one pass, all of one shape and
-/// dtype. `grad_pre` may be `grad_out`, `out` may be `pre`. Returns [P, N], the sum of whose rows
-/// is that of grad_pre's rows [..., N], where the pass makes that besides; else undefined.
+/// Computes grad_pre like gelu_backward() and out = gelu_tanh(pre) in one pass, all of one shape
+/// and dtype. `grad_pre` may be `grad_out`, `out` may be `pre`. Returns [P, N], whose rows add up
+/// to the sum of grad_pre's rows [..., N], if the pass computes it; otherwise undefined.
 at::Tensor gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& out,
                               at::Tensor& grad_pre);
 
@@ -30,12 +30,12 @@ struct GateResults {
   at::Tensor out, grad_gate, grad_up;
 };
 
-/// Fills the results, all of one shape and dtype with the operands, whose memory they may have.
+/// Fills the results, all of one shape and dtype with the operands, and possibly in their memory.
 void gate_backward(GateActivation activation, const at::Tensor& grad_out, const at::Tensor& gate,
                    const at::Tensor& up, GateResults& results);
 
 /// out[N] (+)= the sum of the rows of g[M, N]; out fp32 (fp64 for fp64 g). The order of additions
-/// depends on M and N alone, never on the number of threads.
+/// only depends on M and N, not on the number of threads.
 void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate);
 
 }  // namespace accrue::kernels::elementwise

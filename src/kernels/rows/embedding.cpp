@@ -117,7 +117,7 @@ void look_up(const Parts& parts, const at::Tensor& ids, const at::Tensor& tokens
   });
 }
 
-/// table[ids[r]] += grad[r] for every row of the parts, in order. Threads share out the columns, so
+/// table[ids[r]] += grad[r] for every row of the parts, in order. Threads divide the columns, so
 /// the order of the additions to an element does not depend on them.
 template <class T>
 void add_rows(const Parts& parts, const at::Tensor& ids, const at::Tensor& grad,
@@ -156,7 +156,7 @@ void add_positions(const Parts& parts, const at::Tensor& grad, at::Tensor& table
   const auto per_position = static_cast<std::int64_t>(parts.size()) * channels;
   at::parallel_for(0, longest_of(parts), grain_of(per_position),
                    [&](std::int64_t begin, std::int64_t end) {
-                     // The sum is made apart, so that a micro-batch rounds at its own magnitude.
+                     // The sum is separate, so that a micro-batch rounds at its own size.
                      std::vector<T> sum(static_cast<std::size_t>(channels));
                      for (std::int64_t t = begin; t < end; ++t) {
                        std::fill(sum.begin(), sum.end(), T{0});
@@ -253,7 +253,7 @@ class EmbedTokens : public torch::autograd::Function<EmbedTokens> {
   }
 };
 
-/// Ids are looked at in host memory; kernels on a device take them from there.
+/// Ids are checked in host memory; kernels on a device copy them from there.
 at::Tensor checked(const at::Tensor& ids, std::int64_t vocab) {
   if (are_checked(ids)) return ids.contiguous();
   at::Tensor rows = ids.cpu().contiguous();

@@ -31,7 +31,7 @@ void gate_of(const GateForward& task) {
   });
 }
 
-/// What comes of one vector of each operand.
+/// The results for one vector of each operand.
 template <template <class> class Activation, class D>
 struct GateResults {
   hn::Vec<D> out, grad_gate, grad_up;

@@ -7,7 +7,7 @@
 
 namespace accrue::kernels::rows {
 
-/// Single-threaded vectorised passes behind gate.h. Pointers may be unaligned; a result may have
+/// Single-threaded vectorised passes behind gate.h. Pointers may be unaligned; a result may share
 /// the memory of any operand.
 
 struct GateForward {

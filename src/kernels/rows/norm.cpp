@@ -29,7 +29,7 @@ using torch::autograd::variable_list;
 
 void* at_row(const at::Tensor& tensor, std::int64_t row) {
   if (!tensor.defined()) return nullptr;
-  // The const is taken off only here: kernels that only read take it as const again.
+  // The const is only removed here: kernels that only read take it as const again.
   return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) +
          row * tensor.size(-1) * tensor.element_size();
 }
@@ -38,7 +38,7 @@ at::Tensor contiguous_or_none(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.contiguous() : tensor;
 }
 
-/// What the time of a pass is told as.
+/// The name under which a pass's time is reported.
 constexpr const char* span_name(bool centred, bool backward) {
   if (centred) return backward ? "accrue::layer_norm_backward" : "accrue::layer_norm";
   return backward ? "accrue::rms_norm_backward" : "accrue::rms_norm";
@@ -124,7 +124,7 @@ NormGradients norm_gradients(const NormPlan& plan, const at::Tensor& grad_out,
     return generic::norm_gradients(grad_out, grad_sum, input, statistics, parameters, y_dtype);
   const std::int64_t columns = input.size(-1), rows = statistics.size(0);
   const bool centred = parameters.bias.defined();
-  // Chunks depend on the number of rows alone, so the order of additions does not depend on the
+  // Chunks depend only on the number of rows, so the order of additions does not depend on the
   // threads.
   const std::int64_t chunks = std::clamp<std::int64_t>(rows / 32, 1, 16);
   const at::Tensor partial = at::zeros({centred ? 2 : 1, chunks, columns}, statistics.options());
@@ -175,8 +175,8 @@ void save_norm(AutogradContext& context, const NormPlan& plan, const at::Tensor&
   context.save_for_backward({input, result.statistics, parameters.weight, parameters.bias});
 }
 
-/// What was saved, and which gradients are wanted; the weight is input `first` of the operation. An
-/// absent bias has no edge.
+/// The saved tensors and the gradients that are needed; the weight is input `first` of the
+/// operation. An absent bias has no edge.
 NormParameters parameters_of(const AutogradContext& context, const variable_list& saved,
                              std::size_t first) {
   return {.weight = saved[2],

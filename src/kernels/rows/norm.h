@@ -6,10 +6,10 @@
 
 namespace accrue::kernels {
 
-// Normalisations of rows without autograd: what the operations of kernels/norm.h are made of.
+// Normalisations of rows without autograd, used by the operations of kernels/norm.h.
 
-/// What makes a norm besides its input. Without a bias rows are divided by their root mean square,
-/// with one they are centred too.
+/// The parameters of a norm besides its input. Without a bias rows are divided by their root mean
+/// square; with one they are also centred.
 struct NormPlan {
   const char* name;
   double eps;
@@ -20,9 +20,9 @@ struct NormPlan {
 struct NormParameters {
   at::Tensor weight, bias;  ///< the bias may be undefined
   double offset;
-  bool wants_weight = false, wants_bias = false;  ///< whether these get a gradient
+  bool wants_weight = false, wants_bias = false;  ///< whether these receive a gradient
 
-  /// What normalised rows are multiplied with.
+  /// The factors of normalised rows.
   at::Tensor factors() const { return (offset == 0 ? weight : weight + offset).contiguous(); }
 };
 
@@ -30,7 +30,7 @@ struct Normalised {
   at::Tensor sum, out, statistics;
 };
 
-/// x and y (may be undefined) are contiguous; the norm is of their sum.
+/// x and y (may be undefined) must be contiguous; the norm is of their sum.
 Normalised normalise(const NormPlan& plan, const at::Tensor& x, const at::Tensor& y,
                      const NormParameters& parameters);
 
@@ -38,9 +38,9 @@ struct NormGradients {
   at::Tensor input, y, weight, bias;
 };
 
-/// `input` is what was normalised. `grad_sum`, the gradient that it has besides, may be undefined;
-/// y's gradient is made on its own only if its dtype is not the input's. Those of the parameters
-/// go to their open slots. Tensors are contiguous.
+/// `input` is what was normalised. `grad_sum`, another gradient of it, may be undefined; the
+/// gradient of y is separate only if its dtype is not the input's. Those of the parameters are
+/// added to their open slots. Tensors are contiguous.
 NormGradients norm_gradients(const NormPlan& plan, const at::Tensor& grad_out,
                              const at::Tensor& grad_sum, const at::Tensor& input,
                              const at::Tensor& statistics, const NormParameters& parameters,

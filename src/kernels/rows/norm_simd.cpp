@@ -25,7 +25,7 @@ void add_row(const T* x, const Y* y, T* sum, std::size_t columns) {
   });
 }
 
-/// It takes two passes over a row that is in the first-level cache, so nothing cancels.
+/// It takes two passes over a row in the first-level cache, so nothing cancels.
 template <class T, class Stored>
 Statistics<T> statistics_of(const Stored* row, std::size_t columns, double eps) {
   const Lanes<T> d;
@@ -74,7 +74,7 @@ void scale_row(const Stored* row, T factor, const T* weight, Out* out, std::size
   });
 }
 
-/// The row that is to be normalised: x's own, or its sum with y.
+/// The row to normalise: x, or its sum with y.
 template <class T>
 const T* input_row(const NormForward& task, std::size_t start) {
   const T* x = static_cast<const T*>(task.x) + start;
@@ -117,8 +117,8 @@ void norm_forward_of(const NormForward& task) {
   }
 }
 
-/// One row's part of the weight's and bias's gradients, and the two sums that its input's needs.
-/// If the row was not centred, the mean of its gradient is no part of it.
+/// One row's part of the gradients of weight and bias, and the two sums that the input's gradient
+/// needs. If the row was not centred, the mean of its gradient is not part of it.
 template <class T, bool kCentred>
 struct RowReduction {
   T mean_grad = 0, mean_grad_normal = 0;

@@ -29,7 +29,7 @@ struct NormBackward {
   Element master, input_type, out_type;
   std::size_t rows, columns;
   const void* grad_out;  ///< out_type; the gradient of the normalised result
-  /// The gradient that arrives at the norm's input by another way, of type `master`; may be null.
+  /// Another gradient of the norm's input, of type `master`; may be null.
   const void* grad_sum;
   const void* input;  ///< input_type: master, or bf16
   const void* statistics;

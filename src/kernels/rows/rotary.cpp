@@ -24,7 +24,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What turns x [B, T, heads * 2 * half], besides x.
+/// The parameters of a rotation of x [B, T, heads * 2 * half], besides x.
 struct RotationPlan {
   std::int64_t heads, half;
   at::Tensor cosines, sines;  ///< contiguous

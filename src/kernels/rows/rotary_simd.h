@@ -11,14 +11,14 @@ namespace accrue::kernels::rows {
 struct Rotation {
   Element type;
   std::size_t heads, half;
-  bool backwards;  ///< turns the other way
+  bool backwards;  ///< rotates in the other direction
   const void* from;
   void* to;
   const void* cosines;
   const void* sines;
 };
 
-/// Turns each pair of channels i and i + half.
+/// Rotates each pair of channels i and i + half.
 void rotate(const Rotation& task);
 
 }  // namespace accrue::kernels::rows

@@ -7,7 +7,7 @@
 namespace accrue::kernels::rows {
 
 /// Single-threaded vectorised passes behind elementwise.h, compiled once per instruction set and
-/// chosen when the program runs. Pointers may be unaligned.
+/// selected at run time. Pointers may be unaligned.
 
 /// out[0, size) = gelu_tanh(pre). In place allowed.
 void gelu(Element type, const void* pre, void* out, std::size_t size);
@@ -16,8 +16,8 @@ void gelu(Element type, const void* pre, void* out, std::size_t size);
 void gelu_backward(Element type, const void* grad_out, const void* pre, void* grad_pre,
                    std::size_t size);
 
-/// Makes grad_pre as gelu_backward() and out = gelu_tanh(pre) with one exponential. `out` may be
-/// `pre`.
+/// Computes grad_pre like gelu_backward() and out = gelu_tanh(pre) with one exponential. `out` may
+/// be `pre`.
 void gelu_with_backward(Element type, const void* grad_out, const void* pre, void* out,
                         void* grad_pre, std::size_t size);
 

@@ -17,14 +17,14 @@ namespace {
 /// Samples of one pass in fp64, and of the passes that measure rounding.
 constexpr std::int64_t samples_of_a_pass = 8;
 constexpr int noise_draws = 3;
-/// The part of the gradient that rounding may change in a comparison that says something.
+/// The largest fraction of the gradient that rounding may change in a meaningful comparison.
 constexpr double most_rounding = 0.1;
 
 void tell(const VerifyConfigOptions& options, const std::string& what) {
   if (options.progress) options.progress(what);
 }
 
-/// Rounding of the config's precision on the device, by plain passes over some samples.
+/// Measures rounding of the config's precision on the device, by plain passes over some samples.
 Noise measured_noise(ConfigSubject& subject, batch::Range samples) {
   Prover prover(subject, samples, noise_draws);
   Noise noise = prover.noise();

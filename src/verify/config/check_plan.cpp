@@ -5,12 +5,12 @@
 namespace accrue::proof {
 namespace {
 
-/// A window of less arithmetic takes a fraction of a second, and everything is done with all of it.
+/// A window of less arithmetic takes a fraction of a second, and all checks use all of it.
 constexpr double little_work = 1e10;
-/// Six windows' work, less a tenth for what this plan does not count: copies of parameters,
+/// Six windows' work, less a tenth for work that this plan does not count: copies of parameters,
 /// comparisons and norms.
 constexpr double most_windows = 5.4;
-/// What a pass costs beside its samples, in samples.
+/// The cost of a pass besides its samples, in samples.
 constexpr double samples_per_pass = 0.6;
 constexpr std::int64_t least_steps = 2, usual_steps = 3, thorough_steps = 5;
 constexpr std::int64_t least_subset = 4;
@@ -23,7 +23,7 @@ std::vector<std::int64_t> sizes_for(std::int64_t samples) {
   return sizes;
 }
 
-/// What running `samples` in micro-batches of `micro` costs, in samples.
+/// The cost of running `samples` in micro-batches of `micro`, in samples.
 double cost_of(std::int64_t samples, std::int64_t micro) {
   return static_cast<double>(samples) * (1 + samples_per_pass / static_cast<double>(micro));
 }
@@ -31,8 +31,8 @@ double cost_of(std::int64_t samples, std::int64_t micro) {
 double windows_of(const CheckPlan& plan, const CheckPlanInput& input) {
   const std::int64_t subset = plan.subset;
   const double plain = input.plain_cost * cost_of(subset, subset);
-  // A plain pass, that pass again, the draws of noise; two passes by accrue's operations, and one
-  // of each operation by itself, either way.
+  // A plain pass, its repetition, the noise draws; two passes by accrue's operations, and one of
+  // each single operation, by both implementations.
   double samples = (3 + plan.noise_draws) * plain + 4 * cost_of(subset, subset);
   for (const std::int64_t size : plan.sizes) samples += cost_of(subset, size);
   samples += 3 * cost_of(subset, 2);  // other orders

@@ -3,11 +3,11 @@
 namespace accrue::proof {
 namespace {
 
-/// What a plain pass costs beside one as training runs it; in bf16 its products are fp32's.
+/// The cost of a plain pass relative to one of training; in bf16 its products are fp32's.
 constexpr double plain_cost = 1.8, plain_cost_in_bf16 = 3.6;
-/// What a window's micro-batches cost each by itself, in windows.
+/// The cost of a window's micro-batches in separate passes, in windows.
 constexpr double each_by_itself_cost = 1.6;
-/// Of a model that does not tell its arithmetic: how often a pass multiplies with each parameter.
+/// For a model of unknown arithmetic: the number of multiplications per parameter in a pass.
 constexpr double uses_of_a_parameter = 64;
 
 double flops_per_sample(const models::Model& model) {

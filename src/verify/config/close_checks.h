@@ -10,9 +10,9 @@
 
 namespace accrue::proof {
 
-/// The comparisons in which both sides round alike, so that a fault shows that is lost in the
-/// rounding of a whole pass: each operation of the model by itself, what kernels put into slots,
-/// and the sum of a window's micro-batches. Lines go into `report`, what they found into
+/// The comparisons in which both sides round identically, so that they detect faults hidden by the
+/// rounding of a whole pass: each single operation of the model, the gradients that kernels write
+/// to slots, and the sum of a window's micro-batches. Writes lines to `report`, and results to
 /// `findings`.
 class CloseChecks {
  public:
@@ -20,18 +20,18 @@ class CloseChecks {
   CloseChecks(ConfigSubject& subject, Findings& findings, Report& report)
       : subject_(subject), findings_(findings), report_(report) {}
 
-  /// Each operation of the model by itself, where accrue has a kernel for any; and what kernels put
-  /// into slots beside what they return to autograd.
+  /// Each single operation of the model, if accrue has a kernel for any; and the gradients that
+  /// kernels write to slots compared with those that they return to autograd.
   void each_operation(batch::Range samples);
-  /// The window as `split` beside its micro-batches each in a pass by itself; `fixed_point` is what
-  /// training's sums were where they are of fixed point. `sample` as for smallest_faults().
+  /// The window as `split` compared with its micro-batches in separate passes; `fixed_point` has
+  /// training's sums if they are fixed-point. `sample` as in smallest_faults().
   void each_by_itself(const Split& split, const Gradients& training,
                       const std::optional<FixedPoint>& fixed_point, const Gradients& sample);
 
   const std::optional<Blame>& operation() const { return operation_; }
   const std::optional<Blame>& sums() const { return sums_; }  ///< the first that differ
   bool differ() const { return operation_ || sums_; }
-  /// Puts what would have been noticed into the links of `power`.
+  /// Adds the faults that would have been detected to the links of `power`.
   void add_to(Power& power) const;
 
  private:

@@ -32,7 +32,7 @@ namespace {
 
 using Entry = accum::GradientBuffer::Entry;
 
-/// The twin's sums are to lose no more than its gradients do.
+/// The twin's sums must not lose more than its gradients do.
 train::Config config_of(const train::Config& given, bool is_twin) {
   train::Config config = given;
   if (!is_twin) return config;
@@ -41,7 +41,7 @@ train::Config config_of(const train::Config& given, bool is_twin) {
   return config;
 }
 
-/// The optimizer's steps with moments and sums that rounding does not make jump.
+/// Config of the optimizer's steps with moments and sums that rounding cannot make jump.
 train::Config with_exact_moments(train::Config config, StepsBy by) {
   if (by == StepsBy::buffer) config.memory.gradients = train::GradientPlace::buffer;
   config.optim.state = optim::StatePrecision::fp32;
@@ -78,7 +78,7 @@ std::unique_ptr<models::Model> copy_of(const models::Model& from, const train::C
     for (std::size_t i = 0; i < source.size(); ++i) {
       const at::Tensor &to = target[i].tensor, &values = source[i].tensor;
       if (!to.defined()) continue;
-      // The blocks of a file are in a model that is made without it plain values.
+      // Blocks from a file are plain values in a model that is made without the file.
       to.copy_(to.sizes() == values.sizes() ? values : kernels::unpacked(values, at::kFloat));
     }
   };
@@ -153,7 +153,7 @@ Gradients ConfigSubject::by_training(const Parts& parts, const Conditions& condi
   fixed_point_.reset();
   if (accumulation == accum::Accumulation::fixed)
     fixed_point_ = fixed_point_of(*buffer, window.units());
-  // What optimizers read, times the weight: a window that divides by anything else is found.
+  // The values that optimizers read, times the weight: this detects a wrong divisor of a window.
   for (std::size_t i = 0; i < trained_.size(); ++i)
     result.sums.push_back(
         run.gradient->source(i)
@@ -164,7 +164,7 @@ Gradients ConfigSubject::by_training(const Parts& parts, const Conditions& condi
 
 Gradients ConfigSubject::accumulated(const Parts& parts, const Conditions& conditions) {
   const accum::Accumulation accumulation = config_.precision.accumulate;
-  // Training knows no other mode: that is to find causes.
+  // Training only knows this mode: the others serve to find causes.
   return conditions.mode == Mode::training
              ? by_training(parts, conditions, accumulation, recompute_)
              : run(parts, conditions, accumulation);
@@ -203,7 +203,7 @@ Gradients ConfigSubject::folded_into(optim::Optimizer& optimizer, const FoldedMo
       {.recompute = recompute_});
   train::WindowRun run = window.run(0, parts);
   Gradients result = totals_of(run);
-  // Until its step an optimizer lies between two states.
+  // Until its step an optimizer is between two states.
   optimizer.step(std::move(run.gradient).value(), 0);
   const NamedParameters state = optimizer.state();
   for (const NamedParameter& parameter : trained_) {
@@ -258,7 +258,7 @@ Gradients ConfigSubject::native_pass(batch::Range part, const Conditions& condit
 }
 
 Gradients ConfigSubject::in_passes(const Parts& parts, const Conditions& conditions) {
-  // Statistics of all parts can be had by training's way alone.
+  // Only training can compute statistics over all parts.
   if (exact_ && parts.size() > 1 && conditions.mode == Mode::training)
     return by_training(parts, conditions, accum::Accumulation::fp32, Recompute::none);
   return Subject::in_passes(parts, conditions);
@@ -347,7 +347,7 @@ std::vector<at::Tensor> ConfigSubject::after_reference_steps(
 bool ConfigSubject::counts(std::int64_t draw) const {
   const batch::MicroBatch micro = loader_->fetch({draw, draw + 1});
   if (micro.is_empty()) return false;
-  if (!micro.targets.defined()) return true;  // what counts is the loss's own matter
+  if (!micro.targets.defined()) return true;  // the loss defines what counts
   at::Tensor counted = micro.targets.ne(kernels::ignored_label);
   if (micro.weights.defined()) counted = counted.logical_and(micro.weights.gt(0));
   return counted.any().item<bool>();
@@ -371,7 +371,7 @@ DataCheck ConfigSubject::check_data(const Parts& parts) const {
         "not looked into");
   const data::Source& train = *work_.data.train;
   const bool is_own = config_.custom && config_.custom->train;
-  // Columns that are a number each have as many tokens a sample, too, and none follows another.
+  // Columns of one number each also have equal numbers of tokens per sample, without order.
   const bool is_running_text =
       train.uniform_tokens() && !train.image_shape() && !is_own && config_.data.columns.empty();
   if (!is_running_text) return check;

@@ -17,7 +17,7 @@
 
 namespace accrue::proof {
 
-/// A copy of `from`, a model of `config`, in the precision that `config` computes in.
+/// A copy of `from`, a model of `config`, in the precision in which `config` computes.
 std::unique_ptr<models::Model> copy_of(const models::Model& from, const train::Config& config,
                                        const TrainingParts& parts = training_parts());
 
@@ -27,52 +27,52 @@ struct FoldedMoment {
   double share = 1;    ///< of the mean gradient that one window leaves in it
 };
 
-/// How a step's gradient comes to the optimizer.
+/// How a step's gradient reaches the optimizer.
 enum class StepsBy { buffer, folding };
 
-/// A config's model on the samples of its run's first window. Parts are of draw ordinals.
+/// A config's model on the samples of its run's first window. Parts are ranges of draw ordinals.
 ///
-/// What stands for training goes through its runner and train::run_window (TrainedWindow), and what
-/// is compared is the closed window's mean gradient. One pass, with which that is compared, goes
-/// through plain autograd and ATen's operators (kernels/plain).
+/// Training is represented by its runner and train::run_window (TrainedWindow), and the closed
+/// window's mean gradient is compared. The pass with which it is compared uses plain autograd and
+/// ATen's operators (kernels/plain).
 class ConfigSubject : public Subject {
  public:
-  /// `work` and `parts` are kept by reference. With `twin`, that model stands for the config's (in
-  /// fp64, and its gradients are added up in fp64).
+  /// `work` and `parts` are kept by reference. With `twin`, that model replaces the config's (in
+  /// fp64, and its gradients are accumulated in fp64).
   explicit ConfigSubject(const train::Workload& work, const TrainingParts& parts = training_parts(),
                          std::unique_ptr<models::Model> twin = nullptr);
 
   const NamedParameters& parameters() const override { return trained_; }
   std::int64_t samples() const override { return window_.size(); }
   batch::Range window() const { return window_; }
-  /// So many of these samples in a row (all if there are fewer), as near to the first as may be,
-  /// but with one that has a label that counts, where any has.
+  /// `count` consecutive samples (all if there are fewer), as near to the first as possible, but
+  /// including one with a label that counts, if there is any.
   batch::Range counting(batch::Range samples, std::int64_t count) const;
 
   Gradients one_pass(batch::Range part, const Conditions& conditions) override;
-  /// Of exact batch normalisation, several passes are run by training's way: no other has the
+  /// For exact batch normalisation, several passes are run as in training: only training has the
   /// statistics of all of them.
   Gradients in_passes(const Parts& parts, const Conditions& conditions) override;
   Gradients native_pass(batch::Range part, const Conditions& conditions) override;
-  /// Adds up as training does with a buffer: by model.batchnorm, precision.accumulate and the
+  /// Accumulates like training with a buffer: by model.batchnorm, precision.accumulate and the
   /// recomputation that was set.
   Gradients accumulated(const Parts& parts, const Conditions& conditions) override;
-  /// The fixed-point sums of the last accumulated(), where training keeps such.
+  /// The fixed-point sums of the last accumulated(), if training keeps such sums.
   const std::optional<FixedPoint>& fixed_point() const { return fixed_point_; }
   std::vector<std::string> shared_parameters() const { return model_.shared_parameters(); }
-  /// One pass through autograd, the operations of accrue's models by `operations`.
+  /// One pass through autograd, with the operations of accrue's models by `operations`.
   Gradients pass_by(const kernels::Operations& operations, batch::Range part);
   std::string compute() const { return std::string(to_string(config_.precision.compute)); }
-  /// Training's, once it is planned.
+  /// Sets training's recomputation, once it is planned.
   void set_recompute(Recompute recompute) { recompute_ = recompute; }
   bool takes_statistics_of_window() const override { return exact_; }
-  /// Whether training folds gradients into its optimizer, and keeps no sums.
+  /// Whether training folds gradients into its optimizer, without sums.
   bool folds() const;
-  /// Adds up as training does where it folds: takes what one window leaves in the optimizer's first
-  /// moment. That loses what sums in a buffer lose, so `accumulation_errors` are those of
+  /// Accumulates like training that folds: returns the effect of one window on the optimizer's
+  /// first moment. It loses as much as sums in a buffer do, so `accumulation_errors` are those of
   /// accumulated().
   Gradients folded(const Parts& parts, std::vector<double> accumulation_errors);
-  /// Folds into an optimizer of the caller's, which has taken no step.
+  /// Folds into an optimizer of the caller, which has taken no step.
   Gradients folded_into(optim::Optimizer& optimizer, const FoldedMoment& moment,
                         const Parts& parts);
   std::vector<std::string> batch_norms() const override;
@@ -86,22 +86,22 @@ class ConfigSubject : public Subject {
   /// Null for a config that computes in fp64.
   std::unique_ptr<ConfigSubject> twin_in_double();
 
-  /// Adds up as training by so many ranks does (window_of_ranks).
+  /// Accumulates like training with `ranks` ranks (window_of_ranks).
   Gradients by_ranks(std::int64_t ranks, const train::MicroDecision& micro);
-  /// Parameters after an optimizer step for each of `windows`, from those now, as training takes
-  /// them; they and the buffers are put back. Window i has the samples and the randomness of the
-  /// run's window i. Folding takes no weighting.
+  /// Parameters after an optimizer step for each of `windows`, from the current ones, as in
+  /// training; parameters and buffers are restored. Window i has the samples and the random numbers
+  /// of the run's window i. Folding has no weighting.
   std::vector<at::Tensor> after_steps(const std::vector<Parts>& windows,
                                       const Conditions& conditions = {},
                                       StepsBy by = StepsBy::buffer);
   /// Parameters after the steps of a ReferenceOptimizer for each of `windows`, each one plain pass,
-  /// from those now, which are put back, with the randomness of the run's window i.
+  /// from the current ones, which are restored, with the random numbers of the run's window i.
   std::vector<at::Tensor> after_reference_steps(const std::vector<batch::Range>& windows,
                                                 const Conditions& conditions = {});
-  /// The names of parameters that are not trained and have moved since the subject was made.
+  /// The names of parameters that are not trained and have changed since construction.
   std::vector<std::string> frozen_that_moved() const;
-  /// Checks the run's draws, the window's micro-batches as they are loaded, and its labels where
-  /// these are running text.
+  /// Checks the run's draws, the window's micro-batches as loaded, and its labels if they are
+  /// running text.
   DataCheck check_data(const Parts& parts) const;
 
  private:

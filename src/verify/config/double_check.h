@@ -10,7 +10,7 @@
 
 namespace accrue::proof {
 
-/// What the arbiter says: the model in fp64, its splits against one plain pass.
+/// The result of the reference in fp64: the model's splits compared with one plain pass.
 struct DoubleCheck {
   std::unique_ptr<ConfigSubject> twin;
   Comparison comparison;
@@ -18,11 +18,11 @@ struct DoubleCheck {
   std::optional<Blame> distance;       ///< of a gradient too far from fp64's
 };
 
-/// Compares uneven parts of `samples` in fp64, and the gradient that training's operations compute
-/// of them with fp64's, from which it may be as far as passes by ATen's operators that round
-/// otherwise are (by the usual bound). Adds the lines and what had to be left out to `report`.
-/// Nothing if there is no arbiter: the config computes in fp64, or the model or the memory does
-/// not allow it.
+/// Compares uneven parts of `samples` in fp64, and the gradient that training's operations
+/// compute of them with fp64's. The distance allowed is that of passes by ATen's operators with
+/// different rounding (by the usual bound). Adds the lines and omissions to `report`. Nothing if
+/// there is no fp64 reference: the config computes in fp64, or the model or the memory does not
+/// allow it.
 std::optional<DoubleCheck> check_in_double(ConfigSubject& subject, batch::Range samples,
                                            Report& report);
 

@@ -9,15 +9,15 @@
 namespace accrue::proof {
 namespace {
 
-/// Windows that are looked at, and samples of an epoch that are drawn for it.
+/// Windows that are checked, and samples of an epoch that are drawn for it.
 constexpr std::int64_t most_looked_at = 10'000, most_samples = 1'000'000;
-/// Fewer samples may be shuffled alike by chance.
+/// Fewer samples may be shuffled identically by chance.
 constexpr std::int64_t few_samples = 12;
 constexpr std::int64_t ignored = -100;
 
 std::string named(std::int64_t window) { return "window " + std::to_string(window); }
 
-/// Which windows of two epochs are looked at.
+/// The windows of two epochs that are checked.
 std::int64_t windows_looked_at(const batch::WindowSchedule& schedule) {
   return std::min(schedule.windows_in_epoch(0) + schedule.windows_in_epoch(1), most_looked_at);
 }
@@ -35,7 +35,7 @@ std::string fault_of_window(const batch::WindowSchedule& schedule, std::int64_t 
 
 void check_windows(const batch::WindowSchedule& schedule, DataCheck& check) {
   const std::int64_t epoch = schedule.samples_per_epoch;
-  if (schedule.variable && epoch > most_samples) {  // whose windows take all lengths
+  if (schedule.variable && epoch > most_samples) {  // its windows take all lengths
     check.left_out.push_back("which draws windows take: an epoch has " + std::to_string(epoch) +
                              " samples of lengths that would all have to be read");
     return;
@@ -63,8 +63,8 @@ std::vector<std::int64_t> drawn_in(const batch::Sampler& sampler, std::int64_t e
   return samples;
 }
 
-/// How often the first `draws` may take a sample: once, or of a mixture as often as its part is
-/// gone through.
+/// How often the first `draws` may take a sample: once, or in a mixture as often as its part is
+/// traversed.
 std::int64_t most_times(const train::Workload& work, const batch::Sampler& sampler,
                         std::int64_t sample, std::int64_t draws) {
   const std::vector<data::MixturePart> parts = work.data.train->parts();
@@ -76,7 +76,7 @@ std::int64_t most_times(const train::Workload& work, const batch::Sampler& sampl
   return 1;
 }
 
-/// A sample that is drawn too often, of those drawn in sorted order.
+/// A sample that is drawn too often, among draws in sorted order.
 std::optional<std::int64_t> drawn_too_often(const train::Workload& work,
                                             const batch::Sampler& sampler,
                                             const std::vector<std::int64_t>& sorted) {
@@ -106,7 +106,7 @@ void check_samples(const train::Workload& work, const batch::Sampler& sampler, D
     check.faults.emplace_back("two shuffled epochs have the same order");
 }
 
-/// The tokens before some were hidden.
+/// The tokens before some were masked.
 at::Tensor tokens_of(const batch::MicroBatch& micro) {
   return at::where(micro.targets.eq(ignored), micro.inputs, micro.targets);
 }

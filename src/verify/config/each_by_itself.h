@@ -11,14 +11,14 @@
 
 namespace accrue::proof {
 
-/// A window's micro-batches, each in a pass by itself with the operations that training takes.
+/// A window's micro-batches in separate passes, with the operations of training.
 struct EachByItself {
   AddedParts parts;
-  std::optional<SplitResult> fixed;   ///< training's fixed-point sums beside theirs, to the unit
+  std::optional<SplitResult> fixed;   ///< training's fixed-point sums compared with theirs
   std::vector<std::string> left_out;  ///< parameters that are not compared to the unit
 };
 
-/// `fixed_point` is what training's sums were where they are of fixed point.
+/// `fixed_point` has training's sums if they are fixed-point.
 EachByItself each_by_itself(ConfigSubject& subject, const Parts& parts,
                             const std::optional<FixedPoint>& fixed_point);
 

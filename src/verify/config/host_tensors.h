@@ -7,10 +7,10 @@
 
 #include "accrue/core/parameter.h"
 
-// What is compared lies in host memory, on whatever device it was made.
+// Compared values are in host memory, whatever the device on which they were computed.
 namespace accrue::proof {
 
-/// The parameters' values now, in host memory.
+/// The current values of the parameters, in host memory.
 inline std::vector<at::Tensor> copies_of(const NamedParameters& parameters) {
   std::vector<at::Tensor> copies;
   for (const NamedParameter& parameter : parameters) {
@@ -20,7 +20,7 @@ inline std::vector<at::Tensor> copies_of(const NamedParameters& parameters) {
   return copies;
 }
 
-/// Plain autograd's gradients; zeros for what the loss does not depend on.
+/// Plain autograd's gradients; zeros for parameters on which the loss does not depend.
 inline std::vector<at::Tensor> gradients_of(const at::Tensor& loss,
                                             const NamedParameters& parameters) {
   std::vector<at::Tensor> leaves;

@@ -11,8 +11,8 @@ using batch::MicroBatch;
 
 constexpr std::int64_t padded_label = -100;
 
-/// Sequence `i` of a micro-batch: its own row, or its columns of a packed one. Of a row that is
-/// longer than the sequence is `length` columns; 0: all of it, as of images.
+/// Sequence `i` of a micro-batch: its own row, or its columns of a packed one. In a row that is
+/// longer than the sequence it has `length` columns; 0: all, as for images.
 struct SamplePlace {
   std::int64_t row = 0, begin = 0, length = 0;
   at::Tensor of(const at::Tensor& rows) const {
@@ -38,7 +38,7 @@ at::Tensor weights_of(const MicroBatch& micro) {
   return micro.weights.defined() ? micro.weights : at::ones(micro.targets.sizes());
 }
 
-/// Whether sequence `sequence` of sample `i` is what it is where the sample is `alone`.
+/// Whether sequence `sequence` of sample `i` equals that of the sample loaded `alone`.
 bool is_same_sequence(const MicroBatch& micro, std::int64_t i, const MicroBatch& alone,
                       std::int64_t sequence) {
   const std::int64_t length = columns(alone);
@@ -53,7 +53,7 @@ bool is_same_sequence(const MicroBatch& micro, std::int64_t i, const MicroBatch&
   return fills_its_row || place.behind(micro.targets).eq(padded_label).all().item<bool>();
 }
 
-/// Whether row `i` of a column is that of the sample alone, and padding behind it.
+/// Whether row `i` of a column is that of the sample alone, followed by padding.
 bool is_same_row(const at::Tensor& column, std::int64_t i, const at::Tensor& alone) {
   if (column.dim() != alone.dim()) return false;
   if (column.dim() == 1) return at::equal(column[i], alone[0]);
@@ -71,8 +71,8 @@ bool has_same_columns(const MicroBatch& micro, std::int64_t i, const MicroBatch&
   });
 }
 
-/// Whether sample `i` has the same columns and, as these do, rows of the same values, of which
-/// longer ones are padding behind it.
+/// Whether sample `i` has the same columns as alone, with the same values in its rows, followed by
+/// padding in longer ones.
 bool is_same_of_columns(const MicroBatch& micro, std::int64_t i, const MicroBatch& alone) {
   const auto is_same_tensor = [&](const at::Tensor& rows, const at::Tensor& own) {
     if (rows.defined() != own.defined()) return false;

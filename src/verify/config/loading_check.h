@@ -8,9 +8,9 @@
 
 namespace accrue::proof {
 
-/// What is wrong with how micro-batches of those draws are loaded: each holds its draws in order,
-/// and of each what that draw is when it is loaded alone. No comparison of gradients that read the
-/// same micro-batches could tell. Empty if nothing is, else the first that is found.
+/// Faults in how micro-batches of those draws are loaded: each must hold its draws in order, each
+/// equal to the draw loaded alone. Comparisons of gradients that read the same micro-batches cannot
+/// detect this. Empty if there is none, else the first one.
 std::vector<std::string> faults_of_loading(const data::Loader& loader, const Parts& parts);
 
 }  // namespace accrue::proof

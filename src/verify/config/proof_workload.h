@@ -9,11 +9,11 @@
 
 namespace accrue::proof {
 
-/// How many ranks the proof is of: as asked for, else the stages of the config's pipeline.
+/// The number of ranks of the verification: as requested, else the stages of the pipeline.
 std::int64_t ranks_of(const train::Config& config, const VerifyConfigOptions& options);
 
-/// Opens what training by `ranks` would take, with the reference of its pairs. Refuses what
-/// training refuses, but for the missing choice of batch normalisation, whose difference is to be
+/// Opens the data of training by `ranks`, with the reference of its pairs. Refuses what
+/// training refuses, except a missing choice for batch normalisation, whose difference is to be
 /// shown.
 train::Workload open_for_proof(train::Config config, std::int64_t ranks,
                                const ShowProgress& show = {});

@@ -44,13 +44,13 @@ std::uint16_t free_port() {
                       "a machine with a loopback interface");
 }
 
-/// The process has its budget already; a rank gets no other one.
+/// The process already has its budget; a rank does not set another.
 train::Config config_of_rank(train::Config config) {
   config.memory.budget = "none";
   return config;
 }
 
-/// Divides this process's threads among those of ranks, and takes them back.
+/// Divides this process's threads among those of ranks, and restores them.
 class SharedThreads {
  public:
   explicit SharedThreads(std::int64_t ranks)
@@ -64,7 +64,7 @@ class SharedThreads {
   std::int64_t all_, each_;
 };
 
-/// One rank's part in the window, on a thread of its own.
+/// One rank's part in the window, on a separate thread.
 class Rank {
  public:
   Rank(std::shared_ptr<distributed::Group> group, train::Workload work,
@@ -100,8 +100,8 @@ class Rank {
 
   void run() {
     const batch::Range all = work_.schedule.window(0);
-    // Buckets begin in the order of the first window, which is reduced at its close. Where passes
-    // interleave all are.
+    // Buckets begin in the order of the first window, which is reduced at its close. If passes
+    // interleave, all windows are.
     if (work_.config.dist.reduce == train::Reduce::overlap && work_.config.dist.stages == 1 &&
         !train::is_exact(work_.config, *work_.model))
       run_share({all.begin, all.begin + 1});
@@ -109,12 +109,12 @@ class Rank {
     ranks_.finish();
   }
 
-  /// Puts this rank's part of the sums in its place of `result`, and the totals of all ranks.
+  /// Adds this rank's part of the sums to `result`, and the totals of all ranks.
   void add_to(Gradients& result) const {
     result.weight = run_.weight;
     result.loss_sum = run_.loss_sum;
     const std::vector<double> errors = window_->accumulation_errors();
-    // What optimizers read, times the weight.
+    // The values that optimizers read, times the weight.
     const double factor = run_.gradient ? run_.gradient->scale() * run_.weight : 0;
     const auto& entries = buffer_->entries();
     for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -149,16 +149,16 @@ class Rank {
   train::WindowRun run_;
 };
 
-/// What ranks have in common: where they meet, and what they leave.
+/// The objects that ranks share: their store, and their results.
 struct Meeting {
   distributed::Launch launch;
   distributed::GroupOptions options;
   std::mutex mutex;
   Gradients result;
-  std::exception_ptr first_error;  ///< the others' say that there was one
+  std::exception_ptr first_error;  ///< the others only report that there was one
 };
 
-/// Ranks that are threads share a GPU where the model lies on one, which NCCL refuses.
+/// Ranks that are threads share a GPU if the model is on one, which NCCL refuses.
 distributed::GroupOptions options_of(const train::Config& config) {
   distributed::GroupOptions options = train::group_options(config);
   options.device_engine = distributed::DeviceEngine::gloo;
@@ -186,7 +186,7 @@ void run_rank(Meeting& meeting, int index, std::int64_t threads, train::Workload
   }
 }
 
-/// Zeros, to be put together from what ranks have.
+/// Zeros, to which the parts of ranks are added.
 Gradients nothing_of(const models::Model& model) {
   Gradients none;
   for (const NamedParameter& parameter : optim::trained_of(model.parameters()))

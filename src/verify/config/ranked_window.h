@@ -13,17 +13,17 @@
 
 namespace accrue::proof {
 
-/// Why what `ranks` make of a window is not compared: it is not exact by design, or this build has
-/// no process groups. Nothing if it is.
+/// The reason why the window of `ranks` is not compared: it is not exact by design, or this build
+/// has no process groups. Nothing if it is compared.
 std::optional<std::string> why_ranks_are_skipped(const train::Config& config, std::int64_t ranks);
 
-/// The run's first window by ranks that share it, or are the stages of a pipeline, as training does
-/// it: each is a thread of this process with a model of its own, of `models`, which begin alike,
-/// and an equal part of this process's threads. Their sums are reduced as the config says. Each
-/// parameter's sum is put together from parts of it on all ranks.
+/// The run's first window by ranks that share it, or are the stages of a pipeline, as in training:
+/// each is a thread of this process with its own model from `models`, which start equal, and an
+/// equal part of this process's threads. Their sums are reduced as configured. Each parameter's sum
+/// is composed of parts of it on all ranks.
 ///
-/// Throws what training throws if the config or the model cannot be divided so, and whatever
-/// a rank throws first.
+/// Throws the errors of training if the config or the model cannot be divided this way, and the
+/// first exception of a rank.
 Gradients window_of_ranks(const train::Workload& work,
                           std::vector<std::unique_ptr<models::Model>> models,
                           const train::MicroDecision& micro);

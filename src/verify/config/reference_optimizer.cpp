@@ -21,14 +21,14 @@ namespace {
 using Groups = std::vector<torch::optim::OptimizerParamGroup>;
 using Tensors = std::vector<at::Tensor>;
 
-/// What a group of parameters has of its own.
+/// The settings of a group of parameters.
 struct Settings {
   double decay, lr;
   auto operator<=>(const Settings&) const = default;
 };
 using GroupsBySettings = std::map<Settings, Tensors>;
 
-/// What optim.decay and optim.rates say of a parameter.
+/// The values of optim.decay and optim.rates for a parameter.
 Settings settings_of(const train::OptimConfig& config, const NamedParameter& parameter) {
   const bool decays = parameter.tensor.dim() >= 2 || config.decay == train::Decay::all;
   Settings settings{.decay = decays ? config.weight_decay : 0, .lr = config.lr};
@@ -71,7 +71,7 @@ std::unique_ptr<torch::optim::Optimizer> make(const train::OptimConfig& config,
   }
 }
 
-/// What a gradient of that norm is multiplied with.
+/// The factor of a gradient with that norm.
 double clipping(double norm, double most) { return most > 0 && norm > most ? most / norm : 1; }
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 namespace accrue::proof {
 
-/// The optimizer of a config by torch::optim, in fp64, with clipping and weight decay as the config
-/// states them: nothing of it is accrue's. AdamA has none.
+/// The optimizer of a config by torch::optim, in fp64, with clipping and weight decay as
+/// configured, without any of accrue's code. Not for AdamA.
 class ReferenceOptimizer {
  public:
   /// `trained` are stepped, and hold the values after each step in their own precision.
@@ -18,7 +18,7 @@ class ReferenceOptimizer {
   ReferenceOptimizer(const ReferenceOptimizer&) = delete;
   ReferenceOptimizer& operator=(const ReferenceOptimizer&) = delete;
 
-  /// `sums` / `weight` are the mean gradients, as the parameters.
+  /// `sums` / `weight` are the mean gradients, in order of the parameters.
   void step(const std::vector<at::Tensor>& sums, double weight);
 
  private:

@@ -22,7 +22,7 @@ batch::Range smallest_pass(ConfigSubject& subject) {
 }
 
 std::int64_t samples_that_fit(ConfigSubject& subject) {
-  const batch::Range smallest = smallest_pass(subject);  // kernels' workspaces are made once
+  const batch::Range smallest = smallest_pass(subject);  // kernels' workspaces are allocated once
   const memory::ThreadMeter meter;
   subject.one_pass(smallest, {});
   const std::int64_t bytes = std::max<std::int64_t>(1, meter.peak());

@@ -4,11 +4,11 @@
 
 namespace accrue::proof {
 
-/// One sample, or two where one cannot be run by itself.
+/// One sample, or two if a single one cannot be run.
 batch::Range smallest_pass(ConfigSubject& subject);
 
-/// How many samples one pass may take, by what the smallest one takes: half of the memory that is
-/// free, in the machine and in memory.budget.
+/// The number of samples that one pass may take, according to the memory of the smallest pass: half
+/// of the memory that is free, in the machine and in memory.budget.
 std::int64_t samples_that_fit(ConfigSubject& subject);
 
 }  // namespace accrue::proof

@@ -10,8 +10,8 @@
 
 namespace accrue::proof {
 
-/// The total weights of a model's losses over the samples of `parts`, if it has several that
-/// tell them from the labels; none for a single loss, whose sum needs no other's weight.
+/// The total weights of a model's losses over the samples of `parts`, if it has several that can be
+/// computed from the labels; nothing for a single loss, whose sum needs no other's weight.
 std::optional<LossTotals> loss_totals(models::Model& model, const data::Loader& loader,
                                       const Parts& parts);
 std::optional<LossTotals> loss_totals(models::Model& model, const batch::MicroBatch& micro);

@@ -8,7 +8,7 @@
 namespace accrue::proof {
 namespace {
 
-/// What libtorch's batch normalisation says, by itself and through TorchScript.
+/// libtorch's error for batch normalisation, directly and through TorchScript.
 constexpr std::string_view one_value = "more than 1 value per channel";
 
 bool has_single_sample(const Split& split) {

@@ -8,12 +8,12 @@
 
 namespace accrue::proof {
 
-/// Why `error` leaves parts of one sample no way to run: batch normalisation in training mode has
-/// one value per channel of them, and that has no variance. Empty for any other error.
+/// The reason why `error` prevents parts of one sample: batch normalisation in training mode has
+/// one value per channel, which has no variance. Empty for any other error.
 std::optional<std::string> why_one_sample_fails(const std::exception& error);
 
 /// Runs a split into report.splits and returns true; one with a part of one sample that cannot be
-/// run goes into report.skipped. Whatever else is thrown goes on.
+/// run goes into report.skipped. Other exceptions are rethrown.
 bool check_or_skip(Prover& prover, const Split& split, Findings& findings, Report& report);
 
 /// Throws a usage Error if splits were skipped, and no other that cuts the batch was run.

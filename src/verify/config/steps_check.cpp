@@ -16,7 +16,7 @@ namespace accrue::proof {
 namespace {
 
 constexpr std::uint64_t most_draws = 9;
-/// What vectors are moved by before the steps, all elements alike: a decay of them shows along it.
+/// Added to all elements of vectors before the steps: their decay becomes visible in it.
 constexpr double start_of_vectors = 0.1;
 constexpr const char* movement_scaled = "the movement of a parameter by steps scaled";
 
@@ -26,7 +26,7 @@ void move_vectors(const NamedParameters& parameters) {
     if (parameter.tensor.dim() < 2) at::Tensor(parameter.tensor).add_(start_of_vectors);
 }
 
-/// What steps by either way left, as movements from the start.
+/// The results of steps by both methods, as movements from the start.
 class Steps {
  public:
   Steps(ConfigSubject& subject, const StepsSplit& split)
@@ -44,7 +44,7 @@ class Steps {
         reference_, seed, subject_.rounds_elsewhere());
   }
 
-  /// Of the way that is farther from the reference.
+  /// Of the method that is farther from the reference.
   Comparison compared() const {
     Comparison worst;
     for (const Gradients& way : ways_) {
@@ -83,13 +83,13 @@ class Steps {
     return moved_by(subject_.after_reference_steps(split_.whole, {.weighting = weighting}));
   }
 
-  /// From if the parameters are now.
+  /// From the current parameters.
   Gradients moved_by(const std::vector<at::Tensor>& after) const {
     Gradients movement{.weight = 1, .has_totals = false};
     for (std::size_t i = 0; i < after.size(); ++i) {
       const at::Tensor& now = subject_.parameters()[i].tensor;
       movement.sums.push_back(after[i].to(at::kDouble) - now.detach().cpu().to(at::kDouble));
-      // Both sides round each parameter in each step, and moments with it.
+      // Both sides round each parameter in each step, and moments too.
       movement.accumulation_errors.push_back(2 * static_cast<double>(split_.coarse.size()) *
                                              unit_roundoff(now.scalar_type()) * l2_norm(after[i]));
     }

@@ -17,8 +17,8 @@ struct StepsSplit {
   StepsBy fine_by = StepsBy::buffer;  ///< as training takes its steps; `coarse` always by a buffer
 };
 
-/// `steps` windows of `samples` each, in halves and in quarters. If training folds gradients
-/// into its optimizer, so do the quarters.
+/// `steps` windows of `samples` each, in halves and in quarters. If training folds gradients into
+/// its optimizer, so do the quarters.
 StepsSplit split_steps(const ConfigSubject& subject, const train::Workload& work,
                        std::int64_t steps, std::int64_t samples);
 
@@ -26,7 +26,7 @@ struct StepsToCompare {
   bool any = true;
   std::vector<std::string> left_out;  ///< with the reason, a line each
 };
-/// Whether steps on so many samples are compared, which are called `what`.
+/// Whether steps on this many samples are compared; `what` names them.
 StepsToCompare steps_to_compare(const train::Config& config, const std::string& what,
                                 std::int64_t samples);
 
@@ -35,10 +35,10 @@ struct StepsComparison {
   SmallestFault smallest_fault;
 };
 
-/// An optimizer step for each window by either split, as training takes it, against the
-/// reference's: one plain pass over the window, clipping and torch::optim in fp64. All start where
-/// biases and norms are not 0 or 1, so that what decay does to them shows. What rounding may do to
-/// the parameters is measured by the reference's steps from a start moved by a unit in the last
+/// Compares an optimizer step for each window by either split, as in training, with the
+/// reference's: one plain pass over the window, clipping and torch::optim in fp64. All start from
+/// biases and norms that are not 0 or 1, so that decay of them is visible. The effect of rounding
+/// on the parameters is measured by the reference's steps from a start moved by a unit in the last
 /// place, up or down at random; before a difference counts, by further such starts.
 StepsComparison compare_steps(ConfigSubject& subject, const StepsSplit& split);
 

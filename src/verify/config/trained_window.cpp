@@ -8,7 +8,7 @@
 namespace accrue::proof {
 namespace {
 
-/// What training would leave out is refused here, and not for being too much.
+/// Micro-batches that training would leave out are refused here, whatever their number.
 train::Config with_any_quarantined(train::Config config) {
   config.batch.max_quarantined = 1;
   return config;

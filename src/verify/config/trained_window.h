@@ -15,13 +15,13 @@
 
 namespace accrue::proof {
 
-/// What a pass gave is not finite. A usage Error if plain passes' is not: there is nothing to
-/// prove then.
+/// The result of a pass is not finite. A usage Error if that of plain passes is not: there is
+/// nothing to verify then.
 struct NotFinite : Error {
   explicit NotFinite(Error error, bool plain) : Error(std::move(error)), of_plain_pass(plain) {}
-  bool of_plain_pass;  ///< by plain autograd and ATen's operators, and not by training's way
+  bool of_plain_pass;  ///< by plain autograd and ATen's operators, and not by training
 };
-/// Training did not close a window: something changed parameters or gradients while it ran.
+/// Training did not close a window: parameters or gradients were changed while it ran.
 struct LostWindow : Error {
   explicit LostWindow(const std::string& reason)
       : Error(accrue::runtime_error(
@@ -31,7 +31,7 @@ struct LostWindow : Error {
 /// `what`, of `where`, is not finite.
 NotFinite not_finite(const std::string& what, const std::string& where, bool of_plain_pass = false);
 
-/// What a TrainedWindow is made of; all that is a reference outlives it.
+/// The parts of a TrainedWindow; all references must outlive it.
 struct TrainedWindowContext {
   const train::Config& config;
   models::Trainable& model;
@@ -41,18 +41,18 @@ struct TrainedWindowContext {
   train::Parallelism& parallelism;
 };
 
-/// Windows as training runs them: filled by the runner that the config asks for, and opened and
-/// closed by train::run_window. Beside it stands what adding up may have lost.
+/// Windows as training runs them: filled by the configured runner, and opened and closed by
+/// train::run_window. It also bounds the error of accumulation.
 class TrainedWindow {
  public:
-  /// `options` are what the config does not tell; the parallelism's reduction is put in.
+  /// `options` are those not in the config; the parallelism's reduction is added.
   explicit TrainedWindow(const TrainedWindowContext& context, train::RunnerOptions options = {});
   ~TrainedWindow();
   TrainedWindow(const TrainedWindow&) = delete;
   TrainedWindow& operator=(const TrainedWindow&) = delete;
 
-  /// Closes it, so that WindowRun::gradient is to be consumed, and the buffer has the sums until
-  /// then. Throws a usage Error if a loss or a gradient is not finite, which training would
+  /// Closes the window, so that WindowRun::gradient must be consumed, and the buffer has the sums
+  /// until then. Throws a usage Error if a loss or a gradient is not finite, which training would
   /// leave out.
   train::WindowRun run(std::int64_t index, const Parts& parts);
   /// RunningErrors::bounds() of the last run; empty if gradients are folded.

@@ -8,22 +8,22 @@
 
 namespace accrue::proof {
 
-/// What a proof takes for training beside the flow of a window: what makes copies of the model and
-/// optimizers, and what closes windows. These are training's own; whoever overrides one of them has
-/// another one proved in its place. It outlives the proof.
+/// The parts of training that a verification uses besides the flow of a window: they make copies of
+/// the model and optimizers, and close windows. By default training's own; an override is verified
+/// in their place. It must outlive the verification.
 class TrainingParts {
  public:
   virtual ~TrainingParts() = default;
-  /// A model like the workload's, whose values are not yet its; as train::make_model.
+  /// A model like the workload's, with other values so far; like train::make_model.
   virtual std::unique_ptr<models::Model> model(const train::Config& config) const;
-  /// What train::make_optimizer makes.
+  /// The result of train::make_optimizer.
   virtual std::unique_ptr<optim::Optimizer> optimizer(const train::Config& config,
                                                       const NamedParameters& trained) const;
-  /// How one process that has its windows to itself closes them.
+  /// How a process that does not share its windows closes them.
   virtual std::unique_ptr<train::Parallelism> parallelism() const;
 };
 
-/// Training's own.
+/// Training's own parts.
 const TrainingParts& training_parts();
 
 }  // namespace accrue::proof

@@ -102,7 +102,7 @@ class ConfigVerification {
   bool differs() const { return findings_.exceed() || close_.differ() || steps_differ(); }
   bool steps_differ() const { return report_.steps && !report_.steps->equal; }
 
-  /// What comes after a difference may fail: the difference stays.
+  /// Steps after a difference may fail: the difference stays.
   template <class Step>
   void attempt(const std::string& what, Step step) {
     try {
@@ -142,7 +142,7 @@ class ConfigVerification {
                           .has_budget = work_.config.memory.budget != "none"});
   }
 
-  /// The window in micro-batches of `micro`, in all ways in which training adds it up.
+  /// Runs the window in micro-batches of `micro`, by all of training's methods.
   void run_as_training(std::int64_t micro) {
     Split own = even_split(subject_.window(), micro);
     tell("the window as training runs it, " + own.name);
@@ -222,8 +222,8 @@ class ConfigVerification {
 
   Gradients a_sample() { return subject_.one_pass(smallest_pass(subject_), {}); }
 
-  /// In coarse arithmetic, the window beside its micro-batches each in a pass by itself: these
-  /// round alike, so that only what sums lose may differ.
+  /// In coarse arithmetic, compares the window with its micro-batches in separate passes: these
+  /// round identically, so that only the summation may differ.
   void beside_each_by_itself() {
     if (!is_coarse(work_.config)) return;
     const TrainingsWay& own = as_training_.front();
@@ -277,7 +277,7 @@ class ConfigVerification {
       take_steps_in_double(samples.size());
   }
 
-  /// Where rounding may move parameters as far as training does.
+  /// If rounding may move parameters as far as training does.
   void take_steps_in_double(std::int64_t samples) {
     tell("optimizer steps in fp64");
     try {

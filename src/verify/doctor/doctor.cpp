@@ -38,14 +38,14 @@ void take_model(const train::Workload& work, RunFacts& facts) {
   facts.parameters = models::parameter_count(*work.model);
 }
 
-/// Those that passes have shown to depend on the split are among them.
+/// Includes those that passes have shown to depend on the split.
 void take_dropouts(const models::Model& model, RunFacts& facts) {
   for (const models::ForeignLayer& layer : model.foreign_layers())
     if (layer.kind == models::ForeignLayer::Kind::dropout)
       facts.foreign_dropouts.push_back(layer.name);
 }
 
-/// A window ends with its epoch, of which a batch may ask for more; 0 if samples differ in
+/// A window ends with its epoch, even if the batch is larger; 0 if samples differ in
 /// length.
 std::int64_t stated_samples(const train::Workload& work) {
   const std::int64_t tokens = work.schedule.tokens_per_sample;
@@ -74,7 +74,7 @@ void take_shape(const train::Workload& work, const ShowProgress& show, RunFacts&
   facts.micro_batches = (window + facts.micro_batch - 1) / facts.micro_batch;
 }
 
-/// Reads what files tell. A config that is only looked at starts no commands.
+/// Reads limits from files. Commands are not run, since the config is only examined.
 void take_limits(const std::vector<train::Limit>& limits, RunFacts& facts) {
   for (const train::Limit& limit : limits) {
     LimitFact fact{.limit = limit, .reading = {}};
@@ -85,7 +85,7 @@ void take_limits(const std::vector<train::Limit>& limits, RunFacts& facts) {
 
 /// Targets of a batch and the weight of those that count, from the labels alone.
 void take_labels(const batch::MicroBatch& micro, RunFacts& facts) {
-  if (!micro.targets.defined()) return;  // what counts is the loss's own matter
+  if (!micro.targets.defined()) return;  // the loss defines what counts
   const at::Tensor counts = micro.targets.ne(-100);
   const at::Tensor weights = micro.weights.defined() ? micro.weights * counts : counts;
   facts.first_terms += static_cast<double>(micro.targets.numel());
@@ -137,7 +137,7 @@ class Timer {
   accum::Window window_;
 };
 
-/// What `measure` returns; nothing if memory runs out: the run itself does not need it.
+/// Returns the result of `measure`; nothing if memory runs out: the run itself does not need it.
 template <typename Measure>
 auto unless_memory_runs_out(Measure measure) -> std::optional<decltype(measure())> {
   try {
@@ -149,7 +149,7 @@ auto unless_memory_runs_out(Measure measure) -> std::optional<decltype(measure()
   }
 }
 
-/// Speed in another precision. Throws a usage Error if the model does not have it.
+/// Speed in another precision. Throws a usage Error if the model does not support it.
 double speed_in(models::Compute compute, const train::Workload& work, Recompute recompute,
                 const batch::MicroBatch& micro) {
   train::Config config = work.config;
@@ -190,7 +190,7 @@ class Measurements {
     if (facts_.micro_batches < 2 || !work_.config.batch.micro) return;
     const std::int64_t bytes = timer.bytes(first(facts_.micro_batch)) / facts_.micro_batch + 1;
     const std::int64_t fitting = free_bytes() / 2 / bytes;
-    // Four times as many tell whether it pays; more would only take longer to measure.
+    // Four times as many show whether it pays; more would only take longer to measure.
     const std::int64_t larger = std::min({window_.size(), fitting, 4 * facts_.micro_batch});
     if (larger <= facts_.micro_batch) return;
     tell("speed of a micro-batch of " + std::to_string(larger));

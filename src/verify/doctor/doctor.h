@@ -20,10 +20,10 @@ struct DoctorOptions {
   ShowProgress show{};  ///< shows what comes before: data and model are opened, a plan is made
 };
 
-/// Looks at a config, its data and its model before a run: static checks, the labels of the first
+/// Examines a config, its data and its model before a run: static checks, the labels of the first
 /// window, the speed of a few micro-batches (of the run's size, of the largest that fits, and in
-/// the other precision), and the first steps. Writes nothing. Throws a usage Error if the config
-/// is wrong.
+/// the other precision), and the first steps. Writes nothing. Throws a usage Error if the config is
+/// wrong.
 Examination doctor(const train::Config& config, const DoctorOptions& options = {});
 
 }  // namespace accrue::proof

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t most_steps = 16;
 constexpr double most_seconds = 15;
 
-/// Weights, gradients, two moments and the copy that a short training goes back to, and as much
+/// Weights, gradients, two moments and the copy to which a short training returns, and as much
 /// again for activations.
 bool would_fit(const RunFacts& facts) {
   constexpr std::int64_t bytes_per_parameter = 2 * 5 * 4;
@@ -55,7 +55,7 @@ void take_first_steps(RunFacts& facts) {
   try {
     take_steps(facts);
   } catch (const Error& error) {
-    if (error.kind() != Error::Kind::usage) throw;  // such a run is refused, as other findings tell
+    if (error.kind() != Error::Kind::usage) throw;  // such a run is refused: see other findings
   } catch (const std::exception& error) {
     if (!memory::is_out_of_memory(error)) throw;
     facts.first_losses.clear();  // the run itself holds one model, and not two

@@ -10,16 +10,16 @@ namespace {
 
 using Found = std::optional<Finding>;
 
-/// By this factor a batch is far from the noise scale; early in training both move.
+/// From this factor on a batch is far from the noise scale; early in training both change.
 constexpr double far = 8;
-/// Losses that rise by this much of what they began at are no noise.
+/// Losses that rise by this fraction of their first value are not noise.
 constexpr double risen = 0.1;
 
 std::string unit_of(const RunFacts& facts) {
   return facts.config.batch.tokens || facts.batch_tokens > 0 ? " tokens" : " samples";
 }
 
-/// The progress per token at `batch`, of what many small batches make (arXiv:1812.06162, 2.7).
+/// The progress per token at `batch`, relative to many small batches (arXiv:1812.06162, 2.7).
 double progress(double batch, double noise_scale) { return 1 / (1 + batch / noise_scale); }
 
 Found batch_above_noise(const RunFacts& facts) {
@@ -52,7 +52,7 @@ Found batch_below_noise(const RunFacts& facts) {
                  {{"batch", batch}, {"noise_scale_low", low}}};
 }
 
-/// Adam's steps do not grow with the gradient, so a rate that grows as the batch does overshoots.
+/// Adam's steps do not grow with the gradient, so a rate proportional to the batch overshoots.
 Found rate_rule_of_batch(const RunFacts& facts) {
   const auto& optim = facts.config.optim;
   if (optim.scale_lr != optim::ScaleRule::linear || !is_adam(facts) || !optim.base_batch) return {};

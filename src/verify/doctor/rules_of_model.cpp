@@ -8,9 +8,9 @@
 namespace accrue::proof {
 namespace {
 
-/// A bf16 sum takes nothing any more from a contribution of 1/256 of it.
+/// A bf16 sum does not change any more when a contribution is 1/256 of it.
 constexpr double bf16_stall = 256;
-/// From here on a bf16 sum loses more than a twentieth of what it should hold in the worst case.
+/// From here on a bf16 sum loses more than a twentieth of its value in the worst case.
 constexpr std::int64_t bf16_many = 16;
 
 using Found = std::optional<Finding>;

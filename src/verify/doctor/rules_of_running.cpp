@@ -10,10 +10,10 @@ namespace {
 
 using Found = std::optional<Finding>;
 
-/// Below this a difference in speed is the machine's mood.
+/// Differences in speed below this are random variation.
 constexpr double worth_it = 1.05;
 constexpr double long_run_seconds = 1800;
-/// A checkpoint more often than this spends the run on writing.
+/// With more frequent checkpoints than this the run mostly writes.
 constexpr double busy_seconds = 5;
 
 std::optional<double> seconds_per_step(const RunFacts& facts) {

@@ -10,8 +10,8 @@ namespace {
 
 using Found = std::optional<Finding>;
 
-/// Adam's first steps have the size of the learning rate whatever the gradient: above this they are
-/// known to hurt transformers without a warm-up.
+/// Adam's first steps have the size of the learning rate whatever the gradient: above this rate
+/// they are known to harm transformers without a warm-up.
 constexpr double large_first_rate = 1e-3;
 
 Horizon horizon_of(const RunFacts& facts) {

@@ -1,4 +1,4 @@
-// Verification of a user's own loop: run it, watch it, and find the explanation of what it left.
+// Verification of a user's loop: run it, watch it, and find the explanation of its result.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -22,16 +22,16 @@ using proof::Tensors;
 
 using Loop = std::function<void(std::int64_t micro)>;
 
-/// Part of the difference that adding up in a low dtype may leave unexplained.
+/// Fraction of the difference that accumulation in a low dtype may leave unexplained.
 constexpr double low_precision_rest = 0.25;
 constexpr double largest_low_precision_error = 0.5;
-/// A difference of so many bounds is none of rounding.
+/// A difference of this many bounds is not rounding.
 constexpr double no_rounding = 100;
 /// Fits with more micro-batches than this would need too many gradients at once.
 constexpr std::size_t most_fitted = 256;
 
-/// Near a quarter of the batch, but no divisor of it: mistakes in weighting hide where all
-/// micro-batches are alike. Batch normalisation takes no micro-batch of one sample.
+/// Near a quarter of the batch, but not a divisor of it: mistakes in weighting are hidden if all
+/// micro-batches are equal. Batch normalisation does not allow micro-batches of one sample.
 std::int64_t uneven_micro_batch(std::int64_t samples, bool normalises_by_batch) {
   const std::int64_t quarter = std::max<std::int64_t>(1, samples / 4);
   if (!normalises_by_batch) {
@@ -50,7 +50,7 @@ std::int64_t uneven_micro_batch(std::int64_t samples, bool normalises_by_batch) 
                     std::to_string(samples) + " samples", "a batch of 4 samples or more");
 }
 
-/// What a run of the loop left behind.
+/// The results of a run of the loop.
 struct LoopRun {
   Gradients gradients;
   bool parameters_changed = false;
@@ -93,7 +93,7 @@ Tensors mean_of(const Gradients& gradients) {
   return mean;
 }
 
-/// The sum of `parts` as a loop that keeps it in `dtype` would have it.
+/// The sum of `parts` in a loop that keeps it in `dtype`.
 Tensors added_up_in(at::ScalarType dtype, const std::vector<Gradients>& parts, double weight) {
   Tensors sum;
   for (const Gradients& part : parts)
@@ -174,12 +174,12 @@ void use(proof::Report& report, proof::Diagnosis diagnosis) {
   report.equal = report.cause == proof::Cause::none;
 }
 
-/// Whether the loss itself, added up rightly, differs from one pass: `report` says why. What its
-/// rounding comes to is what fits of the loop may leave.
+/// Whether the loss itself, added up correctly, differs from one pass: `report` has the reason. Its
+/// rounding error is the residual allowed for fits of the loop.
 bool is_unsound(proof::Subject& subject, proof::Prover& prover, const proof::Split& split,
                 proof::Report& report) {
   proof::Findings findings(subject.parameters());
-  // In their own order the parts draw the masks of dropout that the whole draws.
+  // In their own order the parts draw the dropout masks of the whole.
   const proof::SplitResult checked = prover.check(proof::reversed(split), findings);
   report.conclusive = !checked.equal || prover.is_conclusive();
   if (checked.equal) {
@@ -199,7 +199,7 @@ bool is_unsound(proof::Subject& subject, proof::Prover& prover, const proof::Spl
   return true;
 }
 
-/// A difference that is no rounding takes no further draws of it: the loss's own parts are within
+/// A difference that is not rounding needs no further noise draws: the loss's own parts are within
 /// the bound, and the loop's passes are the same.
 proof::Comparison compared(proof::Subject& subject, proof::Prover& prover,
                            const Gradients& gradients) {
@@ -240,7 +240,7 @@ proof::Report verify_loop(const VerifiedModel& model, const Loop& loop,
   proof::Findings findings(subject.parameters());
   findings.add(comparison);
   findings.write(report);
-  // The loop itself has no fp64: what rounding hides of it stays hidden.
+  // The loop itself has no fp64: faults hidden by rounding stay hidden.
   report.conclusive = comparison.exceeds() || proof::are_conclusive(comparison, prover.reference());
   report.inconclusive =
       report.conclusive ? ""

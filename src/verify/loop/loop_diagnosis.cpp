@@ -24,7 +24,7 @@ LoopExplanation by_watching(const LoopObservations& seen) {
                      {"parameter " + seen.stepped_parameter + " had changed when backward " +
                           std::to_string(seen.stepped_before + 1) + of + " began",
                       "call step() once, after the last micro-batch"}};
-  // A loop that keeps its sums elsewhere has nothing in .grad either.
+  // A loop that keeps its sums elsewhere also has nothing in .grad.
   if (seen.zeroed_before >= 0 && (seen.saw_sums || seen.tail.matches)) {
     Diagnosis found{Cause::zeroed_mid_window,
                     {"the sum in .grad of " + seen.zeroed_parameter + " was gone when backward " +
@@ -38,7 +38,7 @@ LoopExplanation by_watching(const LoopObservations& seen) {
   return {};
 }
 
-/// Rounding is the explanation only if it leaves clearly less than any that is exact.
+/// Rounding is the explanation only if it leaves clearly less than any exact one.
 LoopExplanation by_low_precision(const LoopObservations& seen) {
   const double others =
       std::min({seen.multiple.residual, seen.mean_of_means.residual, seen.tail.residual});
@@ -48,7 +48,7 @@ LoopExplanation by_low_precision(const LoopObservations& seen) {
                     " gives the loop's gradient, " + digits(seen.low_precision.residual)}};
 }
 
-/// Whether what is left of a right gradient is 1 / the number of micro-batches of it.
+/// Whether the remainder of a correct gradient is 1 / the number of micro-batches of it.
 bool is_divided_once_more(const LoopObservations& seen, const Fit& fit) {
   return same(fit.factor, 1 / static_cast<double>(seen.micro_batches), 1e-3);
 }
@@ -93,7 +93,7 @@ Diagnosis of_tail(const LoopObservations& seen) {
 /// Each micro-batch's mean gradient was scaled down to one norm, unless it was below it.
 bool are_clipped(const LoopObservations& seen) {
   if (seen.part_norms.size() != seen.shares.size()) return false;
-  double norm = 0;  // that the clipped ones have
+  double norm = 0;  // of the clipped ones
   for (std::size_t k = 0; k < seen.shares.size(); ++k)
     norm = std::max(norm, seen.mean_shares[k] * seen.part_norms[k]);
   std::size_t clipped = 0, whole = 0;

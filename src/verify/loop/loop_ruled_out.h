@@ -7,9 +7,9 @@
 
 namespace accrue::proof {
 
-/// What the measurements on a loop speak against, "cause: why", beside the cause that was found.
+/// The causes ruled out by the measurements on a loop, as "cause: why", besides the cause found.
 /// `fitted`: whether its gradient was fitted by those of its micro-batches. Empty if nothing
-/// differs. Pure.
+/// differs. A pure function.
 std::vector<std::string> ruled_out_of_loop(const LoopObservations& seen, bool fitted, Cause found);
 
 }  // namespace accrue::proof

@@ -18,10 +18,10 @@ bool is_zero(const at::Tensor& tensor) {
   return !tensor.defined() || !tensor.detach().ne(0).any().item<bool>();
 }
 
-/// The pointer's kind differs between versions of libtorch.
+/// The pointer's type differs between versions of libtorch.
 using Adder = decltype(torch::autograd::impl::grad_accumulator(at::Tensor()));
 
-/// Is called before a gradient is added to a parameter's `.grad`, or handed to who asked for it.
+/// Called before a gradient is added to a parameter's `.grad`, or returned to its caller.
 class Before final : public torch::autograd::FunctionPreHook {
  public:
   explicit Before(std::function<void()> tell) : tell_(std::move(tell)) {}
@@ -35,7 +35,7 @@ class Before final : public torch::autograd::FunctionPreHook {
   std::function<void()> tell_;
 };
 
-/// Is called when a gradient has been added to a parameter's `.grad`.
+/// Called when a gradient has been added to a parameter's `.grad`.
 class Arrival final : public torch::autograd::FunctionPostHook {
  public:
   explicit Arrival(std::function<void()> tell) : tell_(std::move(tell)) {}
@@ -60,7 +60,7 @@ struct LoopWatch::Impl {
     std::int64_t backwards = 0;
     bool has_sum = false;
     const torch::autograd::FunctionPreHook* hook = nullptr;
-    Adder adds;  ///< what adds to its `.grad`
+    Adder adds;  ///< the node that adds to its `.grad`
     std::uintptr_t arrival = 0;
   };
   std::vector<Watched> watched;

@@ -7,7 +7,7 @@
 
 namespace accrue::proof {
 
-/// Looks at parameters and gradient sums whenever a backward reaches a parameter.
+/// Checks parameters and gradient sums whenever a backward reaches a parameter.
 class LoopWatch {
  public:
   explicit LoopWatch(const NamedParameters& parameters);
@@ -16,19 +16,19 @@ class LoopWatch {
   LoopWatch& operator=(const LoopWatch&) = delete;
 
   struct Seen {
-    std::int64_t before = -1;  ///< the backward (from 0) that found it; -1: none did
+    std::int64_t before = -1;  ///< the backward (from 0) that found it; -1: none
     std::string parameter;
   };
-  /// A parameter that was not what it had been at its first backward.
+  /// A parameter that differed from its value at its first backward.
   const Seen& stepped() const;
-  /// A sum that had something in it, and was undefined or zero.
+  /// A sum that had contributions, and was undefined or zero.
   const Seen& zeroed() const;
   /// Whether any `.grad` held a sum when a backward arrived: a loop may keep its sums elsewhere.
   bool saw_sums() const;
 
  private:
   struct Impl;
-  std::shared_ptr<Impl> impl_;  ///< the hooks share it
+  std::shared_ptr<Impl> impl_;  ///< shared with the hooks
 };
 
 }  // namespace accrue::proof

@@ -18,7 +18,7 @@ using kernels::Operations;
 using Tensors = std::vector<at::Tensor>;
 using Told = std::function<void(const Tensors& gradients)>;
 
-/// Hands one or two tensors on, and tells of their gradients when they have come.
+/// Passes one or two tensors on, and reports their gradients when they arrive.
 struct Tap : torch::autograd::Function<Tap> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& first,
@@ -36,7 +36,7 @@ struct Tap : torch::autograd::Function<Tap> {
   }
 };
 
-/// The values, of which gradients are wanted as of the originals.
+/// The values as leaves, with gradients for those that need one.
 Tensors as_leaves(const Tensors& inputs) {
   Tensors leaves;
   for (const at::Tensor& input : inputs)
@@ -45,7 +45,7 @@ Tensors as_leaves(const Tensors& inputs) {
   return leaves;
 }
 
-/// Results of one way, and gradients of the leaves that want them; the others' are undefined.
+/// Results of one implementation, and gradients of the leaves that need them; others undefined.
 struct Way {
   Tensors results, gradients;
 };
@@ -79,18 +79,18 @@ bool in_sixteen_bits(const Tensors& tensors) {
   });
 }
 
-/// What products and sums of one operation may lose, in u.
+/// The rounding error allowed for products and sums of one operation, in u.
 constexpr double roundings = 64, roundings_of_bf16_products = 1024;
-/// A sum over rows rounds once for each of them, up or down: it loses this many u times the root of
-/// their number.
+/// A sum over rows rounds once for each of them, up or down: its error is this many u times the
+/// root of their number.
 constexpr double roundings_of_a_row = 4;
 /// Standard deviations of independent roundings along a direction.
 constexpr double deviations = 8;
-/// What rounding probabilities or exponentials to bf16 may leave along a direction: dropped ones
-/// and small ones do not round alike up and down.
+/// The error along a direction of rounding probabilities or exponentials to bf16: dropped and small
+/// ones are not rounded up and down equally.
 constexpr double bias_of_rounding = 0x1p-9;
 
-/// What rounding to bf16 in between may leave, relative to the norm; fp16 leaves less.
+/// The error of intermediate rounding to bf16, relative to the norm; that of fp16 is less.
 double coarse_bound(Between between, at::ScalarType result) {
   const double unit = unit_roundoff(at::kBFloat16);
   if (kernels::is_sixteen_bit(result) || between == Between::more) return 2 * unit;
@@ -112,7 +112,7 @@ void ComparedOperations::note(const Operation& operation, const std::string& wha
   const at::Tensor expected = plain.detach().to(at::kDouble);
   const at::Tensor difference = native.detach().to(at::kDouble) - expected;
   const double size = l2_norm(expected);
-  const double largest = std::max(size, sums.size);  // a sum that cancels rounds as its terms do
+  const double largest = std::max(size, sums.size);  // a sum that cancels rounds like its terms
   const double scale = largest > 0 ? largest : 1;
   const double unit = unit_roundoff(plain.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   const double fine = unit * ((sums.in_sixteen_bits ? roundings_of_bf16_products : roundings) +
@@ -120,7 +120,7 @@ void ComparedOperations::note(const Operation& operation, const std::string& wha
   const double coarse =
       sums.in_sixteen_bits ? coarse_bound(operation.between, plain.scalar_type()) : 0;
   const double along = components(difference, expected)[0] / scale;
-  // Elements that round by themselves count along the direction by their squares.
+  // Elements that round independently count along the direction by their squares.
   const double weighted = size > 0 ? l2_norm(expected * expected) / (size * size) : 1;
   const double along_bound = std::max(deviations * coarse * weighted,
                                       operation.between == Between::more ? bias_of_rounding : 0);
@@ -160,7 +160,7 @@ void ComparedOperations::compare(const Operation& operation, const Tensors& inpu
 std::vector<at::Tensor> ComparedOperations::compared(const Operation& operation,
                                                      const Tensors& inputs, const Run& run) const {
   const Tensors results = run(native_, inputs);
-  Tensors kept;  // values only: the graph is not to be held by itself
+  Tensors kept;  // values only: the graph must not hold itself
   for (const at::Tensor& input : inputs)
     kept.push_back(input.defined() && input.requires_grad() && !input.is_leaf()
                        ? input.detach().requires_grad_()
@@ -363,8 +363,8 @@ Loss ComparedOperations::linear_cross_entropy(
   return {sum[0], kernels::label_weight(targets, options.loss.row_weights, options.loss.ignored)};
 }
 
-/// Log-probabilities are told in fp64 and made of logits in the precision of the pass, by which
-/// they are judged.
+/// Log-probabilities are returned in fp64 and computed from logits in the precision of the pass,
+/// which determines their bound.
 at::Tensor ComparedOperations::linear_log_probabilities(
     const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
     kernels::PreparedWeight& prepared, const kernels::LogProbabilityOptions& options) const {

@@ -14,25 +14,25 @@ namespace accrue::proof {
 struct OperationResult {
   std::string operation;  ///< "mlp_gelu"
   std::string what;       ///< "the gradient of transformer.h.0.mlp.c_fc.weight", "the result"
-  /// Dimensions of the parameter whose gradient it is; 0 for other results.
+  /// Dimensions of the parameter of this gradient; 0 for other results.
   std::int64_t parameter_dim = 0;
-  double scaling = 0;  ///< the bound along ATen's: a smaller scaling is not noticed
+  double scaling = 0;  ///< the bound along ATen's result: a smaller scaling is not detected
   Evidence worst;      ///< relative to the size of ATen's
   double factor = 1;   ///< the multiple of ATen's that is nearest to accrue's
 };
 
-/// How an operation rounds between its inputs and its results, where these are bf16.
+/// How an operation rounds between its inputs and its results, if these are bf16.
 enum class Between {
-  nothing,  ///< products and sums alone, in fp32
-  values,   ///< some values once, which either way rounds alike, but for ties
+  nothing,  ///< only products and sums, in fp32
+  values,   ///< some values once, which both implementations round identically, except ties
   more,     ///< some values that ATen's operators do not round
 };
 
-/// Does each operation by accrue's kernel, which the pass goes on with, and beside it, in backward,
-/// again by either way from the same inputs and the same upstream gradient. So rounding of one
-/// operation is all that may differ, and in low precision a fault shows that is lost in the
-/// rounding of a whole pass; and the operation at fault has a name. What is compared is what
-/// kernels return to autograd: how they add to slots is for others.
+/// Runs each operation by accrue's kernel, with which the pass continues, and, in backward, again
+/// by both implementations from the same inputs and the same upstream gradient. So only the
+/// rounding of one operation may differ: in low precision this detects faults hidden by the
+/// rounding of a whole pass, and names the faulty operation. It compares the gradients that kernels
+/// return to autograd; other checks cover how they add to slots.
 class ComparedOperations final : public kernels::Operations {
  public:
   /// `parameters` give inputs their names; `native` are accrue's kernels. Both are kept by
@@ -40,7 +40,7 @@ class ComparedOperations final : public kernels::Operations {
   ComparedOperations(const NamedParameters& parameters, const kernels::Operations& native)
       : parameters_(parameters), native_(native) {}
 
-  /// What was compared, when the pass's backward is over.
+  /// The results, valid when the pass's backward is over.
   const std::vector<OperationResult>& results() const { return results_; }
 
   at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
@@ -112,7 +112,7 @@ class ComparedOperations final : public kernels::Operations {
   Tensors compared(const Operation& operation, const Tensors& inputs, const Run& run) const;
   void compare(const Operation& operation, const Tensors& inputs, const Run& run,
                const Tensors& upstream) const;
-  /// What the rounding of a result is measured by, besides its size.
+  /// The quantities that determine the rounding bound of a result, besides its size.
   struct Sums {
     bool in_sixteen_bits = false;
     double rows = 1;  ///< of the tensors that go through the operation

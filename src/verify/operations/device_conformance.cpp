@@ -41,7 +41,7 @@ std::string dtype_name(at::ScalarType dtype) {
   return dtype == at::kBFloat16 ? "bf16" : "fp32";
 }
 
-/// Those that operations are compared in: accrue's kernels for the CPU have no fp16.
+/// The dtypes in which operations are compared: accrue's kernels for the CPU have no fp16.
 std::vector<at::ScalarType> dtypes_on(c10::Device device) {
   std::vector<at::ScalarType> dtypes{at::kFloat, at::kBFloat16};
   if (!device.is_cpu() || kernels::chosen_kernels() == kernels::Kernels::generic)
@@ -49,7 +49,7 @@ std::vector<at::ScalarType> dtypes_on(c10::Device device) {
   return dtypes;
 }
 
-/// What went wrong, where something did.
+/// The error message, if something failed.
 template <class Check>
 DeviceCheck attempt(std::string name, const Check& check) {
   DeviceCheck result{.name = std::move(name)};
@@ -91,7 +91,7 @@ DeviceCheck repeats(const Case& one, c10::Device device) {
   });
 }
 
-/// The mask is a pure function of the sample: what is dropped is exactly the same.
+/// The mask is a pure function of the sample: the dropped elements are exactly the same.
 DeviceCheck check_masks(c10::Device device) {
   return attempt("dropout masks, to the bit", [&](DeviceCheck& result) {
     const at::Tensor there = run_dropout({device, at::kFloat, at::kFloat})[0].cpu();
@@ -101,7 +101,7 @@ DeviceCheck check_masks(c10::Device device) {
   });
 }
 
-/// What three micro-batches of the same gradients add up to.
+/// The sum of three micro-batches of the same gradients.
 at::Tensor summed(c10::Device device, accum::Accumulation accumulation) {
   Values values({device, at::kFloat, at::kFloat});
   const at::Tensor weight = values.parameter({columns, 3});
@@ -160,7 +160,7 @@ DeviceCheck check_memory(c10::Device device) {
   });
 }
 
-/// Parameters are made on the CPU, and move as they are: whoever holds them sees them there.
+/// Parameters are made on the CPU, and moved in place: other references see them there.
 DeviceCheck check_moving(c10::Device device) {
   return attempt("parameters that move there", [&](DeviceCheck& result) {
     const at::Tensor parameter = at::ones({columns}).requires_grad_();

@@ -18,11 +18,11 @@ namespace accrue::proof {
 namespace {
 
 constexpr std::int64_t rows = 3, length = 40, width = 128, heads = 4, vocabulary = 211;
-/// One for kernels that take several neighbours at a time and no others.
+/// One for kernels that only process several adjacent elements at a time.
 constexpr std::int64_t whole_vocabulary = 212;
 constexpr double learning_rate = 0.01;
 
-/// The gradients of `inputs` of the sum of a result's elements times drawn numbers.
+/// The gradients of `inputs` for the sum of a result's elements times random numbers.
 Tensors with_gradients(Values& values, const at::Tensor& result, const Tensors& inputs) {
   const at::Tensor upstream = values.draw(result.sizes(), result.scalar_type());
   Tensors all = torch::autograd::grad({result}, inputs, {upstream});
@@ -43,7 +43,7 @@ Tensors run_linear(const OperationPlace& place) {
   return with_gradients(values, kernels::linear(x, weight, bias, prepared), {x, weight, bias});
 }
 
-/// Two micro-batches into one window's sums: what the second one adds in the product.
+/// Two micro-batches into one window's sums: the second one is added in the product.
 Tensors run_accumulation(const OperationPlace& place) {
   Values values(place);
   const at::Tensor weight = values.parameter({width, width}), bias = values.parameter({width});
@@ -196,7 +196,7 @@ Tensors run_adam(const OperationPlace& place) {
                    std::make_shared<accum::GradientBuffer>(parameters), /*largest_norm=*/1);
 }
 
-/// The optimizer takes each micro-batch's gradient as it is made.
+/// The optimizer takes each micro-batch's gradient when it is computed.
 Tensors run_folding(const OperationPlace& place, bool in_adam) {
   Values values(place);
   const NamedParameters parameters = one_weight(values);

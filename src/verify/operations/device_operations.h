@@ -11,14 +11,14 @@ namespace accrue::proof {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// Where and in which precision an operation is run.
+/// The device and precision in which an operation is run.
 struct OperationPlace {
   c10::Device device;
   at::ScalarType dtype;   ///< of activations
   at::ScalarType master;  ///< of parameters and the residual stream
 };
 
-/// Draws the same values at every place: in fp64, rounded to bf16, which all have.
+/// Draws the same values at every place: in fp64, rounded to bf16, which all support.
 class Values {
  public:
   explicit Values(const OperationPlace& place) : place_(place) {}
@@ -41,17 +41,17 @@ class Values {
   at::Generator generator_ = at::detail::createCPUGenerator(/*seed_val=*/7);
 };
 
-/// Something to run at two places.
+/// A computation to run at two places.
 struct Case {
   const char* name;
   std::int64_t terms;  ///< of the longest sums in it
   std::function<Tensors(const OperationPlace& place)> run;
 };
 
-/// Each operation that training is made of, with small tensors: its results and gradients.
+/// Each operation of training, with small tensors: its results and gradients.
 std::vector<Case> device_operations();
 
-/// Dropout by sample: what is left of drawn values, and their gradient.
+/// Dropout by sample: the remaining part of random values, and their gradient.
 Tensors run_dropout(const OperationPlace& place);
 
 }  // namespace accrue::proof

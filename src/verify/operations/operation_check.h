@@ -11,15 +11,15 @@
 
 namespace accrue::proof {
 
-/// What came of a pass in which each operation was compared by itself.
+/// The result of a pass in which each single operation was compared.
 struct OperationCheck {
   SplitResult result;                        ///< of the operation nearest to its bound
-  std::optional<OperationResult> differing;  ///< that operation, where it is beyond
+  std::optional<OperationResult> differing;  ///< that operation, if it exceeds its bound
   Gradients returned;                        ///< by the kernels, to autograd
   std::vector<SmallestFault> noticed;        ///< by single operations, of parameters' gradients
 };
 
-/// Nothing for a model of which accrue does no operation. `native` are accrue's kernels.
+/// Nothing for a model without operations that accrue runs. `native` are accrue's kernels.
 std::optional<OperationCheck> check_operations(
     ConfigSubject& subject, batch::Range samples,
     const kernels::Operations& native = kernels::native_operations());
