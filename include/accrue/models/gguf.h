@@ -23,7 +23,7 @@ inline constexpr auto gguf_dtype_words = enum_words<GgufDtype>({{GgufDtype::f16,
 struct GgufTokens {
   /// A tokenizer.json. What else belongs to a tokenizer is read beside it.
   std::filesystem::path tokenizer;
-  /// Ids that end a text, besides those that the tokenizer's files name.
+  /// Ids that end a text. If there are none, those that the files beside the tokenizer name.
   std::vector<std::int64_t> end_tokens = {};
   /// If llama.cpp has no tokenizer that makes the same ids of every text, writes the nearest one
   /// that it has, if there is one. Without it such a tokenizer is refused.
