@@ -253,14 +253,15 @@ Datasets open_data(Config& config, const data::TellProgress& tell) {
   return open_datasets(config, text, std::move(train));
 }
 
-Workload open_workload(Config config, const data::TellProgress& tell) {
+Workload open_workload(Config config, const data::TellProgress& tell,
+                       std::shared_ptr<const data::Source> train) {
   config = with_standard_input(with_whole_batch(std::move(config), 1));
   check_rates(config);
   Workload work;
   std::unique_ptr<models::Model> loaded = load_shaping_model(config, work.remarks);
   config.model.context = config.model.context_or_default();
   const TextReading text{.tokenizer = tokenizer_of(config), .tell_progress = tell};
-  std::shared_ptr<const data::Source> train = open_training_files(config, text);
+  if (train == nullptr) train = open_training_files(config, text);
   check_text_is_of_model(config, *train, "data.train");
   fit_model_to_data(config, *train);
   work.model = loaded ? std::move(loaded) : make_initial_model(config);

@@ -57,8 +57,10 @@ Datasets open_data(Config& config, const data::TellProgress& tell = {});
 
 /// Throws a usage Error if a file is missing or corrupt, data and model do not go together, or
 /// too little is left to train on. A batch stated in micro-batches is one rank's; for several ranks
-/// with_whole_batch() states it first. `tell` is called while text becomes tokens.
-Workload open_workload(Config config, const data::TellProgress& tell = {});
+/// with_whole_batch() states it first. `tell` is called while text becomes tokens. `train` is what
+/// open_data() opened for training, if it was asked before.
+Workload open_workload(Config config, const data::TellProgress& tell = {},
+                       std::shared_ptr<const data::Source> train = nullptr);
 
 /// An initialised model of a config whose shape is filled in (Workload::config, or a checkpoint's);
 /// model.from is read only if its file alone has the shape (TorchScript).
