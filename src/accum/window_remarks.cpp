@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "core/words.h"
 
@@ -17,12 +18,8 @@ std::optional<std::string> unused_parameters(const GradientBuffer& buffer) {
     if (entry.slot->fresh) unused.push_back("'" + entry.name + "'");
   if (unused.empty()) return std::nullopt;
   const std::size_t count = unused.size();
-  if (count > most_named) {
-    unused.resize(most_named);
-    unused.push_back(std::to_string(count - most_named) + " more");
-  }
-  return "no loss of the first window depends on " + listed(unused, "and") + " (of " +
-         counted(std::ssize(buffer.entries()), "parameter") +
+  return "no loss of the first window depends on " + first_few(std::move(unused), most_named) +
+         " (of " + counted(std::ssize(buffer.entries()), "parameter") +
          "): without a gradient an optimizer leaves " + (count == 1 ? "it" : "them") +
          " as it is; freeze what is not meant to be trained (requires_grad_(false)), or look for a "
          "detach() in the forward pass";

@@ -217,7 +217,7 @@ void add_bench(CLI::App& app, Action& action, const Program& program) {
        .examples = {"accrue bench gpt.toml --batch.micro=4 --json",
                     "accrue bench gpt.toml --profile"}});
   auto arguments = std::make_shared<BenchArguments>();
-  add_config(*verb, arguments->config);
+  add_needed_config(*verb, arguments->config);
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   CLI::Option* rounds = verb->add_option("--rounds", arguments->rounds, "How often each is run")
                             ->capture_default_str();

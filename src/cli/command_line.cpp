@@ -153,6 +153,10 @@ CLI::Option* add_config(CLI::App& verb, std::string& file) {
   return verb.add_option("-c,--config,CONFIG", file, "Config file (TOML)")->type_name("FILE");
 }
 
+CLI::Option* add_needed_config(CLI::App& verb, std::string& file) {
+  return add_config(verb, file)->group(needed_by_verb);
+}
+
 void expect_config(const std::string& file) {
   if (file.empty()) throw CLI::RequiredError("CONFIG");
 }

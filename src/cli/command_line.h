@@ -12,6 +12,9 @@ namespace accrue::cli {
 /// Adds the argument CONFIG, which may also be stated as `-c FILE` or `--config FILE`.
 CLI::Option* add_config(CLI::App& verb, std::string& file);
 
+/// The same for a verb that needs it: help shows so, and expect_config() asks for it.
+CLI::Option* add_needed_config(CLI::App& verb, std::string& file);
+
 /// Throws what a missing argument throws, unless a config was stated.
 void expect_config(const std::string& file);
 

@@ -13,14 +13,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Null if this version does not read it: the run did not need it.
-std::shared_ptr<const data::Tokenizer> opened_if_readable(const fs::path& file,
-                                                          const std::string& what) {
+/// What `read` returns; empty if that is none that this version reads.
+template <class Read>
+auto if_readable(const Read& read) -> decltype(read()) {
   try {
-    return data::Tokenizer::open(file, what);
+    return read();
   } catch (const Error& error) {
     if (error.kind() != Error::Kind::usage) throw;
-    return nullptr;
+    return {};
   }
 }
 
@@ -41,11 +41,16 @@ Continuation continuation_of(const train::RunDirectory& run, const train::Traine
   continuation.tokenizer_file = tokenizer_file_of(trained);
   if (!trained.tokenizer.empty())
     continuation.tokenizer = data::Tokenizer::open(trained.tokenizer, what);
-  else if (!continuation.tokenizer_file.empty())
-    continuation.tokenizer = opened_if_readable(continuation.tokenizer_file, what);
+  else if (!continuation.tokenizer_file.empty())  // the run did not need it
+    continuation.tokenizer =
+        if_readable([&] { return data::Tokenizer::open(continuation.tokenizer_file, what); });
   std::vector<std::int64_t> ends = models::stated_special_tokens(continuation.generation).ends;
   if (continuation.tokenizer) {
-    continuation.turn_end = turn_end_of(*continuation.tokenizer, what);
+    const data::Tokenizer& tokenizer = *continuation.tokenizer;
+    continuation.chat = if_readable([&] { return data::read_chat_format(tokenizer, what); });
+    if (continuation.chat)
+      continuation.turn_end =
+          if_readable([&] { return data::turn_end(*continuation.chat, tokenizer); });
     if (const auto end = continuation.tokenizer->end_of_text()) ends.push_back(*end);
     if (continuation.turn_end) ends.push_back(*continuation.turn_end);
   }
@@ -53,15 +58,6 @@ Continuation continuation_of(const train::RunDirectory& run, const train::Traine
     if (end < model.vocab() && std::ranges::find(continuation.ends, end) == continuation.ends.end())
       continuation.ends.push_back(end);
   return continuation;
-}
-
-std::optional<std::int64_t> turn_end_of(const data::Tokenizer& tokenizer, const std::string& what) {
-  try {
-    return data::turn_end(*data::read_chat_format(tokenizer, what), tokenizer);
-  } catch (const Error& error) {
-    if (error.kind() != Error::Kind::usage) throw;
-    return std::nullopt;
-  }
 }
 
 }  // namespace accrue::cli

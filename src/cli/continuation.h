@@ -11,6 +11,7 @@
 #include "accrue/data/tokenizer.h"
 #include "accrue/models/language_model.h"
 #include "accrue/train/run_directory.h"
+#include "data/chat/chat_format.h"
 
 namespace accrue::cli {
 
@@ -25,6 +26,8 @@ struct Continuation {
   std::shared_ptr<const data::Tokenizer> tokenizer;
   /// generation_config.json of the model that the run began with; an empty object: it has none.
   nlohmann::ordered_json generation = nlohmann::ordered_json::object();
+  /// The tokenizer's chat templates; null if it has none that can be rendered.
+  std::shared_ptr<const data::ChatFormat> chat = {};
   std::optional<std::int64_t> turn_end = {};  ///< data::turn_end()
   /// All tokens before which a text ends: those that the model which the run began with has, the
   /// tokenizer's end of text, and the end of a turn.
@@ -38,8 +41,5 @@ struct Continuation {
 /// it was.
 Continuation continuation_of(const train::RunDirectory& run, const train::TrainedModel& trained,
                              const models::LanguageModel& model, const std::string& what);
-
-/// The end of a turn of the tokenizer's chat template; none if it has none that can be rendered.
-std::optional<std::int64_t> turn_end_of(const data::Tokenizer& tokenizer, const std::string& what);
 
 }  // namespace accrue::cli

@@ -19,6 +19,7 @@ std::shared_ptr<const data::ChatFormat> chat_format_of(const TextModel& text_mod
     throw usage_error("accrue sample --chat", "a model with a chat template",
                       "a model of bytes, which has none",
                       "accrue sample without --chat, which continues a text");
+  if (text_model.chat) return text_model.chat;
   return data::read_chat_format(*text_model.tokenizer, "accrue sample --chat");
 }
 

@@ -208,7 +208,7 @@ void add_data(CLI::App& app, Action& action, const Program& program) {
                "number, shape, classes and changes. Reads all samples and makes no model.",
        .examples = {"accrue data gpt.toml", "accrue data gpt.toml --show 10 --json"}});
   auto arguments = std::make_shared<DataArguments>();
-  add_config(*verb, arguments->config);
+  add_needed_config(*verb, arguments->config);
   verb->add_option("--show", arguments->shown, "Samples to show")
       ->check(CLI::Range(std::int64_t{0}, most_shown))
       ->capture_default_str()

@@ -204,7 +204,7 @@ void add_plan(CLI::App& app, Action& action, const Program& program) {
             .examples = {"accrue plan gpt.toml --memory.budget=6GiB --json",
                          "accrue plan gpt.toml --estimate --price 2.5 --tokens-per-second 40000"}});
   auto arguments = std::make_shared<PlanArguments>();
-  add_config(*verb, arguments->config);
+  add_needed_config(*verb, arguments->config);
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->add_option("--ranks", arguments->ranks,
                    "Plan for one of so many processes that share the batch")

@@ -64,7 +64,8 @@ TextModel model_of_run(const TextModelOrigin& origin) {
           .model = &model,
           .tokenizer = continuation.tokenizer,
           .end_tokens = continuation.ends,
-          .rules = generation.rules};
+          .rules = generation.rules,
+          .chat = continuation.chat};
 }
 
 std::shared_ptr<const data::Tokenizer> tokenizer_in(const std::string& model, std::int64_t vocab) {

@@ -9,6 +9,7 @@
 #include "accrue/data/tokenizer.h"
 #include "accrue/models/compute.h"
 #include "accrue/models/language_model.h"
+#include "data/chat/chat_format.h"
 #include "models/logit_rules.h"
 
 namespace accrue::cli {
@@ -20,6 +21,8 @@ struct TextModel {
   std::shared_ptr<const data::Tokenizer> tokenizer;  ///< null: tokens are bytes
   std::vector<std::int64_t> end_tokens;              ///< a text ends before any of them
   models::LogitRules rules = {};                     ///< of its generation_config.json
+  /// The tokenizer's chat templates, if they were read with the model: of a run.
+  std::shared_ptr<const data::ChatFormat> chat = {};
 
   /// The tokens of a text that the model is to go on with.
   std::vector<std::int64_t> encode(const std::string& text) const;

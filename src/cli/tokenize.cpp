@@ -68,7 +68,7 @@ void add_tokenize(CLI::App& app, Action& action) {
            "accrue tokenize gpt.toml --out data/tokens",
            "accrue tokenize gpt.toml --data.tokenizer=gpt2/tokenizer.json --out data/tokens"}});
   auto arguments = std::make_shared<TokenizeArguments>();
-  add_config(*verb, arguments->config);
+  add_needed_config(*verb, arguments->config);
   verb->add_option("--out", arguments->out, "Folder to write")->required()->type_name("DIR");
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->callback([=, &action] {

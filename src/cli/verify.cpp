@@ -229,7 +229,7 @@ void add_verify(CLI::App& app, Action& action, const Program& program) {
             .examples = {"accrue verify gpt.toml --batch.micro=4 --json",
                          "accrue verify gpt.toml --ranks 4 --thorough"}});
   auto arguments = std::make_shared<VerifyArguments>();
-  add_config(*verb, arguments->config);
+  add_needed_config(*verb, arguments->config);
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->add_option("--ranks", arguments->ranks,
                    "Compare what so many processes that share the batch add up, too")

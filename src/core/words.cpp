@@ -1,5 +1,7 @@
 #include "core/words.h"
 
+#include <utility>
+
 namespace accrue {
 
 std::string listed(const std::vector<std::string>& words, const std::string& last_word) {
@@ -7,6 +9,15 @@ std::string listed(const std::vector<std::string>& words, const std::string& las
   for (std::size_t i = 0; i < words.size(); ++i)
     text += (i == 0 ? "" : i + 1 == words.size() ? " " + last_word + " " : ", ") + words[i];
   return text;
+}
+
+std::string first_few(std::vector<std::string> names, std::size_t most) {
+  if (names.size() > most) {
+    std::string more = std::to_string(names.size() - most) + " more";
+    names.resize(most);
+    names.push_back(std::move(more));
+  }
+  return listed(names, "and");
 }
 
 std::string counted(std::int64_t count, const std::string& one) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,6 +10,9 @@ namespace accrue {
 
 /// {"a", "b", "c"} and "or" -> "a, b or c": for messages.
 std::string listed(const std::vector<std::string>& words, const std::string& last_word);
+
+/// {"a", "b", "c", "d"} and 2 -> "a, b and 2 more": the first `most` of many names.
+std::string first_few(std::vector<std::string> names, std::size_t most);
 
 /// 1 -> "1 micro-batch", 2 -> "2 micro-batches": `one` in its plural, which ends in -es after a
 /// sibilant and otherwise in -s.

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/words.h"
+
 namespace accrue::proof {
 
 /// "1.2e-06", "0.34"
@@ -32,9 +34,7 @@ inline std::string numbers(const std::vector<double>& values) {
 
 /// The first few names, and the number of the others.
 inline std::string first_names(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < 4; ++i) text += (i == 0 ? "" : ", ") + names[i];
-  return names.size() > 4 ? text + " and " + std::to_string(names.size() - 4) + " more" : text;
+  return first_few(names, 4);
 }
 
 }  // namespace accrue::proof

@@ -11,6 +11,14 @@ TEST(Listed, JoinsWithItsLastWord) {
   EXPECT_EQ(listed({"a", "b", "c"}, "and"), "a, b and c");
 }
 
+TEST(FirstFew, NamesHowManyMoreThereAre) {
+  EXPECT_EQ(first_few({"a", "b", "c", "d"}, 2), "a, b and 2 more");
+  EXPECT_EQ(first_few({"a", "b"}, 1), "a and 1 more");
+  EXPECT_EQ(first_few({"a", "b"}, 2), "a and b");
+  EXPECT_EQ(first_few({"a"}, 2), "a");
+  EXPECT_EQ(first_few({}, 2), "");
+}
+
 TEST(InQuotes, IsAsAConfigStatesIt) { EXPECT_EQ(in_quotes("fp32"), "\"fp32\""); }
 
 TEST(Counted, IsOneOrSeveral) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "data/chat/large_integer.h"
 #include "data/chat/line_json.h"
 #include "data/folder.h"
 #include "data/planted_tokenizers.h"
@@ -74,6 +75,16 @@ TEST(ForeignLine, LargeIntegersPassThrough) {
   EXPECT_EQ(made.line["tools"], before["tools"]);
   EXPECT_EQ(made.line["messages"][0]["n"], before["conversations"][0]["n"]);
   EXPECT_NE(made.line["tools"], read_line_json(R"([{"n": -1}])").value);
+}
+
+TEST(ForeignLine, LargeIntegersOfCallsKeepTheirDigits) {
+  LineJson read = read_line_json(
+      R"({"conversations": [{"from": "function_call",
+          "value": "{\"name\": \"f\", \"arguments\": 123456789012345678901}"}]})");
+  const ForeignLine made = with_messages(std::move(read.value));
+  ASSERT_FALSE(made.problem);
+  const auto& call = made.line["messages"][0]["tool_calls"][0]["function"];
+  EXPECT_EQ(digits_of(call["arguments"]), "123456789012345678901");
 }
 
 TEST(ForeignLine, ASystemBesideComesFirst) {

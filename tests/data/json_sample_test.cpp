@@ -196,8 +196,6 @@ TEST(JsonSample, TakesTheAnswersOfAlpacaAsCompletions) {
        "refused: a line that is read as text"},
       {R"({"instruction": "Add."})", "refused: \"instruction\" without \"output\""},
       {R"({"input": "2 3", "output": "5"})", "refused: \"output\" without \"instruction\""},
-      {R"({"instruction": "Add.", "output": "5", "text": "Add. 5"})",
-       "refused: more than one of these"},
       {R"({"instruction": "Add.", "output": "5", "prompt": "a", "completion": "b"})",
        "refused: more than one of these"}};
   for (const auto& [line, expected] : rows) EXPECT_EQ(parts(line), expected) << line;
@@ -205,6 +203,11 @@ TEST(JsonSample, TakesTheAnswersOfAlpacaAsCompletions) {
   ASSERT_FALSE(parser.parse(R"({"text": "ab", "output": "c", "history": [1]})"));
   EXPECT_EQ(parser.form(), LineForm::own);
   EXPECT_THAT(parser.unread_keys(), ElementsAre("output", "history"));
+  ASSERT_FALSE(parser.parse(
+      R"({"instruction": "Add.", "output": "5", "text": "Add. 5", "id": 1, "input": ""})"));
+  EXPECT_EQ(parser.form(), LineForm::alpaca);
+  EXPECT_EQ(parser.sample().tokens, text_to_bytes("Add.\n5"));
+  EXPECT_THAT(parser.unread_keys(), ElementsAre("id", "text"));
 }
 
 TEST(JsonSample, StartsEachLineAnew) {

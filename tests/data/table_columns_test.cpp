@@ -28,6 +28,9 @@ TEST(TableColumns, OfAlpacaAreReadTogether) {
               ElementsAre("text"));
   EXPECT_THAT(columns_of_table({"text", "instruction", "input"}).unread,
               ElementsAre("instruction", "input"));
+  const TableColumns columns = columns_of_table({"instruction", "input", "output", "text"});
+  EXPECT_THAT(columns.read, ElementsAre("instruction", "input", "output"));
+  EXPECT_THAT(columns.unread, ElementsAre("text")) << "the others in one, as tatsu-lab/alpaca has";
   EXPECT_THAT(columns_of_table({"conversations", "system", "input"}).read,
               ElementsAre("conversations", "system"));
 }

@@ -64,6 +64,16 @@ TEST_F(Help, OfEachVerbHasTwoExamplesAndFitsThePage) {
   }
 }
 
+TEST_F(Help, ShowsWhichVerbsNeedAConfig) {
+  for (const std::string verb : {"plan", "verify", "bench", "data"})
+    EXPECT_THAT(printed({verb, "--help"}),
+                HasSubstr("Usage: accrue " + verb + " CONFIG [OPTIONS] [--section.key=value ...]"));
+  EXPECT_THAT(printed({"tokenize", "--help"}),
+              HasSubstr("Usage: accrue tokenize CONFIG --out DIR [OPTIONS]"));
+  for (const std::string verb : {"train", "doctor"})
+    EXPECT_THAT(printed({verb, "--help"}), HasSubstr("Usage: accrue " + verb + " [CONFIG]"));
+}
+
 TEST_F(Help, VersionHasAShortForm) { EXPECT_EQ(printed({"-V"}), printed({"--version"})); }
 
 TEST_F(Help, ListsTheKeysOfAConfig) {

@@ -132,9 +132,9 @@ TEST_F(Init, OfAFolderOfImages) {
   }
   write("images/notes.txt", "not an image");
   EXPECT_THAT(trained({"images/"}),
-              AllOf(HasSubstr("train = [\"images/*/**/*.png\"]"), HasSubstr("classes: even, odd"),
-                    HasSubstr("# not read: images/notes.txt\n"), HasSubstr("kind = \"resnet\""),
-                    HasSubstr("2 classes")));
+              AllOf(HasSubstr("train = [\"images/*/**/*.png\"]"),
+                    HasSubstr("classes: even and odd"), HasSubstr("# not read: images/notes.txt\n"),
+                    HasSubstr("kind = \"resnet\""), HasSubstr("2 classes")));
 }
 
 /// What else a folder may hold: train/workload/data_facts_test.cpp.
@@ -171,7 +171,7 @@ TEST_F(Init, OfFoldersThatAreClasses) {
     }
   EXPECT_THAT(trained({"cat", "dog"}),
               AllOf(HasSubstr("train = [\"cat/**/*.png\", \"dog/**/*.png\"]"),
-                    HasSubstr("classes: cat, dog")));
+                    HasSubstr("classes: cat and dog")));
 }
 
 TEST_F(Init, OfAFolderWithSignsInItsName) {
@@ -181,7 +181,7 @@ TEST_F(Init, OfAFolderWithSignsInItsName) {
       write("odd[1]/" + std::string(name) + "/" + std::to_string(i) + ".png",
             png_of(8, 8, 1, std::string(64, static_cast<char>(i * 9))));
     }
-  EXPECT_THAT(trained({"odd[1]"}), HasSubstr("classes: a, b"));
+  EXPECT_THAT(trained({"odd[1]"}), HasSubstr("classes: a and b"));
 }
 
 TEST_F(Init, FollowsLinksToClasses) {
@@ -193,7 +193,7 @@ TEST_F(Init, FollowsLinksToClasses) {
     }
   std::filesystem::create_directory_symlink("../real1", folder_ / "classes/a");
   std::filesystem::create_directory_symlink("../real2", folder_ / "classes/b");
-  EXPECT_THAT(trained({"classes"}), AllOf(HasSubstr("18 images; classes: a, b, c")));
+  EXPECT_THAT(trained({"classes"}), AllOf(HasSubstr("18 images; classes: a, b and c")));
 }
 
 /// Three classes of one image each: the last one is what a tenth is.

@@ -62,6 +62,23 @@ TEST(GenerationConfig, ComesBeforeConfigJson) {
   EXPECT_EQ(read_generation_config(folder / "").rules.repetition_penalty, 1);
 }
 
+/// Sampling reads the file, and an export the text of it.
+TEST(GenerationConfig, IsOneForSamplingAndExport) {
+  const TemporaryFolder folder;
+  write_text(folder / "config.json", R"({"eos_token_id": 1})");
+  const std::pair<const char*, EndTokens> rows[] = {{"{}", {}},
+                                                    {R"({"top_k": 5})", {}},
+                                                    {R"({"eos_token_id": 2})", {2}},
+                                                    {"{", {1}},
+                                                    {"[]", {1}}};
+  for (const auto& [text, ends] : rows) {
+    write_text(folder / "generation_config.json", text);
+    EXPECT_EQ(read_generation_config(folder / "").end_tokens, ends) << text;
+    EXPECT_EQ(stated_special_tokens(Config::parse(generation_config_text(folder / ""))).ends, ends)
+        << text;
+  }
+}
+
 TEST(GenerationConfig, StatesRules) {
   const LogitRules rules = parsed_generation(R"({
     "repetition_penalty": 2, "encoder_repetition_penalty": 0.5, "no_repeat_ngram_size": 3,

@@ -23,7 +23,7 @@ inline constexpr auto gguf_dtype_words = enum_words<GgufDtype>({{GgufDtype::f16,
 struct GgufTokens {
   /// A tokenizer.json. Other files of the tokenizer are read from the same folder.
   std::filesystem::path tokenizer;
-  /// Ids that end a text, in addition to those in the tokenizer's files.
+  /// Ids that end a text. If there are none, those that the files beside the tokenizer name.
   std::vector<std::int64_t> end_tokens = {};
   /// If llama.cpp has no tokenizer that gives the same ids for every text, writes the nearest one
   /// that it has. If false, such a tokenizer is refused.

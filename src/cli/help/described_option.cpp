@@ -59,6 +59,8 @@ std::vector<DescribedOption> described_options(const CLI::App& app) {
       DescribedOption argument = described;
       argument.names = {option->get_name(true)};
       argument.is_positional = true;
+      argument.is_required |= option->get_group() == needed_by_verb;
+      described.is_required = false;  // it stands once in how a command is typed
       positional.push_back(std::move(argument));
     }
     described.value = value_of_option(*option);

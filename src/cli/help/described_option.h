@@ -6,6 +6,10 @@
 
 namespace accrue::cli {
 
+/// The group of options that a verb needs, and asks for itself: the parser would name an argument
+/// by its option ("--config is required").
+inline constexpr const char* needed_by_verb = "Needed";
+
 /// An option or a positional argument, as help, manual pages and completions show it.
 struct DescribedOption {
   std::vector<std::string> names;  ///< with dashes, long ones first; of a positional its name

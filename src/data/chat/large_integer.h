@@ -22,4 +22,9 @@ inline std::optional<std::string> digits_of(const nlohmann::ordered_json& json) 
   return std::string(digits.begin(), digits.end());
 }
 
+/// "number", "object", ...: a large_integer() is a number.
+inline std::string type_of(const nlohmann::ordered_json& json) {
+  return json.is_binary() ? "number" : json.type_name();
+}
+
 }  // namespace accrue::data

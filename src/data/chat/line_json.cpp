@@ -15,6 +15,9 @@ using LineValue = nlohmann::ordered_json;
 /// Builds the value from the parser's events.
 class LineBuilder final : public nlohmann::json_sax<LineValue> {
  public:
+  /// Integers keep their digits in arrays and objects that lie within `outer` others.
+  explicit LineBuilder(std::size_t outer) : outer_(outer) {}
+
   LineJson take() { return {std::move(root_), std::exchange(problem_, std::nullopt)}; }
 
   bool null() override { return add(nullptr); }
@@ -23,7 +26,7 @@ class LineBuilder final : public nlohmann::json_sax<LineValue> {
   bool number_unsigned(std::uint64_t value) override { return add(value); }
   bool number_float(double value, const std::string& text) override {
     const bool is_integer = text.find_first_not_of("-0123456789") == std::string::npos;
-    const bool is_inside = open_.size() > 1;
+    const bool is_inside = open_.size() > outer_;
     return is_integer && is_inside ? add(large_integer(text)) : add(value);
   }
   bool string(std::string& value) override { return add(std::move(value)); }
@@ -93,6 +96,7 @@ class LineBuilder final : public nlohmann::json_sax<LineValue> {
     return true;
   }
 
+  std::size_t outer_;
   LineValue root_;
   std::vector<LineValue*> open_;                       ///< arrays and objects that have not ended
   std::vector<std::unordered_set<std::string>> keys_;  ///< of each object among them
@@ -100,12 +104,16 @@ class LineBuilder final : public nlohmann::json_sax<LineValue> {
   std::optional<LineProblem> problem_;
 };
 
-}  // namespace
-
-LineJson read_line_json(std::string_view text) {
-  LineBuilder builder;
+LineJson read_json(std::string_view text, std::size_t outer) {
+  LineBuilder builder(outer);
   LineValue::sax_parse(text.data(), text.data() + text.size(), &builder);
   return builder.take();
 }
+
+}  // namespace
+
+LineJson read_line_json(std::string_view text) { return read_json(text, 1); }
+
+LineJson read_inner_json(std::string_view text) { return read_json(text, 0); }
 
 }  // namespace accrue::data

@@ -20,4 +20,8 @@ struct LineJson {
 /// takes the value that it likes. So are values that are nested deeper than templates can show.
 LineJson read_line_json(std::string_view text);
 
+/// The same of JSON that a line has as text, such as its tools or the arguments of a call: integers
+/// of its outermost array or object keep their digits, too, as templates show them.
+LineJson read_inner_json(std::string_view text);
+
 }  // namespace accrue::data

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "data/chat/large_integer.h"
 #include "data/chat/line_json.h"
 
 namespace accrue::data {
@@ -24,7 +25,7 @@ constexpr const char* line_of_conversation = "read a conversation";
 
 /// Tables of one type in a column have tools as text.
 LineField tools_of_text(const std::string& text) {
-  LineJson read = read_line_json(text);
+  LineJson read = read_inner_json(text);
   if (read.problem) refuse_tools("a text that is none: " + read.problem->received);
   return std::move(read.value);
 }
@@ -36,11 +37,10 @@ LineField tools_of(const LineField& line) {
   LineField tools = is_text ? tools_of_text(stated->get_ref<const std::string&>()) : *stated;
   if (tools.is_null()) return tools;
   const std::string place = is_text ? "a text of JSON that is of type " : "a value of type ";
-  if (!tools.is_array()) refuse_tools(place + tools.type_name());
+  if (!tools.is_array()) refuse_tools(place + type_of(tools));
   const auto other = std::find_if(tools.begin(), tools.end(),
                                   [](const LineField& tool) { return !tool.is_object(); });
-  if (other != tools.end())
-    refuse_tools("a list with one of type " + std::string(other->type_name()));
+  if (other != tools.end()) refuse_tools("a list with one of type " + type_of(*other));
   return tools;
 }
 

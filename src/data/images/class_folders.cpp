@@ -106,14 +106,11 @@ class NamesByParts {
   const FolderNames& names_;
 };
 
-/// The first names of many, and how many there are beside.
 std::string first_of(const std::vector<fs::path>& paths) {
   constexpr std::size_t most = 5;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(most, paths.size()); ++i)
-    text += (i == 0 ? "" : ", ") + paths[i].string();
-  return paths.size() <= most ? text
-                              : text + " and " + std::to_string(paths.size() - most) + " more";
+  std::vector<std::string> names;
+  for (const fs::path& path : paths) names.push_back(path.string());
+  return first_few(std::move(names), most);
 }
 
 }  // namespace

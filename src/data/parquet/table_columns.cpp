@@ -28,8 +28,8 @@ TableColumns columns_of_table(const std::vector<std::string>& names) {
   const bool is_sharegpt = has_name(names, "conversations");
   TableColumns columns;
   for (const std::string& name : names) {
-    const bool is_read = has_name(columns_of_lines, name) ||
-                         (is_alpaca && has_name(columns_of_alpaca, name)) ||
+    const bool is_of_lines = has_name(columns_of_lines, name) && !(is_alpaca && name == "text");
+    const bool is_read = is_of_lines || (is_alpaca && has_name(columns_of_alpaca, name)) ||
                          (is_sharegpt && name == "system");
     (is_read ? columns.read : columns.unread).push_back(name);
   }

@@ -12,8 +12,8 @@ struct TableColumns {
 };
 
 /// Read are the columns that JSON lines have as keys. Names of Alpaca's, which other tables have
-/// for something else, are read if "instruction" and "output" are both there; "system" also
-/// beside "conversations".
+/// for something else, are read if "instruction" and "output" are both there, and "text" is not
+/// read then; "system" also beside "conversations".
 TableColumns columns_of_table(const std::vector<std::string>& names);
 
 /// Whether a row may have no value in the column.

@@ -70,7 +70,7 @@ bool is_text_at(const ForeignJson& line, const char* key) {
 
 /// The calls that a text has as JSON: an object with a name and arguments, or a list of such.
 JsonOrProblem tool_calls_of(const std::string& text) {
-  LineJson calls = read_line_json(text);
+  LineJson calls = read_inner_json(text);
   const LineProblem problem =
       no_conversation(R"("function_call" whose "value" is not JSON with "name" and "arguments")");
   if (calls.problem) return problem;

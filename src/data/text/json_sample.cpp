@@ -126,20 +126,29 @@ std::optional<LineProblem> JsonSampleParser::parse(std::string_view line) {
   if (auto problem = fields_->read(line)) return problem;
   unread_keys_ = fields_->unknown_keys();
   if (auto problem = take_fields()) return problem;
-  for (const LineFields::Field field : LineFields::fields_of_alpaca)
-    if (fields_->has(field) && form_ != LineForm::alpaca)
-      unread_keys_.emplace_back(LineFields::name_of(field));
+  add_fields_of_other_forms();
   if (auto problem = id_out_of_range(sample_, vocab_bound_, tokenizer_)) return problem;
   return take_packed_samples();
+}
+
+/// Alpaca's tables have a text of all fields beside them; other lines have names of Alpaca's.
+void JsonSampleParser::add_fields_of_other_forms() {
+  const auto add = [this](LineFields::Field field) {
+    if (fields_->has(field)) unread_keys_.emplace_back(LineFields::name_of(field));
+  };
+  if (form_ == LineForm::alpaca)
+    add(LineFields::text);
+  else
+    std::ranges::for_each(LineFields::fields_of_alpaca, add);
 }
 
 std::optional<LineProblem> JsonSampleParser::take_fields() {
   using enum LineFields::Field;
   const LineFields& line = *fields_;
-  const bool is_text = line.has(text);
+  const bool is_alpaca = line.has(instruction) && line.has(output);
+  const bool is_text = line.has(text) && !is_alpaca;
   const bool is_prompted = line.has(prompt) || line.has(completion);
   const bool is_ids = line.has(input_ids) || line.has(labels);
-  const bool is_alpaca = line.has(instruction) && line.has(output);
   if (!is_text && !is_prompted && !is_ids && !is_alpaca) return no_form(line);
   if (is_text + is_prompted + is_ids + is_alpaca > 1) return no_sample("more than one of these");
   if (auto problem = lonely_field(line)) return problem;

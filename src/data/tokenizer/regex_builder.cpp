@@ -60,7 +60,7 @@ void RegexBuilder::letter(char32_t letter, bool ignores_case) {
 }
 
 void RegexBuilder::one_of(const CodePoints& set) {
-  begin_atom(true);
+  begin_atom(one_character);
   if (set == word_in_class())
     put(word_outside_class());
   else if (set == ~word_in_class())
@@ -71,7 +71,7 @@ void RegexBuilder::one_of(const CodePoints& set) {
 
 /// Letters that a character of the class stands for may stand in its place.
 void RegexBuilder::one_of_class(const RegexClass& read, bool ignores_case) {
-  begin_atom(true);
+  begin_atom(one_character);
   if (!ignores_case) {
     put(read.all());
     return;
@@ -89,12 +89,15 @@ void RegexBuilder::one_of_class(const RegexClass& read, bool ignores_case) {
     put_each(expansion.letters);
   }
   if (parts_.pieces.size() == begin + 1) return;
+  here().atom_facts.has_one_way = false;
+  parts_.has_inner_alternatives = true;
   insert_at_atom("(?:");
   put(")");
 }
 
 void RegexBuilder::end_of_line() {
-  begin_atom(true);
+  begin_atom(one_character);
+  parts_.has_kept_groups = true;
   put("(?>");
   put(CodePoints::one('\r'));
   put(CodePoints::one('\n'));
@@ -104,7 +107,7 @@ void RegexBuilder::end_of_line() {
 }
 
 void RegexBuilder::reference(std::size_t group) {
-  begin_atom(false);
+  begin_atom(at_some_places);
   parts_.has_references = true;
   parts_.pieces.push_back({RegexParts::Piece::Kind::reference, {}, group});
 }
@@ -112,6 +115,7 @@ void RegexBuilder::reference(std::size_t group) {
 void RegexBuilder::place(std::string_view words) {
   end_letters();
   end_atom();
+  here().facts = here().facts.then(at_some_places);
   put(words);
 }
 
@@ -136,6 +140,7 @@ void RegexBuilder::open(OpenGroup::Kind kind, std::string_view words) {
   end_letters();
   end_atom();
   open_.push_back({.kind = kind, .begin = parts_.pieces.size()});
+  parts_.has_kept_groups |= kind == OpenGroup::Kind::kept;
   put(words);
 }
 
@@ -149,49 +154,58 @@ void RegexBuilder::open_capturing(bool has_name) {
 void RegexBuilder::end_alternative() {
   end_letters();
   OpenGroup& group = here();
-  group.others_take_one &= group.takes_one || group.atom_takes_one;
+  const MatchFacts all = group.facts.then(group.atom_facts);
+  group.others = group.others ? group.others->or_else(all) : all;
 }
 
 void RegexBuilder::next_alternative() {
   end_alternative();
   put("|");
+  parts_.has_inner_alternatives |= open_.size() > 1;
   OpenGroup& group = here();
   ++group.alternatives;
   group.atom.reset();
-  group.is_repeated = group.atom_takes_one = group.takes_one = false;
+  group.is_repeated = false;
+  group.atom_facts = group.facts = MatchFacts();
 }
 
 /// A plain group that holds nothing but a repeat is that repeat.
 void RegexBuilder::close() {
+  using Kind = OpenGroup::Kind;
   end_alternative();
   put(")");
   const OpenGroup closed = here();
   open_.pop_back();
-  if (closed.kind == OpenGroup::Kind::look_ahead || closed.kind == OpenGroup::Kind::look_behind)
-    return;
   OpenGroup& group = here();
+  if (closed.kind == Kind::look_ahead || closed.kind == Kind::look_behind) {
+    MatchFacts looked = at_some_places;
+    looked.captures = closed.others && closed.others->captures;
+    group.facts = group.facts.then(looked);
+    return;
+  }
+  const MatchFacts facts = closed.others.value_or(MatchFacts());
   group.atom = closed.begin;
-  group.atom_takes_one = closed.others_take_one;
-  group.is_repeated = closed.kind == OpenGroup::Kind::plain && closed.alternatives == 1 &&
+  group.atom_facts = closed.kind == Kind::kept ? facts.kept() : facts;
+  group.atom_facts.captures |= closed.kind == Kind::capturing;
+  group.is_repeated = closed.kind == Kind::plain && closed.alternatives == 1 &&
                       closed.is_repeated && closed.atom == closed.begin + 1;
   if (!group.is_repeated) return;
   parts_.pieces.erase(parts_.pieces.begin() + static_cast<std::ptrdiff_t>(closed.begin));
   parts_.pieces.pop_back();
 }
 
-void RegexBuilder::repeat(std::string words, std::size_t least) {
+void RegexBuilder::repeat(std::string words, const RepeatBounds& bounds) {
   if (!letters_.empty()) {  // the last of them is repeated
     const std::u32string last(1, letters_.back());
     letters_.pop_back();
-    begin_atom(true);
+    begin_atom(one_character);
+    here().atom_facts.has_one_way = !letters_ignore_case_;
     put_letters(last);
   }
   OpenGroup& group = here();
   if (!group.atom) reader_.reject("nothing that could be repeated");
-  // Oniguruma ends such a repeat with the first that is nothing, however few there were.
-  if (least > 1 && !group.atom_takes_one)
-    reader_.refuse("two or more of a part that may match nothing");
-  if (least == 0) group.atom_takes_one = false;
+  check_repeat(group.atom_facts, words, bounds);
+  group.atom_facts = repeated(group.atom_facts, bounds);
   if (group.is_repeated) {
     std::string& last = parts_.pieces.back().text;
     const auto joined = joined_repeat(last, words);
@@ -201,12 +215,29 @@ void RegexBuilder::repeat(std::string words, std::size_t least) {
     put(")");
     if (joined) words = "??";
   }
+  parts_.has_kept_groups |=
+      bounds.is_kept && parts_.pieces[*group.atom].kind != RegexParts::Piece::Kind::characters;
   put(words);
   group.is_repeated = true;
 }
 
+/// Oniguruma ends a repeat with the first match of nothing, however few there were; PCRE2 goes on
+/// up to a count. What is found is the same if going on finds nothing that was not tried before:
+/// if the part tries nothing last, or has no other way to match. Groups must not see it, either.
+void RegexBuilder::check_repeat(const MatchFacts& part, std::string_view words,
+                                const RepeatBounds& bounds) {
+  if (part.takes_one || bounds.most <= 1) return;
+  has_captures_of_nothing_ |= part.captures;
+  const bool is_counted =
+      words.starts_with("{") && (bounds.most != RepeatBounds::unlimited || bounds.least > 1);
+  if (is_counted && !part.tries_nothing_last && !part.has_one_way)
+    reader_.refuse("two or more of a part that may match nothing before something");
+}
+
 RegexParts RegexBuilder::finish() {
   end_letters();
+  if (parts_.has_references && has_captures_of_nothing_)
+    reader_.refuse("references beside a repeated group that may match nothing");
   return std::move(parts_);
 }
 
@@ -266,6 +297,7 @@ std::size_t RegexBuilder::put_folded(std::u32string_view letters) {
 }
 
 void RegexBuilder::put_spelled(const CodePoints& characters, const std::u32string& letters) {
+  parts_.has_inner_alternatives = true;
   put("(?:");
   put(characters);
   put("|");
@@ -278,21 +310,24 @@ void RegexBuilder::end_letters() {
   end_atom();
   put_letters(letters_);
   letters_.clear();
-  here().takes_one = true;
+  MatchFacts facts = one_character;
+  facts.has_one_way = !letters_ignore_case_;
+  here().facts = here().facts.then(facts);
 }
 
 void RegexBuilder::end_atom() {
   OpenGroup& group = here();
-  group.takes_one |= group.atom_takes_one;
+  group.facts = group.facts.then(group.atom_facts);
   group.atom.reset();
-  group.is_repeated = group.atom_takes_one = false;
+  group.is_repeated = false;
+  group.atom_facts = MatchFacts();
 }
 
-void RegexBuilder::begin_atom(bool takes_one) {
+void RegexBuilder::begin_atom(const MatchFacts& facts) {
   end_letters();
   end_atom();
   here().atom = parts_.pieces.size();
-  here().atom_takes_one = takes_one;
+  here().atom_facts = facts;
 }
 
 void RegexBuilder::insert_at_atom(std::string_view words) {

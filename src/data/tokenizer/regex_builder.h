@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/tokenizer/code_points.h"
+#include "data/tokenizer/match_facts.h"
 #include "data/tokenizer/regex_class.h"
 #include "data/tokenizer/regex_parts.h"
 #include "data/tokenizer/regex_reader.h"
@@ -15,17 +16,18 @@ namespace accrue::data {
 
 /// A group that is open, or all of the pattern.
 struct OpenGroup {
-  enum class Kind { plain, capturing, look_ahead, look_behind, other };
+  enum class Kind { plain, capturing, kept, look_ahead, look_behind, other };
   Kind kind = Kind::other;
   std::size_t begin = 0;  ///< its "("
 
-  /// Of the alternative that is put: where what may be repeated begins, whether it is repeated, and
-  /// whether it, or what stands before it, takes a character in each match.
+  /// Of the alternative that is put: where what may be repeated begins, whether it is repeated,
+  /// what holds of it, and of what stands before it.
   std::optional<std::size_t> atom;
-  bool is_repeated = false, atom_takes_one = false, takes_one = false;
+  bool is_repeated = false;
+  MatchFacts atom_facts, facts;
 
   int alternatives = 1;
-  bool others_take_one = true;  ///< the alternatives before
+  std::optional<MatchFacts> others;  ///< of the alternatives before
 };
 
 /// Puts a pattern together from its parts in order, in the words of PCRE2, with the meaning that
@@ -51,8 +53,8 @@ class RegexBuilder {
   void open_capturing(bool has_name);
   void next_alternative();
   void close();
-  /// Repeats the last letter, set, group or reference. `least` is how often at least.
-  void repeat(std::string words, std::size_t least);
+  /// Repeats the last letter, set, group or reference.
+  void repeat(std::string words, const RepeatBounds& bounds);
 
   /// The whole pattern, whose groups are closed.
   RegexParts finish();
@@ -67,17 +69,19 @@ class RegexBuilder {
   void put_spelled(const CodePoints& characters, const std::u32string& letters);
   void end_letters();
   void end_atom();
-  void begin_atom(bool takes_one);
+  void begin_atom(const MatchFacts& facts);
   void end_alternative();
   void insert_at_atom(std::string_view words);
   bool is_behind() const;
+  void check_repeat(const MatchFacts& part, std::string_view words, const RepeatBounds& bounds);
 
   const RegexReader& reader_;
   RegexParts parts_;
   std::vector<OpenGroup> open_;
   std::u32string letters_;  ///< that were told, and are not put yet
   bool letters_ignore_case_ = false;
-  std::size_t ranges_ = 0;  ///< of all sets
+  std::size_t ranges_ = 0;                ///< of all sets
+  bool has_captures_of_nothing_ = false;  ///< repeated, which references may see
 };
 
 }  // namespace accrue::data

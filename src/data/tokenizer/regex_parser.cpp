@@ -207,7 +207,7 @@ bool RegexParser::read_group(Options options, int depth) {
   } else if (reader_.skip("?:")) {
     builder_.open(OpenGroup::Kind::plain, "(?:");
   } else if (reader_.skip("?>")) {
-    builder_.open(OpenGroup::Kind::other, "(?>");
+    builder_.open(OpenGroup::Kind::kept, "(?>");
   } else if (reader_.skip("?<")) {
     read_name(">");
   } else if (reader_.skip("?'")) {
@@ -267,11 +267,14 @@ bool RegexParser::read_repeat() {
   if (first != '*' && first != '+' && first != '?') return read_interval();
   std::string repeat(1, first);
   reader_.next();
-  if (reader_.skip("?"))
-    repeat += '?';
-  else if (reader_.skip("+"))
-    repeat += '+';
-  builder_.repeat(std::move(repeat), first == '+' ? 1 : 0);
+  RepeatBounds bounds;
+  if (first == '+') bounds.least = 1;
+  if (first == '?') bounds.most = 1;
+  bounds.is_lazy = reader_.skip("?");
+  bounds.is_kept = !bounds.is_lazy && reader_.skip("+");
+  if (bounds.is_lazy) repeat += '?';
+  if (bounds.is_kept) repeat += '+';
+  builder_.repeat(std::move(repeat), bounds);
   return true;
 }
 
@@ -286,19 +289,24 @@ bool RegexParser::read_interval() {
   const std::size_t from = least.empty() ? 0 : std::stoul(least);
   if (!least.empty() && ahead.skip("}")) {
     reader_ = ahead;
-    builder_.repeat("{" + least + "}", from);
+    builder_.repeat("{" + least + "}", {.least = from, .most = from});
     return true;
   }
   if (!ahead.skip(",")) return false;
   const std::string most = ahead.digits(most_digits, 10);
   if (!ahead.skip("}") || (least.empty() && most.empty())) return false;
   reader_ = ahead;
-  if (!most.empty() && from > std::stoul(most)) {
-    builder_.repeat("{" + most + "," + least + "}+", std::stoul(most));
+  RepeatBounds bounds{.least = from};
+  if (!most.empty()) bounds.most = std::stoul(most);
+  if (from > bounds.most) {
+    std::swap(bounds.least, bounds.most);
+    bounds.is_kept = true;
+    builder_.repeat("{" + most + "," + least + "}+", bounds);
   } else {
     std::string words = "{" + std::to_string(from) + "," + most + "}";
-    if (reader_.skip("?")) words += '?';
-    builder_.repeat(std::move(words), from);
+    bounds.is_lazy = reader_.skip("?");
+    if (bounds.is_lazy) words += '?';
+    builder_.repeat(std::move(words), bounds);
   }
   return true;
 }

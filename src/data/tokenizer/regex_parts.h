@@ -28,6 +28,8 @@ struct RegexParts {
   bool has_references = false;
   /// Then groups without a name have no number.
   bool has_names = false;
+  bool has_inner_alternatives = false;  ///< alternatives within a group
+  bool has_kept_groups = false;         ///< (?>...), or a possessive repeat of a group
 };
 
 }  // namespace accrue::data

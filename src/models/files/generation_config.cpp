@@ -247,6 +247,26 @@ GenerationJson generation_part(const GenerationJson& config) {
   return part;
 }
 
+/// What a folder states of its texts, and the file that states it.
+struct StatedGeneration {
+  fs::path file;
+  std::string text;  ///< empty: nothing is stated
+};
+
+/// As transformers does it: a generation_config.json that is an object stands alone, be it empty.
+StatedGeneration stated_generation(const fs::path& folder) {
+  if (const fs::path file = folder / kGenerationConfig; is_file(file)) {
+    std::string text = read_file(file);
+    if (parsed_config(text)) return {.file = file, .text = std::move(text)};
+  }
+  StatedGeneration stated{.file = folder / data::kModelConfig, .text = {}};
+  const auto config = is_file(stated.file) ? parsed_config(read_file(stated.file)) : std::nullopt;
+  const GenerationJson part = config ? generation_part(*config) : GenerationJson::object();
+  if (!part.empty())
+    stated.text = part.dump(2, ' ', false, GenerationJson::error_handler_t::replace) + '\n';
+  return stated;
+}
+
 }  // namespace
 
 std::optional<nlohmann::ordered_json> parsed_config(const std::string& text) {
@@ -269,22 +289,12 @@ GenerationConfig parse_generation_config(const std::string& text, const std::str
 }
 
 GenerationConfig read_generation_config(const fs::path& folder) {
-  fs::path file = folder / kGenerationConfig;
-  std::error_code unreadable;
-  if (!fs::exists(file, unreadable)) file = folder / data::kModelConfig;
-  return parse_generation_config(read_file(file), file.string());
+  const StatedGeneration stated = stated_generation(folder);
+  return parse_generation_config(stated.text.empty() ? "{}" : stated.text, stated.file.string());
 }
 
 std::string generation_config_text(const fs::path& folder) {
-  if (const fs::path file = folder / kGenerationConfig; is_file(file)) {
-    std::string text = read_file(file);
-    if (const auto parsed = parsed_config(text); parsed && !parsed->empty()) return text;
-  }
-  const fs::path file = folder / data::kModelConfig;
-  const auto config = is_file(file) ? parsed_config(read_file(file)) : std::nullopt;
-  const GenerationJson part = config ? generation_part(*config) : GenerationJson::object();
-  return part.empty() ? std::string()
-                      : part.dump(2, ' ', false, GenerationJson::error_handler_t::replace) + '\n';
+  return stated_generation(folder).text;
 }
 
 SpecialTokens stated_special_tokens(const nlohmann::ordered_json& config) {

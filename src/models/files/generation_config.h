@@ -27,13 +27,13 @@ struct GenerationConfig {
 /// Throws a usage Error that names `file`, and the key whose value is none that it can have.
 GenerationConfig parse_generation_config(const std::string& text, const std::string& file);
 
-/// That of a Hugging Face folder: its generation_config.json, or where there is none the same keys
-/// of config.json, as transformers takes them.
+/// That of a Hugging Face folder: its generation_config.json, or the same keys of config.json if
+/// there is no such file or it is no object of JSON, as transformers takes them.
 GenerationConfig read_generation_config(const std::filesystem::path& folder);
 
 /// The text of what read_generation_config() reads, to be kept beside a model that comes of this
-/// one: the file as it is, or an object with the keys that config.json states. Empty if they
-/// state nothing, or are no JSON objects.
+/// one: the file as it is, or an object with the keys that config.json states. Empty if there is
+/// no such file and config.json states nothing.
 std::string generation_config_text(const std::filesystem::path& folder);
 
 /// Special tokens by their ids, as config.json and generation_config.json name them.

@@ -62,15 +62,13 @@ std::string text_of_files(const json& info, const char* pointer) {
   const json* files = array_at(info, pointer);
   if (files == nullptr || files->empty()) return "";
   std::int64_t bytes = 0;
-  std::string names;
-  for (std::size_t i = 0; i < files->size(); ++i) {
-    bytes += integer_at((*files)[i], "/bytes").value_or(0);
-    if (i < most_named) append(names, text_at((*files)[i], "/path"));
+  std::vector<std::string> names;
+  for (const json& file : *files) {
+    bytes += integer_at(file, "/bytes").value_or(0);
+    names.push_back(text_at(file, "/path"));
   }
-  if (files->size() > most_named)
-    names += " and " + std::to_string(files->size() - most_named) + " more";
   return counted(static_cast<std::int64_t>(files->size()), "file") + ", " + format_bytes(bytes) +
-         ": " + names;
+         ": " + first_few(std::move(names), most_named);
 }
 
 std::string text_of_resumptions(const json& info) {

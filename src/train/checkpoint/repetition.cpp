@@ -128,16 +128,6 @@ std::vector<std::string> differing_names(const std::map<std::string, std::string
   return names;
 }
 
-/// "a, b and 5 more": the first few of many.
-std::string first_few(std::vector<std::string> names, std::size_t most) {
-  if (names.size() > most) {
-    const std::string more = std::to_string(names.size() - most) + " more";
-    names.resize(most);
-    names.push_back(more);
-  }
-  return listed(names, "and");
-}
-
 std::vector<Difference> environment_differences(const RunEnvironment& before,
                                                 const RunEnvironment& now,
                                                 bool bits_depend_on_ranks) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "data/text/too_few_tokens.h"
@@ -44,31 +46,37 @@ std::int64_t micro_batch_for(const data::Source& source) {
   return std::max<std::int64_t>(1, tokens_at_once / longest);
 }
 
-/// A model with the files, and what was decided about its context; empty: nothing.
+/// The files before any weight of the model is read.
 struct OpenedFiles {
-  Workload work;
-  std::string remark;
+  Config config;  ///< with the context that their samples have
+  std::shared_ptr<const data::Source> source;
+  std::string remark;  ///< what was decided about that context; empty: nothing
 };
 
 /// Of a text that is shorter than the model's context, all is one sample; a context that somebody
 /// stated stays.
 OpenedFiles open_files_for(const EvaluationTask& task) {
-  Config config = config_for(task);
-  use_resources(config);
+  OpenedFiles opened{.config = config_for(task), .source = nullptr, .remark = ""};
+  use_resources(opened.config);
+  const auto open = [&] {
+    Config shaped = opened.config;
+    opened.source = open_data(shaped, task.show).train;
+  };
   try {
-    return {.work = open_workload(config, task.show), .remark = ""};
+    open();
   } catch (const data::TooFewTokens& error) {
     const std::int64_t longest = error.longest_context();
     if (task.context || longest < 1)
       throw usage_error("eval --data", error.expected(), error.received(),
                         longest < 1 ? "more text; --context says how much of it is a sample"
                                     : "--context " + std::to_string(longest) + ", or more text");
-    config.model.context = longest;
-    return {.work = open_workload(config, task.show),
-            .remark = "the files have too few tokens for the model's context of " +
-                      std::to_string(error.context()) + ": evaluated as with --context " +
-                      std::to_string(longest) + ", all of them at once"};
+    opened.config.model.context = longest;
+    opened.remark = "the files have too few tokens for the model's context of " +
+                    std::to_string(error.context()) + ": evaluated as with --context " +
+                    std::to_string(longest) + ", all of them at once";
+    open();
   }
+  return opened;
 }
 
 }  // namespace
@@ -76,8 +84,9 @@ OpenedFiles open_files_for(const EvaluationTask& task) {
 double FileEvaluation::perplexity() const { return std::exp(evaluation.loss); }
 
 FileEvaluation evaluate_files(const EvaluationTask& task) {
-  const OpenedFiles opened = open_files_for(task);
-  const Workload& work = opened.work;
+  OpenedFiles opened = open_files_for(task);
+  const Workload work =
+      open_workload(std::move(opened.config), task.show, std::move(opened.source));
   const data::Source& source = *work.data.train;
   if (source.image_shape())
     throw usage_error("eval", "text, tokens or JSON lines", "images",

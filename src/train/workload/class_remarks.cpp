@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "core/words.h"
 
@@ -29,12 +30,7 @@ std::vector<std::string> class_remarks(const Datasets& data) {
     if (trained[i] == 0 && held_out[i] > 0)
       found.push_back("'" + names[i] + "' (" + counted(held_out[i], "image") + ")");
   if (found.empty()) return {};
-  if (found.size() > most) {
-    const std::string rest = std::to_string(found.size() - most) + " more";
-    found.resize(most);
-    found.push_back(rest);
-  }
-  return {"nothing is trained on of class " + listed(found, "and") +
+  return {"nothing is trained on of class " + first_few(std::move(found), most) +
           ", as all is held out: try more images, a smaller data.val_fraction, or files of their "
           "own in data.val"};
 }

@@ -258,7 +258,8 @@ Datasets open_data(Config& config, const ShowProgress& show) {
   return open_datasets(config, text, std::move(train));
 }
 
-Workload open_workload(Config config, const ShowProgress& show) {
+Workload open_workload(Config config, const ShowProgress& show,
+                       std::shared_ptr<const data::Source> train) {
   config = with_standard_input(with_whole_batch(std::move(config), 1));
   check_rates(config);
   Workload work;
@@ -267,8 +268,8 @@ Workload open_workload(Config config, const ShowProgress& show) {
   });
   config.model.context = config.model.context_or_default();
   const TextReading text{.tokenizer = tokenizer_of(config), .show = show};
-  std::shared_ptr<const data::Source> train =
-      during(show, kReadingData, [&] { return open_training_files(config, text); });
+  if (train == nullptr)
+    train = during(show, kReadingData, [&] { return open_training_files(config, text); });
   check_text_is_of_model(config, *train, "data.train");
   fit_model_to_data(config, *train);
   during(show, "preparing the model", [&] {

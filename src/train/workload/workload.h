@@ -62,8 +62,10 @@ inline constexpr const char* kTokenizing = "tokenizing";
 
 /// Throws a usage Error if a file is missing or corrupt, data and model do not go together, or
 /// too little is left to train on. A batch stated in micro-batches is one rank's; for several ranks
-/// with_whole_batch() states it first.
-Workload open_workload(Config config, const ShowProgress& show = {});
+/// with_whole_batch() states it first. `train` is what open_data() opened for training, if it was
+/// asked before.
+Workload open_workload(Config config, const ShowProgress& show = {},
+                       std::shared_ptr<const data::Source> train = nullptr);
 
 /// An initialised model of a config whose shape is filled in (Workload::config, or a checkpoint's);
 /// model.from is read only if its file alone has the shape (TorchScript).

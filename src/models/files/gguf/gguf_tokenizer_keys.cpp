@@ -282,10 +282,12 @@ class TokenKeys {
     keys_.add("tokenizer.ggml." + name + "_token_id", static_cast<std::uint32_t>(id));
   }
 
-  /// A file has three keys for tokens that end a text; some end one by their texts, too.
+  /// A file has three keys for tokens that end a text; some end one by their texts, too. What is
+  /// stated is all before which `accrue sample` ends a text; the folder is read if nothing is.
   void add_ends(std::optional<std::int64_t> end) {
-    std::vector<std::int64_t> stated = folder_.end_ids, others;
-    stated.insert(stated.end(), wanted_.end_tokens.begin(), wanted_.end_tokens.end());
+    const std::vector<std::int64_t>& stated =
+        wanted_.end_tokens.empty() ? folder_.end_ids : wanted_.end_tokens;
+    std::vector<std::int64_t> others;
     for (const std::int64_t id : stated) {
       if (id < 0 || id >= vocab_) continue;
       if (!end) end = id;

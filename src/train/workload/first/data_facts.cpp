@@ -85,22 +85,31 @@ Patterns patterns_of_images(const fs::path& folder, const std::vector<fs::path>&
   return patterns;
 }
 
-/// The patterns for all images in `folder`, or else the files of a set of images, or else the
+/// The patterns for all images in a folder, or else the files of a set of images, or else the
 /// patterns for its lines; or the one for everything.
-Patterns patterns_of_folder(const fs::path& folder, bool is_alone, const std::string& what) {
-  const std::vector<fs::path> files = data::files_below(folder, what);
-  if (std::ranges::any_of(files, is_image)) return patterns_of_images(folder, files, is_alone);
-  std::vector<fs::path> found;
-  std::ranges::copy_if(files, std::back_inserter(found), is_of_image_set);
-  if (!found.empty()) {
-    Patterns patterns;
-    for (const fs::path& file : found) patterns.globs.push_back(file.string());
-    return patterns;
+Patterns patterns_of_folder(const FolderFindings& found, bool is_alone) {
+  if (found.kind == FolderKind::images)
+    return patterns_of_images(found.folder, found.files, is_alone);
+  Patterns patterns;
+  const fs::path everything = fs::path(data::as_glob(found.folder)) / "**";
+  if (found.kind == FolderKind::image_sets)
+    for (const fs::path& file : found.of_kind) patterns.globs.push_back(file.string());
+  else if (found.kind == FolderKind::lines)
+    patterns.globs = globs_by_suffix(everything, found.of_kind);
+  else
+    patterns.globs = {everything.string()};
+  return patterns;
+}
+
+/// What `folder` holds: as it is `known`, of itself or of a folder around it, or else looked into.
+FolderFindings findings_of(const fs::path& folder, const std::vector<FolderFindings>& known,
+                           const std::string& what) {
+  for (const FolderFindings& one : known) {
+    if (one.folder == folder) return one;
+    FolderFindings part = one.below(folder);
+    if (!part.of_kind.empty()) return part;
   }
-  const fs::path everything = fs::path(data::as_glob(folder)) / "**";
-  std::ranges::copy_if(files, std::back_inserter(found), has_lines);
-  if (!found.empty()) return {.globs = globs_by_suffix(everything, found)};
-  return {.globs = {everything.string()}};
+  return look_into(folder, what);
 }
 
 /// One pattern in place of many files of a folder, if it matches these alone.
@@ -124,14 +133,15 @@ std::vector<std::string> in_one_pattern(std::vector<std::string> files, const st
 }
 
 /// `names` as data.train has them: what is in folders, and the files or patterns themselves.
-Patterns patterns_of(const std::vector<fs::path>& names, const std::string& what) {
+Patterns patterns_of(const std::vector<fs::path>& names, const std::vector<FolderFindings>& known,
+                     const std::string& what) {
   const auto is_folder = [](const fs::path& path) { return fs::is_directory(path); };
   const bool is_alone = std::ranges::count_if(names, is_folder) == 1;
   Patterns all;
   std::vector<std::string> files;
   for (const fs::path& name : names) {
     if (is_folder(name)) {
-      const Patterns of_folder = patterns_of_folder(name, is_alone, what);
+      const Patterns of_folder = patterns_of_folder(findings_of(name, known, what), is_alone);
       std::ranges::copy(of_folder.globs, std::back_inserter(all.globs));
       std::ranges::copy(of_folder.unread, std::back_inserter(all.unread));
     } else if (!is_idx_labels(name)) {
@@ -142,31 +152,38 @@ Patterns patterns_of(const std::vector<fs::path>& names, const std::string& what
   return all;
 }
 
-/// `files` with what of their folders is held out.
-FolderParts parts_of(const FirstFiles& files) {
-  FolderParts all;
-  for (const std::string& name : files.val) all.val.push_back(without_end(name));
+/// Files with what of their folders is held out, and what these folders hold.
+struct SortedFiles {
+  FolderParts parts;
+  std::vector<FolderFindings> findings;
+};
+
+SortedFiles sorted(const FirstFiles& files) {
+  SortedFiles all;
+  for (const std::string& name : files.val) all.parts.val.push_back(without_end(name));
   for (const std::string& name : files.train) {
     const fs::path path = without_end(name);
     if (!fs::is_directory(path)) {
-      all.train.emplace_back(name);
+      all.parts.train.emplace_back(name);
       continue;
     }
-    const FolderParts parts = parts_of_folder(path, files.operation);
-    std::ranges::copy(parts.train, std::back_inserter(all.train));
-    std::ranges::copy(parts.val, std::back_inserter(all.val));
-    std::ranges::copy(parts.unread, std::back_inserter(all.unread));
+    FolderFindings findings = look_into(path, files.operation);
+    const FolderParts parts = parts_of_folder(findings, files.operation);
+    std::ranges::copy(parts.train, std::back_inserter(all.parts.train));
+    std::ranges::copy(parts.val, std::back_inserter(all.parts.val));
+    std::ranges::copy(parts.unread, std::back_inserter(all.parts.unread));
+    all.findings.push_back(std::move(findings));
   }
   return all;
 }
 
 /// Only what data.train and data.val are to be.
 DataFacts facts_of_files(const FirstFiles& files) {
-  const FolderParts parts = parts_of(files);
-  Patterns train = patterns_of(parts.train, files.operation),
-           val = patterns_of(parts.val, files.operation);
+  const SortedFiles all = sorted(files);
+  Patterns train = patterns_of(all.parts.train, all.findings, files.operation),
+           val = patterns_of(all.parts.val, all.findings, files.operation);
   DataFacts facts{.train = std::move(train.globs), .val = std::move(val.globs)};
-  for (const fs::path& path : parts.unread) facts.unread.push_back(path.string());
+  for (const fs::path& path : all.parts.unread) facts.unread.push_back(path.string());
   for (Patterns* patterns : {&train, &val})
     std::ranges::move(patterns->unread, std::back_inserter(facts.unread));
   facts.named = files.train;

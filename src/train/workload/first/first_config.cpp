@@ -1,6 +1,6 @@
 #include "train/workload/first/first_config.h"
 
-#include <algorithm>
+#include <cstddef>
 
 #include "accrue/core/units.h"
 #include "core/words.h"
@@ -10,6 +10,8 @@
 
 namespace accrue::train {
 namespace {
+
+constexpr std::size_t names_on_page = 10;
 
 std::string list_of(const std::vector<std::string>& names) {
   std::string text;
@@ -31,16 +33,6 @@ double held_out_fraction(const DataFacts& data) {
   return data.tokens > kMuch ? 0.02 : 0.1;
 }
 
-/// The first of many names, and how many there are beside.
-std::string first_names(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 10;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(most, names.size()); ++i)
-    text += (i == 0 ? "" : ", ") + names[i];
-  return names.size() <= most ? text
-                              : text + " and " + std::to_string(names.size() - most) + " more";
-}
-
 void write_data(Page& page, const DataFacts& data, const std::string& what) {
   page.section("data");
   page.key("train", list_of(data.train), what);
@@ -51,7 +43,7 @@ void write_data(Page& page, const DataFacts& data, const std::string& what) {
              "the last part of the data is held out to be evaluated");
   page.key("format", quoted(std::string(to_string(data.format))),
            "text, tokens, jsonl, chat, parquet or images");
-  if (!data.unread.empty()) page.remark("not read: " + first_names(data.unread));
+  if (!data.unread.empty()) page.remark("not read: " + first_few(data.unread, names_on_page));
 }
 
 void write_precision(Page& page, const MachineFacts& machine) {
@@ -178,9 +170,10 @@ void write_classifier(Page& page, const DataFacts& data) {
     page.key("batchnorm", quoted("convert-group"),
              "group normalisation: does not depend on how a batch is split");
   }
-  write_data(page, data,
-             counted(data.samples, "image") +
-                 (data.classes.empty() ? "" : "; classes: " + first_names(data.classes)));
+  write_data(
+      page, data,
+      counted(data.samples, "image") +
+          (data.classes.empty() ? "" : "; classes: " + first_few(data.classes, names_on_page)));
   page.section("batch");
   page.key("samples", batch, "one optimizer step; how many run at once follows from the memory");
   write_rest(page, 2e-3, "halve it where the loss jumps");

@@ -43,28 +43,23 @@ bool has_one_of(const std::set<std::string>& words, std::initializer_list<const 
   return std::ranges::any_of(wanted, [&](const char* word) { return words.contains(word); });
 }
 
-enum class DataKind { images, image_sets, lines, text };
+bool is_of_image_set(const fs::path& file) {
+  return file.filename().string().find("labels") == std::string::npos &&
+         data::is_image_set_file(file);
+}
 
-bool is_of_kind(DataKind kind, const fs::path& file) {
+bool is_of_kind(FolderKind kind, const fs::path& file) {
   switch (kind) {
-    case DataKind::images:
+    case FolderKind::images:
       return is_image(file);
-    case DataKind::image_sets:
+    case FolderKind::image_sets:
       return is_of_image_set(file);
-    case DataKind::lines:
+    case FolderKind::lines:
       return has_lines(file);
-    case DataKind::text:
+    case FolderKind::text:
       return true;
   }
   return false;
-}
-
-/// What is trained on of a folder that holds several kinds of files.
-DataKind kind_of_files(const Paths& files) {
-  for (const DataKind kind : {DataKind::images, DataKind::image_sets, DataKind::lines})
-    if (std::ranges::any_of(files, [kind](const fs::path& f) { return is_of_kind(kind, f); }))
-      return kind;
-  return DataKind::text;
 }
 
 enum class Role { none, train, val, test };
@@ -93,14 +88,14 @@ std::vector<FolderEntry> entries_in(const fs::path& folder, const Paths& files) 
 }
 
 /// Source code has files called train.py and test.py, too, which are no parts of a data set.
-bool may_be_a_part(const FolderEntry& entry, DataKind kind) {
-  if (entry.is_folder || kind != DataKind::text) return true;
+bool may_be_a_part(const FolderEntry& entry, FolderKind kind) {
+  if (entry.is_folder || kind != FolderKind::text) return true;
   constexpr std::array<std::string_view, 6> suffixes{"",     ".txt", ".text",
                                                      ".raw", ".bin", ".tokens"};
   return std::ranges::find(suffixes, data::suffix_of(entry.path)) != suffixes.end();
 }
 
-Role role_of(const FolderEntry& entry, DataKind kind) {
+Role role_of(const FolderEntry& entry, FolderKind kind) {
   if (!may_be_a_part(entry, kind)) return Role::none;
   const std::string name = entry.path.filename().string();
   const std::set<std::string> words =
@@ -114,7 +109,7 @@ Role role_of(const FolderEntry& entry, DataKind kind) {
 }
 
 /// Whether the whole name says that it is held out, whatever is beside it.
-bool is_held_out_alone(const FolderEntry& entry, DataKind kind) {
+bool is_held_out_alone(const FolderEntry& entry, FolderKind kind) {
   const std::string name =
       lower_case((entry.is_folder ? entry.path.filename() : entry.path.stem()).string());
   return may_be_a_part(entry, kind) && has_one_of({name}, {"val", "valid", "validation"});
@@ -147,11 +142,11 @@ bool is_among(const std::vector<FolderEntry>& entries, const FolderEntry& wanted
 /// The entries of a folder by their roles.
 class FolderEntries {
  public:
-  FolderEntries(const std::vector<FolderEntry>& entries, DataKind kind)
+  FolderEntries(const std::vector<FolderEntry>& entries, FolderKind kind)
       : kind_(kind), entries_(entries) {}
 
   std::optional<Split> split(const std::string& what) const {
-    if (kind_ == DataKind::images) return split_images(what);
+    if (kind_ == FolderKind::images) return split_images(what);
     return split_files();
   }
 
@@ -173,7 +168,7 @@ class FolderEntries {
       split = without_text_of_tokens(std::move(split));
       return split.val.empty() ? std::nullopt : std::optional(split);
     }
-    if (kind_ != DataKind::image_sets)
+    if (kind_ != FolderKind::image_sets)
       split.val = those([&](const FolderEntry& entry) { return is_held_out_alone(entry, kind_); });
     split.train = those([&](const FolderEntry& entry) {
       return role_of(entry, kind_) != Role::test && !is_among(split.val, entry);
@@ -186,7 +181,7 @@ class FolderEntries {
     const auto is_other = [](const FolderEntry& entry) {
       return data::suffix_of(entry.path) != ".bin";
     };
-    if (kind_ != DataKind::text || std::ranges::all_of(split.train, is_other)) return split;
+    if (kind_ != FolderKind::text || std::ranges::all_of(split.train, is_other)) return split;
     std::erase_if(split.train, is_other);
     std::erase_if(split.val, is_other);
     return split;
@@ -239,12 +234,12 @@ class FolderEntries {
                       "moving these into " + (first.parent_path() / "train").string());
   }
 
-  DataKind kind_;
+  FolderKind kind_;
   const std::vector<FolderEntry>& entries_;
 };
 
 /// Nothing: no entry is named as a part.
-std::optional<Split> split_of(const std::vector<FolderEntry>& entries, DataKind kind,
+std::optional<Split> split_of(const std::vector<FolderEntry>& entries, FolderKind kind,
                               const std::string& what) {
   return FolderEntries(entries, kind).split(what);
 }
@@ -276,22 +271,39 @@ bool is_image(const fs::path& file) {
   return suffix == ".png" || suffix == ".jpg" || suffix == ".jpeg";
 }
 
-bool is_of_image_set(const fs::path& file) {
-  return file.filename().string().find("labels") == std::string::npos &&
-         data::is_image_set_file(file);
-}
-
 bool has_lines(const fs::path& file) {
   const data::Format format = data::look_at_files({file}, "data.train").front().format;
   return format == data::Format::jsonl || format == data::Format::parquet;
 }
 
-FolderParts parts_of_folder(const fs::path& folder, const std::string& what) {
-  const Paths files = data::files_below(folder, what);
-  const DataKind kind = kind_of_files(files);
-  Paths of_kind;
-  std::ranges::copy_if(files, std::back_inserter(of_kind),
-                       [&](const fs::path& file) { return is_of_kind(kind, file); });
+FolderFindings FolderFindings::below(const fs::path& part) const {
+  const auto is_below = [&](const fs::path& file) {
+    const fs::path inner = file.lexically_relative(part);
+    return !inner.empty() && *inner.begin() != "..";
+  };
+  FolderFindings found{.folder = part, .files = {}, .kind = kind, .of_kind = {}};
+  std::ranges::copy_if(files, std::back_inserter(found.files), is_below);
+  std::ranges::copy_if(of_kind, std::back_inserter(found.of_kind), is_below);
+  return found;
+}
+
+FolderFindings look_into(const fs::path& folder, const std::string& what) {
+  FolderFindings found{
+      .folder = folder, .files = data::files_below(folder, what), .kind = {}, .of_kind = {}};
+  for (const FolderKind kind :
+       {FolderKind::images, FolderKind::image_sets, FolderKind::lines, FolderKind::text}) {
+    found.kind = kind;
+    std::ranges::copy_if(found.files, std::back_inserter(found.of_kind),
+                         [kind](const fs::path& file) { return is_of_kind(kind, file); });
+    if (!found.of_kind.empty()) break;
+  }
+  return found;
+}
+
+FolderParts parts_of_folder(const FolderFindings& findings, const std::string& what) {
+  const fs::path& folder = findings.folder;
+  const Paths &files = findings.files, &of_kind = findings.of_kind;
+  const FolderKind kind = findings.kind;
   fs::path place = folder;
   std::vector<FolderEntry> entries = entries_in(place, of_kind);
   std::optional<Split> split = split_of(entries, kind, what);
@@ -312,7 +324,7 @@ FolderParts parts_of_folder(const fs::path& folder, const std::string& what) {
     read.insert(of_kind.begin(), of_kind.end());
   }
   // Of sets of images all else describes them.
-  const Paths& looked_at = kind == DataKind::image_sets ? of_kind : files;
+  const Paths& looked_at = kind == FolderKind::image_sets ? of_kind : files;
   parts.unread = entries_without(folder, looked_at, read);
   if (place != folder) {
     const Paths inner = entries_without(place, looked_at, read);

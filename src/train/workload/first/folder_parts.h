@@ -11,10 +11,30 @@ bool is_named_as_held_out(const std::filesystem::path& file);
 
 /// Whether a file is a PNG or JPEG image, by its suffix.
 bool is_image(const std::filesystem::path& file);
-/// Whether a file is of a set of images, CIFAR's or idx, and not of its labels alone.
-bool is_of_image_set(const std::filesystem::path& file);
 /// Whether each line or row of a file is a sample, by its suffix or its first bytes.
 bool has_lines(const std::filesystem::path& file);
+
+/// What is trained on of a folder: the first of these of which it has files.
+enum class FolderKind {
+  images,
+  image_sets,  ///< CIFAR's or idx files, and not labels alone
+  lines,
+  text,
+};
+
+/// The files of a folder, of which each was looked at once for each kind that came into question.
+struct FolderFindings {
+  std::filesystem::path folder;
+  std::vector<std::filesystem::path> files;  ///< all of them
+  FolderKind kind = FolderKind::text;
+  std::vector<std::filesystem::path> of_kind;
+
+  /// Those of a folder in it, which has files of the kind.
+  FolderFindings below(const std::filesystem::path& part) const;
+};
+
+/// Throws a usage Error, its operation being `what`, if a link leads to nothing.
+FolderFindings look_into(const std::filesystem::path& folder, const std::string& what);
 
 /// What of a folder is trained on, and what is held out: files and folders.
 struct FolderParts {
@@ -33,8 +53,8 @@ struct FolderParts {
 /// If nothing is named train, what is named val, valid or validation is held out of the rest; of
 /// CIFAR and idx files also test. Else the whole folder is trained on.
 ///
-/// Throws a usage Error, its operation being `what`, if a link leads to nothing, or if a held-out
-/// folder of classes lies among classes that hold folders themselves.
-FolderParts parts_of_folder(const std::filesystem::path& folder, const std::string& what);
+/// Throws a usage Error, its operation being `what`, if a held-out folder of classes lies among
+/// classes that hold folders themselves.
+FolderParts parts_of_folder(const FolderFindings& findings, const std::string& what);
 
 }  // namespace accrue::train
