@@ -13,11 +13,11 @@ using StatedKeys = std::map<std::string, std::string>;
 /// The words that name `key` in errors.
 std::string where(const StatedKeys& stated, const std::string& key);
 
-/// Checks what no key can check alone: one of several keys, keys that contradict each other. Throws
-/// a usage Error; `origin` names the config if a key is missing.
+/// Checks that involve several keys: one of several keys, keys that contradict each other. Throws a
+/// usage Error; `origin` names the config if a key is missing.
 void check_together(const Config& config, const StatedKeys& stated, const std::string& origin);
 
-/// Throws a usage Error for a statement that its key alone would take, if the config does not
+/// Throws a usage Error for a statement that is valid for its key alone, if the config does not
 /// read the key or training is not defined with the value.
 void check_statements(const Config& config, const StatedKeys& stated);
 

@@ -8,15 +8,15 @@
 
 namespace accrue::train {
 
-/// Why a run of this config may not change its micro-batches when memory runs out, where they are
-/// part of the mathematics; empty if it may.
+/// Why a run of this config may not change its micro-batches when memory runs out, if its results
+/// depend on them; empty if it may.
 std::string fixed_micro_batch_reason(const Config& config);
 
-/// The error for memory that ran out in `operation`, if nothing is left to split: exit status 3.
+/// The error if memory runs out in `operation` and nothing is left to split: exit status 3.
 Error no_memory_for(const std::string& operation, const std::exception& error,
                     const std::string& advice);
 
-/// Opens a workload; memory that runs out meanwhile is a refused Error that names what is enough.
+/// Opens a workload; if memory runs out, throws a refused Error that names a sufficient amount.
 Workload open_within_memory(const Config& config, const data::TellProgress& tell = {});
 
 /// What to try if a single sample does not fit, with the bytes that were missing last.

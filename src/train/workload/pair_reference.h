@@ -14,16 +14,16 @@ namespace accrue::train {
 /// that training starts from, and the data's fingerprint names it.
 void stand_in_for_reference(Workload& work);
 
-/// Told how many pairs of how many a reference has read; both alike at the end.
+/// Called with the number of pairs that a reference has read, and with their total.
 using TellPairs = data::TellProgress;
 
-/// Puts the reference's log-probabilities in the place of the stand-in: found in the cache of the
-/// text, or made by the model, which is to be as training starts from it. Of several processes that
-/// share the cache one makes them and the others wait. Throws a usage Error if one is not
-/// finite, a runtime Error if what the cache holds is not what was written there.
+/// Replaces the stand-in by the reference's log-probabilities: from the cache of the text, or
+/// computed by the model, which must be in its initial state. If several processes share the cache,
+/// one computes them and the others wait. Throws a usage Error if one is not finite, a runtime
+/// Error if the cache does not have what was written to it.
 void take_reference(Workload& work, const TellPairs& tell = {});
 
-/// The log-probabilities of both sequences of each pair, by a model that does not learn.
+/// The log-probabilities of both sequences of each pair, by a model without training.
 std::vector<double> log_probabilities_of_pairs(models::LanguageModel& model,
                                                const data::Source& pairs,
                                                const TellPairs& tell = {});
