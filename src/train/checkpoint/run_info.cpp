@@ -15,8 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-/// The object in `run_json`; an empty one if there is none, as a killed process or a person may
-/// have left it.
+/// The object in `run_json`; an empty one if there is none, as after a killed process or a manual
+/// edit.
 json run_in(const std::string& run_json) {
   json run = observe::parse_json(run_json);
   return run.is_object() ? std::move(run) : json::object();
@@ -100,7 +100,7 @@ std::string add_resumption(const std::string& run_json, const Resumption& resump
   run.erase("ended");
   run["schedule"] = static_cast<int>(resumption.schedule);
   if (!resumption.module.empty()) run["module"] = resumption.module;
-  // A run of an earlier version stays one that tells too little to be repeated.
+  // A run of an earlier version still has too little information to be repeated.
   if (run.contains("config")) run["config"] = to_json(resumption.config);
   if (run.contains("data")) run["data"] = to_json(resumption.data);
   return text_with_checksum(std::move(run));

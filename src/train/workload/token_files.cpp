@@ -45,7 +45,7 @@ void expect_text(const data::Source& source) {
 
 TokenFiles write_token_files(Config config, const fs::path& out, const data::TellProgress& tell) {
   expect_room_in(out);
-  config.loss.kind = models::LossKind::lm;  // files have all tokens, whatever is learned of them
+  config.loss.kind = models::LossKind::lm;  // files have all tokens, whichever are learned
   const Datasets data = open_data(config, tell);
   expect_text(*data.train);
   TokenFiles written{.files = {}, .vocab = data.train->vocab()};

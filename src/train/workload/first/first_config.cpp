@@ -31,7 +31,7 @@ double held_out_fraction(const DataFacts& data) {
   return data.tokens > kMuch ? 0.02 : 0.1;
 }
 
-/// The first of many names, and how many there are beside.
+/// The first of many names, and the number of the rest.
 std::string first_names(const std::vector<std::string>& names) {
   constexpr std::size_t most = 10;
   std::string text;
@@ -94,7 +94,7 @@ void write_origin(Page& page, const ModelFacts& model) {
   page.key("from", quoted(model.from), "starts from these weights, in their shape");
 }
 
-/// What is trained: a model's weights, or a new model.
+/// The trained part: a model's weights, or a new model.
 void write_model(Page& page, const DataFacts& data, const TextChoice& choice, double tokens,
                  double passes) {
   page.section("model");

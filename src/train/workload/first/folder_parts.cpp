@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 using Paths = std::vector<fs::path>;
 
-/// The words of a name, in lower case: letters and digits without others in between.
+/// The words of a name, in lower case: sequences of letters and digits.
 std::set<std::string> words_in(const std::string& name) {
   std::set<std::string> words;
   std::string word;
@@ -59,7 +59,7 @@ bool is_of_kind(DataKind kind, const fs::path& file) {
   return false;
 }
 
-/// What is trained on of a folder that holds several kinds of files.
+/// The kind of files that is trained on in a folder that holds several kinds.
 DataKind kind_of_files(const Paths& files) {
   for (const DataKind kind : {DataKind::images, DataKind::image_sets, DataKind::lines})
     if (std::ranges::any_of(files, [kind](const fs::path& f) { return is_of_kind(kind, f); }))
@@ -73,7 +73,7 @@ enum class Role { none, train, val, test };
 struct FolderEntry {
   fs::path path;
   bool is_folder = false;
-  Paths files;  ///< in it, of the kind that is looked for
+  Paths files;  ///< in it, of the kind that is searched for
 };
 
 /// The entries of `folder` that hold some of `files`, by their names.
@@ -92,7 +92,7 @@ std::vector<FolderEntry> entries_in(const fs::path& folder, const Paths& files) 
   return list;
 }
 
-/// Source code has files called train.py and test.py, too, which are no parts of a data set.
+/// Source code has files called train.py and test.py, too, which are not parts of a data set.
 bool may_be_a_part(const FolderEntry& entry, DataKind kind) {
   if (entry.is_folder || kind != DataKind::text) return true;
   constexpr std::array<std::string_view, 6> suffixes{"",     ".txt", ".text",
@@ -113,7 +113,7 @@ Role role_of(const FolderEntry& entry, DataKind kind) {
   return is_test ? Role::test : Role::none;
 }
 
-/// Whether the whole name says that it is held out, whatever is beside it.
+/// Whether the whole name marks it as held out, whatever is next to it.
 bool is_held_out_alone(const FolderEntry& entry, DataKind kind) {
   const std::string name =
       lower_case((entry.is_folder ? entry.path.filename() : entry.path.stem()).string());
@@ -134,7 +134,7 @@ bool has_images_in_it(const FolderEntry& entry) {
       entry.files, [&](const fs::path& file) { return file.parent_path() == entry.path; });
 }
 
-/// Which entries of a folder are trained on and held out.
+/// The entries of a folder that are trained on and held out.
 struct Split {
   std::vector<FolderEntry> train, val;
 };
@@ -181,7 +181,7 @@ class FolderEntries {
     return split.val.empty() || split.train.empty() ? std::nullopt : std::optional(split);
   }
 
-  /// Token files often lie beside the text that they were made of.
+  /// Token files often lie next to the text that they were made from.
   Split without_text_of_tokens(Split split) const {
     const auto is_other = [](const FolderEntry& entry) {
       return data::suffix_of(entry.path) != ".bin";
@@ -216,12 +216,12 @@ class FolderEntries {
         return entry.is_folder && ((role_of(entry, kind_) == roles) || ...);
       });
     };
-    // Among other folders "train" may be a class as they are.
+    // Among other folders "train" may be a class like them.
     const bool is_class = has_folder_of(Role::none) && !has_folder_of(Role::val, Role::test);
     return is_class ? std::nullopt : std::optional(split);
   }
 
-  /// Of classes that lie beside a folder that is held out.
+  /// The split of classes that lie next to a folder that is held out.
   std::optional<Split> split_among_classes(const std::string& what) const {
     Split split{.train = those([&](const FolderEntry& entry) {
                   const Role role = role_of(entry, kind_);
@@ -243,7 +243,7 @@ class FolderEntries {
   const std::vector<FolderEntry>& entries_;
 };
 
-/// Nothing: no entry is named as a part.
+/// None: no entry is named as a part.
 std::optional<Split> split_of(const std::vector<FolderEntry>& entries, DataKind kind,
                               const std::string& what) {
   return FolderEntries(entries, kind).split(what);
@@ -255,7 +255,7 @@ Paths paths_of(const std::vector<FolderEntry>& entries) {
   return paths;
 }
 
-/// The entries of `folder` that hold none of the files that are `read`.
+/// The entries of `folder` that hold none of the files in `read`.
 Paths entries_without(const fs::path& folder, const Paths& files, const std::set<fs::path>& read) {
   Paths found;
   for (const FolderEntry& entry : entries_in(folder, files))
@@ -311,7 +311,7 @@ FolderParts parts_of_folder(const fs::path& folder, const std::string& what) {
     parts.train = {folder};
     read.insert(of_kind.begin(), of_kind.end());
   }
-  // Of sets of images all else describes them.
+  // For sets of images all other files describe them.
   const Paths& looked_at = kind == DataKind::image_sets ? of_kind : files;
   parts.unread = entries_without(folder, looked_at, read);
   if (place != folder) {
