@@ -63,7 +63,8 @@ class TextIsOfModel {
       : config_(config), tokenizer_(data.tokenizer()), key_(key) {}
 
   void check() const {
-    if (models::is_gguf(config_.model.from) && tokenizer_) return;  // its own, or a stated one
+    if (models::is_gguf(config_.model.from) && tokenizer_)
+      return;  // its own tokenizer, or a stated one
     const data::FolderTokenizer own = tokenizer_of_model(config_);
     const std::int64_t vocab = config_.model.vocab.value_or(0);
     if (own.kind == Kind::other) return check_other(own.file);
