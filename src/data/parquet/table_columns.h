@@ -6,14 +6,14 @@
 
 namespace accrue::data {
 
-/// The columns of a table by what becomes of them.
+/// The columns of a table by their use.
 struct TableColumns {
   std::vector<std::string> read, unread;
 };
 
-/// Read are the columns that JSON lines have as keys. Names of Alpaca's, which other tables have
-/// for something else, are read if "instruction" and "output" are both there; "system" also
-/// beside "conversations".
+/// The columns that JSON lines have as keys are read. Alpaca's names, which other tables use for
+/// something else, are read if "instruction" and "output" both exist; "system" also with
+/// "conversations".
 TableColumns columns_of_table(const std::vector<std::string>& names);
 
 /// Whether a row may have no value in the column.

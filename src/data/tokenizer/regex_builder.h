@@ -19,17 +19,17 @@ struct OpenGroup {
   Kind kind = Kind::other;
   std::size_t begin = 0;  ///< its "("
 
-  /// Of the alternative that is put: where what may be repeated begins, whether it is repeated, and
-  /// whether it, or what stands before it, takes a character in each match.
+  /// Of the current alternative: where its repeatable part begins, whether that is repeated, and
+  /// whether it, or what precedes it, consumes a character in each match.
   std::optional<std::size_t> atom;
   bool is_repeated = false, atom_takes_one = false, takes_one = false;
 
   int alternatives = 1;
-  bool others_take_one = true;  ///< the alternatives before
+  bool others_take_one = true;  ///< of the earlier alternatives
 };
 
-/// Puts a pattern together from its parts in order, in the words of PCRE2, with the meaning that
-/// they have in Oniguruma. Errors are the reader's.
+/// Builds a pattern from its parts in order, in PCRE2's syntax, with their meaning in Oniguruma.
+/// Errors are the reader's.
 class RegexBuilder {
  public:
   explicit RegexBuilder(const RegexReader& reader) : reader_(reader), open_(1) {}
@@ -39,19 +39,19 @@ class RegexBuilder {
   void one_of_class(const RegexClass& read, bool ignores_case);
   /// \R: \r\n, which is not divided, or one character that ends a line.
   void end_of_line();
-  /// What a group has matched.
+  /// A group's match.
   void reference(std::size_t group);
-  /// A place: words, or words around one of a set.
+  /// An assertion: words, or words around one of a set.
   void place(std::string_view words);
   void place(std::string_view before, const CodePoints& set, std::string_view behind);
   void word_boundary(bool is_one);
 
-  /// `words` is how it begins; capturing ones have their own.
+  /// `words` is its beginning; capturing groups have their own.
   void open(OpenGroup::Kind kind, std::string_view words);
   void open_capturing(bool has_name);
   void next_alternative();
   void close();
-  /// Repeats the last letter, set, group or reference. `least` is how often at least.
+  /// Repeats the last letter, set, group or reference, at least `least` times.
   void repeat(std::string words, std::size_t least);
 
   /// The whole pattern, whose groups are closed.
@@ -75,7 +75,7 @@ class RegexBuilder {
   const RegexReader& reader_;
   RegexParts parts_;
   std::vector<OpenGroup> open_;
-  std::u32string letters_;  ///< that were told, and are not put yet
+  std::u32string letters_;  ///< that were added, and are not written yet
   bool letters_ignore_case_ = false;
   std::size_t ranges_ = 0;  ///< of all sets
 };

@@ -7,11 +7,11 @@
 
 namespace accrue::data {
 
-/// Reads a pattern in the syntax that Hugging Face's tokenizers read (Oniguruma 6.9.10, its own
-/// syntax), with what it takes for letters, case and ends of lines. Throws a usage Error, its
-/// operation being `what`, of patterns that are none, and of those with grapheme clusters (\X, \y),
-/// calls of groups, conditions, absences, callouts, references that ignore case, options other than
-/// i, m and x, and counts of two or more of what may match nothing.
+/// Parses a pattern in the syntax of Hugging Face's tokenizers (Oniguruma 6.9.10, its own syntax),
+/// with its rules for letters, case and ends of lines. Throws a usage Error of the operation `what`
+/// for invalid patterns, and for those with grapheme clusters (\X, \y), calls of groups,
+/// conditions, absences, callouts, references that ignore case, options other than i, m and x, and
+/// counts of two or more of a part that may match nothing.
 RegexParts parse_regex(std::string_view pattern, const std::string& what);
 
 }  // namespace accrue::data

@@ -33,8 +33,8 @@ class WindowShares {
   /// slow for its own reasons; if there are earlier ones, of a former group or process, it is: one
   /// of several does not move a median.
   static constexpr std::size_t kFewestWindows = 3;
-  /// What a new division must gain of a window's time, as predicted: at least this, and twice the
-  /// largest standard error of a speed. So noise moves nothing, and nothing goes back and forth.
+  /// The least predicted gain of a new division, as a share of a window's time, and at least twice
+  /// the largest standard error of a speed. So noise changes nothing, and nothing oscillates.
   static constexpr double kWorthwhile = 0.05;
 
   /// `ranks` by rank, of which `rank` is this one.
