@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Null if this version does not read it: the run did not need it.
+/// Null if this version cannot read it: the run did not need it.
 std::shared_ptr<const data::Tokenizer> opened_if_readable(const fs::path& file,
                                                           const std::string& what) {
   try {

@@ -28,7 +28,7 @@ std::string as_typed(const InitArguments& arguments) {
   return text;
 }
 
-/// This is checked before the files are looked at, which may take long.
+/// This is checked before the files are inspected, which may take long.
 void check_can_be_written(const std::filesystem::path& out) {
   std::error_code unreadable;
   if (std::filesystem::exists(std::filesystem::symlink_status(out, unreadable)))
@@ -46,7 +46,7 @@ int run_init(const InitArguments& arguments) {
   const train::DataFacts data = train::look_at(train::sort_out(arguments.files), tell_tokenizing());
   const std::string config =
       train::first_config(data, machine_facts(), {.command = as_typed(arguments)});
-  // What train would refuse is refused now, by the same words.
+  // What train would refuse is refused here, with the same message.
   const train::Workload work = train::open_workload(train::parse_config(config, arguments.out));
   write_file_atomically(arguments.out, config);
   print_text("%s\n", config.c_str());

@@ -15,12 +15,12 @@
 namespace accrue::cli {
 namespace {
 
-/// A number of what is counted, for people.
+/// A count as text for people.
 using InWords = std::string (*)(std::int64_t);
 
 std::string in_pairs(std::int64_t count) { return counted(count, "pair"); }
 
-/// How far something is that takes long, by `what` it is called.
+/// The progress of a long operation, with its name `what`.
 class ProgressLine {
  public:
   ProgressLine(const char* what, InWords in_words) : what_(what), in_words_(in_words) {}
@@ -62,7 +62,7 @@ class ProgressLine {
 
   std::string what_;
   InWords in_words_;
-  std::optional<Clock::time_point> start_;  ///< of what is told about now
+  std::optional<Clock::time_point> start_;  ///< of the current operation
   Clock::time_point next_;
   bool is_terminal_ = ::isatty(STDERR_FILENO) == 1;
   bool is_drawn_ = false;
