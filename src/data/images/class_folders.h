@@ -13,11 +13,11 @@ namespace accrue::data {
 /// Which folder gives an image its class: one that a pattern names.
 ///
 /// - The first folder that the last wildcards among a pattern's folders match: of "train/*/*.png",
-/// "train/*/images/*.png" and "train/**/*.png" a folder in "train", as in torchvision's
-/// ImageFolder, however deep the image lies below. An image in "train" itself has no class then.
+///   "train/*/images/*.png" and "train/**/*.png" a folder in "train", as in torchvision's
+///   ImageFolder, however deep the image lies below. An image in "train" itself has no class then.
 /// - For a pattern without wildcards among its folders the folder that the image lies in
-/// ("cat/*.png", "dog/*.png"), or if all patterns share their ends the last in which they differ
-/// ("cat/images/*", "dog/images/*").
+///   ("cat/*.png", "dog/*.png"), or if all patterns share their ends the last in which they differ
+///   ("cat/images/*", "dog/images/*").
 /// - If each X of several "X/**" has images in X itself, these X are the classes.
 class ClassFolders {
  public:
