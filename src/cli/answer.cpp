@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto stopped_words = enum_words<Stopped>(
     {{Stopped::length, "length"}, {Stopped::eos, "eos"}, {Stopped::stop, "stop"}});
 
-/// The rate at which tokens follow on the first one.
+/// The rate at which tokens follow the first one.
 class TokenClock {
  public:
   void tick() {
@@ -38,7 +38,7 @@ class TokenClock {
   Clock::time_point first_, last_;
 };
 
-/// An answer's text, told as it comes.
+/// An answer's text, passed on as it arrives.
 class ToldText {
  public:
   ToldText(std::string& text, const TellText& tell) : text_(text), tell_(tell) {}

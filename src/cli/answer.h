@@ -17,10 +17,10 @@ namespace accrue::cli {
 enum class Stopped { length, eos, stop };
 
 struct AnswerOptions {
-  /// End tokens and rules are those of the model, with what follows.
+  /// End tokens and rules are those of the model, with the following changes.
   models::GenerateOptions generate = {.temperature = 0.8};
-  std::optional<double> repetition_penalty = {};     ///< in the place of the model's
-  std::optional<std::int64_t> no_repeat_ngram = {};  ///< in the place of the model's
+  std::optional<double> repetition_penalty = {};     ///< replaces the model's
+  std::optional<std::int64_t> no_repeat_ngram = {};  ///< replaces the model's
   std::vector<std::string> stop = {};                ///< texts before which the answer ends
 };
 
@@ -29,14 +29,14 @@ struct Answer {
   std::string text;
   std::int64_t tokens = 0, prompt_tokens = 0;
   Stopped stopped = Stopped::length;
-  /// From the first token that was added on; none if there are fewer than two.
+  /// From the first added token on; none if there are fewer than two.
   std::optional<double> tokens_per_second = {};
 };
 
-/// Told of text as it comes.
+/// Receives text as it arrives.
 using TellText = std::function<void(std::string_view)>;
 
-/// Lets the model go on with `prompt`. `tell` gets the answer's text piece by piece; `tell_prompt`,
+/// Lets the model continue `prompt`. `tell` gets the answer's text piece by piece; `tell_prompt`,
 /// if it is not empty, that of the prompt before it.
 Answer make_answer(const TextModel& text_model, models::Decoding& decoding,
                    const std::vector<std::int64_t>& prompt, const AnswerOptions& options,
@@ -44,7 +44,7 @@ Answer make_answer(const TextModel& text_model, models::Decoding& decoding,
 
 nlohmann::json to_json(const Answer& answer, std::uint64_t seed);
 
-/// Says on stderr how fast it was, where a person looks.
+/// Prints the speed on stderr, if that is a terminal.
 void note_speed(const Answer& answer);
 
 }  // namespace accrue::cli

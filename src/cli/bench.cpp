@@ -18,7 +18,7 @@
 namespace accrue::cli {
 namespace {
 
-using cli::print;  // those of bench_sweeps.h, beside those below
+using cli::print;  // those of bench_sweeps.h, besides those below
 using cli::to_json;
 
 struct BenchArguments {

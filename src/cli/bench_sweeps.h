@@ -7,7 +7,7 @@
 
 namespace accrue::cli {
 
-/// What `accrue bench` writes of its sweeps of learning rates and of batches.
+/// The output of `accrue bench` for its sweeps of learning rates and of batches.
 nlohmann::json to_json(const train::RateSweep& sweep);
 void print(const train::RateSweep& sweep);
 nlohmann::json to_json(const train::BatchSweep& sweep);

@@ -6,7 +6,7 @@
 namespace accrue::cli {
 namespace {
 
-/// What a block of code begins and ends with: more backticks than the text has in a row.
+/// The delimiter of a block of code: more backticks than the text has in a row.
 std::string fence_for(const std::string& text) {
   std::size_t longest = 2, current = 0;
   for (const char sign : text) {

@@ -16,7 +16,7 @@
 namespace accrue::cli {
 namespace {
 
-/// A verb that other programs have, and what there is for it here.
+/// A verb of other programs, and the alternative here.
 struct OtherVerb {
   std::string_view name, advice;
 };
@@ -36,7 +36,7 @@ constexpr std::array<OtherVerb, 10> other_verbs{{
     {"new", "accrue init"},
 }};
 
-/// The one of `names` that `word` is a misspelling of; none if it is far from all.
+/// The one of `names` of which `word` is a misspelling; none if it is far from all.
 std::optional<std::string> near_word(const std::string& word,
                                      const std::vector<std::string>& names) {
   constexpr std::size_t length_of_an_edit = 3;
@@ -45,8 +45,8 @@ std::optional<std::string> near_word(const std::string& word,
   return is_near ? std::optional(found) : std::nullopt;
 }
 
-/// What to try for a `word` that is none of `names`: the one that it is a misspelling of, or any of
-/// them.
+/// What to try instead of a `word` that is not in `names`: the one of which it is a misspelling, or
+/// any of them.
 std::string advice_on_word(const std::string& word, const std::vector<std::string>& names,
                            const std::string& command) {
   const auto near = near_word(word, names);
@@ -60,7 +60,7 @@ std::string advice_on_verb(const std::string& word, const std::vector<std::strin
   return advice_on_word(word, verbs, "accrue");
 }
 
-/// Checks the action of a verb that has some: it is the word behind the verb.
+/// Checks the action of a verb that has actions: it is the word after the verb.
 void check_action(const CLI::App& verb, const Arguments& typed) {
   const std::vector<std::string> actions = names_of_verbs(verb);
   if (actions.empty()) return;
@@ -99,7 +99,7 @@ std::vector<std::string> names_of_options(const CLI::App& verb) {
   return names;
 }
 
-/// `typed` may have underscores where accrue has dashes.
+/// `typed` may have underscores instead of accrue's dashes.
 std::string advice_on_option(const std::string& typed, const std::vector<std::string>& known,
                              const std::string& command) {
   std::string name = typed;
@@ -116,7 +116,7 @@ bool contains(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// `next` is the word behind the argument, which is its value unless it is an option, too.
+/// `next` is the word after the argument, which is its value unless it is also an option.
 Error not_an_override(const CLI::App& verb, const std::string& argument,
                       const std::optional<std::string>& next) {
   const std::string operation = "accrue " + verb.get_name() + " " + argument;
@@ -132,8 +132,8 @@ Error not_an_override(const CLI::App& verb, const std::string& argument,
       advice_on_option(argument, names_of_options(verb), "accrue " + verb.get_name()));
 }
 
-/// Throws a usage Error for a key without a "=": the next word is its value then, and would else be
-/// taken for the config.
+/// Throws a usage Error for a key without a "=": the next word is then its value, and would
+/// otherwise be treated as the config.
 void check_overrides(const CLI::App& app, const Arguments& typed) {
   const CLI::App& verb = *app.get_subcommand(typed[1]);
   if (!verb.get_allow_extras()) return;

@@ -18,18 +18,18 @@ CLI::Option* add_needed_config(CLI::App& verb, std::string& file);
 /// Throws what a missing argument throws, unless a config was stated.
 void expect_config(const std::string& file);
 
-/// The `--section.key=value` overrides among what the verb's own options left over, without their
-/// dashes. Throws a usage Error for anything else: a stray word, an option that this verb does not
-/// have.
+/// The `--section.key=value` overrides among the words that are not the verb's own options, without
+/// their dashes. Throws a usage Error for anything else: a stray word, an option that this verb
+/// does not have.
 std::vector<std::string> take_overrides(const CLI::App& verb);
 
-/// What to answer to words that the verb typed does not take: the nearest of its options, or the
-/// one that another program calls so.
+/// The error for words that the typed verb does not take: with the most similar of its options, or
+/// the one with the same meaning as another program's option.
 Error unknown_option(const CLI::App& app, const Arguments& typed);
 
 /// Throws a usage Error unless the first word is one of `app`'s verbs or an option, and the second
-/// one of the verb's actions if it has some: a verb of a later version is named as such, a
-/// misspelt one answered with the nearest, one of other programs with what there is for it.
+/// one of the verb's actions if it has some: a verb of a later version is named as such, a misspelt
+/// one is answered with the most similar, one of other programs with the alternative here.
 void check_verb(const CLI::App& app, const Arguments& typed);
 
 /// "accrue" and "accrue help" as "accrue --help", "accrue help train" as "accrue train --help";

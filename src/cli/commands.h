@@ -9,10 +9,10 @@ namespace accrue::cli {
 
 struct Program;
 
-/// What the parsed command line asks for; returns the exit status.
+/// The action of the parsed command line; returns the exit status.
 using Action = std::function<int()>;
 
-/// The command line as typed, the program's name included: what run.json keeps.
+/// The command line as typed, with the program's name, as recorded in run.json.
 using Arguments = std::vector<std::string>;
 
 /// Each adds one verb to `app`. Parsing that verb sets `action`, which runs afterwards. `action`,
@@ -34,11 +34,11 @@ void add_report(CLI::App& app, Action& action);
 void add_runs(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_keys(CLI::App& app, Action& action);
-/// These two describe all verbs of `app`, also those that are added later.
+/// These two describe all verbs of `app`, even those that are added later.
 void add_completion(CLI::App& app, Action& action);
 void add_manual(CLI::App& app, Action& action);
 
-/// The version of accrue and of what its numbers depend on.
+/// The version of accrue and of the libraries on which its numbers depend.
 std::string version_text();
 
 }  // namespace accrue::cli

@@ -37,7 +37,7 @@ struct Sides {
   std::vector<std::string> remarks;  ///< on what the folders lack
 };
 
-/// Two runs without --baseline: the second is the baseline.
+/// For two runs without --baseline: the second is the baseline.
 CompareArguments with_baseline(CompareArguments arguments) {
   if (!arguments.baseline.empty() && !arguments.runs.empty()) return arguments;
   if (!arguments.baseline.empty() || arguments.runs.size() != 2)
@@ -52,7 +52,7 @@ CompareArguments with_baseline(CompareArguments arguments) {
   return arguments;
 }
 
-/// What was changed by accident would decide whether a baseline is met.
+/// An accidental change would decide whether a baseline is met.
 Error changed_since(const observe::RunHistory& run) {
   return usage_error("accrue compare " + run.root.string(), "files as the run wrote them",
                      run.changes.front(),

@@ -11,7 +11,7 @@ namespace {
 
 using Messages = nlohmann::ordered_json;
 
-/// More than any context holds. A template is somebody else's file, and may repeat a text.
+/// More than any context holds. A template is a foreign file, and may repeat a text.
 constexpr std::int64_t kMostPromptBytes = std::int64_t{16} << 20;
 
 std::shared_ptr<const data::ChatFormat> chat_format_of(const TextModel& text_model) {
@@ -32,7 +32,7 @@ Conversation::Conversation(const TextModel& text_model, const AnswerOptions& opt
       format_(chat_format_of(text_model)),
       chat_(format_->templates->for_tools(format_->setting.tools)),
       decoding_(*text_model.model) {
-  // A model that was trained on the template may have another end of text (a base model's).
+  // A model trained with the template may have another end of text (a base model's).
   if (const std::optional<std::int64_t> end = data::turn_end(*format_, *text_model.tokenizer))
     options_.generate.end_tokens.push_back(*end);
   if (!system.empty()) messages_.push_back(data::chat_message("system", system));

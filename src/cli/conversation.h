@@ -10,8 +10,8 @@
 
 namespace accrue::cli {
 
-/// Messages of a person and a model's answers to them, as the chat template of its tokenizer has
-/// them. What the model has read of a conversation is not read again.
+/// A person's messages and a model's answers to them, in the form of its tokenizer's chat template.
+/// What the model has read of a conversation is not read again.
 class Conversation {
  public:
   /// Both are kept by reference. `system` may be empty. Throws a usage Error if the model has no

@@ -103,7 +103,7 @@ std::string learned_in_words(std::int64_t learned, std::int64_t tokens) {
          percent(static_cast<double>(learned) / static_cast<double>(tokens)) + ")";
 }
 
-/// One line of a terminal, whatever the text holds.
+/// One line of a terminal, whatever the text contains.
 std::string shortened(const std::string& text) {
   constexpr std::size_t longest = 160;
   std::string line = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -113,13 +113,13 @@ std::string shortened(const std::string& text) {
   return line.substr(0, cut) + "...";
 }
 
-/// What is learned of a pair is its answers.
+/// The learned part of a pair is its answers.
 std::string label_of(const train::ShownPart& part) {
   if (!part.is_learned) return "  given";
   return part.sequence.empty() ? "  learned" : "  " + part.sequence;
 }
 
-/// The names of the classes: all of them where they are few.
+/// The names of the classes: all of them if they are few.
 std::string classes_in_words(const std::vector<std::string>& classes) {
   constexpr std::size_t most = 10;
   std::string text = std::to_string(classes.size()) + " classes";

@@ -22,7 +22,7 @@ constexpr int device_failed = 3;
 
 struct DoctorArguments {
   std::string config;
-  std::string device;  ///< to be examined instead of a config
+  std::string device;  ///< examined instead of a config
   bool json = false;
   std::vector<std::string> overrides;
 };
@@ -58,7 +58,7 @@ void print(const proof::Examination& examination) {
   if (examination.findings.empty()) print_text("Nothing to say against this run.\n");
 }
 
-/// Prints each thing that training asks of the device.
+/// Prints the result of each operation that training needs of the device.
 int examine_device(const DoctorArguments& arguments) {
   const c10::Device device = device::open(arguments.device);
   const std::vector<proof::DeviceCheck> checks = proof::check_device(device);

@@ -85,7 +85,7 @@ std::string save_masked_model(const fs::path& out, const train::TrainedModel& tr
     data::write_byte_tokenizer(out, model.options().context,
                                trained.config.loss.mask_token.value_or(train::byte_vocabulary));
   const fs::path tokenizer = tokenizer_file_of(trained), from = trained.config.model.from;
-  // First, so that what write_tokenizer() leaves out stays out.
+  // First, so that files which write_tokenizer() omits stay out.
   if (!from.empty() && !byte_tokens)
     carry_vocabulary(from, out, /*with_settings=*/tokenizer.empty());
   if (!tokenizer.empty()) write_tokenizer(out, tokenizer);
@@ -142,7 +142,7 @@ void check_options(const ExportArguments& arguments) {
                       "leaving --nearest-tokenizer out");
 }
 
-/// Saves what is asked for and returns its card.
+/// Saves the requested part and returns its card.
 std::string save(const fs::path& out, const train::RunDirectory& run,
                  const train::TrainedModel& trained, const ExportArguments& arguments) {
   if (arguments.format == "adapter") return save_adapters(out, run, trained);
@@ -155,7 +155,7 @@ std::string save(const fs::path& out, const train::RunDirectory& run,
   return save_gguf(out, trained, wanted);
 }
 
-/// An error of writing into `files` as one of the folder that the files are for.
+/// An error of writing into `files`, reported for the folder that the files are meant for.
 Error in_its_place(const Error& error, const fs::path& files, const fs::path& out) {
   std::string operation = error.operation();
   if (const std::size_t at = operation.find(files.string()); at != operation.npos)

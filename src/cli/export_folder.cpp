@@ -32,7 +32,7 @@ Error cannot_make(const fs::path& folder, int error) {
                        std::generic_category().message(error), "another folder");
 }
 
-/// Makes a folder and those around it. Returns what it made, the innermost first.
+/// Creates a folder and its parents. Returns those it created, the innermost first.
 std::vector<fs::path> make_folders(const fs::path& folder) {
   std::vector<fs::path> missing;
   for (fs::path at = fs::absolute(folder).lexically_normal(); !is_anything(at);) {
@@ -50,12 +50,12 @@ std::vector<fs::path> make_folders(const fs::path& folder) {
   return made;
 }
 
-/// A name by which others know that the folder has a model.
+/// A file name that marks the folder as a model for other programs.
 bool is_known_by(const fs::path& name) {
   return name == "config.json" || name == "adapter_config.json";
 }
 
-/// What is to come to its place, in that order.
+/// The files to be moved to their places, in that order.
 std::vector<fs::path> names_in(const fs::path& folder) {
   std::vector<fs::path> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
@@ -66,11 +66,11 @@ std::vector<fs::path> names_in(const fs::path& folder) {
   return names;
 }
 
-/// Whether `from` was given the name `to`, at which there was nothing. errno has why it was not.
+/// Renames `from` to `to` if that name is free. On failure errno has the reason.
 bool rename_to_free_name(const fs::path& from, const fs::path& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS) return false;
-  // A file system without such renames.
+  // For a file system without such renames.
   if (is_anything(to)) {
     errno = EEXIST;
     return false;
@@ -89,7 +89,7 @@ void ExportFolder::check(const fs::path& out) {
   for (const fs::directory_entry& entry : fs::directory_iterator(out, unreadable))
     names.push_back(entry.path().filename().string());
   if (names.empty()) return;
-  // Of several the one that says most of what is there.
+  // Of several files, name the one that explains most.
   const auto card = std::ranges::find(names, "README.md");
   throw holds_something(out, card == names.end() ? names.front() : *card);
 }

@@ -5,26 +5,26 @@
 
 namespace accrue::cli {
 
-/// The folder that an export makes. What is written goes to a hidden folder within it, and comes to
-/// its place once all of it is there. Whatever fails before, nothing stays behind of the export,
-/// and what somebody else put there stays as it is.
+/// The folder that an export creates. Files are written to a hidden folder within it, and moved to
+/// their places once all of them exist. If anything fails before, nothing of the export stays
+/// behind, and files of other origin stay as they are.
 class ExportFolder {
  public:
-  /// Throws a usage Error unless there is nothing at `out`, or a folder with nothing in it, among
-  /// whose files somebody would have to pick out the model's.
+  /// Throws a usage Error unless there is nothing at `out`, or an empty folder: otherwise the user
+  /// would have to pick the model's files from the others.
   static void check(const std::filesystem::path& out);
 
-  /// Makes the folder. Throws as check() does, and a runtime Error if it cannot be made.
+  /// Creates the folder. Throws as check() does, and a runtime Error if it cannot be created.
   explicit ExportFolder(std::filesystem::path out);
   ~ExportFolder();
   ExportFolder(const ExportFolder&) = delete;
   ExportFolder& operator=(const ExportFolder&) = delete;
 
-  /// Where the files are to be written.
+  /// Where the files have to be written.
   const std::filesystem::path& files() const { return files_; }
 
-  /// Gives the files their places, that by which others know a model the last. Throws a usage Error
-  /// if something came to be in the place of one meanwhile.
+  /// Moves the files to their places, the one that marks the folder as a model last. Throws a usage
+  /// Error if something has been put in the place of one meanwhile.
   void commit();
 
  private:
@@ -32,7 +32,7 @@ class ExportFolder {
 
   std::filesystem::path out_, files_;
   std::vector<std::filesystem::path> made_;   ///< folders, the innermost first
-  std::vector<std::filesystem::path> moved_;  ///< what is in its place
+  std::vector<std::filesystem::path> moved_;  ///< files in their places
 };
 
 }  // namespace accrue::cli

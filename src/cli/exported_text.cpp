@@ -26,14 +26,14 @@ void write_json(const fs::path& file, const TextJson& value) {
   write_file_atomically(file, value.dump(2, ' ', false, TextJson::error_handler_t::replace) + '\n');
 }
 
-/// The object in a file; an empty one if there is no such file, or it is none.
+/// The object in a file; an empty one if there is no such file, or it is not an object.
 TextJson object_in(const fs::path& file) {
   std::error_code unreadable;
   if (!fs::exists(file, unreadable)) return TextJson::object();
   return models::parsed_config(read_file(file)).value_or(TextJson::object());
 }
 
-/// The templates of a tokenizer; none if they are none that this version reads.
+/// The templates of a tokenizer; none if this version cannot read them.
 std::map<std::string, std::string> templates_of(const fs::path& tokenizer_file) {
   try {
     return data::read_chat_templates(tokenizer_file, exporting).texts;
@@ -43,7 +43,7 @@ std::map<std::string, std::string> templates_of(const fs::path& tokenizer_file) 
   }
 }
 
-/// What the tokenizer's folder comes to; none if this version does not read it.
+/// The tokens of the tokenizer's folder; none if this version cannot read it.
 std::optional<data::FolderTokens> tokens_if_readable(const fs::path& tokenizer_file) {
   try {
     return data::read_folder_tokens(tokenizer_file, exporting);
@@ -75,8 +75,8 @@ void settle_tokenizer(const fs::path& folder, const data::FolderTokens& tokens) 
     fs::remove(folder / merged);
 }
 
-/// A tokenizer without an end of text gets the first that the model has. Templates that show an end
-/// of text showed none in training, and go on so.
+/// A tokenizer without an end of text gets the model's first. Templates that write an end of text
+/// wrote none in training, and continue like that.
 void name_end(const fs::path& folder, const std::string& end,
               const std::map<std::string, std::string>& templates) {
   for (const auto& [name, text] : templates)
@@ -87,7 +87,7 @@ void name_end(const fs::path& folder, const std::string& end,
   write_json(file, settings);
 }
 
-/// Ids of the special tokens that the tokenizer and the model that the run began with state.
+/// Ids of the special tokens that the tokenizer and the run's initial model state.
 models::SpecialTokens special_tokens_of(const Continuation& continuation,
                                         const std::optional<data::FolderTokens>& folder,
                                         std::int64_t vocab) {
@@ -96,7 +96,7 @@ models::SpecialTokens special_tokens_of(const Continuation& continuation,
                          std::optional<std::int64_t> otherwise) {
     if (text && continuation.tokenizer)
       if (const auto id = continuation.tokenizer->id_of(*text)) otherwise = id;
-    // Others would be outside the embedding.
+    // Larger ids would be outside the embedding.
     return otherwise && *otherwise < vocab ? otherwise : std::nullopt;
   };
   return {.begin = id_of(folder ? folder->bos : std::nullopt, stated.begin),
@@ -104,13 +104,13 @@ models::SpecialTokens special_tokens_of(const Continuation& continuation,
           .ends = continuation.ends};
 }
 
-/// In config.json. That of a gpt2 is made of its shape, and has the end of GPT-2's tokenizer where
-/// the vocabulary is as large.
+/// In config.json. A gpt2's is made from its shape, and has the end of GPT-2's tokenizer if the
+/// vocabulary is large enough.
 void state_in_config(const fs::path& folder, const models::SpecialTokens& tokens,
                      bool is_made_of_shape) {
   const fs::path file = folder / data::kModelConfig;
   const TextJson written = object_in(file);
-  if (written.empty()) return;  // of adapters: there is none
+  if (written.empty()) return;  // adapters have none
   TextJson config = written;
   if (is_made_of_shape)
     for (const char* key : {"bos_token_id", "eos_token_id"}) config[key] = nullptr;
@@ -118,7 +118,7 @@ void state_in_config(const fs::path& folder, const models::SpecialTokens& tokens
   if (config != written) write_json(file, config);
 }
 
-/// Whether the run knows of which text its model is: a run on files of token ids from scratch does
+/// Whether the run knows its model's kind of text: a run on files of token ids from scratch does
 /// not.
 bool knows_its_text(const train::TrainedModel& trained, const Continuation& continuation) {
   return trained_on_bytes(trained) || continuation.tokenizer || !trained.config.model.from.empty();
@@ -130,7 +130,7 @@ std::string text_of_end(const Continuation& continuation, std::int64_t end) {
              : std::string();
 }
 
-/// The ends that the model that the run began with does not state.
+/// Prints the ends that the run's initial model does not state.
 void note_ends(const train::TrainedModel& trained, const Continuation& continuation) {
   if (continuation.generation.empty()) return;
   const std::vector<std::int64_t> before =
@@ -145,7 +145,7 @@ void note_ends(const train::TrainedModel& trained, const Continuation& continuat
               << printable_line(Continuation::name_of_generation(trained)) << '\n';
 }
 
-/// The first of `ends` where the tokenizer names none.
+/// States the first of `ends` if the tokenizer names none.
 void settle_end(const fs::path& folder, const Continuation& continuation,
                 const std::optional<data::FolderTokens>& tokens,
                 const std::map<std::string, std::string>& templates) {

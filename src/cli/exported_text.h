@@ -12,27 +12,27 @@
 
 namespace accrue::cli {
 
-/// What an export says of the text that its model reads and writes, for its card.
+/// An export's description of the text that its model reads and writes, for its card.
 struct ExportedText {
-  bool is_bytes = false;        ///< tokens are bytes, and a tokenizer of bytes is among the files
-  bool has_tokenizer = false;   ///< of the run's text, or of what a run on token ids began with
+  bool is_bytes = false;        ///< tokens are bytes, and a byte tokenizer is among the files
+  bool has_tokenizer = false;   ///< of the run's text, or of the model a run on ids began with
   bool has_generation = false;  ///< generation_config.json
   std::map<std::string, std::string> chat_templates = {};  ///< by name; "default" is the usual one
-  std::string turn_end = {};                               ///< the token behind an answer, if known
+  std::string turn_end = {};                               ///< the token after an answer, if known
 };
 
-/// Copies a tokenizer.json, and what belongs to it, into a folder that may have a config.json.
-/// If transformers would read another tokenizer there, as the class of a tokenizer goes by the
-/// model's kind, too, the files say by themselves what accrue reads. Returns that; none if this
-/// version does not read the tokenizer.
+/// Copies a tokenizer.json, and what belongs to it, into a folder that may have a config.json. If
+/// transformers would read another tokenizer there, since the class of a tokenizer also depends on
+/// the model's kind, the files are changed to state what accrue reads. Returns that; none if this
+/// version cannot read the tokenizer.
 std::optional<data::FolderTokens> write_tokenizer(const std::filesystem::path& folder,
                                                   const std::filesystem::path& tokenizer_file);
 
-/// Writes into `folder`, where a language model's config.json may be, what its texts need beside
+/// Writes into `folder`, where a language model's config.json may be, what its texts need besides
 /// the weights: the tokenizer's files, generation_config.json, and in both, and in config.json, the
 /// tokens that begin, end and pad a text. With these transformers reads the same ids from a text as
-/// the run did, and its generate() stops where `accrue sample` does. Says on stderr which ends are
-/// stated that the model that the run began with did not state.
+/// the run did, and its generate() stops where `accrue sample` does. Prints on stderr which stated
+/// ends were not stated by the run's initial model.
 ExportedText write_text_files(const std::filesystem::path& folder,
                               const train::TrainedModel& trained, const Continuation& continuation,
                               const models::LanguageModel& model);

@@ -4,7 +4,7 @@
 
 namespace accrue::cli {
 
-/// What a first config goes by.
+/// The properties of this machine for a first config.
 train::MachineFacts machine_facts();
 
 }  // namespace accrue::cli

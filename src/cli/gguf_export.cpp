@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The model of a run, of which GGUF files can be written: one of the two is there.
+/// The model of a run, if it can be written as GGUF: one of the two is set.
 struct GgufModel {
   const models::Gpt2* gpt2 = nullptr;
   const models::Llama* llama = nullptr;
@@ -40,7 +40,7 @@ GgufModel expect_gguf_model(const train::TrainedModel& trained) {
                     std::string(to_string(trained.config.model.kind)), "--format hf");
 }
 
-/// The tokenizer.json whose tokens the model has, for as long as the object is there.
+/// The tokenizer.json of the model's tokens, as long as the object exists.
 class TokenizerOfModel {
  public:
   TokenizerOfModel(const train::TrainedModel& trained, std::int64_t context) {
@@ -60,13 +60,13 @@ class TokenizerOfModel {
   const std::optional<fs::path>& file() const { return file_; }
 
  private:
-  std::optional<train::TokenizerFolder> folder_;  ///< of the tokenizer of bytes
+  std::optional<train::TokenizerFolder> folder_;  ///< of the byte tokenizer
   std::shared_ptr<const data::Tokenizer> in_gguf_;
   std::optional<fs::path> file_;
 };
 
-/// The card's section on what llama.cpp does otherwise, which stderr tells, too; empty if it is
-/// nothing.
+/// The card's section on differences in llama.cpp, which is also printed on stderr; empty if there
+/// are none.
 std::string note_differences(const models::GgufDifferences& differences) {
   std::string section;
   for (const std::string& difference : differences) {

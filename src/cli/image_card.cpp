@@ -8,7 +8,7 @@
 namespace accrue::cli {
 namespace {
 
-/// The rules of data::open_source() in Python; CHANNELS, HEIGHT and WIDTH stand before it.
+/// The rules of data::open_source() in Python; CHANNELS, HEIGHT and WIDTH are defined before it.
 constexpr const char* image_reader = R"(
 
 def read(path):
@@ -127,7 +127,7 @@ for index, count in zip(*(found.tolist() for found in mask.unique(return_counts=
     print(config["label_names"][index], count / mask.numel())
 )";
 
-/// What differs from kind to kind.
+/// The differences between kinds of models.
 struct ImageCard {
   const char* library;
   const char* title;
@@ -168,7 +168,7 @@ ImageCard card_of(train::ModelKind kind, bool has_masks) {
           has_masks ? mask_loading : module_loading};
 }
 
-/// How timm loads the folder, which has its form; empty: it has no such network.
+/// How timm loads the folder, which has its form; empty if timm has no such network.
 std::string timm_loading(const train::TrainedModel& trained) {
   const auto* resnet = dynamic_cast<const models::ResNet*>(trained.model.get());
   if (resnet == nullptr || !models::timm_name(resnet->options())) return "";
@@ -176,7 +176,7 @@ std::string timm_loading(const train::TrainedModel& trained) {
          "well.\n";
 }
 
-/// The names of the classes: all of them where they are few.
+/// The names of the classes: all of them if they are few.
 std::string classes_in_words(const train::ModelConfig& model, std::int64_t count) {
   constexpr std::int64_t most = 20;
   std::string text = std::to_string(count) + " classes";

@@ -28,7 +28,7 @@ std::string as_typed(const InitArguments& arguments) {
   return text;
 }
 
-/// This is checked before the files are looked at, which may take long.
+/// This is checked before the files are inspected, which may take long.
 void check_can_be_written(const std::filesystem::path& out) {
   std::error_code unreadable;
   if (std::filesystem::exists(std::filesystem::symlink_status(out, unreadable)))

@@ -45,11 +45,11 @@ std::vector<const Key*> matching(const std::string& pattern) {
   return by_name.empty() ? by_meaning : by_name;
 }
 
-/// What has no default is without a value in a config that states nothing.
+/// A key without a default has no value in an empty config.
 std::optional<train::Value> default_of(const Key& key) { return key.get(train::Config{}); }
 
-/// In which configs a key is read: "model.kind = "llama", lora.rank above 0 or lora.from"; empty:
-/// in all.
+/// The configs that read a key: "model.kind = "llama", lora.rank above 0 or lora.from"; empty:
+/// all.
 std::string condition_of(const Key& key) {
   std::vector<std::string> conditions;
   for (const train::Reader& reader : key.read_by) conditions.push_back(reader.with);
@@ -101,7 +101,7 @@ void print_json(const std::vector<const Key*>& keys) {
   std::cout << Json{{"keys", std::move(list)}}.dump(2) << "\n";
 }
 
-/// Throws a usage Error that answers a name of another system with what to state here.
+/// Throws a usage Error that answers another system's name with what to state here.
 [[noreturn]] void refuse(const std::string& pattern) {
   const std::string operation = "accrue keys " + pattern;
   if (const auto foreign = train::foreign_key(pattern))

@@ -39,7 +39,7 @@ using cli::Program;
 constexpr int failed = 1;
 constexpr int refused = 3;
 
-/// The verbs that a program has which brings a model.
+/// The verbs of a program that provides a model.
 void add_verbs_of_models(CLI::App& app, Action& action, const Arguments& typed,
                          const Program& program) {
   cli::add_train(app, action, typed, program);
@@ -64,7 +64,7 @@ void add_verbs_of_reference(CLI::App& app, Action& action) {
   cli::add_manual(app, action);
 }
 
-/// Help in lines that fit the terminal; of a width that reads well in a file.
+/// Help in lines that fit the terminal; in a file, of a width that reads well.
 std::shared_ptr<CLI::FormatterBase> help_in_lines() {
   return std::make_shared<CLI::FormatterLambda>(
       [](const CLI::App* app, const std::string&, CLI::AppFormatMode) {
@@ -72,7 +72,7 @@ std::shared_ptr<CLI::FormatterBase> help_in_lines() {
       });
 }
 
-/// The verbs that take accrue's own models alone.
+/// The verbs that only take accrue's own models.
 void add_verbs_of_own_models(CLI::App& app, Action& action) {
   cli::add_tokenize(app, action);
   cli::add_sample(app, action);
@@ -81,7 +81,7 @@ void add_verbs_of_own_models(CLI::App& app, Action& action) {
   cli::add_export(app, action);
 }
 
-/// Parses, then runs what was asked for. `--help` and `--version` are answered while parsing.
+/// Parses, then runs the requested action. `--help` and `--version` are answered while parsing.
 int dispatch(const Arguments& typed, const Program& program) {
   CLI::App app("Gradient accumulation: train with any effective batch size on the memory at hand.",
                program.name);
@@ -124,9 +124,9 @@ int run(int count, char** words, const Program& program) {
   // Other verbs leave nothing half-made, and end by the signal, as the shell expects of a command.
   const bool trains = count > 1 && words[1] == std::string_view("train");
   trains ? cli::leave_on_stop_signals() : cli::take_held_signals();
-  // A reader that went away (a closed pipe) must not end a run.
+  // A closed pipe, whose reader is gone, must not end a run.
   std::signal(SIGPIPE, SIG_IGN);
-  // A limit on the size of files is met as a full disk is: by an error.
+  // Reaching a limit on the size of files is reported as an error, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   memory::install_caching_allocator(memory::BudgetOf::process);
   const PrintableStreams printed;

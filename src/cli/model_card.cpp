@@ -61,7 +61,7 @@ std::string loading_section(const std::string& tokens, const std::string& loadin
   return "\n## Tokenizer\n\n" + tokens + "\n" + needed_packages(loading_packages) + loading;
 }
 
-/// Of a model whose text, or ids, are those of a tokenizer among the files.
+/// For a model whose text, or ids, use a tokenizer among the files.
 std::string own_tokenizer_section(const train::TrainedModel& trained, const ExportedText& text) {
   return loading_section(
       trained.tokenizer.empty()
@@ -101,7 +101,7 @@ model = AutoModelForMaskedLM.from_pretrained("PATH_TO_THIS_FOLDER")
 ```
 )";
 
-/// "4 layers, 4 heads, ..." with who wrote it.
+/// "4 layers, 4 heads, ..." with the program that wrote it.
 std::string shape_in_words(const train::TrainedModel& trained) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   const train::ModelConfig& shape = trained.config.model;
@@ -116,7 +116,7 @@ std::string tokenizer_section(const train::TrainedModel& trained, const Exported
                             : other_tokenizer_section(trained);
 }
 
-/// The Python that puts adapters onto their base, with the tokens of this folder where it has them.
+/// The Python that loads adapters onto their base, with the tokens of this folder if it has them.
 std::string loading_adapters(const ExportedText& text) {
   const bool has_tokenizer = text.has_tokenizer;
   return std::string("\n```python\nfrom peft import PeftModel\n") +

@@ -8,11 +8,11 @@
 namespace accrue::cli {
 
 /// README.md of an exported model: what it is, what it reads, how it is loaded, how it was trained.
-/// Of a model with a chat template it shows that.
+/// For a model with a chat template it shows that.
 std::string language_model_card(const train::TrainedModel& trained, const ExportedText& text);
-/// The card of a bert; `byte_tokens` says whether its tokens are bytes of text.
+/// The card of a bert; `byte_tokens`: whether its tokens are bytes of text.
 std::string masked_model_card(const train::TrainedModel& trained, bool byte_tokens);
-/// README.md of adapters that go onto the base that the run began with.
+/// README.md of adapters for the run's initial model as their base.
 std::string adapter_card(const train::TrainedModel& trained, const ExportedText& text);
 std::string image_model_card(const train::TrainedModel& trained);
 /// The card of a TorchScript module of text or tokens.

@@ -143,7 +143,7 @@ std::vector<std::int64_t> image_of(const std::string& text) {
                     "--image 3x32x32");
 }
 
-/// The offer that was stated; none if neither of its options was given.
+/// The stated offer; none if neither of its options was given.
 std::optional<memory::Offer> stated(const memory::Offer& offer) {
   if (offer.price_per_hour == 0 && offer.tokens_per_second == 0) return std::nullopt;
   return offer;
@@ -173,7 +173,7 @@ int run_plan(const PlanArguments& arguments, const Program& program) {
   if (arguments.estimate) return run_estimate(arguments, config);
   refuse_options_of_estimates(arguments);
   const distributed::Launch launch = distributed::launch_of(distributed::this_environment());
-  if (launch.rank != 0) return 0;  // trials beside each other would measure each other
+  if (launch.rank != 0) return 0;  // simultaneous trials would measure each other
   if (config.run.threads == 0 && launch.local_world > 1)
     config.run.threads = train::threads_beside(launch.local_world);
   const ShowProgress show = progress_on_stderr();

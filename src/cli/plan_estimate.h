@@ -13,7 +13,7 @@ struct Estimates {
   train::MachineEstimate machine;
 };
 
-/// What `accrue plan --estimate` prints.
+/// Prints the output of `accrue plan --estimate`.
 void print_estimate(const Estimates& estimates, bool json);
 
 }  // namespace accrue::cli

@@ -2,7 +2,7 @@
 
 namespace accrue::cli {
 
-/// As std::printf, into std::cout, which keeps characters off the terminal that would steer it
+/// Like std::printf, but to std::cout, which keeps control characters off the terminal
 /// (PrintableStreams).
 [[gnu::format(printf, 1, 2)]] void print_text(const char* format, ...);
 

@@ -9,13 +9,13 @@
 
 namespace accrue::cli {
 
-/// The program whose command line this is: accrue, or one that brings a model.
+/// The program that has this command line: accrue, or one that provides a model.
 struct Program {
   std::string name = "accrue";
   train::Custom custom = {};
 
   bool brings_a_model() const { return static_cast<bool>(custom.model); }
-  /// The config with what the program brings. Without a file it is what `overrides` say.
+  /// The config with the program's own parts. Without a file it consists of `overrides`.
   train::Config load_config(const std::filesystem::path& file,
                             const std::vector<std::string>& overrides) const;
   train::Config with_its_model(train::Config config) const;

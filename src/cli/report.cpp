@@ -28,7 +28,7 @@ struct ReportArguments {
   bool watch = false;
 };
 
-/// Prints what was not told before.
+/// Prints remarks that were not printed before.
 void tell_remarks(const std::vector<std::string>& remarks, std::set<std::string>& told) {
   for (const std::string& remark : remarks)
     if (told.insert(remark).second) std::cerr << "note: " << printable_line(remark) << std::endl;
@@ -40,8 +40,8 @@ void tell(const WrittenReport& written, const fs::path& file) {
             << digit_groups(written.last_step) << ")" << std::endl;
 }
 
-/// Writes the report again whenever something of the runs has changed, for ever. What goes wrong
-/// may pass (a disk that was full): it is told, and tried again.
+/// Writes the report again whenever the runs have changed, for ever. An error may be temporary (a
+/// disk that was full): it is printed, and the report is tried again.
 [[noreturn]] void keep_fresh(const std::vector<fs::path>& runs, const fs::path& file,
                              std::string seen, std::set<std::string> told) {
   using Clock = std::chrono::steady_clock;

@@ -12,7 +12,7 @@ std::string words_of_torchrun(const distributed::Launch& launch) {
   return words + "--nproc-per-node=" + std::to_string(launch.local_world) + " ";
 }
 
-/// Empty if the ranks were started by hand: each is then started again as it was.
+/// Empty if the ranks were started by hand: each is then started again in the same way.
 std::string words_of_launcher(const distributed::Launch& launch) {
   switch (launch.how) {
     case distributed::Launcher::torchrun:

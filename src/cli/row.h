@@ -7,7 +7,7 @@
 
 namespace accrue::cli {
 
-/// A line of what `train` and `plan` say about a run.
+/// A line of `train`'s and `plan`'s description of a run.
 inline void print_row(const char* name, const std::string& value) {
   print_text("%-16s%s\n", name, printable_line(value).c_str());
 }

@@ -71,7 +71,7 @@ std::string speed_text(const RunResult& result) {
          std::string(observe::speed_unit_words.of(result.speed->unit)) + "/s";
 }
 
-/// A time of UTC as the clock here shows it, to the minute; as it stands if it has another form.
+/// A time in UTC converted to the local time, to the minute; unchanged if it has another form.
 std::string local_time(const std::optional<std::string>& utc) {
   if (!utc) return "-";
   std::tm parts{};

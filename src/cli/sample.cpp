@@ -25,8 +25,8 @@ struct SampleArguments {
   AnswerOptions answer;
 };
 
-/// stdout as a place for text that is to be seen as it comes. A program that reads it gets the
-/// model's text as it is.
+/// Writes text to stdout so that it is visible as it arrives. A program that reads it gets the
+/// model's text unchanged.
 void show(std::string_view text) {
   if (::isatty(STDOUT_FILENO) == 1)
     std::cout << text << std::flush;
@@ -48,7 +48,7 @@ TellText shown_unless_json(const SampleArguments& arguments) {
   return arguments.json ? TellText() : TellText(show);
 }
 
-/// Answers each line of standard input; a person is asked for them.
+/// Answers each line of standard input; at a terminal there is a prompt for them.
 void converse(Conversation& conversation, const SampleArguments& arguments) {
   const bool asks = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   std::string line;

@@ -4,14 +4,14 @@
 
 namespace accrue::cli {
 
-/// A text between single quotes, as sh, bash and zsh read it back.
+/// A text in single quotes, for sh, bash and zsh.
 inline std::string in_single_quotes(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
 }
 
-/// A word as a shell reads it back: with quotes if it needs them.
+/// A word for a shell: quoted if necessary.
 inline std::string shell_word(const std::string& word) {
   const bool is_plain = word.find_first_not_of(
                             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

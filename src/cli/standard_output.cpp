@@ -13,7 +13,7 @@
 namespace accrue::cli {
 namespace {
 
-/// A pipe never is full for good: writing to it fails only if nobody reads any more.
+/// A pipe is never full for good: writing to it fails only if it has no reader any more.
 bool goes_to_a_reader() {
   struct stat status {};
   return ::fstat(STDOUT_FILENO, &status) == 0 &&
@@ -29,7 +29,7 @@ bool all_is_written() {
 }  // namespace
 
 void occupy_standard_streams() {
-  // The lowest number is taken first. What is opened for reading refuses to be written to.
+  // The lowest number is used first. A descriptor opened for reading cannot be written to.
   for (int opened = ::open("/dev/null", O_RDONLY); opened >= 0;
        opened = ::open("/dev/null", O_RDONLY)) {
     if (opened <= STDERR_FILENO) continue;

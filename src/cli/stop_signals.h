@@ -10,9 +10,9 @@ namespace accrue::cli {
 /// The exit status of a program that was interrupted.
 inline constexpr int interrupted_status = 130;
 
-/// What the program holds back while its libraries are loaded (apps/accrue/before_libraries.cpp):
-/// the signals that ask a run for something, which would end the process before main could take
-/// them. SIGUSR1 is the budget's.
+/// The signals that the program blocks while its libraries are loaded
+/// (apps/accrue/before_libraries.cpp): those that make requests of a run, which would end the
+/// process before main could handle them. SIGUSR1 is the budget's.
 inline sigset_t held_signals() {
   sigset_t held;
   sigemptyset(&held);
@@ -22,15 +22,15 @@ inline sigset_t held_signals() {
   return held;
 }
 
-/// From here on signals that were held back arrive, those that came meanwhile at once.
+/// From here on blocked signals arrive, those that came meanwhile at once.
 void take_held_signals();
 
 /// From here on SIGINT, SIGTERM, SIGHUP and SIGXCPU end the program at once with status 130,
-/// wherever it is. A SIGHUP that was ignored (nohup) stays ignored. A run (train::Trainer) notes
+/// wherever it is. A SIGHUP that was ignored (nohup) stays ignored. A run (train::Trainer) records
 /// them instead while it lasts.
 void leave_on_stop_signals();
 
-/// From here on these signals change nothing: the program is ending, with the status that it has.
+/// From here on these signals have no effect: the program is ending, with its present status.
 void ignore_stop_signals();
 
 }  // namespace accrue::cli

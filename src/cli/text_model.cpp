@@ -43,7 +43,7 @@ TextModel model_of_run(const TextModelOrigin& origin) {
   const train::RunDirectory run(origin.from);
   const std::string for_images = "accrue predict " + origin.from + " IMAGES",
                     for_others = "a run of a language model; this one's module is its own";
-  // To load a TorchScript module is to run its code, and no such module is a language model.
+  // Loading a TorchScript module runs its code, and no such module is a language model.
   if (const train::ModelConfig module = run.config().model;
       module.kind == train::ModelKind::torchscript)
     throw no_language_model(module, sample_text, for_images, for_others);

@@ -9,7 +9,7 @@
 namespace accrue::cli {
 namespace {
 
-/// Whether more bytes may make one character of these, of which there is at least one.
+/// Whether these bytes, of which there is at least one, may be the beginning of a character.
 bool may_become_a_character(std::string_view bytes) {
   const auto value = [](char byte) { return static_cast<unsigned char>(byte); };
   const bool leads = value(bytes[0]) >= 0xc2 && value(bytes[0]) <= 0xf4;
@@ -18,7 +18,7 @@ bool may_become_a_character(std::string_view bytes) {
                      [&](char byte) { return (value(byte) & 0xc0) == 0x80; });
 }
 
-/// How many bytes are whole characters, or none of UTF-8.
+/// How many bytes are complete characters, or not UTF-8.
 std::size_t tellable(std::string_view bytes) {
   std::size_t size = 0;
   while (size < bytes.size()) {

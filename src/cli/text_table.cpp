@@ -15,7 +15,7 @@ constexpr std::size_t gap = 2;
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xc0U) == 0x80; }
 
-/// Characters of UTF-8, each taken to be one column wide.
+/// Characters of UTF-8, each counted as one column.
 std::size_t width_of(const std::string& text) {
   return text.size() - static_cast<std::size_t>(std::ranges::count_if(text, continues_character));
 }
@@ -43,8 +43,8 @@ std::size_t line_width(const std::vector<std::size_t>& shown,
   return sum - gap;
 }
 
-/// Takes from a column what lines of `line` have more than `width`, as far as it still tells
-/// something.
+/// Narrows a column by the excess of `line` over `width`, as long as it stays
+/// useful.
 void narrow(std::size_t& column, std::size_t line, std::size_t width) {
   constexpr std::size_t least = 8;
   if (line > width && column > least) column -= std::min(line - width, column - least);

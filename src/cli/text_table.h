@@ -14,17 +14,17 @@ class TextTable {
   struct Column {
     std::string title;
     Side side = Side::left;
-    int rank = 0;  ///< if there is no room, the column of the highest goes first; 0 stays
+    int rank = 0;  ///< if space is short, the column with the highest goes first; 0 stays
   };
   static constexpr std::size_t any_width = static_cast<std::size_t>(-1);
 
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// One cell for each column, which is made printable_line().
+  /// One cell for each column, made printable by printable_line().
   void add_row(std::vector<std::string> cells);
 
-  /// The titles and the rows, without line breaks and spaces at their ends. If they are wider
-  /// than `width`, columns are left out, and then the front of the first column's cells.
+  /// The titles and the rows, without line breaks and trailing spaces. If they are wider than
+  /// `width`, columns are left out, and then the front of the first column's cells.
   std::vector<std::string> lines(std::size_t width) const;
 
  private:
@@ -39,9 +39,9 @@ class TextTable {
   std::vector<Row> rows_;
 };
 
-/// Columns of the terminal that stdout is; any width where it is none.
+/// Columns of the terminal at stdout; any width if it is not a terminal.
 std::size_t output_width();
-/// The same for running text, which does not read well in wider lines than 100 characters.
+/// The same for running text, which does not read well in lines of more than 100 characters.
 std::size_t page_width();
 
 }  // namespace accrue::cli

@@ -52,7 +52,7 @@ struct TrainArguments {
   std::vector<std::string> overrides;
 };
 
-/// What stands in a checkpoint's place where a run that is not there yet is begun.
+/// Used instead of a checkpoint if a run that does not exist yet is started.
 constexpr const char* kWhereThereIsOne = "auto";
 
 std::string text_of(double loss) {
@@ -61,7 +61,7 @@ std::string text_of(double loss) {
   return text;
 }
 
-/// From which step a resumption goes on, and what becomes of the run's length.
+/// Prints the step from which a resumption continues, and the change of the run's length.
 void print_resumption(const train::Preview& preview) {
   const std::string total = std::to_string(preview.plan.total_steps);
   print_row("resume", !preview.done.empty()
@@ -104,7 +104,7 @@ std::string command_to_resume(const TrainArguments& arguments, const train::RunD
   return resume_command(arguments.config, arguments.overrides, launch);
 }
 
-/// Whether this command states the length, and not only the file that the run began with.
+/// Whether this command states the length, and not only the file from which the run began.
 bool states_length(const std::vector<std::string>& overrides) {
   return std::ranges::any_of(
       std::array{"run.steps", "run.tokens", "run.epochs"},
@@ -122,7 +122,7 @@ bool states_batch(const std::vector<std::string>& overrides) {
 struct Task {
   train::Config config;
   std::shared_ptr<const train::RunRecord> repeats;  ///< null if no run is repeated
-  std::string chosen;  ///< the page that was chosen if there was no config; else empty
+  std::string chosen;  ///< the generated page if there was no config; else empty
 };
 
 /// What comes before the steps. The first rank shows it; only the tokens are shown by whichever
@@ -180,7 +180,7 @@ train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
 }
 
 /// Tests run on the CPU and on GPUs. Any other device is checked by each run, which takes seconds;
-/// several ranks are refused at once, on all of them.
+/// several ranks on one are refused at once, on all of them.
 void expect_device_does_its_part(const train::Config& config, std::int64_t ranks) {
   const auto conflict = train::conflict_of_device(config);
   if (!conflict) return;
@@ -195,7 +195,7 @@ std::shared_ptr<distributed::Group> join(const distributed::Launch& launch,
   return distributed::connect(launch, train::group_options(config));
 }
 
-/// Begins a trace; the other ranks are told if it cannot be written.
+/// Begins a trace; the other ranks are informed if it cannot be written.
 void begin_trace(std::optional<train::Trace>& trace, const std::string& file,
                  distributed::Group* group) {
   if (file.empty()) return;
@@ -208,7 +208,7 @@ void begin_trace(std::optional<train::Trace>& trace, const std::string& file,
 }
 
 int run_train(const TrainArguments& arguments, const Arguments& typed, const Program& program) {
-  // What comes before the run begins is answered by the run: opening data may take long.
+  // Signals before the run begins are answered by the run: opening data may take long.
   const memory::BudgetWatch budget_from_the_start("");
   const NoticeWatch notice_from_the_start;
   take_held_signals();
@@ -243,7 +243,7 @@ int run_train(const TrainArguments& arguments, const Arguments& typed, const Pro
   const train::RunResult result = trainer.run(options_of(arguments, task, typed));
   ignore_stop_signals();
   const train::RunDirectory run(config.run.out);
-  const bool is_first = !group || group->rank() == 0;  // another one than at first, perhaps
+  const bool is_first = !group || group->rank() == 0;  // perhaps another one than at first
   if (is_first) print_result(run, result, config.observe);
   if (!result.interrupted) return 0;
   if (is_first)
@@ -253,8 +253,8 @@ int run_train(const TrainArguments& arguments, const Arguments& typed, const Pro
   return interrupted_status;
 }
 
-/// `--resume` takes the word behind it, which is the config if there is no other word; beside data
-/// to choose a config for, only if it is a file. A run that is repeated has its config.
+/// `--resume` takes the word after it, which is the config if there is no other word; with data to
+/// choose a config for, only if it is a file. A repeated run has its config.
 void find_config(TrainArguments& arguments, bool needs_none) {
   if (!arguments.repeat.empty() || !arguments.config.empty()) return;
   const bool may_choose = needs_none || train::overrides_state(arguments.overrides, "data.train");
@@ -265,7 +265,7 @@ void find_config(TrainArguments& arguments, bool needs_none) {
     throw CLI::RequiredError("CONFIG, or --data.train=FILE to have one chosen,");
 }
 
-/// Replaces a run or data in the place of the config by what they stand for.
+/// Replaces a run or data in the place of the config by what they mean.
 void resolve_config(TrainArguments& arguments) {
   TrainTarget target =
       resolved({std::move(arguments.config), std::move(arguments.overrides)}, arguments.resume);

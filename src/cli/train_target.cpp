@@ -17,7 +17,7 @@
 namespace accrue::cli {
 namespace {
 
-/// Suffixes of configs, also of those in other formats, which the parser answers.
+/// Suffixes of configs, also of those in other formats, for which the parser reports an error.
 constexpr std::array<std::string_view, 9> suffixes_of_configs{
     "", ".toml", ".tml", ".conf", ".cfg", ".ini", ".yaml", ".yml", ".json"};
 

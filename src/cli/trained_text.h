@@ -9,8 +9,8 @@
 
 namespace accrue::cli {
 
-/// The model of a run, which must be a language model of accrue's. Throws a usage Error that names
-/// `operation` and what to do instead, which is `for_images` for a model of images.
+/// The model of a run, which must be one of accrue's language models. Throws a usage Error that
+/// names `operation` and the alternative, which is `for_images` for an image model.
 models::LanguageModel& expect_language_model(const train::TrainedModel& trained,
                                              const std::string& operation,
                                              const std::string& for_images,
@@ -23,8 +23,8 @@ Error no_language_model(const train::ModelConfig& model, const std::string& oper
 /// Whether the run's tokens are bytes of text, so that its model reads and writes text.
 bool trained_on_bytes(const train::TrainedModel& trained);
 
-/// The tokenizer.json of the run's text, or of the folder that a run on token ids began with; empty
-/// if there is none, and for a run on bytes.
+/// The tokenizer.json of the run's text, or of the initial model of a run on token ids; empty if
+/// there is none, and for a run on bytes.
 std::filesystem::path tokenizer_file_of(const train::TrainedModel& trained);
 
 }  // namespace accrue::cli

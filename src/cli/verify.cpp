@@ -102,7 +102,7 @@ nlohmann::json to_json(const proof::Report& report) {
   return out;
 }
 
-/// A line of the table; cells that a line leaves out stay blank.
+/// A line of the table; missing cells stay blank.
 struct Line {
   std::string split, samples;
   std::string largest_error, its_bound;
@@ -180,7 +180,7 @@ void print(const proof::Report& report) {
     print_text("  %-44s %s\n", fault.kind.c_str(), size_of(fault).c_str());
 }
 
-/// What is compared. A budget that cannot be met is no difference: 3 is for one that was found.
+/// The comparison. A budget that cannot be met is not a difference: status 3 is for a found one.
 proof::Report verified(const train::Config& config, const proof::VerifyConfigOptions& options,
                        bool against_cpu) {
   try {

@@ -8,8 +8,8 @@
 
 namespace accrue::data {
 
-/// A source made of another one, which describes it in all that a derived class does not say
-/// itself. Fetching is the derived class's matter.
+/// A source made from another one, which describes it in everything that a derived class does not
+/// override. The derived class implements fetching.
 class DescribedBy : public Source {
  public:
   explicit DescribedBy(std::shared_ptr<const Source> source) : source_(std::move(source)) {}

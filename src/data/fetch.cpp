@@ -14,7 +14,7 @@ bool lacks_samples(const batch::MicroBatch& micro) {
   return !micro.sample_ids.empty() || micro.is_empty();
 }
 
-/// Puts `ids` where Source::fetch() gave places in `indices`.
+/// Replaces the positions in `indices` that Source::fetch() set by `ids`.
 batch::MicroBatch with_ids(batch::MicroBatch micro, Numbers ids) {
   if (lacks_samples(micro)) {
     for (std::int64_t& place : micro.sample_ids) place = ids[static_cast<std::size_t>(place)];

@@ -19,8 +19,8 @@ batch::MicroBatch fetch_as(const Source& source, std::span<const std::int64_t> i
 batch::MicroBatch fetch_drawn_as(const Source& source, std::span<const std::int64_t> indices,
                                  std::vector<std::int64_t> draws);
 
-/// Returns as many rows as `indices`, for whoever needs the shape rather than the samples: usable
-/// samples stand in for unreadable or excluded ones. Throws a usage Error if no sample of
+/// Returns as many rows as `indices`, for callers that need the shape rather than the samples:
+/// usable samples replace unreadable or excluded ones. Throws a usage Error if no sample of
 /// `source` can be used.
 batch::MicroBatch fetch_full(const Source& source, std::span<const std::int64_t> indices,
                              std::vector<std::int64_t> ids);

@@ -119,7 +119,7 @@ void Loader::work() {
   }
 }
 
-/// Reads what was requested first, without the lock.
+/// Reads the first requested range, without holding the lock.
 void Loader::load_next(std::unique_lock<std::mutex>& lock) {
   const batch::Range range = requested_.front();
   requested_.pop_front();

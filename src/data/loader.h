@@ -19,8 +19,8 @@
 
 namespace accrue::data {
 
-/// Turns draw ordinals into micro-batches, ahead of the training thread if asked. If the system
-/// starts no thread for that, next() reads each as it is taken.
+/// Turns draw ordinals into micro-batches, ahead of the training thread if requested. If the system
+/// cannot start a thread for that, next() reads each when it is taken.
 ///
 /// `fetch` is a pure function of the ordinals: replay uses it. `prefetch` and `next` are for one
 /// consumer thread; `fetch` may be called from any thread at any time.
@@ -38,25 +38,25 @@ class Loader {
   /// and those of its spans.
   batch::MicroBatch fetch(batch::Range ordinals) const;
   batch::MicroBatch fetch_draws(std::vector<std::int64_t> ordinals) const;
-  /// Fetches with a row for each ordinal, whatever is unreadable (data::fetch_full): for the shapes
-  /// and not the samples, so images are as evaluation sees them.
+  /// Fetches with a row for each ordinal, even if one is unreadable (data::fetch_full): for the
+  /// shapes and not the samples, so images are as in evaluation.
   batch::MicroBatch fetch_full(batch::Range ordinals) const;
 
-  /// Which samples of the source these ordinals draw.
+  /// The samples of the source that these ordinals draw.
   std::vector<std::int64_t> samples_of(const std::vector<std::int64_t>& ordinals) const;
 
-  /// Asks for micro-batches after those asked for before. Returns at once.
+  /// Requests micro-batches after those requested before. Returns at once.
   void prefetch(std::vector<batch::Range> ranges);
   /// The next micro-batch in the order of `prefetch`; waits for it. An error in making it is thrown
-  /// here, in its place: the following call goes on with the next. Throws a usage Error if none
-  /// was asked for.
+  /// here, instead of it: the following call continues with the next. Throws a usage Error if none
+  /// was requested.
   batch::MicroBatch next();
-  /// Forgets what was asked for and not yet taken: the caller splits a window anew.
+  /// Drops requested micro-batches that were not taken: the caller splits a window again.
   void cancel();
 
   /// Seconds, since it was made, that callers of next() and of the fetches waited for samples.
   double waited_seconds() const { return waited_seconds_; }
-  /// Whether micro-batches are read ahead, on a thread of its own.
+  /// Whether micro-batches are read ahead, on a separate thread.
   bool reads_ahead() const { return worker_.joinable(); }
 
  private:
@@ -77,7 +77,7 @@ class Loader {
   std::deque<batch::Range> requested_;
   std::deque<Outcome> ready_;
   std::size_t in_progress_ = 0;
-  std::uint64_t generation_ = 0;  ///< cancel() starts a new one; the old one's outcomes are dropped
+  std::uint64_t generation_ = 0;  ///< cancel() starts a new one, and drops the old one's results
   bool stopping_ = false;
   std::thread worker_;
 };

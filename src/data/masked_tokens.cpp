@@ -15,10 +15,10 @@
 namespace accrue::data {
 namespace {
 
-/// What the numbers are drawn for: no two uses share any.
+/// The purposes of drawn numbers: no two uses share any.
 constexpr std::uint64_t of_draws = 0x4d41534b, of_evaluation = 0x4d41534c;
 
-/// What takes a chosen token's place: shares of 1.
+/// How a chosen token is replaced: shares of 1.
 constexpr double shown_as_mask = 0.8, shown_as_another = 0.1;
 
 constexpr std::uint32_t low_half(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
@@ -27,7 +27,7 @@ constexpr std::uint32_t high_half(std::uint64_t word) {
 }
 constexpr double unit(std::uint32_t word) { return word * 0x1p-32; }
 
-/// One of [0, vocab) but for the mask, all equally likely.
+/// One of [0, vocab) except the mask, all equally likely.
 std::int64_t another_token(double drawn, const TokenMasking& masking) {
   const bool has_mask = masking.mask_token >= 0 && masking.mask_token < masking.vocab;
   const std::int64_t count = masking.vocab - (has_mask ? 1 : 0);
@@ -36,13 +36,13 @@ std::int64_t another_token(double drawn, const TokenMasking& masking) {
   return has_mask && token >= masking.mask_token ? token + 1 : token;
 }
 
-/// What becomes of one position.
+/// The choice for one position.
 struct TokenChoice {
   bool is_chosen = false;
-  std::int64_t shown = 0;  ///< of a chosen one, the token that the model sees
+  std::int64_t shown = 0;  ///< for a chosen one, the token that the model sees
 };
 
-/// What numbers are drawn for the positions of one sample.
+/// The choices for the positions of one sample.
 class TokenChoices {
  public:
   static TokenChoices of_draw(std::uint64_t seed, std::int64_t draw) {
@@ -76,7 +76,7 @@ class TokenChoices {
   std::array<std::uint32_t, 4> name_;
 };
 
-/// Whether a sample is one row of tokens, of which the labels are those at their own places.
+/// Whether a sample is one row of tokens, whose labels are those at the same positions.
 bool is_whole(const batch::MicroBatch& sample) {
   const bool has_rows = is_rows_of_tokens(sample) && sample.sequences_per_sample == 1 &&
                         sample.targets.defined() && sample.targets.scalar_type() == at::kLong &&

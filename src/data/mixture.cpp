@@ -11,7 +11,7 @@
 namespace accrue::data {
 namespace {
 
-/// "3", "0.25": a weight as it is stated.
+/// "3", "0.25": a weight as it was stated.
 std::string weight_in_words(double weight) {
   std::string text = std::to_string(weight);
   text.erase(text.find_last_not_of('0') + 1);
@@ -19,7 +19,7 @@ std::string weight_in_words(double weight) {
   return text;
 }
 
-/// The sequence of a micro-batch that lies at `span`.
+/// The sequence of a micro-batch at `span`.
 Sequence sequence_at(const batch::MicroBatch& micro, const SampleSpan& span) {
   const std::int64_t row = span.row * micro.inputs.size(1);
   const std::int64_t begin = row + span.begin, end = row + span.end;
@@ -31,7 +31,7 @@ Sequence sequence_at(const batch::MicroBatch& micro, const SampleSpan& span) {
   return sequence;
 }
 
-/// If the sequences of `micro` lie, which are samples `indices` of `source`.
+/// Where the sequences of `micro` lie, which are samples `indices` of `source`.
 std::vector<SampleSpan> spans_of(const batch::MicroBatch& micro, const Source& source,
                                  std::span<const std::int64_t> indices) {
   if (!micro.spans.empty()) return micro.spans;
@@ -108,12 +108,12 @@ class Mixture final : public Source {
     std::size_t part = 0;
     std::int64_t index = 0;  ///< in the part
   };
-  /// Samples of one part that belong into a micro-batch.
+  /// The samples of one part that a micro-batch needs.
   struct Wanted {
     std::vector<std::int64_t> indices;  ///< in the part
     std::vector<std::size_t> places;    ///< in the micro-batch
   };
-  /// The sequences of one sample: of a pair two.
+  /// The sequences of one sample: two for a pair.
   using Sample = std::vector<Sequence>;
 
   Place place_of(std::int64_t index) const;
@@ -121,7 +121,7 @@ class Mixture final : public Source {
 
   std::vector<MixturePart> parts_;
   MixtureOptions options_;
-  std::vector<std::int64_t> ends_;  ///< samples up to and with part i
+  std::vector<std::int64_t> ends_;  ///< samples up to and including part i
 };
 
 Mixture::Place Mixture::place_of(std::int64_t index) const {

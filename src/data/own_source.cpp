@@ -44,7 +44,7 @@ class Own final : public Source {
     return "own: " + std::to_string(samples_.size) + " samples, " + samples_.identity;
   }
 
-  /// A function that does not look at its indices is seen by samples far from each other.
+  /// A function that ignores its indices is detected by samples far from each other.
   std::vector<std::string> remarks() const override {
     if (size() < 3) return {};
     const std::int64_t first = 0, middle = size() / 2, last = size() - 1;
@@ -67,8 +67,8 @@ class Own final : public Source {
   }
 
  private:
-  /// What the program throws is told with the samples that it was to make; memory that runs out is
-  /// the caller's matter.
+  /// Exceptions of the program are reported with the samples that it had to make; the caller
+  /// handles lack of memory.
   batch::MicroBatch made_by_program(std::span<const std::int64_t> indices) const {
     try {
       return samples_.fetch(indices);

@@ -22,7 +22,7 @@ class Slice final : public DescribedBy {
   std::optional<std::int64_t> class_of(std::int64_t index) const override {
     return source().class_of(shift(index));
   }
-  /// The parts of a mixture lie one behind the other: a slice of them is none.
+  /// The parts of a mixture are consecutive: a slice has none of them.
   std::vector<MixturePart> parts() const override { return {}; }
   std::string fingerprint() const override {
     return source().fingerprint() + ", samples " + range();

@@ -24,7 +24,7 @@ namespace {
 
 using Paths = std::vector<std::filesystem::path>;
 
-/// Whether each line of a file, or row of a table, is a sample, or several.
+/// Whether each line of a file, or row of a table, is one or several samples.
 bool has_lines(Format format) {
   return format == Format::jsonl || format == Format::chat || format == Format::parquet;
 }
@@ -44,7 +44,7 @@ void check_columns(const SourceOptions& options, Format format, const std::strin
                       "the names of the lines' fields");
 }
 
-/// Images of another source that masks may be of.
+/// Images of another source to which masks may belong.
 Paths other_images_of(const SourceOptions& options) {
   if (options.masks.empty() || options.other_images.empty()) return {};
   Paths others = expand_globs(options.other_images, "data.masks");
@@ -54,7 +54,7 @@ Paths other_images_of(const SourceOptions& options) {
   return others;
 }
 
-/// Throws a usage Error if an option does not go with the format that was found.
+/// Throws a usage Error if an option does not fit the format that was found.
 void check_format(const SourceOptions& options, Format format, const std::string& what) {
   if (format != Format::images && options.context < 1) {
     throw usage_error(what, "a context of at least one token", std::to_string(options.context),
@@ -88,8 +88,8 @@ std::string with_format(const std::filesystem::path& path, const FileLook& look)
   return path.string() + " (" + std::string(to_string(look.format)) + ")";
 }
 
-/// What each file holds. CIFAR's records are in .bin files, as token ids are, and an idx file,
-/// which begins with a zero byte, looks like one that is no text.
+/// The contents of each file. CIFAR's records are in .bin files, like token ids, and an idx file,
+/// which begins with a zero byte, looks like a file that is not text.
 std::vector<FileLook> looks_of(const Paths& paths, const std::string& what) {
   std::vector<FileLook> looks = look_at_files(paths, what);
   for (std::size_t i = 0; i < paths.size(); ++i) {
@@ -100,7 +100,7 @@ std::vector<FileLook> looks_of(const Paths& paths, const std::string& what) {
   return looks;
 }
 
-/// What the files hold, if data.format does not state it.
+/// The format of the files, if data.format does not state it.
 Format format_of(const Paths& paths, const std::string& what) {
   const std::vector<FileLook> looks = looks_of(paths, what);
   const Format first = looks.front().format;
@@ -149,7 +149,7 @@ StreamTraits traits_of(const SourceOptions& options, Format format,
   return traits;
 }
 
-/// A file of tokens in the place of the files of text.
+/// A file of tokens in place of the text files.
 StreamContent tokenized(std::unique_ptr<const FilePool> text, const Tokenizer& tokenizer,
                         const SourceOptions& options, const std::string& what) {
   TextTokens tokens = tokens_of_text(*text, tokenizer, std::make_shared<TextCache>(options.cache),

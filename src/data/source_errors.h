@@ -7,7 +7,7 @@
 
 namespace accrue::data {
 
-/// Throws a usage Error if `index` is none of a source's `size` samples.
+/// Throws a usage Error if `index` is not one of a source's `size` samples.
 inline void require_index(std::int64_t index, std::int64_t size) {
   if (index >= 0 && index < size) return;
   throw usage_error("fetch samples", "indices in [0, " + std::to_string(size) + ")",

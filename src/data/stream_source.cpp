@@ -16,14 +16,14 @@ namespace {
 
 constexpr const char* kStream = "a stream of the program's own samples";
 
-/// Samples that were read in one go.
+/// Samples that were read at once.
 struct StreamPart {
   std::int64_t begin = 0;
   batch::MicroBatch rows;
   std::int64_t end() const { return begin + rows.inputs.size(0); }
 };
 
-/// Throws a usage Error if `rows` have what JoinedRows cannot put together.
+/// Throws a usage Error if JoinedRows cannot join `rows`.
 void require_joinable(const batch::MicroBatch& rows) {
   const auto refuse = [](const char* received) {
     throw usage_error(kStream, "rows of inputs, targets, weights and columns", received,
@@ -35,7 +35,7 @@ void require_joinable(const batch::MicroBatch& rows) {
   if (rows.sequences_per_sample != 1) refuse("samples of several sequences");
 }
 
-/// Rows [from, to) of parts, put together tensor by tensor.
+/// Rows [from, to) of parts, joined tensor by tensor.
 class JoinedRows {
  public:
   void add(const batch::MicroBatch& rows, std::int64_t from, std::int64_t to) {
@@ -64,12 +64,12 @@ class JoinedRows {
   std::map<std::string, Parts> columns_;
 };
 
-/// The stream as far as it was read, with the last samples. Not safe to share.
+/// The stream as far as it was read, with its last samples. Not thread-safe.
 class KeptStream {
  public:
   explicit KeptStream(const StreamSamples& samples) : samples_(samples) {}
 
-  /// Samples `indices`, for which it reads on, or begins anew where they are gone.
+  /// Samples `indices`; reads on for them, or from the start if they have been dropped.
   batch::MicroBatch fetch(std::span<const std::int64_t> indices) {
     JoinedRows rows;
     for (std::size_t i = 0; i < indices.size();) {
@@ -84,7 +84,7 @@ class KeptStream {
   }
 
  private:
-  /// `wanted` are not to be forgotten meanwhile.
+  /// `wanted` must not be dropped meanwhile.
   const StreamPart& part_of(std::int64_t index, std::span<const std::int64_t> wanted) {
     if (!next_ || parts_.empty() || index < parts_.front().begin) begin_at(index);
     while (index >= read_) read_on(*std::ranges::min_element(wanted));
@@ -134,7 +134,7 @@ class KeptStream {
                       std::to_string(rows), "giving no more than are asked for");
   }
 
-  /// A stream that failed is begun anew by whoever asks again.
+  /// After a failure the next request starts the stream again.
   void forget() {
     next_ = nullptr;
     parts_.clear();
@@ -147,7 +147,7 @@ class KeptStream {
   const StreamSamples& samples_;
   StreamSamples::Next next_;
   std::deque<StreamPart> parts_;
-  std::int64_t read_ = 0;  ///< samples that the stream has given, or passed over
+  std::int64_t read_ = 0;  ///< samples that the stream has returned or skipped
 };
 
 class Stream final : public Source {
@@ -192,7 +192,7 @@ class Stream final : public Source {
 
  private:
   StreamSamples samples_;
-  mutable std::mutex mutex_;  ///< the loader reads ahead while a replay asks for samples again
+  mutable std::mutex mutex_;  ///< the loader reads ahead while a replay requests samples again
   mutable KeptStream kept_;
 };
 

@@ -42,15 +42,15 @@ BertOptions checked(BertOptions options) {
   return options;
 }
 
-/// The rows of [R, T] positions if the loss is taken, [M]. If it is taken nowhere it is the
-/// first one, whose label still counts for nothing: each parameter then has a gradient, 0, as in
-/// other micro-batches.
+/// The rows of [R, T] positions with a loss, [M]. If there is none, the first row is used,
+/// whose label still does not count: each parameter then has a gradient, 0, as in other
+/// micro-batches.
 at::Tensor predicted_positions(const at::Tensor& targets) {
   const at::Tensor positions = targets.flatten().ne(kernels::ignored_label).nonzero().squeeze(1);
   return positions.size(0) > 0 ? positions : at::zeros({1}, positions.options());
 }
 
-/// The labels of `micro` at these positions alone.
+/// The labels of `micro` at these positions only.
 batch::MicroBatch labels_at(const at::Tensor& positions, const batch::MicroBatch& micro) {
   batch::MicroBatch labels;
   labels.targets = micro.targets.flatten().index_select(0, positions);
@@ -137,7 +137,7 @@ Bert::~Bert() = default;
 
 NamedParameters Bert::parameters() const { return impl_->parameters; }
 
-/// The embedding's parameter is the head's, too.
+/// The embedding's parameter is also the head's.
 std::vector<std::string> Bert::shared_parameters() const {
   return {"bert.embeddings.word_embeddings.weight"};
 }

@@ -7,7 +7,7 @@
 namespace accrue::models {
 namespace {
 
-/// Tokens that are read at once: activations are kept of no more.
+/// Tokens that are read at once: this bounds the activations kept.
 constexpr std::int64_t most_at_once = 1024;
 
 std::int64_t common_beginning(std::span<const std::int64_t> a, std::span<const std::int64_t> b) {
@@ -23,7 +23,7 @@ at::Tensor Decoding::logits_behind(std::span<const std::int64_t> tokens) {
   const auto context = static_cast<std::size_t>(model_.context());
   const std::span<const std::int64_t> seen = tokens.last(std::min(tokens.size(), context));
   const std::int64_t length = std::ssize(seen);
-  // The last token is read in any case: its logits are wanted.
+  // The last token is always read: its logits are needed.
   std::int64_t kept = std::min(common_beginning(read_, seen), length - 1);
   if (!cache_.can_go_back_to(kept)) kept = 0;
   cache_.go_back_to(kept);

@@ -11,7 +11,7 @@ namespace accrue::models {
 
 struct GenerateOptions {
   std::int64_t max_tokens = 256;  ///< tokens to add
-  double temperature = 1;         ///< as SamplingOptions has it, and those that follow
+  double temperature = 1;         ///< as in SamplingOptions, like the next ones
   std::int64_t top_k = 0;
   double top_p = 1;
   std::uint64_t seed = 1337;
@@ -20,7 +20,7 @@ struct GenerateOptions {
 };
 
 /// Tokens that a model adds to a text, one after the other. Each sees the last `context` tokens
-/// before it. The n-th draw depends on the seed and n only, so equal arguments give equal tokens.
+/// before it. The n-th draw depends only on the seed and n, so equal arguments give equal tokens.
 class Generation {
  public:
   /// `decoding` is kept by reference. Throws a usage Error for an empty prompt, ids outside the
@@ -31,7 +31,7 @@ class Generation {
   /// Error if the model's logits are not finite.
   std::optional<std::int64_t> next();
 
-  /// The prompt and what was added, without an end token.
+  /// The prompt and the added tokens, without an end token.
   const std::vector<std::int64_t>& tokens() const { return tokens_; }
   /// Whether an end token was drawn.
   bool has_ended() const { return has_ended_; }
@@ -48,7 +48,7 @@ class Generation {
   bool has_ended_ = false;
 };
 
-/// `prompt` with all that a Generation adds.
+/// `prompt` with everything that a Generation adds.
 std::vector<std::int64_t> generate(LanguageModel& model, std::vector<std::int64_t> prompt,
                                    const GenerateOptions& options);
 

@@ -113,7 +113,7 @@ Gpt2::~Gpt2() = default;
 
 NamedParameters Gpt2::parameters() const { return impl_->parameters; }
 
-/// The embedding's parameter is the head's, too.
+/// The embedding's parameter is also the head's.
 std::vector<std::string> Gpt2::shared_parameters() const { return {"transformer.wte.weight"}; }
 
 const Gpt2Options& Gpt2::options() const { return impl_->options; }

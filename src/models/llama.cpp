@@ -68,7 +68,7 @@ void check_variant(const LlamaOptions& options) {
   if (variant.local_rotary) check_rotary(*variant.local_rotary);
 }
 
-/// The shapes of a model that is not too large to count.
+/// Checks the shapes, and that the model is not too large to count.
 void check_shape(const LlamaOptions& options) {
   check_range(make_llama, "model.layers", options.layers, 1, most_llama_width);
   check_range(make_llama, "model.heads", options.heads, 1, most_llama_width);
@@ -83,7 +83,7 @@ void check_shape(const LlamaOptions& options) {
   if (options.head_width == 0) check_width_of_heads(make_llama, options.width, options.heads);
 }
 
-/// Exact up to 2^53 parameters, and no overflow beyond.
+/// Exact up to 2^53 parameters, without overflow beyond.
 double parameters_in(const LlamaOptions& options) {
   const LlamaVariant& variant = options.variant;
   const auto width = static_cast<double>(options.width);
@@ -171,7 +171,7 @@ struct Llama::Impl {
     return rotary_tables(of, options.context, options.head_width, masters);
   }
 
-  /// `first`, the position of the first id, is met by the rotary tables.
+  /// The rotary tables use `first`, the position of the first id.
   at::Tensor embed(const at::Tensor& ids, const ForwardContext& context,
                    std::int64_t /*first*/ = 0) const {
     check_token_ids("Llama forward", ids, options.context, !context.spans.empty());
@@ -217,7 +217,7 @@ NamedParameters Llama::parameters() const { return impl_->parameters; }
 
 std::vector<std::string> Llama::shared_parameters() const {
   if (!impl_->options.variant.tied_head) return {};
-  return {"model.embed_tokens.weight"};  // the head's weight, too
+  return {"model.embed_tokens.weight"};  // also the head's weight
 }
 
 const LlamaOptions& Llama::options() const { return impl_->options; }

@@ -22,8 +22,8 @@ bool is_end_alone(TokenSpan word, TokenSpan ends) {
   return word.size() == 1 && std::ranges::find(ends, word.front()) != ends.end();
 }
 
-/// The tokens that occur in `text` behind the last `size` - 1 tokens of `behind`, where so many in
-/// a row are in both.
+/// The tokens that follow the last `size` - 1 tokens of `behind` wherever these occur in
+/// `text`.
 std::vector<std::int64_t> tokens_that_repeat(TokenSpan text, TokenSpan behind, std::int64_t size) {
   std::vector<std::int64_t> repeated;
   const auto all = static_cast<std::size_t>(size), before = all - 1;
@@ -35,7 +35,7 @@ std::vector<std::int64_t> tokens_that_repeat(TokenSpan text, TokenSpan behind, s
   return repeated;
 }
 
-/// Logits on which the rules act, one after the other.
+/// Logits to which the rules are applied, one after the other.
 class RuledLogits {
  public:
   RuledLogits(std::vector<double> logits, const OpenText& text, bool in_fp32)
@@ -52,7 +52,7 @@ class RuledLogits {
     for (const auto& [token, bias] : added) set(token, rounded(at(token) + bias));
   }
 
-  /// Of each of the tokens once.
+  /// Each of the tokens once.
   void penalise(TokenSpan tokens, double penalty) {
     if (penalty == 1) return;
     const double factor = rounded(penalty);
@@ -78,7 +78,7 @@ class RuledLogits {
       if (!is_end_alone(word, text_.ends) && may_complete(word)) set(word.back(), kNever);
   }
 
-  /// All but these.
+  /// Suppresses all but these.
   void force(TokenSpan tokens) {
     std::fill(logits_.begin(), logits_.end(), kNever);
     for (const std::int64_t token : tokens) set(token, 0);

@@ -49,7 +49,7 @@ std::int64_t pixels_after(std::int64_t pixels, std::int64_t stride) {
 struct ResNet::Impl {
   ResNetOptions options;
   ResNetStages stages;
-  at::ScalarType dtype;  ///< of parameters and of what passes on
+  at::ScalarType dtype;  ///< of parameters and outputs
   Convolution conv1;
   NormLayer bn1;
   std::vector<ResidualBlock> blocks;
@@ -93,7 +93,7 @@ struct ResNet::Impl {
     }
   }
 
-  /// Applies the norm, unless it is a batch normalisation, which whoever runs the segment does.
+  /// Applies the norm, unless it is a batch normalisation, which the segment's caller does.
   at::Tensor normalised(const NormLayer& layer, const at::Tensor& x) const {
     return layer.norm == Norm::batch ? x : layer(x);
   }
@@ -103,15 +103,15 @@ struct ResNet::Impl {
         images_as(parameters.front().tensor.options().dtype(dtype), images, options.image));
   }
 
-  /// What the stem makes of its convolution's result.
+  /// The stem's output for its convolution's result.
   at::Tensor stem_output(const at::Tensor& x) const {
     const at::Tensor active = at::relu(normalised(bn1, x));
     if (options.stem == Stem::conv3x3) return active;
     return at::max_pool2d(active, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
   }
 
-  /// What enters block `index`: a block's result is completed by whoever reads it, since its last
-  /// norm stands at the cut.
+  /// The input of block `index`: a block's result is completed by the next reader, since its last
+  /// norm is at the cut.
   at::Tensor entrance(std::size_t index, const Activations& x) const {
     if (index == 0) return stem_output(x.at(0));
     const ResidualBlock& previous = blocks[index - 1];
@@ -120,8 +120,8 @@ struct ResNet::Impl {
     return at::relu(normalised(previous.norms.back(), x.at(0)) + shortcut);
   }
 
-  /// Runs block `index` up to its convolution `number` from the norm before that; passes on the
-  /// block's input beside it, or behind the last one the shortcut.
+  /// Runs block `index` from the norm before its convolution `number` to that convolution; also
+  /// passes on the block's input, or after the last one the shortcut.
   Activations convolve(std::size_t index, std::size_t number, const Activations& x,
                        const ForwardContext& context) const {
     const ResidualBlock& block = blocks[index];
@@ -133,7 +133,7 @@ struct ResNet::Impl {
             is_last && block.projects() ? last(block.projection, input, context) : input};
   }
 
-  /// The convolution that gives a segment's result.
+  /// The convolution that computes a segment's result.
   static at::Tensor last(const Convolution& convolution, const at::Tensor& x,
                          const ForwardContext& context) {
     return context.result_unread ? convolution.unread(x) : convolution(x);

@@ -30,8 +30,8 @@ std::vector<double> finite_logits(const at::Tensor& logits) {
   return finite;
 }
 
-/// The tokens that the rules leave. If they leave none the likeliest is the first, as that of
-/// equal logits is, and there is nothing to draw.
+/// The tokens that the rules allow. If they allow none, the likeliest is token 0, the first of
+/// equal logits, and there is nothing to draw.
 std::vector<Candidate> candidates_of(const at::Tensor& logits, const OpenText& text,
                                      const SamplingOptions& options) {
   const bool in_fp32 = logits.scalar_type() != at::kDouble;
@@ -48,7 +48,7 @@ std::vector<Candidate> candidates_of(const at::Tensor& logits, const OpenText& t
   return {{0, 0}};
 }
 
-/// Tokens by their likelihood, of which only those are put in order that are taken.
+/// Tokens by their likelihood, of which only the requested ones are sorted.
 class Ranking {
  public:
   /// `temperature` is greater than 0.
@@ -69,7 +69,7 @@ class Ranking {
   /// The sum of all weights.
   double total() const { return total_; }
 
-  /// The likeliest token that was not taken yet, with its weight.
+  /// The likeliest remaining token, with its weight.
   Choice take() {
     std::pop_heap(rest_.begin(), rest_.end(), is_less_likely);
     const Candidate taken = rest_.back();
@@ -87,7 +87,7 @@ class Ranking {
   double top_ = 0, total_ = 0;
 };
 
-/// The fewest likeliest tokens whose weights sum to at least `least`.
+/// The fewest of the likeliest tokens whose weights sum to at least `least`.
 std::vector<Choice> nucleus(Ranking& ranking, double least) {
   std::vector<Choice> taken;
   for (double mass = 0; !ranking.is_empty() && (taken.empty() || mass < least);) {
@@ -107,14 +107,14 @@ std::int64_t likeliest(const std::vector<Candidate>& candidates) {
   return std::min_element(candidates.begin(), candidates.end(), is_likelier)->id;
 }
 
-/// The choice at `uniform` where their weights divide an interval.
+/// The choice at `uniform` if their weights divide an interval.
 std::int64_t at_place(double uniform, const std::vector<Choice>& choices) {
   double remaining = uniform * sum_of(choices);
   for (const Choice& choice : choices) {
     remaining -= choice.probability;
     if (remaining < 0) return choice.id;
   }
-  return choices.front().id;  // rounding left a sliver of the interval
+  return choices.front().id;  // rounding left a small rest of the interval
 }
 
 }  // namespace
@@ -138,7 +138,7 @@ std::vector<Choice> choices(const at::Tensor& logits, const OpenText& text,
   std::vector<Candidate> candidates = candidates_of(logits, text, options);
   if (options.temperature == 0) return {{likeliest(candidates), 1}};
   Ranking ranking(std::move(candidates), options.temperature, options.top_k);
-  // If all tokens are to be taken, rounding of the sum must not leave the last one out.
+  // If all tokens are requested, rounding of the sum must not leave the last one out.
   const double least = options.top_p == 1 ? INFINITY : options.top_p * ranking.total();
   std::vector<Choice> taken = nucleus(ranking, least);
   const double total = sum_of(taken);
@@ -158,7 +158,7 @@ std::int64_t draw_token(const at::Tensor& logits, const OpenText& text,
   for (Choice next = first;; next = ranking.take()) {
     remaining -= next.probability;
     if (remaining < 0) return next.id;
-    if (ranking.is_empty()) return first.id;  // rounding left a sliver of the interval
+    if (ranking.is_empty()) return first.id;  // rounding left a small rest of the interval
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace accrue::models {
 
-/// How the next token is drawn from a model's logits. The parts act one after the other, in this
+/// How the next token is drawn from a model's logits. The parts apply one after the other, in this
 /// order (that of transformers): rules, temperature, top_k, top_p.
 struct SamplingOptions {
   LogitRules rules = {};
@@ -21,7 +21,7 @@ struct SamplingOptions {
 };
 
 /// Throws a usage Error that names an option that is out of range, or a rule that is out of range
-/// with a vocabulary of so many tokens.
+/// for a vocabulary of this size.
 void check_sampling(const SamplingOptions& options, std::int64_t vocab);
 
 /// A token that may be drawn, and how likely it is.
@@ -31,12 +31,12 @@ struct Choice {
 };
 
 /// All tokens that may be drawn, the likeliest first, of equally likely ones the lowest id; the
-/// probabilities sum to 1. `logits` [vocab], behind `text`. Throws a runtime Error if a logit is
-/// not finite, and a usage Error if the rules leave no token to draw.
+/// probabilities sum to 1. `logits` [vocab] follow `text`. Throws a runtime Error if a logit is not
+/// finite, and a usage Error if the rules leave no token to draw.
 std::vector<Choice> choices(const at::Tensor& logits, const OpenText& text,
                             const SamplingOptions& options);
 
-/// The token at `uniform`, in [0, 1), where choices() divide the interval in their order.
+/// The token at `uniform`, in [0, 1), if choices() divide the interval in their order.
 std::int64_t draw_token(const at::Tensor& logits, const OpenText& text,
                         const SamplingOptions& options, double uniform);
 

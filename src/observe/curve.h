@@ -6,8 +6,8 @@
 
 namespace accrue::observe {
 
-/// A quantity from step to step, in bounded memory: where its points get too many, neighbours
-/// become their mean.
+/// A quantity from step to step, in bounded memory: when there are too many points, adjacent ones
+/// are replaced by their mean.
 class Curve {
  public:
   /// Values that are not finite are left out.
@@ -23,11 +23,11 @@ class Curve {
   std::size_t in_last_ = 0;
 };
 
-/// The points as characters of rising height, one column each, the lowest of them to the highest:
-/// blocks in UTF-8, else marks of ASCII. Points that are all alike lie at the bottom.
+/// The points as characters of rising height, one column each, scaled from the lowest to the
+/// highest: blocks in UTF-8, else ASCII marks. If all points are equal they are at the bottom.
 std::string sparkline(const std::vector<double>& points, bool utf8);
 
-/// A bar of `columns` characters of which this part (0 to 1) is full.
+/// A bar of `columns` characters, filled up to this share (0 to 1).
 std::string filled_bar(double part, int columns, bool utf8);
 
 }  // namespace accrue::observe

@@ -78,8 +78,8 @@ std::optional<std::int64_t> step_of(const std::string& line) {
   return step_of(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
 }
 
-/// Throws if somebody else wrote the file, so that nothing is taken out of it: its first line is
-/// whole and no metrics; of a file that has metrics by a checkpoint's word, all lines are.
+/// Throws if another program wrote the file, so that nothing is removed from it: if its first line
+/// is whole but not metrics, or, in a file with metrics according to a checkpoint, all are.
 void require_metrics(const std::vector<MetricsText>& lines, bool has_metrics,
                      const std::filesystem::path& file) {
   const auto is_foreign = [](const MetricsText& line) { return !line.step && !line.is_last_cut; };
@@ -89,7 +89,7 @@ void require_metrics(const std::vector<MetricsText>& lines, bool has_metrics,
                     "a file that begins with something else", "another name");
 }
 
-/// Takes the lines of later steps out of the file, and those that cannot be read.
+/// Removes the lines of later steps from the file, and those that cannot be read.
 void remove_lines_after(const std::filesystem::path& file, std::int64_t last_step,
                         MetricsAccount& account) {
   const std::string content = std::filesystem::is_regular_file(file) ? read_file(file) : "";
@@ -99,7 +99,7 @@ void remove_lines_after(const std::filesystem::path& file, std::int64_t last_ste
   std::string kept;
   for (const MetricsText& line : lines)
     if (line.step && *line.step <= last_step) kept.append(line.text) += '\n';
-  // What goes on in a file with a second name would be in the other, which may be a copy.
+  // Text appended to a file with a second name would be in that one as well, which may be a copy.
   if (kept != content || has_second_name(file)) write_file_atomically(file, kept);
 }
 
@@ -112,8 +112,8 @@ std::string bytes_between(std::istream& file, std::int64_t begin, std::int64_t e
   return bytes;
 }
 
-/// The end of the last whole line of `last_step` or before in `text`, of whose first line the
-/// beginning may be missing; none if there is none.
+/// The end of the last whole line of `last_step` or before in `text`, whose first line may lack its
+/// beginning; none if there is none.
 std::optional<std::size_t> end_of_step(const std::string& text, std::int64_t last_step) {
   std::size_t end = text.rfind('\n');
   while (end != std::string::npos && end > 0) {
@@ -131,7 +131,7 @@ std::optional<std::size_t> end_of_step(const std::string& text, std::int64_t las
 std::int64_t bytes_of_metrics(std::istream& metrics, std::int64_t last_step) {
   metrics.seekg(0, std::ios::end);
   const std::int64_t size = std::max<std::int64_t>(metrics.tellg(), 0);
-  // Later lines are few, so the end is looked at first.
+  // Later lines are few, so the end is searched first.
   for (std::int64_t tail = 1 << 16;; tail *= 2) {
     const std::int64_t begin = std::max<std::int64_t>(size - tail, 0);
     const std::string first = begin == 0 ? "\n" : "";  // the file's first line is whole
@@ -227,7 +227,7 @@ void JsonlSink::on_event(const Event& event) {
   append(to_json_line(event, unix_clock_()), event.step, false);
 }
 
-/// The file is replaced, so it is opened anew.
+/// The file is replaced, so it is opened again.
 void JsonlSink::on_rollback(std::int64_t step) {
   try {
     remove_lines_after(file_, step, account_);
@@ -261,8 +261,8 @@ std::string JsonlSink::write(const std::string& line) {
   return reason;
 }
 
-/// Somebody may have removed the file, put another in its place or written into it: what was in it
-/// is gone then.
+/// Another program may have removed the file, replaced it or written into it: its former contents
+/// are then gone.
 void JsonlSink::look_at_file(const std::string& line) {
   struct stat status {};
   if (::fstat(descriptor_.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
@@ -281,7 +281,7 @@ void JsonlSink::look_at_file(const std::string& line) {
 }
 
 void JsonlSink::tell_of_new_content(const std::string& why) {
-  if (warns_) return;  // nobody asks the account
+  if (warns_) return;  // the account is not used
   try {
     const std::string content = read_file(file_);
     account_.begin_again(lines_of_metrics(content), why);

@@ -47,7 +47,7 @@ class View {
   explicit View(const Canvas& canvas)
       : canvas_(canvas), columns_(std::max(canvas.columns - 1, 1)) {}
 
-  /// Begins a line with as many of the fields as fit, the first in any case.
+  /// Begins a line with as many of the fields as fit, at least the first.
   void begin(std::string_view label, const std::vector<Piece>& fields) {
     StyledText line;
     line.add(label, Look::faint).pad_to(label_columns);
@@ -142,7 +142,7 @@ void add_batch(View& view, const LiveStatus& status) {
   view.begin("batch", {{fits ? status.batch : status.batch_in_short}});
 }
 
-/// "36 + 28 samples"; of many ranks the least and the most.
+/// "36 + 28 samples"; for many ranks the least and the most.
 std::string shares_in_words(const std::vector<std::int64_t>& samples) {
   constexpr std::size_t most_named = 8;
   if (samples.size() <= most_named) {

@@ -9,10 +9,10 @@
 
 namespace accrue::observe {
 
-/// What a live view shows of a run. What is absent or empty has no place in it.
+/// The values of a live view of a run. Absent or empty ones are not shown.
 struct LiveStatus {
   std::string position;  ///< "120/200"
-  double done = 0;       ///< part of the run, 0 to 1
+  double done = 0;       ///< share of the run, 0 to 1
   std::optional<double> seconds_left;
   std::optional<double> loss, eval_loss;
   Curve losses;
@@ -24,7 +24,7 @@ struct LiveStatus {
   std::vector<std::int64_t> rank_samples;  ///< StepReport's
 };
 
-/// Where it is shown.
+/// The area in which it is shown.
 struct Canvas {
   int columns = 80;
   int rows = 24;
@@ -34,7 +34,7 @@ struct Canvas {
 
 /// The view's lines: an empty one, then step, loss, speed, memory, batch and ranks. Each is
 /// narrower than the canvas (the last column would wrap), and there are fewer than its rows. What
-/// has no room is left out: of a line its last fields, of the lines the empty one and the last
+/// does not fit is left out: from a line its last fields, from the lines the empty one and the last
 /// ones.
 std::vector<std::string> live_view(const LiveStatus& status, const Canvas& canvas);
 

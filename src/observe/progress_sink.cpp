@@ -24,11 +24,11 @@ constexpr int widest_bar = 30;
 constexpr int narrowest_bar = 8;
 constexpr int columns_per_cell = 6;  ///< of the bar's parts
 
-/// Clears to the end of the screen: below what is redrawn there is only what a terminal that became
-/// narrower wrapped of it.
+/// Clears to the end of the screen: below the redrawn lines there is only what a terminal that
+/// became narrower has wrapped of them.
 constexpr const char* clear_the_rest = "\x1b[J";
 
-/// Moves the cursor by so many lines, up (A) or down (B).
+/// Moves the cursor by this many lines, up (A) or down (B).
 std::string moved(std::size_t lines, char direction) {
   return lines == 0 ? "" : "\x1b[" + std::to_string(lines) + direction;
 }
@@ -48,7 +48,7 @@ std::string one_line(std::string text) {
   return text;
 }
 
-/// A bar is as wide as the terminal allows, whatever stands beside it: its length does not jump.
+/// A bar is as wide as the terminal allows, regardless of other fields, so its length is steady.
 int bar_columns(int columns) {
   return std::clamp(columns / columns_per_cell, narrowest_bar, widest_bar);
 }
@@ -120,7 +120,7 @@ void ProgressSink::on_evaluation(const Evaluation& evaluation) {
 }
 
 void ProgressSink::on_event(const Event& event) {
-  // Decisions that are taken before the run starts have no position in it.
+  // Decisions before the run starts have no position in it.
   const std::string place = start_.total_steps > 0 ? position(event.step) + "  " : "";
   print_line(place + event.name + ": " + one_line(event.reason));
   redraw(true);
@@ -166,7 +166,7 @@ std::string ProgressSink::in_words(const std::vector<Field>& fields) {
   return text;
 }
 
-/// Leaves out the fields that are the first to go until the others fit.
+/// Removes fields in their order of removal until the rest fits.
 std::vector<ProgressSink::Field> ProgressSink::fitted(std::vector<Field> fields, int columns) {
   while (static_cast<int>(in_words(fields).size()) > columns)
     fields.erase(std::ranges::max_element(fields, {}, &Field::kind));
@@ -259,7 +259,7 @@ void ProgressSink::redraw(bool always) {
 
 /// The cursor rests at the beginning of the first line, where it stays when the terminal is
 /// resized, however the terminal wraps the lines then. A key that was pressed (^C) may have moved
-/// it. Texts in the lines are printable() by now.
+/// it. Texts in the lines are already printable().
 void ProgressSink::draw(const std::vector<std::string>& lines) {
   std::string bytes = "\r" + lines.front() + clear_the_rest;
   for (std::size_t i = 1; i < lines.size(); ++i) bytes += "\n" + lines[i];

@@ -17,22 +17,22 @@ namespace accrue::observe {
 struct ProgressOptions {
   ProgressStyle style = ProgressStyle::lines;
   std::function<double()> clock;       ///< seconds, monotonic; empty: the system's
-  std::function<TerminalSize()> size;  ///< for what is redrawn; empty: 80 x 24
+  std::function<TerminalSize()> size;  ///< for redrawn lines; empty: 80 x 24
   bool utf8 = false;                   ///< the terminal shows characters beyond ASCII
   bool colours = false;
 };
 
-/// Tells people how a run goes. The line before the first step and the micro-batches done within it
-/// show that it moves, however long a step takes.
+/// Shows the progress of a run to people. The line before the first step and the micro-batches done
+/// within it show that it moves, however long a step takes.
 ///
-/// A bar's line fits the terminal as it is when the line is drawn, so that it may be resized. What
-/// has no room is left out, in this order: peak memory, the evaluation's loss, micro-batches (shown
-/// for steps that take 2 seconds and more), tokens a second, the bar, the time left, the loss. The
-/// bar of a run that was interrupted is wiped, and what comes next begins a line of its own.
+/// A bar's line fits the terminal's size when the line is drawn, so the terminal may be resized.
+/// What does not fit is left out, in this order: peak memory, the evaluation's loss, micro-batches
+/// (shown for steps of 2 seconds and more), tokens a second, the bar, the time left, the loss. The
+/// bar of an interrupted run is erased, and the next output begins on a new line.
 ///
-/// A live view (live_view.h) is several such lines, below those that scroll: events and evaluations
-/// go above it, and so stay in what the terminal keeps. Both are redrawn at most ten times a
-/// second.
+/// A live view (live_view.h) is several such lines, below the ones that scroll: events and
+/// evaluations are printed above it, and so stay in the terminal's history. Both are redrawn at
+/// most ten times a second.
 class ProgressSink : public Observer {
  public:
   /// `out` must outlive the sink.
@@ -48,11 +48,11 @@ class ProgressSink : public Observer {
   void on_end(const RunEnd& end) override;
 
  private:
-  /// One thing that is told of a step. Fields are shown in order; if a bar's line has no room
-  /// for all, the last of the kinds goes first.
+  /// One value of a step. Fields are shown in order; if a bar's line has no room for all, the last
+  /// kind is removed first.
   struct Field {
     enum Kind { loss, time_left, bar, rate, micro_batches, evaluation, memory } kind;
-    std::string text;  ///< with the spaces that part it from the others
+    std::string text;  ///< with the spaces that separate it from the others
   };
 
   std::vector<Field> fields() const;
@@ -84,7 +84,7 @@ class ProgressSink : public Observer {
   double step_began_ = 0;
   double last_output_ = 0;
   std::int64_t tenths_told_ = 0;
-  std::size_t lines_drawn_ = 0;  ///< of what is redrawn; the cursor rests at the first
+  std::size_t lines_drawn_ = 0;  ///< of the redrawn part; the cursor rests at the first
 };
 
 }  // namespace accrue::observe

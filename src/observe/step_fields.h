@@ -2,8 +2,8 @@
 
 namespace accrue::observe {
 
-/// Calls visit(name, field) for each field of a StepReport that a line of metrics.jsonl has, in the
-/// line's order: for whoever writes it and whoever reads it.
+/// Calls visit(name, field) for each field of a StepReport in a line of metrics.jsonl, in the
+/// line's order: for writers and readers of lines.
 template <class Report, class Visit>
 void visit_fields(Report& report, const Visit& visit) {
   visit("step", report.step);

@@ -6,7 +6,7 @@
 
 namespace accrue {
 
-// nlohmann-json finds these by the name.
+// nlohmann-json finds these functions by their name.
 void from_json(const nlohmann::json& json, MicroBatchSeconds& seconds) {
   json.at("median").get_to(seconds.median);
   json.at("max").get_to(seconds.max);
@@ -43,7 +43,7 @@ class Fields {
 };
 
 StepReport report_of(const nlohmann::json& line) {
-  // A line of a step has these at least.
+  // A line of a step has at least these.
   StepReport report{.step = line.at("step").get<std::int64_t>(), .lr = line.at("lr").get<double>()};
   visit_fields(
       report, [fields = Fields(line)](const char* name, auto& value) { fields.take(name, value); });

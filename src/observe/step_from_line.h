@@ -7,8 +7,8 @@
 
 namespace accrue::observe {
 
-/// Reads back what to_json_line() wrote of a step; what the line does not have is absent. Nothing
-/// where it is something else.
+/// Reads back a step from to_json_line(); values missing in the line are absent. None if it is
+/// something else.
 std::optional<StepReport> step_from_line(const std::string& line);
 
 }  // namespace accrue::observe

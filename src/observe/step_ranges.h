@@ -6,8 +6,8 @@
 
 namespace accrue::observe {
 
-/// Steps, 0 or more each, as ranges of consecutive ones, in order: as many as there are gaps and
-/// one.
+/// Steps, 0 or more each, as ranges of consecutive ones, in order: one more than there are
+/// gaps.
 class StepRanges {
  public:
   struct Range {
@@ -23,7 +23,7 @@ class StepRanges {
   const std::vector<Range>& ranges() const { return ranges_; }
   /// Those of these steps that are not among `others`.
   StepRanges without(const StepRanges& others) const;
-  /// "step 3", "steps 3 to 9 and 12": for people, who are given the first few.
+  /// "step 3", "steps 3 to 9 and 12": for people, with only the first few.
   std::string in_words() const;
   bool operator==(const StepRanges&) const = default;
 

@@ -28,7 +28,7 @@ const char* begin_of(Look look) {
   return "";
 }
 
-/// Bytes of UTF-8 that go on with a character have the bits 10 in front.
+/// Continuation bytes of UTF-8 start with the bits 10.
 bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U; }
 
 }  // namespace

@@ -9,10 +9,10 @@ namespace accrue::observe {
 /// How a part of a line is shown if a terminal has colours.
 enum class Look { plain, faint, strong, good, caution, danger };
 
-/// Columns that `text` takes in a terminal, where each of its characters (in UTF-8) takes one.
+/// Columns of `text` in a terminal in which each of its characters (in UTF-8) takes one.
 int columns_of(std::string_view text);
 
-/// A line for a terminal, which knows its width whatever its looks add to its bytes.
+/// A line for a terminal that knows its width, however many bytes its looks add.
 class StyledText {
  public:
   /// Adds a text, which is made printable_line().
@@ -23,7 +23,7 @@ class StyledText {
   void cut_to(int columns);
 
   int columns() const { return columns_; }
-  /// The text as a terminal takes it. With colours, all of them end with it.
+  /// The text as bytes for a terminal. With colours, it ends by resetting them.
   std::string in_bytes(bool colours) const;
 
  private:

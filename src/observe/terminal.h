@@ -6,7 +6,7 @@
 
 namespace accrue::observe {
 
-/// The style that was stated; if none was, a live view on a terminal that can redraw and lines
+/// The stated style; if none is stated, a live view on a terminal that can redraw and lines
 /// elsewhere.
 ProgressStyle choose_progress_style(std::optional<ProgressStyle> stated, int descriptor);
 
@@ -14,15 +14,15 @@ struct TerminalSize {
   int columns = 80;
   int rows = 24;
 };
-/// Size of the terminal behind `descriptor` as of now; 80 x 24 if it does not tell.
+/// The present size of the terminal at `descriptor`; 80 x 24 if it is not known.
 TerminalSize terminal_size(int descriptor);
 
-/// Whether the environment's locale (LC_ALL, LC_CTYPE, LANG, the first that says anything) is one
-/// of UTF-8.
+/// Whether the environment's locale (LC_ALL, LC_CTYPE, LANG, the first that is set) uses
+/// UTF-8.
 bool locale_is_utf8();
 
-/// Whether there is a terminal behind `descriptor` that may be coloured: NO_COLOR (no-color.org)
-/// says nothing, and TERM is not "dumb".
+/// Whether there is a terminal at `descriptor` that may be coloured: NO_COLOR (no-color.org) is not
+/// set, and TERM is not "dumb".
 bool takes_colours(int descriptor);
 
 }  // namespace accrue::observe

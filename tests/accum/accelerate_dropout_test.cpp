@@ -10,7 +10,7 @@ namespace {
 
 using testing::relative_error;
 
-/// Dropout of every kind that masks are keyed for.
+/// Dropout of every kind that has keyed masks.
 struct DroppingImpl : nn::Module {
   DroppingImpl() {
     first = register_module("first", nn::Linear(4, 8));
@@ -81,7 +81,7 @@ TEST(Accelerate, KeepsTheShareThatDropoutStates) {
     EXPECT_NEAR(kept, 0.75, 5 * std::sqrt(0.25 * 0.75 / 200'000));
     EXPECT_FLOAT_EQ(y.max().item<float>(), 1 / 0.75F);
     const at::Tensor again = at::dropout(at::ones({100, 40, 50}), 0.25, true);
-    EXPECT_FALSE(at::equal(again, y));  // another place in the same pass
+    EXPECT_FALSE(at::equal(again, y));  // another position in the same pass
     accelerated.begin(ids, window);
     EXPECT_TRUE(at::equal(at::dropout(at::ones({100, 40, 50}), 0.25, true), y));
   }

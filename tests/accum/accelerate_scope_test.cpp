@@ -56,7 +56,7 @@ TEST(Accelerate, EndsWithItsScopeAndStaysOnItsThread) {
   EXPECT_EQ(count_all(outside.calls()), 2);
 }
 
-/// A data thread that collects garbage, or a notebook's server, may end what another thread began.
+/// A data thread that collects garbage, or a notebook's server, may end another thread's scope.
 TEST(Accelerate, MayBeDestroyedOnAnotherThread) {
   nn::Linear model(5, 7), inner(5, 7);
   const at::Tensor x = at::randn({6, 5});
@@ -88,7 +88,7 @@ TEST(Accelerate, MayBeDestroyedOnAnotherThread) {
   EXPECT_EQ(count_all(outside->calls()), 1) << "it may begin again";
 }
 
-/// No operation finds what it reads gone, whenever the other thread ends it.
+/// No operation finds its data gone, whenever the other thread ends the scope.
 TEST(Accelerate, MayBeDestroyedWhileItsThreadComputes) {
   nn::Linear model(5, 7);
   const at::Tensor x = at::randn({6, 5});
@@ -100,7 +100,7 @@ TEST(Accelerate, MayBeDestroyedWhileItsThreadComputes) {
   }
 }
 
-/// Operands are rounded by libtorch; what is made of them goes into the sum in fp32.
+/// libtorch rounds operands; their products are added to the sum in fp32.
 TEST(Accelerate, AddsProductsOfAutocastOperandsUnrounded) {
   nn::Linear model(5, 7);
   const at::Tensor x = at::randn({6, 5}), factors = at::randn({6, 7}).to(at::kBFloat16);
@@ -154,7 +154,7 @@ TEST(Accelerate, ShowsGradientsToHooks) {
   EXPECT_LT(relative_error(by_transpose(), 6 * plain[0]), 1e-12);
 }
 
-/// y = x, whose backward pass asks autograd for a gradient of its own: nobody's sum.
+/// y = x, whose backward pass requests another gradient from autograd, which belongs to no sum.
 struct AsksInBackward : torch::autograd::Function<AsksInBackward> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             nn::Linear model) {
@@ -195,7 +195,7 @@ TEST(Accelerate, TellsAnInputThatWasChangedInPlace) {
   EXPECT_THROW(y.sum().backward(), c10::Error);
 }
 
-/// Something of a program that is destroyed when it exits, behind what its main thread owned.
+/// A program's object that is destroyed at its exit, after those of its main thread.
 struct UntilExit {
   ~UntilExit() {
     const at::Tensor x = at::randn({6, 5});

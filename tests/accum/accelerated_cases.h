@@ -15,16 +15,16 @@
 #include "accrue/kernels/grad_slot.h"
 #include "support/tolerance.h"
 
-/// What forward passes of a model are made of that accrue may do, and their gradients.
+/// Parts of models' forward passes that accrue may replace, and their gradients.
 namespace accrue::accelerated {
 
 using Tensors = std::vector<at::Tensor>;
 namespace nn = torch::nn;
 namespace F = torch::nn::functional;
 
-inline constexpr std::int64_t kTerms = 500;  ///< more than an element of any sum below adds up
+inline constexpr std::int64_t kTerms = 500;  ///< more terms than any element of a sum below has
 
-/// What a user's forward may be, as a function of its input, beside the model with its parameters.
+/// A possible forward of a user, as a function of its input, and the model with its parameters.
 struct Case {
   std::string name;
   std::shared_ptr<nn::Module> model;
@@ -39,7 +39,7 @@ inline std::int64_t count_norms(const AcceleratedCalls& calls) { return calls.la
 inline std::int64_t count_embeddings(const AcceleratedCalls& calls) { return calls.embeddings; }
 inline std::int64_t count_gelus(const AcceleratedCalls& calls) { return calls.gelus; }
 inline std::int64_t count_attentions(const AcceleratedCalls& calls) { return calls.attentions; }
-/// libtorch's recurrent layers are products in fp64, and one operation of oneDNN's in fp32.
+/// libtorch's recurrent layers are products in fp64, and one operation of oneDNN in fp32.
 inline std::int64_t in_some_dtypes(const AcceleratedCalls& /*calls*/) { return 1; }
 inline std::int64_t count_all(const AcceleratedCalls& calls) {
   return calls.products + calls.convolutions + calls.layer_norms + calls.embeddings + calls.gelus +
@@ -188,7 +188,7 @@ inline std::vector<Case> row_cases() {
   };
 }
 
-/// oneDNN makes weight gradients of convolutions in fp32 alone.
+/// oneDNN computes weight gradients of convolutions only in fp32.
 inline std::vector<Case> convolution_cases() {
   const auto by_pixels = [](const std::string& name, nn::Conv2d module) {
     return Case{name,
@@ -234,7 +234,7 @@ inline std::vector<Case> convolution_cases() {
                 in_some_dtypes),
       of_module("convolution of one image", nn::Conv2d(nn::Conv2dOptions(4, 6, 3)), {4, 6, 5},
                 in_some_dtypes),
-      // A bias before the norm would have no gradient but its rounding.
+      // The gradient of a bias before the norm would be nothing but rounding.
       of_module(
           "convolution and norm",
           nn::Sequential(nn::Conv1d(nn::Conv1dOptions(2, 3, 3).bias(false)), nn::BatchNorm1d(3)),
@@ -316,7 +316,7 @@ inline Tensors differentiated(const Case& c, at::Tensor x) {
   return detached(result);
 }
 
-/// The sums of two micro-batches in `dtype`, of inputs that `rounded` has.
+/// The sums of two micro-batches in `dtype`, of inputs rounded to `rounded`.
 inline Tensors window_sums(const Case& c, at::ScalarType dtype, at::ScalarType rounded) {
   Accumulator acc(*c.model, {.on_event = [](const Event&) {}});
   for (const std::uint64_t seed : {11, 12}) {

@@ -32,8 +32,8 @@ double grouped_rate(torch::optim::Optimizer& optimizer) {
   return optimizer.param_groups().at(0).options().get_lr();
 }
 
-/// Four steps, with `after_step(wrapped, inner)` behind each; by the plain optimizer where
-/// `is_plain`, which both arguments are then.
+/// Four steps, with `after_step(wrapped, inner)` after each; by the plain optimizer if `is_plain`:
+/// then both arguments are that one.
 template <class AfterStep>
 std::vector<at::Tensor> train_grouped(bool is_plain, const AfterStep& after_step) {
   nn::Linear model = grouped_model();
@@ -137,7 +137,7 @@ TEST(AccumulatingOptimizerGroups, AreSettledAtFinishSaveAndLoad) {
   EXPECT_EQ(grouped_rate(wrapped), 0.125) << "what the inner one was set to is seen, too";
 }
 
-/// What was set before a save is settled by it: of two changes with one between them the later one
+/// Settings before a save are settled by it: of two changes with one between them the later one
 /// counts.
 TEST(AccumulatingOptimizerGroups, AreAlikeBehindASave) {
   const auto save = [](const AccumulatingOptimizer& optimizer) {
@@ -182,7 +182,7 @@ TEST(AccumulatingOptimizerGroups, FollowEachGroupOfTheInnerOne) {
   EXPECT_EQ(adamw.param_groups()[0].options().get_lr(), 0.1);
 }
 
-/// An optimizer of the user's own, with options that libtorch knows nothing of.
+/// A user's own optimizer, with options that libtorch does not know.
 struct OwnOptions : torch::optim::OptimizerCloneableOptions<OwnOptions> {
   double rate = 1;
   double get_lr() const override { return rate; }

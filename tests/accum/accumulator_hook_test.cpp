@@ -1,4 +1,4 @@
-// A hook on the mean gradient: what it finds in `.grad`, and what becomes of what it leaves there.
+// A hook on the mean gradient: the `.grad` that it sees, and the effect of its changes.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
-/// Four weights, of which each micro-batch of weight 1 has the gradient 1, 2, 3 and 4, and one that
-/// no loss reaches.
+/// Four weights, for which each micro-batch of weight 1 has the gradient 1, 2, 3 and 4, and one
+/// that no loss reaches.
 struct Hooked {
   explicit Hooked(at::ScalarType dtype)
       : weight(torch::ones({4}, dtype).requires_grad_()),
@@ -70,7 +70,7 @@ TEST(AccumulatorHook, SeesTheMeanInGradOfAnyDtype) {
   }
 }
 
-/// What a hook may do, and the gradient that is then stepped by.
+/// An action of a hook, and the gradient with which the step is then taken.
 struct Deed {
   const char* name;
   std::function<void(const Hooked&, MeanGradient&)> act;
@@ -148,7 +148,7 @@ TEST(AccumulatorHook, IsClippedWithItsWritesInNarrowParameters) {
   EXPECT_TRUE(at::equal(1 - hooked.weight.detach().to(at::kDouble), values_of({1.5, 2, 0, 0})));
 }
 
-/// The digits that a narrow parameter's `.grad` has no room for stay in the sum.
+/// Digits that do not fit into a narrow parameter's `.grad` stay in the sum.
 TEST(AccumulatorHook, RoundsNothingThatItLeaves) {
   const Hooked hooked(at::kBFloat16);
   Accumulator accumulator({hooked.weight, hooked.unused},

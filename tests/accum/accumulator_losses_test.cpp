@@ -1,4 +1,4 @@
-// Windows of several losses whose means have denominators of their own.
+// Windows of several losses whose means have separate denominators.
 #include <gmock/gmock.h>
 #include <torch/serialize/archive.h>
 

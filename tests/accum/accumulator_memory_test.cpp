@@ -53,7 +53,7 @@ double largest_error(const std::vector<at::Tensor>& actual,
 
 const std::vector<Ids> kMicros{{0, 1}, {2, 3, 4, 5, 6}, {7, 8, 9, 10, 11}};
 
-/// A loop over kMicros, whose replay may be told to do something else.
+/// A loop over kMicros, whose replay may be set to do something else.
 struct Loop {
   std::size_t most = 2;
   std::function<Loss(const MicroRef&)> replay = [this](const MicroRef& micro) {
@@ -116,7 +116,7 @@ TEST(AccumulatorMemory, WhatRanOutOnceIsRunOnceMoreAsItWas) {
   EXPECT_LT(loop.error(), kRounding);
 }
 
-/// The comparison's control: half of each part's loss is forgotten if the weights cannot tell.
+/// The comparison's control: half of each part's loss is lost unless the weights show it.
 TEST(AccumulatorMemory, TheComparisonSeesAPartThatIsForgotten) {
   Loop loop;
   loop.replay = [&](const MicroRef& micro) {
@@ -206,7 +206,7 @@ TEST(AccumulatorMemory, APartThatIsQuarantinedLaterLeavesItsMicroBatchCounted) {
   };
   AccumulatorOptions three = loop.options();
   three.micro_batches = 3;
-  three.accumulate = accum::Accumulation::fixed;  // which sees at once what is not finite
+  three.accumulate = accum::Accumulation::fixed;  // detects at once what is not finite
   Accumulator accumulator(loop.problem.parameters, three);
   for (const Ids& micro : kMicros) {
     EXPECT_FALSE(accumulator.full()) << micro.front();
@@ -274,13 +274,13 @@ TEST(AccumulatorMemory, SeveralLossesKeepTheirDenominators) {
             kRounding);
 }
 
-/// A scalar in memory that is let go of with the last tensor that refers to it.
+/// A scalar in memory that is freed with the last tensor that refers to it.
 at::Tensor scalar_in(const std::shared_ptr<double>& memory) {
   return at::from_blob(
       memory.get(), at::IntArrayRef{}, [memory](void*) {}, at::kDouble);
 }
 
-/// The replay needs the memory of what failed. The control keeps a copy of the losses.
+/// The replay needs the memory of the failed pass. The control keeps a copy of the losses.
 TEST(AccumulatorMemory, TheGraphOfSeveralLossesIsGoneBeforeTheyRunAgain) {
   for (const bool keeps : {false, true}) {
     ThreeLosses task(4), scarce = task;

@@ -1,4 +1,4 @@
-// A step by a function: what it finds in `.grad`.
+// A step by a function: the `.grad` that it sees.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -140,7 +140,7 @@ TEST(AccumulatorStep, OfStagedSumsShowsTheMeanToo) {
             1e-5);
 }
 
-/// An optimizer that reads the gradient itself, and keeps what it was given.
+/// An optimizer that reads the gradient itself, and keeps a copy of it.
 struct SumReader {
   void step(accum::MeanGradient&& gradient, double lr) {
     scale = gradient.scale();

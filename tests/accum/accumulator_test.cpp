@@ -124,7 +124,7 @@ TEST(Accumulator, ReportsWhatItDid) {
   }
 }
 
-/// A weight may count tokens: as samples it would end a window far too early.
+/// A weight may count tokens: taken as samples, it would end a window far too early.
 TEST(Accumulator, TakesNoWeightForACountOfSamples) {
   const Problem problem = make_problem(3, at::kFloat);
   Accumulator by_samples(problem.parameters, {.batch = Samples{64}});
@@ -145,7 +145,7 @@ TEST(Accumulator, TakesNoWeightForACountOfSamples) {
   EXPECT_TRUE(by_tokens.full()) << "tokens are what a weight counts";
 }
 
-/// The order of a Trainer: the hook, then clipping, so that what it writes is bounded, too.
+/// In the order of a Trainer: the hook, then clipping, so that the hook's output is bounded, too.
 TEST(Accumulator, ShowsTheMeanToTheHookAndClipsWhatItLeaves) {
   const Problem problem = make_problem(5, at::kFloat);
   const auto norm_of = [&] {
@@ -174,8 +174,8 @@ TEST(Accumulator, ShowsTheMeanToTheHookAndClipsWhatItLeaves) {
   EXPECT_EQ(problem.parameters[1].tensor.grad().abs().sum().item<double>(), 0);
 }
 
-/// A loss divided by the batch's positives, of which all micro-batches but the last have none:
-/// whatever the split, the gradient is that of all terms over all positives.
+/// A loss divided by the batch's positives, of which only the last micro-batch has any: whatever
+/// the split, the gradient is that of all terms over all positives.
 TEST(Accumulator, AddsSumsThatHaveNoWeightOfTheirOwn) {
   constexpr double positives = 3;
   const Problem problem = make_problem(6, at::kDouble);
@@ -202,7 +202,7 @@ TEST(Accumulator, AddsSumsThatHaveNoWeightOfTheirOwn) {
   fill(with_empty);
   expect_mean(with_empty);
 
-  // One of no finite gradient is left out, and the others are added again.
+  // One without a finite gradient is left out, and the others are added again.
   const auto bad = [&] {
     return Loss{.sum = (problem.parameters[0].tensor * 0).sum().sqrt(), .weight = 0};
   };

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using testing::kTake;
 using testing::usage_message;
 
-/// Holds the thread that takes a step until it is let go.
+/// Holds the thread that takes a step until it is released.
 class HeldStep {
  public:
   explicit HeldStep(Accumulator& accumulator)
@@ -98,7 +98,7 @@ TEST(AccumulatorThread, LetsACallbackCallAgain) {
   EXPECT_TRUE(accumulator.step([&](accum::MeanGradient&&) { accumulator.state(); }).stepped);
 }
 
-/// Threads that take turns by a mutex, as the message advises, add up what one thread adds up.
+/// Threads that take turns by a mutex, as the message advises, get the same sum as one thread.
 TEST(AccumulatorThread, IsRightForThreadsThatTakeTurns) {
   const testing::Problem problem = testing::make_problem(5, at::kDouble);
   Accumulator accumulator(problem.parameters);
@@ -118,7 +118,7 @@ TEST(AccumulatorThread, IsRightForThreadsThatTakeTurns) {
     EXPECT_LE(testing::relative_error(problem.parameters[i].tensor.grad(), expected[i]), 1e-12);
 }
 
-/// Without a mutex each sample is in the sum, or its thread was told.
+/// Without a mutex each sample is either in the sum, or its thread got an error.
 TEST(AccumulatorThread, LosesNoSampleWithoutAWord) {
   at::Tensor weight = torch::ones({2000}).requires_grad_();
   Accumulator accumulator({weight});

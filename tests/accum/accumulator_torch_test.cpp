@@ -80,9 +80,9 @@ double worst_error(const std::vector<at::Tensor>& actual, const std::vector<at::
 }
 
 TEST(AccumulatorTorch, TakesTheStepsOfAFullBatchLoop) {
-  // torch adds 1e-6 to the norm that it clips by, which is what the second bound is made of.
+  // torch adds 1e-6 to the norm by which it clips, hence the second bound.
   for (const auto& [norm, bound] : {std::pair{0.0, 1e-12}, std::pair{0.1, 1e-5}}) {
-    const double clip_norm = norm;  // clang 14 captures no structured bindings
+    const double clip_norm = norm;  // clang 14 cannot capture structured bindings
     std::unique_ptr<Accumulator> accumulator;
     const auto actual = train([&](auto& model, auto& optimizer, const Rows& rows) {
       if (!accumulator)

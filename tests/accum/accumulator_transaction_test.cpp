@@ -1,4 +1,4 @@
-// What an Accumulator does with micro-batches that fail, or are not finite.
+// How an Accumulator handles micro-batches that fail, or are not finite.
 #include <gmock/gmock.h>
 
 #include "accrue/accum/accumulator.h"
@@ -58,7 +58,7 @@ TEST(AccumulatorTransaction, DropsAWindowWhoseGradientIsNotFinite) {
                           {.on_event = [&](const Event& event) { reason = event.reason; }});
   bool called = false;
   const Accumulator::StepFunction take = [&](accum::MeanGradient&&) { called = true; };
-  // d sqrt(x)/dx is infinite at 0, if the value is finite.
+  // d sqrt(x)/dx is infinite at 0, while the value is finite.
   accumulator.backward({at::sqrt(w).sum(), 2});
   const StepReport report = accumulator.step(take);
   EXPECT_FALSE(report.stepped);
@@ -99,7 +99,7 @@ TEST(AccumulatorTransaction, FindsByReplayTheMicroBatchWhoseGradientIsNotFinite)
   EXPECT_TRUE(same_bits(actual, gradients_of(problem)));
 }
 
-/// Fails in backward, on its way to parameters that come after gradients of others are in.
+/// Fails in backward, after the gradients of some parameters and before those of others.
 struct FailingBackward : torch::autograd::Function<FailingBackward> {
   static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& input) {
     return input.clone();

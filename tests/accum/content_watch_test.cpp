@@ -1,4 +1,4 @@
-// What others do to an Accumulator's open window and no version counter tells: libtorch's SGD and
+// Changes to an Accumulator's open window that no version counter shows: libtorch's SGD and
 // clipping write through data().
 #include <gmock/gmock.h>
 #include <torch/torch.h>
@@ -34,7 +34,7 @@ at::Tensor watched_rows() {
 
 using Meddle = std::function<void(nn::Sequential&)>;
 
-/// What a call throws; empty if it throws nothing.
+/// The message that a call throws; empty if it throws nothing.
 std::string said_by(const std::function<void()>& call) {
   try {
     call();
@@ -44,8 +44,8 @@ std::string said_by(const std::function<void()>& call) {
   return {};
 }
 
-/// What the next call says when `meddle` came between a window's two micro-batches, or between the
-/// last of them and step(); empty if nothing is said.
+/// The next call's message when `meddle` came between a window's two micro-batches, or between the
+/// last of them and step(); empty if there is none.
 std::string said_after(const Meddle& meddle, bool before_step = false) {
   nn::Sequential model = watched_model();
   const at::Tensor x = watched_rows();
@@ -153,7 +153,7 @@ TEST(ContentWatch, SaysNothingOfWhoOnlyReads) {
   EXPECT_EQ(said_after(reads, true), "");
 }
 
-/// A loop whose step is the plain optimizer's, window after window.
+/// A loop that steps by the plain optimizer, window after window.
 TEST(ContentWatch, RefusesALoopThatStepsByThePlainOptimizer) {
   nn::Sequential model = watched_model();
   torch::optim::SGD optimizer(model->parameters(), 1e-3);
@@ -167,7 +167,7 @@ TEST(ContentWatch, RefusesALoopThatStepsByThePlainOptimizer) {
   EXPECT_THAT(error_of(loop), kSaysStep);
 }
 
-/// The promise is worth as much as the windows that it leaves alone.
+/// The guarantee is only useful if correct windows are left alone.
 TEST(ContentWatch, LeavesRightWindowsAlone) {
   nn::Sequential model = watched_model(), plain = watched_model();
   torch::optim::SGD optimizer(model->parameters(), 0.05), reference(plain->parameters(), 0.05);
@@ -187,7 +187,7 @@ TEST(ContentWatch, LeavesRightWindowsAlone) {
     EXPECT_TRUE(testing::within(model->parameters()[i], plain->parameters()[i], 1e-5));
 }
 
-/// Of an embedding most watched_rows have no gradient, and a step moves a few elements alone.
+/// For an embedding most watched_rows have no gradient, and a step changes only a few elements.
 TEST(ContentWatch, SeesAStepOfAnEmbeddingAlone) {
   torch::manual_seed(3);
   for (const std::int64_t word : {0, 1234, 4999}) {
@@ -202,7 +202,7 @@ TEST(ContentWatch, SeesAStepOfAnEmbeddingAlone) {
   }
 }
 
-/// Of units that are off no sum moves: those that do are found again, window by window.
+/// For units that are off no sum changes: those that do are found again, window by window.
 TEST(ContentWatch, FollowsSumsThatMoveElsewhere) {
   at::Tensor weight = torch::ones({10'000}).requires_grad_();
   Accumulator accumulator({weight});
@@ -237,7 +237,7 @@ TEST(ContentWatch, SeesStepsOfAnyDtypeAndLayout) {
   }
 }
 
-/// A gradient that is not finite is the audit's, and no change.
+/// The audit handles a gradient that is not finite; it is not a change.
 TEST(ContentWatch, TakesNotANumberForWhatItIs) {
   at::Tensor weight = torch::zeros({20}).requires_grad_();
   Accumulator accumulator({weight});
@@ -271,7 +271,7 @@ TEST(ContentWatch, NamesAPlainBackwardThatKeepsAGraph) {
               AllOf(HasSubstr("plain backward()"), HasSubstr("are intact")));
 }
 
-/// If half of the elements are as they were, a few of the others are enough.
+/// If half of the elements are unchanged, a few of the others are enough.
 TEST(ContentWatch, SeesClippingThatCutsTheLargestAlone) {
   at::Tensor weight = torch::zeros({60}).requires_grad_();
   at::Tensor factors = torch::full({60}, 0.1);
@@ -300,7 +300,7 @@ struct OwnWriter : nn::Module {
   nn::Embedding embedding{nullptr};
 };
 
-/// What the second of two micro-batches says, and step().
+/// The messages at the second of two micro-batches, and at step().
 std::string said_of_own_writer(AccumulatorOptions options,
                                const std::function<void(OwnWriter&)>& meddle) {
   auto model = std::make_shared<OwnWriter>();

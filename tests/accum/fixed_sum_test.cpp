@@ -158,7 +158,7 @@ TEST(Fixed, ChoosesTheNextUnitsFromTheClosedSums) {
   w.add(at::tensor({0x1p-20F, 0.0F, -0x1p-22F}));
   EXPECT_THAT(w.buffer->units(), ElementsAre(-40));
   ASSERT_TRUE(w.window.close());
-  // 2^-20 lies below 2^-19, with 2^10 to spare below 2^46 units.
+  // 2^-20 is below 2^-19, with 2^10 to spare below 2^46 units.
   EXPECT_THAT(w.buffer->units(), ElementsAre(-19 + 10 - 46));
   EXPECT_EQ(w.sum()[0].item<double>(), 0x1p-20);
   w.window.open(1);
@@ -194,7 +194,7 @@ TEST(Fixed, ResumesBetweenWindowsFromItsUnits) {
 }
 
 /// The first window leaves units other than those of a new buffer; the second is saved in its
-/// midst, closed or not.
+/// middle, closed or not.
 TEST(Fixed, ResumesFromAWindowsStateInItsUnits) {
   const std::vector<at::Tensor> given = contributions(0);
   const auto summed = [&](bool resumed, bool open, bool with_units = true) {

@@ -15,7 +15,7 @@ using accrue::testing::make_problem;
 using accrue::testing::Problem;
 using ::testing::HasSubstr;
 
-/// Adds up what it is given, as an optimizer's momentum would.
+/// Adds up its input, as an optimizer's momentum would.
 class Sums final : public FoldTarget {
  public:
   bool takes(const at::Tensor&) const override { return true; }
@@ -73,7 +73,7 @@ TEST(FoldedGradient, AddsUpToTheMeanGradientOfEverything) {
   EXPECT_TRUE(p.window.close());
 }
 
-/// A window that folds nowhere needs no weight: a trial of the memory.
+/// A window without a fold target needs no weight: a trial of the memory.
 TEST(FoldedGradient, IsDroppedWithoutATarget) {
   FoldedProblem p(/*with_target=*/false);
   p.window.open(0);
@@ -84,7 +84,7 @@ TEST(FoldedGradient, IsDroppedWithoutATarget) {
   p.window.open(1);
 }
 
-/// Several losses: what was folded with other factors cannot be run again.
+/// Several losses: gradients folded with other factors cannot be run again.
 TEST(FoldedGradient, LosesTheWindowWhereAQuarantineChangesTheOthersFactors) {
   for (const bool others_change : {true, false}) {
     FoldedProblem p;
@@ -95,7 +95,7 @@ TEST(FoldedGradient, LosesTheWindowWhereAQuarantineChangesTheOthersFactors) {
     p.window.abort(MicroStatus::quarantined, "its loss is not finite");
     EXPECT_EQ(p.window.is_lost(), others_change);
     EXPECT_EQ(p.window.is_torn(), others_change);
-    // Where it comes first there is nothing to run again.
+    // If it comes first there is nothing to run again.
     FoldedProblem first;
     first.window.set_on_quarantine([&](const LedgerEntry&) { return others_change; });
     first.window.open(0, 1, first.total());

@@ -6,8 +6,8 @@
 
 namespace accrue::testing {
 
-/// Adds 0 to a loss, and to each element of the gradient of its first argument a value: NaN, where
-/// none is given.
+/// Adds 0 to a loss, and a value to each element of the gradient of its first argument: NaN, unless
+/// one is given.
 struct Poison : torch::autograd::Function<Poison> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
                             double value = std::numeric_limits<double>::quiet_NaN()) {

@@ -16,7 +16,7 @@ constexpr std::int64_t kNoisyElements = 2'048, kNoisyMicroBatches = 2'048;
 /// Standard deviations of a rounding error that no element exceeds: 5e-9 for all of them together.
 constexpr double kSigmas = 6.5;
 
-/// Contributions of gradients: each element has a mean and a spread of its own, over six orders of
+/// Contributions of gradients: each element has its own mean and spread, over six orders of
 /// magnitude.
 class Contributions {
  public:
@@ -36,7 +36,7 @@ class Contributions {
   at::Tensor scale_, mean_;
 };
 
-/// The exact sums (in extended precision), and what the bounds are made of, by element.
+/// The exact sums (in extended precision), and the terms of the bounds, by element.
 struct Reference {
   at::Tensor sum, running_squares, running, magnitudes;
 
@@ -65,7 +65,7 @@ struct Reference {
 /// The formulas of docs/numerics.md, "Accumulation precisions".
 at::Tensor bound(Accumulation accumulation) {
   const Reference& r = Reference::get();
-  // Rounding to nearest with unit roundoff u errs by at most u|s|, evenly: u|s| / sqrt(3) rms.
+  // Rounding to nearest with unit roundoff u errs by at most u|s|, uniformly: u|s| / sqrt(3) rms.
   const auto nearest = [&](double u) {
     return kSigmas * u / std::sqrt(3) * r.running_squares.sqrt();
   };
@@ -85,7 +85,7 @@ at::Tensor bound(Accumulation accumulation) {
       // The compensation, at most 2^-8 of the sum, is itself rounded to bf16.
       return nearest(0x1p-16) + 0x1p-16 * r.sum.abs();
     case Accumulation::bf16_stochastic:
-      // Between two neighbours, at most 2^-7|s| apart, by chance: half of that rms at most.
+      // Between two adjacent values, at most 2^-7|s| apart, at random: at most half of that rms.
       return kSigmas * 0x1p-8 * r.running_squares.sqrt();
     case Accumulation::bf16:
       return 0x1p-8 * r.running;  // The worst case: its errors do not cancel.
@@ -152,7 +152,7 @@ TEST(Bf16, Stalls) {
   EXPECT_EQ(sum_of_ones(Accumulation::fixed, 2'048), 2'048);
 }
 
-/// 1 + 2^-10 lies an eighth of the way from 1 to the next bf16.
+/// 1 + 2^-10 is an eighth of the way from 1 to the next bf16.
 TEST(Bf16Stochastic, IsUnbiasedAndReproducible) {
   constexpr std::int64_t kDraws = 100'000;
   constexpr double kStep = 0x1p-7, kChance = 0.125;

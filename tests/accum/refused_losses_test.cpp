@@ -1,4 +1,4 @@
-// What an Accumulator says of losses that it cannot differentiate.
+// An Accumulator's messages about losses that it cannot differentiate.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 

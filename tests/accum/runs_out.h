@@ -6,8 +6,8 @@
 
 namespace accrue::testing {
 
-/// Its input, through whose backward memory runs out. What is made first is differentiated last: of
-/// a parameter, gradients of others are in by then.
+/// Returns its input; memory runs out in its backward. What is created first is differentiated
+/// last: for a parameter, gradients of others have arrived by then.
 struct RunsOut : torch::autograd::Function<RunsOut> {
   static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& input) {
     return input.clone();

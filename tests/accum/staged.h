@@ -17,7 +17,7 @@ inline constexpr std::array kStaged{Accumulation::fp64, Accumulation::bf16,
                                     Accumulation::bf16_kahan, Accumulation::bf16_stochastic,
                                     Accumulation::fixed};
 
-/// One parameter and a window over it that is fed contributions as a kernel would.
+/// One parameter and a window over it that gets contributions as from a kernel.
 struct StagedWindow {
   explicit StagedWindow(Accumulation accumulation, at::IntArrayRef shape,
                         at::ScalarType dtype = at::kFloat, std::uint64_t rounding_seed = 1)

@@ -84,7 +84,7 @@ TEST_P(EveryStaged, SumsWhatKernelsAndAutogradContribute) {
     const at::Tensor by_kernel = integers(2 * i), by_autograd = integers(2 * i + 1);
     w.window.begin({});
     w.contribute(by_kernel);
-    // Not contiguous where it arrives.
+    // Not contiguous when it arrives.
     (w.parameter.t() * by_autograd.to(dtype()).t().contiguous()).sum().backward();
     EXPECT_FALSE(w.parameter.grad().defined());
     w.window.commit(0, 1);
@@ -197,7 +197,7 @@ TEST(StagedSum, RefusesASecondContributionBeforeTheFirstIsDone) {
     const auto held = a.contribute();
     EXPECT_THAT(error_of([&] { b.contribute(); }), HasSubstr("done()"));
   }
-  // A kernel that failed half-way let go of it.
+  // A kernel that failed half-way released it.
   b.contribute().into.fill_(3);
   b.done();
   EXPECT_EQ(b.main[1].item<double>(), 3);

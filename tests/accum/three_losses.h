@@ -8,8 +8,8 @@
 
 namespace accrue::testing {
 
-/// The regression of Problem, with a second loss that only some samples have and a third
-/// that counts by real numbers.
+/// The regression of Problem, with a second loss that only some samples have and a third that
+/// counts by real numbers.
 struct ThreeLosses {
   explicit ThreeLosses(std::uint64_t seed, at::ScalarType dtype = at::kDouble)
       : problem(make_problem(seed, dtype)) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kRows = 6, kChunkRows = 2, kWidth = 4, kClasses = 5;
 
-/// Adds up what it is given.
+/// Adds up its input.
 class Total final : public FoldTarget {
  public:
   bool takes(const at::Tensor&) const override { return true; }
@@ -26,7 +26,7 @@ class Total final : public FoldTarget {
   at::Tensor sum;
 };
 
-/// A head whose gradient is summed by `accumulation`, or folded where that is none.
+/// A head whose gradient is summed by `accumulation`, or folded if that is none.
 class Head {
  public:
   explicit Head(std::optional<Accumulation> accumulation)
@@ -44,7 +44,7 @@ class Head {
     added.sum.backward();
     window.commit(added.sum.item<double>(), added.weight);
   }
-  /// Runs the loss of a micro-batch whose last chunk alone is not finite.
+  /// Runs the loss of a micro-batch in which only the last chunk is not finite.
   void add_poisoned() {
     window.begin({.sample_ids = {9}});
     at::Tensor hidden = hidden_of(9);
@@ -52,7 +52,7 @@ class Head {
     EXPECT_FALSE(std::isfinite(loss(hidden).sum.item<double>()));
     window.abort(MicroStatus::quarantined, "its loss is not finite");
   }
-  /// If a sum was added to in place, only a replay undoes it.
+  /// If a sum was added to in place, only a replay can undo it.
   void allow_replay() {
     window.set_replay(
         [this](const MicroRef& micro) { return loss(hidden_of(micro.sample_ids[0])); });

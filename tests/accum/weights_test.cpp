@@ -1,4 +1,4 @@
-// Weights that users give: real numbers, zeros, whole micro-batches of nothing.
+// Weights given by users: real numbers, zeros, whole micro-batches of weight 0.
 #include <algorithm>
 #include <random>
 
@@ -13,7 +13,7 @@ namespace {
 using testing::kTake;
 using Ids = std::vector<std::int64_t>;
 
-/// A regression whose rows count as much as they say.
+/// A regression whose rows count by their weights.
 struct Weighted {
   Weighted(std::uint64_t seed, at::ScalarType dtype) : problem(testing::make_problem(seed, dtype)) {
     std::mt19937_64 random(seed);

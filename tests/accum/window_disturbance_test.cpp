@@ -1,4 +1,4 @@
-// What others may and may not do while a window is open.
+// What other code may and may not do while a window is open.
 #include <gmock/gmock.h>
 
 #include "accrue/accum/window.h"
@@ -100,7 +100,7 @@ TEST(Window, RefusesAGradientThatDidNotArrive) {
   EXPECT_FALSE(f.window.is_lost());
 }
 
-/// What a kernel leaves that runs out of memory while it adds to a gradient.
+/// The state left by a kernel that runs out of memory while it adds to a gradient.
 void fail_half_way(kernels::GradSlot& slot) {
   slot.contribute().into.mutable_data_ptr<float>()[0] += 1;
 }

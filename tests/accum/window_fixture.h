@@ -27,7 +27,7 @@ struct WindowFixture {
     torch::autograd::backward({loss.sum});
     window.commit(loss.sum.item<double>(), loss.weight);
   }
-  /// Contributes and then fails, after the gradients are in.
+  /// Contributes and then fails, after the gradients have been added.
   void add_half_way(const Ids& samples) {
     window.begin({99, samples, 0});
     torch::autograd::backward({problem.loss(samples).sum});

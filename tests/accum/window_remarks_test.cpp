@@ -1,4 +1,4 @@
-// What an accumulator says once about its first window.
+// Remarks that an accumulator makes once about its first window.
 #include <gmock/gmock.h>
 
 #include "accrue/accum/accumulator.h"
@@ -17,7 +17,7 @@ using testing::Problem;
 using testing::usage_message;
 using Ids = std::vector<std::int64_t>;
 
-/// What is told of two windows of two micro-batches each.
+/// The remarks on two windows of two micro-batches each.
 std::vector<std::string> told_of(const NamedParameters& parameters,
                                  const std::function<Loss(const Ids&)>& loss,
                                  const std::vector<Ids>& micros = {{0, 1, 2}, {3, 4, 5}}) {

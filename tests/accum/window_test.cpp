@@ -68,7 +68,7 @@ TEST(Window, NamesTheCallExpectedWhenOutOfOrder) {
   EXPECT_THAT(error_of([&] { f.window.state(); }), HasSubstr("commit()"));
 }
 
-/// Of a rank whose others have done nothing yet, and say so once.
+/// For a rank whose other ranks have done nothing yet, and report that once.
 class OneOfIdleRanks : public Reduction {
  public:
   Outcome reduce(GradientBuffer&, const Share& share) override {
@@ -305,7 +305,7 @@ TEST(Window, RefusesAStateThatDoesNotFit) {
   EXPECT_FALSE(f.window.is_open());
 }
 
-/// Puts the weight's gradient into its slot itself, as the kernels of accrue do.
+/// Puts the weight's gradient into its slot itself, like accrue's kernels.
 struct SlotLinear : torch::autograd::Function<SlotLinear> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight) {

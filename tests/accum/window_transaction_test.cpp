@@ -1,4 +1,4 @@
-// What becomes of a window when a gradient is not finite, overflows, or does not fit its sum.
+// The outcome of a window when a gradient is not finite, overflows, or does not fit its sum.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -19,7 +19,7 @@ using testing::kSecond;
 using testing::kThird;
 using testing::same_bits;
 
-/// Micro-batches that hold a poisoned sample have a finite loss and a gradient that is not.
+/// Micro-batches with a poisoned sample have a finite loss and a gradient that is not finite.
 struct TransactionFixture : testing::WindowFixture {
   explicit TransactionFixture(Accumulation accumulation = Accumulation::fp32) {
     if (accumulation == Accumulation::fp32) return;
@@ -29,7 +29,7 @@ struct TransactionFixture : testing::WindowFixture {
   }
   Window& w() { return staged_window ? *staged_window : window; }
 
-  /// Those of fixed-point sums follow the first window's gradients.
+  /// The units of fixed-point sums follow the first window's gradients.
   void find_units() {
     replay();
     mean_gradient_of({kFirst, kSecond, kThird});
@@ -284,7 +284,7 @@ TEST(WindowTransaction, RefusesALossScaleThatIsNone) {
     EXPECT_THAT(error_of([&] { f.w().open(0, wrong); }), HasSubstr("loss scale"));
 }
 
-/// A window whose losses stayed on a device: nobody has looked at them when it is full.
+/// A window whose losses stayed on a device: they have not been read when it is full.
 TEST(SettledLosses, AreThoseOfTheLedger) {
   TransactionFixture f;
   f.w().open(0);

@@ -22,7 +22,7 @@ NoiseScale noise(double value, double low, double high) {
   return {.value = value, .low = low, .high = high, .variance = 1};
 }
 
-/// A gradient that cannot be told from 0.
+/// A gradient that cannot be distinguished from 0.
 NoiseScale unbounded(double low) { return {.low = low, .variance = 1}; }
 
 BatchFacts measured(double batch, const NoiseScale& scale) {

@@ -35,7 +35,7 @@ MeanWithError mean_of(const std::vector<double>& values) {
   return {mean, std::sqrt(squares / (n - 1) / n)};
 }
 
-/// Windows of one kind, and what becomes of them as a mean.
+/// Windows of one kind, and their mean estimates.
 struct Estimates {
   std::vector<double> variance, squared_gradient, squared_norm;
 };
@@ -71,8 +71,8 @@ TEST(EstimateNoise, IsUnbiasedOnAQuadraticOfKnownNoise) {
   }
 }
 
-// Negative control: the norm of the window's gradient holds its noise, 1 / batch, which the test
-// above would have seen.
+// Negative control: the norm of the window's gradient contains its noise, 1 / batch, which the test
+// above would have detected.
 TEST(EstimateNoise, CorrectsABiasThatTheSquaredNormHas) {
   constexpr double scale = 1000, batch = scale / 4;
   NoisyQuadratic quadratic(7, 200, scale);
@@ -137,7 +137,7 @@ TEST(NoiseAverage, FindsTheNoiseScaleInAHundredWindows) {
   }
 }
 
-/// The share of 300 series of 100 windows whose interval holds `claimed`, if the noise scale is
+/// The share of 300 series of 100 windows whose interval contains `claimed`, if the noise scale is
 /// 1000.
 double share_that_holds(double claimed, double batch, double decay) {
   constexpr int series = 300;
@@ -150,9 +150,9 @@ double share_that_holds(double claimed, double batch, double decay) {
   return static_cast<double>(hits) / series;
 }
 
-// Nine of ten are to hold it, and 95% if the gradient is hardly ever told from 0, as then the
-// noise scale can only be too small for the interval. The share's standard deviation over 300
-// series is 1.7% and 1.3%; three of them are allowed.
+// Nine of ten have to contain it, and 95% if the gradient can hardly be distinguished from 0, as
+// then the noise scale can only be too small for the interval. The share's standard deviation over
+// 300 series is 1.7% and 1.3%; three of them are allowed.
 TEST(NoiseAverage, HoldsTheTruthInNineOfTenIntervals) {
   for (const double decay : {0.98, 0.9}) {
     for (const double batch : {1000. / 64, 1000. / 16, 1000. / 4, 1000., 2000.}) {
@@ -163,13 +163,13 @@ TEST(NoiseAverage, HoldsTheTruthInNineOfTenIntervals) {
   }
 }
 
-// Negative control: what is off by the half of it is seldom held.
+// Negative control: a value that is off by half is seldom contained.
 TEST(NoiseAverage, ExcludesWhatIsNotTheTruth) {
   EXPECT_LT(share_that_holds(1500, 1000, 0.98), 0.1);
   EXPECT_LT(share_that_holds(667, 1000, 0.98), 0.1);
 }
 
-/// Twelve windows' figures around averages, in which neither follows from the other.
+/// Twelve windows' estimates around averages, in which neither follows from the other.
 std::vector<NoiseEstimate> scattered(double variance, double gradient, int windows = 12) {
   std::mt19937_64 random(3);
   std::normal_distribution<double> normal;

@@ -10,15 +10,15 @@
 
 namespace accrue::adapt {
 
-/// Windows of four micro-batches on the quadratic whose gradient is G and whose samples' gradients
-/// scatter around it normally, in odd coordinates with thrice the variance of even ones (as many).
-/// tr(Sigma) is 1 per unit of weight, and |G|^2 so large that the noise scale is `scale`.
+/// Windows of four micro-batches on the quadratic with gradient G, whose samples' gradients are
+/// normally distributed around it, in odd coordinates with three times the variance of even ones
+/// (as many). tr(Sigma) is 1 per unit of weight, and |G|^2 such that the noise scale is `scale`.
 class NoisyQuadratic {
  public:
   NoisyQuadratic(std::uint64_t seed, std::size_t dimensions, double scale)
       : random_(seed), dimensions_(dimensions), gradient_(std::sqrt(1 / scale / count())) {}
 
-  /// A window of `batch`, of which the micro-batches have these shares. The parts are the first
+  /// A window of `batch`, in which the micro-batches have these shares. The parts are the first
   /// micro-batch of each of two ranks.
   NoiseSample window(double batch, const std::array<double, 4>& shares = {.25, .25, .25, .25}) {
     NoiseSample sample{.weight = batch};

@@ -63,7 +63,7 @@ TEST(ChangingWindows, EndWithTheEpochWhoseLastOneIsShortOrDropped) {
   EXPECT_EQ(dropped.windows_in_epoch(1), 1);
 }
 
-/// A window that is dropped leaves its place to one of the next epoch, whose budget is its own.
+/// A dropped window is replaced by one of the next epoch, with its own budget.
 TEST(ChangingWindows, BehindADroppedOneTheBudgetIsThatOfTheNextEpoch) {
   const ChangingWindows windows = uniform(
       100, 1,
@@ -115,7 +115,7 @@ TEST(ChangingWindows, ASampleThatExceedsTheBudgetIsRefused) {
   EXPECT_THROW(windows.window(0), Error);
 }
 
-/// With one budget for all, these are the windows of a batch that stays as it is.
+/// With one budget for all, these are the windows of a constant batch.
 class SameAsFixed : public ::testing::TestWithParam<LastWindow> {};
 
 TEST_P(SameAsFixed, OfSamplesAlike) {

@@ -22,7 +22,7 @@ Shares shares_of(const Weights& weights) {
 }
 
 /// The largest distance of any source's draws from its share of them, after any of `draws` draws.
-/// `source_of` says whose each draw is.
+/// `source_of` returns the source of a draw.
 template <typename SourceOf>
 double largest_distance(const Shares& shares, std::int64_t draws, SourceOf source_of) {
   const auto all = static_cast<double>(std::accumulate(shares.begin(), shares.end(), 0LL));
@@ -79,7 +79,7 @@ TEST(Interleaving, NeverStraysByADraw) {
   }
 }
 
-// The comparator sees an order that is not even: one source behind the other.
+// The comparator detects an order that is not even: one source after the other.
 TEST(Interleaving, OfBlocksStrays) {
   const auto in_blocks = [](std::int64_t draw) { return draw % 4 < 2 ? std::size_t{0} : 1; };
   EXPECT_GE(largest_distance({1, 1}, 4, in_blocks), 1);

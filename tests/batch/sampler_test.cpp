@@ -50,7 +50,7 @@ TEST(Sampler, ShufflesAnewForEveryEpochAndSeed) {
   EXPECT_NE(epoch_of(sampler, 0), epoch_of(Sampler(1000, Order::shuffle, 1338), 0));
 }
 
-// A sampler that is made again at any position goes on as the first one would have.
+// A sampler that is made again at any position continues as the first one would have.
 TEST(Sampler, ResumesAtAnyPosition) {
   const Sampler first(97, Order::shuffle, 5);
   std::vector<std::int64_t> whole;
@@ -63,8 +63,8 @@ TEST(Sampler, ResumesAtAnyPosition) {
   }
 }
 
-// A shuffle must also separate neighbours: in a random permutation the mean distance of samples
-// drawn one after the other is size / 3, with a standard deviation of its mean below size /
+// A shuffle must also separate neighbours: in a random permutation the mean distance of
+// consecutive samples is size / 3, with a standard deviation of its mean below size /
 // sqrt(size).
 TEST(Sampler, SeparatesNeighbours) {
   constexpr std::int64_t size = 10'000;

@@ -1,5 +1,5 @@
-// Does not compile: each call is a mistake, and the compiler is to say in a sentence what is
-// missing. check_misuse.cmake looks for these sentences.
+// Does not compile: each call is a mistake, for which the compiler has to state in a sentence what
+// is missing. check_misuse.cmake looks for these sentences.
 #include <torch/torch.h>
 
 #include <string>

@@ -121,7 +121,7 @@ TEST_F(AtomicFileBeside, LeavesTheOtherNamesOfAFileTheirContent) {
   EXPECT_EQ(read_file(folder_ / "file"), "new");
 }
 
-/// A link that is put there while the file is written is replaced, and not followed.
+/// A link that is created there while the file is written is replaced, and not followed.
 TEST_F(AtomicFileBeside, FollowsNoLinkThatComesMeanwhile) {
   put("target", "old");
   AtomicFile file(folder_ / "a");
@@ -153,7 +153,7 @@ TEST_F(AtomicFileBeside, LeavesNothingWhereItsProcessIsKilled) {
   if (const int probe = ::open(folder_.c_str(), O_WRONLY | O_TMPFILE, 0644); probe >= 0)
     ::close(probe);
   else
-    return;  // This file system has no files without a name: they would be named here.
+    return;  // This file system has no unnamed files: they would have names here.
   const pid_t child = ::fork();
   if (child == 0) {
     AtomicFile file(folder_ / "a");
@@ -166,10 +166,10 @@ TEST_F(AtomicFileBeside, LeavesNothingWhereItsProcessIsKilled) {
   EXPECT_EQ(names(), std::set<std::string>{});
 }
 
-/// What a child's exit status says: whether what it did threw nothing.
+/// A child's exit status: whether its body threw nothing.
 constexpr int kDone = 0, kThrew = 1;
 
-/// Runs `body` in a process in which these system calls are refused.
+/// Runs `body` in a process that is refused these system calls.
 template <class Body>
 int where_refused(const std::vector<unsigned>& calls, const Body& body) {
   const pid_t child = ::fork();

@@ -5,7 +5,7 @@
 namespace accrue {
 namespace {
 
-/// XXH3_64bits of the empty input, as xxHash's own tests state it (seed 0).
+/// XXH3_64bits of the empty input, from xxHash's own tests (seed 0).
 TEST(Checksum, OfNothingIsTheLibrarysOwn) {
   EXPECT_EQ(checksum_of(""), "2d06800538d394c2");
   EXPECT_EQ(Checksum().text(), "2d06800538d394c2");

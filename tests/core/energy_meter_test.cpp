@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t usual_range = 262'143'328'850;
 
-/// A folder as Linux has it.
+/// A folder as on Linux.
 class EnergyMeterTest : public ::testing::Test {
  protected:
   void SetUp() override {

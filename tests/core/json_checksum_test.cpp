@@ -30,7 +30,7 @@ TEST(JsonChecksum, NoticesEveryFlippedBit) {
     std::string flipped = text;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
     json read = json::parse(flipped, nullptr, false);
-    if (!read.is_object()) continue;  // no reader takes it
+    if (!read.is_object()) continue;  // no reader accepts it
     const bool has_no_checksum = !read.contains("checksum");
     if (!has_its_checksum(read)) {
       ++noticed;

@@ -27,7 +27,7 @@ TEST(LoadedLibraries, NameTheProgramAndWhatItRunsOn) {
   EXPECT_EQ(loaded_libraries(), libraries);
 }
 
-/// What `command` prints.
+/// The output of `command`.
 std::string output_of(const std::string& command) {
   FILE* const pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return "";
@@ -38,7 +38,7 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-/// binutils reads the file and not what is mapped of it.
+/// binutils reads the file and not its mapping.
 TEST(LoadedLibraries, HaveTheBuildIdThatReadelfShows) {
   const std::string shown =
       output_of("readelf -n /proc/" + std::to_string(::getpid()) + "/exe 2>&1");
@@ -59,7 +59,7 @@ TEST(LoadedLibraries, TellWhichOneASymbolLiesIn) {
   EXPECT_FALSE(own_library("libaccrue_of_nobody.so"));
 }
 
-/// A program that is started by its name alone knows where it lies.
+/// A program that is started by its name alone knows its folder.
 TEST(LoadedLibraries, AreLookedForBesideAProgramOfPath) {
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
   const std::string name = program.filename().string();

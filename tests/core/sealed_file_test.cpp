@@ -28,7 +28,7 @@ class SealedFiles : public ::testing::Test {
     file.commit();
     return folder_ / name;
   }
-  /// What is wrong with these bytes as the file "a"; empty: nothing.
+  /// The damage of these bytes as the file "a"; empty if there is none.
   std::string damage_of(const std::string& bytes) const {
     write_file_atomically(folder_ / "a", bytes);
     const SealedContent found = check_sealed(folder_ / "a");

@@ -10,7 +10,7 @@
 namespace accrue {
 namespace {
 
-/// A pipe of a page, which takes that much at once at most.
+/// A pipe of one page, which accepts at most that much at once.
 class Pipe {
  public:
   explicit Pipe(int flags) {

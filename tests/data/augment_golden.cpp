@@ -1,8 +1,8 @@
-// augment_golden OUT GLOB SHAPES TARGET SEED DRAW AUGMENT [MASKS]: what becomes of each image of a
+// augment_golden OUT GLOB SHAPES TARGET SEED DRAW AUGMENT [MASKS]: the changes of each image of a
 // folder per class at that draw, and of its mask if a pattern of masks is given. SHAPES has the
 // images' [channels, height, width], TARGET that of the result, AUGMENT the keys of data.augment,
 // all in JSON. For each image it writes to OUT a line of JSON, what was drawn, and after it the
-// fp32 values [C, H, W]; then of a mask the int64 classes [H, W]. Runs requests
+// fp32 values [C, H, W]; then for a mask the int64 classes [H, W]. Runs requests
 // (support/requests.h).
 #include <array>
 #include <fstream>

@@ -68,7 +68,7 @@ std::function<double(double)> evenly(double least, double most) {
 constexpr double once_in_a_thousand = 1.95;
 
 TEST(Augment, SharesOfTheAreaAreEvenlyDrawnAndProportionsInTheirLogarithm) {
-  const Augment augment{.crop = Interval{0.1, 0.5}};  // of a square any such box fits
+  const Augment augment{.crop = Interval{0.1, 0.5}};  // any such box fits into a square
   const auto share = [](const ImageChange& change) {
     return static_cast<double>(change.crop->height * change.crop->width) / 1e6;
   };
@@ -86,7 +86,7 @@ TEST(Augment, SharesOfTheAreaAreEvenlyDrawnAndProportionsInTheirLogarithm) {
 
 TEST(Augment, EveryPlaceOfABoxIsAsLikely) {
   const Augment augment{.crop = Interval{0.1, 0.5}};
-  // A place from 0 to n is made even over [0, 1) by spreading it over its own n + 1st part.
+  // A position from 0 to n is made uniform over [0, 1) by spreading it over its own n + 1st part.
   const auto down = [](const ImageChange& change) {
     return (static_cast<double>(change.crop->top) + 0.5) /
            static_cast<double>(1000 - change.crop->height + 1);
@@ -99,7 +99,7 @@ TEST(Augment, EveryPlaceOfABoxIsAsLikely) {
   EXPECT_LT(distance(drawn(augment, large, right), evenly(0, 1)), once_in_a_thousand);
 }
 
-/// Pearson's statistic of counts that are expected to be alike.
+/// Pearson's statistic of counts that are expected to be equal.
 double unevenness(const std::map<double, std::int64_t>& counts, std::size_t cells) {
   const double expected = static_cast<double>(drawn_images) / static_cast<double>(cells);
   double sum = static_cast<double>(cells - counts.size()) * expected;
@@ -118,7 +118,7 @@ TEST(Augment, ShiftsAndOrdersOfColoursAreAsLikelyAsEachOther) {
   const auto shift = [](const ImageChange& change) {
     return static_cast<double>(9 * change.shift_y + change.shift_x);
   };
-  // 80 and 23 degrees of freedom: 124.8 and 49.7 are passed once in a thousand times.
+  // For 80 and 23 degrees of freedom 124.8 and 49.7 are exceeded once in a thousand times.
   EXPECT_LT(unevenness(counted(drawn({.pad = 4}, small, shift)), 81), 124.8);
   EXPECT_GT(unevenness(counted(drawn({.pad = 3}, small, shift)), 81), 124.8);
   const auto order = [](const ImageChange& change) {
@@ -249,7 +249,7 @@ TEST_F(AugmentedImages, DifferFromDrawToDrawAndSeedToSeedButNotInEvaluation) {
 TEST_F(AugmentedImages, CropsAreTakenFromThePixelsOfTheFile) {
   testing::Picture picture = make_picture(256, 256, 3, 1);
   for (std::size_t i = 0; i < picture.pixels.size(); ++i)
-    picture.pixels[i] = i / 3 % 2 == 0 ? 0 : 255;  // columns in turn
+    picture.pixels[i] = i / 3 % 2 == 0 ? 0 : 255;  // alternating columns
   constexpr double share = 64.0 / (256 * 256);
   const Folder folder;
   for (const char* name : {"a/1.png", "b/1.png"}) folder.write(name, testing::png(picture));
@@ -258,8 +258,8 @@ TEST_F(AugmentedImages, CropsAreTakenFromThePixelsOfTheFile) {
                                    .augment = {.crop = Interval{share, share}, .ratio = {1, 1}}},
                                   "data.train");
   const std::vector<std::int64_t> index{0}, draw{0};
-  // A crop of 8 x 8 pixels is not scaled: its columns are black and white. Of the scaled image all
-  // is grey.
+  // A crop of 8 x 8 pixels is not scaled: its columns are black and white. A scaled image is all
+  // grey.
   EXPECT_TRUE(at::equal(source->fetch_drawn(index, draw).inputs.abs(), at::ones({1, 3, 8, 8})));
   EXPECT_LT(source->fetch(index).inputs.abs().max().item<float>(), 0.1);
 }

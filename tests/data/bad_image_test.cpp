@@ -110,7 +110,7 @@ TEST_F(BadImages, OthersStandInWhereTheShapeIsWanted) {
   EXPECT_THAT(refusal(Error::Kind::usage, [&] { fetch_one(*none); }), HasSubstr("none among 3"));
 }
 
-/// What PNG's checksums are for.
+/// The purpose of PNG's checksums.
 TEST_F(BadImages, NoFlippedBitOfAPngGivesOtherPixels) {
   const std::string good = png(make_picture(4, 4, 3, 3));
   folder_.write("set/dog/0.png", good);
@@ -138,7 +138,7 @@ class ExcludedFiles : public BadImages {
   }
 };
 
-/// So that a run goes on with the samples it would have had.
+/// So that a run continues with the samples it would have had.
 TEST_F(ExcludedFiles, KeepTheirPlacesAmongImages) {
   folder_.write("set/cat/2.png", png(make_picture(4, 4, 3, 4)));
   folder_.write("set/dog/2.png", png(make_picture(4, 4, 3, 5)));
@@ -218,7 +218,7 @@ TEST_F(BadImages, ThatDifferInShapeAreBroughtToOne) {
   EXPECT_THAT(open_knowing(all())->remarks(), ::testing::IsEmpty());
 }
 
-/// It may be a class whose images are missing, or none: it is named.
+/// It may be a class whose images are missing, or not a class: it is named.
 TEST_F(BadImages, ClassWithoutAnImage) {
   const std::string empty = folder_.path("set/empty");
   std::filesystem::create_directories(empty);
@@ -227,7 +227,7 @@ TEST_F(BadImages, ClassWithoutAnImage) {
   folder_.write("set/empty/notes.txt", "soon");
   EXPECT_THAT(remarks(folder_.path("set/*/*.png")),
               ::testing::ElementsAre(HasSubstr("is no class: " + empty)));
-  // Images that the globs leave out on purpose are no mistake, and hidden folders are no class.
+  // Images that the globs leave out are no error, and hidden folders no classes.
   folder_.write("set/empty/1.png", "not asked for");
   std::filesystem::create_directories(folder_.path("set/.cache"));
   EXPECT_THAT(remarks(folder_.path("set/[cd]*/*.png")), ::testing::IsEmpty());

@@ -117,7 +117,7 @@ TEST(BadInput, FormatsMixed) {
   EXPECT_NO_THROW(open(folder.path("*"), 4, Format::text));
 }
 
-/// That would train as the text it is not; unless somebody says that it is.
+/// They would be trained on as text, which they are not, unless the format is stated as text.
 TEST(BadInput, FilesThatAreNoText) {
   const Folder folder;
   const std::pair<const char*, const char*> cases[] = {
@@ -137,7 +137,7 @@ TEST(BadInput, FilesThatAreNoText) {
     EXPECT_NO_THROW(open(folder.write(name, "some bytes of it"), 4)) << name;
 }
 
-/// Also if accrue was built without Parquet.
+/// Even if accrue was built without Parquet.
 TEST(BadInput, ATableThatIsNone) {
   const Folder folder;
   const auto file = folder.write("a.parquet", "some bytes of it");
@@ -207,7 +207,7 @@ TEST(BadInput, FileThatWasWrittenToSinceItWasOpened) {
 
 TEST(BadInput, AllTokensAreCheckedBeforeAnyIsNeeded) {
   const Folder folder;
-  // More than two of the pieces that threads take, of two files.
+  // More than two of the pieces that threads take, from two files.
   std::vector<std::int64_t> ids(3 << 20, 6);
   const std::string first = folder.write("a.bin", packed<std::uint16_t>(ids));
   EXPECT_NO_THROW(open(first, 8, Format::tokens, 7)->check_contents()) << "the control";

@@ -36,7 +36,7 @@ class ImageTree {
     return {absolute, find_files(absolute, "data.train"), known, "data.train"};
   }
 
-  /// By file, those that the patterns match; empty if it lies in no class's folder.
+  /// The matched files with their classes; empty if a file lies in no class's folder.
   std::map<std::string, std::string> classes(const Names& globs, const Names& known = {}) const {
     const Names absolute = with_root(globs);
     const FoundFiles found = find_files(absolute, "data.train");
@@ -60,7 +60,7 @@ class ImageTree {
 struct PatternRow {
   const char* name;
   Names globs;
-  std::map<std::string, std::string> classes;  ///< of all files that are there and match
+  std::map<std::string, std::string> classes;  ///< of all existing files that match
   Names others = {};                           ///< files that no pattern matches
 };
 
@@ -209,7 +209,7 @@ TEST_P(LinkedClasses, ThatLeadToOneFolderAreNamed) {
   EXPECT_THAT(tree_.open({GetParam()}).remarks(), ::testing::Contains(HasSubstr("t/d")));
 }
 
-/// By its own name, if a folder is there by that, too.
+/// By its own name, if the folder is also found by that.
 TEST_P(LinkedClasses, ThatLeadToAClassBesideThemAreNamed) {
   link("c", "t/0");
   EXPECT_EQ(tree_.classes({GetParam()}).size(), 3U);

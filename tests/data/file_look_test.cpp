@@ -1,4 +1,4 @@
-// What files hold, by their names and their first bytes.
+// The contents of files, judged by their names and their first bytes.
 #include "data/text/file_look.h"
 
 #include <gmock/gmock.h>

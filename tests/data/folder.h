@@ -18,7 +18,7 @@ namespace accrue::data::testing {
 
 inline constexpr std::int64_t mebibyte = 1 << 20;
 
-/// A folder that goes away with the test.
+/// A folder that is removed at the end of the test.
 class Folder {
  public:
   Folder() {
@@ -66,7 +66,7 @@ inline std::string header(std::int64_t magic, std::int64_t version, std::int64_t
   return packed<std::int32_t>(words);
 }
 
-/// 0, 7, 14, ... below `vocab`: neighbours differ, so a shift shows.
+/// 0, 7, 14, ... below `vocab`: adjacent ids differ, so a shift is visible.
 inline std::vector<std::int64_t> counting_ids(std::int64_t count, std::int64_t vocab) {
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < count; ++i) ids.push_back(7 * i % vocab);

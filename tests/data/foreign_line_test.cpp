@@ -1,4 +1,4 @@
-// Lines as other tools write them: Alpaca's, ShareGPT's.
+// Lines in the forms of other tools: Alpaca's, ShareGPT's.
 #include "data/text/foreign_line.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// The line that is made of one, or what is received of it.
+/// The line made from one, or what its error received.
 std::string made_of_line(const std::string& line) {
   LineJson read = read_line_json(line);
   EXPECT_FALSE(read.problem) << line;
@@ -204,7 +204,7 @@ class ForeignFiles : public ::testing::Test {
                         .context = 128},
                        "data.train");
   }
-  /// What is given of the first sample, and in brackets what is learned.
+  /// The given part of the first sample, and in brackets the learned part.
   static std::string shown(const Source& source) {
     const batch::MicroBatch sample = fetch(source, {0});
     std::vector<std::int64_t> ids = values(sample.inputs), labels = values(sample.targets);

@@ -87,7 +87,7 @@ TEST_F(Glob, FollowsLinksToFoldersOnce) {
                           "z/y/round/z/c.txt", "z/y/x/e.txt"));
 }
 
-/// Each level has two names, so that paths double with each.
+/// Each level has two names, so paths double with each.
 TEST_F(Glob, WalksFoldersOfManyNamesOnce) {
   std::string level = "many";
   for (int i = 0; i < 40; ++i) {
@@ -122,7 +122,7 @@ TEST_F(Glob, NamesWhatMatchesNothingAndWhereItLooked) {
   EXPECT_THAT(refusal({""}), HasSubstr("''"));
 }
 
-/// What they lead to may be a disk that is not mounted, with a part of the data.
+/// Their target may be a disk that is not mounted, with a part of the data.
 TEST_F(Glob, RefusesLinksToNothingByName) {
   const auto refused = [&](const std::string& glob) { return refusal({folder_.path(glob)}); };
   fs::create_symlink("nowhere.txt", folder_.path("z/broken.txt"));

@@ -10,7 +10,7 @@
 #include "planted_images.h"
 #include "refusal.h"
 
-/// tests/data/image_golden.py compares many images with Pillow; here is what needs no Python.
+/// tests/data/image_golden.py compares many images with Pillow; these cases need no Python.
 namespace accrue::data {
 namespace {
 
@@ -76,7 +76,7 @@ TEST(ImageFit, KeepsAnEvenImageEven) {
   }
 }
 
-/// Scaled as a whole it would be of 4 million by 256 pixels; what is kept is even.
+/// Scaled as a whole it would have 4 million by 256 pixels; the kept part is uniform.
 TEST(ImageFit, MakesNoMoreOfALongImageThanIsKept) {
   for (const ImageShape& shape : {ImageShape{1, 1, 16384}, {1, 16384, 1}}) {
     DecodedImage line{.shape = shape, .bytes = CountedBytes(16384, 200)};

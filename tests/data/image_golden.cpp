@@ -1,8 +1,8 @@
-// image_golden OUT CHANNELS HEIGHT WIDTH FILE...: what the library makes of image files, brought to
+// image_golden OUT CHANNELS HEIGHT WIDTH FILE...: how the library reads image files, resized to
 // that shape: each file's bytes [C, H, W] to OUT, one after the other.
 //
-// image_golden classes OUT GLOB...: the classes of images of one colour each, as JSON to OUT: their
-// names, of each colour (in hexadecimal digits) its class, and the remarks.
+// image_golden classes OUT GLOB...: the classes of single-coloured images, as JSON to OUT: their
+// names, for each colour (in hexadecimal digits) its class, and the remarks.
 //
 // Runs requests (support/requests.h).
 #include <cstdio>

@@ -113,7 +113,7 @@ TEST(ImageFolders, NameClassesInSortedOrder) {
   EXPECT_EQ(source->tokens(2), 1);
 }
 
-/// As torchvision's ImageFolder, and what lies beside them is left out.
+/// As in torchvision's ImageFolder; files next to them are left out.
 TEST(ImageFolders, AreTheFirstBelowTheRoot) {
   const Folder folder;
   const std::string image = testing::png(make_picture(2, 2, 1, 1));
@@ -186,7 +186,7 @@ TEST(Images, AreGuessedBySuffix) {
   EXPECT_FALSE(testing::open(folder.path("*/*"), 4, Format::text)->image_shape());
 }
 
-/// Of .bin files and of those without a suffix by what they hold.
+/// .bin files and files without a suffix are recognized by their contents.
 TEST(Images, OfSetsAreKnownByTheirContent) {
   const Folder folder;
   std::string records, fine;
@@ -239,7 +239,7 @@ TEST(Images, ArePrefetched) {
   }
 }
 
-/// Plane by plane, as the files hold them.
+/// Plane by plane, as in the files.
 std::vector<double> levels_of_bytes(const std::string& bytes) {
   std::vector<double> levels;
   for (const char c : bytes) levels.push_back(2.0 * static_cast<unsigned char>(c) / 255 - 1);
@@ -324,7 +324,7 @@ TEST(Idx, PairsImagesWithTheirLabels) {
               ElementsAre(7, 2, 0));
 }
 
-/// What images with these labels have for classes.
+/// The classes of images with these labels.
 struct LabelsRow {
   const char* name;
   std::string labels;
@@ -368,7 +368,7 @@ INSTANTIATE_TEST_SUITE_P(
         LabelsRow{"of_as_many_classes", {"\0\xc8", 2}, 2, {"0", "200"}, {0, 1}, true}),
     [](const auto& row) { return std::string(row.param.name); });
 
-/// The handwritten digits, as scikit-learn has them.
+/// The handwritten digits, as in scikit-learn.
 struct Digits {
   std::filesystem::path root;
   std::vector<std::string> pixels;
@@ -405,7 +405,7 @@ TEST(Digits, AreTheSameFromFoldersAndFromIdx) {
   const auto from_folders = open_images((digits.root / "folders/*/*.png").string());
   ASSERT_EQ(from_folders->size(), 1797);
   EXPECT_EQ(from_folders->image_shape(), (ImageShape{1, 8, 8}));
-  // In another order: class by class the images follow each other as their names do.
+  // In another order: within a class the images are in the order of their names.
   std::map<std::int64_t, std::vector<std::size_t>> by_class;
   for (std::size_t i = 0; i < digits.labels.size(); ++i) by_class[digits.labels[i]].push_back(i);
   std::map<std::int64_t, std::size_t> taken;

@@ -36,7 +36,7 @@ TEST(JsonSample, CountsTheCompletionOnlyInWhicheverOrder) {
     EXPECT_TRUE(sample.counts());
   }
   EXPECT_FALSE(parse(R"({"prompt": "abcd", "completion": ""})").counts());
-  // The first token is never predicted, whoever wrote it.
+  // The first token is never predicted, whichever part has it.
   EXPECT_FALSE(parse(R"({"prompt": "", "completion": "a"})").counts());
 }
 
@@ -85,7 +85,7 @@ TEST(JsonSample, PassesOverOtherKeysAndNamesThem) {
             text_to_bytes("ab"));
 }
 
-/// What each sample of a line comes to.
+/// The samples of a line, as text.
 std::string shown_samples(const std::string& line) {
   JsonSampleParser parser(0);
   if (const auto problem = parser.parse(line)) return "refused: " + problem->received;
@@ -99,7 +99,7 @@ std::string shown_samples(const std::string& line) {
   return text;
 }
 
-/// Four ids, all of them labels, with `fields` behind them.
+/// Four ids, all of them labels, followed by `fields`.
 std::string with_ids(const std::string& fields) {
   return R"({"input_ids": [5, 6, 7, 8], "labels": [5, 6, 7, 8])" + fields + "}";
 }

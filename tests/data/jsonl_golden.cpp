@@ -1,7 +1,7 @@
-// Prints what JSON lines become, as JSON, for jsonl_golden.py:
+// Prints the results for JSON lines, as JSON, for jsonl_golden.py:
 // jsonl_golden FILE CONTEXT (padded|packed): the micro-batch of all samples, as one object
-// jsonl_golden FILE samples: for each line the samples, or what is wrong with it
-// jsonl_golden FILE messages: for each line what with_messages() makes of it, or what is wrong
+// jsonl_golden FILE samples: for each line the samples, or its problem
+// jsonl_golden FILE messages: for each line the result of with_messages(), or its problem
 
 #include <fstream>
 #include <iostream>

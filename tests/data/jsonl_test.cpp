@@ -33,7 +33,7 @@ std::string list_of(const std::vector<std::int64_t>& ids) {
   return "[" + text + "]";
 }
 
-/// A sample as its file states it.
+/// A sample as stated in its file.
 struct Stated {
   std::vector<std::int64_t> ids, labels;
   double weight = 1;
@@ -68,7 +68,7 @@ std::string lines_of(const std::vector<Stated>& samples) {
   return text;
 }
 
-/// A loss that depends on the tokens up to a position, and on what is predicted there.
+/// A loss that depends on the tokens up to a position, and on the label there.
 double term(const std::int64_t* tokens, std::int64_t position, std::int64_t label) {
   double history = 1;
   for (std::int64_t i = 0; i <= position; ++i)
@@ -80,7 +80,7 @@ struct WeightedSum {
   double sum = 0, weight = 0;
 };
 
-// As transformers has it: logits[:-1] against labels[1:], -100 ignored.
+// As in transformers: logits[:-1] against labels[1:], -100 ignored.
 WeightedSum loss_as_hugging_face(const Stated& sample) {
   WeightedSum loss;
   for (std::size_t i = 1; i < sample.labels.size(); ++i) {
@@ -92,7 +92,7 @@ WeightedSum loss_as_hugging_face(const Stated& sample) {
   return loss;
 }
 
-/// As a model takes it: position by position of each sample's place.
+/// As in a model: position by position of each sample's place.
 WeightedSum loss_of(const batch::MicroBatch& micro) {
   const std::int64_t columns = micro.inputs.size(1);
   std::vector<SampleSpan> spans = micro.spans;
@@ -136,7 +136,7 @@ TEST(Jsonl, PredictsWhatHuggingFaceDoesPaddedAndPacked) {
     EXPECT_DOUBLE_EQ(loss.weight, expected.weight);
     EXPECT_EQ(micro.tokens, tokens);
   }
-  // Negative control: labels one place off.
+  // Negative control: labels off by one position.
   auto shifted = samples;
   for (Stated& sample : shifted)
     std::rotate(sample.labels.begin(), sample.labels.begin() + 1, sample.labels.end());
@@ -197,7 +197,7 @@ TEST(Jsonl, DoesNotTellTheVocabularyOfIds) {
   EXPECT_EQ(open(file, jsonl_context)->vocab(), 0);
 }
 
-/// Of a sample, as decimal numbers apart.
+/// The inputs of a sample, as separate decimal numbers.
 std::string inputs_of(const Source& source, std::int64_t index) {
   std::string text;
   for (const std::int64_t id : values(fetch(source, {index}).inputs))
@@ -390,7 +390,7 @@ TEST(BadJsonl, OfWhichALineChangedSinceItWasOpened) {
     folder.write("a.jsonl", before);
     const auto source = open(file, jsonl_context);
     ASSERT_EQ(std::string(after).size(), before.size());
-    // If the system's time stamps do not tell, the line itself does.
+    // If the system's time stamps do not show it, the line itself does.
     const auto written = std::filesystem::last_write_time(file);
     folder.write("a.jsonl", after);
     std::filesystem::last_write_time(file, written);

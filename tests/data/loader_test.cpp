@@ -162,7 +162,7 @@ TEST(Loader, EndsCleanlyWhateverIsLeft) {
   sequential(std::make_shared<CountingSource>(1));
 }
 
-/// Its samples come when the gate is opened.
+/// Its samples are available when the gate is opened.
 class GatedSource final : public CountingSource {
  public:
   explicit GatedSource(std::shared_future<void> gate)

@@ -77,7 +77,7 @@ TEST_F(Masks, AreThoseOfTheirFolderWhereSeveralHaveAName) {
   EXPECT_THAT(refused(both), HasSubstr("one mask for each image"));
 }
 
-/// Whose names are those of images that are trained on, in another folder.
+/// Masks with the names of training images in another folder.
 TEST_F(Masks, OfTrainingImagesAreNotThoseOfHeldOutOnes) {
   const Picture image = make_picture(1, 2, 3, 1);
   add("train/1", image, grey(1, 2, {1, 0}));
@@ -145,7 +145,7 @@ TEST_F(Masks, HaveNumbersBelowTheClasses) {
   EXPECT_NO_THROW(known->check_contents());
 }
 
-/// 255 for foreground would be ignored, and nothing be learned.
+/// With 255 for foreground that would be ignored, and nothing would be learned.
 TEST_F(Masks, OfOneClassAreRefused) {
   add("a", make_picture(1, 2, 3, 1), grey(1, 2, {0, 255}));
   EXPECT_THAT(refused(), AllOf(HasSubstr("masks of 0 and 255 alone"), HasSubstr("1, 2, ...")));
@@ -195,7 +195,7 @@ TEST_F(Masks, BelongToTheFingerprint) {
   EXPECT_TRUE(has_mask);
 }
 
-/// However a batch is split, and wherever a sample stands in it.
+/// However a batch is split, and wherever a sample is in it.
 TEST_F(Masks, AreChangedByTheirDrawAlone) {
   for (int i = 0; i < 4; ++i) {
     std::vector<std::uint8_t> numbers;

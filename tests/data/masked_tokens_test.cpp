@@ -38,7 +38,7 @@ std::string lines_of_letters(int count) {
   return lines;
 }
 
-/// What a model sees of one sample and what is asked of it, wherever it lies.
+/// A model's inputs and targets for one sample, wherever it lies.
 struct Shown {
   std::vector<std::int64_t> inputs, targets;
   bool operator==(const Shown&) const = default;
@@ -176,7 +176,7 @@ TEST_F(MaskedTokensTest, OfEvaluationDependOnTheSampleAlone) {
       << "training has others";
 }
 
-/// How far a count may lie from its mean: five standard deviations of a binomial one.
+/// The allowed distance of a count from its mean: five standard deviations of a binomial one.
 double five_deviations(double trials, double probability) {
   return 5 * std::sqrt(trials * probability * (1 - probability));
 }
@@ -212,7 +212,7 @@ TEST_F(MaskedTokensTest, HaveTheSharesOfTheirDefinition) {
   constexpr double all = length * draws;
   EXPECT_NEAR(chosen, 0.15 * all, five_deviations(all, 0.15));
   EXPECT_NEAR(hidden, 0.8 * chosen, five_deviations(chosen, 0.8));
-  // One of the 256 tokens that may take its place is the token itself.
+  // One of the 256 tokens that may replace it is the token itself.
   EXPECT_NEAR(same, (0.1 + 0.1 / byte_tokens) * chosen, five_deviations(chosen, 0.1));
   const double another = std::accumulate(others.begin(), others.end(), 0.0);
   EXPECT_NEAR(another, (0.1 - 0.1 / byte_tokens) * chosen, five_deviations(chosen, 0.1));

@@ -33,9 +33,9 @@ std::int64_t resident_maximum_bytes() {
   return std::int64_t{usage.ru_maxrss} * 1024;
 }
 
-// By how much `work` raises the resident maximum. In a child, whose maximum starts with what it
-// has: in this process an earlier test may have gone higher, and would hide the growth. `warm_up`
-// pages code in.
+// By how much `work` raises the maximum resident memory. In a child, whose maximum starts with its
+// present memory: in this process an earlier test may have gone higher, and would hide the growth.
+// `warm_up` pages code in.
 std::int64_t growth_bytes(const std::function<void()>& warm_up, const std::function<void()>& work) {
   std::array<int, 2> channel{};
   EXPECT_EQ(::pipe(channel.data()), 0);

@@ -42,7 +42,7 @@ std::string mixed_pairs(const std::string& name, int count) {
   return lines;
 }
 
-/// All that a model sees of a micro-batch, as text, so that two can be compared.
+/// Everything that a model sees of a micro-batch, as text, so that two can be compared.
 std::string seen(const batch::MicroBatch& micro) {
   std::ostringstream text;
   text << micro.inputs << micro.targets << micro.tokens << " " << micro.sequences_per_sample;
@@ -60,7 +60,7 @@ class MixtureTest : public ::testing::Test {
         {.globs = files, .context = mixed_context, .packing = packing, .pairs = pairs},
         "data.train");
   }
-  /// Text of words beside two files of lines.
+  /// Text of words and two files of lines.
   std::vector<MixturePart> parts() const {
     std::string text;
     for (int i = 0; i < 60; ++i) text += "word " + std::to_string(i) + " ";
@@ -89,7 +89,7 @@ TEST_F(MixtureTest, HasTheSamplesOfItsParts) {
   EXPECT_THAT(mixture->files(), SizeIs(3));
 }
 
-// The comparator tells a sample from its neighbours.
+// The comparator distinguishes a sample from its neighbours.
 TEST_F(MixtureTest, AnotherSampleIsSeen) {
   const auto mixture = mixed(parts());
   for (std::int64_t index = 1; index < mixture->size(); ++index)
@@ -174,7 +174,7 @@ TEST_F(MixtureTest, RefusesWhatIsNoMixture) {
     EXPECT_THROW(fetch(*mixture, {outside}), Error);
 }
 
-/// Rows are taken apart and put together, where columns and batches of a program's own would go.
+/// Rows are taken apart and joined, where columns and a program's own batches would be lost.
 TEST_F(MixtureTest, RefusesPartsThatAreNoRowsOfTokens) {
   const std::shared_ptr<const Source> columns =
       open_source({.globs = {folder_.write("c.jsonl", R"({"input_ids": [1, 2], "labels": [1, 2]})"

@@ -1,4 +1,4 @@
-// Lines with "prompt", "chosen" and "rejected" as pairs, and what is refused of them.
+// Lines with "prompt", "chosen" and "rejected" as pairs, and refused ones.
 #include <gmock/gmock.h>
 
 #include "data/fetch.h"

@@ -1,4 +1,4 @@
-// Writes a Parquet file as the lines that it is trained as: parquet_golden FILE LINES.
+// Writes a Parquet file as the lines on which it is trained: parquet_golden FILE LINES.
 #include <iostream>
 
 #include "accrue/core/error.h"

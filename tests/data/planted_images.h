@@ -16,16 +16,16 @@ struct Picture {
   std::vector<std::uint8_t> pixels;  ///< [H, W, C]
 };
 
-/// Pixels that differ from picture to picture, channel to channel, place to place.
+/// Pixels that differ between pictures, channels and positions.
 Picture make_picture(std::int64_t height, std::int64_t width, std::int64_t channels,
                      std::uint64_t seed);
-/// A smooth one, which JPEG keeps closely.
+/// A smooth one, which JPEG preserves closely.
 Picture make_gradient(std::int64_t height, std::int64_t width);
 
 std::string png(const Picture& picture);
 std::string jpeg(const Picture& picture);
 
-/// What a source makes of it: [C, H, W], byte b being 2 * b / 255 - 1; alpha left out.
+/// The values of a source for it: [C, H, W], byte b being 2 * b / 255 - 1; alpha left out.
 std::vector<double> levels_of(const Picture& picture);
 
 /// idx files: big-endian words, then bytes.

@@ -33,7 +33,7 @@ json byte_vocabulary() {
   return vocab;
 }
 
-/// Characters of ASCII and the shown space; all others are bytes.
+/// ASCII characters and the marked space; all others are bytes.
 json character_model(const std::vector<std::pair<std::string, std::string>>& merges) {
   json vocab = json::object();
   for (int byte = 0; byte < 256; ++byte) {

@@ -5,10 +5,10 @@
 
 namespace accrue::data::testing {
 
-/// A tokenizer.json of bytes as GPT-2 cuts words, with merges over letters, spaces and line feeds:
-/// small, and unlike bytes in every text.
+/// A tokenizer.json of bytes that cuts words like GPT-2, with merges over letters, spaces and line
+/// feeds: small, and different from bytes in every text.
 nlohmann::json planted_gpt2();
-/// One whose text is a single word (Gemma), so that a merge may reach over the end of a line.
+/// One whose text is a single word (Gemma), so that a merge may cross the end of a line.
 nlohmann::json planted_one_word();
 /// One that puts a space before every text (Llama 2).
 nlohmann::json planted_with_prefix();

@@ -22,8 +22,8 @@ std::vector<std::int64_t> random_lengths(std::int64_t count, std::int64_t longes
   return lengths;
 }
 
-/// Row by row from the front, each sample in the first row where it fits: by counting what is in
-/// each row anew for every sample.
+/// Row by row from the front, each sample in the first row where it fits: counts the contents of
+/// each row again for every sample.
 ::testing::AssertionResult is_first_fit(const std::vector<SampleSpan>& spans,
                                         const std::vector<std::int64_t>& lengths,
                                         std::int64_t capacity) {

@@ -21,7 +21,7 @@ using testing::open;
 using testing::packed;
 using testing::values;
 
-// The naive reader: everything in memory, sample by sample, as the contract states it.
+// The naive reader: everything in memory, sample by sample, as the contract defines it.
 ::testing::AssertionResult matches(const Source& source, const std::vector<std::int64_t>& stream,
                                    std::int64_t context) {
   const auto samples = (std::ssize(stream) - 1) / context;
@@ -61,7 +61,7 @@ TEST(TextSource, ComparatorRefusesAStreamThatIsShiftedOrShort) {
 
 TEST(TextSource, JoinsFilesInSortedOrderWithNothingBetween) {
   const Folder folder;
-  // Samples cross two and three files; an empty one in between counts for nothing.
+  // Samples cross two and three files; an empty one in between has no effect.
   folder.write("c.txt", "ghijklm");
   folder.write("a.txt", "abc");
   folder.write("b/1.txt", "d");

@@ -10,7 +10,7 @@
 namespace accrue::data {
 namespace {
 
-/// What is told of a text that comes in pieces of up to `most` bytes.
+/// The part shown of a text that arrives in pieces of up to `most` bytes.
 std::string told_of(const std::string& text, const std::vector<std::string>& stops,
                     std::size_t most, bool& has_stopped) {
   std::mt19937 random(static_cast<unsigned>(text.size() + most));

@@ -1,4 +1,4 @@
-// Samples that come in order and are not kept for long, as a source.
+// Samples that come in order and are only kept for a while, as a source.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
@@ -21,10 +21,10 @@ using Indices = std::vector<std::int64_t>;
 
 constexpr std::int64_t kStreamSize = 200;
 
-/// A stream whose sample i is the number i, which may be shorter or longer than it says.
+/// A stream whose sample i is the number i, which may be shorter or longer than it states.
 struct Numbers {
   std::int64_t there = kStreamSize;
-  std::int64_t at_most = 7;  ///< rows in one go
+  std::int64_t at_most = 7;  ///< rows at once
   std::shared_ptr<std::vector<std::int64_t>> opened = std::make_shared<std::vector<std::int64_t>>();
 
   StreamSamples samples(std::int64_t keep) const {
@@ -91,7 +91,7 @@ TEST(StreamSource, GoesOnWhereAResumedRunDoesAndBeginsEachEpoch) {
   EXPECT_THAT(*numbers.opened, ElementsAre(150, 0));
 }
 
-/// A rank reads its part of each window and passes over those of others.
+/// A rank reads its part of each window and skips those of others.
 TEST(StreamSource, PassesOverWhatOthersTake) {
   const Numbers numbers;
   const auto source = stream_source(numbers.samples(16));

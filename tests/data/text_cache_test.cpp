@@ -1,4 +1,4 @@
-// What is kept of text: files that are damaged are made again, and that is said.
+// Files derived from text: damaged ones are made again, with a remark.
 #include "data/text/text_cache.h"
 
 #include <gmock/gmock.h>

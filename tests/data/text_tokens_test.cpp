@@ -1,5 +1,5 @@
-// Text and JSON lines that a tokenizer makes into tokens: read by parts, kept for the next time,
-// and written as token files.
+// Tokenized text and JSON lines: read by parts, saved for the next time, and written as token
+// files.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -37,7 +37,7 @@ SourceOptions reading(const std::string& glob, const OpenTokenizer& tokenizer,
           .context = 4};
 }
 
-/// Text of short lines, of which some are empty, indented or end with spaces.
+/// Text of short lines, some of which are empty, indented or end with spaces.
 std::string drawn_text(std::uint64_t seed, std::size_t bytes) {
   std::mt19937_64 draw(seed);
   constexpr std::string_view letters = "aaabbb ed\n\n  \t.\r";
@@ -60,7 +60,7 @@ Ids tokens_of(const Source& source) {
   return tokens;
 }
 
-/// But for the lock.
+/// Without the lock.
 std::size_t files_in(const std::filesystem::path& folder) {
   std::size_t files = 0;
   std::error_code none;

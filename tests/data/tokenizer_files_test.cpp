@@ -38,7 +38,7 @@ TEST(TokenizerFiles, ThatOfBytesMayHaveAMaskBehindThem) {
   EXPECT_EQ(tokenizer->encode("a\xc3\xa9[MASK]"), (std::vector<std::int64_t>{97, 0xc3, 0xa9, 256}));
 }
 
-/// What tokenizers 0.22 makes of it when transformers saves the folder: nothing that adds a token.
+/// tokenizers 0.22's version of it when transformers saves the folder: nothing adds a token.
 TEST(TokenizerFiles, ThatOfBytesIsKnownAgainWhereTransformersWroteIt) {
   const Folder folder;
   write_byte_tokenizer(folder.root(), 16);
@@ -116,7 +116,7 @@ TEST(TokenizerFiles, OfATokenizerAreAllThatReadersLookFor) {
   EXPECT_EQ(found, names);
 }
 
-/// A processor's template is used when nothing else has one, so that a copy needs it, too.
+/// A processor's template is used if nothing else has one, so a copy needs it, too.
 TEST(TokenizerFiles, OfATokenizerHaveTheTemplateOfAProcessor) {
   const Folder folder;
   folder.write("tokenizer.json", "{}");

@@ -1,4 +1,4 @@
-// Hooks of a backward pass on a device run on a thread of autograd's: what they may ask there.
+// Hooks of a backward pass on a device run on a thread of autograd's: what they may call there.
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Whether the check of a device sees what it is there for: the CPU passes it, by accrue's kernels
-// and by ATen's operators.
+// Whether the check of a device detects what it is meant for: the CPU passes it, with accrue's
+// kernels and with ATen's operators.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ TEST(DeviceConformance, TheCpuDoesWhatTrainingAsks) {
   EXPECT_GE(checks.size(), 50u);
 }
 
-/// A device of shapes alone has no values: every check fails, and none of them throws.
+/// A device with shapes only has no values: every check fails, and none of them throws.
 TEST(DeviceConformance, ADeviceWithoutValuesFailsEveryCheck) {
   for (const DeviceCheck& check : check_device(c10::kMeta)) {
     EXPECT_FALSE(check.passed) << check.name;

@@ -1,4 +1,4 @@
-// Ranks with GPUs, as far as one GPU shows them.
+// Ranks with GPUs, as far as one GPU can show them.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -32,7 +32,7 @@ class CudaRanks : public testing::DistributedRun {
     c.run.device = Device::cuda;
     return c;
   }
-  /// Ranks that share the first GPU, where a launcher would give each one of its own.
+  /// Ranks that share the first GPU, while a launcher would give each a separate one.
   void expect_shared_gpu_runs(const Config& c, int world) const {
     Words words = command(c);
     words.insert(words.begin(), "LOCAL_RANK=0");

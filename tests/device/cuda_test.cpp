@@ -1,5 +1,5 @@
-// What only a GPU can show, beside device_run_test.cpp: the list of what no other machine's tests
-// cover.
+// What only a GPU can show, in addition to device_run_test.cpp: the list of what the tests of other
+// machines do not cover.
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
@@ -27,7 +27,7 @@ std::optional<c10::Device> open_tested_device() {
   }
 }
 
-/// Waits are what the runtime's interface calls so.
+/// Waits are those that the runtime's interface calls so.
 std::int64_t waits_in(const std::function<void()>& work) {
   namespace profiler = torch::autograd::profiler;
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);

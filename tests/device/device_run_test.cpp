@@ -26,7 +26,7 @@ using accrue::testing::waits_in;
 using testing::OnDevice;
 using testing::WithDevice;
 
-/// A window of a config's model as training runs it on its device.
+/// A window of a config's model, run on its device as in training.
 class WindowOnDevice {
  public:
   explicit WindowOnDevice(const Config& config)
@@ -144,8 +144,8 @@ TEST_F(OnDevice, WaitsForNothingInsideAWindow) {
   EXPECT_EQ(waits_in([&] { few.gradient(4); }), waits_in([&] { many.gradient(4); }));
 }
 
-/// Memory that somebody else has, so that a window's own runs out: what is left grows from little
-/// to enough. The gradient is that of a window that was split so from the start, but for rounding.
+/// Other code holds memory, so that a window runs out of it: the rest grows from little to enough.
+/// The gradient is that of a window that was split like this from the start, except for rounding.
 TEST_F(OnDevice, SurvivesAllocationsThatFail) {
   const std::int64_t wanted = tested_device().failures;
   constexpr std::int64_t samples = 48, mebibyte = 1 << 20;

@@ -33,7 +33,7 @@ void wait(const char* why) {
   ++waits;
 }
 
-/// libtorch looks for hooks by this name.
+/// libtorch finds the hooks by this name.
 struct HPUHooks final : at::HPUHooksInterface {
   explicit HPUHooks(at::HPUHooksArgs /*none*/) {}
   void init() const override {}
@@ -90,7 +90,7 @@ const at::Tensor& resize_in_place(const at::Tensor& self, at::IntArrayRef sizes,
                                        static_cast<std::size_t>(self.storage_offset()));
   const c10::Storage& storage = self.storage();
   if (storage.nbytes() < bytes) {
-    // What was there is undefined afterwards: nothing of ours resizes a tensor that has values.
+    // The values are undefined afterwards: our code resizes no tensor that has values.
     storage.unsafeGetStorageImpl()->set_data_ptr_noswap(memory_of_host_device().allocate(bytes));
     storage.unsafeGetStorageImpl()->set_nbytes(bytes);
   }
@@ -139,13 +139,13 @@ void on_host(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   is_asked_for ? do_and_record(operation, stack) : at::native::cpu_fallback(operation, stack);
 }
 
-/// One whose result the host has to wait for.
+/// An operation for whose result the host has to wait.
 void awaited_on_host(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   if (InOperation::depth() == 0) wait("reading a result");
   on_host(operation, stack);
 }
 
-// Devices that are not libtorch's own say how they attend and convolve under names of their own.
+// Devices that are not libtorch's own define attention and convolution under separate names.
 
 std::int64_t choose_attention(const at::Tensor& /*q*/, const at::Tensor& /*k*/,
                               const at::Tensor& /*v*/, const std::optional<at::Tensor>& /*mask*/,
@@ -180,7 +180,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolve_backward(
   return {there(of_input), there(of_weight), there(of_bias)};
 }
 
-/// Its running statistics change, which its schema does not say.
+/// It changes running statistics, which its schema does not state.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> normalise_batch(
     const at::Tensor& input, const std::optional<at::Tensor>& weight,
     const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
@@ -232,7 +232,7 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&awaited_on_host>());
 }
 
-/// An operation that a test takes away from the device, by its name in the environment.
+/// An operation that a test removes from the device, by its name in the environment.
 void refuse(const c10::OperatorHandle& operation, torch::jit::Stack* /*stack*/) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, "the device has no ", operation.schema().name());
 }

@@ -20,8 +20,8 @@
 namespace accrue::testing {
 namespace {
 
-/// The device's memory, which this process has mapped twice: where tensors say that they are,
-/// nobody may read or write, and the device's own copies go to the other place.
+/// The device's memory, which this process has mapped twice: the addresses of tensors cannot be
+/// read or written, and the device's own copies use the other mapping.
 class Arena {
  public:
   Arena() {
@@ -57,13 +57,13 @@ class Arena {
       all[begin] = std::string(static_cast<const char*>(opened(begin)), bytes);
     return all;
   }
-  /// Where the device itself finds what tensors have at `closed`.
+  /// The address at which the device itself accesses a tensor at `closed`.
   void* opened(const void* closed) const {
     return open_ + (static_cast<const char*>(closed) - closed_);
   }
 
  private:
-  static constexpr std::size_t kBytes = std::size_t{1} << 36;  // of which what is used takes memory
+  static constexpr std::size_t kBytes = std::size_t{1} << 36;  // only the used part takes memory
   static constexpr std::size_t kAlignment = 512;
 
   static char* map(int file, int access) {
@@ -75,11 +75,11 @@ class Arena {
   char *closed_ = nullptr, *open_ = nullptr;
   std::mutex mutex_;
   std::size_t used_ = 0;
-  std::map<void*, std::size_t> taken_;              ///< bytes, by where they begin
-  std::map<std::size_t, std::vector<char*>> free_;  ///< by the power of two that they have room for
+  std::map<void*, std::size_t> taken_;              ///< bytes, by their beginning
+  std::map<std::size_t, std::vector<char*>> free_;  ///< by the power of two that fits into them
 };
 
-/// It outlives every tensor, those of static objects, too.
+/// It outlives every tensor, even those of static objects.
 Arena& arena() {
   static auto* const one = new Arena;
   return *one;
@@ -161,7 +161,7 @@ void HostDeviceAllocator::release(void* context) {
   host_device_allocator().give_back(static_cast<std::int64_t>(block->bytes));
 }
 
-/// Host memory that is known to be pinned.
+/// Host memory that counts as pinned.
 class PinnedAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {

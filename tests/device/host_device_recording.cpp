@@ -21,10 +21,10 @@ namespace accrue::testing {
 namespace {
 
 using Steps = std::vector<std::function<void()>>;
-/// What is being recorded; backward passes ask the device from a thread of their own.
+/// The current recording; backward passes use the device from another thread.
 Steps* recording = nullptr;
 
-/// The tensor as the device's own copies see it.
+/// The tensor in the mapping of the device's own copies.
 at::Tensor as_host(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
   auto* const begin = static_cast<char*>(opened(tensor.storage().data()));
@@ -32,7 +32,7 @@ at::Tensor as_host(const at::Tensor& tensor) {
                        tensor.strides(), at::TensorOptions(tensor.scalar_type()));
 }
 
-/// Returns a tensor of the same elements, which stays as it is where the tensor itself changes.
+/// Returns a tensor of the same elements, which stays unchanged if the tensor itself changes.
 at::Tensor alias_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   const c10::TensorImpl* const of = tensor.unsafeGetTensorImpl();
@@ -131,7 +131,7 @@ class HostDeviceGraph final : public at::GraphImplInterface {
 
  private:
   Steps steps_;
-  HostDeviceContents before_;  ///< what the device held when recording began
+  HostDeviceContents before_;  ///< the device's contents when recording began
 };
 
 }  // namespace

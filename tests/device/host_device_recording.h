@@ -7,7 +7,7 @@
 
 namespace accrue::testing {
 
-/// Copies that a thread makes while one lives there are the device's own, and part of an operation.
+/// Copies of a thread while an object exists there are the device's own, and part of an operation.
 class InOperation {
  public:
   InOperation() { ++depth_; }
@@ -20,23 +20,23 @@ class InOperation {
   static thread_local int depth_;
 };
 
-/// Whether what the device is asked for is being recorded, and not done: at::accelerator::Graph has
-/// the device's recordings, as CUDA has its graphs. A recording keeps the tensors of its
-/// operations, and what they wrote is undone when it ends, so that only repeating it does anything.
+/// Whether the device's operations are being recorded, and not done: at::accelerator::Graph has the
+/// device's recordings, as CUDA has its graphs. A recording keeps the tensors of its operations,
+/// and their results are undone when it ends, so that only a repetition has an effect.
 bool is_recording();
 
-/// If the device is recorded, has repeating it do `step`, too.
+/// If the device is being recorded, adds `step` to what a repetition does.
 void record(std::function<void()> step);
 
-/// Throws c10::Error if the device is recorded: `what` needs its results.
+/// Throws c10::Error if the device is being recorded: `what` needs its results.
 void expect_no_recording(const char* what);
 
-/// Does the CPU's operation, on copies, and records that if the device is recorded.
+/// Does the CPU's operation, on copies, and records that if the device is being recorded.
 void do_and_record(const c10::OperatorHandle& operation, torch::jit::Stack* stack);
 
 /// `to` = `from`, by the device's own copies.
 void copy_here(const at::Tensor& from, const at::Tensor& to);
-/// `to` = `from`, of which one at least is the device's: done, and recorded likewise.
+/// `to` = `from`, at least one of which is on the device: done, and recorded likewise.
 void copy_and_record(const at::Tensor& from, const at::Tensor& to);
 
 }  // namespace accrue::testing

@@ -1,4 +1,4 @@
-// What is written for a GPU, on a second device of torch's that needs none (host_device.h).
+// Code written for a GPU, on a second device of torch's that needs none (host_device.h).
 #include "device/host_device.h"
 
 #include <ATen/ATen.h>
@@ -26,7 +26,7 @@ TestedDevice tested_device() {
 
 std::optional<c10::Device> open_tested_device() { return device::open(kHostDevice); }
 
-/// A copy from memory that is not pinned is waited for as well.
+/// A copy from memory that is not pinned waits as well.
 std::int64_t waits_in(const std::function<void()>& work) {
   const std::int64_t before = waits_for_host_device() + pageable_copies_to_host_device();
   work();
@@ -35,9 +35,9 @@ std::int64_t waits_in(const std::function<void()>& work) {
 
 namespace {
 
-/// Attention has another formula on the CPU, which rounds otherwise, once for each product.
+/// Attention has another formula on the CPU, which rounds differently, once for each product.
 void expect_close(const NamedParameters& a, const NamedParameters& b) {
-  constexpr std::int64_t terms = 64 * 32;  // of a gradient: tokens, and the width before them
+  constexpr std::int64_t terms = 64 * 32;  // for a gradient: tokens, and the width before them
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i)
     EXPECT_LE(relative_error(a[i].tensor, b[i].tensor), tolerance(at::kFloat).bound(terms))
@@ -63,7 +63,7 @@ TEST(HostDevice, TellsWhatIsWaitedFor) {
   EXPECT_EQ(waits_in([&] { there.cpu(); }), 1);
 }
 
-/// A GPU refuses it, too, and its recording is spoilt.
+/// A GPU refuses it, too, and its recording becomes invalid.
 TEST(HostDevice, IsNotWaitedForWhileItIsRecorded) {
   const c10::Device device = device::open(kHostDevice);
   if (!device::can_record(device)) return missing_in_build("recording work of this device");
@@ -78,14 +78,14 @@ TEST(HostDevice, IsNotWaitedForWhileItIsRecorded) {
   EXPECT_EQ(there.sum().item<float>(), 6);
 }
 
-/// The control: a pass over the device's memory by the host is noticed.
+/// The control: the host's access to the device's memory is detected.
 TEST(HostDeviceDeathTest, IsClosedToTheHost) {
   const at::Tensor there = at::ones({100}, at::TensorOptions(device::open(kHostDevice)));
   EXPECT_EXIT(*static_cast<volatile float*>(there.mutable_data_ptr()),
               ::testing::KilledBySignal(SIGSEGV), "");
 }
 
-/// The library of a device comes to the program from outside.
+/// The library of a device is loaded into the program from outside.
 class HostDeviceRun : public train::testing::TinyRun {
  protected:
   void SetUp() override {
@@ -95,7 +95,7 @@ class HostDeviceRun : public train::testing::TinyRun {
            "heads = 2\ncontext = 16\n[data]\ntrain = "
            "[\"text.txt\"]\n[batch]\ntokens = 64\nmicro = 2\n[optim]\nkind = \"sgd\"\n";
   }
-  /// `settings` are of the environment, beside the device's library.
+  /// `settings` are environment variables, in addition to the device's library.
   Program::Result trained(const std::string& out, const std::vector<std::string>& flags,
                           const std::vector<std::string>& settings = {}) const {
     std::vector<std::string> words{"/usr/bin/env", "LD_PRELOAD=" ACCRUE_HOST_DEVICE};

@@ -14,8 +14,8 @@ namespace accrue::train::testing {
 using accrue::testing::open_tested_device;
 using accrue::testing::tested_device;
 
-/// `Fixture` if there is the tested device, whose memory is counted until the test is over; what
-/// the allocator keeps then is given back, since other processes' tests and cuDNN want it.
+/// `Fixture` if the tested device exists. Its memory is counted until the test is over, and then
+/// the allocator frees what it keeps, since other processes' tests and cuDNN need it.
 template <class Fixture>
 class WithDevice : public Fixture {
  protected:

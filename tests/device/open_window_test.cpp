@@ -1,5 +1,5 @@
-// What others do to a window that is open on a device: step() tells of it, and until then nobody
-// waits for the device.
+// Changes by other code to a window that is open on a device: step() reports them, and nothing
+// waits for the device before.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -28,7 +28,7 @@ struct Layer {
   at::Tensor weight, bias, input;
 };
 
-/// What step() says when `meddle` came between two micro-batches.
+/// The message of step() when `meddle` came between two micro-batches.
 template <class Meddle>
 std::string said_by_step(const Meddle& meddle) {
   const Layer layer;
@@ -91,7 +91,7 @@ TEST(OpenWindowOnADevice, IsNotWaitedForByAStepThatLooksAtNothing) {
   EXPECT_EQ(waits_for_host_device() - before, 0);
 }
 
-/// A zero_grad() costs nothing but itself: what else was done is told of all the same.
+/// A zero_grad() has no other effect: other changes are reported all the same.
 TEST(OpenWindowOnADevice, TellsOfWritesAlsoBehindAZeroGrad) {
   const auto said_behind_zero_grad = [](const auto& meddle) {
     const Layer layer;

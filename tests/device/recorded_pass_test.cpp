@@ -1,5 +1,5 @@
-// Passes that a device recorded and repeats. Each program that has this file runs it on a device
-// (tested_device.h).
+// Passes that a device has recorded and repeats. Each program that has this file runs it on a
+// device (tested_device.h).
 #include "train/pass/recorded_pass.h"
 
 #include <ATen/ATen.h>
@@ -75,8 +75,8 @@ class Windows {
     if (records) recorded.emplace(model, *open_tested_device());
   }
 
-  /// The losses and weights of a window's micro-batches, its mean gradient and how many
-  /// contributions that has, on the CPU. `loss_scale` is the window's.
+  /// The losses and weights of a window's micro-batches, its mean gradient and the number of its
+  /// contributions, on the CPU. `loss_scale` is the window's.
   std::vector<at::Tensor> run(const std::vector<batch::MicroBatch>& micro_batches,
                               double loss_scale = 1) {
     window_->open(index_++, loss_scale);
@@ -107,7 +107,7 @@ class Windows {
     return results;
   }
 
-  /// What an optimizer's step does to what was prepared of the weights.
+  /// The effect of an optimizer's step on the prepared operands of weights.
   void change_weights() {
     const at::NoGradGuard no_grad;
     for (const NamedParameter& p : model_.parameters()) at::Tensor(p.tensor).mul_(1.01);
@@ -134,7 +134,7 @@ class Windows {
 /// of another shape, with steps between them.
 void expect_bits_of_runs(models::Model& of_records, models::Model& of_runs) {
   Windows records(of_records, true), runs(of_runs, false);
-  // Recorded if nothing has to be made of the weights, which then change.
+  // Recorded if no operand of the weights has to be prepared; the weights then change.
   for (int i = 0; i < 3; ++i)
     EXPECT_TRUE(same_bits(records.run({text(2, 99)}), runs.run({text(2, 99)})));
   for (std::int64_t window = 0; window < 6; ++window) {
@@ -175,7 +175,7 @@ TEST_F(RecordedPasses, HaveTheBitsOfRunsOfLlamaWithAdapters) {
   expect_bits_of_runs(one, other);
 }
 
-/// The first id beyond those that the model took so far is the model's to look at.
+/// The model checks the first id beyond those that it has taken so far.
 TEST_F(RecordedPasses, LeaveChecksOfIdsAndLabelsToTheModel) {
   models::Gpt2 model = small_gpt2();
   Windows windows(model, true);
@@ -207,7 +207,7 @@ TEST_F(RecordedPasses, AreNoneOfAModelThatDrawsMasks) {
   EXPECT_THROW(check_recorded_pass(plain, c10::kCPU), Error);
 }
 
-/// A gpt2 whose backward pass fails once, when some slots have their contributions.
+/// A gpt2 whose backward pass fails once, after some slots have got their contributions.
 class FailingOnce final : public models::Gpt2 {
  public:
   using Gpt2::Gpt2;
@@ -249,7 +249,7 @@ TEST_F(RecordedPasses, GoOnAsAlwaysWhereRecordingFails) {
   EXPECT_EQ(records.recorded->repeated(), repeated);
 }
 
-/// More kinds in turn than are kept: each makes room for another.
+/// More alternating kinds than are kept: each replaces another.
 TEST_F(RecordedPasses, AreKeptOfAFewKinds) {
   models::Gpt2 one = small_gpt2(), other = small_gpt2();
   Windows records(one, true), runs(other, false);

@@ -8,7 +8,7 @@
 
 namespace accrue::testing {
 
-/// What device_run_test.cpp has to know of the device that a program with it is about.
+/// The facts that device_run_test.cpp needs about a program's device.
 struct TestedDevice {
   const char* word;             ///< in run.device
   std::int64_t width, context;  ///< of a model whose activations are larger than its parameters
@@ -18,7 +18,7 @@ struct TestedDevice {
 // Defined in each program.
 
 TestedDevice tested_device();
-/// Returns none if this machine has no such device: tests are skipped then.
+/// Returns none if this machine has no such device: then tests are skipped.
 std::optional<c10::Device> open_tested_device();
 /// How often the host waits for the device while `work` runs.
 std::int64_t waits_in(const std::function<void()>& work);

@@ -10,7 +10,7 @@ using ::testing::ElementsAre;
 
 /// Registration order is the reverse of the order in the buffer.
 const std::vector<SlotPlace> kPlaces{{0, 48, 20}, {0, 32, 10}, {0, 0, 30}, {1, 0, 5}};
-/// An eighth of it, 44, is what buckets so near the end may have.
+/// Buckets this near the end may have an eighth of it, 44.
 constexpr std::int64_t kSize = 352;
 
 TEST(Buckets, FollowTheBufferAndTakeWholeSlots) {

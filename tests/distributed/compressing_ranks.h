@@ -10,7 +10,7 @@
 
 namespace accrue::distributed::testing {
 
-/// Ranks of this process that sum gradients with a compressor each.
+/// Ranks of this process that sum gradients, each with a compressor.
 struct CompressingRanks {
   template <class Make>
   CompressingRanks(std::int64_t world, const Make& make) : all(world) {
@@ -19,7 +19,7 @@ struct CompressingRanks {
 
   Compressor& of(std::int64_t rank) { return *compressors[static_cast<std::size_t>(rank)]; }
 
-  /// Row r of the result is what rank r has of the sum of the rows.
+  /// Row r of the result is rank r's sum of the rows.
   at::Tensor sum(const at::Tensor& gradients, double unit = 1) {
     at::Tensor result = gradients.clone();
     all.run([&](Exchange& exchange) {
@@ -30,7 +30,7 @@ struct CompressingRanks {
     return result;
   }
 
-  /// What all keep together: "kept" first.
+  /// The state that all keep together: "kept" first.
   NamedParameters state() {
     std::vector<NamedParameters> states(compressors.size());
     all.run([&](Exchange& exchange) {
@@ -44,7 +44,7 @@ struct CompressingRanks {
       of(rank).load_state(stored(state), rank);
   }
 
-  /// All that is kept, in the last window's unit.
+  /// The sum of the kept errors, in the last window's unit.
   at::Tensor kept() { return state().front().tensor.to(at::kDouble); }
 
   LocalRanks all;

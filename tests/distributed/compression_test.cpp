@@ -52,7 +52,7 @@ TEST(Bf16Codec, IsTheNearest) {
   EXPECT_TRUE(at::equal(coded(bf16_codec(), ties), ties.to(at::kBFloat16).to(at::kFloat)));
 }
 
-/// Found by a fuzzer: -128 is no code of ours.
+/// Found by a fuzzer: no encoder here writes -128.
 TEST(Int8Codec, ACodeThatOverflowsIsNotFinite) {
   std::vector<std::uint8_t> code(kInt8BlockBytes);
   const auto is_finite = [&](float scale) {
@@ -236,7 +236,7 @@ TEST(ErrorFeedback, ReachesTheOptimumWhereDescentWithoutItStalls) {
   const double without = quadratic.error_after(750, 0.02, false);
   EXPECT_GT(without, 1e-3) << "each sum is wrong by the same";
   EXPECT_GT(quadratic.error_after(3000, 0.005, false), without / 2) << "smaller steps do not help";
-  // The distance is that of one error, a step long: it goes with the step.
+  // The distance is that of one error, a step long: it decreases with the step.
   const double with = quadratic.error_after(750, 0.02, true);
   EXPECT_LT(with, without / 10);
   EXPECT_LT(quadratic.error_after(3000, 0.005, true), with / 2);
@@ -278,7 +278,7 @@ TEST(Compression, NamesAreThoseOfTheConfig) {
 }
 
 TEST(OrderedSum, AddsInOrderOfRank) {
-  // 1 + 2^-24 is 1 in fp32, 2^-24 + 2^-24 is not nothing beside 1: the order shows.
+  // 1 + 2^-24 is 1 in fp32, and 2^-24 + 2^-24 is not negligible next to 1: the order matters.
   LocalRanks ranks(3);
   at::Tensor values = at::tensor({1.0f, 0x1p-24f, 0x1p-24f}).view({3, 1}).expand({3, 5}).clone();
   std::int64_t sent = 0;

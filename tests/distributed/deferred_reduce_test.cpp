@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 constexpr int kWindows = 3;
 constexpr std::size_t kBadWindow = 1, kBadMicroBatch = accrue::testing::kStagedMicroBatches - 1;
 
-/// What one rank printed, by name.
+/// A rank's output, by name.
 using Figures = accrue::testing::Numbers;
 
 struct Case {
@@ -33,7 +33,7 @@ struct Case {
   std::int64_t hidden = 7;
 };
 
-/// Two of its parameters are of several grains, so that ranks own ranges of them.
+/// Two of its parameters consist of several grains, so that ranks own ranges of them.
 constexpr std::int64_t kManyHidden = 900;
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -129,7 +129,7 @@ TEST(DeferredReduce, GivesTheFullBatchForAnyWorldSharingAndMode) {
   }
 }
 
-/// What the comparison is to notice: ranks that average their own means.
+/// An error that the comparison has to detect: ranks that average their own means.
 TEST(DeferredReduce, AMeanOfRanksMeansWouldBeNoticed) {
   const StagedProblem expected = reference();
   StagedProblem problem = make_staged_problem(at::kDouble);
@@ -202,7 +202,7 @@ TEST(DeferredReduce, AGradientThatIsNotFiniteIsLeftOutByAll) {
   }
 }
 
-/// Of the codes' unit roundoff, so that bf16's bound holds for int8, whose blocks are no larger
+/// In units of the codes' roundoff, so that bf16's bound holds for int8, whose blocks are no larger
 /// than a parameter here.
 TEST(DeferredReduce, CompressedSumsAreTheSameOnAllRanksAndWithinTheirCodesError) {
   for (const Case& c : {Case{.mode = "bf16", .world = 3}, Case{.mode = "int8", .sharing = "first"},
@@ -291,7 +291,7 @@ TEST(ShardedReduce, GivesTheFullBatchForAnyWorldSharingAndMode) {
   }
 }
 
-/// What the comparisons are to notice: ranks that keep what they stepped to themselves.
+/// An error that the comparisons have to detect: ranks do not send their stepped parameters.
 TEST(ShardedReduce, ParametersThatAreNotGatheredWouldBeNoticed) {
   const std::vector<Figures> ranks =
       train({.fault = "apart", .world = 2, .sums = "sharded", .hidden = kManyHidden});

@@ -27,8 +27,8 @@ using ::testing::Not;
 
 constexpr int kWorld = 2;
 
-/// What a device works on until the test says that it is done. Its wait() returns at once, as that
-/// of an engine whose collectives are in order with a stream does.
+/// Work of a device that lasts until the test marks it as done. Its wait() returns at once, like
+/// that of an engine whose collectives are in order with a stream.
 class WorkOnDevice final : public c10d::Work {
  public:
   explicit WorkOnDevice(std::shared_ptr<std::atomic<bool>> done) : done_(std::move(done)) {}
@@ -39,7 +39,7 @@ class WorkOnDevice final : public c10d::Work {
   std::shared_ptr<std::atomic<bool>> done_;
 };
 
-/// Stands for NCCL's if there is no GPU: notes what it is asked for.
+/// Replaces NCCL's if there is no GPU: records its calls.
 class EngineOfTest final : public c10d::Backend {
  public:
   EngineOfTest(const NcclRequest& request, std::shared_ptr<std::atomic<bool>> done)
@@ -63,12 +63,12 @@ class EngineOfTest final : public c10d::Backend {
   std::shared_ptr<std::atomic<bool>> done_;
 };
 
-/// A tensor that lies neither in host memory nor anywhere else.
+/// A tensor that is neither in host memory nor anywhere else.
 at::Tensor elsewhere(std::int64_t count, at::ScalarType dtype = at::kFloat) {
   return at::empty({count}, at::dtype(dtype).device(at::kMeta));
 }
 
-/// Runs ranks as threads, each with an engine of the test's.
+/// Runs ranks as threads, each with one of the test's engines.
 class DeviceEngineTest : public ::testing::Test {
  protected:
   struct Rank {
@@ -159,7 +159,7 @@ TEST_F(DeviceEngineTest, WhatItRefusesIsTold) {
   });
 }
 
-/// With a build for GPUs the library is loaded here, too, up to c10d's own look for one.
+/// In a build for GPUs the library is loaded here, too, until c10d itself looks for a GPU.
 TEST(NcclEngine, IsRefusedWithWhatToDoWhereItCannotBe) {
   const NcclRequest request{.store = c10::make_intrusive<c10d::HashStore>(), .timeout = 1s};
   if (!has_nccl()) {

@@ -35,7 +35,7 @@ class GroupTest : public ::testing::Test {
     std::filesystem::remove_all(folder);
     return results;
   }
-  /// Those of the ranks that live on when `rank` freezes itself; that one is killed after them.
+  /// Results of the ranks that live on when `rank` freezes itself; that one is killed after them.
   Results run_with_frozen(int rank, const std::string& scenario, int world) {
     const std::filesystem::path folder = folder_of(scenario, world);
     auto programs = accrue::testing::start_ranks(folder, world, world, [&](int) {

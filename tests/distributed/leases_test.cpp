@@ -30,7 +30,7 @@ std::vector<std::int64_t> counts(const Division& division) {
   return result;
 }
 
-/// Until the last rank is done, from the definition.
+/// The time until the last rank is done, from the definition.
 double makespan(const std::vector<std::int64_t>& counts, const std::vector<double>& seconds) {
   double last = 0;
   for (std::size_t i = 0; i < counts.size(); ++i)
@@ -38,7 +38,7 @@ double makespan(const std::vector<std::int64_t>& counts, const std::vector<doubl
   return last;
 }
 
-/// Of all divisions, by trying them.
+/// The best of all divisions, by trying them.
 double best_makespan(std::int64_t units, const std::vector<double>& seconds,
                      std::vector<std::int64_t> counts = {}) {
   if (counts.size() + 1 == seconds.size()) {
@@ -155,7 +155,7 @@ TEST(Divide, WithGrainsEndsWithinAMicroBatchOfTheIdeal) {
   }
 }
 
-/// Grain by grain, from the words of divide().
+/// Grain by grain, from the description of divide().
 std::vector<std::int64_t> counts_in_words(std::int64_t units, const std::vector<Worker>& workers) {
   std::vector<std::int64_t> counts(workers.size(), 0);
   const auto end = [&](std::size_t rank) {
@@ -179,7 +179,7 @@ TEST(Divide, GivesEachGrainToWhoIsDoneWithItFirst) {
     std::vector<Worker> workers = workers_of(draw.paces(draw.integer(1, 9)));
     for (Worker& worker : workers) {
       worker.grain = draw.integer(1, 12);
-      // Equal paces make ties, which the lowest rank has.
+      // Equal paces make ties, which the lowest rank gets.
       if (draw.integer(0, 2) == 0) worker.pace.seconds = 1;
     }
     const std::int64_t units = draw.integer(0, 400);
@@ -278,7 +278,7 @@ TEST(Decide, ARankThatIsLateIsTakenToBeThatSlow) {
 }
 
 /// Ranks that take micro-batches from their leases until a rank is lost, whose micro-batches are
-/// leased again; how often each was committed.
+/// leased again. Returns how often each was committed.
 std::vector<int> run_with_loss(std::int64_t micro_batches, std::vector<Worker> workers,
                                std::size_t until_lost) {
   std::vector<LedgerEntry> entries = ledger_of(micro_batches);
@@ -349,7 +349,7 @@ TEST(PaceEstimate, ErrorIsThatOfTheMedianOfNormalNoise) {
     squared_error += std::pow(estimate.pace().seconds / 5 - 1, 2);
     squared_estimate += std::pow(estimate.pace().error, 2);
   }
-  // Of nine values the factors, which hold for many, are off by a fifth.
+  // For nine values the factors, which hold for many, are off by a fifth.
   EXPECT_NEAR(std::sqrt(squared_estimate / squared_error), 1, 0.3);
 }
 

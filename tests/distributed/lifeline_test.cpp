@@ -11,7 +11,7 @@
 namespace accrue::distributed {
 namespace {
 
-/// The other end of what a lifeline watches.
+/// The other end of a connection that a lifeline watches.
 class Peer {
  public:
   Peer() : listening_(listening_socket(kHost, 0)) { ::listen(listening_.get(), 1); }
@@ -44,7 +44,7 @@ Descriptor connected(const std::string& place) {
   return socket;
 }
 
-/// What comes on a connection until it ends.
+/// The bytes on a connection until it ends.
 std::string all_of(const Descriptor& socket) {
   std::string text;
   std::array<char, 16> bytes{};
@@ -61,8 +61,8 @@ char first_of(const Descriptor& socket) {
 
 class LifelineTest : public StoreTest {
  protected:
-  /// Watches a peer that greets and dies, and waits until that is told: whatever was to be told of
-  /// those that were watched before has been told then.
+  /// Watches a peer that greets and dies, and waits until that is reported: by then all earlier
+  /// deaths have been reported as well.
   void see_that_deaths_are_told(Lifeline& lifeline) {
     const std::string key = "ended/last " + std::to_string(++deaths_);
     Peer peer;
@@ -91,7 +91,7 @@ TEST_F(LifelineTest, TellsWhenThatOfAnotherEnds) {
   see_that_deaths_are_told(lifeline);
 }
 
-/// Whoever is asked once more and greets lives, and is watched as before.
+/// A peer that greets when it is asked once more lives, and is watched as before.
 TEST_F(LifelineTest, OneWhoseConnectionAloneEndedIsNotDead) {
   Lifeline lifeline(kHost);
   Peer peer;
@@ -152,7 +152,7 @@ TEST_F(LifelineTest, StrangersThatConnectAreHeldInBounds) {
     let_in += ::recv(strangers.back().get(), &greeting, 1, 0) == 1 ? 1 : 0;
   }
   EXPECT_EQ(let_in, 63);
-  // One that talks is shown out, and leaves room for another.
+  // One that sends data is disconnected, and leaves room for another.
   ASSERT_EQ(::send(strangers.front().get(), "x", 1, MSG_NOSIGNAL), 1);
   EXPECT_EQ(all_of(strangers.front()), "");
   EXPECT_EQ(first_of(connected(lifeline.place())), '!');

@@ -13,7 +13,7 @@
 
 namespace accrue::distributed::testing {
 
-/// Ranks that are threads of this process: `run(exchange)` on each. What one throws fails the test.
+/// Ranks that are threads of this process: `run(exchange)` on each. An exception fails the test.
 class LocalRanks {
  public:
   explicit LocalRanks(std::int64_t world)
@@ -79,7 +79,7 @@ class LocalRanks {
   std::barrier<> meet_;
 };
 
-/// A seeded tensor of its own stream; the global generator is left alone.
+/// A seeded tensor from its own stream; the global generator is left alone.
 inline at::Tensor random_tensor(at::IntArrayRef sizes, std::uint64_t seed) {
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   return at::randn(sizes, generator, at::dtype(at::kDouble)).to(at::kFloat);

@@ -63,7 +63,7 @@ TEST(Applicants, AreDecidedOnUpToOneThatHasToShowThatItLives) {
   EXPECT_THAT(members_of(decidable({just_seen(7)})), ElementsAre());
 }
 
-/// Where a member is gone the others go on; if none is, it is for the applicant that they met.
+/// If a member is gone the others continue; if none is, the group met for the applicant.
 TEST(NextMembers, WaitForAnApplicantWhereNobodyIsGone) {
   EXPECT_EQ(next_members({here(0), here(1)}, {here(7), just_seen(8)}, 0s, kPatience), std::nullopt);
   EXPECT_THAT(next_members({here(0), gone(1)}, {here(7), just_seen(8)}, 0s, kPatience),
@@ -92,7 +92,7 @@ TEST(MemberList, IsNothingElse) {
 }
 
 /// A run of many ranks that die and come back at random, each of which sees what the others wrote.
-/// What is decided is decided by one for all; here that all would have decided alike.
+/// One rank decides for all; this tests that all would have decided alike.
 TEST(NextMembers, AreDecidedAlikeForAThousandRanksThatComeAndGo) {
   std::mt19937 random(7);
   std::vector<Member> members(1000);

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 
 class MembershipTest : public StoreTest {};
 
-/// Member 0 is not always rank 0: who meets rank 0 must not take a member's word for its own.
+/// Member 0 is not always rank 0: a process must not take a member's text for that of rank 0.
 TEST_F(MembershipTest, SaysThatAMemberIsHereWhereNoRankSaysSo) {
   Membership alone(texts(), texts(), 0, 1);
   EXPECT_TRUE(alone.look(1, 1s).is_decided);
@@ -25,7 +25,7 @@ TEST_F(MembershipTest, SaysThatAMemberIsHereWhereNoRankSaysSo) {
   EXPECT_FALSE(plain->check({std::string("group/1/") + kHere + "/0"}));
 }
 
-/// Two ask to join in the place of one that is lost, and only the first shows that it lives.
+/// Two ask to join in place of one that is lost, and only the first shows that it lives.
 TEST_F(MembershipTest, LetsInWhoShowsLifeAndKeepsThePlacesOfOthersInTheLine) {
   Membership left(texts(), texts(), 0, 2), first(texts(), texts(), 2), second(texts(), texts(), 2);
   texts().write(death_key(1), "1");

@@ -10,8 +10,8 @@
 
 namespace accrue::distributed::testing {
 
-/// Ranks that move their parameters in ways of their own, by formula: what tests of outer steps
-/// train. Parameters are of unlike sizes.
+/// Ranks that change their parameters in different ways, by formula: the training of the tests of
+/// outer steps. Parameters have different sizes.
 inline const std::vector<std::int64_t> kOuterSizes{4, 9, 2, 16, 5};
 
 inline NamedParameters outer_parameters(at::ScalarType dtype = at::kFloat) {
@@ -21,7 +21,7 @@ inline NamedParameters outer_parameters(at::ScalarType dtype = at::kFloat) {
   return parameters;
 }
 
-/// What this rank adds to its element `element` in inner step `step`, from 1.
+/// This rank's change of its element `element` in inner step `step`, from 1.
 inline double movement(std::int64_t rank, std::int64_t step, std::int64_t element) {
   return 0.1 * std::sin(1.0 + 7.0 * static_cast<double>(rank) + 3.0 * static_cast<double>(step) +
                         0.5 * static_cast<double>(element));

@@ -19,7 +19,7 @@ using accrue::testing::usage_message;
 using ::testing::HasSubstr;
 using testing::kOuterSizes;
 
-/// A run of three rounds of six inner steps, and two steps that are no whole round.
+/// A run of three rounds of six inner steps, and two steps that are not a whole round.
 constexpr std::int64_t kRound = 6, kSteps = 20;
 constexpr double kRate = 0.7, kMomentum = 0.5;
 
@@ -54,7 +54,7 @@ std::vector<accrue::testing::Program::Result> run_stream(const Stream& c, int wo
   return results;
 }
 
-/// What the header states, element by element, in double and in one process.
+/// The computation stated in the header, element by element, in double and in one process.
 class StatedSteps {
  public:
   StatedSteps(const Stream& c, std::int64_t world, bool keeps_what_moved = true)
@@ -137,8 +137,8 @@ class StatedSteps {
 
 class OuterRoundsOfRanks : public ::testing::TestWithParam<Stream> {};
 
-/// Ranks of unequal weight, of which one has nothing at first. The reference that forgets what
-/// ranks moved while an exchange was under way is what the comparison is to notice.
+/// Ranks of unequal weight, one of which has nothing at first. The comparison has to detect a
+/// reference that drops the ranks' changes while an exchange was in progress.
 TEST_P(OuterRoundsOfRanks, EndWhereTheStatedStepsInDoubleEnd) {
   for (const int world : {2, 3}) {
     const std::vector<double> expected = StatedSteps(GetParam(), world).start_after(kSteps);
@@ -196,7 +196,7 @@ TEST(OuterRounds, CountWhatIsBetweenTwoSendingsOfTheLastPart) {
   EXPECT_THAT(sums, ::testing::ElementsAre(3, 4, 3));
 }
 
-/// Between rounds the start is in the parameters' place.
+/// Between rounds the start replaces the parameters.
 TEST(OuterRounds, GoOnFromTheirStatesToTheBit) {
   const OuterOptions options{.local_steps = 5, .lr = 0.7, .momentum = 0.5, .parts = 2, .delay = 2};
   const NamedParameters parameters = testing::outer_parameters();
@@ -225,7 +225,7 @@ TEST(OuterRounds, GoOnFromTheirStatesToTheBit) {
   EXPECT_FALSE(at::equal(copies[1].tensor, parameters[1].tensor)) << "its own, of the round";
 }
 
-/// What a checkpoint of an earlier version has: fewer counts, and then requests.
+/// The contents of a checkpoint of an earlier version: fewer counts, and then requests.
 TEST(OuterRounds, TakeSumsThatAnEarlierVersionLacksForNothing) {
   const OuterOptions options{.local_steps = 3, .delay = 1};
   const auto rounds_with = [&](std::size_t sums) {

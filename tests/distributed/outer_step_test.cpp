@@ -31,7 +31,7 @@ at::Tensor flat(const NamedParameters& parameters) {
   return at::cat(parts);
 }
 
-/// A rank's round: it moves its parameters.
+/// A rank's round: it changes its parameters.
 void train(const NamedParameters& parameters, std::uint64_t seed) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : parameters)

@@ -37,9 +37,9 @@ TEST(PipelineSchedule, IsOneForwardOneBackward) {
   EXPECT_EQ(in_words(pipeline_schedule(0, 4, 2)), "F0 F1 B0 B1 ");
 }
 
-/// Stages that run their lists. Between two neighbours, in each direction, `capacity` messages may
-/// have been sent that the receiver did not come for yet; a stage whose message finds no room
-/// waits.
+/// Stages that run their lists. Between two adjacent stages, in each direction, `capacity`
+/// messages may be sent that the receiver has not requested yet; a stage whose message finds no
+/// room waits.
 class Pipeline {
  public:
   Pipeline(std::int64_t stages, std::int64_t micro_batches, std::int64_t capacity)
@@ -52,7 +52,7 @@ class Pipeline {
     for (std::int64_t i = 0; i < micro_batches; ++i) activations_.front().waiting.push_back({i, 0});
   }
 
-  /// When the last stage is done; nothing if they wait for each other for ever.
+  /// When the last stage is done; none if they wait for each other for ever.
   std::optional<double> seconds() {
     bool moved = true;
     while (moved) {
@@ -74,7 +74,7 @@ class Pipeline {
     std::int64_t micro_batch;
     double time;
   };
-  /// Messages in order. A receiver "asks" before it may be given one that has no room to wait in.
+  /// Messages in order. A receiver "asks" before it may be given one that has no room to wait.
   struct Link {
     std::vector<Message> waiting;
     bool asked = false;

@@ -45,7 +45,7 @@ at::Tensor gradients(std::int64_t world, std::uint64_t seed) {
   return random_tensor({world, kBufferElements}, seed);
 }
 
-/// What one rank's compressor makes of `gradient` with nothing kept, `windows` times over.
+/// The result of one rank's compressor for `gradient` with nothing kept, `windows` times.
 at::Tensor approximation(const at::Tensor& gradient, std::int64_t rank, int windows) {
   CompressingRanks ranks = ranks_of(1, rank);
   at::Tensor sum;
@@ -167,8 +167,8 @@ TEST(PowerSgd, AMatrixThatWasNotUsedStartsAnew) {
   EXPECT_TRUE(close(ranks.sum(given), given, at::kFloat, kRows));
 }
 
-/// Its sums are linear in the ranks' gradients and what they keep, but for rounding: so it does not
-/// matter which of them has what.
+/// Its sums are linear in the ranks' gradients and their kept errors, except for rounding: so it
+/// does not matter which of them has which.
 TEST(PowerSgd, AnyNumberOfRanksGoesOnFromTheStateWithTheSameSums) {
   constexpr std::int64_t world = 2;
   CompressingRanks ranks = ranks_of(world, 2);

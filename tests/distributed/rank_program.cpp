@@ -1,5 +1,5 @@
 // One rank of the tests' groups: `rank_program SCENARIO WORDS...`, with a launcher's variables.
-// What it finds goes to stdout, errors as the command line prints them.
+// Results go to stdout, errors as the command line prints them.
 
 #include <ATen/Parallel.h>
 
@@ -18,7 +18,7 @@ int run(const std::string& name, const Words& words) {
                                                            : scenarios();
   const auto scenario = table.find(name);
   if (scenario == table.end()) return 127;
-  line_up("here");  // how long they take to start is none of the timeouts that are tested
+  line_up("here");  // their starting time must not count in the tested timeouts
   return accrue::testing::exit_status_of([&] {
     scenario->second(launch_of(this_environment()), words);
     return 0;

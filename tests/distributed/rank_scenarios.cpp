@@ -67,7 +67,7 @@ void collectives(const Launch& launch, const Words&) {
   group->barrier("the end");
 }
 
-/// Several sums under way at a time, of which one is large.
+/// Several sums in progress at a time, one of which is large.
 void traffic(const Launch& launch, const Words&) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 120s});
   constexpr std::int64_t elements = 1 << 20;
@@ -89,7 +89,7 @@ void sum_and_step(const std::shared_ptr<Group>& group) {
   group->start_sum(at::ones({4}), "the gradients of window 3")->wait();
 }
 
-/// `instead` is what rank 1 does if the others do `next`.
+/// `instead` is what rank 1 does while the others do `next`.
 void without_rank_1(const Launch& launch, const std::function<void(Group&)>& instead,
                     const std::function<void(const std::shared_ptr<Group>&)>& next = sum_and_step) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 3s});
@@ -163,7 +163,7 @@ void frozen(const Launch& launch, const Words&) {
   without_rank_1(launch, [](Group&) { std::raise(SIGSTOP); });
 }
 
-/// Rank 2 comes to the sum when the others have given rank 1 up: their timeout is shorter.
+/// Rank 2 comes to the sum after the others have given rank 1 up: their timeout is shorter.
 void heard_of(const Launch& launch, const Words&) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = launch.rank == 2 ? 1000s : 3s});
   group->barrier("the first barrier");
@@ -191,7 +191,7 @@ void reachable(const Launch& launch, const Words&) {
   group->barrier("the end");
 }
 
-/// Each rank passes lists on to the next and back, several before the first is taken.
+/// Each rank passes lists on to the next and back, several before the first is received.
 void passing(const Launch& launch, const Words&) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 120s});
   const auto rank = group->rank(), last = group->world() - 1;
@@ -213,7 +213,7 @@ void passing(const Launch& launch, const Words&) {
   group->barrier("the end");
 }
 
-/// Ranks announce numbers of their own, one after the other and at once, and hear the largest.
+/// Ranks announce different numbers, one after the other and at once, and receive the largest.
 void announced(const Launch& launch, const Words&) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 120s});
   const auto hear = [&](std::int64_t number) {
@@ -241,7 +241,7 @@ void unanswered(const Launch& launch, const Words&) {
       });
 }
 
-/// What the kernel does to a thread of the group that writes to a rank that is gone.
+/// The kernel's action on a thread of the group that writes to a rank that is gone.
 void broken_pipes(const Launch& launch, const Words&) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 120s});
   int threads = 0;

@@ -1,4 +1,4 @@
-// What ranks write into their store, read back: a text of another kind is none.
+// Texts that ranks write into their store, read back: a text of another kind is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -29,9 +29,9 @@ inline std::uint16_t port_of(int socket) {
   return ntohs(address.sin_port);
 }
 
-/// A port of the loopback interface that the system chose. It stays reserved while this lives: the
-/// system gives it to nobody else, and a program that is told of it can listen at it, because
-/// both set SO_REUSEADDR and this one does not listen.
+/// A port of the loopback interface that the system chose. It stays reserved while this exists: the
+/// system gives it to no other program, and a program that knows it can listen at it, because both
+/// set SO_REUSEADDR and this one does not listen.
 class ReservedPort {
  public:
   ReservedPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -53,13 +53,13 @@ class ReservedPort {
   int socket_;
 };
 
-/// The program that tests start as ranks: it lies beside the one that runs. No path of a build is
+/// The program that tests start as ranks: it is next to the running one. No path of a build is
 /// compiled in, so that ccache finds the tests' code again in another clone.
 inline std::string rank_program() {
   return std::filesystem::read_symlink("/proc/self/exe").replace_filename("rank_program").string();
 }
 
-/// What a rank printed, by the first word of each line.
+/// A rank's output, by the first word of each line.
 using Numbers = std::map<std::string, std::vector<double>>;
 
 inline Numbers numbers_of(const std::string& output) {
@@ -78,7 +78,7 @@ inline Numbers numbers_of(const std::string& output) {
 using CommandOf = std::function<std::vector<std::string>(int rank)>;
 
 /// Starts `started` of `world` ranks as processes that meet on the loopback interface, each in a
-/// folder of its own below `folder`, with one thread. RANKS_STARTED tells them `started`.
+/// separate folder below `folder`, with one thread. RANKS_STARTED has `started` for them.
 inline std::vector<Program> start_ranks(const std::filesystem::path& folder, int world, int started,
                                         const CommandOf& command_of) {
   const auto port = std::make_shared<const ReservedPort>();

@@ -17,11 +17,11 @@ using namespace std::chrono_literals;
 using accrue::testing::StagedProblem;
 
 constexpr int kWindows = 3;
-/// The window in which something goes wrong: one whose reduction overlaps.
+/// The window with the fault: one whose reduction overlaps.
 constexpr int kBadWindow = 1;
-/// Of a few elements, so that there are several buckets.
+/// A few elements, so that there are several buckets.
 constexpr std::int64_t kBucketBytes = 64;
-/// Of a sharded run: so that large parameters travel in several parcels.
+/// For a sharded run: so that large parameters travel in several parcels.
 constexpr std::int64_t kBytesAtOnce = 4096;
 
 /// Which rank runs a micro-batch.
@@ -36,7 +36,7 @@ Compression compression_of(const std::string& mode) {
   return mode == "overlap" || mode == "end" ? Compression::none : *compression_words.find(mode);
 }
 
-/// A reduction of a rank whose sums are damaged on their way to it, in the bad window: `times`
+/// A reduction of a rank whose sums are damaged before they reach it, in the bad window: `times`
 /// times.
 class DamagedSums final : public accum::Reduction {
  public:
@@ -70,7 +70,7 @@ class Rank {
     });
     if (launch.world == 1) return;
     group_ = connect(launch, {.timeout = 120s});
-    line_up("connected");  // none that is refused leaves before the others are there
+    line_up("connected");  // no refused rank leaves before the others are there
     if (words.at(4) == "sharded")
       sharding_ = std::make_shared<Sharding>(group_, problem_.parameters, kBytesAtOnce);
     reduce_.emplace(group_, buffer_,
@@ -165,7 +165,7 @@ class Rank {
     return loss;
   }
 
-  /// To the last layer, whose bucket began long ago.
+  /// Contributes to the last layer, whose bucket began long ago.
   void contribute(double value) {
     torch::autograd::backward({problem_.parameter(2).mul(value).sum()});
   }
@@ -193,7 +193,7 @@ class Rank {
   std::optional<DeferredReduce> reduce_;
   std::optional<DamagedSums> damaged_;
   int index_ = 0;
-  bool is_last_ = false;  ///< the micro-batch that runs
+  bool is_last_ = false;  ///< the current micro-batch
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ std::shared_ptr<Group> group_of(const Launch& launch, std::int64_t least = 1) {
 
 bool wait_on(std::int64_t, bool) { return true; }
 
-/// Adds up who is there until some rank is gone; prints each sum, and the ranks that the members of
+/// Adds up the present ranks until one is gone; prints each sum, and the ranks that the members of
 /// a group had before it.
 void tell(const std::string& name, Group& group) {
   at::Tensor ones = at::ones({1}, at::kLong);
@@ -57,8 +57,8 @@ void dying(const Launch& launch, const Words& words) {
   }
 }
 
-/// words: the ranks that die, each in the group that is left then, while nothing is under way; the
-/// others hear of it.
+/// words: the ranks that die, each in the group that is left then, while no collective is in
+/// progress; the others learn of it.
 void hearing(const Launch& launch, const Words& words) {
   std::atomic<bool> is_watching = false;
   const accrue::testing::AtSpan greeted("ranks: greeted", [&] { is_watching = true; });
@@ -89,8 +89,8 @@ void meet_where_one_hangs(Group& group) {
   }
 }
 
-/// Rank 1 hangs for longer than the others wait, and then finds that they went on. Rank 0 hosts the
-/// store in which that stands: it stays until rank 1 has read it.
+/// Rank 1 hangs for longer than the others wait, and then finds that they continued. Rank 0 hosts
+/// the store that records it: it stays until rank 1 has read it.
 void hanging(const Launch& launch, const Words&) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 3s, .least = 1});
   group->settle();
@@ -130,7 +130,7 @@ void joining(const Launch& launch, const Words& words) {
   group->barrier("the end");
 }
 
-/// All die but rank 0, which needs another: it waits, and gives up when it was asked thrice.
+/// All die but rank 0, which needs another: it waits, and gives up when it was asked three times.
 void waiting(const Launch& launch, const Words&) {
   const std::shared_ptr<Group> group = group_of(launch, 2);
   tell("first", *group);

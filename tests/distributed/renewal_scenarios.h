@@ -4,7 +4,7 @@
 
 namespace accrue::distributed {
 
-/// Scenarios of groups that are made anew.
+/// Scenarios of groups that are rebuilt.
 const std::map<std::string, Scenario>& renewal_scenarios();
 
 }  // namespace accrue::distributed

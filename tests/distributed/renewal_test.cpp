@@ -14,10 +14,10 @@ using Words = std::vector<std::string>;
 
 constexpr int kDied = 128 + 9;
 
-/// Groups that are made anew, by processes that die.
+/// Groups that are rebuilt, by processes that die.
 class RenewalTest : public ::testing::Test {
  protected:
-  /// `words_of(rank)` is the command of each process but for its first word.
+  /// `words_of(rank)` is the command of each process without its first word.
   template <class WordsOf>
   static Results run_each(int world, int started, const WordsOf& words_of) {
     const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
@@ -55,7 +55,7 @@ TEST_F(RenewalTest, OneAfterTheOtherIsLost) {
   EXPECT_THAT(numbers["former"], ElementsAre(0, 1, 3, 0, 2, 0));
 }
 
-/// The one before it watches each rank, in each group, and the others hear of it from the store.
+/// In each group a rank is watched by the one before it; the others learn it from the store.
 TEST_F(RenewalTest, ALossIsHeardOfBesideCollectives) {
   const Results results = run({"hearing", "1", "3"}, 4);
   for (const int rank : {0, 2}) {

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Processes that look in turn, whichever of them first.
+/// Processes that look in turn, in any order.
 class RollCalls : public StoreTest {
  protected:
   RollCall process(int rank, int world) const { return {client(), rank, world}; }
@@ -22,7 +22,7 @@ class RollCalls : public StoreTest {
     for (int rank = world - 1; rank >= 0; --rank) all.push_back(process(rank, world));
     return all;
   }
-  /// The names that they have of their start once each has looked `times`; nothing stands for none.
+  /// The names of their start once each has looked `times`; none if there is no start.
   static std::set<std::optional<std::string>> names(std::vector<RollCall>& all, int times = 5) {
     std::set<std::optional<std::string>> last;
     for (int i = 0; i < times; ++i) {
@@ -63,7 +63,7 @@ TEST_F(RollCalls, PartTheRunsThatShareAStore) {
   EXPECT_NE(start_of(one), start_of(other));
 }
 
-/// The store still has what those of the first start wrote.
+/// The store still has the texts of the first start's processes.
 TEST_F(RollCalls, CountNobodyOfACompleteStart) {
   std::vector<RollCall> first = processes(3);
   const std::string name = start_of(first);
@@ -85,7 +85,7 @@ TEST_F(RollCalls, AreOfAsManyAsEachStartHas) {
   EXPECT_EQ(starts.size(), 6U);
 }
 
-/// Whoever died before the start was complete has left its name, with or without an answer.
+/// A process that died before the start was complete left its name, with or without an answer.
 TEST_F(RollCalls, TakeWhoComesInThePlaceOfOneThatDied) {
   for (const int died : {0, 1, 2})
     for (const int looks : {1, 2, 3}) {
@@ -121,7 +121,7 @@ TEST_F(RollCalls, SayWhyThereIsNoStart) {
   start_of(next);
 }
 
-/// Strangers may write anything: nobody takes it for a start.
+/// Strangers may write anything: no process takes it for a start.
 TEST_F(RollCalls, TakeNoTicketThatIsForNobody) {
   const auto stranger = client();
   RollCall one = process(1, 2);

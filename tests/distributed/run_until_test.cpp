@@ -26,7 +26,7 @@ TEST(RunUntil, LeavesACallThatDoesNotComeBackToItself) {
                            passed->set_value();
                          }),
                NoAnswer);
-  // It went on, and what it uses is still there.
+  // It continued, and its objects still exist.
   gate->set_value();
   passed->get_future().wait();
 }

@@ -82,7 +82,7 @@ TEST_F(StoreTest, TheFirstOfTheRunDecidesWhateverStrangersWrote) {
   for (const char* key : {"untouched", "forged", "huge"}) {
     const SealedTexts first = texts(), second = texts();
     EXPECT_EQ(first.decide(key, "the first's"), "the first's") << key;
-    while (!second.read(key).text) continue;  // what is too long is overwritten without an answer
+    while (!second.read(key).text) continue;  // a too long text is overwritten without an answer
     EXPECT_EQ(second.decide(key, "the second's"), "the first's") << key;
     EXPECT_EQ(texts("another token of some length").read(key).is_foreign(), true) << key;
   }

@@ -11,7 +11,7 @@
 namespace accrue::distributed {
 namespace {
 
-/// Three parameters, whose slots are contributed to by hand.
+/// Three parameters with manual contributions to their slots.
 struct Watched {
   static NamedParameters parameters() {
     NamedParameters all;
@@ -31,7 +31,7 @@ struct Watched {
   }
 
   accum::GradientBuffer buffer{parameters()};
-  /// After each contribution that counts: which slots are final, as letters.
+  /// After each counted contribution: the final slots, as letters.
   std::vector<std::string> finals;
   std::optional<SlotWatch> watch{std::in_place, buffer, [this] {
                                    std::string now;

@@ -12,8 +12,8 @@
 
 namespace accrue::testing {
 
-/// A two-layer regression on micro-batches of unequal length whose backward has two stages. One
-/// parameter is used by the first micro-batch alone.
+/// A two-layer regression on micro-batches of unequal length whose backward has two stages. Only
+/// the first micro-batch uses one of the parameters.
 struct StagedProblem {
   NamedParameters parameters;
   std::vector<at::Tensor> inputs, targets;  ///< by micro-batch: [rows, 5], [rows, 3]
@@ -21,7 +21,7 @@ struct StagedProblem {
   std::size_t size() const { return inputs.size(); }
   double weight(std::size_t micro) const { return static_cast<double>(inputs[micro].size(0)); }
   const at::Tensor& parameter(std::size_t i) const { return parameters[i].tensor; }
-  /// At which it descends, whatever the number of hidden units.
+  /// A rate at which it descends, whatever the number of hidden units.
   double rate() const { return 0.35 / static_cast<double>(parameter(1).numel()); }
 
   at::Tensor hidden(std::size_t micro) const {

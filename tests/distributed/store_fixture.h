@@ -18,7 +18,7 @@ inline constexpr const char* kHost = "127.0.0.1";
 inline const std::string kFolder = "accrue/0";
 inline const std::string kTokenOfStore = "a token of some length";
 
-/// A store as rank 0 hosts it. `plain` is c10d's own client, whose words carry no seal: a
+/// A store as hosted by rank 0. `plain` is c10d's own client, whose texts have no seal: a
 /// stranger's.
 class StoreTest : public ::testing::Test {
  protected:

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Where rank 1's text of the first gather stands.
+/// The key of rank 1's text of the first gather.
 constexpr const char* kGreeting = "greeting 1/1";
 
 c10::intrusive_ptr<c10d::Store> whole_store_of(const Launch& launch) {
@@ -26,7 +26,7 @@ c10::intrusive_ptr<c10d::Store> whole_store_of(const Launch& launch) {
   return c10::make_intrusive<c10d::TCPStore>(launch.master_addr, options);
 }
 
-/// If the ranks of the last start meet, which anybody can read.
+/// The folder where the ranks of the last start meet, which anyone can read.
 std::string folder_of(c10d::Store& store) {
   return "accrue/" + store.get_to_str("accrue/roll/complete");
 }
@@ -48,8 +48,8 @@ void wait_for_mark(const std::string& mark, const std::vector<int>& ranks) {
         [&] { return std::filesystem::exists("../rank" + std::to_string(rank) + "/" + mark); });
 }
 
-/// A verdict that all have looked at, and a barrier that rank 1 comes to after `until`: a verdict
-/// ends those that wait.
+/// A verdict that all have read, and a barrier that rank 1 enters after `until`: a verdict ends the
+/// waiting of the others.
 void after_verdict(const Launch& launch,
                    const std::function<std::string(c10d::Store&)>& make_verdict,
                    const std::function<void()>& until) {
@@ -76,7 +76,7 @@ void forged_verdict(const Launch& launch, const Words& words) {
       launch, [&](c10d::Store&) { return words.at(0); }, wait_for_heart);
 }
 
-/// Writes it as a rank itself would.
+/// Writes it like a rank itself.
 void sealed_verdict(const Launch& launch, const Words& words) {
   after_verdict(
       launch,
@@ -102,7 +102,7 @@ void failing_after_a_forged_verdict(const Launch& launch, const Words&) {
   std::cout << "stepped\n";
 }
 
-/// Bytes of this process's memory at their most.
+/// The peak of this process's memory in bytes.
 std::int64_t peak_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -160,7 +160,7 @@ void huge_text_by_c10d(const Launch& launch, const Words&) {
   group->barrier("the second barrier");
 }
 
-/// A place that is no number is no word of the rank that died.
+/// A position that is not a number was not written by the rank that died.
 void forged_place(const Launch& launch, const Words&) {
   const std::shared_ptr<Group> group = connect(launch, {.timeout = 3s});
   group->barrier("the first barrier");

@@ -4,8 +4,8 @@
 
 namespace accrue::distributed {
 
-/// What ranks do while somebody who has not their token writes into their store. Rank 1's process
-/// plays the stranger, by c10d's own client.
+/// The behaviour of ranks while a process without their token writes into their store. Rank 1's
+/// process plays the stranger, by c10d's own client.
 const std::map<std::string, Scenario>& stranger_scenarios();
 
 }  // namespace accrue::distributed

@@ -20,7 +20,7 @@ const std::string kRunsToken = "correct horse battery staple",
 constexpr int kEndedBySigkill = 128 + 9;
 constexpr double kHugeBytes = 24.0 * (8 << 20);
 
-/// Real ranks, each with a token or none. In no test is a token to be seen in what they print.
+/// Real ranks, each with a token or none. In no test may a token appear in their output.
 class StrangersTest : public ::testing::Test {
  protected:
   using Words = std::vector<std::string>;
@@ -70,7 +70,7 @@ TEST_F(StrangersTest, ARankWithAnotherTokenOrNoneIsNamed) {
     for (const int rank : {0, 2})
       EXPECT_THAT(results[rank].errors,
                   AllOf(HasSubstr("in the place of rank 1"), Not(HasSubstr("rank 2"))));
-    // To that rank all others are strangers, and it names the first of them that it reads.
+    // For that rank all others are strangers, and it names the first one that it reads.
     EXPECT_THAT(results[1].errors,
                 AnyOf(HasSubstr("in the place of rank 0"), HasSubstr("in the place of rank 2")));
   }

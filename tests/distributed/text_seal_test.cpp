@@ -21,7 +21,7 @@ std::string hexadecimal(const std::string& bytes) {
 }
 
 TEST(TextSeal, IsTheHmacThatOthersComputeOverRunKeyAndText) {
-  // By Python's hmac and hashlib: HMAC-SHA-512, its first 32 bytes, over each part behind its
+  // By Python's hmac and hashlib: HMAC-SHA-512, its first 32 bytes, over each part preceded by its
   // length in 8 bytes.
   const std::string sealed = TextSeal(kSealToken, "run").sealed(kSealedKey, "hello");
   EXPECT_EQ(hexadecimal(sealed.substr(0, TextSeal::kBytes)),

@@ -1,7 +1,7 @@
-// Faults inside a process, to be preloaded (LD_PRELOAD): calls of libc that fail, do less than they
-// were asked to, or take longer. A test orders them, at any time, in a file that both map
-// (ACCRUE_FAILING_CALLS; inside.py), and reads there how often each happened. Writes are meant that
-// go to regular files, memory that is asked of the system in blocks, and threads.
+// Faults inside a process, to be preloaded (LD_PRELOAD): calls of libc that fail, do less than
+// requested, or take longer. A test orders them, at any time, in a file that both map
+// (ACCRUE_FAILING_CALLS; inside.py), and reads there how often each happened. They apply to writes
+// to regular files, memory that is requested from the system in blocks, and threads.
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -33,11 +33,11 @@ enum Fault {
   kFaults
 };
 
-/// What is ordered of a fault, and what came of it.
+/// The order for a fault, and its outcome.
 struct Order {
-  std::atomic<std::int64_t> left;      ///< calls that it is still to meet
+  std::atomic<std::int64_t> left;      ///< calls that it still has to affect
   std::atomic<std::int64_t> amount;    ///< milliseconds, bytes, seconds or threads
-  std::atomic<std::int64_t> happened;  ///< calls that it met
+  std::atomic<std::int64_t> happened;  ///< calls that it affected
 };
 static_assert(sizeof(Order) == 3 * sizeof(std::int64_t));
 
@@ -51,11 +51,11 @@ Order* map_orders() {
   return page == MAP_FAILED ? nullptr : static_cast<Order*>(page);
 }
 
-/// Null until the library is loaded, and where nobody orders anything.
+/// Null until the library is loaded, and if there are no orders.
 Order* orders = nullptr;
 __attribute__((constructor)) void load() { orders = map_orders(); }
 
-/// Takes one of the calls that are left to a fault.
+/// Takes one of the calls that a fault still has to affect.
 bool strikes(Fault fault) {
   if (orders == nullptr) return false;
   Order& order = orders[fault];
@@ -98,10 +98,10 @@ std::int64_t threads_of_process() {
   return entries - 2;  // "." and ".."
 }
 
-/// A bit of tensors, which alone are long.
+/// A part of tensors; only these are long.
 constexpr std::size_t kLongWrite = 4096;
 
-/// `write(data, bytes)` to a regular file, with what is ordered of it.
+/// `write(data, bytes)` to a regular file, with the ordered faults.
 template <class Write>
 ssize_t write_badly(const void* data, std::size_t bytes, const Write& write) {
   if (strikes(kSlowDisk)) wait_for_disk();

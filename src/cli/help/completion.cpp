@@ -38,7 +38,7 @@ std::string separated(const std::vector<std::string>& words) { return joined_wor
 
 std::string names_of(const CLI::App& app) { return separated(names_of_verbs(app)); }
 
-/// And for fish, which has backslashes within them.
+/// The same for fish, which allows backslashes within them.
 std::string in_fish_quotes(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text)
@@ -128,7 +128,7 @@ std::string replaced(std::string text, std::string_view mark, const std::string&
   return text;
 }
 
-/// A script with what depends on the program: its name, its verbs and what may follow each.
+/// A script with the program's data filled in: its name, its verbs and what may follow each.
 std::string filled(std::string_view script, const CLI::App& app, const std::string& verbs) {
   std::string text = replaced(std::string(script), "@verbs@", verbs);
   text = replaced(std::move(text), "@branches@",
@@ -136,7 +136,7 @@ std::string filled(std::string_view script, const CLI::App& app, const std::stri
   return replaced(std::move(text), "@program@", app.get_name());
 }
 
-/// The lines of fish for what may follow `verb`, and for what may follow each of its actions.
+/// The lines for fish with what may follow `verb`, and what may follow each of its actions.
 std::string behind_in_fish(const CLI::App& verb, const std::string& begin) {
   const std::string behind = begin + " -n '__fish_seen_subcommand_from " + verb.get_name() + "'";
   std::string text;

@@ -12,7 +12,7 @@ inline constexpr const char* needed_by_verb = "Needed";
 
 /// An option or a positional argument, as help, manual pages and completions show it.
 struct DescribedOption {
-  std::vector<std::string> names;  ///< with dashes, long ones first; of a positional its name
+  std::vector<std::string> names;  ///< with dashes, long ones first; for a positional its name
   bool is_positional = false;
   bool is_required = false;
   std::string value;               ///< "N", "[CHECKPOINT]"; empty: the option takes none
@@ -24,7 +24,7 @@ struct DescribedOption {
 std::vector<std::string> names_of_verbs(const CLI::App& app);
 
 /// All options of `app` that help shows, positional ones first. An option that is also a positional
-/// (`CONFIG` and `--config`) is in both forms.
+/// (`CONFIG` and `--config`) is listed in both forms.
 std::vector<DescribedOption> described_options(const CLI::App& app);
 
 }  // namespace accrue::cli

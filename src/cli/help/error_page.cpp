@@ -7,7 +7,7 @@
 namespace accrue::cli {
 namespace {
 
-/// A part of the error behind its name, its further lines below the first.
+/// A part of the error after its name, with its further lines below the first.
 std::string part(const std::string& name, const std::string& text, std::size_t width) {
   constexpr std::size_t column = 12;
   return text.empty() ? "" : hanging("  " + name, text, column, width);

@@ -12,7 +12,7 @@
 namespace accrue::cli {
 namespace {
 
-/// The name of a verb with those of the verbs above it: "accrue checkpoint prune".
+/// The name of a verb after those of the verbs above it: "accrue checkpoint prune".
 std::string full_name(const CLI::App& app) {
   const CLI::App* const parent = app.get_parent();
   return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
@@ -20,10 +20,10 @@ std::string full_name(const CLI::App& app) {
 
 constexpr std::size_t widest_column = 24;
 
-/// If the meanings begin, for names of these lengths.
+/// Where the meanings begin, for names of these lengths.
 std::size_t column_for(const std::vector<std::string>& names) {
   std::size_t longest = 0;
-  constexpr std::size_t around = 4;  // two spaces before a name, two behind it
+  constexpr std::size_t around = 4;  // two spaces before a name, two after it
   for (const std::string& name : names)
     if (name.size() + around <= widest_column) longest = std::max(longest, name.size());
   return longest + around;

@@ -6,11 +6,11 @@
 
 namespace accrue::cli {
 
-/// What `--help` prints of `app`, the program or one of its verbs, in lines of at most `width`
+/// The output of `--help` for `app`, the program or one of its verbs, in lines of at most `width`
 /// characters (examples stay whole).
 std::string help_page(const CLI::App& app, std::size_t width);
 
-/// How the command is typed: "accrue train [CONFIG] [OPTIONS] [--section.key=value ...]".
+/// The syntax of the command: "accrue train [CONFIG] [OPTIONS] [--section.key=value ...]".
 std::string usage_of(const CLI::App& app);
 
 }  // namespace accrue::cli

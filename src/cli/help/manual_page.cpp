@@ -11,7 +11,7 @@
 namespace accrue::cli {
 namespace {
 
-/// A text in roff: a backslash, a dash and a dot at the beginning of a line mean something there.
+/// A text in roff, where backslashes, dashes and dots at the beginning of a line are special.
 std::string in_roff(const std::string& text) {
   std::string roff;
   for (const char c : text) {
@@ -27,7 +27,7 @@ std::string in_roff(const std::string& text) {
   return roff;
 }
 
-/// Paragraphs as they are, lines that begin with a space without filling.
+/// Paragraphs as they are; lines that begin with a space are not filled.
 std::string body_in_roff(const std::string& text) {
   std::istringstream lines(text);
   std::string roff;

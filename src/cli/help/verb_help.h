@@ -17,18 +17,18 @@ inline constexpr std::string_view train = "Train", data = "Look at data",
 inline constexpr std::array headings{heading::train, heading::data,   heading::prove,
                                      heading::runs,  heading::models, heading::reference};
 
-/// What the help of a verb shows besides its options.
+/// A verb's help besides its options.
 struct VerbHelp {
   std::string_view heading;
-  std::string text;                   ///< paragraphs, divided by an empty line
+  std::string text;                   ///< paragraphs, separated by an empty line
   std::vector<std::string> examples;  ///< commands, each in one line
 };
 
 /// Sets the group and the footer of `verb`, from which help_page() and the manual pages are made.
 void set_help(CLI::App& verb, const VerbHelp& help);
 
-/// What set_help() set of the text and the examples, these in lines of their own. Both are empty
-/// for a verb without help.
+/// The text and the examples from set_help(), with each example on its own line. Both are empty for
+/// a verb without help.
 struct HelpParts {
   std::string text, examples;
 };

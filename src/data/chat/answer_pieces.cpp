@@ -14,7 +14,7 @@ std::string text_of_pieces(const ChatSequence& pieces) {
   return text;
 }
 
-/// The pieces with nothing learned of the first `begin` bytes.
+/// The pieces, with nothing learned in the first `begin` bytes.
 ChatSequence learned_behind(const ChatSequence& pieces, std::size_t begin) {
   ChatSequence result;
   std::size_t at = 0;

@@ -12,9 +12,9 @@ struct AnsweredConversation {
 };
 
 /// The conversation of a "prompt" and an answer of messages, of which the first `shared` are given
-/// when the prompt says nothing besides. A prompt of messages stands before the answer. One that is
-/// a text is what the user says before an answer that begins with the assistant; before any other
-/// answer it has to be what one of the given messages says already. Throws a usage Error for other
+/// if the prompt has nothing else. A prompt of messages precedes the answer. A prompt that is a
+/// text is the user's message before an answer that begins with the assistant; before any other
+/// answer it has to be the content of one of the given messages. Throws a usage Error for other
 /// prompts.
 AnsweredConversation answered_conversation(const nlohmann::ordered_json& prompt,
                                            const nlohmann::ordered_json& answer,

@@ -27,7 +27,7 @@ std::tm date_that_stays() {
   return date;
 }
 
-/// One template says by itself what it is; of several it takes the names, too.
+/// The content of a single template, or of several with their names.
 std::string content_of(const ChatTemplates& templates) {
   if (templates.texts.size() == 1) return templates.texts.begin()->second;
   SettingsJson content = SettingsJson::object();

@@ -12,15 +12,15 @@ namespace accrue::data {
 /// How a model's conversations become text.
 struct ChatFormat {
   std::shared_ptr<const TemplateChoice> templates;
-  /// Special tokens by their names, and a date that stays, so that a run that goes on another day
-  /// has the same text: 26 July 2024, which Llama's own templates fall back on.
+  /// Special tokens by their names, and a fixed date, so that a run resumed on another day has the
+  /// same text: 26 July 2024, the fallback of Llama's own templates.
   ChatSetting setting;
-  std::string fingerprint;  ///< of all that the text depends on besides the messages
+  std::string fingerprint;  ///< of everything but the messages that the text depends on
 };
 
-/// What the files of a tokenizer say: its chat templates (read_chat_templates()) and its special
-/// tokens (Tokenizer::special_texts()). Throws a usage Error, its operation being `what`, where
-/// there is no template, or the only one is none that this version renders.
+/// The chat format of a tokenizer's files: its chat templates (read_chat_templates()) and its
+/// special tokens (Tokenizer::special_texts()). Throws a usage Error of the operation `what` if
+/// there is no template, or the only one cannot be rendered by this version.
 std::shared_ptr<const ChatFormat> read_chat_format(const Tokenizer& tokenizer,
                                                    const std::string& what);
 

@@ -36,14 +36,14 @@ bool is_completed_prompt(const ChatLineJson& line) {
   return completion != line.end() && completion->is_array() && line.contains("prompt");
 }
 
-/// A completion may begin with the question again.
+/// A completion may repeat the question at its beginning.
 std::size_t messages_before_answer(const ChatLineJson& completion) {
   std::size_t count = 0;
   while (count < completion.size() && !is_of_assistant(completion[count])) ++count;
   return count;
 }
 
-/// What ids have beside them means nothing for messages.
+/// Keys that accompany ids have no meaning for messages.
 std::optional<LineProblem> ids_beside_messages(const ChatLineJson& line) {
   for (const char* const key : {"input_ids", "completion_mask", "assistant_masks", "loss_mask",
                                 "position_ids", "seq_lengths"})

@@ -12,7 +12,7 @@
 
 namespace accrue::data {
 
-/// What a line of a conversation teaches, or what keeps it from being one.
+/// The content of a line with a conversation, or the problem in it.
 struct ChatLine {
   float weight = 1;
   std::vector<ChatSequence> sequences;
@@ -25,8 +25,8 @@ struct ChatLine {
 /// tool (with_messages()); perhaps with "tools", "chat_template_kwargs" and "weight".
 ChatLine read_chat_line(std::string_view text, const ChatFormat& format);
 
-/// Whether a line is of that kind: a file of such lines holds conversations. What is no JSON, and
-/// was discarded when it was parsed, is none.
+/// Whether a line is of that kind: a file of such lines holds conversations. False for a line that
+/// is not JSON, and was discarded when it was parsed.
 bool is_chat_line(const nlohmann::ordered_json& line);
 
 }  // namespace accrue::data

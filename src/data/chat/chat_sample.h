@@ -11,10 +11,10 @@
 
 namespace accrue::data {
 
-/// Makes samples of lines of conversations (read_chat_line()): the text that the template makes of
-/// them, of which the assistant's words are learned. A line is one sample, or one for each turn
-/// that later turns do not have as it was (learned_sequences()). What is learned and what is given
-/// become tokens apart, as they do where a model answers, each going on what is before it.
+/// Makes samples of lines with conversations (read_chat_line()): the template's text, of which the
+/// assistant's words are learned. A line is one sample, or one for each turn that later turns do
+/// not show unchanged (learned_sequences()). Learned and given parts are tokenized separately, as
+/// when a model answers, each as a continuation of the text before it.
 class ChatSampleParser final : public SampleParser {
  public:
   /// Ids must be below `vocab_bound`, unless it is 0. `tokenizer` outlives this.
@@ -36,7 +36,7 @@ class ChatSampleParser final : public SampleParser {
   LineForm form_ = LineForm::own;
 };
 
-/// A text by pieces as a sample whose learned pieces are its labels.
+/// A text by pieces as a sample, with the learned pieces as its labels.
 JsonSample sample_of_pieces(const ChatSequence& sequence, float weight,
                             Tokenizer::Encoder& encoder);
 

@@ -16,7 +16,7 @@ using TemplateTexts = std::map<std::string, std::string>;
 
 constexpr const char* kDefaultTemplate = "default";
 
-/// What the files of templates hold.
+/// The templates in the files.
 TemplateTexts texts_of_files(const fs::path& folder) {
   TemplateTexts texts;
   std::error_code unreadable;
@@ -70,7 +70,7 @@ class TemplatesOfJson {
   const std::string& what_;
 };
 
-/// Of a chat_template.json; none if there is no such file.
+/// From a chat_template.json; empty if there is no such file.
 TemplateTexts texts_of_processor(const fs::path& folder, const std::string& what) {
   const fs::path file = folder / kProcessorTemplate;
   std::error_code unreadable;

@@ -10,7 +10,7 @@ namespace {
 
 using Variables = nlohmann::ordered_json;
 
-/// Files that other tools write have each key in each message, null if it says nothing.
+/// Files that other tools write have each key in each message, null if it is not set.
 Variables without_nulls(const Variables& message) {
   Variables shown = Variables::object();
   auto& members = shown.get_ref<Variables::object_t&>();
@@ -19,7 +19,7 @@ Variables without_nulls(const Variables& message) {
   return shown;
 }
 
-/// A message with what was thought under the names by which templates read it.
+/// A message with its reasoning under the names by which templates read it.
 Variables with_reasoning(const Variables& message) {
   for (const char* const name : {"reasoning_content", "thinking", "reasoning"}) {
     const auto found = message.find(name);

@@ -10,23 +10,23 @@
 
 namespace accrue::data {
 
-/// What a template sees besides the messages.
+/// A template's variables besides the messages.
 struct ChatSetting {
   nlohmann::ordered_json tools;  ///< a list, or null
   nlohmann::ordered_json variables =
       nlohmann::ordered_json::object();  ///< bos_token, eos_token, ...
-  std::tm now{};                         ///< what strftime_now shows
+  std::tm now{};                         ///< the time for strftime_now
 };
 
-/// The messages as transformers gives them to a template (5.x, apply_chat_template() and
+/// The messages as transformers passes them to a template (5.x, apply_chat_template() and
 /// render_jinja_template()): keys of a message that are null are left out, documents are null, and
-/// what a message reasons, by whichever of its names, is there as reasoning_content and thinking.
-/// Throws a usage Error if the messages are no list of objects.
+/// a message's reasoning, whichever key it has, is given as reasoning_content and thinking. Throws
+/// a usage Error if the messages are not a list of objects.
 nlohmann::ordered_json chat_variables(const ChatTemplate& chat,
                                       const nlohmann::ordered_json& messages,
                                       const ChatSetting& setting, bool add_generation_prompt);
 
-/// A message as templates take it: an object with "role" and "content".
+/// A message in the form for templates: an object with "role" and "content".
 nlohmann::ordered_json chat_message(std::string_view role, nlohmann::ordered_json content);
 
 /// The list of the first `count` messages.
@@ -37,13 +37,13 @@ std::string text_of_messages(const ChatTemplate& chat, const nlohmann::ordered_j
                              std::size_t count, const ChatSetting& setting,
                              bool add_generation_prompt);
 
-/// Throws a usage Error if the messages are no list of objects.
+/// Throws a usage Error if the messages are not a list of objects.
 void check_messages(const ChatTemplate& chat, const nlohmann::ordered_json& messages);
 
-/// Whether a message is what the assistant says.
+/// Whether a message is the assistant's.
 bool is_of_assistant(const nlohmann::ordered_json& message);
 
-/// Messages of the kind that templates take, as errors show them.
+/// Messages of the kind that templates take, as shown in errors.
 inline constexpr const char* list_of_messages =
     "[{\"role\": \"user\", \"content\": \"...\"}, {\"role\": \"assistant\", \"content\": \"...\"}]";
 

@@ -10,7 +10,7 @@
 
 namespace accrue::data {
 
-/// One turn of the assistant by itself.
+/// One turn of the assistant.
 struct ChatTurn {
   std::string prompt;     ///< the text before it
   std::string said;       ///< the text up to its end
@@ -20,16 +20,16 @@ struct ChatTurn {
   }
 };
 
-/// The texts of a conversation by a template that marks nothing to be learned.
+/// The texts of a conversation, for a template that does not mark learned parts.
 class ConversationTurns {
  public:
-  /// All are kept by reference. `withheld` says of each message whether it is only given.
+  /// All are kept by reference. `withheld` states for each message whether it is only given.
   ConversationTurns(const ChatTemplate& chat, const nlohmann::ordered_json& messages,
                     const ChatSetting& setting, const std::vector<bool>& withheld)
       : chat_(chat), messages_(messages), setting_(setting), withheld_(withheld) {}
 
-  /// The turns to be learned. Throws a usage Error if there is no message of the assistant, or
-  /// if the template opens a turn otherwise than it asks for one.
+  /// The turns to be learned. Throws a usage Error if there is no message of the assistant, or if
+  /// the template opens a turn differently than it prompts for one.
   std::vector<ChatTurn> read() const;
   /// The text of all messages.
   std::string whole() const;

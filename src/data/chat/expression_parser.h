@@ -7,26 +7,26 @@
 
 namespace accrue::data::jinja {
 
-/// Reads expressions, by the grammar of jinja2 (3.1, parser.py). Throws a usage Error that names
+/// Parses expressions, by the grammar of jinja2 (3.1, parser.py). Throws a usage Error that names
 /// the line and what this version does not know: filters, tests, functions, syntax.
 class ExpressionParser {
  public:
   explicit ExpressionParser(SyntaxTokens& tokens) : tokens_(tokens) {}
 
   ExpressionPointer expression(bool with_conditional = true);
-  /// Expressions with commas between them are a tuple. `stop` is a name that ends it, besides what
-  /// always does.
+  /// Expressions with commas between them are a tuple. `stop` is a name that ends it, in addition
+  /// to the usual ends.
   ExpressionPointer tuple(bool with_conditional = true, std::string_view stop = "",
                           bool in_parentheses = false);
   ExpressionPointer primary();
-  /// One or more filters of what a block holds: `upper | trim`.
+  /// One or more filters of a block's content: `upper | trim`.
   ExpressionPointer filters_of_block();
 
-  /// The variables that were named so far.
+  /// The variables named so far.
   const std::vector<std::string>& names() const { return names_; }
 
  private:
-  /// Counts how deep expressions lie in one another while it is alive.
+  /// Counts how deep expressions are nested while it exists.
   class Nested;
 
   ExpressionPointer conditional();

@@ -14,7 +14,7 @@ std::size_t common_beginning(std::string_view one, std::string_view other) {
   return static_cast<std::size_t>(ends.first - one.begin());
 }
 
-/// Where the character begins that the byte at `place` is of.
+/// Where the character begins that contains the byte at `place`.
 std::size_t character_begin(std::string_view text, std::size_t place) {
   while (place > 0 && place < text.size() &&
          (static_cast<unsigned char>(text[place]) & 0xc0) == 0x80)
@@ -22,7 +22,7 @@ std::size_t character_begin(std::string_view text, std::size_t place) {
   return place;
 }
 
-/// Another answer than the message, whose words begin with another character.
+/// Another answer, whose words begin with another character than the message's.
 FirstMessage other_answer(const FirstMessage& message) {
   const auto content = message.find("content");
   std::string_view words;
@@ -65,7 +65,7 @@ class FirstPrompt {
     return text_of_messages(chat_, messages, messages.size(), setting_, add_generation_prompt);
   }
 
-  /// The last one before the answer's own words, as what precedes it may have the same words.
+  /// The last one before the answer's own words, as the text before it may have the same words.
   std::string text_up_to(const std::string& opening) const {
     const std::size_t shared =
         common_beginning(said_, text(FirstMessage::array({other_answer(message_)}), false));
@@ -81,8 +81,8 @@ class FirstPrompt {
     return said_.substr(0, character_begin(said_, common_beginning(said_, asked)));
   }
 
-  /// What the message adds behind itself; nothing if the template refuses two answers in a row,
-  /// or shows the first of them otherwise.
+  /// The text that the message adds after itself; none if the template refuses two answers in a
+  /// row, or renders the first of them differently.
   std::optional<std::string> own_text() const {
     try {
       const std::string twice = text(FirstMessage::array({message_, message_}), false);

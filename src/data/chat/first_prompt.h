@@ -10,18 +10,18 @@
 
 namespace accrue::data {
 
-/// The text that a model is given before a message of the assistant that begins the conversation,
-/// `said` being the text of this message by itself. Templates look at the first message, so none is
-/// rendered without messages. What a template writes for add_generation_prompt behind a question
-/// ends the prompt, if the text has it before the words of the answer. A template that writes
-/// nothing for it gives what stands before the message: what is left of `said` without what the
-/// message adds when it comes twice, or else what a question begins with, too.
+/// The prompt of a message of the assistant that begins the conversation; `said` is the text of
+/// this message alone. Templates read the first message, so none is rendered without messages. The
+/// text that a template writes for add_generation_prompt after a question ends the prompt, if it
+/// precedes the words of the answer. If a template writes nothing for it, the prompt is the text
+/// before the message: the rest of `said` without what the message adds when it comes twice, or
+/// else the text with which a question begins as well.
 ///
-/// Throws a usage Error if the template opens this answer otherwise than it asks for one.
+/// Throws a usage Error if the template opens this answer differently than it prompts for one.
 std::string first_prompt(const ChatTemplate& chat, const nlohmann::ordered_json& message,
                          const std::string& said, const ChatSetting& setting);
 
-/// The Error of a template that opens the answer `index` otherwise than behind `prompt`.
+/// The Error for a template that opens the answer `index` differently than after `prompt`.
 Error opened_otherwise(const ChatTemplate& chat, std::size_t index, std::string_view prompt);
 
 }  // namespace accrue::data

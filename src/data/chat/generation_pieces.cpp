@@ -21,7 +21,7 @@ class GenerationPieces {
         pieces_(pieces_of(messages_.size())),
         blocks_(blocks_of(pieces_)) {}
 
-  /// Nothing of the message is learned any more.
+  /// From now on nothing of the message is learned.
   void withhold(std::size_t message) {
     const std::size_t begin = message == 0 ? 0 : blocks_of(pieces_of(message)).size();
     const ChatSequence until = pieces_of(message + 1);
@@ -34,7 +34,7 @@ class GenerationPieces {
     }
   }
 
-  /// Given pieces that follow one another are one: what is given is encoded as one text.
+  /// Joins consecutive given pieces: they are encoded as one text.
   ChatSequence take() const {
     ChatSequence joined;
     for (const ChatTemplate::Piece& piece : pieces_) {
@@ -72,7 +72,7 @@ class GenerationPieces {
   const GivenMessages& messages_;
   const ChatSetting& setting_;
   ChatSequence pieces_;
-  std::vector<std::size_t> blocks_;  ///< places of what the template has in blocks
+  std::vector<std::size_t> blocks_;  ///< positions of the template's blocks
 };
 
 }  // namespace

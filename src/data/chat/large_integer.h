@@ -9,13 +9,13 @@
 
 namespace accrue::data {
 
-/// An integer that 64 bits have no room for, by its digits: as a float it would lose some. It is
-/// carried as binary data, which no text of JSON can hold.
+/// An integer that does not fit into 64 bits, by its digits: a float would lose some. It is carried
+/// as binary data, which JSON text cannot contain.
 inline nlohmann::ordered_json large_integer(std::string_view digits) {
   return nlohmann::ordered_json::binary(std::vector<std::uint8_t>(digits.begin(), digits.end()));
 }
 
-/// The digits of a large_integer(); none of any other value.
+/// The digits of a large_integer(); none for any other value.
 inline std::optional<std::string> digits_of(const nlohmann::ordered_json& json) {
   if (!json.is_binary()) return std::nullopt;
   const auto& digits = json.get_binary();

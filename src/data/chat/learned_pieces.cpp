@@ -29,8 +29,8 @@ ChatSequence pieces_with(std::string_view text, const std::vector<const ChatTurn
   return pieces;
 }
 
-/// One sequence for the whole conversation and one for each turn that it does not have as it was,
-/// unless another of these has it.
+/// One sequence for the whole conversation and one for each turn that it does not show unchanged,
+/// unless another of these does.
 std::vector<ChatSequence> sequences_of_turns(const ConversationTurns& conversation) {
   const std::vector<ChatTurn> turns = conversation.read();
   std::vector<const ChatTurn*> left;

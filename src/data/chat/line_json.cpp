@@ -30,7 +30,7 @@ class LineBuilder final : public nlohmann::json_sax<LineValue> {
     return is_integer && is_inside ? add(large_integer(text)) : add(value);
   }
   bool string(std::string& value) override { return add(std::move(value)); }
-  bool binary(binary_t&) override { return false; }  // no text has any
+  bool binary(binary_t&) override { return false; }  // no JSON text has any
 
   bool start_object(std::size_t) override {
     keys_.emplace_back();
@@ -88,7 +88,7 @@ class LineBuilder final : public nlohmann::json_sax<LineValue> {
   }
 
   bool open(LineValue value) {
-    constexpr std::size_t deepest = 256;  // a template's values are nested less deep
+    constexpr std::size_t deepest = 256;  // a template's values are nested less deeply
     if (open_.size() == deepest)
       return refuse({"values nested at most " + std::to_string(deepest) + " deep", "deeper ones",
                      "a flatter object"});

@@ -23,7 +23,7 @@ constexpr const char* line_of_conversation = "read a conversation";
                     R"({"type": "object", "properties": {}}}}], or none)");
 }
 
-/// Tables of one type in a column have tools as text.
+/// Tables with a single column type have tools as text.
 LineField tools_of_text(const std::string& text) {
   LineJson read = read_inner_json(text);
   if (read.problem) refuse_tools("a text that is none: " + read.problem->received);
@@ -44,7 +44,7 @@ LineField tools_of(const LineField& line) {
   return tools;
 }
 
-/// What apply_chat_template() takes itself does not reach a template, or is stated otherwise here.
+/// Arguments of apply_chat_template() do not reach a template, or are stated differently here.
 constexpr std::array names_of_caller{"messages",
                                      "conversation",
                                      "conversations",

@@ -6,9 +6,9 @@
 
 namespace accrue::data {
 
-/// What a template sees besides the messages of a line: what `setting` has, the line's "tools" (a
-/// list, also as a text of JSON), and what TRL gives it of a line as "chat_template_kwargs". Throws
-/// a usage Error if one of them is something else.
+/// A template's variables for a line besides its messages: those of `setting`, the line's "tools"
+/// (a list, also as JSON text), and TRL's "chat_template_kwargs" of the line. Throws a usage Error
+/// if one of them has another form.
 ChatSetting setting_of_line(const ChatSetting& setting, const nlohmann::ordered_json& line);
 
 }  // namespace accrue::data

@@ -10,8 +10,8 @@
 
 namespace accrue::data::jinja {
 
-/// If a `for` is in what it walks over, which it reads no further than it has to: the condition
-/// of a loop may depend on what its body did before.
+/// The position of a `for` in the sequence it walks over. It reads no further than necessary: the
+/// condition of a loop may depend on what its body did before.
 class LoopState {
  public:
   /// Whether the loop takes an item.
@@ -19,7 +19,7 @@ class LoopState {
   LoopState(std::vector<Value> items, Condition condition)
       : items_(std::move(items)), condition_(std::move(condition)) {}
 
-  /// Goes to the next item; false behind the last one.
+  /// Goes to the next item; false after the last one.
   bool advance();
   const Value& current() const { return current_; }
 

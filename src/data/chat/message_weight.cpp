@@ -14,13 +14,13 @@ namespace {
 
 using MessageJson = nlohmann::ordered_json;
 
-/// The names by which OpenAI and Mistral, axolotl, its older versions, and ms-swift ask for it.
+/// The names that OpenAI and Mistral, axolotl, its older versions, and ms-swift use.
 constexpr std::array<const char*, 4> weight_names{"weight", "train", "training", "loss"};
-/// And those by which they weigh parts of a message, or its tokens.
+/// The names by which they weigh parts of a message, or its tokens.
 constexpr std::array<const char*, 3> names_of_parts{"train_detail", "training_detail",
                                                     "loss_scale"};
 
-/// Whether a message is of a role that no model speaks in: it is given in any case.
+/// Whether a message has a role that no model takes: it is given in any case.
 bool is_of_others(const MessageJson& message) {
   constexpr std::array roles{"system", "developer", "user", "tool", "function", "ipython"};
   const auto role = message.find("role");
@@ -28,13 +28,13 @@ bool is_of_others(const MessageJson& message) {
          std::ranges::any_of(roles, [&](const char* other) { return *role == other; });
 }
 
-/// What a message has under a name; null if it has nothing, or null.
+/// The value of a message's key; null if it is missing, or null.
 const MessageJson* stated_in(const MessageJson& message, const char* name) {
   const auto found = message.find(name);
   return found == message.end() || found->is_null() ? nullptr : &*found;
 }
 
-/// Whether a weight says that all of a message is learned, or none; nothing for other weights.
+/// Whether a weight means that all of a message is learned, or none; none for other weights.
 std::optional<bool> all_or_none(const MessageJson& weight) {
   if (weight.is_boolean()) return weight.get<bool>();
   if (!weight.is_number()) return std::nullopt;

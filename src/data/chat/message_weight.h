@@ -6,12 +6,12 @@
 
 namespace accrue::data {
 
-/// For each message of the assistant, whether it says that it is only given and not learned:
-/// "weight", "train", "training" or "loss" is 0 or false. 1, true, null and none of these keys say
-/// that it is not. Of others, which are given in any case: false.
-/// Throws a usage Error, its operation being `what`, for every other value, for keys that
-/// contradict one another, for messages of others than the assistant that are to be learned, and
-/// for keys that weigh parts of a message ("train_detail").
+/// For each message of the assistant, whether it is marked as only given and not learned: "weight",
+/// "train", "training" or "loss" is 0 or false. It is learned if they are 1, true, null or missing.
+/// For other messages, which are given in any case: false.
+/// Throws a usage Error of the operation `what` for every other value, for keys that contradict
+/// each other, for messages of other roles than the assistant that are to be learned, and for keys
+/// that weigh parts of a message ("train_detail").
 std::vector<bool> withheld_messages(const nlohmann::ordered_json& messages,
                                     const std::string& what);
 

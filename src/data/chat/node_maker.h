@@ -8,7 +8,7 @@
 
 namespace accrue::data::jinja {
 
-/// Deeper expressions would need more of the stack than a thread may have.
+/// Deeper expressions could overflow a thread's stack.
 inline constexpr int deepest_expression = 250;
 
 inline int depth_of_node(const ExpressionPointer& expression) {
@@ -25,7 +25,7 @@ inline int depth_of_node(const Arguments& arguments) {
   return depth;
 }
 
-/// An expression at the stream's line, `inside` being the depth of what is in it.
+/// An expression at the stream's line; `inside` is the depth of its contents.
 template <class Node>
 ExpressionPointer make_expression(const SyntaxTokens& tokens, Node node, int inside) {
   if (inside >= deepest_expression)

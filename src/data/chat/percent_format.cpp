@@ -87,7 +87,7 @@ std::vector<Value> format_arguments(const Value& given) {
   return is_tuple(given) ? given.as<SequencePointer>()->items : std::vector<Value>{given};
 }
 
-/// What has elements by key may be there for formats that name them, so it may go unused.
+/// A value with keyed elements may exist for formats that name them, so it may stay unused.
 bool may_be_left(const Value& given) {
   const bool is_list = given.is<SequencePointer>() && !given.as<SequencePointer>()->is_view();
   return given.is<Undefined>() || given.is<MappingPointer>() || (is_list && !is_tuple(given));

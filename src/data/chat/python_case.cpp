@@ -26,11 +26,11 @@ std::string case_mapped(std::string_view text, Mapping8 map) {
   return result;
 }
 
-/// The title case of the character that is the text: of some one letter becomes two.
+/// The title case of the character in `character`: for some a single letter becomes two.
 std::string title_of(std::string_view character) {
   const auto code_point = static_cast<UChar32>(code_point_at(character, 0));
   const UChar32 title = u_totitle(code_point);
-  if (title == code_point) {  // letters without a title case of their own have it from upper case
+  if (title == code_point) {  // letters without a title case have their upper case
     const std::string upper = upper_text(character);
     if (upper == character || code_points(upper) < 2) return upper;
     const std::size_t first = utf8_length(upper[0]);
@@ -45,7 +45,7 @@ bool is_cased(char32_t code_point) {
   return u_hasBinaryProperty(static_cast<UChar32>(code_point), UCHAR_CASED) != 0;
 }
 
-/// Whether all cased characters are of one case, and there is one.
+/// Whether all cased characters have this case, and there is at least one.
 bool is_all(std::string_view text, UProperty wanted) {
   bool has_one = false;
   for (std::size_t at = 0; at < text.size(); at += utf8_length(text[at])) {
@@ -67,7 +67,7 @@ bool are_all(std::string_view text, Condition&& is_one) {
 
 bool is_letter(UChar32 code_point) { return (U_GET_GC_MASK(code_point) & U_GC_L_MASK) != 0; }
 
-/// What has a value of its own as a digit, or a number.
+/// Whether a character has a value as a digit, or a number.
 bool is_numeric(UChar32 code_point) {
   return u_getIntPropertyValue(code_point, UCHAR_NUMERIC_TYPE) != U_NT_NONE;
 }
@@ -84,7 +84,7 @@ std::string lower_text(std::string_view text) {
 
 std::string title_text(std::string_view text) {
   std::string result;
-  std::size_t word = 0;  // where the run of cased characters began, behind its first
+  std::size_t word = 0;  // where the run of cased characters began, after its first
   bool is_in_word = false;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t size = utf8_length(text[at]);

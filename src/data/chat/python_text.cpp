@@ -28,7 +28,7 @@ std::size_t trailing_white_space(std::string_view text) {
   return white_space_at_begin(last) > 0 ? last.size() : 0;
 }
 
-/// Bytes of the line's end that begins the text, of those that str.splitlines knows.
+/// Bytes of the line end at the start of the text, among those that str.splitlines knows.
 std::size_t line_end_length(std::string_view text) {
   if (text.starts_with("\r\n")) return 2;
   const auto first = static_cast<unsigned char>(text.front());
@@ -86,7 +86,7 @@ std::vector<std::string> split_at(std::string_view text, std::string_view separa
   return parts;
 }
 
-/// The bytes from the last to the first, which are searched from the end in linear time.
+/// The bytes in reverse order, to search from the end in linear time.
 std::string backwards(std::string_view text) { return {text.rbegin(), text.rend()}; }
 
 std::vector<std::string> split_at_from_end(std::string_view text, std::string_view separator,

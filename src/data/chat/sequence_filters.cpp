@@ -10,8 +10,8 @@
 namespace accrue::data::jinja {
 namespace {
 
-/// The element at a path of keys and numbers with points between them, as filters state attributes.
-/// `absent` stands for what is not there, at every step.
+/// The element at a path of keys and numbers separated by points, as filters state attributes.
+/// `absent` replaces a missing element, at every step.
 Value at_path(Value item, const Value& path, Work& work, const Value* absent = nullptr) {
   const auto step = [&](const Value& index) {
     item = element_of(item, index, work);
@@ -35,7 +35,7 @@ Value at_path(const Value& item, const Value* path, Work& work) {
   return path == nullptr || path->is<None>() ? item : at_path(item, *path, work);
 }
 
-/// What values are sorted by: texts without their case, unless it counts.
+/// The key by which values are sorted: texts in lower case, unless case counts.
 Value sort_key(const Value& value, bool with_case) {
   return with_case || !value.is_text() ? value : Value::text(lower_text(value.as_text()));
 }
@@ -106,8 +106,8 @@ void sort_values(std::vector<Value>& values, std::vector<Value> keys, bool is_re
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::move(keyed[i].second);
 }
 
-/// A list of what the item has at each of the paths, which stand between commas: what is equal
-/// needs no order.
+/// A list of the item's values at each of the paths, which are separated by commas: equal ones need
+/// no order.
 Value sort_keys(const Value& item, const CallArguments& arguments, Work& work) {
   const bool with_case = arguments.truth("case_sensitive", false);
   const Value* const paths = arguments.find("attribute");

@@ -84,14 +84,14 @@ Renderer::Flow Renderer::run(const For& node, const ScopePointer& scope) {
       return is_true(value_of(*node.condition, tried));
     };
   LoopState loop(items_of(value_of(*node.items, scope), work_), std::move(condition));
-  bool has_whole_round = false;  // jinja2 takes a loop of broken rounds for an empty one
+  bool has_whole_round = false;  // jinja2 treats a loop of broken rounds as empty
   while (loop.advance()) {
     const auto round = std::make_shared<Scope>();
     round->around = scope;
     round->loop = &loop;
     assign(node.target, loop.current(), *round);
     const Flow flow = run_all(node.body, round);
-    round->loop = nullptr;  // what a macro keeps of the scope may outlive the loop
+    round->loop = nullptr;  // a macro's scope may outlive the loop
     if (flow == Flow::leave_loop) break;
     has_whole_round = has_whole_round || flow == Flow::on;
   }

@@ -10,7 +10,7 @@
 
 namespace accrue::data::jinja {
 
-/// The tokens of a template, read one after the other by the two halves of the parser.
+/// The tokens of a template, read in order by the two halves of the parser.
 class SyntaxTokens {
  public:
   SyntaxTokens(std::vector<Token> tokens, const std::string& what)
@@ -48,7 +48,7 @@ class SyntaxTokens {
   int line() const { return current().line; }
   const std::string& what() const { return what_; }
 
-  /// Says what is there in the place of what was expected.
+  /// Reports what was found instead of the expected.
   [[noreturn]] void refuse(const std::string& expected) const { refuse(expected, shown()); }
   [[noreturn]] void refuse(const std::string& expected, const std::string& received) const {
     refuse_template(what_, expected, received, line());

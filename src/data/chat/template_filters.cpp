@@ -29,7 +29,7 @@ Value safe_filter(const Value& input, CallArguments& arguments, Work& work) {
   return Value(Markup{std::make_shared<const std::string>(str_of(input, work))});
 }
 
-/// What Python's int() and float() read: a number with white space around it, and single
+/// The text that Python's int() and float() read: a number with white space around it, and single
 /// underscores between its digits.
 std::optional<std::string> numeral_of(const std::string& text) {
   std::string numeral(stripped(text, std::nullopt, true, true));
@@ -58,7 +58,7 @@ std::optional<double> real_of_text(const std::string& text) {
   if (read.ec == std::errc::result_out_of_range)
     throw Failure("numbers that a float has room for", "'" + text + "'");
   const bool is_whole = read.ec == std::errc() && read.ptr == end;
-  const bool has_payload = numeral->find('(') != std::string::npos;  // nan(...), of C alone
+  const bool has_payload = numeral->find('(') != std::string::npos;  // nan(...), only in C
   return is_whole && !has_payload ? std::optional(value) : std::nullopt;
 }
 

@@ -10,8 +10,8 @@ namespace accrue::data::jinja {
 
 bool is_known_filter(std::string_view name);
 
-/// `input | name(arguments)`, as jinja2 (3.1, filters.py) has it, `tojson` as transformers has it.
-/// Filters that give generators there do it here, but compute them at once.
+/// `input | name(arguments)`, as in jinja2 (3.1, filters.py), with `tojson` as in transformers.
+/// Filters that return generators there do so here, but compute them at once.
 Value apply_filter(const Value& input, CallArguments arguments, Work& work);
 
 using FilterFunction = Value (*)(const Value& input, CallArguments& arguments, Work& work);

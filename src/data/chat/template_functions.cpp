@@ -9,7 +9,7 @@
 namespace accrue::data::jinja {
 namespace {
 
-/// The environment's functions. The last three are jinja2's, and refused when they are called.
+/// The environment's functions. The last three belong to jinja2, and are refused when called.
 constexpr std::array<std::string_view, 8> globals = {
     "range", "dict", "namespace", "raise_exception", "strftime_now", "lipsum", "cycler", "joiner"};
 
@@ -20,7 +20,7 @@ Value range_of(CallArguments& arguments, Work& work) {
   const std::int64_t start = count == 1 ? 0 : arguments.integer("first", 0);
   const std::int64_t stop = arguments.integer(count == 1 ? "first" : "second", 0);
   const std::int64_t step = arguments.integer("step", 1);
-  constexpr std::size_t longest = 100000;  // the sandbox's own
+  constexpr std::size_t longest = 100000;  // the sandbox's limit
   if (step == 0) arguments.refuse("a step other than 0", "0");
   std::vector<Value> items;
   for (std::int64_t at = start; step < 0 ? at > stop : at < stop;) {
@@ -33,7 +33,7 @@ Value range_of(CallArguments& arguments, Work& work) {
   return make_sequence(Sequence::Kind::range, std::move(items));
 }
 
-/// What dict(...) is called with: a dict or pairs, and arguments with names.
+/// The arguments of dict(...): a dict or pairs, and named arguments.
 Entries entries_of(const CallArguments& arguments, Work& work) {
   if (arguments.positional.size() > 1) arguments.refuse("one argument without a name", "several");
   Entries entries;
@@ -98,7 +98,7 @@ Value Renderer::time_as(CallArguments& arguments) const {
   const std::string format = arguments.text("format");
   constexpr std::size_t longest = 1000;
   if (format.size() > longest) arguments.refuse("a format", "one of more than 1000 characters");
-  // strftime answers 0 for what does not fit and for what is empty: a character tells them apart.
+  // strftime returns 0 for text that does not fit and for empty text: a prefix distinguishes them.
   std::vector<char> text(64 * (longest + 2));
   const std::size_t size = std::strftime(text.data(), text.size(), ("." + format).c_str(), &now_);
   if (size == 0) arguments.refuse("a format", "'" + format + "'");

@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto no_place = std::string_view::npos;
 
-/// Line ends as \n, and the last one of the template gone.
+/// Line ends as \n, and without the last one of the template.
 std::string with_plain_lines(std::string_view source) {
   std::string text;
   for (std::size_t at = 0; at < source.size(); ++at) {
@@ -31,7 +31,7 @@ bool is_of_name(char c) {
   return is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/// How many characters digits take, with single underscores between them.
+/// The number of characters of digits, with single underscores between them.
 std::size_t digits_length(std::string_view text) {
   std::size_t length = 0;
   while (length < text.size() &&
@@ -41,7 +41,7 @@ std::size_t digits_length(std::string_view text) {
   return length;
 }
 
-/// How many characters a float takes; 0 if there is none.
+/// The number of characters of a float; 0 if there is none.
 std::size_t real_length(std::string_view text) {
   const std::size_t whole = digits_length(text);
   if (whole == 0) return 0;
@@ -103,7 +103,7 @@ class Lexer {
     return no_place;
   }
 
-  /// The text before a tag, without the white space that the tag takes.
+  /// The text before a tag, without the white space that the tag removes.
   std::string_view before_tag(std::string_view text, char sign, Tag tag) const {
     if (sign == '-') return stripped_right(text);
     if (sign == '+' || tag == Tag::print) return text;
@@ -128,7 +128,7 @@ class Lexer {
     at_ = place;
   }
 
-  /// Behind the end of a tag at `place`, if there is one: `closing` with - or + before it.
+  /// The position after the end of a tag at `place`, if any: `closing` with - or + before it.
   std::optional<std::size_t> behind_end(std::size_t place, std::string_view closing, bool trims,
                                         bool may_keep) const {
     const std::string_view text = std::string_view(source_).substr(std::min(place, source_.size()));
@@ -151,7 +151,7 @@ class Lexer {
     refuse("the end of a comment, #}", "the end of the template");
   }
 
-  /// Where a word begins and ends that white space may stand before.
+  /// The position after a word, which may have white space before it.
   std::optional<std::size_t> behind_word(std::size_t place, std::string_view word) const {
     const std::string_view text = std::string_view(source_).substr(place);
     const std::size_t begin = white_space_length(text);
@@ -275,7 +275,7 @@ class Lexer {
   std::size_t at_ = 0;
   int line_ = 1;
   bool begins_line_ = true;
-  std::string open_;  // the brackets that have to close, the innermost last
+  std::string open_;  // the brackets still to close, the innermost last
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "data/chat/template_value.h"
 
-/// A template as it was parsed. Nothing changes it after that.
+/// A parsed template. It is never changed afterwards.
 namespace accrue::data::jinja {
 
 struct Expression;
@@ -72,7 +72,7 @@ struct Call {
   Arguments arguments;
 };
 struct Filter {
-  ExpressionPointer input;  ///< null: what a block holds
+  ExpressionPointer input;  ///< null: a block's content
   std::string name;
   Arguments arguments;
 };
@@ -103,7 +103,7 @@ struct If {
   std::vector<std::pair<ExpressionPointer, Statements>> branches;
   Statements otherwise;
 };
-/// What is assigned to: names, or names in tuples.
+/// The target of an assignment: names, or names in tuples.
 struct Target {
   std::string name;
   std::vector<Target> parts;  ///< of a tuple; `name` is empty then
@@ -116,7 +116,7 @@ struct For {
 struct Set {
   Target target;
   std::string attribute;    ///< of the namespace `target.name`, if it is not empty
-  ExpressionPointer value;  ///< of a block its filters, or null
+  ExpressionPointer value;  ///< for a block its filters, or null
   std::optional<Statements> body;
 };
 struct Macro {
@@ -132,7 +132,7 @@ struct With {
   std::vector<std::pair<Target, ExpressionPointer>> variables;
   Statements body;
 };
-/// {% generation %}: what a model is to say.
+/// {% generation %}: the model's words.
 struct Generation {
   Statements body;
 };

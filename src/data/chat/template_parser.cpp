@@ -22,7 +22,7 @@ class StatementParser {
   }
 
  private:
-  /// Up to a tag of one of the names, whose name is the current token then, or the template's end.
+  /// Up to a tag with one of the names, which is then the current token, or the template's end.
   Statements statements(const EndNames& ends) {
     constexpr int deepest = 60;
     if (++nested_ > deepest)
@@ -82,7 +82,7 @@ class StatementParser {
 
   void end_tag() { expect(Token::Kind::block_end, "'%}'"); }
 
-  /// The body of a block up to its end tag, of which the name is read.
+  /// The body of a block up to its end tag, whose name is read.
   Statements body(std::string_view end) {
     end_tag();
     Statements read = statements({end});
@@ -90,7 +90,7 @@ class StatementParser {
     return read;
   }
 
-  /// A body that runs apart from the loop around it, which it cannot leave.
+  /// A body that runs separately from the loop around it, which it cannot leave.
   Statements body_of_its_own(std::string_view end) {
     const int around = loops_;
     loops_ = 0;
@@ -165,7 +165,7 @@ class StatementParser {
     if (tokens_.skip_op("|")) node.value = expressions_.filters_of_block();
     const auto known = static_cast<std::ptrdiff_t>(expressions_.names().size());
     node.body = body_of_its_own("endset");
-    // Whether such a block sees the variable of before depends in jinja2 on what was read earlier.
+    // In jinja2 such a block sees the former variable or not, depending on what was read earlier.
     const auto& names = expressions_.names();
     if (std::find(names.begin() + known, names.end(), node.target.name) != names.end())
       tokens_.refuse("a set block that does not read what it sets", "'" + node.target.name + "'");

@@ -12,7 +12,7 @@
 
 namespace accrue::data::jinja {
 
-/// The variables of a block. What is not there is looked for in the blocks around it.
+/// The variables of a block. Missing ones are looked up in the blocks around it.
 struct Scope {
   std::shared_ptr<Scope> around;
   std::vector<std::pair<std::string, Value>> variables;
@@ -24,7 +24,7 @@ struct Scope {
 };
 using ScopePointer = std::shared_ptr<Scope>;
 
-/// Renders a template once. Throws a Failure if it cannot, `line()` telling where.
+/// Renders a template once. Throws a Failure if it cannot; `line()` is then its line.
 class Renderer {
  public:
   /// A part of the text, in bytes, that was rendered in a {% generation %} block.
@@ -34,7 +34,7 @@ class Renderer {
   struct Rendered {
     std::string text;
     std::vector<Span> generated;
-    bool has_lost_generation = false;  ///< a block of which the place in the text is not known
+    bool has_lost_generation = false;  ///< a block whose position in the text is not known
   };
 
   explicit Renderer(const std::tm& now) : now_(now) {}
@@ -60,7 +60,7 @@ class Renderer {
   Flow run(const Break& node, const ScopePointer& scope);
   Flow run(const Continue& node, const ScopePointer& scope);
   void write(std::string_view text);
-  /// What the statements write, in a scope of their own.
+  /// The text that the statements write, in a new scope.
   std::string captured(const Statements& statements, const ScopePointer& around);
   void assign(const Target& target, Value value, Scope& scope);
   void assign_attribute(const Set& node, Value value, const Scope& scope);
@@ -85,7 +85,7 @@ class Renderer {
   Value value_of(const Test& node, const ScopePointer& scope);
   CallArguments arguments_of(std::string function, const Arguments& arguments,
                              const ScopePointer& scope);
-  /// The state of the loop that `loop` stands for, if the expression is that name.
+  /// The state of the loop that `loop` names, if the expression is that name.
   LoopState* loop_of(const Expression& expression, const Scope& scope);
 
   // Calls, in template_functions.cpp.
@@ -101,14 +101,14 @@ class Renderer {
   std::string text_;
   std::vector<Span> generated_;
   bool has_lost_generation_ = false;
-  const Value* block_text_ = nullptr;  ///< what a block's filters begin with
+  const Value* block_text_ = nullptr;  ///< the input of a block's filters
   int captures_ = 0, depth_ = 0, line_ = 1;
 };
 
 /// Whether the environment has a function of that name.
 bool is_global(std::string_view name);
 
-/// Counts how deep one part of a template is rendered within another.
+/// Counts how deep rendering is nested.
 class Renderer::Deeper {
  public:
   explicit Deeper(Renderer& renderer) : renderer_(renderer) {

@@ -63,7 +63,7 @@ bool is_unequal(const Value& value, const Value& other, Work& work) {
 bool is_greater(const Value& value, const Value& other, Work& work) {
   return is_less(other, value, work);
 }
-/// Which equal numbers and texts are one object depends on what Python keeps.
+/// Which equal numbers and texts are one object depends on Python's caches.
 bool is_same(const Value& value, const Value& other, Work& work) {
   const bool is_plain = value.is_number() || value.is<LargeInteger>() || value.is_text();
   const bool is_unclear =

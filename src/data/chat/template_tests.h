@@ -8,7 +8,7 @@ namespace accrue::data::jinja {
 
 bool is_known_test(std::string_view name);
 
-/// `input is name(arguments)`, as jinja2 (3.1, tests.py) has it.
+/// `input is name(arguments)`, as in jinja2 (3.1, tests.py).
 bool passes_test(const Value& input, CallArguments arguments, Work& work);
 
 }  // namespace accrue::data::jinja

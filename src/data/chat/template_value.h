@@ -21,22 +21,22 @@ struct Iterator;
 struct Callable;
 struct Namespace;
 
-/// What a name or a key stands for that is not there. It prints as nothing, is false and empty, and
+/// The value of a name or a key that does not exist. It prints as nothing, is false and empty, and
 /// is refused wherever its value is needed.
 struct Undefined {
-  std::shared_ptr<const std::string> name;  ///< what was looked for
+  std::shared_ptr<const std::string> name;  ///< the missing name
 };
 struct None {};
 /// A text that went through `safe`. It can be printed and joined; Python's type for it changes what
-/// it is added to, so everything else is refused.
+/// is added to it, so everything else is refused.
 struct Markup {
   std::shared_ptr<const std::string> text;
 };
 
 using Text = std::shared_ptr<const std::string>;
 
-/// An integer that std::int64_t has no room for, in JSON of a message. It can be printed and
-/// compared; what would make another number of it is refused.
+/// An integer that does not fit into std::int64_t, in JSON of a message. It can be printed and
+/// compared; operations that would make another number of it are refused.
 struct LargeInteger {
   Text digits;
 };
@@ -45,8 +45,8 @@ using MappingPointer = std::shared_ptr<const Mapping>;
 using IteratorPointer = std::shared_ptr<Iterator>;
 using CallablePointer = std::shared_ptr<const Callable>;
 
-/// A value of the template language: what Python has, as far as templates use it. Values are
-/// immutable, as jinja2's ImmutableSandboxedEnvironment has them; a Namespace alone changes.
+/// A value of the template language: Python's values, as far as templates use them. Values are
+/// immutable, as in jinja2's ImmutableSandboxedEnvironment; only a Namespace changes.
 class Value {
  public:
   using Kinds =
@@ -64,7 +64,7 @@ class Value {
   static Value text(std::string value);
   static Value list(std::vector<Value> items);
   static Value tuple(std::vector<Value> items);
-  /// A generator: it can be walked once.
+  /// A generator: it can be iterated once.
   static Value iterator(std::vector<Value> items);
   static Value mapping(Entries entries);
 
@@ -78,13 +78,13 @@ class Value {
   }
   bool is_text() const { return is<Text>(); }
   const std::string& as_text() const { return *as<Text>(); }
-  /// A number that Python takes for an int: True is 1.
+  /// A number that Python treats as an int: True is 1.
   bool is_integral() const { return is<std::int64_t>() || is<bool>(); }
   bool is_number() const { return is_integral() || is<double>(); }
   std::int64_t as_integer() const { return is<bool>() ? as<bool>() : as<std::int64_t>(); }
   double as_real() const { return is<double>() ? as<double>() : static_cast<double>(as_integer()); }
 
-  /// How deep values lie in it.
+  /// The depth of its nested values.
   int depth() const;
   /// Python's name of its type, as errors show it.
   std::string type_name() const;
@@ -102,18 +102,18 @@ struct Sequence {
 };
 
 struct Mapping {
-  Entries entries;  ///< in the order in which they were put in
+  Entries entries;  ///< in insertion order
   int depth = 1;
 };
 
-/// A generator, of which every item is given once.
+/// A generator, which gives every item once.
 struct Iterator {
   std::vector<Value> items;
   std::size_t next = 0;
   int depth = 1;
 };
 
-/// Lives as long as the rendering that made it.
+/// Exists as long as the rendering that made it.
 struct Namespace {
   std::vector<std::pair<std::string, Value>> attributes;
 };
@@ -139,19 +139,19 @@ struct Callable {
   std::string name() const;
 };
 
-/// A sequence of the kind. Throws a Failure where it is too deep.
+/// A sequence of the kind. Throws a Failure if it is too deep.
 Value make_sequence(Sequence::Kind kind, std::vector<Value> items);
 
-/// A value of JSON. Throws a Failure at texts that are not UTF-8, and values that are too deep.
+/// A value from JSON. Throws a Failure for texts that are not UTF-8 and for values too deep.
 Value value_of(const nlohmann::ordered_json& json);
 
-/// Whether Python takes the value for a key.
+/// Whether Python accepts the value as a key.
 bool is_hashable(const Value& value);
 /// The entry of a key. Null if there is none. Throws a Failure for keys that Python cannot hash.
 const Value* find_entry(const Mapping& mapping, const Value& key, Work& work);
 const Value* find_entry(const Mapping& mapping, std::string_view key);
 
-/// Gives a key its value, the place of a key that was there staying as it was.
+/// Sets the value of a key; an existing key keeps its position.
 void put_entry(Entries& entries, Value key, Value value, Work& work);
 
 }  // namespace accrue::data::jinja

@@ -7,8 +7,8 @@
 
 namespace accrue::data::jinja {
 
-/// What an operation of a template cannot do. Whoever knows file and line makes a usage Error of
-/// it.
+/// An operation of a template that is not possible. The caller that knows file and line makes a
+/// usage Error of it.
 struct Failure : std::runtime_error {
   Failure(std::string wanted, std::string found)
       : std::runtime_error(wanted + ", received " + found),
@@ -17,13 +17,13 @@ struct Failure : std::runtime_error {
   std::string expected, received;
 };
 
-/// Bounds what one rendering may cost: a template is somebody else's file. A byte or an element
-/// that is made or looked at costs one unit, a node that is evaluated `per_node`.
+/// Bounds the cost of one rendering: a template is a foreign file. A byte or an element that is
+/// created or read costs one unit, a node that is evaluated `per_node`.
 class Work {
  public:
   static constexpr std::size_t most = std::size_t{1} << 28;
   static constexpr std::size_t per_node = 16;
-  /// Lists in lists, and so on; Python's own limit is of the same order.
+  /// Lists in lists, and so on; Python's own limit is similar.
   static constexpr int deepest_value = 200;
 
   /// Throws a Failure if the whole is too much.

@@ -6,7 +6,7 @@
 namespace accrue::data::jinja {
 namespace {
 
-/// The input as jinja2's soft_str takes it; what went through `safe` would stay so.
+/// The input as jinja2's soft_str converts it; a text that went through `safe` would stay so.
 std::string soft_text(const Value& input, const CallArguments& arguments, Work& work) {
   if (input.is<Markup>()) arguments.refuse("a text that did not go through 'safe'", "one that did");
   std::string text = str_of(input, work);
@@ -28,7 +28,7 @@ Value trim_filter(const Value& input, CallArguments& arguments, Work& work) {
   return Value::text(std::string(stripped(soft_text(input, arguments, work), given, true, true)));
 }
 
-/// Words begin behind these, unlike those of str.title.
+/// Words begin after these, unlike those of str.title.
 std::string title_of_words(const std::string& text) {
   constexpr std::string_view before_words = "-({[<";
   std::string result, word;

@@ -5,9 +5,9 @@
 
 namespace accrue::data::jinja {
 
-/// What a text between quotes stands for: Python's escapes, as jinja2 reads them (unicode-escape
-/// of the ASCII form, so that a backslash before another character stays, and what it is before is
-/// written as an escape). Throws a usage Error for escapes that stand for no character.
+/// The value of a quoted text: Python's escapes, as jinja2 reads them (unicode-escape of the ASCII
+/// form, so that a backslash before another character stays, and the character after it is written
+/// as an escape). Throws a usage Error for escapes that are not a character.
 std::string text_of_literal(std::string_view written, const std::string& what, int line);
 
 }  // namespace accrue::data::jinja

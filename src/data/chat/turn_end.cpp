@@ -15,7 +15,7 @@ using TurnJson = nlohmann::ordered_json;
 
 constexpr std::string_view kAnswer = "accrue";
 
-/// A question and an answer as the template shows them; none when it refuses them.
+/// A question and an answer as rendered by the template; none if it refuses them.
 std::optional<std::string> rendered_answer(const ChatFormat& format) {
   const TurnJson messages =
       TurnJson::array({chat_message("user", "a"), chat_message("assistant", kAnswer)});
@@ -28,9 +28,9 @@ std::optional<std::string> rendered_answer(const ChatFormat& format) {
   }
 }
 
-/// What the template writes behind the answer, as far as a turn's end may be.
+/// The template's text after the answer, up to the longest possible end of a turn.
 std::string behind_answer(const std::string& text) {
-  constexpr std::size_t most = 4096;  // a template is somebody else's file, and may go on for long
+  constexpr std::size_t most = 4096;  // a template is a foreign file, and may go on for long
   const std::size_t found = text.rfind(kAnswer);
   if (found == text.npos) return {};
   std::string behind = text.substr(found + kAnswer.size(), most);

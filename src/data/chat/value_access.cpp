@@ -9,7 +9,7 @@
 namespace accrue::data::jinja {
 namespace {
 
-/// What is behind an index of Python; none if nothing is.
+/// The position for a Python index; none if it is out of range.
 std::optional<std::size_t> place_of(std::int64_t index, std::size_t size) {
   const auto length = static_cast<std::int64_t>(size);
   if (index < -length || index >= length) return std::nullopt;
@@ -72,7 +72,7 @@ std::string shown_index(const Value& index) {
   return index.is_integral() ? std::to_string(index.as_integer()) : index.type_name();
 }
 
-/// Which places a slice takes: those that Python's slice.indices() gives.
+/// The positions in a slice: those of Python's slice.indices().
 std::vector<std::size_t> places_of(const SliceBounds& bounds, std::size_t size) {
   const auto length = static_cast<std::int64_t>(size);
   const std::int64_t step = bounds.step.value_or(1);

@@ -9,25 +9,25 @@
 
 namespace accrue::data::jinja {
 
-/// Python's operators, methods aside. Each throws a Failure where Python raises, and for integers
-/// of more than 63 bits and a sign, which Python would go on with.
+/// Python's operators, without methods. Each throws a Failure if Python raises, and for integers of
+/// more than 63 bits and a sign, which Python supports.
 
 bool is_true(const Value& value);
 Value negated(const Value& value);
 /// `op` is one of + - * / // % **.
 Value arithmetic(std::string_view op, const Value& left, const Value& right, Work& work);
-/// Python's `format % arguments`, of the conversions s, r, d, i, f, x and %; a tuple has several.
+/// Python's `format % arguments`, for the conversions s, r, d, i, f, x and %; a tuple has several.
 std::string percent_format(const std::string& format, const Value& given, Work& work);
 
 /// len(). Throws if Python has none.
 std::size_t length_of(const Value& value);
-/// What `for` walks over; of a generator what is left, which it then has given.
+/// The items that `for` walks over; for a generator the remaining ones, which are then used up.
 std::vector<Value> items_of(const Value& value, Work& work);
 bool is_iterable(const Value& value);
 
-/// object[index], as jinja2 has it: an element, else an attribute, else Undefined.
+/// object[index], as in jinja2: an element, else an attribute, else Undefined.
 Value element_of(const Value& object, const Value& index, Work& work);
-/// object.name, as jinja2 has it: an attribute, else an element, else Undefined.
+/// object.name, as in jinja2: an attribute, else an element, else Undefined.
 Value attribute_of(const Value& object, const std::string& name, Work& work);
 
 struct SliceBounds {

@@ -12,7 +12,7 @@ namespace {
 
 bool numbers_equal(const Value& left, const Value& right) {
   if (left.is_integral() && right.is_integral()) return left.as_integer() == right.as_integer();
-  // A long double has room for every bit of both.
+  // A long double can hold every bit of both.
   const auto wide = [](const Value& value) {
     return value.is<double>() ? static_cast<long double>(value.as<double>())
                               : static_cast<long double>(value.as_integer());
@@ -29,7 +29,7 @@ bool number_is_less(const Value& left, const Value& right) {
   return wide(left) < wide(right);
 }
 
-/// Whether both are numbers, and an integer of more than 64 bits is among them.
+/// Whether both are numbers, and one is an integer of more than 64 bits.
 bool are_large_numbers(const Value& left, const Value& right) {
   const auto is_number = [](const Value& value) {
     return value.is_number() || value.is<LargeInteger>();
@@ -38,7 +38,7 @@ bool are_large_numbers(const Value& left, const Value& right) {
          (left.is<LargeInteger>() || right.is<LargeInteger>());
 }
 
-/// The digits of a number without what follows its point: floats beyond 64 bits have nothing there.
+/// The digits of a number before its point: floats beyond 64 bits have nothing after it.
 std::string digits_of_number(const Value& value) {
   if (value.is<LargeInteger>()) return *value.as<LargeInteger>().digits;
   if (value.is_integral()) return std::to_string(value.as_integer());

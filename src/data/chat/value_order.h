@@ -6,9 +6,9 @@
 
 namespace accrue::data::jinja {
 
-/// Python's ==. Undefined is equal to undefined alone.
+/// Python's ==. Undefined only equals undefined.
 bool are_equal(const Value& left, const Value& right, Work& work);
-/// Python's `is`, as far as it does not depend on what an implementation keeps: None, True, False,
+/// Python's `is`, as far as it does not depend on an implementation's caches: None, True, False,
 /// and containers that are one object.
 bool are_same(const Value& left, const Value& right);
 /// Python's <. Throws a Failure if it has no order for the two.

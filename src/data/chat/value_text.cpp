@@ -48,7 +48,7 @@ std::string repr_of_text(std::string_view text) {
   return shown += quote;
 }
 
-/// Writes values as Python's repr does; texts by themselves as str does is up to the caller.
+/// Writes values as Python's repr does; the caller handles top-level texts, which str shows.
 class Repr {
  public:
   explicit Repr(Work& work) : work_(work) {}

@@ -8,7 +8,7 @@
 
 namespace accrue::data::jinja {
 
-/// Python's str(): what `{{ value }}` prints. Throws a Failure for values that print as an address.
+/// Python's str(): prints `{{ value }}`. Throws a Failure for values that print as an address.
 std::string str_of(const Value& value, Work& work);
 /// Python's repr().
 std::string repr_of(const Value& value, Work& work);
@@ -22,7 +22,7 @@ struct JsonStyle {
   bool sorts_keys = false;
 };
 
-/// Python's json.dumps(). Throws a Failure for what JSON does not have.
+/// Python's json.dumps(). Throws a Failure for values that JSON does not have.
 std::string json_of(const Value& value, const JsonStyle& style, Work& work);
 
 }  // namespace accrue::data::jinja

@@ -7,10 +7,10 @@
 
 namespace accrue::data {
 
-/// A 64-bit hash that notices changed data. It does not withstand someone who forges it.
+/// A 64-bit hash that detects changed data. It does not withstand forgery.
 class ContentHash {
  public:
-  /// Bytes and where they end count: "ab", "c" is not "a", "bc".
+  /// Bytes and their boundaries count: "ab", "c" is not "a", "bc".
   void add(std::span<const std::byte> bytes);
   void add(std::uint64_t word);
   std::uint64_t value() const { return state_; }
@@ -25,7 +25,7 @@ struct Block {
   bool operator==(const Block&) const = default;
 };
 
-/// The parts of a file of `bytes` bytes that a fingerprint reads (Source::fingerprint says which),
+/// The parts of a file of `bytes` bytes that a fingerprint reads (defined in Source::fingerprint),
 /// in order, each at most a MiB and together at most 4 MiB.
 std::vector<Block> fingerprint_blocks(std::int64_t bytes);
 

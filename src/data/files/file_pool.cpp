@@ -36,13 +36,13 @@ std::vector<std::filesystem::path> paths_of(const std::vector<FileHead>& heads) 
 
 }  // namespace
 
-/// An open file, closed by whoever lets go of it last.
+/// An open file, closed when its last owner releases it.
 class FilePool::Opened {
  public:
   explicit Opened(const std::filesystem::path& path) : opened_(open_to_read(path)) {}
 
   int get() const { return opened_.file.get(); }
-  /// Why there is none; empty if there is one.
+  /// Why it is not open; empty if it is.
   const std::string& obstacle() const { return opened_.obstacle; }
   Version version() const {
     struct stat status {};
@@ -118,7 +118,7 @@ void FilePool::read(std::size_t file, std::int64_t offset, std::span<std::byte> 
     out = out.subspan(static_cast<std::size_t>(got));
     offset += got;
   }
-  // Afterwards, so that no change before or while it was read goes unseen.
+  // Afterwards, so that a change before or during reading is noticed.
   require_unchanged(file, *descriptor);
   if (!out.empty()) throw unreadable(paths_[file], system_text(EIO));
 }

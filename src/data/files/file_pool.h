@@ -12,7 +12,7 @@
 
 namespace accrue::data {
 
-/// The beginning of a file, behind which it holds something else.
+/// The beginning of a file, which is followed by something else.
 struct FileHead {
   std::filesystem::path path;
   std::int64_t bytes = 0;
@@ -23,10 +23,10 @@ class FilePool {
  public:
   static constexpr std::size_t max_open_files = 64;
 
-  /// Notes each file's size and when it was last changed. Throws a usage Error, its operation being
-  /// `what`, where one cannot be read.
+  /// Records each file's size and its last change. Throws a usage Error of the operation `what` if
+  /// one cannot be read.
   FilePool(std::vector<std::filesystem::path> paths, const std::string& what);
-  /// The same, of the heads of files alone.
+  /// The same, but only of the heads of files.
   FilePool(const std::vector<FileHead>& heads, const std::string& what);
   ~FilePool();
 
@@ -34,13 +34,13 @@ class FilePool {
   const std::filesystem::path& path(std::size_t file) const { return paths_[file]; }
   std::int64_t bytes(std::size_t file) const { return bytes_[file]; }
 
-  /// Fills `out` with the bytes of `file` from `offset`. Throws a runtime Error if the file was
-  /// changed since it was noted, in place or by another one at its path, or cannot be read any
-  /// more. (What stands at the path counts when the file is opened: an open one keeps its content.)
+  /// Fills `out` with the bytes of `file` from `offset`. Throws a runtime Error if the file has
+  /// changed since it was recorded, in place or by another one at its path, or can no longer be
+  /// read. (The file at the path counts when it is opened: an open one keeps its content.)
   void read(std::size_t file, std::int64_t offset, std::span<std::byte> out) const;
 
  private:
-  /// What the system says of a file's content.
+  /// The system's data on a file's content.
   struct Version {
     std::int64_t bytes = 0, modified_ns = 0;
     bool operator==(const Version&) const = default;
@@ -57,7 +57,7 @@ class FilePool {
 
   std::vector<std::filesystem::path> paths_;
   std::vector<Version> versions_;
-  std::vector<std::int64_t> bytes_;  ///< what is read of each file
+  std::vector<std::int64_t> bytes_;  ///< the number that is read of each file
   mutable std::mutex mutex_;         ///< guards slots_; reading happens outside of it
   mutable std::array<Slot, max_open_files> slots_;
 };

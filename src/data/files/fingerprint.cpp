@@ -22,7 +22,7 @@ void add_text(ContentHash& hash, const std::string& text) {
   hash.add(std::as_bytes(std::span(text)));
 }
 
-/// Adds a file to the hash of all, and returns its own; what is read is read once.
+/// Adds a file to the hash of all, and returns its own; the file is read once.
 std::uint64_t add_file(ContentHash& all, const FilePool& files, std::size_t file,
                        std::vector<std::byte>& buffer) {
   ContentHash own;

@@ -10,15 +10,15 @@
 
 namespace accrue::data {
 
-/// A fingerprint's kind with the tokenizer that makes tokens of the text, if there is one.
+/// A fingerprint's kind with the tokenizer of the text, if there is one.
 std::string with_tokenizer(std::string kind, const Tokenizer* tokenizer);
 
-/// A source's fingerprint and its files', made when one of them is first asked for. Safe from
+/// A source's fingerprint and its files', computed when one of them is first requested. Safe from
 /// several threads.
 class Fingerprint {
  public:
-  /// `kind` says the format, and whatever else a resume must agree on; `parts` are hashed beside
-  /// the files. `files` outlives this.
+  /// `kind` is the format, with anything else on which a resumption must agree; `parts` are hashed
+  /// together with the files. `files` outlives this.
   Fingerprint(std::string kind, const FilePool& files, std::vector<std::string> parts = {});
   std::string text() const;
   std::vector<DataFile> files() const;  ///< Source::files()

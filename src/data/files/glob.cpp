@@ -28,7 +28,7 @@ bool is_hidden(const std::string& name) { return name.starts_with('.'); }
 
 using Identity = std::pair<dev_t, ino_t>;
 
-/// Identifies a file or folder whatever its name; none if there is no such file.
+/// Identifies a file or folder by more than its name; none if there is no such file.
 std::optional<Identity> identity_of(const fs::path& file) {
   struct stat status {};
   if (::stat(file.c_str(), &status) != 0) return std::nullopt;
@@ -36,19 +36,19 @@ std::optional<Identity> identity_of(const fs::path& file) {
 }
 
 /// Walks the folders of one glob, part by part of its path. Links to folders are followed; below
-/// "**" each folder is walked once, by its own name if it has one, so that links may lead back.
+/// "**" each folder is walked once, by its own name if it has one, so that links may form cycles.
 class GlobWalk {
  public:
   GlobWalk(const std::string& glob, const std::string& what)
       : what_(what), parts_(glob_parts(glob)) {}
 
-  /// All files below `folder`, whatever signs are in its name.
+  /// All files below `folder`, whatever characters are in its name.
   GlobWalk(const fs::path& folder, const std::string& what)
       : what_(what), base_(folder), parts_{"**", "*"} {}
 
   std::vector<fs::path> files() && {
     visit(base_, 0);
-    // Behind all others, so that a folder that is also there by its own name has that.
+    // After all others, so that a folder that is also found by its own name gets that one.
     for (std::size_t i = 0; i < links_.size(); ++i) {
       const auto [folder, part] = links_[i];
       visit_tree(folder, part);
@@ -80,7 +80,7 @@ class GlobWalk {
       std::error_code ignored;
       const std::string name = entry.path().filename().string();
       if (is_hidden(name)) continue;
-      // What a link leads to may be a folder with part of the data.
+      // The target of a link may be a folder with part of the data.
       if (entry.is_symlink(ignored)) expect_to_lead_somewhere(entry.path());
       if (!entry.is_directory(ignored)) continue;
       if (entry.is_symlink(ignored))
@@ -90,7 +90,7 @@ class GlobWalk {
     }
   }
 
-  /// A link to what is not there (a disk that is not mounted) would leave out a part of the data.
+  /// A link without a target (a disk that is not mounted) would leave out a part of the data.
   void expect_to_lead_somewhere(const fs::path& path) const {
     std::error_code reason;
     if (!fs::is_symlink(path, reason) || fs::exists(path, reason)) return;
@@ -116,7 +116,7 @@ class GlobWalk {
     }
   }
 
-  /// Sorted, so that of two links to one folder the same is followed everywhere.
+  /// Sorted, so that of two links to one folder the same one is always followed.
   std::vector<fs::directory_entry> entries(const fs::path& folder) const {
     std::error_code failure;
     std::vector<fs::directory_entry> listed;
@@ -155,15 +155,15 @@ std::string quoted(const std::vector<std::string>& globs) {
   return text;
 }
 
-/// The folder that holds everything that `glob` may name.
+/// The folder that contains everything that `glob` may match.
 fs::path folder_above_wildcards(const std::string& glob) {
   fs::path folder = glob;
   while (has_wildcard(folder.string())) folder = folder.parent_path();
   return folder.has_filename() ? folder : folder.parent_path();
 }
 
-/// Whether `folder` has no file in it or below, hidden ones aside. It looks at a bounded number of
-/// entries.
+/// Whether `folder` contains no file, directly or below, except hidden ones. It reads a bounded
+/// number of entries.
 bool holds_nothing(const fs::path& folder) {
   constexpr int most_entries = 10'000;
   std::error_code failure;
@@ -189,7 +189,7 @@ std::string suggestion_for(const std::string& glob) {
   return "an absolute path, or **/ for files in any folder below";
 }
 
-/// Sorts `files` by path. Of the names of one file the first is kept.
+/// Sorts `files` by path. If a file has several names the first is kept.
 FoundFiles each_once(std::vector<fs::path> files) {
   std::sort(files.begin(), files.end(),
             [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });

@@ -6,8 +6,8 @@
 
 namespace accrue::data {
 
-/// The names in the path of a pattern, by which files are looked for folder by folder: without
-/// ".", one "**" for several in a row, and "*" behind one that ends the pattern.
+/// The parts of a pattern's path, by which files are searched folder by folder: without ".", with
+/// one "**" for several in a row, and with "*" after one that ends the pattern.
 std::vector<std::string> glob_parts(const std::string& glob);
 
 /// Whether a part can match several names.
@@ -16,7 +16,7 @@ bool is_wildcard(const std::string& part);
 /// Whether a part that is not "**" matches a name. Hidden names only match if it has the dot.
 bool part_matches(const std::string& part, const std::string& name);
 
-/// A pattern that matches this path alone, whatever signs are in it.
+/// A pattern that matches only this path, whatever characters are in it.
 std::string as_glob(const std::filesystem::path& path);
 
 }  // namespace accrue::data

@@ -11,14 +11,14 @@
 
 namespace accrue::data {
 
-/// What the suffixes of data files say, in whichever case they are written.
+/// The meanings of data files' suffixes, in upper or lower case.
 ///
 /// ".png" of "a.PNG".
 inline std::string suffix_of(const std::filesystem::path& path) {
   return lower_case(path.extension().string());
 }
 
-/// Whether the file's name says that it is an encoded image, in whichever case. Formats that are
+/// Whether the file's name marks it as an encoded image, in upper or lower case. Formats that are
 /// refused by name count, as they must not pass as text.
 inline bool has_image_suffix(const std::filesystem::path& path) {
   constexpr std::array<std::string_view, 11> suffixes{
@@ -30,8 +30,8 @@ inline bool has_parquet_suffix(const std::filesystem::path& path) {
   return suffix_of(path) == ".parquet";
 }
 
-/// Whether the file's name says that it is lines of JSON; ".jsonl.1", too, which is a file of lines
-/// that was put aside. (".jl" may be Julia: what such a file holds says its first line.)
+/// Whether the file's name marks it as JSON lines; also ".jsonl.1", which is a rotated file of
+/// lines. (".jl" may be Julia: the first line of such a file decides.)
 inline bool has_json_lines_suffix(const std::filesystem::path& path) {
   constexpr std::array<std::string_view, 5> suffixes{".jsonl", ".jsonlines", ".json-lines",
                                                      ".ndjson", ".ldjson"};
@@ -42,8 +42,8 @@ inline bool has_json_lines_suffix(const std::filesystem::path& path) {
          suffixes.end();
 }
 
-/// What a file holds by its name, where data.format = "auto" asks it; text if that does not say
-/// it (look_at_files() looks further).
+/// A file's format by its name, for data.format = "auto"; text if the name does not show it
+/// (look_at_files() looks further).
 inline Format format_by_suffix(const std::filesystem::path& path) {
   if (suffix_of(path) == ".bin") return Format::tokens;
   if (has_json_lines_suffix(path)) return Format::jsonl;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr ImageShape cifar_shape{.channels = 3, .height = 32, .width = 32};
 
-/// The file's lines that are not empty, read up to as many bytes as names of classes take; none
+/// The file's lines that are not empty, read up to the number of bytes that class names take; none
 /// if there is no such file.
 std::vector<std::string> lines_of(const std::filesystem::path& path) {
   constexpr std::size_t most_bytes = 1 << 16;
@@ -74,7 +74,7 @@ class Cifar final : public ImageStore {
  private:
   using Labels = std::vector<std::uint8_t>;
 
-  /// If an image begins, with its labels.
+  /// Where an image begins, with its labels.
   struct Record {
     std::size_t file;
     std::int64_t begin;
@@ -87,7 +87,7 @@ class Cifar final : public ImageStore {
     return {file, record * version_.record_bytes()};
   }
 
-  /// Of the file's records, if they are of that version.
+  /// Of the file's records, if they have that version.
   Labels labels_of(std::size_t file, const CifarVersion& version) const {
     Labels labels(static_cast<std::size_t>(files_->bytes(file) / version.record_bytes()));
     std::int64_t place = version.label_bytes - 1;
@@ -98,7 +98,7 @@ class Cifar final : public ImageStore {
     return labels;
   }
 
-  /// The version whose records fill the file, and where both do, whose labels are in range.
+  /// The version whose records fill the file; if both do, the one whose labels are in range.
   CifarVersion version_of(std::size_t file, const std::string& what) const {
     const std::int64_t bytes = files_->bytes(file);
     const bool is_10 = bytes % cifar10.record_bytes() == 0;
@@ -152,7 +152,7 @@ class Cifar final : public ImageStore {
 
   std::unique_ptr<const FilePool> files_;
   CifarVersion version_;
-  std::vector<std::int64_t> ends_;  ///< number of images up to and with file i
+  std::vector<std::int64_t> ends_;  ///< number of images up to and including file i
   Labels labels_;
   std::vector<std::string> classes_;
   std::optional<Fingerprint> fingerprint_;

@@ -11,7 +11,7 @@ struct CifarVersion {
   const char* name;
   std::int64_t label_bytes;
   std::int64_t classes;
-  const char* names_file;  ///< has the classes' names, a line each
+  const char* names_file;  ///< has the classes' names, one per line
   std::int64_t record_bytes() const { return label_bytes + cifar_pixel_bytes; }
   bool operator==(const CifarVersion& other) const { return classes == other.classes; }
 };

@@ -25,7 +25,7 @@ FolderNames names_in(const fs::path& folder) {
   return names;
 }
 
-/// The folder that the first `count` names lead to.
+/// The folder of the first `count` names.
 fs::path folder_of_names(const FolderNames& names, std::size_t count) {
   fs::path folder;
   for (std::size_t i = 0; i < count; ++i) folder /= names[i];
@@ -48,8 +48,8 @@ std::string name_of_folder(const fs::path& folder) {
   return fs::weakly_canonical(folder, ignored).filename().string();
 }
 
-/// How many folders all patterns end with alike. None is skipped if nothing else tells images
-/// apart, or if it is a known class.
+/// How many trailing folders all patterns share. None is skipped if only they distinguish images,
+/// or if it is a known class.
 std::size_t common_end(const std::vector<FolderNames>& patterns, const FolderNames& known) {
   for (std::size_t skipped = 0;; ++skipped) {
     const auto part = [skipped](const FolderNames& folders) {
@@ -64,7 +64,7 @@ std::size_t common_end(const std::vector<FolderNames>& patterns, const FolderNam
   }
 }
 
-/// Of a pattern whose last `skipped` folders are no classes, which folder is the class.
+/// For a pattern whose last `skipped` folders are not classes, the folder that is the class.
 std::size_t class_part_of(const FolderNames& folders, std::size_t skipped) {
   if (folders.empty()) return 0;
   std::size_t part = folders.size() - 1 - skipped;
@@ -73,13 +73,13 @@ std::size_t class_part_of(const FolderNames& folders, std::size_t skipped) {
   return part;
 }
 
-/// Finds out which name in a path a part of a pattern stands for.
+/// Finds out which name in a path matches a part of a pattern.
 class NamesByParts {
  public:
   NamesByParts(const FolderNames& parts, const FolderNames& names) : parts_(parts), names_(names) {}
 
-  /// The first name that part `wanted` stands for, if the parts match all the names. A "**" stands
-  /// for as few as possible.
+  /// The first name that part `wanted` matches, if the parts match all the names. A "**" matches as
+  /// few as possible.
   std::optional<std::size_t> of(std::size_t wanted) const { return from(0, 0, wanted); }
 
  private:
@@ -169,7 +169,7 @@ ClassFolders::Place ClassFolders::place_of(const Path& folder) const {
   return place;
 }
 
-/// Images in X itself, of a pattern "X/**": they are of class X if there is nothing below, or if
+/// Images in X itself, for a pattern "X/**": they are of class X if there is nothing below, or if
 /// the X of all such patterns have some.
 void ClassFolders::settle_bases(const std::vector<Path>& files, const std::string& what) {
   std::map<Path, Base> bases;
@@ -220,7 +220,7 @@ void ClassFolders::remark_on_places(const std::vector<Path>& files) {
                        first_of(outside));
 }
 
-/// A file that lies in the folders of several classes counts once, as all files do.
+/// A file in the folders of several classes counts once, like all files.
 void ClassFolders::remark_on_other_names(const std::vector<OtherName>& names) {
   std::int64_t count = 0;
   std::string example;
@@ -270,7 +270,7 @@ std::vector<ClassFolders::Path> ClassFolders::folders_without_images() const {
   return found;
 }
 
-/// Such a folder may be a class whose images are missing, or something that is no class.
+/// Such a folder may be a class whose images are missing, or not a class.
 void ClassFolders::remark_on_folders_without_images() {
   const std::vector<Path> folders = folders_without_images();
   if (folders.empty()) return;

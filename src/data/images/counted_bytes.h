@@ -15,7 +15,7 @@ struct CountedAllocator {
   using value_type = T;
   CountedAllocator() = default;
   template <class U>
-  // The standard asks for one that is not explicit.
+  // The standard requires one that is not explicit.
   CountedAllocator(const CountedAllocator<U>&) {}  // NOLINT(google-explicit-constructor)
 
   T* allocate(std::size_t count) {
@@ -25,11 +25,11 @@ struct CountedAllocator {
   bool operator==(const CountedAllocator&) const = default;
 };
 
-/// The pixels of an image, or the bytes of its file: too much for a budget to pass over.
+/// The pixels of an image, or the bytes of its file: too much for a budget to ignore.
 using CountedBytes = std::vector<std::uint8_t, CountedAllocator<std::uint8_t>>;
 
-/// Gives `bytes` that size. Its content is lost, and what it held is given back before more is
-/// taken.
+/// Resizes `bytes`. Its content is lost, and its memory is freed before more is
+/// allocated.
 inline void resize_without_copy(CountedBytes& bytes, std::size_t size) {
   if (size > bytes.capacity()) bytes = CountedBytes();
   bytes.resize(size);

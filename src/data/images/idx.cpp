@@ -22,7 +22,7 @@ bool is_labels(const fs::path& path) {
   return path.filename().string().find("labels") != std::string::npos;
 }
 
-/// X-images-idx3-ubyte and the X-labels-idx1-ubyte beside it, one after the other.
+/// X-images-idx3-ubyte and its X-labels-idx1-ubyte, one after the other.
 std::vector<fs::path> with_labels(const std::vector<fs::path>& paths, const std::string& what) {
   std::vector<fs::path> pairs;
   for (const fs::path& path : paths) {
@@ -161,8 +161,8 @@ class Idx final : public ImageStore {
                  std::as_writable_bytes(std::span(labels_).subspan(before)));
   }
 
-  /// The labels that occur; or if a number of classes is stated that differs from theirs, all
-  /// numbers below it.
+  /// The labels that occur; or if another number of classes is stated, all numbers below
+  /// that.
   std::vector<std::string> found_classes(std::int64_t bound) const {
     std::array<bool, 256> occurs{};
     for (const std::uint8_t label : labels_) occurs[label] = true;
@@ -207,9 +207,9 @@ class Idx final : public ImageStore {
 
   static constexpr std::int64_t no_class = -1;
 
-  std::unique_ptr<const FilePool> files_;  ///< images and labels in turn
+  std::unique_ptr<const FilePool> files_;  ///< images and labels alternately
   ImageShape shape_;
-  std::vector<std::int64_t> ends_;  ///< number of images up to and with pair i
+  std::vector<std::int64_t> ends_;  ///< number of images up to and including pair i
   std::vector<std::uint8_t> labels_;
   std::vector<std::string> classes_;
   std::array<std::int64_t, 256> numbers_{};  ///< of the classes, by their labels

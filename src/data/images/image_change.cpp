@@ -12,11 +12,11 @@ namespace {
 
 constexpr std::uint64_t augment_stream = std::uint64_t{0x41554753} << 32;
 
-/// Boxes are drawn up to so many times until one fits.
+/// Boxes are drawn up to this many times until one fits.
 constexpr std::uint64_t most_tries = 10;
 constexpr std::uint64_t numbers_of_a_try = 4;
 
-/// What the numbers of a draw are for.
+/// The purposes of a draw's numbers.
 namespace number {
 enum Number : std::uint64_t {
   crop_tries = 0,
@@ -41,7 +41,7 @@ class DrawnNumbers {
  public:
   explicit DrawnNumbers(const DrawKey& key) : key_(key) {}
 
-  /// Evenly in [0, 1).
+  /// Uniform in [0, 1).
   double unit(std::uint64_t number) const {
     return random_unit(key_.seed, augment_stream,
                        static_cast<std::uint64_t>(key_.draw) * numbers_of_a_draw + number);
@@ -66,8 +66,8 @@ struct BoxSize {
   std::int64_t height = 0, width = 0;
 };
 
-/// A box of that area and proportion (width by height) in whole pixels, halves going to the even
-/// number as Python rounds them.
+/// A box of that area and proportion (width by height) in whole pixels, halves rounded to the even
+/// number as in Python.
 BoxSize box_of(double area, double proportion) {
   return {.height = std::llrint(std::sqrt(area / proportion)),
           .width = std::llrint(std::sqrt(area * proportion))};
@@ -86,7 +86,7 @@ PixelBox placed(const BoxSize& box, const ImageShape& image, const DrawnNumbers&
           .width = box.width};
 }
 
-/// The middle of an image, as much as the proportions allow: for one so long that no box fits.
+/// The middle of an image, as much as the proportions allow: for an image so long that no box fits.
 PixelBox middle_box(const ImageShape& image, const Interval& ratio) {
   const auto height = static_cast<double>(image.height), width = static_cast<double>(image.width);
   BoxSize box{image.height, image.width};

@@ -13,8 +13,8 @@ namespace {
 
 constexpr double highest_level = 255;
 
-/// `from` and the difference to `to` times `factor`, which may go beyond either; Pillow's
-/// arithmetic is that of fp32, cut off to a level.
+/// `from` plus the difference to `to` times `factor`, which may go beyond either; Pillow's
+/// arithmetic is that of fp32, truncated to a level.
 std::uint8_t blended(std::uint8_t from, std::uint8_t to, float factor) {
   const float level = static_cast<float>(from) + factor * static_cast<float>(to - from);
   return static_cast<std::uint8_t>(std::clamp(level, 0.0F, 255.0F));

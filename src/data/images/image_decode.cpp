@@ -13,7 +13,7 @@ namespace {
 /// An image with a longer side could need gigabytes.
 constexpr std::uint32_t kMostPixelsASide = 16384;
 
-/// The first bytes of a format that people have and this version does not read.
+/// The first bytes of a common format that this version does not read.
 struct Signature {
   std::string_view bytes, name;
 };

@@ -10,10 +10,10 @@
 namespace accrue::data {
 namespace {
 
-/// The headers of most images end within so many bytes.
+/// The headers of most images end within this many bytes.
 constexpr std::int64_t header_bytes = 4096;
 
-/// Calls `read` with the first bytes of a file, at most so many.
+/// Calls `read` with the first bytes of a file, at most `most`.
 template <class Read>
 auto with_first_bytes(const FilePool& files, std::size_t file, std::int64_t most, Read read) {
   CountedBytes bytes(static_cast<std::size_t>(std::min(files.bytes(file), most)));

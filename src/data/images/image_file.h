@@ -10,15 +10,15 @@
 
 namespace accrue::data {
 
-/// The header that the file's first bytes hold; it reads up to 16 MiB if much else stands before
-/// the header. Nothing if it is no image that can be read.
+/// The header in the file's first bytes; it reads up to 16 MiB if the header is preceded by much
+/// else. None if it is not an image that can be read.
 std::optional<ImageHeader> image_file_header(const FilePool& files, std::size_t file);
 
-/// The same if there must be one: throws a usage Error, its operation being `what`, that names the
-/// file and what it is instead.
+/// The same if there must be one: throws a usage Error of the operation `what` that names the file
+/// and what it is instead.
 ImageHeader require_image_header(const FilePool& files, std::size_t file, const std::string& what);
 
-/// The one that takes more bytes.
+/// The one that uses more bytes.
 Decoding larger(Decoding a, Decoding b);
 /// Source::decoding() of one file with that header.
 Decoding decoding_of(const FilePool& files, std::size_t file, const ImageHeader& header);

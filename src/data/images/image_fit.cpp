@@ -32,19 +32,19 @@ DecodedImage grey_of(const DecodedImage& image) {
   return grey;
 }
 
-/// The middle of a side that is scaled, half a pixel going to the even margin as torchvision
+/// The middle of a side that is scaled; half a pixel goes to the even margin as torchvision
 /// rounds.
 ScaledSide middle(std::int64_t pixels, std::int64_t scaled, std::int64_t kept) {
   const double margin = static_cast<double>(scaled - kept) / 2;
   return {.pixels = pixels, .scaled = scaled, .first = std::llrint(margin), .kept = kept};
 }
 
-/// What of an image is kept, and how it is scaled.
+/// The kept part of an image, and how it is scaled.
 struct Scaling {
   ScaledSide height, width;
 };
 
-/// To the smallest size of the image's proportions that covers the target, of which the centre is
+/// To the smallest size of the image's proportions that covers the target; its centre is
 /// kept.
 Scaling covering(const ImageShape& image, const ImageShape& target) {
   const std::int64_t height = image.height, width = image.width;
@@ -55,7 +55,7 @@ Scaling covering(const ImageShape& image, const ImageShape& target) {
           .width = middle(width, scaled_width, target.width)};
 }
 
-/// That box, to the target whatever its proportions.
+/// From that box, to the target whatever its proportions.
 Scaling of_box(const PixelBox& box, const ImageShape& target) {
   const auto side = [](std::int64_t begin, std::int64_t pixels, std::int64_t scaled) {
     return ScaledSide{
@@ -83,7 +83,7 @@ void copy_planes(const DecodedImage& image, std::int64_t channels, std::uint8_t*
   }
 }
 
-/// Each pixel becomes what was so far below and to the right of it; `outside` if nothing was.
+/// Each pixel becomes the one this far below and to the right of it; `outside` if there was none.
 void shift(const ImageShape& shape, std::int64_t down, std::int64_t right, std::uint8_t outside,
            std::span<std::uint8_t> planes) {
   const std::vector<std::uint8_t> before(planes.begin(), planes.end());

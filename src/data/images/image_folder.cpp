@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The files that lie in the folder of a class.
+/// The files in folders of classes.
 std::vector<fs::path> with_class(const std::vector<fs::path>& files, const ClassFolders& folders) {
   std::vector<fs::path> found;
   std::ranges::copy_if(files, std::back_inserter(found),
@@ -24,8 +24,8 @@ std::vector<fs::path> with_class(const std::vector<fs::path>& files, const Class
   return found;
 }
 
-/// Class folders' images spread evenly: any range of samples has about the whole's proportions,
-/// so that a held-out part at the end has too.
+/// Spreads class folders' images evenly: any range of samples has about the whole's proportions, so
+/// a held-out part at the end has too.
 class Spread {
  public:
   explicit Spread(std::size_t classes) : counts_(classes) {}
@@ -39,7 +39,7 @@ class Spread {
     std::size_t file, of_class;
     std::int64_t rank;  ///< number among the images of its class
   };
-  /// Image k of a class of n goes to (k + 1/2) / n of the way; ties go by class.
+  /// Image k of a class of n goes to (k + 1/2) / n of the way; ties are ordered by class.
   std::vector<Place> sorted() && {
     std::sort(places_.begin(), places_.end(), [this](const Place& a, const Place& b) {
       const std::int64_t left = (2 * a.rank + 1) * counts_[b.of_class];

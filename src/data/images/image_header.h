@@ -6,11 +6,11 @@
 
 namespace accrue::data {
 
-/// What the first bytes of an encoded image (PNG, JPEG) tell.
+/// The data in the first bytes of an encoded image (PNG, JPEG).
 struct ImageHeader {
   /// Grey with alpha is grey (1 channel), colour with alpha or a palette is colour (3).
   ImageShape shape;
-  /// What decoding holds at most, beside the encoded bytes.
+  /// The most bytes that decoding holds, besides the encoded ones.
   std::int64_t decoding_bytes = 0;
 };
 

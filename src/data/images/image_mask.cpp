@@ -32,7 +32,7 @@ NamedMasks by_name(const std::vector<fs::path>& masks) {
 }
 
 /// The masks that may be an image's: those of its name; if a folder of masks has the name of its
-/// folder, only those in such a one. An image that the masks' patterns match is no mask of itself.
+/// folder, only those in there. An image matched by the masks' patterns is not its own mask.
 std::vector<fs::path> masks_for(const fs::path& image, const NamedMasks& named) {
   const auto found = named.by_name.find(image.stem().string());
   if (found == named.by_name.end()) return {};

@@ -9,7 +9,7 @@ namespace {
 /// Pillow's weights are fixed-point numbers whose sum over 8-bit values fits 32 bits.
 constexpr int fraction_bits = 32 - 8 - 2;
 
-/// The pixels that one pixel of the result is made of.
+/// The pixels of which one pixel of the result is made.
 struct Taps {
   std::int64_t first = 0;
   std::vector<std::int32_t> weights;  ///< for `first` and the pixels after it; their sum is 1
@@ -85,8 +85,8 @@ void scale_plane(const Plane& plane, const std::vector<Taps>& down, const std::v
       *out++ = weighted(narrowed.data() + (taps.first - first) * width + x, width, taps);
 }
 
-/// The pixel that each pixel of the result is. Centres are added up as Pillow does it
-/// (ImagingScaleAffine in src/libImaging/Geometry.c), which decides where one lies between two.
+/// The source pixel of each pixel of the result. Centres are added up as in Pillow
+/// (ImagingScaleAffine in src/libImaging/Geometry.c), which decides in case one lies between two.
 std::vector<std::int64_t> nearest_of(const ScaledSide& side) {
   const double scale = static_cast<double>(side.pixels) / static_cast<double>(side.scaled);
   std::vector<std::int64_t> nearest;

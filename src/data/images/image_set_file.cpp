@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Reads bytes of a file at places in it.
+/// Reads bytes of a file at given offsets.
 class ProbedFile {
  public:
   explicit ProbedFile(const fs::path& path) : stream_(stream_to_read(path)) {
@@ -50,18 +50,18 @@ std::uint32_t big_endian(const std::array<std::uint8_t, 4>& bytes) {
          std::uint32_t{bytes[2]} << 8 | bytes[3];
 }
 
-/// Of bytes, in one dimension (labels) or three (images), as many as the header says.
+/// Of bytes, in one dimension (labels) or three (images), as many as in the header.
 bool is_idx(ProbedFile& file) {
   const std::uint32_t magic = big_endian(file.at<4>(0));
   if (magic != 0x801 && magic != 0x803) return false;
   const std::int64_t dimensions = magic & 0xff;
-  // The product of a header by chance does not fit into an integer.
+  // The product in a random header may not fit into an integer.
   double values = 1;
   for (std::int64_t i = 1; i <= dimensions; ++i) values *= big_endian(file.at<4>(4 * i));
   return static_cast<double>(4 + 4 * dimensions) + values == static_cast<double>(file.bytes());
 }
 
-/// How many of the first records have labels of that version; none if one has not, or the file does
+/// How many of the first records have labels of that version; 0 if one has not, or the file does
 /// not end with a record.
 std::int64_t records_of(ProbedFile& file, const CifarVersion& version) {
   constexpr std::int64_t most_looked_at = 1024;
@@ -79,7 +79,7 @@ std::int64_t records_of(ProbedFile& file, const CifarVersion& version) {
   return records;
 }
 
-/// Whether its name, or files beside it, are those of the data sets.
+/// Whether its name, or files next to it, are those of the data sets.
 bool is_called_like_cifar(const fs::path& path) {
   const std::string name = lower_case(path.filename().string());
   std::error_code ignored;
@@ -88,7 +88,7 @@ bool is_called_like_cifar(const fs::path& path) {
          fs::exists(path.parent_path() / cifar100.names_file, ignored);
 }
 
-/// Few records of token ids may look like labels by chance.
+/// A few records of token ids may look like labels by chance.
 bool is_cifar(ProbedFile& file, const fs::path& path) {
   constexpr std::int64_t enough = 16;
   const std::int64_t records = std::max(records_of(file, cifar10), records_of(file, cifar100));

@@ -34,7 +34,7 @@ std::int64_t count_of(const SizeCounts& sizes) {
   return count;
 }
 
-/// The size that more than half of the images have.
+/// The size of more than half of the images.
 std::optional<Size> common_size(const SizeCounts& sizes) {
   const std::int64_t all = count_of(sizes);
   for (const auto& [size, count] : sizes)
@@ -42,7 +42,7 @@ std::optional<Size> common_size(const SizeCounts& sizes) {
   return std::nullopt;
 }
 
-/// The median; of an even number of images the lower one.
+/// The median; for an even number of images the lower one.
 std::int64_t median_of_shorter_sides(const SizeCounts& sizes) {
   std::map<std::int64_t, std::int64_t> sides;
   for (const auto& [size, count] : sizes) sides[std::min(size.height, size.width)] += count;
@@ -53,7 +53,7 @@ std::int64_t median_of_shorter_sides(const SizeCounts& sizes) {
   return 0;
 }
 
-/// The side that images are brought to: a number that patches and strides divide.
+/// The side to which images are resized: a number that patches and strides divide.
 std::int64_t side_for(std::int64_t median) {
   constexpr std::int64_t most = 224, coarse = 32, fine = 8;
   const std::int64_t side = std::min(median, most);

@@ -8,16 +8,16 @@
 
 namespace accrue::data {
 
-/// How many images of a set have each shape.
+/// The number of images of each shape in a set.
 using ShapeCounts = std::map<ImageShape, std::int64_t>;
 
 struct ShapeDecision {
   ImageShape shape;
-  std::string reason;  ///< for people; empty if no image has to be changed
+  std::string reason;  ///< for people; empty if no image has to be resized
 };
 
-/// What the images of a set are brought to, as open_source() says. `wanted` is what is known
-/// already, with 0 for what is left to the images. There is at least one image.
+/// The shape to which the images of a set are resized, as open_source() defines it. `wanted` is the
+/// part that is known already, with 0 for what the images decide. There is at least one image.
 ShapeDecision decide_image_shape(const ShapeCounts& counts, const ImageShape& wanted);
 
 }  // namespace accrue::data

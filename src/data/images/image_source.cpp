@@ -74,7 +74,7 @@ std::unique_ptr<ImageStore> open_store(const FoundFiles& found, const ImageOptio
   return open_image_folders(found, options, what);
 }
 
-/// Throws a usage Error if images of this shape cannot be changed so.
+/// Throws a usage Error if images of this shape cannot be augmented like this.
 void check_augment(const Augment& augment, const ImageShape& shape) {
   if (augment.pad >= std::min(shape.height, shape.width))
     throw usage_error("data.augment.pad", "fewer pixels than images have (" + text_of(shape) + ")",
@@ -132,7 +132,7 @@ class ImageSource final : public Source {
  private:
   using Draws = std::span<const std::int64_t>;
 
-  /// What is written of the samples of a micro-batch, one behind the other, and what is used again.
+  /// The output of a micro-batch's samples, row by row, and buffers that are reused.
   struct Rows {
     float* inputs;
     std::int64_t* targets;
@@ -140,7 +140,7 @@ class ImageSource final : public Source {
     std::vector<std::uint8_t> planes, classes;
   };
 
-  /// Changes each image as its draw says; none if there are no draws.
+  /// Changes each image by its draw; without draws there are no changes.
   batch::MicroBatch fetch_as_drawn(std::span<const std::int64_t> indices, Draws draws) const {
     const ImageShape& shape = decision_.shape;
     const std::int64_t count = std::ssize(indices);
@@ -174,8 +174,8 @@ class ImageSource final : public Source {
     return micro;
   }
 
-  /// Writes the next row; returns whether there is one, which there is not of an image that is
-  /// excluded or does not decode.
+  /// Writes the next row; returns whether there is one: there is none for an image that is excluded
+  /// or does not decode.
   bool add(std::int64_t index, std::optional<std::int64_t> draw, Rows& rows,
            std::string& failure) const {
     ImageRead read = store_->read(index, rows.image);
@@ -204,7 +204,7 @@ class ImageSource final : public Source {
       *rows.targets++ = number == ignored_class ? ignored_target : std::int64_t{number};
   }
 
-  /// How many values one image has.
+  /// The number of values of one image.
   std::int64_t values() const {
     const ImageShape& shape = decision_.shape;
     return shape.channels * shape.height * shape.width;

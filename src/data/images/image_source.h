@@ -10,7 +10,7 @@
 namespace accrue::data {
 
 /// The samples of image files of one kind. Throws a usage Error as the openers in image_store.h do,
-/// and where kinds are mixed or a file is compressed.
+/// and if kinds are mixed or a file is compressed.
 std::unique_ptr<Source> open_images(const FoundFiles& found, const ImageOptions& options,
                                     const std::string& what);
 

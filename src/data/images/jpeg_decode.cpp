@@ -14,8 +14,8 @@ constexpr int kMostScans = 200;
 /// All coefficients of a progressive file are held at once.
 constexpr long kMostBytes = 1L << 30;
 
-/// The library's own way out of an error is to leave the function by longjmp, so what runs under it
-/// (`attempt`) holds nothing that has to be destroyed.
+/// The library leaves a function by longjmp after an error, so functions that run in it (`attempt`)
+/// hold nothing that has to be destroyed.
 struct Session {
   jpeg_error_mgr errors{};
   jpeg_decompress_struct image{};
@@ -50,7 +50,7 @@ void read_header(Session& session) {
   jpeg_read_header(&session.image, TRUE);
 }
 
-/// To be called after read_header().
+/// Call it after read_header().
 void read_rows(Session& session) {
   session.image.out_color_space = session.image.num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
   jpeg_start_decompress(&session.image);
@@ -63,14 +63,14 @@ void read_rows(Session& session) {
   jpeg_finish_decompress(&session.image);
 }
 
-/// Returns false if `work` failed; the session's message says why.
+/// Returns false if `work` failed; the session's message gives the reason.
 bool attempt(Session& session, void (*work)(Session&)) {
   if (setjmp(session.escape) != 0) return false;
   work(session);
   return true;
 }
 
-/// A decoder of these bytes, whose memory goes with it.
+/// A decoder of these bytes, which owns its memory.
 class Decoder {
  public:
   explicit Decoder(std::span<const std::byte> encoded) {
@@ -97,7 +97,7 @@ class Decoder {
   bool made_ = false;
 };
 
-/// Whether the colours are these, and not the four inks of print.
+/// Whether the colours are these, and not the four inks for print.
 bool is_grey_or_rgb(const jpeg_decompress_struct& image) {
   return image.num_components == 1 || image.num_components == 3;
 }

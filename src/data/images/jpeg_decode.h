@@ -10,10 +10,10 @@
 
 namespace accrue::data {
 
-/// Whether the bytes begin as a JPEG does. JPEG is read by libjpeg-turbo: baseline and progressive,
-/// grey and colour. What the library would only warn of, a file cut short above all, is damage.
+/// Whether the bytes begin like a JPEG. libjpeg-turbo reads JPEG: baseline and progressive, grey
+/// and colour. What the library would only warn of, such as a truncated file, counts as damage.
 bool is_jpeg(std::span<const std::byte> encoded);
-/// What the header says: 1 channel of grey, 3 of colour; nothing if it is no JPEG header, larger
+/// The header's contents: 1 channel for grey, 3 for colour; none if it is not a JPEG header, larger
 /// than `most_pixels_a_side`, or not reached in these bytes.
 std::optional<ImageHeader> jpeg_header(std::span<const std::byte> encoded,
                                        std::uint32_t most_pixels_a_side);

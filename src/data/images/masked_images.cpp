@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t no_mask = 0;  // the first file is an image
 
-/// For each number of 8 bits a mask that has it, or no_mask.
+/// For each 8-bit number a mask that contains it, or no_mask.
 using Numbers = std::array<std::size_t, 256>;
 
 std::vector<std::string> numbered(std::int64_t count) {
@@ -28,7 +28,7 @@ std::vector<std::string> numbered(std::int64_t count) {
   return names;
 }
 
-/// The masks of `images`, none of which is that of another source's image.
+/// The masks of `images`, none of which belongs to another source's image.
 std::vector<fs::path> own_masks(const std::vector<fs::path>& images, const ImageOptions& options) {
   std::vector<fs::path> all = images;
   const std::set<fs::path> own(images.begin(), images.end());
@@ -39,7 +39,7 @@ std::vector<fs::path> own_masks(const std::vector<fs::path>& images, const Image
   return masks;
 }
 
-/// Images with a mask each. The files are the images, then their masks; what is excluded has none.
+/// Images with a mask each. The files are the images, then their masks; excluded ones have none.
 class MaskedImages final : public ImageStore {
  public:
   MaskedImages(const std::vector<fs::path>& images, const ImageOptions& options,
@@ -89,7 +89,7 @@ class MaskedImages final : public ImageStore {
     return files_->path(static_cast<std::size_t>(index)).string();
   }
 
-  /// Held-out masks may lack classes; those that are trained on may not all be of one.
+  /// Held-out masks may lack classes; training masks must not all be of one class.
   void check_contents() const override {
     const Numbers& found = numbers_in_masks();
     expect_classes(found);
@@ -109,7 +109,7 @@ class MaskedImages final : public ImageStore {
     }
   }
 
-  /// The header of an image's mask, which has to be one.
+  /// The header of an image's mask, which must be valid.
   ImageHeader mask_header(std::size_t image, const ImageShape& shape) const {
     const std::size_t mask = masks_[image];
     const std::string name = files_->path(mask).string();
@@ -129,8 +129,8 @@ class MaskedImages final : public ImageStore {
                       "the mask that was drawn for this image");
   }
 
-  /// The numbers that all masks have, which are read once, on all threads. A mask that does not
-  /// decode is found when it is fetched.
+  /// The numbers in all masks, which are read once, on all threads. A mask that does not decode is
+  /// reported when it is fetched.
   const Numbers& numbers_in_masks() const {
     std::call_once(read_, [&] {
       std::mutex mutex;  // guards numbers_
@@ -144,7 +144,7 @@ class MaskedImages final : public ImageStore {
     return numbers_;
   }
 
-  /// Those in the masks of images [begin, end).
+  /// The numbers in the masks of images [begin, end).
   Numbers numbers_in(std::int64_t begin, std::int64_t end) const {
     Numbers found{};
     DecodedImage mask;
@@ -173,7 +173,7 @@ class MaskedImages final : public ImageStore {
         "1, 2, ... for what is not background");
   }
 
-  /// The first pixel of a class beyond those that there are; the end if none is.
+  /// The first pixel of a class beyond the existing ones; the end if there is none.
   auto beyond_classes(const DecodedImage& mask) const {
     return std::ranges::find_if(mask.bytes, [bound = std::ssize(classes_)](std::uint8_t number) {
       return number != ignored_class && number >= bound;
@@ -204,14 +204,14 @@ class MaskedImages final : public ImageStore {
 
   std::size_t count_;
   bool is_training_;                ///< the classes are not those of other data
-  std::vector<std::size_t> masks_;  ///< by image the file of its mask, or no_mask
+  std::vector<std::size_t> masks_;  ///< for each image the file of its mask, or no_mask
   std::unique_ptr<const FilePool> files_;
   ShapeCounts shapes_;
   Decoding decoding_;
   std::vector<std::string> classes_;
   std::optional<Fingerprint> fingerprint_;
   mutable std::once_flag read_;
-  mutable Numbers numbers_{};  ///< once all masks were read
+  mutable Numbers numbers_{};  ///< valid once all masks were read
 };
 
 }  // namespace

@@ -13,28 +13,28 @@ namespace {
 
 using Context = std::unique_ptr<spng_ctx, decltype(&spng_ctx_free)>;
 
-/// The most bytes of a chunk beside the pixels (text, profiles).
+/// The most bytes of a chunk other than pixels (text, profiles).
 constexpr std::size_t kMostChunkBytes = std::size_t{16} << 20;
 
 Context reader_of(std::span<const std::byte> encoded) {
   Context context(spng_ctx_new(0), &spng_ctx_free);
   spng_set_png_buffer(context.get(), encoded.data(), encoded.size());
   spng_set_chunk_limits(context.get(), kMostChunkBytes, kMostChunkBytes);
-  // Pixels have to be as they were written; what is said beside them does not matter.
+  // Pixels have to be as they were written; other chunks do not matter.
   spng_set_crc_action(context.get(), SPNG_CRC_ERROR, SPNG_CRC_DISCARD);
   return context;
 }
 
-/// Decodes into `pixels`, which has the size that the format makes of the image.
+/// Decodes into `pixels`, which has the image's size in that format.
 std::string decode_all(spng_ctx* context, int format, std::span<std::uint8_t> pixels) {
   int error = spng_decode_image(context, pixels.data(), pixels.size(), format, 0);
-  // The checksum of the last pixels is compared when what comes after them is read.
+  // The checksum of the last pixels is compared when the chunks after them are read.
   if (error == 0) error = spng_decode_chunks(context);
   return error == 0 ? "" : spng_strerror(error);
 }
 
-/// Takes apart rows of numbers of `bits` each, the first in the highest bits of a byte; each row
-/// begins in a byte of its own.
+/// Unpacks rows of numbers of `bits` each, the first in the highest bits of a byte; each row begins
+/// at a new byte.
 void unpack_numbers(std::span<const std::uint8_t> rows, std::size_t width, unsigned bits,
                     std::span<std::uint8_t> numbers) {
   const std::size_t in_byte = 8 / bits;

@@ -45,7 +45,7 @@ ordered_json list_at(const arrow::Array& values, std::int64_t row) {
   return list_of(*lists.values(), lists.value_offset(row), lists.value_length(row));
 }
 
-/// Fields without a value are left out: a table has each in every row, also if nobody set it.
+/// Fields without a value are left out: a table has each in every row, even if it was never set.
 ordered_json object_at(const arrow::StructArray& objects, std::int64_t row) {
   ordered_json object = ordered_json::object();
   for (int field = 0; field < objects.num_fields(); ++field)
@@ -106,7 +106,7 @@ ordered_json value_at(const arrow::Array& values, std::int64_t row) {
   }
 }
 
-/// What Arrow answers, or an exception with what it says instead.
+/// Arrow's result, or an exception with its error message.
 template <typename T>
 T answer(arrow::Result<T> result) {
   if (!result.ok()) throw std::runtime_error(result.status().message());
@@ -142,7 +142,7 @@ std::vector<std::string> names_of_columns(const parquet::SchemaDescriptor& schem
   return names;
 }
 
-/// What `read` returns; what Arrow throws as an Error that names the table.
+/// The result of `read`; exceptions of Arrow become an Error that names the table.
 template <typename Read>
 auto read_table(const std::filesystem::path& table, const std::string& what, const Read& read) {
   try {
@@ -173,7 +173,7 @@ class RowsAsLines {
   }
 
  private:
-  /// The leaves of the columns that lines are read for.
+  /// The leaves of the columns that lines need.
   std::vector<int> wanted_columns(const parquet::SchemaDescriptor& schema) const {
     const std::vector<std::string> names = names_of_columns(schema);
     const std::vector<std::string> read = columns_of_table(names).read;

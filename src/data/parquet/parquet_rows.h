@@ -9,11 +9,11 @@
 namespace accrue::data {
 
 /// Writes a line of JSON for each row of a Parquet file, in order, with the columns that JSON lines
-/// are read for (columns_of_table()). Lists and structs (messages) become arrays and objects, in
+/// use as keys (columns_of_table()). Lists and structs (messages) become arrays and objects, in
 /// which fields without a value are left out, as are columns that may_have_gaps(). Memory is
-/// bounded by a batch of rows and one page of each column. Throws a usage Error, its operation
-/// being `what`, that names the file where it is cut or no Parquet file, has no such column, or a
-/// row has no value in another of them; and always where accrue was built without Arrow.
+/// bounded by a batch of rows and one page of each column. Throws a usage Error of the operation
+/// `what` that names the file if it is truncated or not a Parquet file, has no such column, or a
+/// row has no value in another of them; and always if accrue was built without Arrow.
 void write_rows_as_lines(const std::filesystem::path& table, const WriteBytes& write,
                          const std::string& what);
 

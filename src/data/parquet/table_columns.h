@@ -6,7 +6,7 @@
 
 namespace accrue::data {
 
-/// The columns of a table by what becomes of them.
+/// The columns of a table by their use.
 struct TableColumns {
   std::vector<std::string> read, unread;
 };

@@ -10,17 +10,17 @@
 namespace accrue::data {
 namespace {
 
-/// Changes with the lines that the same rows become.
+/// Changes whenever the same rows become other lines.
 constexpr const char* lines_form = "rows 2";
 
-/// With the table's name, which errors in a line then tell.
+/// With the table's name, for errors in a line.
 std::string name_of_lines(const std::filesystem::path& table, const std::string& what) {
   constexpr std::size_t longest = 100;
   return digest_of(FilePool({table}, what), lines_form) + "." +
          table.filename().string().substr(0, longest) + ".jsonl";
 }
 
-/// A sentence for each table that has such columns, of many tables for the first ones.
+/// A sentence for each table that has such columns; if there are many, for the first ones.
 std::vector<std::string> notes_on_columns(const std::vector<std::filesystem::path>& tables,
                                           const std::string& what) {
   constexpr std::size_t most_tables = 8;

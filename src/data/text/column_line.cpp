@@ -25,7 +25,7 @@ std::string form_in_words(const ColumnJson& field) {
   return field.is_number() ? "a number beyond 2^53, or beyond fp32" : field.type_name();
 }
 
-/// What the first elements of lists within lists tell.
+/// The shape given by the first elements of nested lists.
 std::vector<std::int64_t> shape_of(const ColumnJson& node) {
   std::vector<std::int64_t> shape;
   for (const ColumnJson* inner = &node; inner->is_array(); inner = &inner->front()) {
@@ -44,7 +44,7 @@ bool add_number(const ColumnJson& node, ColumnValue& value) {
          (node.is_number_float() || std::abs(number) < most_exact);
 }
 
-/// Adds what is below `node`, which has to have the shape from `depth` on.
+/// Adds the values below `node`, which must have the shape from `depth` on.
 bool add_numbers(const ColumnJson& node, std::size_t depth, ColumnValue& value) {
   if (depth == value.shape.size()) return add_number(node, value);
   if (!node.is_array() || static_cast<std::int64_t>(node.size()) != value.shape[depth])

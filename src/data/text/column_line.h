@@ -12,7 +12,7 @@ namespace accrue::data {
 
 /// The numbers of one field of a line.
 struct ColumnValue {
-  std::vector<std::int64_t> shape;  ///< empty: one number; else lists within lists
+  std::vector<std::int64_t> shape;  ///< empty: one number; else nested lists
   std::vector<double> numbers;      ///< in row-major order; integers are below 2^53
   bool is_real = false;             ///< some number has a fraction or an exponent
   bool is_there = true;
@@ -20,8 +20,8 @@ struct ColumnValue {
   std::int64_t length() const { return shape.empty() ? 1 : shape.front(); }
 };
 
-/// Reads the fields `names` of a line into `values`, in their order; one that the line has not is
-/// not there, and that is the caller's to judge. Returns what keeps them from being numbers.
+/// Reads the fields `names` of a line into `values`, in their order; a field that the line does not
+/// have is marked as missing, for the caller to judge. Returns the problem if they are not numbers.
 std::optional<LineProblem> parse_columns(std::string_view line,
                                          const std::vector<std::string>& names,
                                          std::vector<ColumnValue>& values);

@@ -69,7 +69,7 @@ void ColumnSource::index(const std::string& what, const TellProgress& tell) {
                       "lines like {\"" + options_.columns.front() + "\": [1, 2, 3]}");
 }
 
-/// The first line says what the others have to be.
+/// The first line defines the types and shapes of the others.
 void ColumnSource::take_shapes(const std::vector<ColumnValue>& values) {
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     columns_[i].is_made = !values[i].is_there && columns_[i].name == mask_name && i > 0;

@@ -14,19 +14,19 @@
 namespace accrue::data {
 
 struct ColumnOptions {
-  std::vector<std::string> columns;                  ///< the fields, of which the first is `inputs`
+  std::vector<std::string> columns;                  ///< the fields; the first one is `inputs`
   std::int64_t context = 0;                          ///< the most elements of the first one's list
-  std::shared_ptr<const TextCache> lines = nullptr;  ///< holds the lines' files; may be null
+  std::shared_ptr<const TextCache> lines = nullptr;  ///< owns the lines' files; may be null
   TellProgress tell_progress = {};
 };
 
 /// Lines of JSON whose fields become tensors by name (SourceOptions::columns). One pass at opening
-/// reads and checks every line; 16 bytes of each stay in memory, and fetch parses the lines it is
-/// asked for.
+/// reads and checks every line; 16 bytes of each stay in memory, and fetch parses the requested
+/// lines.
 class ColumnSource final : public Source {
  public:
-  /// Throws a usage Error, its operation being `what`, if a line lacks a field, a field is no
-  /// number and no list of them, shapes differ, a list is longer than the context, or there is no
+  /// Throws a usage Error of the operation `what` if a line lacks a field, a field is neither a
+  /// number nor a list of numbers, shapes differ, a list is longer than the context, or there is no
   /// line.
   ColumnSource(std::unique_ptr<const FilePool> files, const ColumnOptions& options,
                const std::string& what);
@@ -41,20 +41,20 @@ class ColumnSource final : public Source {
   }
   std::string fingerprint() const override { return fingerprint_.text(); }
 
-  /// Makes tensors of the types and shapes that `known` has, which is where training's samples come
-  /// from: whole numbers become fp32 if its are. Throws a usage Error, its operation being
-  /// `what`, where these samples have other shapes, fractions if its numbers are whole, or an
-  /// attention mask if it has none or none if it has one.
+  /// Makes tensors of the types and shapes of `known`, the source of the training samples: integers
+  /// become fp32 if they are there. Throws a usage Error of the operation `what` if these samples
+  /// have other shapes, fractions where those have integers, or an attention mask while those have
+  /// none or the reverse.
   void take_types_of(const ColumnSource& known, const std::string& what);
   std::vector<DataFile> files() const override { return fingerprint_.files(); }
 
  private:
-  /// What all lines have of a column.
+  /// The properties of a column in all lines.
   struct Column {
     std::string name;
     std::vector<std::int64_t> inner;  ///< the shape of a list's elements
     bool is_list = false, is_real = false;
-    bool is_made = false;  ///< "attention_mask", which no line has
+    bool is_made = false;  ///< "attention_mask", which is in no line
   };
   struct IndexedLine {
     std::int64_t begin = 0;

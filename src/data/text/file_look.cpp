@@ -19,7 +19,7 @@ constexpr const char* json_advice =
     "JSON lines (.jsonl, an object with \"text\" per line), data.format = \"jsonl\" if these are "
     "such lines, or data.format = \"text\"";
 
-/// What a suffix says that a file is, and what to do with it.
+/// The meaning of a suffix, and what to do with such a file.
 struct SuffixKind {
   std::string_view suffixes;  ///< with their dots, spaces around each
   const char* is;
@@ -52,7 +52,7 @@ const SuffixKind* suffix_kind_of(const std::filesystem::path& path) {
   return found == suffix_kinds.end() ? nullptr : &*found;
 }
 
-/// The first bytes of a file, and more if those do not say what it is.
+/// The first bytes of a file, and more if those are not enough to classify it.
 class FileBeginning {
  public:
   FileBeginning(const FilePool& files, std::size_t file) : files_(files), file_(file) {
@@ -111,7 +111,7 @@ FileLook look_at_bytes(const FilePool& files, std::size_t file) {
 std::vector<FileLook> look_at_files(const std::vector<std::filesystem::path>& paths,
                                     const std::string& what) {
   std::vector<FileLook> looks(paths.size());
-  std::vector<std::filesystem::path> unnamed;  // files whose names do not say what they hold
+  std::vector<std::filesystem::path> unnamed;  // files whose names do not show their contents
   std::vector<std::size_t> places;             // of these among all
   for (std::size_t i = 0; i < paths.size(); ++i) {
     looks[i].format = format_by_suffix(paths[i]);

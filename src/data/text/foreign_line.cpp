@@ -14,7 +14,7 @@ namespace accrue::data {
 namespace {
 
 using ForeignJson = nlohmann::ordered_json;
-/// What was made of a line or a message, or what keeps it from being that.
+/// The result for a line or a message, or the problem in it.
 using JsonOrProblem = std::variant<ForeignJson, LineProblem>;
 
 constexpr const char* calls_tools = "function_call";
@@ -33,7 +33,7 @@ constexpr std::array<RoleName, 8> role_names{{{"human", "user"},
                                               {"observation", "tool"},
                                               {calls_tools, "assistant"}}};
 
-/// Empty if nobody is called so.
+/// Empty if no role has that name.
 std::string_view role_of(const std::string& from) {
   const auto known = std::ranges::find(role_names, from, &RoleName::from);
   return known == role_names.end() ? std::string_view() : known->role;
@@ -56,7 +56,7 @@ bool is_given(const ForeignJson& line, const char* key) {
   return found != line.end() && !found->is_null() && *found != "" && *found != ForeignJson::array();
 }
 
-/// "system is a number": of a key that is to be a text.
+/// "system is a number": for a key that must be a text.
 std::string type_in_words(const ForeignJson& line, const char* key) {
   const auto found = line.find(key);
   if (found == line.end()) return "no \"" + std::string(key) + '"';
@@ -68,7 +68,7 @@ bool is_text_at(const ForeignJson& line, const char* key) {
   return found != line.end() && found->is_string();
 }
 
-/// The calls that a text has as JSON: an object with a name and arguments, or a list of such.
+/// The calls in a text as JSON: an object with a name and arguments, or a list of such.
 JsonOrProblem tool_calls_of(const std::string& text) {
   LineJson calls = read_inner_json(text);
   const LineProblem problem =
@@ -84,7 +84,7 @@ JsonOrProblem tool_calls_of(const std::string& text) {
   return tool_calls;
 }
 
-/// A message of ShareGPT's as one with "role" and "content".
+/// A message of ShareGPT's converted to "role" and "content".
 JsonOrProblem message_of_sharegpt(ForeignJson& stated) {
   const auto refuse = [](std::string received) { return no_conversation(std::move(received)); };
   if (!stated.is_object()) return refuse(std::string("a message of type ") + stated.type_name());
@@ -122,7 +122,7 @@ JsonOrProblem message_of_sharegpt(ForeignJson& stated) {
   return message;
 }
 
-/// The messages of a line before which its "system" comes.
+/// The messages of a line, after its "system" message.
 JsonOrProblem behind_system(const ForeignJson& line, ForeignJson messages) {
   if (!is_given(line, "system")) return messages;
   if (!is_text_at(line, "system")) return no_conversation(type_in_words(line, "system"));
@@ -146,7 +146,7 @@ JsonOrProblem messages_of_sharegpt(ForeignJson& line) {
   return behind_system(line, std::move(messages));
 }
 
-/// Adds the pairs of "history", which the user and the assistant said by turns.
+/// Adds the pairs of "history": alternate messages of the user and the assistant.
 JsonOrProblem messages_of_history(const ForeignJson& line) {
   ForeignJson messages = ForeignJson::array();
   if (!is_given(line, "history")) return messages;
@@ -179,7 +179,7 @@ JsonOrProblem messages_of_alpaca(const ForeignJson& line) {
   return behind_system(line, std::move(messages));
 }
 
-/// `line` without the keys of which `messages` were made.
+/// `line` with `messages` in place of the keys from which they were made.
 ForeignLine replaced(ForeignJson& line, std::initializer_list<std::string_view> keys, LineForm form,
                      JsonOrProblem messages) {
   ForeignLine result{.line = nullptr, .form = form, .problem = std::nullopt};

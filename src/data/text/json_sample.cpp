@@ -12,7 +12,7 @@
 namespace accrue::data {
 namespace {
 
-/// What is wrong with a line that has none of the forms: lines of conversations are near.
+/// The problem of a line that has none of the forms: it may resemble a conversation.
 LineProblem no_form(const LineFields& line) {
   using enum LineFields::Field;
   for (const auto& [one, needs] : {std::pair{instruction, output}, std::pair{output, instruction}})
@@ -29,7 +29,7 @@ LineProblem no_form(const LineFields& line) {
   return problem;
 }
 
-/// Fields that stand without another one that they need.
+/// Reports fields without another one that they need.
 std::optional<LineProblem> lonely_field(const LineFields& line) {
   using enum LineFields::Field;
   for (const auto& [one, needs] :
@@ -43,7 +43,7 @@ std::optional<LineProblem> lonely_field(const LineFields& line) {
   return std::nullopt;
 }
 
-/// A list beside the ids that is of another length.
+/// The problem of a list whose length differs from that of the ids.
 LineProblem other_length(const LineFields& line, LineFields::Field field) {
   const std::string ids =
       std::to_string(line.list_of(LineFields::input_ids).size()) + " input_ids and ";
@@ -54,7 +54,7 @@ LineProblem other_length(const LineFields& line, LineFields::Field field) {
           "a list as long as input_ids, or leaving the key out"};
 }
 
-/// Of the samples that a line's ids are; none if they are one sample that nobody describes.
+/// The lengths of the samples in a line's ids; empty if they are one sample without a description.
 PackedLengths lengths_of_packed(const LineFields& line) {
   using enum LineFields::Field;
   std::vector<std::int64_t> none;
@@ -163,7 +163,7 @@ std::optional<LineProblem> JsonSampleParser::take_fields() {
   return std::nullopt;
 }
 
-/// Labels are the ids themselves if masks alone say what is learned.
+/// Labels are the ids themselves if only masks state what is learned.
 std::optional<LineProblem> JsonSampleParser::take_ids() {
   using enum LineFields::Field;
   const LineFields& line = *fields_;
@@ -189,8 +189,8 @@ std::optional<LineProblem> JsonSampleParser::take_masks() {
   return std::nullopt;
 }
 
-/// Samples that share a line's ids do not see each other, as TRL trains them: nothing predicts the
-/// first token of one.
+/// Samples that share a line's ids do not see each other, as in TRL: nothing predicts the first
+/// token of one.
 std::optional<LineProblem> JsonSampleParser::take_packed_samples() {
   PackedLengths stated = lengths_of_packed(*fields_);
   if (auto* const problem = std::get_if<LineProblem>(&stated)) return std::move(*problem);

@@ -17,16 +17,16 @@ namespace accrue::data {
 
 class LineFields;
 
-/// One line's sample, before the shift that makes inputs and targets of it.
+/// One line's sample, before the shift that makes inputs and targets from it.
 struct JsonSample {
   std::vector<std::int64_t> tokens;
   std::vector<std::int64_t>
       labels;  ///< in parallel to `tokens`: what position i-1 predicts, or -100
   float weight = 1;
-  bool has_ids = false;  ///< the tokens are those of "input_ids", and not made of text
-  bool whole = false;    ///< all tokens are inputs: labels are what stands at their own positions
+  bool has_ids = false;  ///< the tokens are from "input_ids", not from text
+  bool whole = false;    ///< all tokens are inputs: labels are at their own positions
 
-  /// The last token is no input where it is predicted from those before.
+  /// The last token is not an input if it is predicted from those before.
   std::int64_t only_predicted() const { return whole ? 0 : 1; }
   /// The number of inputs, and of targets.
   std::int64_t length() const { return tokens.empty() ? 0 : std::ssize(tokens) - only_predicted(); }
@@ -34,34 +34,34 @@ struct JsonSample {
   bool counts() const;
 };
 
-/// The first id or label of a sample that is not below `vocab_bound`, with its token's text when
+/// The first id or label of a sample that is not below `vocab_bound`, with its token's text if
 /// `tokenizer`, which may be null, made it; none if the bound is 0.
 std::optional<LineProblem> id_out_of_range(const JsonSample& sample, std::int64_t vocab_bound,
                                            const Tokenizer* tokenizer);
 
-/// Whose form a line has.
+/// The tool whose form a line has.
 enum class LineForm {
   own,
   alpaca,   ///< "instruction", "input" and "output"
   sharegpt  ///< "conversations"
 };
 
-/// Makes samples of lines, one after the other into the same buffers.
+/// Makes samples of lines, one line after the other into the same buffers.
 class SampleParser {
  public:
   virtual ~SampleParser() = default;
-  /// Makes samples() of `line`, or returns what keeps it from being any.
+  /// Makes samples() of `line`, or returns the problem that prevents it.
   virtual std::optional<LineProblem> parse(std::string_view line) = 0;
-  /// Those of the line, at least one; most forms of lines have exactly one.
+  /// The samples of the line, at least one; most forms of lines have exactly one.
   virtual std::span<const JsonSample> samples() const = 0;
-  /// How many of these, one after the other, are one sample of the source: 2 where it is a pair.
+  /// How many consecutive ones are one sample of the source: 2 for a pair.
   virtual std::int64_t sequences_per_sample() const { return 1; }
   /// The keys of the line that were not read.
   virtual std::span<const std::string> unread_keys() const { return {}; }
   virtual LineForm form() const { return LineForm::own; }
 };
 
-/// Makes those of another parser whole.
+/// Makes the samples of another parser whole.
 class WholeSampleParser final : public SampleParser {
  public:
   explicit WholeSampleParser(std::unique_ptr<SampleParser> parser) : parser_(std::move(parser)) {}
@@ -77,14 +77,14 @@ class WholeSampleParser final : public SampleParser {
 };
 
 /// Reads lines with "text", or "prompt" and "completion", or "input_ids" and "labels", or
-/// "instruction" and "output" (Alpaca): a sample each, or several where ids are of several.
+/// "instruction" and "output" (Alpaca): a sample each, or several if ids contain several.
 class JsonSampleParser final : public SampleParser {
  public:
   /// The most samples of a line.
   static constexpr std::int64_t most_samples = 65'535;
 
-  /// Ids and labels must be below `vocab_bound`, unless it is 0. Text becomes tokens as
-  /// `tokenizer` says, which outlives this, or is its bytes where that is null.
+  /// Ids and labels must be below `vocab_bound`, unless it is 0. `tokenizer`, which outlives this,
+  /// tokenizes text; if it is null the tokens are bytes.
   explicit JsonSampleParser(std::int64_t vocab_bound, const Tokenizer* tokenizer = nullptr);
   ~JsonSampleParser() override;
 
@@ -110,7 +110,7 @@ class JsonSampleParser final : public SampleParser {
   std::unique_ptr<LineFields> fields_;
   SampleEncoder encoder_;
   JsonSample sample_;
-  std::vector<JsonSample> packed_;  ///< the samples of the line where it has several
+  std::vector<JsonSample> packed_;  ///< the samples of the line if it has several
   std::vector<std::string> unread_keys_;
   LineForm form_ = LineForm::own;
 };

@@ -17,7 +17,7 @@
 namespace accrue::data {
 namespace {
 
-/// Changes with what an index says of the same lines.
+/// Changes whenever the index of the same lines does.
 constexpr const char* index_form = "samples 3";
 
 SampleParsers::Make parsers_for(const JsonlOptions& options) {
@@ -34,7 +34,7 @@ SampleParsers::Make parsers_for(const JsonlOptions& options) {
   };
 }
 
-/// What a fingerprint says of the samples besides the files.
+/// The part of a fingerprint that describes the samples rather than the files.
 std::string kind_of(const JsonlOptions& options) {
   std::string kind = options.chat ? "chat" : "jsonl";
   if (options.pairs) kind += ", pairs";
@@ -54,7 +54,7 @@ std::int64_t length_of(std::span<const JsonSample> sequences) {
   return length;
 }
 
-/// What the fields of other tools' lines are taken for.
+/// How the fields of other tools' lines are interpreted.
 constexpr const char* alpaca_as_text =
     R"("instruction" and "input" (if it is not empty) are given, a line each, and "output" is )"
     R"(learned; data.format = "chat" makes conversations of them)";
@@ -65,7 +65,7 @@ constexpr const char* sharegpt_as_chat =
     R"("conversations" are read as "messages": "from" human is the user, gpt the assistant, )"
     R"(observation a tool, and function_call the assistant that calls tools)";
 
-/// A sentence for each file, of many files for the first ones.
+/// A sentence for each file; if there are many, for the first ones.
 std::vector<std::string> remarks_on_keys(const SampleIndex& index, const FilePool& files) {
   constexpr std::size_t most_files = 8;
   const std::size_t shown = std::min(index.unread.size(), most_files);
@@ -95,7 +95,7 @@ JsonlSource::JsonlSource(std::unique_ptr<const FilePool> files, const JsonlOptio
       index_(make_index(what)),
       fingerprint_(kind_of(options), *files_) {}
 
-/// Bytes need no cache: reading them again costs what comparing them with one would.
+/// Bytes need no cache: reading them again costs the same as comparing them with one.
 SampleIndex JsonlSource::make_index(const std::string& what) {
   if (options_.tokenizer && !options_.cache.empty()) return cached_index(what);
   return index_samples(*files_, parsers_, lengths_of(options_), options_.tell_progress, what);
@@ -176,10 +176,10 @@ std::size_t JsonlSource::file_of(std::int64_t index) const {
                                   index_.ends.begin());
 }
 
-// The line is read by pieces until it ends: what stands between it and the next sample (blank
-// lines, too short ones) can be as long as the file.
+// The line is read by pieces until it ends: the text between it and the next sample (blank lines,
+// too short ones) can be as long as the file.
 std::string_view JsonlSource::read_line(std::int64_t index, std::string& buffer) const {
-  constexpr std::int64_t beside_tokens = 256;  // bytes that a short object takes besides
+  constexpr std::int64_t beside_tokens = 256;  // bytes of a short object besides its tokens
   const std::size_t file = file_of(index);
   const std::int64_t begin = index_.begins[static_cast<std::size_t>(index)];
   buffer.clear();

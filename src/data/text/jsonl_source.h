@@ -26,20 +26,20 @@ struct JsonlOptions {
   bool pairs = false;                                    ///< lines are pairs of sequences
   bool whole = false;                                    ///< SourceOptions::whole
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;  ///< of text; null: bytes
-  std::shared_ptr<const ChatFormat> chat = nullptr;      ///< set: lines may be conversations
-  std::filesystem::path cache = {};                      ///< keeps the index; empty: nothing does
-  std::shared_ptr<const TextCache> lines = nullptr;      ///< holds the lines' files; may be null
-  std::vector<std::string> notes = {};                   ///< remarks on what the lines come from
+  std::shared_ptr<const ChatFormat> chat = nullptr;      ///< if set, lines may be conversations
+  std::filesystem::path cache = {};                      ///< keeps the index; empty: it is not kept
+  std::shared_ptr<const TextCache> lines = nullptr;      ///< owns the lines' files; may be null
+  std::vector<std::string> notes = {};                   ///< remarks on the origin of the lines
   TellProgress tell_progress = {};
 };
 
 /// Samples of different lengths, a line each. One pass at opening reads and checks every line; 12
-/// bytes of each stay in memory, and fetch parses the lines it is asked for. If text has a
-/// tokenizer, that pass is kept in the cache.
+/// bytes of each stay in memory, and fetch parses the requested lines. If text has a tokenizer, the
+/// result of that pass is saved in the cache.
 class JsonlSource final : public Source {
  public:
-  /// Throws a usage Error, its operation being `what`, if a line is no sample or longer than the
-  /// context, and where there is no sample or no label counts.
+  /// Throws a usage Error of the operation `what` if a line is not a sample or longer than the
+  /// context, and if there is no sample or no label counts.
   JsonlSource(std::unique_ptr<const FilePool> files, const JsonlOptions& options,
               const std::string& what);
 
@@ -59,7 +59,7 @@ class JsonlSource final : public Source {
   SampleIndex make_index(const std::string& what);
   SampleIndex cached_index(const std::string& what);
   std::size_t file_of(std::int64_t index) const;
-  /// The sequences of sample `index` among those of its line; empty if they are not there.
+  /// The sequences of sample `index` among those of its line; empty if they are missing.
   std::span<const JsonSample> sequences_of(std::int64_t index, const SampleParser& parser) const;
   std::string_view read_line(std::int64_t index, std::string& buffer) const;
   void require_unchanged(std::int64_t index, const SampleParser& parser,

@@ -13,7 +13,7 @@ namespace {
 
 using FieldsJson = nlohmann::json;
 
-/// What the value of a field may be.
+/// The kinds of values of a field.
 enum class FieldKind { text, ids, weight, ones, mask, counts, any };
 
 struct FieldTraits {

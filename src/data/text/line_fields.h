@@ -14,8 +14,8 @@
 
 namespace accrue::data {
 
-/// The fields of a line that a sample is made of, taken out of a parser's events. What other keys
-/// have is passed over, however deep.
+/// The fields of a line from which a sample is made, extracted from a parser's events. Values of
+/// other keys are skipped, however deep.
 class LineFields final : public nlohmann::json_sax<nlohmann::json> {
  public:
   enum Field : std::size_t {
@@ -31,7 +31,7 @@ class LineFields final : public nlohmann::json_sax<nlohmann::json> {
     loss_mask,
     position_ids,
     seq_lengths,
-    // Of Alpaca, whose names other lines have for something else: any value is taken.
+    // Of Alpaca, whose names other lines use for something else: any value is accepted.
     instruction,
     input,
     output,
@@ -39,26 +39,26 @@ class LineFields final : public nlohmann::json_sax<nlohmann::json> {
     history,
     unknown
   };
-  /// Masks whose 0 is for a token that is not learned.
+  /// Masks whose 0 marks a token that is not learned.
   static constexpr std::array masks_of_loss{completion_mask, assistant_masks, loss_mask};
   static constexpr std::array fields_of_alpaca{instruction, input, output, system, history};
 
   static std::string_view name_of(Field field);
   static std::string quoted(Field field);
 
-  /// Returns what keeps the line from being fields.
+  /// Returns the problem if the line has no valid fields.
   std::optional<LineProblem> read(std::string_view line);
 
   bool has(Field field) const { return seen_[field]; }
-  /// What the field is; empty if it is not there or no text.
+  /// The field's text; empty if it is missing or not a text.
   const std::string& text_of(Field field) const { return texts_[field]; }
   const std::vector<std::int64_t>& list_of(Field field) const { return lists_[field]; }
   double weight_value() const { return weight_; }
-  /// What a field of Alpaca is if it is no text: "null", "a number"; null if it is one.
+  /// The type of a field of Alpaca that is not a text: "null", "a number"; null if it is one.
   const char* other_type_of(Field field) const { return other_types_[field]; }
-  /// Whether a field of Alpaca is there and neither null nor an empty text, list or object.
+  /// Whether a field of Alpaca exists and is neither null nor an empty text, list or object.
   bool is_filled(Field field) const;
-  /// The keys that are no field, in their order.
+  /// The keys that are not fields, in their order.
   const std::vector<std::string>& unknown_keys() const { return unknown_keys_; }
 
   bool null() override { return other_value("null"); }
@@ -80,9 +80,9 @@ class LineFields final : public nlohmann::json_sax<nlohmann::json> {
   LinePlace place() const;
   bool refuse(LineProblem problem);
   bool refuse_value(const std::string& received);
-  /// Takes a value that no field but Alpaca's may be, or refuses it.
+  /// Takes a value that only Alpaca's fields may have, or refuses it.
   bool other_value(const char* type);
-  /// Whether the value is not looked at; notes what Alpaca's fields are.
+  /// Whether the value is skipped; records the types of Alpaca's fields.
   bool pass_over(const char* type);
   bool number(std::int64_t value);
   bool take_weight(double value);
@@ -102,7 +102,7 @@ class LineFields final : public nlohmann::json_sax<nlohmann::json> {
   std::optional<LineProblem> problem_;
 };
 
-/// What a line is that is no sample in any of its forms.
+/// The problem of a line that is not a sample in any form.
 LineProblem no_sample(std::string received);
 
 }  // namespace accrue::data

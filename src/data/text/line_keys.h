@@ -9,7 +9,7 @@
 
 namespace accrue::data {
 
-/// The keys of a line besides those that are `read`, in their order.
+/// The keys of a line except those in `read`, in their order.
 inline std::vector<std::string> keys_besides(const nlohmann::ordered_json& line,
                                              std::initializer_list<std::string_view> read) {
   std::vector<std::string> keys;

@@ -16,7 +16,7 @@ bool is_of_word(char c) {
          c == '+' || c == '-' || c == '.';
 }
 
-/// Goes through a line of JSON from its beginning, as far as it is JSON.
+/// Scans a line of JSON from its beginning, as far as it is JSON.
 class LineScanner {
  public:
   explicit LineScanner(std::string_view line)
@@ -43,7 +43,7 @@ class LineScanner {
     return column();
   }
 
-  /// Of the value that follows.
+  /// Of the next value.
   std::optional<std::size_t> column() {
     skip_space();
     return at_ < line_.size() ? std::optional(at_ + 1) : std::nullopt;
@@ -58,7 +58,7 @@ class LineScanner {
     return true;
   }
 
-  /// A string as it is written, without its quotes.
+  /// A string in its source form, without its quotes.
   std::optional<std::string_view> take_string() {
     if (!take('"')) return std::nullopt;
     const std::size_t begin = at_;
@@ -70,7 +70,7 @@ class LineScanner {
         return line_.substr(begin, at_ - 1 - begin);
       }
     }
-    at_ = line_.size();  // which an escape at the end was beyond
+    at_ = line_.size();  // an escape at the end was beyond it
     return std::nullopt;
   }
 

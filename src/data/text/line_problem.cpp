@@ -5,8 +5,8 @@
 namespace accrue::data {
 namespace {
 
-/// nlohmann's message without its own name, the line (always 1 here) and what it read last, which
-/// may be megabytes.
+/// nlohmann's message without its own name, the line (always 1 here) and the text it read last,
+/// which may be megabytes.
 std::string reason_of(const std::string& message) {
   constexpr std::size_t longest = 160;
   std::size_t begin = message.find("] ");
@@ -27,13 +27,13 @@ bool is_of_a_value(const std::string& message) {
   return is_too_large(message) || message.find("while parsing value") != message.npos;
 }
 
-/// The word that is no JSON; empty if something else is wrong.
+/// The word that is not JSON; empty if something else is wrong.
 StrayWord word_at(std::string_view line, std::size_t column, const std::string& message) {
   const bool is_word = message.find("invalid literal") != message.npos ||
                        message.find("invalid number") != message.npos;
   if (!is_word || column < 2) return {};
   const StrayWord word = stray_word(line, column);
-  return word.text.empty() ? stray_word(line, column - 1) : word;  // which it may be the end of
+  return word.text.empty() ? stray_word(line, column - 1) : word;  // of which it may be the end
 }
 
 }  // namespace

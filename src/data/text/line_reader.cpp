@@ -36,7 +36,7 @@ std::string_view LineReader::take_line() {
         static_cast<const char*>(std::memchr(begin + searched, '\n', end_ - begin_ - searched));
     searched = end_ - begin_;
     if (feed == nullptr && read_more()) continue;
-    begin = buffer_.data() + begin_;  // which reading may have moved
+    begin = buffer_.data() + begin_;  // reading may have moved the buffer
     const std::size_t length =
         feed != nullptr ? static_cast<std::size_t>(feed - begin) : end_ - begin_;
     const std::size_t taken = length + (feed != nullptr ? 1 : 0);
@@ -58,7 +58,7 @@ bool LineReader::read_more() {
   }
   if (begin_ > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, kept);
   begin_ = 0;
-  // It reads at least as much again as is kept, so that a long line is moved seldom.
+  // It reads at least as much again as is kept, so that a long line is seldom moved.
   const auto more = std::min({static_cast<std::size_t>(left), std::max(block_bytes, kept),
                               std::size_t{longest_bytes} + block_bytes - kept});
   buffer_.resize(std::max(buffer_.size(), kept + more));

@@ -11,7 +11,7 @@ namespace {
 
 using SyntaxJson = nlohmann::json;
 
-/// Follows the parser to where it stops.
+/// Follows the parser to the point where it stops.
 class SyntaxFollower final : public nlohmann::json_sax<SyntaxJson> {
  public:
   explicit SyntaxFollower(std::string_view line) : line_(line) {}
@@ -61,7 +61,7 @@ class SyntaxFollower final : public nlohmann::json_sax<SyntaxJson> {
   }
 
   std::string_view line_;
-  std::optional<LinePlace> place_;  ///< of the value that comes; none outside of an object
+  std::optional<LinePlace> place_;  ///< of the next value; none outside of an object
   std::size_t depth_ = 0;
   std::optional<LineProblem> problem_;
 };

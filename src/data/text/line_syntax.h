@@ -7,7 +7,7 @@
 
 namespace accrue::data {
 
-/// What keeps a line from being JSON, with the key whose value is not; none if it is JSON.
+/// The problem of a line that is not JSON, with the key whose value is wrong; none if it is JSON.
 std::optional<LineProblem> syntax_problem(std::string_view line);
 
 /// `problem` of a line, or its syntax_problem(), which names the key.

@@ -8,8 +8,8 @@
 
 namespace accrue::data {
 
-/// What the loss of a line counts: its "weight", or 1; or what is wrong with that. `text` is the
-/// line of which `line` was made.
+/// How much the loss of a line counts: its "weight", or 1; or the problem with it. `text` is the
+/// source of `line`.
 std::variant<float, LineProblem> weight_of_line(const nlohmann::ordered_json& line,
                                                 std::string_view text);
 

@@ -5,7 +5,7 @@
 namespace accrue::data {
 namespace {
 
-/// Fewer are compared one by one, which takes less than hashing them.
+/// Fewer are compared one by one, which is faster than hashing them.
 constexpr std::size_t many_keys = 32;
 
 }  // namespace

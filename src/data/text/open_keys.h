@@ -8,23 +8,23 @@
 
 namespace accrue::data {
 
-/// The keys of the objects that are open while JSON is read, which shows a key that an object has
+/// The keys of the objects that are open while JSON is read, to detect a key that an object has
 /// twice.
 class OpenKeys {
  public:
   void clear();
   void open_object();
   void close_object();
-  /// Adds a key of the innermost object; false: that has it already.
+  /// Adds a key of the innermost object; false if that has it already.
   bool add(const std::string& key);
 
  private:
   struct Object {
     std::size_t begin = 0;                                  ///< of its keys in keys_
-    std::unique_ptr<std::unordered_set<std::string>> many;  ///< all of them, once they are many
+    std::unique_ptr<std::unordered_set<std::string>> many;  ///< all of them, once there are many
   };
 
-  std::vector<std::string> keys_;  ///< strings behind used_ are kept for what they have allocated
+  std::vector<std::string> keys_;  ///< strings after used_ are kept for their memory
   std::size_t used_ = 0;
   std::vector<Object> objects_;
 };

@@ -15,13 +15,13 @@
 
 namespace accrue::data {
 
-/// Reads lines with "prompt", "chosen" and "rejected": the two sequences of one sample, first the
-/// chosen one (open_source() has the forms).
+/// Reads lines with "prompt", "chosen" and "rejected": the two sequences of one sample, the chosen
+/// one first (open_source() lists the forms).
 class PairSampleParser final : public SampleParser {
  public:
-  /// Ids must be below `vocab_bound`, unless it is 0. Text becomes tokens as `tokenizer` says,
-  /// which outlives this, or is its bytes where that is null. Without a `chat` format, and without
-  /// a tokenizer, messages are refused.
+  /// Ids must be below `vocab_bound`, unless it is 0. `tokenizer`, which outlives this, tokenizes
+  /// text; if it is null the tokens are bytes. Without a `chat` format, and without a tokenizer,
+  /// messages are refused.
   PairSampleParser(std::int64_t vocab_bound, const Tokenizer* tokenizer,
                    std::shared_ptr<const ChatFormat> chat);
 

@@ -10,19 +10,19 @@
 
 namespace accrue::data {
 
-/// Makes tokens of the text of one sample after the other: each byte is one, or as a tokenizer
-/// says. One per thread: it remembers words.
+/// Tokenizes the text of one sample after the other: by bytes, or by a tokenizer. One per thread:
+/// it caches words.
 class SampleEncoder {
  public:
   /// Null: bytes. `tokenizer` outlives this.
   explicit SampleEncoder(const Tokenizer* tokenizer);
 
-  /// Appends what stands before the text of a sample: the template's beginning.
+  /// Appends the tokens before the text of a sample: the template's beginning.
   void begin(std::vector<std::int64_t>& ids);
-  /// Appends the tokens of a part of the text, which goes on what was added before if it is not
+  /// Appends the tokens of a part of the text, which continues what was added before if it is not
   /// the first one. A text that begins with the template's beginning has it once.
   void add(std::string_view text, std::vector<std::int64_t>& ids);
-  /// Appends what stands behind it, unless `ids` end with it: the template's ending, and the end of
+  /// Appends the tokens after it, unless `ids` end with them: the template's ending, and the end of
   /// text if the tokenizer has one, so that a model learns where to stop.
   void end(std::vector<std::int64_t>& ids) const;
 
@@ -32,7 +32,7 @@ class SampleEncoder {
   const Tokenizer* tokenizer_;
   std::optional<Tokenizer::Encoder> encoder_;
   std::size_t text_at_ = 0;  ///< where the text begins among the ids
-  bool is_first_ = true;     ///< what is added next
+  bool is_first_ = true;     ///< for the next part
 };
 
 }  // namespace accrue::data

@@ -13,30 +13,30 @@
 namespace accrue::data {
 namespace {
 
-/// A line as it waits for a thread.
+/// A line that waits for a thread.
 struct TakenLine {
   std::int64_t number = 0, begin = 0;
   std::string text;
 };
 
-/// What a sample came to.
+/// The properties of a sample.
 struct SampleFacts {
   std::int64_t length = 0, longest = 0;  // inputs, and those of its longest sequence
   bool has_ids = false, counts = false;
 };
 
-/// What a line came to.
+/// The result for a line.
 struct LineFacts {
   std::optional<LineProblem> problem;
   std::vector<SampleFacts> samples;
-  std::vector<std::string> unread_keys;  ///< that the lines before did not have
+  std::vector<std::string> unread_keys;  ///< that earlier lines did not have
   LineForm form = LineForm::own;
 };
 
-/// The keys of one file that are not read. While lines are parsed nobody adds any.
+/// The keys of one file that are not read. While lines are parsed none are added.
 class KeysOfFile {
  public:
-  /// Those of a line that are not known yet.
+  /// The keys of a line that are not known yet.
   std::vector<std::string> new_among(std::span<const std::string> keys) const {
     std::vector<std::string> found;
     if (is_full()) return found;
@@ -108,7 +108,7 @@ class Indexing {
   }
 
  private:
-  /// Takes some of the lines that follow; false: there are none.
+  /// Takes some of the following lines; false if there are none.
   bool take_lines(LineReader& reader) {
     constexpr std::size_t enough = std::size_t{4} << 20;
     lines_.clear();
@@ -213,13 +213,13 @@ class Indexing {
   const std::string& what_;
   SampleIndex index_;
   std::vector<TakenLine> lines_;
-  KeysOfFile unread_;          ///< of the file that is read
+  KeysOfFile unread_;          ///< of the current file
   std::int64_t too_long_ = 0;  ///< samples
   std::int64_t longest_ = 0;   ///< inputs
   std::string longest_at_;
 };
 
-/// What a file of an index begins with: what follows is of known length.
+/// The beginning of an index file: the rest has known length.
 struct IndexHeader {
   std::int64_t samples = 0, files = 0, parts = 0, too_short = 0;
   std::int64_t has_ids = 0, has_text = 0, has_counting_label = 0;
@@ -234,7 +234,7 @@ std::string text_of(const std::vector<UnreadKeys>& unread) {
   return files.dump();
 }
 
-/// Nothing if the text is not that of such keys.
+/// None if the text is not that of such keys.
 std::optional<std::vector<UnreadKeys>> unread_of(std::string_view text, std::size_t all_files) {
   const nlohmann::json files = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!files.is_array()) return std::nullopt;

@@ -10,14 +10,14 @@
 
 namespace accrue::data {
 
-/// Parsers for several threads, which are lent and used again: each remembers the words that it
-/// made tokens of.
+/// Parsers for several threads, which are lent and reused: each caches the words that it has
+/// tokenized.
 class SampleParsers {
  public:
   using Make = std::function<std::unique_ptr<SampleParser>()>;
   explicit SampleParsers(Make make) : make_(std::move(make)) {}
 
-  /// A parser for one thread, which goes back at the end.
+  /// A parser for one thread, which is returned at the end.
   class Lent {
    public:
     Lent(SampleParsers& owner, std::unique_ptr<SampleParser> parser)

@@ -6,19 +6,19 @@
 
 namespace accrue::data {
 
-/// Ends a text that comes piece by piece if the first of some texts is in it, wherever the
-/// pieces are cut.
+/// Ends a text that arrives piece by piece if one of some texts is in it, wherever the pieces are
+/// cut.
 class StopTexts {
  public:
   /// Throws a usage Error if one of them is empty.
   explicit StopTexts(std::vector<std::string> stops);
 
-  /// What of the text can be told after one more piece: all but what may turn out to be the
-  /// beginning of a stop. Once one was found there is nothing more to tell.
+  /// The part of the text that can be shown after one more piece: all but what may turn out to be
+  /// the beginning of a stop. After a stop was found nothing more is shown.
   std::string add(std::string_view piece);
-  /// What was held back, at the end of the text.
+  /// The part that was held back, at the end of the text.
   std::string end();
-  /// Whether a stop was found; what was told so far ends before it.
+  /// Whether a stop was found; the text shown so far ends before it.
   bool has_stopped() const { return has_stopped_; }
 
  private:

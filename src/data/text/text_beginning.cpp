@@ -7,15 +7,15 @@ namespace {
 
 constexpr std::string_view blank = " \t\r\n";
 
-/// `text` without the blanks at its beginning, and without `sign` behind them; empty if another
-/// one is there.
+/// `text` without the blanks at its beginning, and without `sign` after them; empty if another
+/// character is there.
 std::string_view behind(std::string_view text, char sign) {
   const std::size_t begin = text.find_first_not_of(blank);
   if (begin == text.npos || text[begin] != sign) return {};
   return text.substr(begin + 1);
 }
 
-/// Whether text that follows a brace goes on as an object does: a key and a colon.
+/// Whether text that follows a brace continues like an object: a key and a colon.
 bool goes_on_as_object(std::string_view text) {
   std::string_view key = behind(text, '"');
   for (std::size_t i = 0; i < key.size() && key[i] != '\n'; ++i) {

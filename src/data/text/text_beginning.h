@@ -5,18 +5,18 @@
 
 namespace accrue::data {
 
-/// What text is by its first bytes, if nobody stated it.
+/// The kind of a text by its first bytes, if it is not stated.
 enum class TextBeginning {
   text,
   json_lines,     ///< its first line is an object of JSON
   json_document,  ///< JSON that goes over several lines, a list of objects, or a broken line of it
-  unclear         ///< more bytes are wanted
+  unclear         ///< more bytes are needed
 };
 
-/// By so many bytes it is clear, or never.
+/// After this many bytes it is clear, or never.
 inline constexpr std::size_t most_beginning_bytes = std::size_t{1} << 20;
 
-/// `is_all`: nothing follows these bytes. Blank lines at the beginning are passed over.
+/// `is_all`: nothing follows these bytes. Blank lines at the beginning are skipped.
 TextBeginning beginning_of(std::string_view bytes, bool is_all);
 
 }  // namespace accrue::data

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Holds a folder's lock, if its file system has locks; it dies with the process. Without one
+/// Holds a folder's lock, if its file system has locks; it ends with the process. Without one
 /// several processes may make the same file, of which the first stays.
 class FolderLock {
  public:
@@ -41,7 +41,7 @@ fs::path make_temporary_folder() {
   return name;
 }
 
-/// Why nothing can be written to a folder; empty if it can.
+/// Why a folder cannot be written to; empty if it can.
 std::string obstacle_of(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -79,7 +79,7 @@ FileHead TextCache::file(const std::string& name,
   if (kept.bytes) return {path, *kept.bytes};
   SealedFile file(path);
   make([&](std::string_view bytes) { file.write(bytes); });
-  // A file that is as it was written is not replaced: its readers know it by its time of change.
+  // An intact file is not replaced: its readers identify it by its time of change.
   if (kept.damage.empty())
     file.commit_unless_there();
   else

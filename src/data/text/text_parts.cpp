@@ -9,15 +9,15 @@
 namespace accrue::data {
 namespace {
 
-/// What is looked at before and behind a place: more than any word of text.
+/// Bytes examined before and after a position: more than any word of text.
 constexpr std::size_t neighbourhood = 2048;
-/// Places that are tried before more of the file is read.
+/// Positions that are tried before more of the file is read.
 constexpr int most_tried = 8;
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/// Whether a line ends before `place` and another begins there, neither with white space: of
-/// several spaces in a row the last may belong to what follows.
+/// Whether a line ends before `place` and another begins there, neither with white space: the last
+/// of several spaces may belong to what follows.
 bool is_between_lines(std::string_view text, std::size_t place) {
   return place >= 2 && place < text.size() && text[place - 1] == '\n' &&
          !is_space(text[place - 2]) && !is_space(text[place]);
@@ -59,7 +59,7 @@ bool TextParts::read_more() {
   return true;
 }
 
-/// Looks from the back, so that a part is not much smaller than what was read.
+/// Searches from the end, so that a part is not much smaller than what was read.
 std::size_t TextParts::find_end() {
   if (pending_.size() < wanted_ || pending_.size() < 2 * neighbourhood) return 0;
   const std::size_t last = pending_.size() - neighbourhood,
@@ -79,7 +79,7 @@ bool TextParts::is_neutral(std::size_t place) {
   const std::size_t begin = begin_of_character(text, place - neighbourhood),
                     end = begin_of_character(text, place + neighbourhood - 1);
   const std::string_view around = text.substr(begin, end - begin);
-  if (valid_utf8_prefix(around) != around.size()) return false;  // reading the part will say where
+  if (valid_utf8_prefix(around) != around.size()) return false;  // reading the part reports where
   whole_.clear();
   halves_.clear();
   encoder_.encode(around, whole_);

@@ -14,10 +14,10 @@
 namespace accrue::data {
 namespace {
 
-/// Changes with what the files hold for the same text and tokenizer.
+/// Changes whenever the files of the same text and tokenizer do.
 constexpr const char* cached_form = "tokens 3";
 
-/// Encodes parts of text at once, each by one thread, which remembers the words that it saw.
+/// Encodes parts of text concurrently, each on one thread, which caches the words that it has seen.
 class ParallelEncoder {
  public:
   explicit ParallelEncoder(const Tokenizer& tokenizer) : width_(token_width(tokenizer.vocab())) {
@@ -66,7 +66,7 @@ void write_tokens(const FilePool& text, const Tokenizer& tokenizer, const WriteB
   const std::int64_t all = all_bytes(text);
   while (true) {
     parts.clear();
-    // Parts are counted and weighed: small files are many, and a large one may be a single part.
+    // Both count and size are limited: small files are many, and a large one may be a single part.
     const std::size_t most_parts = 1024 * encoder.threads(),
                       enough_bytes = parts_a_thread * encoder.threads() * TextParts::default_bytes;
     for (std::size_t bytes = 0; parts.size() < most_parts && bytes < enough_bytes;) {

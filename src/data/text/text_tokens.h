@@ -14,19 +14,19 @@ namespace accrue::data {
 
 /// Text files as one file of tokens.
 struct TextTokens {
-  std::shared_ptr<const TextCache> cache;  ///< owns the file where it is temporary
+  std::shared_ptr<const TextCache> cache;  ///< owns the file if it is temporary
   std::unique_ptr<const FilePool> file;    ///< the one file
   TokenLayout layout;
 };
 
 /// The tokens of text files by a tokenizer, each file encoded as a whole and all joined. They are
-/// made on all threads where `cache` does not have them. Throws a usage Error, its operation being
-/// `what`, that names file and place where a text is no UTF-8.
+/// computed on all threads if `cache` does not have them. Throws a usage Error of the operation
+/// `what` that names file and place if a text is not UTF-8.
 TextTokens tokens_of_text(const FilePool& text, const Tokenizer& tokenizer,
                           std::shared_ptr<TextCache> cache, const TellProgress& tell,
                           const std::string& what);
 
-/// A digest of all the files' bytes, in order, and of what else a cached file depends on.
+/// A digest of all the files' bytes, in order, and of what `besides` a cached file depends on.
 std::string digest_of(const FilePool& files, const std::string& besides);
 
 }  // namespace accrue::data

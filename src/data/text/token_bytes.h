@@ -7,9 +7,9 @@
 
 namespace accrue::data {
 
-/// Bytes of an id in files of tokens: 2 where all ids of the vocabulary fit, else 4.
+/// Bytes of an id in files of tokens: 2 if all ids of the vocabulary fit, else 4.
 inline std::int64_t token_width(std::int64_t vocab) {
-  constexpr std::int64_t most_of_two = 65'535;  // where llm.c, too, changes its header
+  constexpr std::int64_t most_of_two = 65'535;  // where llm.c also changes its header
   return vocab <= most_of_two ? 2 : 4;
 }
 

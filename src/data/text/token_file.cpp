@@ -23,7 +23,7 @@ struct HeaderKind {
 };
 constexpr std::array header_kinds{HeaderKind{20240520, 1, 2}, HeaderKind{20240801, 7, 4}};
 
-/// A token file under inspection, so that all that is wrong with it is said in one way.
+/// A token file under inspection, so that all its errors have one form.
 class Inspection {
  public:
   Inspection(const FilePool& files, std::size_t file, const std::string& what)

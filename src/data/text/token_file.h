@@ -7,7 +7,7 @@
 
 namespace accrue::data {
 
-/// Where a file's tokens lie: `tokens` little-endian ids of `width` bytes from `offset`.
+/// The position of a file's tokens: `tokens` little-endian ids of `width` bytes from `offset`.
 struct TokenLayout {
   std::int64_t offset = 0;
   std::int64_t tokens = 0;
@@ -18,8 +18,8 @@ struct TokenLayout {
 /// The layout of a text file: a token per byte.
 TokenLayout text_layout(const FilePool& files, std::size_t file);
 
-/// The layout of a token file, told by its magic number. Throws a usage Error, its operation being
-/// `what`, that names the file where it is empty, truncated or corrupt, or of an unknown version.
+/// The layout of a token file, by its magic number. Throws a usage Error of the operation `what`
+/// that names the file if it is empty, truncated or corrupt, or of an unknown version.
 TokenLayout token_layout(const FilePool& files, std::size_t file, const std::string& what);
 
 /// llm.c's header for `tokens` ids of `width` (2 or 4) bytes, which follow it.

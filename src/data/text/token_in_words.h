@@ -7,7 +7,7 @@
 
 namespace accrue::data {
 
-/// An id for people, with the text of its token when `tokenizer`, which may be null, has it: id 402
+/// An id for people, with the text of its token if `tokenizer`, which may be null, has it: id 402
 /// ("<tool_call>").
 std::string token_in_words(std::int64_t id, const Tokenizer* tokenizer);
 

@@ -131,7 +131,7 @@ void TokenStream::check_contents() const {
     const std::vector<Piece> pieces = pieces_to_check();
     const std::int64_t count = std::ssize(pieces);
     std::atomic<std::int64_t> first_bad{count};
-    std::exception_ptr problem;  // found in the first bad piece, by whichever thread
+    std::exception_ptr problem;  // from the first bad piece, found by any thread
     std::mutex mutex;
     at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < std::min(end, first_bad.load()); ++i) {
@@ -162,7 +162,7 @@ void TokenStream::check_vocab(std::size_t file, std::int64_t first,
   if (tokenizer == nullptr)
     throw usage_error("read " + pool().path(file).string(), expected, received,
                       "a larger model.vocab, or data made with this model's tokenizer");
-  // All files of text are one of tokens.
+  // All text files become one token file.
   throw usage_error(
       "read " + identity().path(0).string() + (identity().count() > 1 ? " and other files" : ""),
       expected, received + ", in sample " + std::to_string(place / traits_.context),

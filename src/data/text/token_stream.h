@@ -20,29 +20,29 @@ namespace accrue::data {
 /// The files that a stream reads.
 struct StreamContent {
   std::unique_ptr<const FilePool> files;
-  std::vector<TokenLayout> layouts;  ///< where file i has its tokens
-  /// What a tokenizer made them of, and what identifies the data; null: `files` themselves.
+  std::vector<TokenLayout> layouts;  ///< the position of the tokens in file i
+  /// The text that was tokenized, which identifies the data; null: `files` themselves.
   std::unique_ptr<const FilePool> text = nullptr;
   std::shared_ptr<const TextCache> cache = nullptr;  ///< owns `files` if there is `text`
 };
 
-/// What a stream is besides its files.
+/// The properties of a stream besides its files.
 struct StreamTraits {
   Format format = Format::text;                          ///< or tokens
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;  ///< of text; null: bytes
   std::int64_t context = 0;                              ///< T >= 1
-  std::int64_t vocab = 0;                                ///< Source::vocab(); 0: not told
+  std::int64_t vocab = 0;                                ///< Source::vocab(); 0: not known
   std::int64_t vocab_bound = 0;                          ///< ids must be below; 0: not checked
   bool whole = false;                                    ///< SourceOptions::whole
 
-  /// Tokens of a sample that are no inputs.
+  /// Tokens of a sample that are not inputs.
   std::int64_t only_predicted() const { return whole ? 0 : 1; }
 };
 
 /// Files joined into one stream of tokens, and its samples.
 class TokenStream final : public Source {
  public:
-  /// Throws TooFewTokens, a usage Error whose operation is `what`, if there is no sample.
+  /// Throws TooFewTokens, a usage Error of the operation `what`, if there is no sample.
   TokenStream(StreamContent content, StreamTraits traits, const std::string& what);
 
   std::int64_t size() const override;
@@ -68,10 +68,10 @@ class TokenStream final : public Source {
   std::int64_t length() const { return ends_.back(); }
   /// Reads tokens [first, first + out.size()) of the stream.
   void read(std::int64_t first, std::span<std::int64_t> out, Scratch& scratch) const;
-  /// Reads tokens of one file, which holds them all.
+  /// Reads tokens of one file, which contains them all.
   void read_file(std::size_t file, std::int64_t first, std::span<std::int64_t> out,
                  Scratch& scratch) const;
-  /// Pieces of the files that can hold an id outside the vocabulary, in order.
+  /// Pieces of the files that may contain an id outside the vocabulary, in order.
   std::vector<Piece> pieces_to_check() const;
   /// Throws what fetch() would throw for the piece.
   void check(const Piece& piece) const;
@@ -81,7 +81,7 @@ class TokenStream final : public Source {
   const FilePool& identity() const { return content_.text ? *content_.text : *content_.files; }
 
   StreamContent content_;
-  std::vector<std::int64_t> ends_;  ///< the stream's length up to and with file i
+  std::vector<std::int64_t> ends_;  ///< the stream's length up to and including file i
   StreamTraits traits_;
   Fingerprint fingerprint_;
   mutable std::once_flag checked_;

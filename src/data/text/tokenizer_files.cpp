@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-/// Files that hold tokens come first: the settings alone do not say which tokens there are.
+/// Files with tokens come first: the settings alone do not define the tokens.
 constexpr std::array<const char*, 11> tokenizer_names{
     kTokenizerFile,    "vocab.json",      "merges.txt",
     "tokenizer.model", "spiece.model",    "sentencepiece.bpe.model",
@@ -55,7 +55,7 @@ OrderedJson byte_tokenizer() {
             {"merges", OrderedJson::array()}}}};
 }
 
-/// The first file that `counts`, by name.
+/// The first file for which `counts` holds, by name.
 std::optional<fs::path> first_file(const fs::path& folder,
                                    const std::function<bool(std::string_view)>& counts) {
   std::error_code unreadable;
@@ -66,13 +66,13 @@ std::optional<fs::path> first_file(const fs::path& folder,
   return std::nullopt;
 }
 
-/// Adds a file that is there.
+/// Adds a file if it exists.
 void take_file(const fs::path& folder, const std::string& name, std::vector<TokenizerPart>& files) {
   std::error_code unreadable;
   if (fs::is_regular_file(folder / name, unreadable)) files.push_back({folder / name, name});
 }
 
-/// Other programs write a post-processor that adds nothing if there was none.
+/// Other programs write a post-processor that adds nothing instead of none.
 bool adds_tokens(const nlohmann::json& post_processor) {
   if (!post_processor.is_object()) return !post_processor.is_null();
   const auto special = post_processor.find("special_tokens");
@@ -81,7 +81,7 @@ bool adds_tokens(const nlohmann::json& post_processor) {
 
 }  // namespace
 
-/// Compares only what decides which tokens a text becomes: other programs write the rest anew.
+/// Compares only what decides the tokens of a text: other programs rewrite the rest.
 bool is_byte_tokenizer(const fs::path& file) {
   constexpr std::uintmax_t most_bytes =
       1 << 16;  // the byte tokenizer has 4 KiB, others have megabytes
@@ -142,7 +142,7 @@ void write_byte_tokenizer(const std::filesystem::path& folder, std::int64_t cont
   if (mask_token) {
     constexpr const char* mask = "[MASK]";
     config["mask_token"] = mask;
-    // Readers give an added token the id that the vocabulary has for it, or else the next one.
+    // Readers give an added token its id in the vocabulary, or else the next one.
     tokenizer["model"]["vocab"][mask] = *mask_token;
     tokenizer["added_tokens"].push_back({{"id", *mask_token},
                                          {"content", mask},

@@ -7,14 +7,14 @@
 
 namespace accrue::data {
 
-/// Files that hold no sample of the context that is wanted.
+/// Files that contain no sample of the requested context.
 class TooFewTokens final : public Error {
  public:
   TooFewTokens(Error error, std::int64_t context, std::int64_t longest_context)
       : Error(std::move(error)), context_(context), longest_context_(longest_context) {}
 
   std::int64_t context() const noexcept { return context_; }
-  /// The longest of which they hold a sample; 0: there is none.
+  /// The longest context of which they contain a sample; 0 if there is none.
   std::int64_t longest_context() const noexcept { return longest_context_; }
 
  private:

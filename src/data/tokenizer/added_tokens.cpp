@@ -32,7 +32,7 @@ std::vector<AddedTokens::Found> AddedTokens::find(std::string_view text) const {
     Extent extent{beginning->at, beginning->at + token.text.size()};
     free_from = extent.end;
     if (token.is_left_as_text || (token.is_word && !stands_alone(text, extent))) continue;
-    // White space that the last one has is not looked through again.
+    // White space that belongs to the last one is not examined again.
     if (end < extent.begin && token.strips_left)
       extent.begin = end + white_space_at_end(text.substr(end, extent.begin - end));
     extent.begin = std::max(end, extent.begin);

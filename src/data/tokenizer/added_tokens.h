@@ -15,15 +15,15 @@ struct AddedToken {
   std::string text;
   TokenId id = 0;
   bool is_special = false;     ///< decoding may leave it out
-  bool is_normalized = false;  ///< it is looked for in the normalised text
+  bool is_normalized = false;  ///< it is searched in the normalised text
   bool is_word = false;        ///< not within a word
   bool strips_left = false;    ///< white space before it is part of it
   bool strips_right = false;
-  bool is_left_as_text = false;  ///< where it stands nothing else is found, nor it itself
+  bool is_left_as_text = false;  ///< it blocks matches at its place, also of itself
 };
 
-/// Finds tokens in a text: the leftmost, of those the longest. The time is linear in what the
-/// tokens have of letters and, for each text, in the text's, whatever either is.
+/// Finds tokens in a text: the leftmost, of those the longest. The time is linear in the letters of
+/// the tokens and, for each text, in its length, whatever they are.
 class AddedTokens {
  public:
   AddedTokens() = default;
@@ -31,10 +31,10 @@ class AddedTokens {
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
   struct Found {
-    Extent extent;  ///< with the white space that it takes
+    Extent extent;  ///< with its white space
     TokenId id = 0;
   };
-  /// All in `text`, none within another.
+  /// All tokens in `text`, without overlaps.
   std::vector<Found> find(std::string_view text) const;
   bool is_empty() const { return tokens_.empty(); }
 

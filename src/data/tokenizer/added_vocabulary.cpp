@@ -10,7 +10,7 @@ std::int64_t AddedVocabulary::next_id() const {
 }
 
 std::optional<std::int64_t> AddedVocabulary::id_of(const std::string& text) const {
-  // What is larger is no id: the reader of the vocabulary refuses it.
+  // A larger number is not an id: the reader of the vocabulary refuses it.
   constexpr std::int64_t most = std::int64_t{1} << 32;
   if (const auto added = ids_.find(text); added != ids_.end()) return added->second;
   const auto known = vocabulary_.find(text);

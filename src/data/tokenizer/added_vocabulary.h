@@ -14,17 +14,17 @@
 namespace accrue::data {
 
 /// The tokens that are added to a model's vocabulary, with the ids that Hugging Face's tokenizers
-/// (0.23) gives them: a text of the vocabulary has its id there; any other gets the next one, from
-/// the number of the vocabulary's texts on, or behind the largest id of an added token when that is
-/// not below it. So an id that a file states for an added token does not count, and when the
+/// (0.23) give them: a text of the vocabulary has its id there; any other gets the next one, from
+/// the number of the vocabulary's texts on, or after the largest id of an added token if that is
+/// not below it. So an id that a file states for an added token does not count, and if the
 /// vocabulary has gaps, an added token may get the id of another text.
 class AddedVocabulary {
  public:
-  /// `vocabulary` is "vocab" of the model, ids by text, and is kept by reference; one that is no
-  /// object has no texts.
+  /// `vocabulary` is "vocab" of the model, ids by text, and is kept by reference; one that is not
+  /// an object has no texts.
   explicit AddedVocabulary(const nlohmann::json& vocabulary) : vocabulary_(vocabulary) {}
 
-  /// Adds tokens one after the other, as one call of add_tokens(). A text that was added before
+  /// Adds tokens one after the other, like one call of add_tokens(). A text that was added before
   /// gets the new properties. Empty texts are left out.
   void add(const std::vector<StatedToken>& tokens);
 
@@ -32,9 +32,9 @@ class AddedVocabulary {
   bool has(const std::string& text) const { return ids_.contains(text); }
   /// The id of an added token, or of a text of the vocabulary.
   std::optional<std::int64_t> id_of(const std::string& text) const;
-  /// How many texts there are.
+  /// The number of texts.
   std::size_t size() const;
-  /// "added_tokens" of a tokenizer.json, by id. A text that was special once is special.
+  /// "added_tokens" of a tokenizer.json, by id. A text that was special once stays special.
   nlohmann::json to_json() const;
 
  private:

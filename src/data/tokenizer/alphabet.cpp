@@ -8,7 +8,7 @@
 namespace accrue::data {
 namespace {
 
-/// A place at which a set begins or ends.
+/// A code point at which a set begins or ends.
 struct Edge {
   char32_t at = 0;
   std::size_t set = 0;
@@ -35,7 +35,7 @@ struct Alphabet::Run {
 
 std::optional<Alphabet> Alphabet::of(const std::vector<CodePoints>& sets) {
   const std::vector<Edge> edges = edges_of(sets);
-  std::vector<bool> is_in(sets.size());  // of the code points that are looked at
+  std::vector<bool> is_in(sets.size());  // for the current code points
   std::map<std::vector<bool>, Kind> kinds;
   std::vector<Run> runs;
   Alphabet alphabet;

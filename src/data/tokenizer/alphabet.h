@@ -11,15 +11,15 @@
 
 namespace accrue::data {
 
-/// Kinds of characters: those that are in the same ones of several sets are of one kind. So what a
-/// pattern sees of a text is one byte for each character, and which library matches these bytes
-/// does not matter.
+/// Kinds of characters: characters that are in the same sets have one kind. So a pattern sees
+/// one byte for each character of a text, and the library that matches these bytes does not
+/// matter.
 class Alphabet {
  public:
   static constexpr std::size_t most_kinds = 256;
   using Kind = std::uint8_t;
 
-  /// None if the sets tell more than `most_kinds` kinds apart.
+  /// None if the sets distinguish more than `most_kinds` kinds.
   static std::optional<Alphabet> of(const std::vector<CodePoints>& sets);
 
   /// The kinds of the characters in a set, in order.
@@ -37,7 +37,7 @@ class Alphabet {
   struct Run;
   void lay_out(const std::vector<Run>& runs);
 
-  std::vector<std::uint16_t> pages_;  ///< of each page of code points, its place among the kinds
+  std::vector<std::uint16_t> pages_;  ///< for each page of code points, its offset among the kinds
   std::vector<Kind> kinds_;
   std::vector<std::vector<Kind>> kinds_in_;
 };

@@ -10,9 +10,9 @@
 namespace accrue::data {
 namespace {
 
-/// Words of at most so many symbols are searched whole for each merge, which needs no queue.
+/// Words of at most this many symbols are searched whole for each merge, without a queue.
 constexpr std::size_t few_symbols = 48;
-/// Longer words are rare and of many kinds.
+/// Longer words are rare and seldom repeated.
 constexpr std::size_t longest_cached = 64;
 constexpr std::size_t cached_words = 1 << 15;
 constexpr std::int32_t no_merge = std::numeric_limits<std::int32_t>::max();
@@ -78,7 +78,7 @@ void Bpe::expect_no_missing(std::string_view character) const {
 }
 
 void Bpe::start_with_characters(std::string_view word, std::vector<TokenId>& symbols) const {
-  bool unknown_is_open = false;  // a character that is no token waits for others to join it
+  bool unknown_is_open = false;  // a character without a token may be joined by others
   const auto close = [&] {
     if (unknown_is_open) symbols.push_back(*parts_.unknown);
     unknown_is_open = false;
@@ -122,7 +122,7 @@ void Bpe::merge_few(std::vector<TokenId>& symbols) const {
   }
 }
 
-/// A list of the symbols of a long word, in which neighbours are joined.
+/// A list of the symbols of a long word, in which adjacent ones are joined.
 class Bpe::Joined {
  public:
   Joined(const Bpe& bpe, const std::vector<TokenId>& symbols) : bpe_(bpe) {

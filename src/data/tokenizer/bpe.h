@@ -15,7 +15,7 @@ namespace accrue::data {
 
 using TokenId = std::int32_t;
 
-/// Looks strings up by views of them.
+/// Looks strings up by string views.
 struct HashOfText {
   using is_transparent = void;
   std::size_t operator()(std::string_view text) const {
@@ -24,30 +24,30 @@ struct HashOfText {
 };
 using IdsByText = std::unordered_map<std::string, TokenId, HashOfText, std::equal_to<>>;
 
-/// Two neighbours that become one token.
+/// Two adjacent tokens that become one.
 struct Merge {
   TokenId left = 0, right = 0, merged = 0;
 };
 
 struct BpeParts {
-  IdsByText ids;              ///< of the vocabulary; texts of bytes where `of_bytes`
-  std::vector<Merge> merges;  ///< the first goes before the others
+  IdsByText ids;              ///< of the vocabulary; texts of bytes if `of_bytes`
+  std::vector<Merge> merges;  ///< in order of priority
   /// Words start as their bytes, and not as their characters.
   bool of_bytes = false;
-  /// A word that is a token is that one, whatever merges would make of it.
+  /// A word that is a token stays one, whatever merges would give.
   bool ignores_merges = false;
-  /// What stands for a character that is no token; none: it is left out.
+  /// The token for a character that is not a token; none: it is left out.
   std::optional<TokenId> unknown;
-  bool fuses_unknown = false;  ///< several in a row are one
-  /// What is to stand for it, but is no token itself: such a character is refused.
+  bool fuses_unknown = false;  ///< several in a row become one
+  /// The text that should be used for it, but is not a token: such a character is refused.
   std::optional<std::string> missing_unknown;
-  /// Tokens of single bytes, of which such characters are made before `unknown` is taken; -1: there
-  /// is none of that byte.
+  /// Tokens of single bytes, which replace such characters before `unknown` does; -1: there is none
+  /// for that byte.
   std::optional<std::array<TokenId, 256>> bytes;
 };
 
-/// Byte-pair encoding of words (Gage 1994; Sennrich, Haddow and Birch 2016): as long as neighbours
-/// have a merge, the one that goes first is done, of several the leftmost.
+/// Byte-pair encoding of words (Gage 1994; Sennrich, Haddow and Birch 2016): as long as adjacent
+/// tokens have a merge, the one with the highest priority is done, the leftmost of several.
 class Bpe {
  public:
   explicit Bpe(BpeParts parts);
@@ -83,7 +83,7 @@ class Bpe {
   std::array<TokenId, 256> byte_ids_{};  ///< of single bytes; -1: no token
 };
 
-/// The tokens of words that were seen before. One per thread.
+/// The tokens of words seen before. One per thread.
 class WordCache {
  public:
   explicit WordCache(const Bpe& bpe);

@@ -6,7 +6,7 @@ namespace accrue::data {
 namespace {
 
 constexpr char32_t first_free = 256;
-/// Behind the last character of the table.
+/// After the last character of the table.
 constexpr char32_t end_of_characters = first_free + 68;
 
 /// Whether the table shows the byte as the character of the same number.
@@ -22,7 +22,7 @@ std::array<char32_t, 256> code_points() {
   return points;
 }
 
-/// The byte that a code point shows; -1: none.
+/// The byte that a code point represents; -1: none.
 std::array<int, end_of_characters> bytes_of_code_points() {
   std::array<int, end_of_characters> bytes{};
   bytes.fill(-1);

@@ -11,7 +11,7 @@ namespace accrue::data {
 /// byte.
 const std::array<std::string, 256>& byte_characters();
 
-/// The bytes that a text of such characters stands for; none if it has another character.
+/// The bytes that such characters represent; none if the text has another character.
 std::optional<std::string> bytes_shown_by(std::string_view characters);
 
 }  // namespace accrue::data

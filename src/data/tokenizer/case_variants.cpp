@@ -9,7 +9,7 @@
 namespace accrue::data {
 namespace {
 
-/// Lists that each end with a zero.
+/// Lists of which each ends with a zero.
 std::vector<std::u32string> lists_in(std::span<const char32_t> table) {
   std::vector<std::u32string> lists(1);
   for (const char32_t c : table) {
@@ -22,7 +22,7 @@ std::vector<std::u32string> lists_in(std::span<const char32_t> table) {
   return lists;
 }
 
-/// Each begins with what the others become.
+/// Each begins with the character to which the others are folded.
 const std::vector<std::u32string>& variants() {
   static const std::vector<std::u32string> lists = lists_in(unicode_data::case_variants);
   return lists;

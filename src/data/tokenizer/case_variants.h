@@ -7,14 +7,14 @@
 
 namespace accrue::data {
 
-/// The set with all characters that differ from one in it by case alone (Unicode's full case
+/// The set with all characters that differ from one in it only by case (Unicode's full case
 /// folding, not Turkish).
 CodePoints with_case_variants(const CodePoints& characters);
 
-/// What a letter becomes if case does not matter; characters that become several letters stay.
+/// A letter with case folded; characters that would become several letters stay.
 char32_t folded(char32_t letter);
 
-/// Letters that single characters stand for if case does not matter: ss, and ß with its capital.
+/// Letters that single characters can replace if case does not matter: ss, and ß with its capital.
 struct CaseExpansion {
   std::u32string letters;  ///< folded
   CodePoints characters;

@@ -52,7 +52,7 @@ CodePoints characters_in_table(const unicode_data::Name& name) {
   return {};
 }
 
-/// One that the tables name.
+/// A property in the tables.
 std::optional<CodePoints> characters_in_tables(std::string_view loose) {
   const auto found = std::lower_bound(
       unicode_data::names.begin(), unicode_data::names.end(), loose,
@@ -65,12 +65,12 @@ CodePoints table_of(std::string_view loose) {
   return characters_in_tables(loose).value_or(CodePoints());
 }
 
-/// What takes up room: neither white space nor a control, assigned.
+/// Visible characters: neither white space nor controls, and assigned.
 CodePoints graphic_characters() {
   return ~(table_of("whitespace") | table_of("cc") | table_of("cn") | table_of("cs"));
 }
 
-/// POSIX's classes, as Technical Standard 18 of Unicode and Oniguruma have them.
+/// POSIX's classes, as in Technical Standard 18 of Unicode and Oniguruma.
 std::optional<CodePoints> characters_of_posix(std::string_view loose) {
   if (loose == "alnum") return table_of("alphabetic") | table_of("nd");
   if (loose == "alpha") return table_of("alphabetic");

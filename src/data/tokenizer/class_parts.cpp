@@ -29,7 +29,7 @@ class ClassSettings {
   ClassSettings(const PartSettings& settings, const TokenReader& reader)
       : settings_(settings), reader_(reader) {}
 
-  /// A class whose ByteLevel takes the value as it is: null is of another type.
+  /// For a class whose ByteLevel takes the value unchanged: null is another type.
   bool adds_prefix_space() const { return flag("add_prefix_space", false, /*null=*/std::nullopt); }
   bool adds_prefix_space(bool otherwise) const {
     return flag("add_prefix_space", otherwise, otherwise);

@@ -11,37 +11,37 @@
 
 namespace accrue::data {
 
-/// What a class of transformers makes of a tokenizer.json: it takes vocabulary, merges and
-/// post-processor, and brings all else.
+/// How a class of transformers changes a tokenizer.json: it takes vocabulary, merges and
+/// post-processor from it, and supplies everything else.
 struct ClassParts {
-  /// What becomes of the file's post-processor.
+  /// How the file's post-processor is used.
   enum class Around {
     as_stated,
     nothing,       ///< no token is put around a text
     beginning,     ///< bos_token before each text
-    of_classifier  ///< cls_token before and sep_token behind each text
+    of_classifier  ///< cls_token before and sep_token after each text
   };
-  /// What becomes of the special tokens when all are added.
+  /// How the special tokens are changed after all are added.
   enum class Afterwards {
     nothing,
     added_again,  ///< as special tokens of default properties
-    made_special  ///< with the properties that they have
+    made_special  ///< with their present properties
   };
 
-  /// Special tokens when no file names them; without a text: there is none, and that is said.
+  /// Special tokens if no file names them; without a text: there is none, which is stated.
   std::vector<std::pair<const char*, std::optional<std::string>>> named;
-  std::vector<std::string> extra;  ///< when no file names any
+  std::vector<std::string> extra;  ///< if no file names any
   nlohmann::json normalizer, pre_tokenizer, decoder;
   bool fuses_unknown = false;
   bool falls_back_to_bytes = false;
-  bool names_unknown = false;  ///< unk_token stands for what the vocabulary does not have
+  bool names_unknown = false;  ///< unk_token replaces what the vocabulary does not have
   Around around = Around::as_stated;
   Afterwards afterwards = Afterwards::nothing;
 };
 
-/// What a class of this name (tokenizer_class_of()) makes with the settings of a
-/// tokenizer_config.json; none: accrue does not know it. Throws a usage Error of `reader` when a
-/// setting that it reads is of another type.
+/// The parts of the class with this name (tokenizer_class_of()) under the settings of a
+/// tokenizer_config.json; none: accrue does not know it. Throws a usage Error of `reader` if a
+/// setting that it reads has another type.
 std::optional<ClassParts> parts_of_class(std::string_view name,
                                          const nlohmann::ordered_json& settings,
                                          const TokenReader& reader);

@@ -7,7 +7,7 @@ namespace accrue::data {
 /// A set of code points, as ranges.
 class CodePoints {
  public:
-  /// From `first` to `last`, both of it.
+  /// From `first` to `last`, inclusive.
   struct Range {
     char32_t first = 0, last = 0;
     bool operator==(const Range&) const = default;
@@ -20,7 +20,7 @@ class CodePoints {
   static CodePoints one(char32_t c) { return CodePoints({{c, c}}); }
   static CodePoints all() { return CodePoints({{0, largest}}); }
 
-  /// In order, none touching the next.
+  /// In order, without adjacent ranges.
   const std::vector<Range>& ranges() const { return ranges_; }
   bool is_empty() const { return ranges_.empty(); }
   bool has(char32_t c) const;

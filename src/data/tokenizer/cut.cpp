@@ -22,7 +22,7 @@ void Cutter::piece(Extent extent, bool is_match) {
   using enum Cut::Behaviour;
   const bool after_match = previous_is_match_;
   previous_is_match_ = is_match;
-  bool joins = false;  // what is open
+  bool joins = false;  // whether the open word continues
   switch (how_.behaviour) {
     case isolated:
       put(extent);
@@ -30,13 +30,13 @@ void Cutter::piece(Extent extent, bool is_match) {
     case removed:
       if (!is_match) put(extent);
       return;
-    case merged_with_previous:  // of several matches in a row the first
+    case merged_with_previous:  // the first of several matches in a row
       joins = is_match && !after_match;
       break;
     case contiguous:
       joins = is_match == after_match;
       break;
-    case merged_with_next:  // of several matches in a row the last
+    case merged_with_next:  // the last of several matches in a row
       joins = !is_match && after_match;
       break;
   }

@@ -8,14 +8,14 @@
 
 namespace accrue::data {
 
-/// What is done with the matches that a text is cut at, in the words of Hugging Face's tokenizers.
+/// How the matches at which a text is cut are treated, in the terms of Hugging Face's tokenizers.
 struct Cut {
   enum class Behaviour { isolated, removed, merged_with_previous, merged_with_next, contiguous };
   Behaviour behaviour = Behaviour::isolated;
-  bool inverted = false;  ///< what lies between matches is taken for one
+  bool inverted = false;  ///< the text between matches counts as a match
 };
 
-/// Cuts one text at matches, which it is told of from the left.
+/// Cuts one text at matches, which it receives from the left.
 class Cutter {
  public:
   Cutter(std::string_view text, Cut how, const WordSink& sink)
@@ -27,7 +27,7 @@ class Cutter {
  private:
   void piece(Extent extent, bool is_match);
   void flush();
-  /// A match of nothing cuts, and is no word.
+  /// An empty match cuts, and is not a word.
   void put(Extent extent) const {
     if (extent.size() > 0) sink_(text_.substr(extent.begin, extent.size()));
   }
@@ -35,7 +35,7 @@ class Cutter {
   std::string_view text_;
   Cut how_;
   const WordSink& sink_;
-  std::size_t end_ = 0;         ///< of what was cut
+  std::size_t end_ = 0;         ///< of the part that was cut
   std::optional<Extent> open_;  ///< a word that may still grow
   bool previous_is_match_ = false;
 };

@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::json;
 using Pieces = std::vector<std::string>;
 
-/// Characters that show bytes become these.
+/// Converts characters that represent bytes to these bytes.
 class OfBytes final : public Decoder {
  public:
   void apply(Pieces& pieces, TextGrowth&) const override {
@@ -32,7 +32,7 @@ class Fuse final : public Decoder {
   void apply(Pieces& pieces, TextGrowth&) const override { pieces = {joined(pieces)}; }
 };
 
-/// Tokens "<0x41>" become the bytes that they name, where these are UTF-8.
+/// Converts tokens "<0x41>" to the bytes that they name, where these are UTF-8.
 class OfNamedBytes final : public Decoder {
  public:
   void apply(Pieces& pieces, TextGrowth&) const override {
@@ -82,7 +82,7 @@ class ReplacedPieces final : public Decoder {
   std::string content_;
 };
 
-/// Takes up to so many of a character from each piece's ends.
+/// Removes up to a number of a character from each piece's ends.
 class StrippedPieces final : public Decoder {
  public:
   StrippedPieces(std::string content, std::int64_t start, std::int64_t stop)
@@ -104,7 +104,7 @@ class StrippedPieces final : public Decoder {
   std::int64_t start_, stop_;
 };
 
-/// Shown spaces become spaces; those before the text go.
+/// Converts marked spaces to spaces; those before the text are removed.
 class ShownSpaces final : public Decoder {
  public:
   ShownSpaces(std::string shown, bool drops_first) : shown_(shown), drops_first_(drops_first) {}

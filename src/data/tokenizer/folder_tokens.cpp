@@ -29,7 +29,7 @@ constexpr const char* kAsItIs =
     "\"tokenizer_class\": \"PreTrainedTokenizerFast\" in "
     "tokenizer_config.json, if tokenizer.json alone is meant";
 
-/// Discarded where it is no JSON. Parts are read by recursion, so that their depth is bounded.
+/// Discarded if it is not JSON. Parts are read by recursion, so their depth is bounded.
 Json parsed_shallowly(const std::string& content, const std::string& operation) {
   if (extent_of_json(content).depth > kDeepestJson)
     throw usage_error(operation, "parts within at most " + std::to_string(kDeepestJson) + " others",
@@ -58,7 +58,7 @@ std::vector<FileToken> read_file_tokens(const Json& tokenizer, const std::string
   return tokens;
 }
 
-/// All that decides which ids a text becomes, but for vocabulary and merges.
+/// Everything but vocabulary and merges that decides the ids of a text.
 Json parts_beside_vocabulary(const Json& tokenizer) {
   Json parts = Json::object();
   for (const char* const name :
@@ -88,7 +88,7 @@ std::vector<std::int64_t> end_ids_of(const Json& config, const std::filesystem::
   return ids;
 }
 
-/// The tokenizer, as it is changed step by step into what transformers has at last.
+/// The tokenizer, as it is changed step by step to transformers' final one.
 class FolderReading {
  public:
   FolderReading(const std::filesystem::path& file, const std::string& what)
@@ -134,7 +134,7 @@ class FolderReading {
     return all;
   }
 
-  /// transformers reads the file of the newest version that it is not older than.
+  /// transformers reads the file of the newest version that is not newer than itself.
   void expect_one_version() const {
     const SettingsJson versions = files_.settings.value("fast_tokenizer_files", SettingsJson());
     if (!versions.is_array()) return;
@@ -151,7 +151,7 @@ class FolderReading {
     return model != tokenizer_.end() && model->is_object() && model->value("type", Json()) == "BPE";
   }
 
-  /// Of other models the reader of the vocabulary says that it does not know them.
+  /// For other models the reader of the vocabulary reports that it does not know them.
   std::optional<ClassParts> parts_of_folder() const {
     if (!is_bpe()) return std::nullopt;
     const std::string name =
@@ -166,7 +166,7 @@ class FolderReading {
                       name + ", by tokenizer_config.json or config.json", kAsItIs);
   }
 
-  /// What the class makes of its own, whatever the file has.
+  /// Sets the parts that the class supplies, whatever the file has.
   void bring_parts() {
     tokenizer_["normalizer"] = class_->normalizer;
     tokenizer_["pre_tokenizer"] = class_->pre_tokenizer;
@@ -181,7 +181,7 @@ class FolderReading {
     model["unk_token"] = nullptr;
   }
 
-  /// A null when there is none. It stays where it is, whatever else of the tokenizer is changed.
+  /// Null if there is none. Changes to the rest of the tokenizer do not move it.
   const Json& vocabulary() const {
     const auto model = tokenizer_.find("model");
     if (model == tokenizer_.end() || !model->is_object()) return no_vocabulary_;
@@ -189,8 +189,8 @@ class FolderReading {
     return found == model->end() ? no_vocabulary_ : *found;
   }
 
-  /// Which special tokens there are, by name: those that are stated, those of the class, and the
-  /// one for padding that tokenizer.json has.
+  /// The special tokens, by name: the stated ones, those of the class, and the one for padding in
+  /// tokenizer.json.
   void name_tokens() {
     SpecialTokens stated = arguments_.named;
     const auto take_unless_stated = [&](const char* name, std::optional<std::string> text) {
@@ -214,7 +214,7 @@ class FolderReading {
         arguments_.extra.push_back({.token = {.text = text}});
   }
 
-  /// As the end of TokenizersBackend.__init__: what is stated to be added, and special tokens that
+  /// Like the end of TokenizersBackend.__init__: adds the stated tokens, and special tokens that
   /// were not added by then.
   void add_tokens(AddedVocabulary& added) const {
     std::vector<StatedToken> tokens;

@@ -38,7 +38,7 @@ void LongestBeginnings::add(std::string_view word, std::size_t number) {
   if (word_[node] == none) word_[node] = static_cast<Node>(number);
 }
 
-/// Nodes by their letters' number: what a node begins with is shorter, and done before it.
+/// Nodes by their number of letters: the beginning of a node is shorter, and done before it.
 void LongestBeginnings::finish() {
   std::vector<std::uint32_t> depth(word_.size(), 0);
   for (Node node = 1; node < depth.size(); ++node) depth[node] = depth[without_first_[node]] + 1;

@@ -13,7 +13,7 @@ namespace {
 
 using CutJson = nlohmann::json;
 
-/// Whether the config was written before version 5.0.0: also when it names no version.
+/// Whether the config was written before version 5.0.0: also if it names no version.
 bool is_of_older_version(const CutJson& config) {
   const CutJson stated = config.value("transformers_version", CutJson());
   if (!stated.is_string() || stated.get_ref<const std::string&>().empty()) return true;

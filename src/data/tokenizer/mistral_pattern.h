@@ -6,7 +6,7 @@
 namespace accrue::data {
 
 /// Whether transformers (5.24) corrects how a tokenizer cuts words: "fix_mistral_regex" of a
-/// tokenizer_config.json asks for it, and config.json is of a Mistral that an older version wrote.
+/// tokenizer_config.json requests it, and config.json is of a Mistral that an older version wrote.
 /// Without a config.json `config` is null.
 bool has_mistral_correction(const nlohmann::ordered_json& settings, const nlohmann::json& config,
                             std::size_t vocabulary_size);

@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 
 /// The characters that Hugging Face's tokenizers normalize: those of Unicode 9, whatever ICU's
-/// version. Newer ones stay, and nothing is composed or put in order over them.
+/// version. Newer ones stay, and nothing is composed or reordered across them.
 const icu::UnicodeSet& normalized_characters() {
   static const icu::UnicodeSet characters = [] {
     UErrorCode status = U_ZERO_ERROR;
@@ -40,7 +40,7 @@ class UnicodeForm final : public Normalizer {
       : form_(form), filtered_(*form, normalized_characters()) {}
   void apply(std::string& text, Before, TextGrowth& growth) const override {
     UErrorCode status = U_ZERO_ERROR;
-    // What is normalized by a newer version is so by an older one.
+    // Text normalized for a newer version is so for an older one.
     if (form_->isNormalizedUTF8(text, status) != 0 && U_SUCCESS(status)) return;
     std::string normalized;
     icu::StringByteSink<std::string> sink(&normalized);

@@ -8,25 +8,25 @@
 
 namespace accrue::data {
 
-/// What stands before a part of a text.
+/// What precedes a part of a text.
 enum class Before {
   nothing,  ///< it begins the text
   token,    ///< an added token, or another word
-  text,     ///< text that was encoded already, and that this part goes on
+  text,     ///< text that was encoded already, which this part continues
 };
 
-/// What a text becomes before it is cut into words. Pure.
+/// How a text is changed before it is cut into words. Pure.
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  /// Valid UTF-8 stays so. Nothing is put before what goes on a text. What is made is taken from
-  /// `growth`.
+  /// Valid UTF-8 stays so. Nothing is put before a part that continues a text. `growth` accounts
+  /// for the bytes produced.
   virtual void apply(std::string& text, Before before, TextGrowth& growth) const = 0;
 };
 
 /// The one that "normalizer" of a tokenizer.json states; null if it states none. Knows NFC, NFD,
-/// NFKC, NFKD, Prepend, Replace, Strip and Sequence; throws a usage Error, its operation being
-/// `what`, that names any other.
+/// NFKC, NFKD, Prepend, Replace, Strip and Sequence; throws a usage Error of the operation `what`
+/// that names any other.
 std::unique_ptr<const Normalizer> read_normalizer(const nlohmann::json& stated,
                                                   const std::string& what);
 

@@ -10,7 +10,7 @@ namespace accrue::data {
 // Parts of a tokenizer.json in the form in which the library tokenizers writes them. The patterns
 // are those of the models' own files.
 
-/// What GPT-2 takes for words (Radford et al. 2019, encoder.py).
+/// The words of GPT-2 (Radford et al. 2019, encoder.py).
 inline constexpr std::string_view kWordsOfGpt2 =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 /// Of Qwen 2 and 3.
@@ -20,7 +20,7 @@ inline constexpr std::string_view kWordsOfQwen2 =
 inline constexpr std::string_view kWordsOfTekken =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-/// What tokens of SentencePiece have for a space.
+/// The mark for a space in SentencePiece's tokens.
 inline constexpr std::string_view kMarkedSpace = "\u2581";
 
 /// A step without settings.
@@ -33,7 +33,7 @@ inline nlohmann::json byte_level_step(bool add_prefix_space, bool use_regex) {
           {"use_regex", use_regex}};
 }
 
-/// Each match of the pattern is a word, and what is between two.
+/// Each match of the pattern is a word, and so is the text between two.
 inline nlohmann::json split_step(std::string_view pattern) {
   return {{"type", "Split"},
           {"pattern", {{"Regex", pattern}}},

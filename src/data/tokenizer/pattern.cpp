@@ -34,7 +34,7 @@ Pattern read_pattern(const JsonPart& part) {
   const JsonPart pattern(part.object("pattern"), part.what(), part.name() + ".pattern");
   const auto text = pattern.optional_text("String");
   if (text && !text->empty()) return Pattern(*text);
-  if (text) return Pattern(Regex("", part.what()));  // nothing, which stands around each character
+  if (text) return Pattern(Regex("", part.what()));  // empty, which matches around each character
   return Pattern(Regex(pattern.text("Regex"), part.what()));
 }
 

@@ -12,17 +12,17 @@
 
 namespace accrue::data {
 
-/// What is looked for in a text: a text, or what a regular expression describes.
+/// A search in a text: for a text, or for a regular expression.
 class Pattern {
  public:
   /// An empty text occurs nowhere.
   explicit Pattern(std::string text) : pattern_(std::move(text)) {}
   explicit Pattern(Regex regex) : pattern_(std::move(regex)) {}
 
-  /// Replaces each occurrence by `content`. What is made is taken from `growth`.
+  /// Replaces each occurrence by `content`. `growth` accounts for the bytes produced.
   void replace(std::string& text, const std::string& content, TextGrowth& growth) const;
-  /// Calls `found` with each occurrence, from the left, none within another. Of expressions that
-  /// match nothing there are also occurrences of no size.
+  /// Calls `found` with each occurrence, from the left, without overlaps. Expressions that match
+  /// the empty text have occurrences of size 0 as well.
   void for_each(std::string_view text, const std::function<void(Extent)>& found) const;
 
  private:

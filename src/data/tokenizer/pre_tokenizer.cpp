@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Rust's char::is_numeric, which Digits asks, is of Unicode 17: these were no numbers in 16.
+/// Digits uses Rust's char::is_numeric, of Unicode 17: these were not numbers in 16.
 constexpr const char* digits = R"([\p{N}\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6}])";
 
 class ByPattern final : public PreTokenizer {
@@ -49,7 +49,7 @@ class Prefixed final : public PreTokenizer {
   std::string prefix_;
 };
 
-/// SentencePiece's: spaces are shown, and one is put before the text.
+/// SentencePiece's: spaces are marked, and one is put before the text.
 class MetaspaceWords final : public PreTokenizer {
  public:
   enum class Prepend { always, first, never };
@@ -130,7 +130,7 @@ MetaspaceWords::Prepend prepend_of(const JsonPart& part) {
 
 using Steps = std::vector<std::unique_ptr<const PreTokenizer>>;
 
-/// Appends what the part states; returns whether it shows bytes as characters.
+/// Appends the stated steps; returns whether the part represents bytes as characters.
 bool read_steps(const Json& stated, const std::string& what, Steps& steps) {
   const JsonPart part(stated, what, "pre_tokenizer");
   const std::string type = part.type();

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 /// Larger vocabularies would take gigabytes; the largest known have 262,144 tokens.
 constexpr std::int64_t most_tokens = 1 << 24;
 
-/// The file's vocabulary: texts as it shows them.
+/// The file's vocabulary: texts in the form of the file.
 IdsByText read_vocabulary(const JsonPart& model, std::vector<std::string>& texts) {
   IdsByText ids;
   for (const auto& [text, id] : model.object("vocab").items()) {
@@ -33,7 +33,7 @@ IdsByText read_vocabulary(const JsonPart& model, std::vector<std::string>& texts
   return ids;
 }
 
-/// "a b", or ["a", "b"] as files of 2024 and later have it.
+/// "a b", or ["a", "b"] as in files of 2024 and later.
 std::pair<std::string, std::string> halves_of(const Json& merge, const JsonPart& model) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
     return {merge[0], merge[1]};
@@ -63,7 +63,7 @@ std::vector<Merge> read_merges(const JsonPart& model, const IdsByText& ids) {
   return merges;
 }
 
-/// Tokens "<0x00>" to "<0xFF>", of those that there are.
+/// The tokens "<0x00>" to "<0xFF>" that exist.
 std::array<TokenId, 256> named_bytes(const IdsByText& ids) {
   std::array<TokenId, 256> bytes{};
   for (unsigned byte = 0; byte < bytes.size(); ++byte) {
@@ -75,7 +75,7 @@ std::array<TokenId, 256> named_bytes(const IdsByText& ids) {
   return bytes;
 }
 
-/// The vocabulary by the bytes that its texts show; a text that shows none is met by no word.
+/// The vocabulary by the bytes that its texts represent; words never match a text without bytes.
 IdsByText by_bytes(const IdsByText& ids) {
   IdsByText bytes;
   for (const auto& [text, id] : ids)

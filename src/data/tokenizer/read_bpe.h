@@ -7,15 +7,15 @@ namespace accrue::data {
 
 struct ReadBpe {
   BpeParts parts;
-  std::vector<std::string> texts;  ///< of each id, as the file shows them; empty if it is none
+  std::vector<std::string> texts;  ///< by id, in the form of the file; empty if not a token
 };
 
-/// "model" of a tokenizer.json, which has to be BPE. Throws a usage Error, its operation being that
-/// of `model`, where ids are not 0 to n - 1 once each but for gaps, or a merge names what is no
+/// "model" of a tokenizer.json, which has to be BPE. Throws a usage Error of `model`'s operation
+/// if ids are not 0 to n - 1 once each except for gaps, or a merge names a text that is not a
 /// token.
 ReadBpe read_bpe(const JsonPart& model, bool of_bytes);
 
-/// Says that two tokens have one id.
+/// Reports that two tokens have the same id.
 [[noreturn]] void refuse_shared_id(const std::string& what, TokenId id, const std::string& first,
                                    const std::string& second);
 

@@ -23,10 +23,10 @@ std::string message_of(int error) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-/// So many bytes behind a place are looked at without being counted: more than a word has.
+/// This many bytes after a position are read without being counted: more than a word has.
 constexpr std::size_t kWindow = 256;
-/// What a pattern may look at besides, for each byte of a text and for any text. Patterns of
-/// published tokenizers look at each byte a few times, however long its word or blank is.
+/// How much more a pattern may read, for each byte of a text and for any text. Patterns of
+/// published tokenizers read each byte a few times, however long its word or blank is.
 constexpr std::size_t kForEachByte = 64, kForAnyText = std::size_t{1} << 20;
 
 /// Two optimizations of PCRE2 10.42 miss matches. Its start optimization does so when a group has
@@ -46,8 +46,8 @@ Error refusal(const std::string& received) {
 
 struct Regex::Code {
   pcre2_code* code = nullptr;
-  /// None: what PCRE2 sees is UTF-8. So it is of patterns that refer to what a group has matched,
-  /// which kinds do not tell, and of those with very many characters.
+  /// None: PCRE2 matches UTF-8. That is so for patterns that refer to a group's match, which kinds
+  /// cannot express, and for those with very many characters.
   std::optional<Alphabet> alphabet;
   Code() = default;
   Code(const Code&) = delete;
@@ -110,8 +110,8 @@ std::optional<Extent> Regex::Matcher::next() {
   return std::nullopt;
 }
 
-/// A partial match is one that would have read behind the window: the next window is larger, so
-/// what is found is what the whole text has.
+/// A partial match is one that would have read beyond the window: the next window is larger, so the
+/// result is that of the whole text.
 std::optional<Extent> Regex::Matcher::find(std::size_t from) {
   for (std::size_t window = kWindow;; window *= 2) {
     const bool is_all = window >= seen_.size() - from;
@@ -121,7 +121,7 @@ std::optional<Extent> Regex::Matcher::find(std::size_t from) {
     const int found = match(from, end, is_partial ? PCRE2_PARTIAL_HARD : 0);
     if (found >= 0) {
       const PCRE2_SIZE* const places = pcre2_get_ovector_pointer(data_->match);
-      // One of nothing at the window's end may not know what is behind it.
+      // An empty match at the window's end may depend on what follows.
       if (!is_partial || places[0] < end) return Extent{places[0], places[1]};
       continue;
     }
@@ -131,7 +131,7 @@ std::optional<Extent> Regex::Matcher::find(std::size_t from) {
   }
 }
 
-/// What the machine's stack is too small for is matched without it.
+/// Patterns that overflow the machine's stack are matched without it.
 int Regex::Matcher::match(std::size_t from, std::size_t end, std::uint32_t partial) {
   const auto* const subject = reinterpret_cast<PCRE2_SPTR>(seen_.data());
   const std::uint32_t options = PCRE2_NO_UTF_CHECK | partial;
@@ -147,7 +147,7 @@ void Regex::Matcher::charge(std::size_t bytes) {
     throw refusal("one at whose places it looks far ahead, again and again");
 }
 
-/// The end of what PCRE2 sees of the character that has `at`.
+/// The end of the character at `at`, in what PCRE2 sees.
 std::size_t Regex::Matcher::behind_character(std::size_t at) const {
   ++at;
   if (code_->alphabet) return at;
@@ -155,7 +155,7 @@ std::size_t Regex::Matcher::behind_character(std::size_t at) const {
   return at;
 }
 
-/// Places are asked for from the left.
+/// Positions are requested from the left.
 std::size_t Regex::Matcher::place_in_text(std::size_t seen) {
   if (seen_.size() == text_.size()) return seen;
   for (; seen_at_ < seen; ++seen_at_) text_at_ += utf8_length(text_[text_at_]);

@@ -9,21 +9,21 @@
 
 namespace accrue::data {
 
-/// If something lies in a text, in bytes.
+/// The position of something in a text, in bytes.
 struct Extent {
   std::size_t begin = 0, end = 0;
   std::size_t size() const { return end - begin; }
   bool operator==(const Extent&) const = default;
 };
 
-/// A regular expression over UTF-8, as tokenizer.json states them: in Oniguruma's syntax, with the
-/// properties of one version of Unicode (unicode_version()). PCRE2 matches it, which sees kinds of
-/// characters, not characters, so that its own version does not matter. Safe to use from several
-/// threads, each with a Matcher of its own.
+/// A regular expression over UTF-8, as in tokenizer.json: in Oniguruma's syntax, with the
+/// properties of one version of Unicode (unicode_version()). PCRE2 matches it on kinds of
+/// characters instead of characters, so that its own version does not matter. Safe to use from
+/// several threads, each with its own Matcher.
 class Regex {
  public:
-  /// Throws a usage Error, its operation being `what`, if the pattern is none, or has something
-  /// that this version does not match.
+  /// Throws a usage Error of the operation `what` if the pattern is invalid, or has something that
+  /// this version does not match.
   Regex(const std::string& pattern, const std::string& what);
 
   class Matcher;
@@ -36,23 +36,23 @@ class Regex {
 /// Finds the matches of one expression in a text, one after the other.
 class Regex::Matcher {
  public:
-  /// `text` is valid UTF-8, and stays.
+  /// `text` is valid UTF-8, and must outlive this.
   Matcher(const Regex& regex, std::string_view text);
   ~Matcher();
   Matcher(const Matcher&) = delete;
   Matcher& operator=(const Matcher&) = delete;
 
-  /// The first match at the end of the last one or behind it; none of nothing at the end of the
+  /// The first match at the end of the last one or after it; but no empty one at the end of the
   /// last one. Throws a runtime Error if the expression needs more steps than a text may cost, or
-  /// if all matches of one text look at more of it than is linear in its size: a pattern that looks
-  /// far ahead at each place takes time quadratic in it.
+  /// if all matches of one text together read more than is linear in its size: a pattern that looks
+  /// far ahead at each position takes quadratic time.
   std::optional<Extent> next();
 
  private:
-  /// The first match at `from` or behind it, in what PCRE2 sees.
+  /// The first match at `from` or after it, in what PCRE2 sees.
   std::optional<Extent> find(std::size_t from);
   int match(std::size_t from, std::size_t end, std::uint32_t partial);
-  /// Counts what was looked at beyond the first window.
+  /// Counts the bytes read beyond the first window.
   void charge(std::size_t bytes);
   std::size_t behind_character(std::size_t at) const;
   std::size_t place_in_text(std::size_t seen);
@@ -64,9 +64,9 @@ class Regex::Matcher {
   std::string kinds_;      ///< of the text's characters, if PCRE2 sees these
   std::string_view seen_;  ///< what PCRE2 sees
   std::size_t looked_at_ = 0;
-  std::size_t from_ = 0;            ///< if the next match may begin
+  std::size_t from_ = 0;            ///< where the next match may begin
   std::optional<std::size_t> end_;  ///< of the last one
-  /// A character that is looked at, by what PCRE2 sees and by the text.
+  /// The current character, by its position in what PCRE2 sees and in the text.
   std::size_t seen_at_ = 0, text_at_ = 0;
 };
 

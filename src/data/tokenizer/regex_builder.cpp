@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t most_sets = 4096, most_ranges = 200'000;
 
-/// \w in a class, and outside, where Oniguruma's table of Latin-1 has numbers of no decimal
-/// besides.
+/// \w in a class, and outside, where Oniguruma's table of Latin-1 also has numbers that are not
+/// decimal.
 const CodePoints& word_in_class() {
   static const CodePoints word = characters_with("word").value_or(CodePoints());
   return word;
@@ -24,8 +24,8 @@ const CodePoints& word_outside_class() {
   return word;
 }
 
-/// What a repeat of a repeat is together, as Oniguruma has it; none if it stays one of the other.
-/// PCRE2 would match (?:a+)*b in a time that is exponential in the text.
+/// The combination of a repeat of a repeat, as in Oniguruma; none if they stay nested. PCRE2 would
+/// match (?:a+)*b in a time that is exponential in the text.
 struct JoinedRepeat {
   std::string_view words;
   bool is_optional = false;  ///< all of it is repeated by ??
@@ -69,7 +69,7 @@ void RegexBuilder::one_of(const CodePoints& set) {
     put(set);
 }
 
-/// Letters that a character of the class stands for may stand in its place.
+/// Multi-letter expansions of a character in the class may replace it.
 void RegexBuilder::one_of_class(const RegexClass& read, bool ignores_case) {
   begin_atom(one_character);
   if (!ignores_case) {
@@ -271,8 +271,8 @@ void RegexBuilder::put_letters(const std::u32string& letters) {
   }
 }
 
-/// Puts the first letters so that their case does not matter; returns how many. Those that a single
-/// character stands for are put together, if nothing looks behind.
+/// Puts the first letters so that their case does not matter; returns how many. Letters that a
+/// single character can replace are put together, if nothing looks behind.
 std::size_t RegexBuilder::put_folded(std::u32string_view letters) {
   const CodePoints first = CodePoints::one(letters.front());
   if (is_behind()) {

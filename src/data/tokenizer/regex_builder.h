@@ -30,8 +30,8 @@ struct OpenGroup {
   std::optional<MatchFacts> others;  ///< of the alternatives before
 };
 
-/// Puts a pattern together from its parts in order, in the words of PCRE2, with the meaning that
-/// they have in Oniguruma. Errors are the reader's.
+/// Builds a pattern from its parts in order, in PCRE2's syntax, with their meaning in Oniguruma.
+/// Errors are the reader's.
 class RegexBuilder {
  public:
   explicit RegexBuilder(const RegexReader& reader) : reader_(reader), open_(1) {}
@@ -41,14 +41,14 @@ class RegexBuilder {
   void one_of_class(const RegexClass& read, bool ignores_case);
   /// \R: \r\n, which is not divided, or one character that ends a line.
   void end_of_line();
-  /// What a group has matched.
+  /// A group's match.
   void reference(std::size_t group);
-  /// A place: words, or words around one of a set.
+  /// An assertion: words, or words around one of a set.
   void place(std::string_view words);
   void place(std::string_view before, const CodePoints& set, std::string_view behind);
   void word_boundary(bool is_one);
 
-  /// `words` is how it begins; capturing ones have their own.
+  /// `words` is its beginning; capturing groups have their own.
   void open(OpenGroup::Kind kind, std::string_view words);
   void open_capturing(bool has_name);
   void next_alternative();
@@ -78,7 +78,7 @@ class RegexBuilder {
   const RegexReader& reader_;
   RegexParts parts_;
   std::vector<OpenGroup> open_;
-  std::u32string letters_;  ///< that were told, and are not put yet
+  std::u32string letters_;  ///< that were added, and are not written yet
   bool letters_ignore_case_ = false;
   std::size_t ranges_ = 0;                ///< of all sets
   bool has_captures_of_nothing_ = false;  ///< repeated, which references may see

@@ -26,8 +26,8 @@ bool has_closing_bracket(std::string_view text) {
   return false;
 }
 
-/// Reads one class. Which of `a`, `-` and `b` are a range is decided by what came before them, as
-/// Oniguruma decides it.
+/// Reads one class. Whether `a`, `-` and `b` are a range depends on what came before them, as in
+/// Oniguruma.
 class ClassReader {
  public:
   ClassReader(RegexReader& reader, int depth) : reader_(reader), depth_(depth) {
@@ -51,9 +51,9 @@ class ClassReader {
  private:
   enum class State {
     start,  ///< of an operand
-    value,  ///< behind a character, or a set
-    range,  ///< behind a character and a hyphen
-    whole,  ///< behind a range, or a class
+    value,  ///< after a character, or a set
+    range,  ///< after a character and a hyphen
+    whole,  ///< after a range, or a class
   };
 
   void read_part() {
@@ -154,9 +154,9 @@ class ClassReader {
   RegexReader& reader_;
   int depth_;
   State state_ = State::start;
-  std::optional<char32_t> last_;  ///< may begin a range; none behind a set
+  std::optional<char32_t> last_;  ///< may begin a range; none after a set
   std::vector<CodePoints::Range> ranges_;
-  std::optional<CodePoints> operands_;  ///< what is common to those before the last &&
+  std::optional<CodePoints> operands_;  ///< the intersection of those before the last &&
 };
 
 }  // namespace

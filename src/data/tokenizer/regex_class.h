@@ -5,7 +5,7 @@
 
 namespace accrue::data {
 
-/// What stands between brackets. Case is ignored before the class is negated.
+/// The contents of brackets. Case is ignored before the class is negated.
 struct RegexClass {
   CodePoints characters;
   bool is_negated = false;
@@ -13,8 +13,8 @@ struct RegexClass {
   CodePoints all() const { return is_negated ? ~characters : characters; }
 };
 
-/// Reads a class of Oniguruma's syntax behind its bracket: ranges, properties, POSIX's brackets,
-/// classes within classes, and intersections (&&).
+/// Reads a class of Oniguruma's syntax after its bracket: ranges, properties, POSIX's brackets,
+/// nested classes, and intersections (&&).
 RegexClass read_regex_class(RegexReader& reader);
 
 }  // namespace accrue::data

@@ -31,7 +31,7 @@ class RegexParser {
   struct Options {
     bool ignores_case = false;
     bool dot_is_any = false;  ///< and not all but the line feed
-    bool has_spaces = false;  ///< and comments, which stand for nothing
+    bool has_spaces = false;  ///< and comments, which are ignored
   };
 
   void alternatives(Options options, int depth);
@@ -78,7 +78,7 @@ void RegexParser::alternative(Options options, int depth) {
       builder_.one_of_class(read_regex_class(reader_), options.ignores_case);
     } else if (reader_.skip(".")) {
       builder_.one_of(options.dot_is_any ? CodePoints::all() : ~CodePoints::one('\n'));
-    } else if (reader_.skip("^")) {  // not behind the last line feed of a text
+    } else if (reader_.skip("^")) {  // not after the last line feed of a text
       builder_.place("(?:\\A|(?<=", CodePoints::one('\n'), ")(?!\\z))");
     } else if (reader_.skip("$")) {
       builder_.place("(?=", CodePoints::one('\n'), "|\\z)");
@@ -90,7 +90,7 @@ void RegexParser::alternative(Options options, int depth) {
   }
 }
 
-/// What stands for nothing.
+/// Skips comments and ignored spaces.
 bool RegexParser::skip_comment(Options options) {
   if (reader_.skip("(?#")) {
     while (!reader_.skip(")")) {
@@ -108,7 +108,7 @@ bool RegexParser::skip_comment(Options options) {
   return true;
 }
 
-/// Behind a backslash.
+/// After a backslash.
 void RegexParser::read_escape(Options options) {
   for (const char* const feature : {"X", "y", "Y", "g<", "g'"})
     if (reader_.rest().starts_with(feature)) reader_.refuse("\\" + std::string(feature));
@@ -142,7 +142,7 @@ bool RegexParser::read_place() {
   return true;
 }
 
-/// \1, \k<1>, \k<name>. A number above 9 of no group before it is none.
+/// \1, \k<1>, \k<name>. A number above 9 without such a group before it is not a reference.
 bool RegexParser::read_reference(Options options) {
   if (reader_.rest().starts_with("k<") || reader_.rest().starts_with("k'")) {
     read_named_reference(options);
@@ -192,7 +192,7 @@ void RegexParser::check_references(const RegexParts& parts) const {
       reader_.reject("a reference to a group that there is not");
 }
 
-/// Behind "(". Returns false if it set options for all that is left, which was read then.
+/// After "(". Returns false if it set options for all that is left, which was read then.
 bool RegexParser::read_group(Options options, int depth) {
   for (const char* const feature : {"*", "?~", "?{", "?("})
     if (reader_.rest().starts_with(feature)) reader_.refuse("(" + std::string(feature));
@@ -224,8 +224,8 @@ bool RegexParser::read_group(Options options, int depth) {
   return true;
 }
 
-/// Behind "(?". Reads what the options are for: of (?i:...) up to its ")", and of (?i) all that is
-/// left of the group around it. Returns whether it was the first.
+/// After "(?". Reads what the options apply to: for (?i:...) up to its ")", and for (?i) the rest
+/// of the group around it. Returns whether it was the first.
 bool RegexParser::read_options(Options options, int depth) {
   bool is_on = true;
   while (!reader_.is_at_end()) {
@@ -261,7 +261,7 @@ void RegexParser::read_name(std::string_view end) {
   builder_.open_capturing(true);
 }
 
-/// Returns whether there was a quantifier. A brace that is none is a letter.
+/// Returns whether there was a quantifier. A brace that is not one is a letter.
 bool RegexParser::read_repeat() {
   const char first = reader_.rest().front();
   if (first != '*' && first != '+' && first != '?') return read_interval();
@@ -278,8 +278,8 @@ bool RegexParser::read_repeat() {
   return true;
 }
 
-/// {n}, {n,}, {,m} and {n,m}, in PCRE2's words: behind {n} no ? makes it reluctant, a + behind a
-/// brace repeats it again, and {m,n} with the larger first keeps what it has taken.
+/// {n}, {n,}, {,m} and {n,m}, in PCRE2's syntax: after {n} a ? does not make it reluctant, a +
+/// after a brace repeats it again, and {m,n} with the larger first is possessive.
 bool RegexParser::read_interval() {
   constexpr std::size_t most_digits = 9;
   if (!reader_.rest().starts_with("{")) return false;

@@ -12,11 +12,11 @@ namespace accrue::data {
 struct RegexParts {
   struct Piece {
     enum class Kind {
-      text,         ///< as it is
+      text,         ///< unchanged
       characters,   ///< one of the set `number`
       group,        ///< "(" of a group without a name
       named_group,  ///< "(" of one with a name
-      reference,    ///< what the group `number`, from 1, has matched
+      reference,    ///< the match of group `number`, from 1
     };
     Kind kind = Kind::text;
     std::string text;
@@ -26,7 +26,7 @@ struct RegexParts {
   std::vector<Piece> pieces;
   std::vector<CodePoints> sets;
   bool has_references = false;
-  /// Then groups without a name have no number.
+  /// If set, groups without a name have no number.
   bool has_names = false;
   bool has_inner_alternatives = false;  ///< alternatives within a group
   bool has_kept_groups = false;         ///< (?>...), or a possessive repeat of a group

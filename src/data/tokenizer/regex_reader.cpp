@@ -21,7 +21,7 @@ bool is_digit_of(char c, unsigned base) {
   return hexadecimal_digits.substr(0, base).find(lower) != std::string_view::npos;
 }
 
-/// A letter that stands for a set behind a backslash, and the one for all other characters.
+/// A letter that means a set after a backslash, and the one for all other characters.
 struct LetteredSet {
   std::string_view letter, opposite, name;
 };
@@ -29,7 +29,7 @@ struct LetteredSet {
 constexpr std::array<LetteredSet, 4> lettered_sets{
     {{"w", "W", "word"}, {"d", "D", "digit"}, {"s", "S", "space"}, {"h", "H", "xdigit"}}};
 
-/// Letters that stand for control characters; others stand for themselves.
+/// Letters that mean control characters; others mean themselves.
 char32_t control_named(char32_t letter) {
   switch (letter) {
     case 'n':
@@ -92,7 +92,7 @@ std::optional<CodePoints> RegexReader::escaped_set() {
   return std::nullopt;
 }
 
-/// Behind "p{".
+/// After "p{".
 CodePoints RegexReader::property() {
   const bool is_negated = skip("^");
   const std::size_t end = rest().find('}');
@@ -147,7 +147,7 @@ char32_t RegexReader::code_point_of(const std::string& digits, unsigned base) co
   return value;
 }
 
-/// Bytes of one character, each stated by itself.
+/// Bytes of one character, each stated separately.
 char32_t RegexReader::of_bytes(unsigned first) {
   std::string bytes(1, static_cast<char>(first));
   const std::size_t length = utf8_length(bytes[0]);

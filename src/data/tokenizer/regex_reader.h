@@ -9,17 +9,17 @@
 
 namespace accrue::data {
 
-/// Reads a pattern in Oniguruma's syntax from the left, character by character, and what is behind
-/// a backslash in classes and outside them. Errors are usage Errors, their operation being `what`.
+/// Reads a pattern in Oniguruma's syntax from the left, character by character, and escapes in
+/// classes and outside them. Errors are usage Errors of the operation `what`.
 class RegexReader {
  public:
-  /// Refuses patterns that are no UTF-8, or of more than 64 KiB.
+  /// Refuses patterns that are not UTF-8, or have more than 64 KiB.
   RegexReader(std::string_view pattern, std::string what);
 
   bool is_at_end() const { return at_ == pattern_.size(); }
-  /// What is still to be read.
+  /// The rest of the pattern.
   std::string_view rest() const { return pattern_.substr(at_); }
-  /// The next character, which there must be.
+  /// The next character, which must exist.
   char32_t next();
   /// Reads `text` if it is next.
   bool skip(std::string_view text);
@@ -27,14 +27,14 @@ class RegexReader {
   /// Digits in ASCII of a base up to 16, at most `most`.
   std::string digits(std::size_t most, unsigned base);
 
-  /// Behind a backslash: the characters of \w, \d, \s, \h, \p{...} and their opposites.
+  /// After a backslash: the characters of \w, \d, \s, \h, \p{...} and their opposites.
   std::optional<CodePoints> escaped_set();
-  /// Behind a backslash, if nothing else was read: the character that is meant.
+  /// After a backslash, if nothing else was read: the intended character.
   char32_t escaped_character();
 
-  /// Says that this version does not match such patterns.
+  /// Reports that this version does not match such patterns.
   [[noreturn]] void refuse(const std::string& feature) const;
-  /// Says that Oniguruma takes none of these either.
+  /// Reports that Oniguruma does not accept it either.
   [[noreturn]] void reject(const std::string& fault) const;
 
  private:

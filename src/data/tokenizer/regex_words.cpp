@@ -39,7 +39,7 @@ std::vector<CodePoints::Range> ranges_of(const std::vector<Alphabet::Kind>& kind
 }  // namespace
 
 std::string words_of_pcre2(const RegexParts& parts, const Alphabet* alphabet) {
-  const CodePoints surrogates({{0xd800, 0xdfff}});  // no text has one, and PCRE2 takes none
+  const CodePoints surrogates({{0xd800, 0xdfff}});  // no text has one, and PCRE2 refuses them
   std::string words;
   for (const RegexParts::Piece& piece : parts.pieces) {
     using enum RegexParts::Piece::Kind;

@@ -7,8 +7,8 @@
 
 namespace accrue::data {
 
-/// The pattern that PCRE2 reads: of bytes, which are kinds of characters; without an alphabet of
-/// UTF-8. It has no words whose meaning depends on a version of Unicode.
+/// The pattern for PCRE2: of bytes, which are kinds of characters; without an alphabet of UTF-8.
+/// Nothing in it depends on a version of Unicode.
 std::string words_of_pcre2(const RegexParts& parts, const Alphabet* alphabet);
 
 }  // namespace accrue::data

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Templates put a few tokens around a text; a file may name one of many ids as often as it likes.
+/// Templates put a few tokens around a text; a file may name one of many ids any number of times.
 constexpr std::size_t most_around = 4096;
 
 /// The ids of a special token that a template names.
@@ -59,7 +59,7 @@ std::int64_t id_of_pair(const JsonPart& part, const char* key) {
   return pair[1].get<std::int64_t>();
 }
 
-/// RoBERTa's and BERT's: one token before a text and one behind it.
+/// RoBERTa's and BERT's: one token before a text and one after it.
 Tokenizer::Around tokens_of_classifier(const JsonPart& part) {
   return {.before = {id_of_pair(part, "cls")}, .after = {id_of_pair(part, "sep")}};
 }

@@ -9,7 +9,7 @@ namespace accrue::data {
 
 /// The tokens around a text that "post_processor" of a tokenizer.json states for one text. Knows
 /// ByteLevel (which adds none), TemplateProcessing, RobertaProcessing, BertProcessing and Sequence;
-/// throws a usage Error, its operation being `what`, that names any other.
+/// throws a usage Error of the operation `what` that names any other.
 Tokenizer::Around read_template(const nlohmann::json& stated, const std::string& what);
 
 }  // namespace accrue::data

@@ -7,15 +7,15 @@
 
 namespace accrue::data {
 
-/// Bounds what all parts of a tokenizer together make of one text. Each of them may be harmless:
-/// nine that replace a letter by ten make a gigabyte of it.
+/// Bounds the bytes that all parts of a tokenizer together make from one text. Each part may be
+/// harmless: nine that replace a letter by ten make a gigabyte of it.
 class TextGrowth {
  public:
-  /// For a text, or the texts of tokens, of so many bytes. Of published tokenizers each part makes
-  /// at most eleven bytes of one (a compatibility form), and most make none.
+  /// For a text, or the texts of tokens, of so many bytes. In published tokenizers each part makes
+  /// at most eleven bytes from one (a compatibility form), and most add none.
   explicit TextGrowth(std::size_t bytes) : left_(for_each_byte * bytes + for_any_text) {}
 
-  /// A part makes a text of so many bytes. Throws a usage Error if that is too much.
+  /// A part produces a text of so many bytes. Throws a usage Error if that is too much.
   void take(std::size_t bytes) {
     if (bytes > left_)
       throw usage_error("tokenizer",

@@ -23,7 +23,7 @@ bool is_named(std::string_view key) {
   return std::ranges::find(kNamedTokens, key) != kNamedTokens.end();
 }
 
-/// Whether Python takes the value for true.
+/// Whether Python treats the value as true.
 bool counts_as_true(const SettingsJson& value) {
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_string()) return !value.get_ref<const std::string&>().empty();
@@ -31,7 +31,7 @@ bool counts_as_true(const SettingsJson& value) {
   return value.is_number() && value != 0;
 }
 
-/// A key of "added_tokens_decoder": a number, with a sign and spaces around it as Python takes it.
+/// A key of "added_tokens_decoder": a number, with a sign and spaces around it as in Python.
 std::optional<std::int64_t> id_of_key(std::string_view key) {
   constexpr std::string_view spaces = " \t\n\r\f\v";
   const std::size_t begin = key.find_first_not_of(spaces);
@@ -87,7 +87,7 @@ class Merging {
     stated_[kExtra] = std::move(additional);
   }
 
-  /// Names that end with "_token" and have a text; and "extra_special_tokens" when it has names.
+  /// Names that end with "_token" and have a text; and "extra_special_tokens" if it has names.
   void take_other_names() {
     SettingsJson left = SettingsJson::object();
     for (const auto& [key, value] : stated_.items()) {
@@ -161,8 +161,8 @@ class Merging {
     stated_[kExtra] = SettingsJson::array();
   }
 
-  /// Tokens that are named or extra are special. Of objects in tokenizer_config.json transformers
-  /// does not know yet that they are tokens.
+  /// Tokens that are named or extra are special. transformers does not know yet at this point that
+  /// objects in tokenizer_config.json are tokens.
   std::set<std::string> special_texts() const {
     std::set<std::string> texts = special_extra_;
     const auto take = [&](const SettingsJson& value) {
@@ -189,7 +189,7 @@ class Merging {
     }
   }
 
-  /// Of the file that has the key at last.
+  /// Of the file whose value of the key is used.
   const TokenReader& reader_of(const std::string& key) const {
     return !stated_.contains(kDecoder) && files_.special_map.contains(key) ? map_reader_
                                                                            : settings_reader_;
@@ -222,7 +222,7 @@ class Merging {
     return tokens;
   }
 
-  /// The old name counts when the new one is not there: special_tokens_map.json has it.
+  /// The old name counts if the new one is missing: special_tokens_map.json has it.
   void take_extra() {
     made_.has_extra = stated_.contains(kExtra);
     if (extra_) {
@@ -239,7 +239,7 @@ class Merging {
   }
 
   /// Names that special_tokens_map.json adds, and objects that are marked as tokens; those that
-  /// tokenizer_config.json has as texts come last, and count.
+  /// tokenizer_config.json has as texts come last, and win.
   void take_names_left() {
     for (const auto& [key, value] : stated_.items()) {
       if (is_named(key) || !key.ends_with("_token")) continue;
@@ -254,12 +254,12 @@ class Merging {
   const FilesBeside& files_;
   const std::vector<FileToken>& of_file_;
   TokenReader settings_reader_, map_reader_, added_reader_;
-  SettingsJson stated_;  ///< what is left of the settings, and what the map adds
+  SettingsJson stated_;  ///< the rest of the settings, and the map's additions
   std::map<std::string, SpecialToken> of_map_;  ///< tokens of the map; `stated_` has a null there
   SpecialTokens specific_;                      ///< names of the model's own
-  std::optional<std::vector<SpecialToken>> extra_;  ///< set when the map has a list, too
+  std::optional<std::vector<SpecialToken>> extra_;  ///< set if the map has a list as well
   std::set<std::string> special_extra_;             ///< texts of it that are known as tokens
-  TextMap by_text_;                                 ///< of what is added, the last of each text
+  TextMap by_text_;                                 ///< of added tokens, the last of each text
   TokenArguments made_;
 };
 

@@ -14,33 +14,33 @@
 
 namespace accrue::data {
 
-/// The special tokens that transformers has names for, in the order in which it adds them.
+/// The special tokens for which transformers has names, in the order in which it adds them.
 inline constexpr std::array<const char*, 7> kNamedTokens{
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
 
-/// Special tokens by name, in the order in which the names came; a later value takes the place of
-/// an earlier one.
+/// Special tokens by name, in the order in which the names appeared; a later value replaces an
+/// earlier one.
 class SpecialTokens {
  public:
   using Entry = std::pair<std::string, std::optional<SpecialToken>>;
 
   /// No token: "null".
   void set(const std::string& name, std::optional<SpecialToken> token);
-  /// Whether the name has a value, be it null.
+  /// Whether the name has a value, even null.
   bool has(const std::string& name) const { return find(name) != nullptr; }
-  /// The text; none when the name has no token.
+  /// The text; none if the name has no token.
   std::optional<std::string> text_of(const std::string& name) const;
   const std::vector<Entry>& entries() const { return entries_; }
 
  private:
-  /// Null when the name has no value.
+  /// Null if the name has no value.
   const std::optional<SpecialToken>* find(const std::string& name) const;
 
   std::vector<Entry> entries_;
 };
 
-/// The JSON objects that lie beside a tokenizer.json. Of a file that is not there the settings are
-/// an empty object, and the others null.
+/// The JSON objects in files next to a tokenizer.json. If a file is missing, the settings are an
+/// empty object, and the others null.
 struct FilesBeside {
   std::filesystem::path folder;
   nlohmann::ordered_json settings;      ///< tokenizer_config.json
@@ -54,21 +54,21 @@ struct FileToken {
   StatedToken token;
 };
 
-/// What transformers gives a tokenizer's class of tokens.
+/// The tokens that transformers passes to a tokenizer's class.
 struct TokenArguments {
-  std::map<std::int64_t, StatedToken> added;  ///< "added_tokens_decoder": by the id that is stated
-  SpecialTokens named;                        ///< of kNamedTokens those that are stated
-  SpecialTokens other;                        ///< other names, as "image_token"
+  std::map<std::int64_t, StatedToken> added;  ///< "added_tokens_decoder": by the stated id
+  SpecialTokens named;                        ///< the stated ones of kNamedTokens
+  SpecialTokens other;                        ///< other names, such as "image_token"
   std::vector<SpecialToken> extra;            ///< "extra_special_tokens"
-  bool has_extra = false;                     ///< they are stated under that name, be it null
+  bool has_extra = false;                     ///< they are stated under that name, even as null
 };
 
-/// As PreTrainedTokenizerBase._from_pretrained of transformers 5.24 merges the files:
-/// "added_tokens_decoder" of tokenizer_config.json alone says which tokens are added, when it is
-/// there. Without it special_tokens_map.json takes the place of what tokenizer_config.json says,
-/// and the tokens of added_tokens.json and tokenizer.json are added. `what` begins the operation of
-/// errors. Throws a usage Error that names file and key when a value is of a type that transformers
-/// does not take.
+/// Merges the files like PreTrainedTokenizerBase._from_pretrained of transformers 5.24:
+/// "added_tokens_decoder" of tokenizer_config.json alone defines which tokens are added, if it
+/// exists. Without it special_tokens_map.json overrides tokenizer_config.json, and the tokens of
+/// added_tokens.json and tokenizer.json are added. `what` begins the operation of errors. Throws
+/// a usage Error that names file and key if a value has a type that transformers does not
+/// accept.
 TokenArguments token_arguments(const FilesBeside& files, const std::vector<FileToken>& of_file,
                                const std::string& what);
 

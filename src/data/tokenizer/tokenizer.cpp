@@ -45,7 +45,7 @@ std::size_t parts_within(const Json& stated) {
   return count;
 }
 
-/// Each part goes through every text.
+/// Each part processes every text.
 void expect_few_parts(const Json& file, const std::string& operation) {
   constexpr std::size_t most = 256;
   for (const char* const name : {"normalizer", "pre_tokenizer", "decoder", "post_processor"})
@@ -54,7 +54,7 @@ void expect_few_parts(const Json& file, const std::string& operation) {
                         std::to_string(parts_within(file.at(name))), whole_tokenizer_file);
 }
 
-/// A later text of a name takes the place of an earlier one.
+/// A later text of a name replaces an earlier one.
 SpecialTexts special_texts_of(const FolderTokens& folder) {
   SpecialTexts texts;
   const auto set = [&texts](const std::string& name, const std::string& text) {
@@ -88,13 +88,13 @@ struct Tokenizer::Parts {
   std::unique_ptr<const PreTokenizer> cutter;
   std::unique_ptr<const Bpe> bpe;
   std::unique_ptr<const PieceDecoder> decoder;
-  AddedTokens found_first;  ///< in the text as it is
+  AddedTokens found_first;  ///< in the unchanged text
   AddedTokens found_normalized;
   Around around;
   std::optional<std::int64_t> end_of_text;
   SpecialTexts special_texts;
-  /// By id, as they are decoded: normalized if the text is before they are found in it; empty
-  /// if there is no such token.
+  /// By id, as they are decoded: normalized if they are found in normalized text; empty if there is
+  /// no such token.
   std::vector<std::string> texts;
   std::vector<bool> is_special;  ///< by id
   IdsByText ids;                 ///< by text
@@ -110,8 +110,8 @@ void Tokenizer::Parts::take_texts_of_vocabulary() {
     if (!texts[id].empty()) ids.emplace(texts[id], static_cast<TokenId>(id));
 }
 
-/// When the vocabulary's ids have gaps, an added token may have that of another text, which then
-/// has it, too, but is no longer what is decoded.
+/// If the vocabulary's ids have gaps, an added token may have that of another text, which keeps it,
+/// but is no longer decoded.
 void Tokenizer::Parts::take(const AddedToken& added) {
   const auto id = static_cast<std::size_t>(added.id);
   if (id >= texts.size()) texts.resize(id + 1);
@@ -121,8 +121,8 @@ void Tokenizer::Parts::take(const AddedToken& added) {
   ids.insert_or_assign(added.text, added.id);
 }
 
-/// What ends a text by config.json or generation_config.json, which name ids: models that were
-/// never trained have that of their class, so that it counts if it is a special token alone.
+/// The end token of config.json or generation_config.json, which name ids: models that were never
+/// trained have that of their class, so it only counts if it is a special token.
 std::optional<std::int64_t> Tokenizer::Parts::named_end(const FolderTokens& folder) const {
   for (const std::int64_t id : folder.end_ids)
     if (id < std::ssize(texts) && is_special[static_cast<std::size_t>(id)]) return id;
@@ -233,11 +233,11 @@ std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_speci
   return joined(pieces);
 }
 
-/// The steps of an encoder, each of which hands what it leaves to the next.
+/// The steps of an encoder, each of which passes the rest to the next.
 struct Tokenizer::Encoder::State {
   explicit State(const Parts& of) : parts(of), cache(*of.bpe) {}
 
-  /// Takes the added tokens out of `text`; `rest` gets what lies between them.
+  /// Takes the added tokens out of `text`; `rest` gets the text between them.
   template <class Rest>
   void around_added(const AddedTokens& added, std::string_view text, Before before, Rest rest) {
     std::size_t end = 0;
@@ -305,7 +305,7 @@ void Tokenizer::Encoder::encode(std::string_view text, std::vector<std::int64_t>
 
 std::string Tokenizer::Decoder::rest(bool is_last) {
   std::string text = tokenizer_.decode(ids_, skip_special_);
-  // A character that is not whole yet shows as U+FFFD, which the next token may mend.
+  // An incomplete character is decoded as U+FFFD, which the next token may complete.
   if (!is_last && text.ends_with(replacement_character)) return {};
   if (text.size() <= said_.size()) return {};
   std::string piece = text.substr(said_.size());
@@ -313,8 +313,8 @@ std::string Tokenizer::Decoder::rest(bool is_last) {
   return piece;
 }
 
-/// What the next token may depend on (a first space that goes) is the last character before it: all
-/// tokens would make a long text cost its square.
+/// The next token may depend on the last character before it (a removed first space): keeping all
+/// tokens would make a long text take quadratic time.
 void Tokenizer::Decoder::forget_all_but_the_last() {
   constexpr std::size_t most_of_a_character = 4;
   for (std::size_t count = 1; count <= std::min(most_of_a_character, ids_.size()); ++count) {

@@ -10,15 +10,15 @@
 namespace accrue::data {
 namespace {
 
-/// A class of transformers, and the model types whose tokenizers it reads when no file names a
-/// class; without a name: TokenizersBackend, or a class that reads texts as it does.
+/// A class of transformers, and the model types whose tokenizers it reads if no file names a class;
+/// without a name: TokenizersBackend, or a class that reads texts in the same way.
 struct ClassOfModels {
   std::string_view name;
   std::string_view model_types;
 };
 
 /// TOKENIZER_MAPPING_NAMES of transformers 5.24 (models/auto/tokenization_auto.py). Mistral's own
-/// class needs a file that accrue does not read; without it TokenizersBackend takes its place.
+/// class needs a file that accrue does not read; without it TokenizersBackend is used.
 constexpr std::array<ClassOfModels, 94> classes_of_models{
     {{"",
       "EvollaModel arctic aria beam bigbird_pegasus camembertv2-base canary chatlm cohere_asr "
@@ -141,13 +141,13 @@ constexpr std::array<ClassOfModels, 94> classes_of_models{
      {"XLMTokenizer", "xlm"},
      {"XLNetTokenizer", "xlnet"}}};
 
-/// Classes that no model type names.
+/// Classes of no model type.
 constexpr std::string_view other_classes =
     "BertTokenizerLegacy CharacterTokenizer CodeGenTokenizer ConvBertTokenizer "
     "DPRContextEncoderTokenizer DPRReaderTokenizer DistilBertTokenizer ElectraTokenizer "
     "LayoutLMTokenizer MecabTokenizer Pop2PianoTokenizer SqueezeBertTokenizer";
 
-/// MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS: what their files name does not count.
+/// MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS: the class that their files name does not count.
 constexpr std::string_view wrongly_named =
     "arctic camembertv2-base chatlm cohere_asr ernie4_5 ernie4_5_moe fuyu h2ovl_chat hyperclovax "
     "hyperclovax_vision_v2 hyperclovax_vlm internlm2 internlm3 iquestcoder jamba llava "
@@ -155,13 +155,13 @@ constexpr std::string_view wrongly_named =
     "nvfp4 opencua openvla paddleocr_vl phi3 phi3_v phimoe qwen2 qwen3_5 qwen3_5_moe "
     "qwen3_5_moe_text qwen4_exp siglip2 smolvlm step3_vl vipllava";
 
-/// Types of the table above that are none of a model: a config.json with one has no class by its
+/// Types of the table above that are not of a model: a config.json with one has no class by its
 /// type alone.
 constexpr std::string_view no_models =
     "barthez bartpho bert-japanese bertweet byt5 code_llama cpm herbert mbart50 mega mluke myt5 "
     "nezha nllb phobert qdqbert realm retribert wav2vec2_phoneme";
 
-/// Names under which transformers has another class.
+/// Names for which transformers has another class.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> other_names{
     {{"BartTokenizer", "RobertaTokenizer"},
      {"LEDTokenizer", "RobertaTokenizer"},
@@ -169,7 +169,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 5> other_nam
      {"MvpTokenizer", "RobertaTokenizer"},
      {"Phi3Tokenizer", "LlamaTokenizer"}}};
 
-/// MODEL_IDS_TO_TOKENIZERS_BACKEND: beginnings of "_name_or_path", and whole ones.
+/// MODEL_IDS_TO_TOKENIZERS_BACKEND: prefixes of "_name_or_path", and whole ones.
 constexpr std::array<std::string_view, 7> read_as_they_are{"deepseek-ai/deepseek-r1-distill-llama-",
                                                            "deepseek-ai/deepseek-coder-",
                                                            "naver-clova-ix/donut-",
@@ -188,7 +188,7 @@ bool has_word(std::string_view words, std::string_view word) {
   return false;
 }
 
-/// The class by a model's type; none when no row has it.
+/// The class by a model's type; none if no row has it.
 std::optional<std::string_view> class_of_type(std::string_view model_type) {
   for (const ClassOfModels& one : classes_of_models)
     if (has_word(one.model_types, model_type)) return one.name;
@@ -200,7 +200,7 @@ std::string_view without_fast(std::string_view name) {
   return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : name;
 }
 
-/// The class that a file names; empty when transformers has none of that name, as for
+/// The class that a file names; empty if transformers has none of that name, as for
 /// PreTrainedTokenizer and PreTrainedTokenizerFast.
 std::string_view class_named(std::string_view name) {
   name = without_fast(name);
@@ -212,7 +212,7 @@ std::string_view class_named(std::string_view name) {
   return is_known ? name : std::string_view();
 }
 
-/// The text of a key; empty when there is none.
+/// The text of a key; empty if there is none.
 template <class Object>
 std::string text_in(const Object& object, const char* key) {
   const auto found = object.find(key);
@@ -227,7 +227,7 @@ bool is_read_as_it_is(const std::string& stated_path) {
                              [&](std::string_view begin) { return path.starts_with(begin); });
 }
 
-/// Whether the files name a class of their own code, which counts less than its name then.
+/// Whether the files name a class in their own code, which then counts less than its name.
 bool has_own_code(const nlohmann::ordered_json& settings) {
   const auto map = settings.find("auto_map");
   if (map == settings.end() || map->is_null()) return false;
@@ -236,7 +236,7 @@ bool has_own_code(const nlohmann::ordered_json& settings) {
   return own != map->end() && !own->is_null();
 }
 
-/// As AutoTokenizer.from_pretrained decides, in its order.
+/// Decides like AutoTokenizer.from_pretrained, in its order.
 class ClassChoice {
  public:
   explicit ClassChoice(const ClassFacts& facts)
@@ -249,7 +249,7 @@ class ClassChoice {
   std::string_view choose() const {
     const std::string_view named = stated_.empty() ? of_config_ : stated_;
     if (!has_own_code(facts_.settings)) {
-      // Of a model that is known the place of the folder counts in its stead.
+      // Without a model type the model's path decides.
       if (model_type_.empty() && is_read_as_it_is(text_in(facts_.config, "_name_or_path")))
         return {};
       if (without_fast(named) == "LlamaTokenizer" && facts_.has_byte_level && !is_wrongly_named())
@@ -271,7 +271,7 @@ class ClassChoice {
     return !of_type_->empty() && without_fast(named) == *of_type_;
   }
 
-  /// When the files name another class than the model's type has.
+  /// If the files name another class than that of the model's type.
   std::string_view of_both(std::string_view named) const {
     if (of_type_->empty()) return {};
     return is_wrongly_named() ? class_named(*of_type_) : class_named(named);

@@ -8,7 +8,7 @@
 namespace accrue::data {
 namespace {
 
-/// An ordered object takes time quadratic in its members: so many take half a second. The largest
+/// An ordered object takes time quadratic in its members: this many take half a second. The largest
 /// vocabularies have some 6,000 added tokens, each a member.
 constexpr std::size_t kMostMembers = 20'000;
 

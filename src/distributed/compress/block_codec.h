@@ -6,8 +6,8 @@
 namespace accrue::distributed {
 
 /// A lossy code of fp32 values, block by block of kCodecBlock; the last block may be shorter, and
-/// takes as many bytes. An element's code depends on its block alone, not on the instruction set. A
-/// block with a value that is not finite decodes to at least one that is not.
+/// takes the same number of bytes. An element's code depends only on its block, not on the
+/// instruction set. A block with a value that is not finite decodes to at least one that is not.
 struct BlockCodec {
   std::size_t block_bytes;
   void (*encode)(const float* from, std::size_t count, std::uint8_t* to);
@@ -18,11 +18,11 @@ struct BlockCodec {
 };
 inline constexpr std::size_t kCodecBlock = 256;
 
-/// Codes each value as the nearest bf16, ties to even.
+/// Encodes each value as the nearest bf16, ties to even.
 BlockCodec bf16_codec();
 
-/// Codes a block as a scale in fp32 and the nearest of its 255 multiples -127 ... 127 for each
-/// element. The block's largest magnitude is 127 times the scale. A block whose largest is below
+/// Encodes a block as a scale in fp32 and, for each element, the nearest of its 255 multiples -127
+/// ... 127. The block's largest magnitude is 127 times the scale. A block whose largest is below
 /// 2^-100 is zero.
 BlockCodec int8_codec();
 inline constexpr float kMostSteps = 127;

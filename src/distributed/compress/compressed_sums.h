@@ -13,17 +13,17 @@
 
 namespace accrue::distributed {
 
-/// Makes the Compressor for a `compression` other than none. `matrices` are what powersgd factors.
+/// Makes the Compressor for a `compression` other than none. powersgd factors the `matrices`.
 std::unique_ptr<Compressor> make_compressor(Compression compression, std::int64_t elements,
                                             std::vector<MatrixRange> matrices, std::int64_t world);
 
-/// `tensor`, which lies at `offset` of a flat range, as a matrix; none with fewer dimensions.
+/// `tensor`, at `offset` of a flat range, as a matrix; none if it has fewer dimensions.
 std::optional<MatrixRange> as_matrix(const at::Tensor& tensor, std::int64_t offset);
 
 /// The sums of a gradient buffer over the ranks, each flat allocation through a compressor.
 class CompressedSums {
  public:
-  /// `places` say where the buffer's entries lie. Throws a usage Error unless its sums are fp32.
+  /// `places` are those of the buffer's entries. Throws a usage Error unless its sums are fp32.
   CompressedSums(std::shared_ptr<accum::GradientBuffer> buffer, std::span<const SlotPlace> places,
                  Compression compression, std::int64_t world);
 

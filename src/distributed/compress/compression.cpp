@@ -15,11 +15,11 @@ namespace accrue::distributed {
 namespace {
 
 constexpr std::int64_t kBlock = kCodecBlock;
-/// How many blocks a thread takes at once.
+/// How many blocks a thread processes at once.
 constexpr std::int64_t kGrainBlocks = 128;
 
 /// run(begin, count, code) for ranges of `elements` that begin at a block, on all threads: `code`
-/// is where the range's code lies.
+/// points to the range's code.
 template <class Run>
 void for_blocks(std::int64_t elements, const BlockCodec& codec, const Run& run) {
   const std::int64_t blocks = (elements + kBlock - 1) / kBlock;
@@ -64,7 +64,7 @@ class BlockCompressor final : public FeedbackCompressor {
     kept.narrow(0, shard.offset, shard.elements).add_(shard_residual_.narrow(0, 0, shard.elements));
   }
 
-  /// Each rank takes its shard of `kept`, which is coded once: in the sum.
+  /// Each rank takes its shard of `kept`, which is encoded once: in the sum.
   void take_kept(const at::Tensor& kept, std::int64_t rank) override {
     const FlatRange shard = layout_.range(rank);
     residual().zero_();
@@ -73,7 +73,7 @@ class BlockCompressor final : public FeedbackCompressor {
         .copy_(kept.narrow(0, shard.offset, shard.elements));
   }
 
-  /// Keeps what the codes leave out.
+  /// Keeps the errors of the codes.
   void keep_errors(const at::Tensor& values, const at::Tensor& own, const at::Tensor& shard,
                    const at::Tensor& shard_code) {
     residual().zero_();
@@ -84,7 +84,7 @@ class BlockCompressor final : public FeedbackCompressor {
     shard_residual_.neg_().add_(shard);
   }
 
-  /// Room for the codes of `shards` shards; zeros stay where a shard ends before the others.
+  /// Memory for the codes of `shards` shards; zeros stay where a shard is shorter than the others.
   at::Tensor codes(std::int64_t shards) const {
     const auto bytes = static_cast<std::int64_t>(codec_.block_bytes);
     return at::zeros({shards, layout_.shard_elements() / kBlock * bytes}, at::kByte);

@@ -10,10 +10,10 @@ struct FlatRange {
   std::int64_t elements = 0;
 };
 
-/// A flat buffer divided among ranks: `world` contiguous shards of one size, as reduce-scatter and
-/// all-gather of a compressed sum need them. The shards' size is a multiple of `alignment`, so that
-/// together they may reach beyond the buffer, which is then padded with zeros; the last shards may
-/// be empty. (What ranks own of parameters is element_range_of(), accrue/core/rank_slice.h.)
+/// A flat buffer divided among ranks: `world` contiguous shards of one size, for reduce-scatter and
+/// all-gather of a compressed sum. The shards' size is a multiple of `alignment`, so together they
+/// may extend beyond the buffer, which is then padded with zeros; the last shards may be empty.
+/// (The parameters that ranks own are element_range_of(), accrue/core/rank_slice.h.)
 class CompressionShards {
  public:
   /// Throws a usage Error if `elements` < 0, `world` < 1 or `alignment` < 1. 16 elements of fp32
@@ -24,7 +24,7 @@ class CompressionShards {
   std::int64_t elements() const { return elements_; }
   std::int64_t shard_elements() const { return shard_elements_; }  ///< of each shard, with padding
   std::int64_t padded_elements() const { return world_ * shard_elements_; }
-  /// If the elements of the shard of `rank` lie in the buffer, without padding.
+  /// Where the elements of the shard of `rank` lie in the buffer, without padding.
   FlatRange range(std::int64_t rank) const;
 
  private:

@@ -9,8 +9,8 @@
 
 namespace accrue::distributed {
 
-/// What compressors with error feedback share: this rank's error of the last sum, in that window's
-/// unit, and the state that a checkpoint takes: "kept" [elements], "unit", and what is shared.
+/// Shared by compressors with error feedback: this rank's error of the last sum, in that window's
+/// unit, and the state for a checkpoint: "kept" [elements], "unit", and the shared tensors.
 class FeedbackCompressor : public Compressor {
  public:
   CompressedSum sum(const at::Tensor& values, double unit, Exchange& exchange) final;
@@ -22,15 +22,15 @@ class FeedbackCompressor : public Compressor {
  protected:
   FeedbackCompressor(std::string name, std::int64_t elements, std::int64_t world);
 
-  /// The sum of `values`, to which this rank's error is added already. `conversion` brings what
-  /// else is kept to this window's unit. It is to write what is kept, residual() too, only if
-  /// the sum is finite.
+  /// The sum of `values`, to which this rank's error is already added. `conversion` converts what
+  /// else is kept to this window's unit. Implementations write what is kept, residual() included,
+  /// only if the sum is finite.
   virtual CompressedSum sum_corrected(const at::Tensor& values, double conversion,
                                       Exchange& exchange) = 0;
 
-  /// Adds what this rank keeps beside residual() to `kept` [elements].
+  /// Adds what this rank keeps besides residual() to `kept` [elements].
   virtual void add_kept(const at::Tensor& kept, std::int64_t rank) const;
-  /// Takes what this rank is to keep of `kept` [elements], which all ranks keep together.
+  /// Takes this rank's part of `kept` [elements], which all ranks keep together.
   virtual void take_kept(const at::Tensor& kept, std::int64_t rank);
 
   /// Adds a tensor to the state that is the same on every rank.
@@ -47,8 +47,8 @@ class FeedbackCompressor : public Compressor {
 
   std::string name_;
   std::int64_t world_;
-  at::Tensor residual_;  ///< [elements]: what this rank's last sum left out
-  at::Tensor unit_;      ///< of the window that the state comes from, fp64; 0 before the first
+  at::Tensor residual_;  ///< [elements]: error of this rank's last sum
+  at::Tensor unit_;      ///< of the state's window, fp64; 0 before the first
   NamedParameters shared_;
 };
 

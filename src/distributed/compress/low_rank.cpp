@@ -7,7 +7,7 @@
 namespace accrue::distributed {
 namespace {
 
-/// The part of its norm that rounding in double leaves of a column that depends on others.
+/// The share of its norm that rounding in double leaves of a column that depends on others.
 constexpr double kDependent = 0x1p-40;
 
 using Column = std::vector<double>;

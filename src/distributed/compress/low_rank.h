@@ -4,7 +4,7 @@
 
 namespace accrue::distributed {
 
-/// What factors of low rank need, row-major. These functions give the same bits on every
+/// Operations for factors of low rank, row-major. These functions give the same bits on every
 /// instruction set of an architecture.
 
 /// Replaces the columns of factor[rows, rank] by orthonormal ones that span the same space

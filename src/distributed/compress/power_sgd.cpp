@@ -38,7 +38,7 @@ class PowerSgd final : public FeedbackCompressor {
   }
 
  private:
-  /// A matrix and where its factors lie in the flat tensors of all: left [rows, rank], right
+  /// A matrix and the offsets of its factors in the shared flat tensors: left [rows, rank], right
   /// [rank, columns].
   struct Factored {
     MatrixRange matrix;
@@ -65,7 +65,7 @@ class PowerSgd final : public FeedbackCompressor {
     return result;
   }
 
-  /// M Q of each matrix, then the elements that lie in no matrix.
+  /// M Q of each matrix, then the elements outside all matrices.
   at::Tensor sketched(const at::Tensor& values) const {
     const at::Tensor lefts = at::empty({lefts_elements_ + rest_elements_}, at::kFloat);
     for (const Factored& factored : factored_) {
@@ -122,8 +122,8 @@ class PowerSgd final : public FeedbackCompressor {
     return result;
   }
 
-  /// Gives rows length 1: a direction is all that the next step takes from this one. A row of zeros
-  /// (of a parameter that was not used) would stay zero, and is drawn anew.
+  /// Scales rows to length 1: the next step only uses their directions. A row of zeros (of a
+  /// parameter that was not used) would stay zero, and is drawn again.
   void renew_rights() {
     std::uint64_t stream = 0;
     for (const Factored& factored : factored_) {
@@ -155,7 +155,7 @@ class PowerSgd final : public FeedbackCompressor {
     rights_elements_ += matrix.columns * rank_;
   }
 
-  /// Finds what lies between the factored matrices.
+  /// Finds the ranges between the factored matrices.
   void find_rest() {
     std::int64_t begin = 0;
     const auto add_until = [&](std::int64_t end) {

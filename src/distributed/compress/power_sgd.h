@@ -8,8 +8,8 @@
 
 namespace accrue::distributed {
 
-/// Where a matrix lies in a flat range: row-major, from `offset` on. A tensor of more dimensions is
-/// a matrix of its first dimension by all others.
+/// The position of a matrix in a flat range: row-major, from `offset` on. A tensor of more
+/// dimensions is a matrix of its first dimension by all others.
 struct MatrixRange {
   std::int64_t offset = 0;
   std::int64_t rows = 0;
@@ -21,13 +21,13 @@ struct PowerSgdOptions {
   std::uint64_t seed = 0;  ///< draws the first right factors; the same on every rank
 };
 
-/// PowerSGD (Vogels, Karimireddy, Jaggi, arXiv:1905.13727): each matrix M (gradient and what is
-/// kept) is sent as two thin factors, one step of a subspace iteration that starts from the window
+/// PowerSGD (Vogels, Karimireddy, Jaggi, arXiv:1905.13727): each matrix M (gradient and kept error)
+/// is sent as two thin factors, one step of a subspace iteration that starts from the window
 /// before: P = sum of M Q over ranks, orthonormalised; Q = sum of MᵀP; the sum becomes P Qᵀ. A rank
 /// keeps M - P (MᵀP)ᵀ, the part of its own M outside P (the paper's code takes the ranks' mean
-/// there, which has the same total and a larger norm where ranks differ).
+/// there, which has the same total and a larger norm if ranks differ).
 ///
-/// What lies in no matrix, and matrices that the factors would not make smaller, are summed in
+/// Elements outside all matrices, and matrices that factors would not make smaller, are summed in
 /// fp32. A rank sends 8 (world - 1) / world * (rank * (rows + columns) over matrices + other
 /// elements) bytes, keeps one fp32 value an element and the right factors.
 ///

@@ -75,7 +75,7 @@ Place place_of(const Descriptor& socket) {
   return {host.data(), static_cast<std::uint16_t>(std::stoul(port.data()))};
 }
 
-/// A name is not looked up, which could take long.
+/// Names are not looked up, which could take long.
 Descriptor connecting_to(const Place& place) {
   const Addresses addresses = resolved(place.host, place.port, AI_NUMERICSERV | AI_NUMERICHOST);
   Descriptor socket = socket_for(*addresses, SOCK_NONBLOCK);

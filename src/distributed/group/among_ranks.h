@@ -6,7 +6,7 @@
 
 namespace accrue::distributed {
 
-/// Calls `act`. If it throws, the other ranks of the group, if there is one, end with that
+/// Calls `act`. If it throws, the other ranks of the group, if there is one, end with the same
 /// reason.
 template <class Act>
 auto among_ranks(Group* group, const Act& act) {

@@ -10,10 +10,10 @@
 namespace accrue::distributed {
 namespace {
 
-/// How often a device is asked: much less than a reduction takes, and than a step is long.
+/// How often a device is polled: a small part of the time of a reduction or a step.
 constexpr std::chrono::microseconds kAskDevice{50};
 
-/// Opened once: by the end of a collective, or by who gives it up.
+/// Opened once: by the end of a collective, or by the waiter that gives it up.
 class Latch {
  public:
   void open(bool is_done) {

@@ -7,8 +7,8 @@
 
 namespace accrue::distributed {
 
-/// connect() with the engine that is to move tensors on devices; null: Gloo moves those too,
-/// through host memory.
+/// connect() with the engine that moves tensors on devices; null: Gloo moves those too, through
+/// host memory.
 std::shared_ptr<Group> connect_with(MakeDeviceEngine make_device_engine, const Launch& launch,
                                     const GroupOptions& options);
 

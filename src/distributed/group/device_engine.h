@@ -9,8 +9,8 @@ namespace accrue::distributed {
 /// Makes the engine that moves tensors of a device.
 using MakeDeviceEngine = std::function<NcclEngine(const NcclRequest& request)>;
 
-/// NCCL's, from libaccrue_nccl.so, which lies beside this program or in ../lib/accrue of its
-/// folder. Throws a usage Error if this build has none, or it does not load.
+/// The NCCL engine, from libaccrue_nccl.so, which lies next to this program or in ../lib/accrue of
+/// its folder. Throws a usage Error if this build does not have it, or it does not load.
 NcclEngine make_nccl_engine(const NcclRequest& request);
 
 }  // namespace accrue::distributed

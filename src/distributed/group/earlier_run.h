@@ -10,22 +10,22 @@
 
 namespace accrue::distributed {
 
-/// The run that a process finds in its store when it starts, and that it may join where that one
-/// lives. Blocks and throws as SealedTexts do.
+/// The run that a process finds in its store when it starts, and may join if that run is alive.
+/// Blocks and throws as SealedTexts do.
 class EarlierRun {
  public:
-  /// The run had `world` ranks at first, as this process's launcher says.
+  /// The run began with `world` ranks, by this process's launcher.
   EarlierRun(RunConnections connections, int world)
       : connections_(std::move(connections)), world_(world) {}
 
-  /// Whether one of its ranks gave a sign of life since this was first asked; to be asked again and
-  /// again. `start` is the last one that was complete, if any was.
+  /// Whether one of its ranks gave a sign of life since the first call; call it repeatedly. `start`
+  /// is the last complete start, if there was one.
   bool lives(const std::optional<std::string>& start);
 
-  /// Whether what it wrote could not be opened with this process's token, or its lack of one.
+  /// Whether its texts could not be opened with this process's token, or without one.
   bool is_sealed_otherwise() const { return is_sealed_otherwise_; }
 
-  /// Once it lives.
+  /// Valid once it lives.
   const RunConnections& connections() const { return connections_; }
   const std::shared_ptr<Membership>& membership() const { return membership_; }
 
@@ -36,7 +36,7 @@ class EarlierRun {
   int world_;
   std::string start_;
   bool is_sealed_otherwise_ = false;
-  std::shared_ptr<Membership> membership_;  ///< null: the start's ranks have not met
+  std::shared_ptr<Membership> membership_;  ///< null: the ranks of the start have not met
 };
 
 }  // namespace accrue::distributed

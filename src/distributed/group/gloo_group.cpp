@@ -19,11 +19,11 @@ namespace accrue::distributed {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
-/// The engine's tag for what one rank sends another: messages keep their order within a tag.
+/// The engine's tag for messages between two ranks: messages keep their order within a tag.
 constexpr int kPassed = 1;
 /// How long the engine may take beyond its own timeout, and to end after a failure.
 constexpr std::chrono::milliseconds kSpare{500};
-/// How often a group is made anew, at most, before it is one that works.
+/// How often a group is rebuilt, at most, until it works.
 constexpr int kRenewals = 16;
 
 /// The device for a launch: if the store is on the loopback interface, all ranks are on this
@@ -36,7 +36,7 @@ std::shared_ptr<::gloo::transport::Device> device_for(const Launch& launch) {
   return ProcessGroupGloo::createDefaultDevice();
 }
 
-/// Tensors in host memory go through Gloo, those on a device through an engine of its own.
+/// Tensors in host memory go through Gloo, those on a device through a separate engine.
 class GlooGroup final : public Group {
  public:
   GlooGroup(const Launch& launch, const GroupOptions& options, MakeDeviceEngine make_device_engine)
@@ -86,7 +86,7 @@ class GlooGroup final : public Group {
 
   void fail(const std::string& reason) noexcept override {
     if (std::exchange(ended_, true)) return;
-    // This comes before the engine ends, because the others notice its end at once.
+    // Before the engine ends, because the other ranks notice its end at once.
     ranks_.end_for("rank " + std::to_string(rank()) + " failed: " + reason);
     ranks_.say_goodbye();
   }
@@ -120,7 +120,7 @@ class GlooGroup final : public Group {
       bool is_done = false;
       std::string error = "not all of them";
       try {
-        // What the group's end has left under way is not waited for.
+        // Work that the group's end has left unfinished is not waited for.
         const Deadline until =
             from_now(group_.ended_ ? std::chrono::milliseconds(0) : group_.timeout_);
         is_done = wait_(*work_, group_.ranks_.heart(), until);
@@ -148,8 +148,8 @@ class GlooGroup final : public Group {
     return make_device_engine_ && !values.is_cpu();
   }
 
-  /// The engine for tensors that lie where `values` do. A device's is made when all ranks begin
-  /// their first collective with it.
+  /// The engine for tensors on the device of `values`. A device's engine is made when all ranks
+  /// begin their first collective with it.
   c10d::Backend& engine_for(const at::Tensor& values) {
     if (!needs_device_engine(values)) return *engine_;
     if (!device_engine_)
@@ -160,7 +160,7 @@ class GlooGroup final : public Group {
     return *device_engine_;
   }
 
-  /// `begin(engine)` hands a collective of tensors that lie where `values` do to the engine.
+  /// `begin(engine)` submits a collective of tensors on the device of `values` to the engine.
   template <class Begin>
   std::unique_ptr<Work> start(std::string_view what, const at::Tensor& values, const Begin& begin) {
     ++collectives_;
@@ -171,7 +171,7 @@ class GlooGroup final : public Group {
     });
   }
 
-  /// What only some ranks take part in does not count among the collectives.
+  /// An exchange between only some ranks does not count among the collectives.
   template <class Begin>
   std::unique_ptr<Work> start_uncounted(std::string_view what, const at::Tensor& values,
                                         const Begin& begin) {
@@ -191,7 +191,7 @@ class GlooGroup final : public Group {
     }
   }
 
-  /// `watch` runs since the wait began.
+  /// `watch` has run since the wait began.
   [[noreturn]] void lose(std::int64_t number, const std::string& what, const std::string& error,
                          const Stopwatch& watch) {
     ended_ = true;
@@ -209,8 +209,8 @@ class GlooGroup final : public Group {
     throw RanksGone(failed);
   }
 
-  /// Why the group ended. Who is missing shows by itself where it is made anew; else it is found
-  /// out, and this process is to end.
+  /// Why the group ended. If it may be rebuilt, that shows who is missing; otherwise this finds
+  /// out, and this process has to end.
   std::string end_in(std::int64_t number, const std::string& error) {
     if (may_be_renewed()) return ranks_.end_for(error);
     std::string reason = ranks_.end_in(number, error);
@@ -228,7 +228,7 @@ class GlooGroup final : public Group {
   std::int64_t least_;
   RankStore ranks_;
   c10::intrusive_ptr<c10d::Backend> engine_;
-  MakeDeviceEngine make_device_engine_;  ///< null: the engine for host memory moves all
+  MakeDeviceEngine make_device_engine_;  ///< null: the host memory's engine moves all tensors
   c10::intrusive_ptr<c10d::Backend> device_engine_;
   std::int64_t collectives_ = 0;
   std::int64_t wire_bytes_ = 0;
@@ -251,7 +251,7 @@ void GlooGroup::connect_engine() {
   }
 }
 
-/// Engines wait for whatever is under way, which may never end.
+/// Engines wait for pending work, which may never end.
 void GlooGroup::leave_engines() noexcept {
   try {
     run_until(from_now(ended_ ? kSpare : timeout_),
@@ -262,7 +262,7 @@ void GlooGroup::leave_engines() noexcept {
                 engine.reset();
               });
   } catch (const std::exception&) {
-    // They end when their own timeouts do, or with the process.
+    // They end with their own timeouts, or with the process.
   }
 }
 
@@ -278,7 +278,7 @@ FormerRanks GlooGroup::renew(const KeepWaiting& keep_waiting) {
       connect_engine();
       break;
     } catch (const RanksGone& gone) {
-      // One that was lost meanwhile is left out of the next group.
+      // A rank that was lost meanwhile is left out of the next group.
       if (left == 0) throw static_cast<const Error&>(gone);
     }
   }

@@ -15,16 +15,16 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBeat{400};
-/// How often waits are looked at.
+/// How often waits are checked.
 constexpr milliseconds kLook{50};
-/// A host that ended may have ended well: what it sent before is taken in first.
+/// A host that ended may have ended well: what it sent before is read first.
 constexpr milliseconds kAfterTheHost{1200};
-/// How long a talk that is under way may take to end.
+/// How long an exchange with the store may take to end.
 constexpr milliseconds kLastWord{1000};
 
 }  // namespace
 
-/// What the thread shares with the heartbeat: it outlives that if the thread does.
+/// Shared by the thread and the heartbeat: it outlives the heartbeat if the thread does.
 struct Heartbeat::Shared {
   std::mutex mutex;
   std::condition_variable changed;
@@ -98,8 +98,8 @@ void Heartbeat::talk(const RankNotes& notes, Membership* membership, Shared& sha
   shared.changed.notify_all();
 }
 
-/// Ranks that announce something at once write over each other: whoever finds less than it knows of
-/// writes again.
+/// Ranks that announce something at once overwrite each other: a rank that reads a smaller number
+/// than it knows writes again.
 std::int64_t Heartbeat::exchange_announced(const RankNotes& notes, Shared& shared) {
   const std::int64_t read = notes.announced();
   std::unique_lock lock(shared.mutex);

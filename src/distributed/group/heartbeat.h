@@ -14,35 +14,35 @@
 
 namespace accrue::distributed {
 
-/// A rank's sign of life in the store, and what it hears there meanwhile. It talks on a thread of
-/// its own, which is left behind where the store's host froze; another thread ends waits that are
-/// in vain.
+/// A rank's sign of life in the store, and the news that it reads there. It uses the store on a
+/// separate thread, which is abandoned if the store's host froze; another thread ends waits that
+/// cannot succeed.
 class Heartbeat {
  public:
-  /// `notes` have a connection of their own, which nobody else waits on. The `membership` is asked
-  /// with each beat whether somebody wants to join; null: it is not asked. A store that does not
-  /// answer for `patience` is gone. Throws a runtime Error if the system starts no thread: nobody
-  /// else can show for this rank that it lives while it computes.
+  /// `notes` have their own connection, on which nothing else waits. With each beat the
+  /// `membership` is asked whether a process wants to join; null: it is not asked. A store that
+  /// does not answer for `patience` is gone. Throws a runtime Error if the system cannot start a
+  /// thread: only that can show that this rank lives while it computes.
   Heartbeat(RankNotes notes, std::chrono::milliseconds patience,
             std::shared_ptr<Membership> membership = nullptr);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  /// Has all ranks hear `number` with their next beat; what is smaller than the last is not heard.
+  /// Sends `number` to all ranks with their next beat; a smaller number than the last is ignored.
   void announce(std::int64_t number);
-  /// The largest number that a rank announced, as far as it was heard here; 0: none did.
+  /// The largest number that a rank announced, as far as received here; 0: none.
   std::int64_t announced() const;
-  /// A rank of the group that ended, as of the last beat; none: nobody is known to.
+  /// A rank of the group that ended, as of the last beat; none if none is known.
   std::optional<std::string> lost_one() const;
-  /// Whether somebody asks to join, as of the last beat.
+  /// Whether a process asks to join, as of the last beat.
   bool has_applicants() const;
 
   /// The time since the store last answered.
   std::chrono::milliseconds silence() const;
 
-  /// While it lives: calls `interrupt` once, on another thread, where `until` has passed, a rank
-  /// said why the group ended, or the store is gone.
+  /// While it exists: calls `interrupt` once, on another thread, if `until` has passed, a rank
+  /// reported why the group ended, or the store is gone.
   class Guard {
    public:
     Guard(Heartbeat& heart, Deadline until, std::function<void()> interrupt);

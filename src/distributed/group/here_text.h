@@ -5,17 +5,17 @@
 
 namespace accrue::distributed {
 
-/// The topic under which ranks tell each other that they are here.
+/// The topic under which ranks tell each other that they are present.
 inline constexpr const char* kHere = "here";
 
-/// What a rank says there.
+/// A rank's text under that topic.
 struct HereText {
-  std::string run;       ///< the run's name, which rank 0 alone says, in a run's first group
+  std::string run;       ///< the run's name, from rank 0 alone, in a run's first group
   std::string lifeline;  ///< where others watch this process; empty: nowhere
   std::string process;   ///< RankProcess::text()
 
   std::string text() const { return run + kThen + lifeline + kThen + process; }
-  /// What `text` does not have is empty.
+  /// Parts that `text` does not have are empty.
   static HereText of(const std::string& text) {
     std::istringstream lines(text);
     HereText here;

@@ -18,7 +18,7 @@ constexpr const char* kReadEnvironment = "read the launcher's environment";
 constexpr const char* kThisMachine = "127.0.0.1";
 constexpr int kHighestPort = std::numeric_limits<std::uint16_t>::max();
 
-/// A launcher's variables, by the names it gives them.
+/// A launcher's variables, by their names.
 class Variables {
  public:
   explicit Variables(const Environment& environment) : environment_(environment) {}
@@ -79,7 +79,7 @@ struct Names {
   const char *rank, *world;
 };
 
-/// A launch by `how`, with its rank and world by these names.
+/// A launch by `how`, with its rank and world from the variables with these names.
 Launch place_among_ranks(const Variables& variables, Launcher how, Names names) {
   Launch launch{.how = how};
   launch.world = world_of(variables, names.world);
@@ -92,7 +92,7 @@ std::uint16_t port_of(const Variables& variables, int otherwise) {
   return static_cast<std::uint16_t>(variables.number_or("MASTER_PORT", 1, kHighestPort, otherwise));
 }
 
-/// One launcher under another is two worlds only if torchrun says that it is one.
+/// One launcher inside another is two worlds, unless torchrun's variables describe a single one.
 void check_agree(const Variables& variables, const Launch& launch, Names other) {
   if (!variables.has(other.rank) || !variables.has(other.world)) return;
   const auto differ = [&](const char* ours, int value, const char* theirs) {
@@ -114,7 +114,7 @@ Launch from_torchrun(const Variables& variables) {
   launch.master_port = static_cast<std::uint16_t>(variables.number("MASTER_PORT", 1, kHighestPort));
   launch.agent_hosts_store = variables.has("TORCHELASTIC_USE_AGENT_STORE") &&
                              variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  // The agent calls its only machine by a name that may be that of an outer interface.
+  // torchrun's agent may name its only machine by an outer interface.
   const bool is_on_this_machine = launch.agent_hosts_store && launch.local_world == launch.world;
   launch.master_addr = is_on_this_machine ? kThisMachine : variables.text("MASTER_ADDR");
   launch.run_id = run_id_of_torchrun(variables.text_or("TORCHELASTIC_RUN_ID", ""));
@@ -137,7 +137,7 @@ Launch from_mpirun(const Variables& variables) {
     throw usage_error(kReadEnvironment, "MASTER_ADDR where mpirun uses several machines", "none",
                       "mpirun -x MASTER_ADDR=<a machine that all reach, which runs rank 0>");
   launch.master_addr = variables.has("MASTER_ADDR") ? variables.text("MASTER_ADDR") : kThisMachine;
-  // Open MPI 4 has both, and two containers with their own process numbers may have one namespace.
+  // Open MPI 4 has both, and two containers with separate process numbers may have one namespace.
   launch.run_id = run_id_of_mpirun(variables.text_or("PMIX_NAMESPACE", ""),
                                    variables.text_or("OMPI_MCA_orte_precondition_transports", ""));
   launch.master_port = port_of(variables, port_of_mpirun(launch.run_id));

@@ -18,7 +18,7 @@
 namespace accrue::distributed {
 namespace {
 
-/// Strangers may connect as well; a rank that finds no room is not watched.
+/// Strangers may connect as well; a rank beyond this number is not watched.
 constexpr std::size_t kMostGuests = 64;
 constexpr char kGreeting = '!';
 
@@ -67,7 +67,7 @@ void Lifeline::serve(const std::stop_token& stop) {
     for (const Descriptor& guest : guests_) polled.push_back({guest.get(), POLLIN, 0});
     if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
     if (polled[kWatched].revents != 0) listen_to_watched();
-    // A guest has nothing to say: it is gone, or none of the run's.
+    // A guest sends nothing: it is gone, or does not belong to the run.
     auto guest = polled.begin() + kGuests;
     std::erase_if(guests_, [&](const Descriptor&) { return (guest++)->revents != 0; });
     if (polled[kListening].revents != 0) let_guest_in();
@@ -87,7 +87,7 @@ void Lifeline::take_next() {
 void Lifeline::let_guest_in() {
   Descriptor guest(::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!guest) {
-    // If descriptors run out this process is watched no more, but by those that are there.
+    // If descriptors run out this process is watched only by the guests that it has.
     if (errno == EMFILE || errno == ENFILE) listening_ = Descriptor();
     return;
   }
@@ -96,8 +96,8 @@ void Lifeline::let_guest_in() {
   if (is_greeted) guests_.push_back(std::move(guest));
 }
 
-/// Only a connection that was greeted tells of a death when it ends, and when nobody greets on
-/// another one: a process that has ended refuses that at once.
+/// Only a connection that was greeted reports a death when it ends and another one cannot be made
+/// and greeted: a process that has ended refuses that at once.
 void Lifeline::listen_to_watched() {
   std::array<char, 64> bytes{};
   const auto count = ::recv(watched_->socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
@@ -119,7 +119,7 @@ void Lifeline::tell_of_death() {
   try {
     for (const auto& [key, text] : watched_->words) watched_->texts.write(key, text);
   } catch (const std::exception&) {
-    // The store's host is gone, and with it all that could be told.
+    // The store's host is gone, so nothing can be reported.
   }
 }
 

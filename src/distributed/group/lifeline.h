@@ -12,33 +12,33 @@
 
 namespace accrue::distributed {
 
-/// A connection that ends with the process at its other end, whatever that died of: by it a death
-/// is known at once. Nothing is said on it but a greeting, and nobody answers. A machine that is
-/// gone, or a cable that is cut, ends no connection; signs of life tell of those. If the
-/// connection alone ended, as something between two machines may do, the process greets again.
+/// A connection that ends with the process at its other end, for whatever reason: it reports a
+/// death at once. Nothing is sent on it but a greeting, without an answer. If a machine is gone, or
+/// a cable is cut, no connection ends; signs of life detect that. If only the connection ended, as
+/// something between two machines may cause, the process greets again.
 ///
-/// Each process lets others connect to it and watches one other, as long as this lives, on a
-/// thread of its own that never waits for a peer. If the system starts none, this process watches
-/// nobody and greets nobody: signs of life alone tell then.
+/// Each process lets others connect to it and watches one other, as long as this object exists, on
+/// a separate thread that never waits for a peer. If the system cannot start one, this process
+/// watches no other and accepts no greetings: then only signs of life show a death.
 class Lifeline {
  public:
-  /// Listens at `address`, one of this machine's, at a port of the system's choice. Throws if it
+  /// Listens at `address`, one of this machine's, at a port chosen by the system. Throws if it
   /// cannot.
   explicit Lifeline(const std::string& address);
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
 
-  /// What others watch this process by.
+  /// Where others watch this process.
   const std::string& place() const { return place_; }
 
-  /// What is to be written once a process has ended.
+  /// The text to write once a process has ended.
   struct Word {
     std::string key, text;
   };
-  /// Watches the process whose place() is `place` from now on, instead of another: writes `words`
-  /// into `texts` once it has ended. If no connection comes about, as behind a firewall, it
-  /// never does. `texts` have a connection of their own.
+  /// From now on watches the process whose place() is `place`, instead of another: writes `words`
+  /// into `texts` once it has ended. If it cannot connect, as behind a firewall, it never does.
+  /// `texts` have their own connection.
   void watch(const std::string& place, SealedTexts texts, std::vector<Word> words);
 
  private:
@@ -48,7 +48,7 @@ class Lifeline {
     std::vector<Word> words;
     Descriptor socket = {};
     bool is_connected = false;
-    bool has_been_connected = false;  ///< and is asked once more whether it lives
+    bool has_been_connected = false;  ///< then it is asked once more whether it lives
   };
 
   void serve(const std::stop_token& stop);
@@ -59,12 +59,12 @@ class Lifeline {
   void tell_of_death();
 
   Descriptor listening_;
-  Descriptor waking_;  ///< an eventfd: there is a next_, or the thread is to end
+  Descriptor waking_;  ///< an eventfd: next_ is set, or the thread has to end
   std::string place_;
   std::mutex mutex_;
-  std::optional<Watched> next_;     ///< whom to watch instead; guarded by the mutex
-  std::optional<Watched> watched_;  ///< the thread's own, as guests are
-  std::vector<Descriptor> guests_;  ///< who watches this process
+  std::optional<Watched> next_;     ///< the next to watch; guarded by the mutex
+  std::optional<Watched> watched_;  ///< used by the thread alone, as guests are
+  std::vector<Descriptor> guests_;  ///< those that watch this process
   std::jthread thread_;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kHost = "host the ranks' store";
 
-/// Where this machine is to listen.
+/// The addresses at which this machine listens.
 Addresses places_of(const std::string& host, std::uint16_t port) {
   try {
     return addresses_of(host, port);
@@ -29,7 +29,7 @@ Addresses places_of(const std::string& host, std::uint16_t port) {
 Descriptor bound_to(const addrinfo& address) {
   Descriptor socket = socket_for(address);
   if (!socket) return socket;
-  // A port that an earlier run left a moment ago is free.
+  // Makes a port free that an earlier run left a moment ago.
   const int yes = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   return ::bind(socket.get(), address.ai_addr, address.ai_addrlen) == 0 ? std::move(socket)
@@ -43,7 +43,7 @@ Descriptor listening_socket(const std::string& host, std::uint16_t port) {
   int reason = 0;
   for (const addrinfo* next = addresses.get(); next != nullptr; next = next->ai_next) {
     if (Descriptor socket = bound_to(*next)) return socket;
-    // An address that is taken says more than one that is elsewhere.
+    // An address in use is a better reason than one that is on another machine.
     if (reason == 0 || errno == EADDRINUSE) reason = errno;
   }
   if (reason == EADDRNOTAVAIL)

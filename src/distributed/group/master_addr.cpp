@@ -20,14 +20,14 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == kNone;
 }
 
-/// Letters, digits, dots and strokes; so are addresses of IPv4.
+/// Letters, digits, dots and hyphens; IPv4 addresses have this form as well.
 bool is_host_name(std::string_view text) {
   return !text.empty() && is_letter_or_digit(text.front()) && std::ranges::all_of(text, [](char c) {
     return is_letter_or_digit(c) || c == '.' || c == '-' || c == '_';
   });
 }
 
-/// With the interface that it is on, perhaps: fe80::1%eth0.
+/// Perhaps with its interface: fe80::1%eth0.
 bool is_ipv6(std::string_view text) {
   in6_addr address{};
   const std::string figures(text.substr(0, text.find('%')));
@@ -47,8 +47,8 @@ struct HostAndPort {
   std::string_view host, port;
 };
 
-/// The host, and the port if there is one, in what people write in the place of a host:
-/// " host ", "tcp://host:port/", "host:port", "[::1]:port".
+/// The host, and the port if there is one, in the forms that people write instead of a host: " host
+/// ", "tcp://host:port/", "host:port", "[::1]:port".
 HostAndPort parts_of(std::string_view text) {
   text = trimmed(text);
   if (const std::size_t scheme = text.find("://"); scheme != kNone) text.remove_prefix(scheme + 3);

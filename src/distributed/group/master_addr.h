@@ -4,8 +4,8 @@
 
 namespace accrue::distributed {
 
-/// Throws a usage Error if `text`, the value of MASTER_ADDR, is neither a host name nor an address
-/// in figures (IPv6 without brackets). Nothing is looked up.
+/// Throws a usage Error if `text`, the value of MASTER_ADDR, is neither a host name nor a numeric
+/// address (IPv6 without brackets). Nothing is looked up.
 void check_master_addr(std::string_view text);
 
 }  // namespace accrue::distributed

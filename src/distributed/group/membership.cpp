@@ -14,16 +14,16 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr const char* kMet = "all met";
-/// Members that applied have numbers from here on, which no rank of a first group has.
+/// Numbers of members that applied start here; no rank of a first group has them.
 constexpr Member kFirstApplicant = Member{1} << 32;
 
-/// Whom a process that asks to join has not heard for so long is not there: a group that is made
-/// anew is silent for less.
+/// A member that a process asking to join has not heard for this long is gone: a group that is
+/// being rebuilt is silent for less.
 constexpr milliseconds kNobodyAfter{10'000};
 
 std::string folder_of(std::int64_t generation) { return "group/" + std::to_string(generation); }
 std::string list_key(std::int64_t generation) { return folder_of(generation) + "/members"; }
-/// None that ranks meet under (kHere): members have other numbers than their ranks.
+/// Differs from the keys under which ranks meet (kHere): members have other numbers than ranks.
 std::string presence_key(std::int64_t generation, Member member) {
   return folder_of(generation) + "/present/" + std::to_string(member);
 }
@@ -64,7 +64,7 @@ void Membership::apply() {
   own_ = kFirstApplicant + application_ - 1;
 }
 
-/// The store is asked without the lock: nobody has to wait for a host that does not answer.
+/// The store is asked without the lock: no thread has to wait for a host that does not answer.
 bool Membership::has_applicants() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
@@ -112,13 +112,13 @@ std::vector<Candidate> Membership::old_members() {
     Candidate& candidate =
         candidates.emplace_back(observe(member, texts_.read(beat_key(member)).text));
     candidate.is_here = texts_.read(presence_key(list_.generation + 1, member)).text.has_value();
-    // Only members are watched; an applicant's end shows by its silence.
+    // Only members are watched; an applicant that ended is recognized by its silence.
     candidate.has_ended = texts_.read(death_key(member)).text.has_value();
   }
   return candidates;
 }
 
-/// `most` of those who stand in line, from the `first` application on.
+/// `most` of the applicants in line, from the `first` application on.
 std::vector<Membership::Applicant> Membership::read_line(const SealedTexts& texts,
                                                          std::int64_t first, std::int64_t most) {
   std::vector<Applicant> line;
@@ -141,7 +141,7 @@ std::vector<Candidate> Membership::applicants() {
   return observe(read_line(texts_, list_.applications + 1, all));
 }
 
-/// Takes the list that was decided on behind this one; false if there is none. None is left out.
+/// Takes the list that was decided after this one; false if there is none. None is skipped.
 bool Membership::take_next() {
   auto next = decided();
   if (!next) return false;

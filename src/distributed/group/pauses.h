@@ -6,8 +6,8 @@
 
 namespace accrue::distributed {
 
-/// The pauses of whoever looks again and again for what others write into the store: short ones at
-/// first, since most of it is on its way, and longer ones for what takes its time.
+/// The pauses of a process that polls the store for what others write: short ones at first, since
+/// most of it is on its way, and longer ones for slow answers.
 class Pauses {
  public:
   void pause() {

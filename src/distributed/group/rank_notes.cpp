@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 
 /// Two heartbeats and the time for them to arrive.
 constexpr milliseconds kListen{1200};
-/// Within which processes that die together do, and it is told.
+/// Processes that die together do so, and are reported, within this time.
 constexpr milliseconds kTogether{100};
 /// How long the store's host waits for others to read why it ended.
 constexpr milliseconds kGoodbye{2000};
@@ -74,7 +74,7 @@ std::vector<Reading> RankNotes::read_all(const std::string& topic) const {
   return readings;
 }
 
-/// What has come already is not asked for again.
+/// Texts that have arrived are not requested again.
 void RankNotes::look_for_missing(const std::string& topic, Texts& texts) const {
   for (const int rank : std::exchange(texts.missing, {})) {
     Reading reading = texts_.read(key(topic, rank));
@@ -92,7 +92,7 @@ RankNotes::Texts RankNotes::exchange(const std::string& topic, const std::string
               .foreign = {}};
   std::iota(texts.missing.begin(), texts.missing.end(), 0);
   for (Pauses pauses; true; pauses.pause()) {
-    // It is asked before looking: what a rank said before it ended the group still counts.
+    // Asked before the texts are read: what a rank wrote before it ended the group still counts.
     texts.had_verdict = has_verdict();
     const bool is_over =
         texts.had_verdict || lost_one() || std::chrono::steady_clock::now() > until;
@@ -111,8 +111,8 @@ std::string RankNotes::end_in(std::int64_t number, const std::string& error) con
   return end_for(missing.empty() ? error : missing);
 }
 
-/// Listens until a lifeline told of a death, and whatever died with that one; else for kListen, in
-/// which all that live give a sign.
+/// Listens until a lifeline reports a death, and others that died with it; else for kListen, during
+/// which all living ranks give a sign.
 std::vector<Reading> RankNotes::listen_for_deaths() const {
   const Deadline until = from_now(kListen);
   std::vector<Reading> deaths;
@@ -143,16 +143,16 @@ std::vector<RankState> RankNotes::examine() const {
   return ranks;
 }
 
-/// Whether all ranks, or strangers in their place, said goodbye.
+/// Whether all ranks, or strangers in their place, have said goodbye.
 bool RankNotes::all_left() const {
   for (int rank = 0; rank < place_.world(); ++rank)
     if (!texts_.has(key(kLeft, rank))) return false;
   return true;
 }
 
-/// If the store ends with this rank, the others are given time to read it first, those that are
-/// still on their way to it too. Nobody's word is needed for that, so whoever wrote counts: also a
-/// rank with another token, which reads why.
+/// If the store ends with this rank, the others get time to read it first, those still on their way
+/// as well. This needs no trust, so any text counts: also from a rank with another token, which
+/// reads why.
 void RankNotes::say_goodbye() const {
   texts_.write(key(kLeft, place_.rank), "1");
   if (!place_.hosts_store) return;

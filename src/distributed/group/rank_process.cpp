@@ -26,13 +26,13 @@ std::string first_line_of(const fs::path& file) {
   return line;
 }
 
-/// What proc(5) has of a process in /proc/NUMBER/stat.
+/// The fields of a process in /proc/NUMBER/stat (proc(5)).
 struct Stat {
   std::string state;  ///< field 3
   std::string start;  ///< field 22, in clock ticks since the boot
 };
 
-/// Nothing if there is no such process.
+/// None if there is no such process.
 std::optional<Stat> stat_of(pid_t number) {
   const std::string line = first_line_of("/proc/" + std::to_string(number) + "/stat");
   const std::size_t name_end = line.rfind(')');  // the name may have blanks and brackets
@@ -45,7 +45,7 @@ std::optional<Stat> stat_of(pid_t number) {
   return fields ? std::optional(stat) : std::nullopt;
 }
 
-/// Two processes that have the same see each other by the same numbers.
+/// Two processes with the same text see each other by the same numbers.
 std::string place_of_numbers() {
   std::error_code failure;
   const fs::path names = fs::read_symlink("/proc/self/ns/pid", failure);
@@ -63,7 +63,7 @@ fs::path program_of(const std::string& process) {
   return fs::read_symlink("/proc/" + process + "/exe", failure);
 }
 
-/// The number in a text; 0: it has none.
+/// The number in a text; 0 if it has none.
 pid_t number_in(std::string_view text) {
   pid_t number = 0;
   std::size_t at = text.rfind(' ');
@@ -85,7 +85,7 @@ std::optional<Found> find(const std::string& text) {
   if (number <= 1 || number == ::getpid()) return std::nullopt;
   const std::optional<Stat> stat = stat_of(number);
   if (!stat || text_of(number, *stat) != text) return std::nullopt;
-  // Whoever could write into a store without a token is not to name any process of this user.
+  // Writers into a store without a token must not be able to name any process of this user.
   if (program_of(std::to_string(number)) != program_of("self")) return std::nullopt;
   return Found{number, *stat};
 }

@@ -14,14 +14,14 @@ class RankProcess {
  public:
   /// This process.
   static RankProcess own();
-  /// One that text() of it names; no process if it names none.
+  /// The process with this text(); no process if the text names none.
   explicit RankProcess(std::string text) : text_(std::move(text)) {}
 
-  /// In one line; empty if the system does not tell.
+  /// In one line; empty if the system does not provide it.
   const std::string& text() const { return text_; }
 
   /// Whether it is on this machine, runs this program, and is stopped by a signal (SIGSTOP), so
-  /// that it does nothing until somebody continues it. One that a debugger holds is not.
+  /// that it does nothing until it is continued. A process held by a debugger is not.
   bool is_stopped() const;
   /// Ends it by SIGKILL, which also reaches a process that is stopped.
   void kill() const;
@@ -32,15 +32,15 @@ class RankProcess {
   std::string text_;
 };
 
-/// A process that is to end, and for how long it may be stopped before it is ended.
+/// A process that has to end, and how long it may be stopped before it is killed.
 struct Awaited {
   RankProcess process;
   std::chrono::milliseconds patience;
 };
 
-/// Waits while any of these is stopped, and ends those that are stopped for longer than their
-/// patience without a break: a launcher waits for all that it started, and a process that is
-/// stopped never ends. Returns at once if none is stopped.
+/// Waits while any of these is stopped, and kills those that are stopped without a break for longer
+/// than their patience: a launcher waits for every process that it started, and a stopped process
+/// never ends. Returns at once if none is stopped.
 void end_stopped(std::vector<Awaited> processes);
 
 }  // namespace accrue::distributed

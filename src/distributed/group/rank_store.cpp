@@ -22,17 +22,17 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// How long a rank that lives may go without an answer of the store.
+/// How long a living rank may go without an answer of the store.
 constexpr milliseconds kAnswer = RunConnections::kAnswer;
 /// An answer that is later than this is late: it is more than a heartbeat.
 constexpr milliseconds kLate{600};
 constexpr milliseconds kPollStore{20};
-/// How long those who agreed on a group may take to meet in it: they were all there just now.
+/// How long ranks that agreed on a group may take to meet in it: they were all present just now.
 constexpr milliseconds kMeet{20'000};
 constexpr milliseconds kAskToWait{100};
 
-/// For how long a rank that nobody waits for any more has to be stopped until it is ended: longer
-/// than it takes a shell to continue all that it stopped.
+/// How long a rank for which no other waits has to be stopped until it is killed: longer than a
+/// shell takes to continue all that it stopped.
 constexpr milliseconds kStopped{1000};
 
 constexpr const char* kGoOn = "go on with the ranks that are left";
@@ -59,7 +59,7 @@ RankStore::RankStore(const Launch& launch, milliseconds timeout, bool may_change
   meet_first(may_change);
 }
 
-/// Deaths are noticed later without it: by the signs of life that do not come.
+/// Without it deaths are noticed later: by missing signs of life.
 void RankStore::begin_lifeline() noexcept {
   try {
     lifeline_.emplace(connections_.own_address());
@@ -75,7 +75,7 @@ std::string RankStore::here_text(const std::string& run) const {
       .text();
 }
 
-/// Finds out with whom this process was started, or that a run lives to which it comes late.
+/// Finds out with which ranks this process was started, or that it comes late to a living run.
 void RankStore::answer_roll_call(bool may_change) {
   const Stopwatch watch;
   const Deadline until = from_now(timeout_);
@@ -106,7 +106,7 @@ void RankStore::answer_roll_call(bool may_change) {
                      stated_by_.empty() ? "" : ", as " + stated_by_ + " state");
 }
 
-/// The first of those that have come says it for all.
+/// The first of the ranks that have come reports it for all.
 void RankStore::note_whom_it_waits_for(const std::shared_ptr<RollCall>& roll, Deadline until) {
   const std::vector<int> missing = run_until(until, [roll] { return roll->missing(); });
   const auto before = std::ranges::lower_bound(missing, place_.rank) - missing.begin();
@@ -114,18 +114,18 @@ void RankStore::note_whom_it_waits_for(const std::shared_ptr<RollCall>& roll, De
   note_.say(listed(missing));
 }
 
-/// Returns why there is no start.
+/// Returns why there was no start.
 std::string RankStore::give_up(const std::shared_ptr<RollCall>& roll) {
   return run_until(from_now(kEnd), [roll] {
     std::vector<int> missing = roll->missing();
-    if (missing.empty()) missing = {0};  // which all had come for
+    if (missing.empty()) missing = {0};  // for which all had come
     std::string reason = "nothing from " + listed(missing);
     roll->give_up(reason);
     return reason;
   });
 }
 
-/// It has no place yet: none of the numbers that ranks have.
+/// It has no rank yet: it uses none of the numbers of ranks.
 void RankStore::come_late(const EarlierRun& run) {
   connections_ = run.connections();
   membership_ = run.membership();
@@ -133,7 +133,7 @@ void RankStore::come_late(const EarlierRun& run) {
   place_.rank = place_.world();
 }
 
-/// Rank 0 names the run in its first text, which alone is sealed without a name.
+/// Rank 0 names the run in its first text, which is the only one sealed without a name.
 void RankStore::meet_first(bool may_change) {
   answer_roll_call(may_change);
   if (came_late_) return;
@@ -141,7 +141,7 @@ void RankStore::meet_first(bool may_change) {
   notes_.emplace(nameless, nameless, place_);
   const std::string mine = place_.rank == 0 ? random_name() : "";
   const std::vector<std::string> here = exchange(kHere, here_text(mine), kConnect, timeout_);
-  // Rank 0 goes by what it said: whoever read another name there is none of its run.
+  // Rank 0 uses its own text: a rank that read another name does not belong to its run.
   connections_.set_run(place_.rank == 0 ? mine : HereText::of(here.front()).run);
   const SealedTexts of_run = connections_.notes();
   if (may_change) {
@@ -153,7 +153,7 @@ void RankStore::meet_first(bool may_change) {
   start_heart(here);
 }
 
-/// What `question` gives, which asks the store. Throws a runtime Error if its host is gone.
+/// The result of `question`, which asks the store. Throws a runtime Error if its host is gone.
 template <class Ask>
 std::invoke_result_t<Ask&> RankStore::ask(std::string_view what, Ask question) {
   try {
@@ -169,7 +169,7 @@ void RankStore::apply() {
   start_waiting_heart();
 }
 
-/// The signs of life of a process that waits to be let in.
+/// Signs of life of a process that waits to be let in.
 void RankStore::start_waiting_heart() {
   heart_.reset();
   heart_.emplace(RankNotes(connections_.heartbeats("late"), connections_.heartbeats(),
@@ -185,13 +185,13 @@ std::string RankStore::part() const {
   return generation() == 0 ? "" : "group/" + std::to_string(generation());
 }
 
-/// The name of a text of this group among the run's.
+/// The name of a text of this group among those of the run.
 std::string RankStore::in_part(const std::string& name) const {
   const std::string group = part();
   return group.empty() ? name : group + "/" + name;
 }
 
-/// `here` is what ranks said when they met. Each watches the one behind it.
+/// `here` are the ranks' texts when they met. Each rank watches the next one.
 void RankStore::start_heart(const std::vector<std::string>& here) {
   heart_.reset();
   heart_.emplace(RankNotes(connections_.heartbeats(part()), connections_.heartbeats(), place_),
@@ -225,7 +225,7 @@ std::vector<std::string> RankStore::exchange(const std::string& topic, const std
   } catch (const std::exception&) {
     throw not_all_here(what, decided_ ? *decided_ : host_is_gone(), watch);
   }
-  // A verdict from before the ranks met is not heard afterwards, when the run has its name.
+  // A verdict from before the ranks met no longer counts when the run has its name.
   const bool counts = heart_ || !texts.had_verdict;
   if (texts.is_complete() && counts) return texts.by_rank;
   if (!texts.foreign.empty()) refuse(texts, topic, what);
@@ -234,7 +234,7 @@ std::vector<std::string> RankStore::exchange(const std::string& topic, const std
   throw gone;
 }
 
-/// Before the ranks have met it is how they were launched that is wrong.
+/// Before the ranks have met, the error is in how they were launched.
 void RankStore::refuse(const RankNotes::Texts& texts, const std::string& topic,
                        std::string_view what) {
   const std::string reason = "something else in the place of " + listed(texts.foreign);
@@ -250,7 +250,7 @@ void RankStore::refuse(const RankNotes::Texts& texts, const std::string& topic,
 }
 
 void RankStore::enter(std::int64_t collective, std::string_view what) {
-  // It is sent and not answered, so it waits only if the host has read nothing for long.
+  // It is sent without an answer, so it waits only if the host has read nothing for long.
   if (!decided_ && heart_->silence() <= kAnswer) notes_->enter(collective, what);
 }
 
@@ -264,8 +264,8 @@ const std::string& RankStore::host_is_gone() {
   return *decided_;
 }
 
-/// The heartbeat asks the store all the time: what that does not hear nobody will. If an answer
-/// is late, time tells.
+/// The heartbeat uses the store all the time: if it gets no answer, no other call will. If an
+/// answer is only late, time shows it.
 bool RankStore::is_deaf() const {
   if (!heart_) return false;
   while (heart_->silence() > kLate && heart_->silence() <= kAnswer)
@@ -299,7 +299,7 @@ void RankStore::say_goodbye() noexcept {
   try {
     run_until(from_now(kEnd), [notes = *notes_] { notes.say_goodbye(); });
   } catch (const std::exception&) {
-    // Nobody is left to hear it.
+    // No rank is left to receive it.
   }
 }
 
@@ -345,7 +345,7 @@ void RankStore::meet_anew(std::int64_t least, const KeepWaiting& keep_waiting) {
   agree(least, keep_waiting);
   const auto rank = rank_of(membership_->own(), membership_->list());
   if (!rank) {
-    met_.clear();  // the others are none of its ranks any more
+    met_.clear();  // the others are no longer its ranks
     throw runtime_error(kGoOn, "signs of life of this rank",
                         "none in time, so that the others went on without this rank",
                         "starting it again, to join them");

@@ -24,17 +24,17 @@
 
 namespace accrue::distributed {
 
-/// What ranks tell each other beside their collectives: that they live, where they are, why the
-/// group ended, and who is in the next one. A key-value store that rank 0 or the launcher's agent
-/// hosts, in which each rank signs what it writes with the run's token. No call waits longer for
-/// its host than it says, whatever became of that.
+/// The messages of ranks besides their collectives: that they live, where they are, why the group
+/// ended, and who is in the next one. They use a key-value store that rank 0 or the launcher's
+/// agent hosts, in which each rank signs its texts with the run's token. No call waits for the host
+/// longer than documented, whatever happened to it.
 class RankStore {
  public:
   /// Connects, and waits until all ranks did. Throws a runtime Error naming those that did not come
-  /// within `timeout`, and a usage Error naming those that have another token, or where other
-  /// machines could write into the store and there is no token. If `may_change` is set, a
-  /// process that finds the ranks of an earlier start alive is no rank yet: meet_anew() lets it in.
-  /// `tell_waiting` is told if the others do not come for a while (GroupOptions).
+  /// within `timeout`, and a usage Error naming those that have another token, or if other machines
+  /// could write into the store and there is no token. If `may_change` is set, a process that finds
+  /// the ranks of an earlier start alive has no rank yet: meet_anew() lets it in. `tell_waiting` is
+  /// called if the others do not come for a while (GroupOptions).
   RankStore(const Launch& launch, std::chrono::milliseconds timeout, bool may_change,
             WaitingNote::Tell tell_waiting);
 
@@ -44,52 +44,52 @@ class RankStore {
   /// How many groups there were before this one.
   std::int64_t generation() const { return membership_ ? membership_->list().generation : 0; }
   bool came_late() const { return came_late_; }
-  /// Whether the store's host is gone, and with it all that ranks could agree on.
+  /// Whether the store's host is gone, without which ranks cannot agree on anything.
   bool has_lost_host() const { return has_lost_host_; }
 
-  /// Connections for engines alone, on which they may wait.
+  /// Connections for engines only, which may wait on them.
   c10::intrusive_ptr<c10d::Store> engine_connection() const { return connections_.engine(part()); }
   c10::intrusive_ptr<c10d::Store> device_connection() const {
     return connections_.device_engine(part());
   }
   Heartbeat& heart() { return *heart_; }
-  /// What the heart has heard; nothing if there is none.
+  /// The news of the heartbeat; none if there is no heartbeat.
   std::optional<std::string> lost_one() const { return heart_ ? heart_->lost_one() : std::nullopt; }
   bool has_applicants() const { return heart_ && heart_->has_applicants(); }
 
-  /// Tells the others which collective this rank enters; does nothing where they could not hear it.
+  /// Tells the others which collective this rank enters; does nothing if they could not receive it.
   void enter(std::int64_t collective, std::string_view what);
 
   /// All ranks' texts, by rank. Throws RanksGone naming those whose text did not come in time, and
-  /// a runtime Error if one is not theirs or the store's host is gone.
+  /// a runtime Error if a text is foreign or the store's host is gone.
   std::vector<std::string> gather(std::string_view topic, const std::string& mine);
 
-  /// Ends the group for `reason`. The first rank to say so decides; returns what it said. Takes at
-  /// most kEnd.
+  /// Ends the group for `reason`. The first rank to state a reason decides; returns that one. Takes
+  /// at most kEnd.
   std::string end_for(const std::string& reason) noexcept;
-  /// Ends the group for an error in collective `number`, and finds out who is missing.
+  /// Ends the group for an error in collective `number`, and finds out which rank is missing.
   std::string end_in(std::int64_t number, const std::string& error) noexcept;
-  /// To be called before this process ends with a group that ended: rank 0, where it hosts the
-  /// store, waits a moment, so that the others can read why.
+  /// Call it before this process ends with a group that ended: rank 0, if it hosts the store, waits
+  /// a moment, so that the others can read why.
   void say_goodbye() noexcept;
 
-  /// To be called as the last thing, before this process ends with the run. Ends the ranks of this
-  /// machine that are stopped and so never would: those that the others went on without, those of a
-  /// group that is over for all, and of one that worked to its end those that stay stopped for
+  /// Call it last, before this process ends with the run. Kills the ranks of this machine that are
+  /// stopped and so would never end: those without which the others continued, those of a group
+  /// that is over for all, and, of a group that finished its work, those that stay stopped for
   /// longer than the timeout.
   void end_stopped_ranks(bool is_over) const;
 
-  /// To be called once the group works: who joined one that never did is left out of the next.
+  /// Call it once the group works: the next one leaves out those that joined one that never did.
   void settle();
   using KeepWaiting = Group::KeepWaiting;
-  /// Waits until the ranks that are left and those that ask to join have agreed on the next group,
-  /// of `least` or more, and meets them. Throws RanksGone if one of them is lost meanwhile, and
-  /// a runtime Error if the store's host is gone, this rank was left out, or `keep_waiting` gave
+  /// Waits until the remaining ranks and those that ask to join have agreed on the next group, of
+  /// `least` or more, and meets them. Throws RanksGone if one of them is lost meanwhile, and a
+  /// runtime Error if the store's host is gone, this rank was left out, or `keep_waiting` gave
   /// up.
   void meet_anew(std::int64_t least, const KeepWaiting& keep_waiting);
 
-  /// How much later than the timeout a rank may end: it listens to the others' heartbeats, and
-  /// rank 0 waits until they know.
+  /// How much later than the timeout a rank may end: it listens to the others' heartbeats, and rank
+  /// 0 waits until they have read the reason.
   static constexpr std::chrono::milliseconds kEnd{4000};
 
  private:
@@ -127,13 +127,13 @@ class RankStore {
   GroupPlace place_;
   bool came_late_ = false;
   bool has_lost_host_ = false;
-  std::int64_t gathers_ = 0;                ///< how many there were; each has keys of its own
+  std::int64_t gathers_ = 0;                ///< how many there were; each has its own keys
   std::optional<std::string> decided_;      ///< why the group ended
   std::shared_ptr<Membership> membership_;  ///< null if the group cannot change
   std::optional<RankNotes> notes_;
   std::optional<Heartbeat> heart_;
-  std::map<Member, RankProcess> met_;  ///< all that were in a group with this one, and this one
-  std::optional<Lifeline> lifeline_;   ///< none if this machine gives no sockets
+  std::map<Member, RankProcess> met_;  ///< every process ever in a group with this one, and itself
+  std::optional<Lifeline> lifeline_;   ///< none if this machine provides no sockets
 };
 
 }  // namespace accrue::distributed

@@ -12,10 +12,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// How long rank 0 waits for those that read why there is no start.
+/// How long rank 0 waits for the ranks that read why there is no start.
 constexpr milliseconds kToReadWhy{2000};
 constexpr milliseconds kLookAgain{20};
-/// Stands before the reason if a ticket is for no start: in no name, whose digits are
+/// Precedes the reason in a ticket for a start that failed; it is in no name, whose digits are
 /// hexadecimal.
 constexpr char kNoStart = '-';
 
@@ -55,8 +55,8 @@ std::optional<RollCall::Ticket> RollCall::ticket(int rank) const {
   return Ticket{.process = text->substr(0, gap), .start = text->substr(gap + 1)};
 }
 
-/// The name of the process that came as `rank`; none if it is spent, as the last `complete`
-/// start has it.
+/// The name of the process that came as `rank`; none if it is spent, by the last `complete`
+/// start.
 std::optional<std::string> RollCall::come(int rank,
                                           const std::optional<std::string>& complete) const {
   std::optional<std::string> name = read(key("name", rank));
@@ -91,7 +91,7 @@ RollCall::Look RollCall::call() {
   return {.start = start_, .failure = {}};
 }
 
-/// `tickets` are those of rank 1 and of all behind it. What is empty needs no answer.
+/// `tickets` are those of rank 1 and all higher ones. An empty one needs no answer.
 bool RollCall::all_answered(const std::vector<std::string>& tickets) const {
   for (int rank = 1; rank < world_; ++rank) {
     const std::string& text = tickets[static_cast<std::size_t>(rank - 1)];

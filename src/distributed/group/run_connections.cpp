@@ -25,7 +25,7 @@ struct Made {
 
 Made make_connections(const std::string& host, const c10d::TCPStoreOptions& options) {
   const auto client = [&] { return std::make_shared<StoreClient>(host, options.port); };
-  // c10d's waits until the host is there; later a new connection would wait for it.
+  // c10d's client waits until the host is there; made later, a new connection would wait for it.
   const auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
   return {store, client(), client(), client(), client(), client()};
 }
@@ -33,7 +33,7 @@ Made make_connections(const std::string& host, const c10d::TCPStoreOptions& opti
 /// Whether the run's store answers. Throws a usage Error if another run's does.
 bool is_open(const Launch& launch) {
   StoreClient client(launch.master_addr, launch.master_port);
-  // A store that a launcher's agent hosts serves any run: each has a roll call of its own there.
+  // A store that a launcher's agent hosts serves any run: each has a separate roll call there.
   return launch.agent_hosts_store ? client.answers() : is_owned_by(client, launch);
 }
 
@@ -86,7 +86,7 @@ void RunConnections::connect(const Launch& launch, std::chrono::milliseconds tim
   options.isServer = hosts_the_store_;
   options.waitWorkers = false;
   options.timeout = timeout;
-  // The store would listen on all interfaces, and it asks nobody who he is.
+  // The store would listen on all interfaces, and it does not authenticate.
   if (hosts_the_store_)
     options.masterListenFd = listening_socket(launch.master_addr, launch.master_port).release();
   try {

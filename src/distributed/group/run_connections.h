@@ -13,24 +13,24 @@
 
 namespace accrue::distributed {
 
-/// What ranks do until they have met, in errors.
+/// The operation of ranks until they have met, for errors.
 inline constexpr const char* kConnect = "connect to the other ranks";
 
-/// A rank's connections to the key-value store of its run, which rank 0 or the launcher's agent
-/// hosts, as long as this lives where rank 0 does. Each waits for its own answers alone.
+/// A rank's connections to the key-value store of its run. Rank 0 hosts the store, as long as this
+/// object exists, or the launcher's agent does. Each connection waits only for its own answers.
 class RunConnections {
  public:
-  /// Connects, or hosts the store; `note` is for who waits for its host. Throws a runtime Error
-  /// if it cannot within `timeout`, and a usage Error if other machines could write into the
-  /// store and there is no run token, or where the store is another run's.
+  /// Connects, or hosts the store; `note` is for a process that waits for its host. Throws a
+  /// runtime Error if it cannot within `timeout`, and a usage Error if other machines could write
+  /// into the store and there is no run token, or if the store belongs to another run.
   RunConnections(const Launch& launch, std::chrono::milliseconds timeout, WaitingNote& note);
 
-  /// By which it is found out with whom this process was started.
+  /// Finds out with which processes this one was started.
   RollCall roll_call(int rank, int world) const { return {notes_, rank, world, run_id_}; }
-  /// The name of the start whose ranks meet here. To be told before all texts.
+  /// The name of the start whose ranks meet here. Set it before using any texts.
   void set_start(const std::string& name) { folder_ = "accrue/" + name; }
-  /// The run's name, which rank 0 draws; what was written in another one with the same token is of
-  /// no use in this. To be told before all texts but those that tell it.
+  /// The run's name, which rank 0 draws; texts of another run with the same token cannot be opened
+  /// in this one. Set it before using any texts, except those that transmit it.
   void set_run(std::string name) { run_ = std::move(name); }
 
   /// Texts of the run, or of a part of it, for notes and for heartbeats.
@@ -45,10 +45,10 @@ class RunConnections {
   c10::intrusive_ptr<c10d::Store> device_engine(const std::string& part) const;
 
   bool hosts_the_store() const { return hosts_the_store_; }
-  const std::string& place() const { return place_; }  ///< if the store is, for messages
+  const std::string& place() const { return place_; }  ///< where the store is, for messages
   std::string host_is_gone() const;                    ///< for messages
 
-  /// How long an answer of the store may be under way when the time for it is over.
+  /// How long an answer of the store may still arrive after its time is over.
   static constexpr std::chrono::milliseconds kAnswer{1200};
 
  private:

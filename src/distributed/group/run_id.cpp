@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint64_t kLowestPort = 15000, kPorts = 15000;
 constexpr std::uint16_t kPortOfTorchrun = 29500;
 
-/// It parts runs on one machine, and keeps nobody out.
+/// It separates runs on one machine, and is not a protection.
 std::uint64_t hash_of(std::string_view text) {
   const std::string digits = checksum_of(text);
   std::uint64_t hash = 0;
@@ -41,7 +41,7 @@ std::string run_id_of_srun(const SlurmStep& step) {
 }
 
 std::uint16_t port_of_srun(const SlurmStep& step) {
-  // A prime that does not divide the number of ports: steps and jobs near each other stay apart.
+  // A prime that does not divide the number of ports: close steps and jobs get different ones.
   constexpr std::uint64_t between_steps = 7919;
   const std::uint64_t place =
       number_of(step.job) % kPorts + number_of(step.step) % kPorts * between_steps;

@@ -6,25 +6,25 @@
 
 namespace accrue::distributed {
 
-/// The environment variable by which a run is named if its launcher has no name for it.
+/// The environment variable that names a run if its launcher has no name for it.
 constexpr const char* kRunId = "ACCRUE_RUN_ID";
 
-/// What Slurm says of a step, as its variables have it.
+/// A step in Slurm, from its variables.
 struct SlurmStep {
   std::string cluster, job, step;
 };
 
-/// Names of runs (Launch::run_id), the same on all ranks of one and others in any other.
-/// `id` is torchrun's --rdzv-id, which is "none" unless somebody states it; empty if it is.
+/// Names of runs (Launch::run_id), the same on all ranks of one and different in any other. `id` is
+/// torchrun's --rdzv-id, which is "none" unless it is stated; empty in that case.
 std::string run_id_of_torchrun(std::string_view id);
-/// Of Open MPI's name of the job and of the key that it draws for it; empty if both are.
+/// From Open MPI's name of the job and the key that it draws for it; empty if both are.
 std::string run_id_of_mpirun(std::string_view job, std::string_view key);
 std::string run_id_of_srun(const SlurmStep& step);
 
-/// Ports that runs take if nobody states one, below those that the system gives to clients. The
-/// steps of a job have different ones.
+/// Default ports of runs, below those that the system gives to clients. The steps of a job have
+/// different ones.
 std::uint16_t port_of_srun(const SlurmStep& step);
-/// Of what run_id_of_mpirun() returns. torchrun's default where that is empty.
+/// From the result of run_id_of_mpirun(); torchrun's default if that is empty.
 std::uint16_t port_of_mpirun(std::string_view run_id);
 
 }  // namespace accrue::distributed

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kShortest = 16;
 
-/// A name that stands for nothing is what is wrong, and not that there is no token.
+/// An unknown name is the actual mistake, not the missing token.
 void expect_an_address(const std::string& master_addr) {
   try {
     addresses_of(master_addr, 0);

@@ -7,19 +7,19 @@
 
 namespace accrue::distributed {
 
-/// The environment variable that whoever launches the ranks sets to the same secret for all.
+/// The environment variable that the launching user sets to the same secret for all ranks.
 constexpr const char* kRunToken = "ACCRUE_RUN_TOKEN";
 
-/// What makes a run token, for people.
+/// How to make a run token, for people.
 constexpr const char* kMakeRunToken =
     "export ACCRUE_RUN_TOKEN=$(openssl rand -hex 16), the same one on all machines";
 
-/// Throws a usage Error for a token that is too short to keep anybody out. The token itself is in
-/// no message.
+/// Throws a usage Error for a token that is too short to protect anything. No message contains the
+/// token itself.
 void check_run_token(std::string_view token);
 
 /// Throws a usage Error if the ranks' store can be reached from other machines and they have no
-/// token: the store asks nobody who he is; or where MASTER_ADDR stands for nothing.
+/// token, since the store does not authenticate; or if MASTER_ADDR cannot be resolved.
 void check_strangers_stay_out(const Launch& launch);
 
 }  // namespace accrue::distributed

@@ -18,15 +18,15 @@ inline Deadline from_now(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
-/// Thrown where what was asked for did not come in time.
+/// Thrown if an answer did not come in time.
 struct NoAnswer : std::runtime_error {
   NoAnswer() : std::runtime_error("no answer in time") {}
 };
 
-/// Returns or throws what `call()` does, or throws NoAnswer where that has not come by `until`.
-/// `call` may block for ever and cannot be told to stop: it runs on a thread of its own, which then
-/// is left to itself, so it owns whatever it uses. If the system starts no thread, it runs in
-/// place, and may take longer.
+/// Returns or throws what `call()` does, or throws NoAnswer if that takes longer than `until`.
+/// `call` may block for ever and cannot be stopped: it runs on a separate thread, which then is
+/// abandoned, so it owns whatever it uses. If the system cannot start a thread, it runs on this
+/// one, and may take longer.
 template <class Call>
 std::invoke_result_t<Call&> run_until(Deadline until, Call call) {
   using Task = std::packaged_task<std::invoke_result_t<Call&>()>;

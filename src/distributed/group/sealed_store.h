@@ -6,9 +6,9 @@
 
 namespace accrue::distributed {
 
-/// A store for an engine, by which its ranks tell each other their addresses: values are sealed
-/// texts, and one that is not throws a std::runtime_error that names its key. What has no value to
-/// seal, counters and waits, is the store's own; what seals nothing and writes is not there.
+/// A store for an engine, in which its ranks exchange their addresses: values are sealed texts, and
+/// one that is not throws a std::runtime_error that names its key. Counters and waits, which have
+/// no value to seal, go directly to the store; writes without a seal are not supported.
 class SealedStore final : public c10d::Store {
  public:
   /// `store` has the keys of `texts` under the same names.

@@ -3,8 +3,8 @@
 namespace accrue::distributed {
 namespace {
 
-/// How often a stranger may write between two looks at a key before what it wrote is no longer
-/// asked for.
+/// How often a stranger may overwrite a key between two reads before its text is no longer
+/// requested.
 constexpr int kTries = 8;
 
 }  // namespace
@@ -27,7 +27,7 @@ std::string SealedTexts::decide(const std::string& key, const std::string& text)
   std::string expected;
   for (int tries = 0; tries < kTries; ++tries) {
     const std::optional<std::string> there = client_->compare_set(whole(key), expected, sealed);
-    if (!there) break;  // too long to be compared with
+    if (!there) break;  // too long to be compared
     if (std::optional<std::string> first = seal_.opened(whole(key), *there))
       return std::move(*first);
     expected = *there;

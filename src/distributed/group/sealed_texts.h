@@ -9,18 +9,18 @@
 
 namespace accrue::distributed {
 
-/// What one read under a key.
+/// The result of reading a key.
 struct Reading {
-  bool is_there = false;            ///< whether anybody wrote there
-  std::optional<std::string> text;  ///< what a rank of this run wrote there
+  bool is_there = false;            ///< whether anyone wrote there
+  std::optional<std::string> text;  ///< the text, if a rank of this run wrote it
 
-  /// Whether somebody else wrote there: a rank with another token, or a stranger.
+  /// Whether another process wrote there: a rank with another token, or a stranger.
   bool is_foreign() const { return is_there && !text; }
 };
 
-/// The keys of a store as the ranks of one run use them: each text is sealed for its key, and what
-/// is read without a seal of this run, or longer than StoreClient::kLongest, is nobody's word.
-/// Blocks and throws as StoreClient does. Copies share its connection.
+/// The keys of a store as the ranks of one run use them: each text is sealed for its key, and a
+/// text without a seal of this run, or longer than StoreClient::kLongest, is ignored. Blocks and
+/// throws as StoreClient does. Copies share its connection.
 class SealedTexts {
  public:
   /// All keys are below `folder`.
@@ -28,11 +28,11 @@ class SealedTexts {
       : client_(std::move(client)), folder_(std::move(folder)), seal_(std::move(seal)) {}
 
   void write(const std::string& key, const std::string& text) const;
-  /// Whether anybody, of this run or not, wrote there.
+  /// Whether anyone, of this run or not, wrote there.
   bool has(const std::string& key) const;
   Reading read(const std::string& key) const;
-  /// Writes `text` if no rank of this run wrote before, over whatever else stands there. Returns
-  /// what the first of them wrote.
+  /// Writes `text` if no rank of this run wrote before, over anything else. Returns the text of the
+  /// first of them.
   std::string decide(const std::string& key, const std::string& text) const;
 
  private:

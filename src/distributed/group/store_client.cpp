@@ -20,7 +20,7 @@ namespace tcp = c10d::tcputil;
 using c10d::detail::CheckResponseType;
 using c10d::detail::QueryType;
 
-/// A socket connected to `address`; none, with errno, if nobody listens there.
+/// A socket connected to `address`; none, with errno, if nothing listens there.
 Descriptor connected_to(const addrinfo& address) {
   Descriptor socket = socket_for(address);
   if (!socket) return socket;
@@ -30,7 +30,7 @@ Descriptor connected_to(const addrinfo& address) {
 
 }  // namespace
 
-/// What is asked, as c10d's own client puts it.
+/// A request in the format of c10d's own client.
 class StoreClient::Question {
  public:
   explicit Question(QueryType type) { append(type); }
@@ -44,7 +44,7 @@ class StoreClient::Question {
     bytes_ += text;
     return *this;
   }
-  /// c10d's users see keys without the stroke that it puts before them.
+  /// c10d's users see keys without the slash that it puts before them.
   Question& key(const std::string& key) { return text("/" + key); }
 
   const std::string& bytes() const { return bytes_; }
@@ -68,7 +68,7 @@ void StoreClient::connect() {
   for (const addrinfo* next = addresses.get(); next != nullptr && !socket_; next = next->ai_next)
     socket_ = connected_to(*next);
   if (!socket_) throw std::system_error(errno, std::generic_category());
-  // Questions are short, and wait for an answer.
+  // Requests are short, and wait for an answer.
   const int yes = 1;
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   tcp::sendValue(socket_.get(), QueryType::VALIDATE, true);

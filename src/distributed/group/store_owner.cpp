@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kOwner = "accrue/owner";
 
-/// A run as its ranks' stores have it: the number of its ranks, and its name.
+/// A run in its ranks' store: the number of its ranks, and its name.
 struct Owner {
   std::string world, run_id;
 
@@ -25,7 +25,7 @@ struct Owner {
 
 Owner owner_of(const Launch& launch) { return {std::to_string(launch.world), launch.run_id}; }
 
-/// What another version wrote has no name.
+/// The text of another version has no name.
 Owner owner_from_text(const std::string& text) {
   const std::size_t gap = text.find(' ');
   return {text.substr(0, gap), gap == std::string::npos ? "" : text.substr(gap + 1)};

@@ -14,8 +14,8 @@ const unsigned char* bytes_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
 
-/// Takes in one text after the other, each with its length, so that no two lists of texts are
-/// one.
+/// Takes one text after the other, each with its length, so that different lists of texts give
+/// different signatures.
 class Signature {
  public:
   explicit Signature(std::string_view token) {

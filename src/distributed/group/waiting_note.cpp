@@ -11,10 +11,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// The processes of a launcher come within less, and nobody takes this for a program that hangs.
+/// A launcher's processes come within less, and the user does not think yet that the program hangs.
 constexpr milliseconds kPatience{5000};
 
-/// What a process is started with that has no others.
+/// How to start a process without others.
 const char* how_to_be_alone(Launcher how) {
   switch (how) {
     case Launcher::mpirun:

@@ -4,8 +4,8 @@
 
 namespace accrue::distributed {
 
-/// Threads made while it lives get EPIPE from a socket that a rank closed, not a signal that ends
-/// the process: libuv, on which the store is hosted, writes without MSG_NOSIGNAL.
+/// Threads created while it exists get EPIPE from a socket that a rank closed, not a signal that
+/// ends the process: libuv, on which the store is hosted, writes without MSG_NOSIGNAL.
 class WithoutSigpipe {
  public:
   WithoutSigpipe() {

@@ -6,7 +6,7 @@
 namespace accrue::distributed {
 namespace {
 
-/// c10d would end the process where a collective took too long. The group notices that itself, and
+/// c10d would end the process if a collective took too long. The group notices that itself, and
 /// names the rank that is missing.
 void leave_errors_to_the_group() {
   setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);

@@ -6,10 +6,10 @@
 
 namespace accrue::distributed {
 
-/// What the library libaccrue_nccl.so is asked for. It is loaded, not linked, because it needs
+/// A request to the library libaccrue_nccl.so. It is loaded, not linked, because it needs
 /// libtorch's part for CUDA, which machines without a GPU do not load.
 struct NcclRequest {
-  c10::intrusive_ptr<c10d::Store> store;  ///< by which ranks find each other, for the engine alone
+  c10::intrusive_ptr<c10d::Store> store;  ///< by which ranks find each other, for the engine only
   int rank = 0;
   int world = 1;
   std::chrono::milliseconds timeout{};  ///< of each collective
@@ -17,7 +17,7 @@ struct NcclRequest {
 
 using NcclEngine = c10::intrusive_ptr<c10d::Backend>;
 
-/// The library's one function: puts a new engine into `made`, or throws what c10d threw.
+/// The library's only function: sets `made` to a new engine, or throws what c10d threw.
 using MakeNcclEngine = void (*)(const NcclRequest& request, NcclEngine& made);
 
 inline constexpr const char* kNcclLibrary = "libaccrue_nccl.so";

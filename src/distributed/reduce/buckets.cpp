@@ -7,7 +7,7 @@
 namespace accrue::distributed {
 namespace {
 
-/// If each flat allocation ends, by its number.
+/// Where each flat allocation ends, by its number.
 std::vector<std::int64_t> ends_of(std::span<const SlotPlace> places) {
   std::vector<std::int64_t> ends;
   for (const SlotPlace& place : places) {
@@ -17,7 +17,7 @@ std::vector<std::int64_t> ends_of(std::span<const SlotPlace> places) {
   return ends;
 }
 
-/// How many elements a bucket may have where `left` of them are left from its first on.
+/// How many elements a bucket may have if `left` of them are left from its first on.
 std::int64_t most_elements(std::int64_t left, std::int64_t elements) {
   return std::clamp(left / 4, elements / 8, elements);
 }

@@ -24,7 +24,7 @@ namespace {
 using accum::Accumulation;
 using accum::GradientBuffer;
 
-/// Fixed-point sums hold as many contributions to a parameter as one rank checks for itself.
+/// Fixed-point sums can hold this many contributions to a parameter, which one rank checks itself.
 constexpr std::int64_t kMostFixedContributions = 1 << 16;
 
 }  // namespace
@@ -43,7 +43,7 @@ struct DeferredReduce::Impl {
     compressed.emplace(buffer, places_of(*buffer), options.compress, group->world());
   }
 
-  /// A bucket's sum over the ranks, under way.
+  /// A bucket's sum over the ranks, in progress.
   struct Begun {
     std::unique_ptr<Work> work;
     std::vector<std::int64_t> contributions;  ///< by slot of the bucket, at its begin
@@ -79,11 +79,11 @@ struct DeferredReduce::Impl {
     begun.push_back(std::move(next));
   }
 
-  /// What nobody can finish is not begun: the sums stay this rank's own.
+  /// A reduction that cannot be completed is not begun: the sums stay this rank's own.
   bool is_broken() const { return begun.empty() && group->has_lost_one(); }
   bool overlaps() const { return options.overlap && order && is_first_round && !is_broken(); }
 
-  /// To be called in the backward of the last micro-batch.
+  /// Call it in the backward of the last micro-batch.
   void begin_what_is_final() {
     if (!is_last || is_void || !overlaps()) return;
     const Stopwatch stopwatch;
@@ -97,8 +97,8 @@ struct DeferredReduce::Impl {
            std::ranges::none_of(begun, [](const Begun& bucket) { return bucket.work != nullptr; });
   }
 
-  /// Begins the buckets that are left and waits for all. Nothing is under way after it, not even
-  /// where it throws the first error.
+  /// Begins the remaining buckets and waits for all. Nothing is in progress after it, even if it
+  /// throws the first error.
   void reduce_all() {
     if (is_reduced()) return;
     std::exception_ptr first_error;
@@ -120,7 +120,7 @@ struct DeferredReduce::Impl {
     spent.reduce_seconds += under_way.seconds();
   }
 
-  /// Does nothing for a window without weight: no step follows it, and what is kept stays.
+  /// Does nothing for a window without weight: no step follows it, and the kept errors stay.
   void sum_compressed(double weight) {
     if (weight == 0) return;
     under_way.restart();
@@ -128,8 +128,8 @@ struct DeferredReduce::Impl {
     spent.reduce_seconds += under_way.seconds();
   }
 
-  /// Whether a slot was contributed to after its bucket began: the model does not always use it as
-  /// often as it did before.
+  /// Whether a slot got a contribution after its bucket began: the model does not always use it as
+  /// often as before.
   bool came_late() const {
     for (std::size_t position = 0; position < begun.size(); ++position) {
       const Bucket& bucket = bucket_at(position);
@@ -176,7 +176,7 @@ struct DeferredReduce::Impl {
     return agree(ranks);
   }
 
-  /// A window that comes back after its sums were whole was audited.
+  /// A window that comes back after its sums were complete was audited.
   void expect_finite_sums(std::int64_t index) const {
     if (index != audited) return;
     for (const GradientBuffer::Entry& entry : buffer->entries())
@@ -237,7 +237,7 @@ struct DeferredReduce::Impl {
     }
   }
 
-  /// Whether a parameter that no rank used gets what earlier sums left out of its gradient.
+  /// Whether a parameter that no rank used gets kept errors of earlier sums as its gradient.
   bool has_leftovers(const GradientBuffer::Entry& entry) const {
     return compressed && entry.slot->main.any().item<bool>();
   }
@@ -263,7 +263,7 @@ struct DeferredReduce::Impl {
     is_void = false;
     is_last = false;
     watch.end();
-    // Rank 0 may have seen nothing yet of what becomes final when.
+    // Rank 0 may not have observed yet when slots become final.
     if (agreed.verdict == Agreed::Verdict::unfinished && !did_overlap) order.reset();
     return agreed;
   }
@@ -282,7 +282,7 @@ struct DeferredReduce::Impl {
   TellLossSums tell_loss_sums;
   OnLossSums on_loss_sums;
   WindowTotals totals;
-  std::exception_ptr error;  ///< what withdraw() met
+  std::exception_ptr error;  ///< from withdraw()
   Stopwatch under_way;
   double seconds_in_backward = 0;
   WindowTotals spent;  ///< times and bytes of this window, over all its rounds

@@ -12,7 +12,7 @@
 namespace accrue::distributed {
 namespace {
 
-/// Returns the group, whose ranks then are known to share the same parameters in the same way.
+/// Returns the group after checking that its ranks share the same parameters in the same way.
 std::shared_ptr<Group> alike(std::shared_ptr<Group> group, const accum::GradientBuffer& buffer,
                              const accum::SharingOptions& options) {
   NamedParameters trained;
@@ -56,7 +56,7 @@ accum::WindowShare GroupSums::share(std::int64_t size) {
   return {mine.begin, mine.begin + mine.count};
 }
 
-/// Two windows that are open at once would begin their collectives in another order on each rank.
+/// Two windows open at once would begin their collectives in different orders on the ranks.
 void GroupSums::begin_micro_batch(bool is_last) {
   reduce_.begin_micro_batch(is_last && group_->sharers_ == 1);
 }
@@ -75,7 +75,7 @@ void GroupSums::end_work() {
       timed_->watch.seconds() - (reduce_.seconds_in_backward() - timed_->reducing_before);
 }
 
-/// The share's numbers, and behind them `mine`.
+/// The share's numbers, followed by `mine`.
 std::vector<double> GroupSums::figures(const Figures& mine) const {
   std::vector<double> figures =
       timed_ ? shares_.figures(timed_->seconds) : std::vector<double>(WindowShares::kFigures, 0);

@@ -44,11 +44,11 @@ class GroupSums final : public accum::SharedSums {
   void withdraw() noexcept override { reduce_.withdraw(); }
 
  private:
-  /// Where this rank's work on its share of the open window began.
+  /// When this rank's work on its share of the open window began.
   struct Timed {
     Stopwatch watch = {};
     double reducing_before = 0;
-    double seconds = 0;  ///< without what reductions took of it; known from the first reduce() on
+    double seconds = 0;  ///< without the time of reductions; known from the first reduce() on
     bool is_done = false;
   };
 

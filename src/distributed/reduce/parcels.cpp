@@ -41,7 +41,7 @@ std::vector<Parcel> make_parcels(std::span<const std::int64_t> elements,
                                  std::span<const std::size_t> numbers, std::int64_t world,
                                  std::int64_t row_elements) {
   std::vector<Parcel> parcels;
-  std::int64_t room = 0;  // in every row of the last parcel, at least
+  std::int64_t room = 0;  // at least this much in every row of the last parcel
   for (const std::size_t tensor : numbers) {
     std::vector<ElementRange> owned;
     for (std::int64_t rank = 0; rank < world; ++rank)

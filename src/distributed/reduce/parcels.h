@@ -19,8 +19,8 @@ struct ParcelItem {
   bool operator==(const ParcelItem&) const = default;
 };
 
-/// What is exchanged at once of tensors that ranks own ranges of: a row for each rank with some of
-/// its ranges, all rows of one length.
+/// One exchange for tensors of which ranks own ranges: a row for each rank with some of its ranges,
+/// all rows of one length.
 struct Parcel {
   std::vector<std::vector<ParcelItem>> rows;  ///< by owner
   std::int64_t row_elements = 0;              ///< the longest row's
@@ -36,8 +36,8 @@ std::vector<Parcel> make_parcels(std::span<const std::int64_t> elements,
 /// The one-dimensional contiguous form of a tensor, by number.
 using FlatTensor = std::function<at::Tensor(std::size_t tensor)>;
 
-/// These copy a row's items from the tensors, one after the other, or back. What is behind the last
-/// item in `row` is left alone.
+/// These copy a row's items from the tensors, one after the other, or back. The rest of `row` after
+/// the last item is left alone.
 void pack(std::span<const ParcelItem> items, const FlatTensor& flat, const at::Tensor& row);
 void unpack(std::span<const ParcelItem> items, const at::Tensor& row, const FlatTensor& flat);
 

@@ -9,13 +9,13 @@
 namespace accrue::distributed {
 
 /// Throws a usage Error if the buffer's sums cannot be added over ranks without rounding them
-/// further, or cannot be compressed as asked for.
+/// further, or cannot be compressed as requested.
 void require_exact_sums(const accum::GradientBuffer& buffer, Compression compress);
 
-/// If the sums of the buffer's slots lie, by slot.
+/// The positions of the sums of the buffer's slots, by slot.
 std::vector<SlotPlace> places_of(const accum::GradientBuffer& buffer);
 
-/// How many elements of the buffer's sums make ReduceOptions::bucket_bytes.
+/// The number of elements of the buffer's sums in ReduceOptions::bucket_bytes.
 std::int64_t elements_of(const ReduceOptions& options, const accum::GradientBuffer& buffer);
 
 }  // namespace accrue::distributed

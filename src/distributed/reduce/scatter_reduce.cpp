@@ -9,7 +9,7 @@
 namespace accrue::distributed {
 namespace {
 
-/// How many parcels are under way: one travels while another is packed or added up.
+/// How many parcels are in transit: one travels while another is packed or added up.
 constexpr std::size_t kMostUnderWay = 2;
 
 }  // namespace

@@ -12,23 +12,23 @@
 
 namespace accrue::distributed {
 
-/// Brings the sums of slots over all ranks to those who own them, into their buffers, in parcels,
-/// of which few are under way at a time: what is sent and received besides the buffer is bounded.
-/// Sums are added in order of rank.
+/// Sends the sums of slots over all ranks to their owners, into their buffers, in parcels, of which
+/// few are in transit at a time: so memory besides the buffer is bounded. Sums are added in order
+/// of rank.
 ///
 /// Parcels travel in the order in which they were given, whenever a rank calls push() or advance(),
-/// so that ranks need not keep in step.
+/// so ranks need not run in lockstep.
 class ScatterReduce {
  public:
   /// `group` and `buffer` are kept by reference. A parcel has at most `bytes_at_once` bytes.
   ScatterReduce(Group& group, const accum::GradientBuffer& buffer, std::int64_t bytes_at_once);
 
-  /// Takes slots whose sums are final, by number; all are of one dtype.
+  /// Takes slots whose sums are final, by number; all have one dtype.
   void push(std::span<const std::size_t> slots);
-  /// Takes in what has arrived, and sends as much more. Does not wait.
+  /// Takes in what has arrived, and sends the next parcels. Does not wait.
   void advance();
-  /// Returns when all that was given has arrived. Nothing is under way after it, not even if it
-  /// throws the first error; what was not sent then is forgotten.
+  /// Returns when everything has arrived. Nothing is in transit after it, even if it throws the
+  /// first error; what was not sent then is dropped.
   void finish();
   bool is_idle() const { return waiting_.empty() && sent_.empty(); }
 

@@ -16,12 +16,12 @@ namespace accrue::distributed {
 
 /// Optimizer state divided among ranks (Rajbhandari et al., "ZeRO", arXiv:1910.02054, stage 1;
 /// Shoeybi et al., "Megatron-LM", arXiv:1909.08053): each rank steps element_range_of() each
-/// parameter, and then all have the parameters again. With a DeferredReduce that has it in its
-/// ReduceOptions a step sends what a sum of the gradients alone would: (world - 1) / world of their
-/// bytes to those who own them, and as much of the parameters back.
+/// parameter, and then all get the parameters again. With a DeferredReduce that has it in its
+/// ReduceOptions a step sends the same bytes as a sum of the gradients alone: (world - 1) / world
+/// of them to their owners, and the same number of parameter bytes back.
 ///
-/// What is exchanged at once is packed: a temporary of `bytes_at_once`, whatever sizes parameters
-/// have.
+/// Exchanges are packed: a temporary of `bytes_at_once`, whatever the sizes of
+/// parameters.
 class Sharding final : public accum::SumShard {
  public:
   /// `trained` are the parameters of the optimizer and the gradient buffer, in their order. All
@@ -33,15 +33,15 @@ class Sharding final : public accum::SumShard {
   void add_up(std::vector<double>& numbers) const override;
   void take_largest(std::vector<std::int64_t>& numbers) const override;
 
-  /// To be called after each rank has stepped its slice: all parameters become those of their
+  /// Call it after each rank has stepped its slice: all parameters are set to those of their
   /// owners.
   void gather_parameters() const;
 
-  /// Brings a tensor of which each rank holds a range to rank 0. There `whole`, flat and
-  /// contiguous, is filled; the others give an undefined tensor. All ranks call it with tensors of
-  /// one dtype.
+  /// Gathers a tensor of which each rank holds a range on rank 0. There `whole`, flat and
+  /// contiguous, is filled; the others pass an undefined tensor. Collective, with tensors of one
+  /// dtype.
   void gather(const ElementRange& range, const at::Tensor& own, const at::Tensor& whole) const;
-  /// Gives a number that rank 0 has to all.
+  /// Sends a number of rank 0 to all.
   std::int64_t from_first(std::int64_t number, std::string_view what) const;
 
   std::int64_t bytes_at_once() const { return bytes_at_once_; }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kHead = 8;
 
-/// The number that a rank wrote as fp64, which has all whole ones up to 2^53.
+/// The number that a rank wrote as fp64, which can hold all integers up to 2^53.
 template <class Number = std::int64_t>
 Number whole(double value) {
   constexpr double exact = std::int64_t{1} << 53;

@@ -10,7 +10,7 @@
 
 namespace accrue::distributed {
 
-/// What each rank says of its share of a window.
+/// A rank's statement about its share of a window.
 struct RankStatus {
   std::int64_t window = 0;  ///< the window's index
   double weight = 0;
@@ -28,11 +28,11 @@ struct RankStatus {
 };
 
 /// These write a status as a row of fp64 numbers, each exact, and read it, among ranks of the same
-/// model. from_row() throws a runtime Error if a number that counts is not a whole one.
+/// model. from_row() throws a runtime Error if a count is not a whole number.
 at::Tensor to_row(const RankStatus& status);
 RankStatus from_row(const at::Tensor& row, const RankStatus& like);
 
-/// What all ranks' rows come to.
+/// The result of all ranks' rows.
 struct Agreed {
   enum class Verdict { whole, again, dropped, unfinished } verdict = Verdict::whole;
   std::string reason = {};

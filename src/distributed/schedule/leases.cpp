@@ -15,7 +15,7 @@ namespace accrue::distributed {
 namespace {
 
 constexpr double kIdleGain = 0.9;
-/// The relative error that a pace of fewer than three windows is taken to have, and the least of
+/// The relative error assumed for a pace of fewer than three windows, and the smallest error of
 /// any.
 constexpr double kErrorOfFew = 0.1, kLeastError = 0.005;
 constexpr std::size_t kListedRanks = 8;
@@ -26,7 +26,7 @@ double lower_median(std::vector<double> values) {
   return *middle;
 }
 
-/// A rank while units are given out.
+/// A rank while units are assigned.
 struct Share {
   std::int64_t rank = 0;
   std::int64_t grain = 1;
@@ -60,8 +60,8 @@ void require_valid(const std::vector<Worker>& workers) {
 }
 
 struct Paces {
-  std::vector<double> seconds;  ///< by worker: the paces that shares go by
-  std::string origin;           ///< where they come from, in words
+  std::vector<double> seconds;  ///< by worker: the paces that determine shares
+  std::string origin;           ///< their source, in words
 };
 
 Paces paces_of(const std::vector<Worker>& workers) {
@@ -105,8 +105,8 @@ void give_equally(std::vector<Share>& shares, std::int64_t units) {
   }
 }
 
-/// Gives whole grains, each to the rank that is done with it first, the lowest of several, as long
-/// as there is a grain for any of them. Returns the units that are left.
+/// Assigns whole grains, each to the rank that finishes it first, the lowest of several, as long as
+/// a whole grain is left for one of them. Returns the remaining units.
 std::int64_t give_whole_grains(std::vector<Share>& shares, std::int64_t units) {
   using Entry = std::pair<double, std::size_t>;  // when a rank is done with its next grain
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> next;
@@ -129,7 +129,7 @@ std::int64_t give_whole_grains(std::vector<Share>& shares, std::int64_t units) {
   return units;
 }
 
-/// Gives units grain by grain to the rank that is done with it first, the lowest of several.
+/// Assigns units grain by grain to the rank that finishes first, the lowest of several.
 void give_by_speed(std::vector<Share>& shares, std::int64_t units) {
   for (Share& share : shares) share.count = 0;
   units = give_whole_grains(shares, units);
@@ -211,7 +211,7 @@ std::vector<std::int64_t> left_of(const LedgerView& ledger, const std::vector<Ru
   return left;
 }
 
-/// Corrects shares by what ranks are busy with, which tells of their pace and when they are free.
+/// Corrects shares by the ranks' present work, which shows their pace and when they are free.
 void account_for(const std::vector<Running>& running, double now, std::vector<Share>& shares) {
   for (Share& share : shares)
     for (const Running& one : running) {
@@ -244,8 +244,8 @@ Pace PaceEstimate::pace() const {
   if (observed_.size() < 3) return {middle, kErrorOfFew};
   std::vector<double> deviations;
   for (const double seconds : observed_) deviations.push_back(std::abs(seconds - middle));
-  // The factor 1.4826 makes a standard deviation of it; 1.2533 is the median's error over the
-  // mean's.
+  // The factor 1.4826 makes a standard deviation of it; 1.2533 is the error of the median relative
+  // to that of the mean.
   const double error =
       1.4826 * 1.2533 * lower_median(deviations) / std::sqrt(static_cast<double>(observed_.size()));
   return {middle, std::max(kLeastError, error / middle)};

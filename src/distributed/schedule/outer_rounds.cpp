@@ -22,7 +22,7 @@ constexpr const char* kOuter = "outer.";
 constexpr const char* kCompression = "compression.";
 constexpr std::chrono::seconds kPatience{1};
 
-/// Makes the compressor of a part's flat difference: parameters one after the other.
+/// Makes the compressor of a part's flat difference: its parameters are concatenated.
 std::unique_ptr<Compressor> compressor_of(const NamedParameters& parameters, const OuterPart& part,
                                           Compression compression, std::int64_t world) {
   std::int64_t elements = 0;
@@ -60,8 +60,8 @@ void add_to(std::vector<double>& sums, const std::vector<double>& more) {
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += more.at(i);
 }
 
-/// `own` with its "shares" as long as those of `now`: requests, which are the last, are 0 in what
-/// is kept, and so is what was added behind them.
+/// `own` with its "shares" extended to the length of those of `now`. Requests, which come last, are
+/// saved as 0, and so are sums that were added after them.
 StoredTensors with_all_sums(StoredTensors own, const NamedParameters& now) {
   const auto shares = std::ranges::find(own, "shares", &StoredTensor::name);
   const auto whole = std::ranges::find(now, "shares", &NamedParameter::name);
@@ -144,7 +144,7 @@ std::shared_future<OuterRounds::Exchanged> OuterRounds::done_now(const Message& 
   return done.get_future().share();
 }
 
-/// Exchanges follow each other, on every rank in the same order.
+/// Exchanges are made one after the other, on every rank in the same order.
 std::shared_future<OuterRounds::Exchanged> OuterRounds::begin(const Message& message) {
   std::shared_future<Exchanged> before;
   if (!under_way_.empty()) before = under_way_.back().exchanged;
@@ -173,7 +173,7 @@ void OuterRounds::merge_oldest(OuterOutcome& outcome) {
   under_way_.pop_front();
 }
 
-/// A part that was sent before this step has moved since, and is sent again.
+/// A part that was sent before this step has changed since, and is sent again.
 void OuterRounds::merge_all(std::int64_t steps, OuterOutcome& outcome) {
   while (!under_way_.empty()) merge_oldest(outcome);
   for (std::size_t part = 0; part < outer_.parts().size(); ++part) {

@@ -24,8 +24,8 @@ std::vector<std::int64_t> ends_of(const NamedParameters& parameters) {
   return ends;
 }
 
-/// The last parameter of the part that begins with `first` and whose elements are to end near
-/// `target`, where `left` parts follow that have at least one parameter each.
+/// The last parameter of the part that begins with `first` and should end near `target` elements,
+/// if `left` parts follow that have at least one parameter each.
 std::size_t last_near(const std::vector<std::int64_t>& ends, std::size_t first, double target,
                       std::size_t left) {
   const auto distance = [&](std::size_t i) {
@@ -91,8 +91,8 @@ std::optional<std::size_t> OuterSchedule::merged_after(std::int64_t steps) const
   return part_sent_at(step_of_round(steps) - delay_);
 }
 
-/// The inverse of the steps that the header states: floor(step P / W) parts are sent by `step`, of
-/// the W in which parts are sent, and the last of them then if its own step is this one.
+/// The inverse of the formula in the header: floor(step P / W) parts are sent by `step`, of the W
+/// steps in which parts are sent, and the last of them is sent now if its own step is this one.
 std::optional<std::size_t> OuterSchedule::part_sent_at(std::int64_t step) const {
   const std::int64_t sending = local_steps_ - delay_;
   if (step < 1 || step > sending) return std::nullopt;

@@ -52,8 +52,8 @@ std::vector<std::size_t> balanced_cuts(std::span<const double> costs, std::int64
                       "at most as many stages as the model has blocks (" + std::to_string(blocks) +
                           "), and at least one",
                       std::to_string(stages), "another dist.stages");
-  // slowest[p][b] is the cost of the slowest stage when the first b blocks are divided best into p
-  // stages; begin[p][b] is where the last of these begins.
+  // slowest[p][b] is the cost of the slowest stage in the best division of the first b blocks into
+  // p stages; begin[p][b] is where the last of these begins.
   constexpr double never = std::numeric_limits<double>::infinity();
   std::vector<std::vector<double>> slowest(parts + 1, std::vector<double>(blocks + 1, never));
   std::vector<std::vector<std::size_t>> begin(parts + 1, std::vector<std::size_t>(blocks + 1));

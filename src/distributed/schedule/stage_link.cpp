@@ -9,12 +9,12 @@
 namespace accrue::distributed {
 namespace {
 
-/// Values of a header, in int64: how many tensors there are, then each one's dtype, dimensions and
+/// Values of a header, in int64: the number of tensors, then each one's dtype, dimensions and
 /// sizes.
 constexpr std::int64_t kHeader = 64;
 constexpr std::int64_t kUndefined = -1;
-/// Lists that may be on their way to a rank when the next one is sent. One is what the schedule
-/// needs (pipeline_schedule); the second lets a stage go on while its own neighbour is busy.
+/// Lists that may be in transit to a rank when the next one is sent. The schedule needs one
+/// (pipeline_schedule); the second lets a stage go on while its neighbour is busy.
 constexpr std::size_t kOnTheirWay = 2;
 
 at::Tensor header_of(const std::vector<at::Tensor>& tensors) {

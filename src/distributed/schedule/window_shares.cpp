@@ -69,7 +69,7 @@ std::vector<Worker> WindowShares::workers() const {
   return workers;
 }
 
-/// Whether other ranks are to work than those that windows are divided among now.
+/// Whether the set of ranks that work is another than the one that windows are divided among now.
 bool WindowShares::others_take_part(const std::vector<Worker>& now) const {
   return !std::ranges::equal(now, followed_, {}, &Worker::takes_part, &Worker::takes_part);
 }
@@ -108,7 +108,7 @@ std::vector<double> WindowShares::figures(double seconds) const {
   return {static_cast<double>(samples), seconds};
 }
 
-/// Which ranks took another share than theirs, with both; empty if none did.
+/// The ranks that took another share than theirs, with both shares; empty if none did.
 std::string WindowShares::other_shares(const std::vector<accum::RankStatement>& of_ranks) const {
   std::string text;
   for (std::size_t rank = 0; rank < paces_.size(); ++rank) {

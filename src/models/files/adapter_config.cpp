@@ -12,7 +12,7 @@ namespace {
 constexpr const char* fitting_adapter =
     "an adapter of PEFT's kind LORA on linear layers alone, or merging it into its base with PEFT";
 
-/// Refuses what would be trained or added besides plain factors of one rank.
+/// Refuses anything that is trained or added besides plain factors of one rank.
 void expect_plain(const ConfigFile& config) {
   config.require_one_of("peft_type", {"LORA"});
   if (!config.is_null_or_absent("bias")) config.require_one_of("bias", {"none"});
@@ -25,7 +25,7 @@ void expect_plain(const ConfigFile& config) {
     if (config.flag_or(key, false)) throw config.wrong(key, "false", "true");
 }
 
-/// Some starts of an adapter take what it begins with off the base's weights.
+/// Some initialisations of an adapter subtract its initial product from the base's weights.
 void expect_base_untouched(const ConfigFile& config) {
   constexpr const char* key = "init_lora_weights";
   if (config.is_null_or_absent(key) || config.is_flag(key)) return;
@@ -44,7 +44,7 @@ bool finds_only(const std::string& word, const std::set<std::string>& adapted,
   });
 }
 
-/// The shortest end of `name`, in whole parts, that stands for adapted layers alone.
+/// The shortest suffix of `name`, in whole parts, that matches only adapted layers.
 std::string shortest_end(const std::string& name, const std::set<std::string>& adapted,
                          const std::vector<std::string>& linear) {
   for (std::size_t dot = name.rfind('.'); dot != name.npos && dot > 0;

@@ -7,12 +7,12 @@
 
 namespace accrue::models {
 
-/// The options that an adapter_config.json states, without its targets. Throws a usage Error naming
-/// `file` and the key where one is missing, of the wrong type, or asks for what is not here.
+/// The options in an adapter_config.json, without its targets. Throws a usage Error naming `file`
+/// and the key if one is missing, of the wrong type, or requests something that is not supported.
 AdapterOptions parse_adapter_config(const std::string& json, const std::string& file);
 
-/// adapter_config.json for adapters on the linear layers `adapted`; `linear` are all that the base
-/// has.
+/// adapter_config.json for adapters on the linear layers `adapted`; `linear` are all layers of the
+/// base.
 std::string make_adapter_config(const AdapterOptions& options, const std::string& base,
                                 const std::vector<std::string>& adapted,
                                 const std::vector<std::string>& linear);

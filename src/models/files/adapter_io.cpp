@@ -25,20 +25,20 @@ constexpr const char* config_file = "adapter_config.json";
 constexpr const char* weights_file = "adapter_model.safetensors";
 constexpr const char* adapter_weights = "an adapter of this base and these lora options";
 
-/// `name` without `end`; nothing if it does not end so.
+/// `name` without `end`; none if it does not end with it.
 std::optional<std::string> before(std::string_view name, std::string_view end) {
   if (!name.ends_with(end)) return std::nullopt;
   return std::string(name.substr(0, name.size() - end.size()));
 }
 
-/// Whether `name` is of letters, digits, dots and underscores, as names of layers are.
+/// Whether `name` consists of letters, digits, dots and underscores, like names of layers.
 bool is_plain(const std::string& name) {
   return std::all_of(name.begin(), name.end(), [](unsigned char sign) {
     return std::isalnum(sign) != 0 || sign == '.' || sign == '_';
   });
 }
 
-/// The tensors of an adapter's file under the names that the parameters here have.
+/// The tensors of an adapter's file under the names of the parameters here.
 StoredTensors open_adapter(const fs::path& folder) {
   const fs::path file = folder / weights_file;
   std::error_code unreadable;
@@ -68,7 +68,7 @@ NamedParameters adapter_parameters(const LanguageModel& model) {
   return detached(adapters);
 }
 
-/// The layers whose parameters end so.
+/// The layers with parameters whose names end with `end`.
 std::vector<std::string> layers_with(std::string_view end, const NamedParameters& parameters) {
   std::vector<std::string> layers;
   for (const NamedParameter& parameter : parameters)
@@ -83,7 +83,7 @@ struct AdaptedWeight {
   at::Tensor weight, a, b, magnitude;
   double scale = 1;
 
-  /// The weight that gives alone what they give together, in the factors' dtype.
+  /// The weight that replaces all of them together, in the factors' dtype.
   at::Tensor merged() const {
     const at::NoGradGuard no_grad;
     const at::Tensor sum = at::addmm(kernels::unpacked(weight, a.scalar_type()), b, a, 1, scale);
@@ -92,7 +92,7 @@ struct AdaptedWeight {
   }
 };
 
-/// The sizes of what is in `tensor`, unpacked.
+/// The sizes of the values in `tensor`, unpacked.
 std::vector<std::int64_t> plain_sizes(const at::Tensor& tensor) {
   if (!kernels::is_in_blocks(tensor)) return tensor.sizes().vec();
   const kernels::MatrixSize size = kernels::matrix_size(tensor);
@@ -104,7 +104,7 @@ StoredTensor merged_tensor(const NamedParameter& weight, const AdaptedWeight& ad
           [adapted](const at::Tensor& target) { target.copy_(adapted.merged()); }};
 }
 
-/// A tensor that is copied in `dtype`.
+/// A tensor that is converted to `dtype` when it is copied.
 StoredTensor widened_tensor(const NamedParameter& parameter, at::ScalarType dtype) {
   return {parameter.name, dtype, plain_sizes(parameter.tensor),
           [dtype, values = parameter.tensor.detach()](const at::Tensor& target) {

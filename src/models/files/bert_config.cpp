@@ -23,7 +23,7 @@ BertOptions parse_bert_config(const std::string& text, const std::string& file,
   options.token_types = config.count_unless_absent("type_vocab_size", usual.token_types);
   options.norm_eps = config.fraction_or("layer_norm_eps", usual.norm_eps);
   if (config.has("hidden_act")) config.require_one_of("hidden_act", {"gelu", "gelu_python"});
-  // Not read by transformers since its version 5, which computes such models otherwise than before.
+  // transformers no longer reads it since version 5, and then computes such models differently.
   if (!config.is_null_or_absent("position_embedding_type"))
     config.require("position_embedding_type", "absolute");
   config.require("is_decoder", false);
@@ -49,7 +49,7 @@ std::string make_bert_config(const BertOptions& options) {
       {"attention_probs_dropout_prob", options.dropout},
       {"initializer_range", 0.02},
       {"tie_word_embeddings", true},
-      {"pad_token_id", nullptr},  // no id is kept for padding: which positions are, is told apart
+      {"pad_token_id", nullptr},  // no id is reserved for padding: positions are marked instead
       {"dtype", options.compute == Compute::fp64 ? "float64" : "float32"},
   };
   return config.dump(2) + '\n';

@@ -6,9 +6,9 @@
 
 namespace accrue::models {
 
-/// The shape that a BERT config.json states, in `options` (whose other members are kept). Throws a
-/// usage Error naming `file` and the key where one is missing, of the wrong type, or asks for what
-/// Bert is not.
+/// The shape in a BERT config.json, written to `options` (whose other members are kept). Throws a
+/// usage Error naming `file` and the key if one is missing, of the wrong type, or requests
+/// something that Bert does not support.
 BertOptions parse_bert_config(const std::string& json, const std::string& file,
                               BertOptions options);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* bert_weights = "weights of a BERT of this shape";
 
-/// What files of a whole BERT have besides its masked language model.
+/// Parts of files of a whole BERT that its masked language model does not need.
 bool is_beside_bert(std::string_view name) {
   return name.starts_with("bert.pooler.") || name.starts_with("cls.seq_relationship.") ||
          name == "bert.embeddings.position_ids" || name == "bert.embeddings.token_type_ids";

@@ -24,11 +24,11 @@ using torch::autograd::variable_list;
 
 constexpr const char* operation = "checkpoint";
 
-/// What decides a function's results besides its inputs and parameters: libtorch's random
-/// generators and autocast, of the CPU and of the inputs' devices.
+/// The state that a function's results depend on besides its inputs and parameters: libtorch's
+/// random generators and autocast, of the CPU and of the inputs' devices.
 class RunState {
  public:
-  /// Takes the state that is there now.
+  /// Captures the present state.
   explicit RunState(const variable_list& inputs)
       : devices_(devices_of(cuda_only(inputs))), generators_(devices_) {
     for (const at::Device& device : devices_)
@@ -61,7 +61,7 @@ class RunState {
   GeneratorSnapshot generators_;
 };
 
-/// A cast that autocast keeps in a run without a graph would hide the weight from later uses.
+/// A cast that autocast caches in a run without a graph would hide the weight from later uses.
 class NoKeptCasts {
  public:
   NoKeptCasts() : before_(at::autocast::is_autocast_cache_enabled()) {
@@ -82,7 +82,7 @@ std::string text_of(const variable_list& results) {
   return text.empty() ? "none" : text;
 }
 
-/// Runs fn(inputs) and checks what it gives.
+/// Runs fn(inputs) and checks its results.
 variable_list run(const CheckpointedFunction& fn, const variable_list& inputs) {
   const NoKeptCasts no_kept_casts;
   std::vector<std::uint32_t> versions;
@@ -100,7 +100,7 @@ variable_list run(const CheckpointedFunction& fn, const variable_list& inputs) {
   return results;
 }
 
-/// What the second run needs of the first.
+/// What the second run needs from the first.
 struct FirstRun : torch::CustomClassHolder {
   FirstRun(CheckpointedFunction function, const variable_list& inputs)
       : fn(std::move(function)), state(inputs) {
@@ -109,12 +109,12 @@ struct FirstRun : torch::CustomClassHolder {
 
   CheckpointedFunction fn;
   RunState state;
-  /// What accelerates it, if anything does; backward may come when that has ended.
+  /// The acceleration of the first run, if any; backward may run after it has ended.
   std::optional<AcceleratedPass> pass;
   std::string results;
 };
 
-/// autograd gives the results a history, which what `fn` has captured is to stay without.
+/// autograd gives the results a history, which tensors captured by `fn` must not get.
 void detach_captured(variable_list& results, const variable_list& inputs) {
   for (at::Tensor& result : results)
     if (std::ranges::none_of(inputs, [&](const at::Tensor& in) { return in.is_same(result); }))

@@ -5,7 +5,7 @@
 namespace accrue::models {
 namespace {
 
-/// Whether transformers may read the file in the place of config.json, by the version in its name.
+/// Whether transformers may read the file instead of config.json, by the version in its name.
 bool is_config_of_a_version(std::string_view file) {
   return file.starts_with("config.") && file.ends_with(".json") && file != "config.json";
 }
@@ -22,7 +22,7 @@ void check_common_keys(const ConfigFile& config) {
 }
 
 void check_is_causal(const ConfigFile& config) {
-  // With null transformers sees what follows or not, depending on its kernels.
+  // With null, whether transformers sees the following tokens depends on its kernels.
   if (config.has("is_causal")) config.require("is_causal", true);
 }
 

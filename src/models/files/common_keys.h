@@ -8,14 +8,14 @@
 
 namespace accrue::models {
 
-/// Throws if a key that the config.json of any model may have asks for what no model here does:
-/// quantised weights, layers that differ in other keys, another file in its place.
+/// Throws if a key that the config.json of any model may have requests something that no model here
+/// supports: quantised weights, layers that differ in other keys, another file in its place.
 void check_common_keys(const ConfigFile& config);
 
-/// Throws if a language model is to see what follows a token.
+/// Throws if a language model is to see the tokens that follow.
 void check_is_causal(const ConfigFile& config);
 
-/// transformers' names of GELU in its tanh form, the first its usual one.
+/// transformers' names of GELU in its tanh form; its default comes first.
 std::vector<std::string> tanh_gelu_words();
 bool is_tanh_gelu(std::string_view word);
 

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 namespace {
 
-/// Nothing if `text` is broken, or nested so deep that walking through it would need much stack.
+/// None if `text` is broken, or nested so deep that walking it would need much stack.
 std::optional<json> parsed(const std::string& text) {
   if (extent_of_json(text).depth > kDeepestJson) return std::nullopt;
   json root = json::parse(text, nullptr, /*allow_exceptions=*/false);

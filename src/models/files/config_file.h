@@ -10,41 +10,41 @@
 
 namespace accrue::models {
 
-/// The config.json of a Hugging Face folder, or an object in it, whose keys are read by what a
-/// model can be. Everything throws a usage Error that names the file and the key
-/// ("rope_scaling.factor") where it is missing, of the wrong type or another value than the model
-/// has.
+/// The config.json of a Hugging Face folder, or an object in it, whose keys are read by the values
+/// that a model supports. Everything throws a usage Error that names the file and the key
+/// ("rope_scaling.factor") if it is missing, of the wrong type or has another value than the model
+/// supports.
 class ConfigFile {
  public:
-  /// `file` names it in errors; `fitting` says what would fit ("a model with the architecture of
-  /// GPT-2"). Throws if `text` is no JSON object.
+  /// `file` names it in errors; `fitting` states what would fit ("a model with the architecture of
+  /// GPT-2"). Throws if `text` is not a JSON object.
   ConfigFile(const std::string& text, const std::string& file, const std::string& fitting);
 
   bool has(const char* key) const { return root_.contains(key); }
   bool is_null_or_absent(const char* key) const;
-  /// Whether it says nothing: null, absent, or without elements.
+  /// Whether it is null, absent, or without elements.
   bool is_empty(const char* key) const;
   bool is_flag(const char* key) const;
-  /// How many there are of something: so few that products of two such counts are numbers, too.
+  /// A count: so small that products of two such counts do not overflow.
   std::int64_t count(const char* key, std::int64_t least = 1) const;
   std::int64_t count_or(const char* key, std::int64_t usual, std::int64_t least = 1) const;
-  /// As count(), but `usual` if there is no such key. Null is no number.
+  /// As count(), but `usual` if there is no such key. Null is not a number.
   std::int64_t count_unless_absent(const char* key, std::int64_t usual,
                                    std::int64_t least = 1) const;
   /// A finite number greater than 0.
   double positive(const char* key) const;
   double positive_or(const char* key, double usual) const;
-  /// None if the key is null, absent or 0, which Python's `or` takes for the same.
+  /// None if the key is null, absent or 0, which Python's `or` treats alike.
   std::optional<double> positive_if_any(const char* key) const;
   /// A number in [0, 1).
   double fraction_or(const char* key, double usual) const;
   bool flag_or(const char* key, bool usual) const;
   std::string text(const char* key) const;
-  /// Strings; nothing if the key is null or absent.
+  /// Strings; none if the key is null or absent.
   std::optional<std::vector<std::string>> texts(const char* key) const;
-  /// The object under `key`; nothing if it is null or absent.
+  /// The object under `key`; none if it is null or absent.
   std::optional<ConfigFile> object(const char* key) const;
-  /// `object` in the place of what is under `key`.
+  /// `object` instead of the value of `key`.
   ConfigFile stand_in(const char* key, nlohmann::json object) const;
 
   /// Throws unless `key` is absent or is `expected`.
@@ -62,7 +62,7 @@ class ConfigFile {
   const nlohmann::json* find(const char* key) const;
 
   std::string file_, fitting_;
-  std::string within_;  ///< the path of the object, with a dot at its end
+  std::string within_;  ///< the path of the object, followed by a dot
   nlohmann::json root_;
 };
 

@@ -23,7 +23,7 @@ std::optional<std::int64_t> token_in(const GenerationJson& stated) {
   return is_token ? std::optional(stated.get<std::int64_t>()) : std::nullopt;
 }
 
-/// The keys of an object, each by what it can be. One that is null is not stated.
+/// The keys of an object, read by their possible values. A key that is null is not stated.
 class GenerationKeys {
  public:
   GenerationKeys(const std::string& text, const std::string& file) : file_(file) {
@@ -69,7 +69,7 @@ class GenerationKeys {
     return sequences;
   }
 
-  /// Of sequences that are stated twice the last counts.
+  /// If a sequence is stated twice the last one counts.
   std::vector<SequenceBias> biases(const char* key) const {
     std::vector<SequenceBias> biases;
     std::map<std::vector<std::int64_t>, std::size_t> places;
@@ -158,7 +158,7 @@ struct OtherWay {
   bool (*is_taken)(const GenerationJson&);
 };
 
-/// Ways of transformers to say something else than the likeliest token by its rules.
+/// transformers' ways to generate something else than the likeliest token by its rules.
 constexpr std::array other_ways{OtherWay{"num_beams", is_above_one},
                                 OtherWay{"guidance_scale", is_not_one},
                                 OtherWay{"penalty_alpha", is_above_zero},
@@ -171,8 +171,8 @@ constexpr std::array other_ways{OtherWay{"num_beams", is_above_one},
                                 OtherWay{"max_time", is_stated},
                                 OtherWay{"cache_implementation", is_quantized}};
 
-/// What transformers takes from a config.json in the absence of a generation_config.json, of what
-/// changes a text.
+/// The keys that change a text and that transformers reads from config.json if there is no
+/// generation_config.json.
 constexpr std::array generation_keys{"bos_token_id",
                                      "eos_token_id",
                                      "pad_token_id",
@@ -230,7 +230,7 @@ LogitRules rules_in(const GenerationKeys& keys) {
                    .end_growth = keys.growth("exponential_decay_length_penalty"),
                    .suppressed = keys.tokens("suppress_tokens"),
                    .suppressed_first = keys.tokens("begin_suppress_tokens")};
-  if (!keys.value("min_new_tokens").is_null()) rules.min_length = 0;  // it takes its place
+  if (!keys.value("min_new_tokens").is_null()) rules.min_length = 0;  // it replaces min_length
   return rules;
 }
 

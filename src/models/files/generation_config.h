@@ -14,17 +14,17 @@ namespace accrue::models {
 
 using data::kGenerationConfig;
 
-/// What a generation_config.json says of the likeliest continuation of a text. What it says of
-/// draws (temperature, top_k) and of length is for whoever asks to state.
+/// The settings in a generation_config.json for the likeliest continuation of a text. Its settings
+/// for sampling (temperature, top_k) and length are left to the caller.
 struct GenerationConfig {
   std::vector<std::int64_t> end_tokens;  ///< a text ends before any of them
   LogitRules rules;
-  /// Keys with which transformers' generate() says something else than end tokens and rules make
+  /// Keys that make transformers' generate() produce something else than end tokens and rules make
   /// of the model's logits: num_beams, stop_strings and the like.
   std::vector<std::string> not_applied;
 };
 
-/// Throws a usage Error that names `file`, and the key whose value is none that it can have.
+/// Throws a usage Error that names `file`, and the key whose value is not possible.
 GenerationConfig parse_generation_config(const std::string& text, const std::string& file);
 
 /// That of a Hugging Face folder: its generation_config.json, or the same keys of config.json if
@@ -36,16 +36,16 @@ GenerationConfig read_generation_config(const std::filesystem::path& folder);
 /// no such file and config.json states nothing.
 std::string generation_config_text(const std::filesystem::path& folder);
 
-/// Special tokens by their ids, as config.json and generation_config.json name them.
+/// Special tokens by their ids, as in config.json and generation_config.json.
 struct SpecialTokens {
   std::optional<std::int64_t> begin, pad;
   std::vector<std::int64_t> ends;
 };
 
-/// What of them a config states; a value that is no token's id is none.
+/// The special tokens in a config; a value that is not the id of a token is ignored.
 SpecialTokens stated_special_tokens(const nlohmann::ordered_json& config);
 
-/// The config with those that there are; of others it says what it said.
+/// The config with these tokens; its other values are unchanged.
 nlohmann::ordered_json with_special_tokens(nlohmann::ordered_json config,
                                            const SpecialTokens& tokens);
 

@@ -11,10 +11,10 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t gpt2_vocab = 50'257;
-constexpr std::int64_t end_of_text = 50'256;  // GPT-2's tokenizer has it
+constexpr std::int64_t end_of_text = 50'256;  // in GPT-2's tokenizer
 
-/// A count under its own name or, which counts before that in transformers, the one that it has in
-/// other models.
+/// A count under its own name or the name in other models, which has precedence in
+/// transformers.
 std::int64_t gpt2_count(const ConfigFile& config, const char* own, const char* common,
                         std::int64_t usual) {
   return config.count_unless_absent(config.has(common) ? common : own, usual);
@@ -50,7 +50,7 @@ Gpt2Options parse_gpt2_config(const std::string& text, const std::string& file,
 
 std::string make_gpt2_config(const Gpt2Options& options) {
   const json token = options.vocab >= gpt2_vocab ? json(end_of_text)
-                                                 : json(nullptr);  // with fewer words there is none
+                                                 : json(nullptr);  // smaller vocabularies have none
   const nlohmann::ordered_json config = {
       {"architectures", {"GPT2LMHeadModel"}},
       {"model_type", "gpt2"},

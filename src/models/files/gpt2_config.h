@@ -6,9 +6,9 @@
 
 namespace accrue::models {
 
-/// The shape that a GPT-2 config.json states, in `options` (whose other members are kept). Throws a
-/// usage Error naming `file` and the key where one is missing, of the wrong type, or asks for what
-/// Gpt2 is not.
+/// The shape in a GPT-2 config.json, written to `options` (whose other members are kept). Throws a
+/// usage Error naming `file` and the key if one is missing, of the wrong type, or requests
+/// something that Gpt2 does not support.
 Gpt2Options parse_gpt2_config(const std::string& json, const std::string& file,
                               Gpt2Options options);
 

@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view position_embedding = "transformer.wpe.weight";
 constexpr const char* gpt2_weights = "weights of a GPT-2 of this shape";
 
-/// Hugging Face keeps these as Conv1D, [in, out].
+/// Hugging Face stores these as Conv1D, [in, out].
 bool is_transposed(std::string_view name) {
   constexpr std::array<std::string_view, 4> matrices{".attn.c_attn.weight", ".attn.c_proj.weight",
                                                      ".mlp.c_fc.weight", ".mlp.c_proj.weight"};
@@ -27,7 +27,7 @@ bool is_transposed(std::string_view name) {
                      [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
-/// Causal masks that older versions of transformers saved as if they were weights.
+/// Causal masks that older versions of transformers saved like weights.
 bool is_mask(std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
@@ -63,7 +63,7 @@ StoredTensors to_hugging_face(StoredTensors parameters) {
 
 void load_hugging_face(Gpt2& model, const StoredTensors& tensors, const std::string& origin) {
   // The targets are views of the parameters and share their version counters, so that cached copies
-  // are made anew.
+  // are made again.
   const NamedParameters all = to_hugging_face(model.parameters()),
                         targets = targets_of(all, tensors);
   copy_by_name(targets, as_hub_weights(tensors, gpt2_names, origin, gpt2_weights), origin,

@@ -34,7 +34,7 @@ HubWeights opened(const fs::path& file) {
   return {.tensors = std::move(shards.tensors), .origin = file, .absent = std::move(shards.absent)};
 }
 
-/// The file that config.json names in the place of the usual ones.
+/// The file that config.json names instead of the usual ones.
 std::optional<fs::path> stated_file(const fs::path& folder) {
   constexpr const char* key = "transformers_weights";
   const fs::path file = folder / "config.json";
@@ -60,7 +60,7 @@ const StoredTensor* find_named(const StoredTensors& tensors, std::string_view na
   return found == tensors.end() ? nullptr : &*found;
 }
 
-/// Those that are weights, under their full names.
+/// The weights among them, under their full names.
 StoredTensors fully_named(const StoredTensors& tensors, const HubNames& names) {
   StoredTensors named;
   for (StoredTensor tensor : tensors) {
@@ -75,7 +75,7 @@ StoredTensors fully_named(const StoredTensors& tensors, const HubNames& names) {
 
 std::optional<HubWeights> find_hub_weights(const fs::path& folder) {
   if (const auto stated = stated_file(folder)) return opened(*stated);
-  // transformers, too, takes the whole file where there are both.
+  // transformers also uses the whole file if both exist.
   for (const char* file : {whole_file, "model.safetensors.index.json"})
     if (is_there(folder / file)) return opened(folder / file);
   return std::nullopt;
@@ -113,7 +113,7 @@ StoredTensors as_hub_weights(const StoredTensors& tensors, const HubNames& names
   });
   if (head == named.end()) return named;
   const StoredTensor* embedding = find_named(named, names.embedding);
-  if (embedding == nullptr) {  // of tensors that share memory, a file may have either
+  if (embedding == nullptr) {  // a file may have either of two tensors that share memory
     head->name = names.embedding;
     return named;
   }

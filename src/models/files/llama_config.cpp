@@ -23,10 +23,10 @@ constexpr std::int64_t usual_llama_window = 4096;
 constexpr const char* local_layer = "sliding_attention";
 constexpr const char* global_layer = "full_attention";
 
-/// Which layers of a family are local if no layer_types say it.
+/// The local layers of a family if layer_types does not state them.
 enum class LocalLayers { none, all, upper, every_other, but_each_so_many };
 
-/// What transformers' class of a family has if a config.json leaves a key out.
+/// The defaults of transformers' class of a family for keys missing in a config.json.
 struct UsualShape {
   std::int64_t vocab, width, ffn_width, layers, heads;
   std::int64_t kv_heads;    ///< 0: as many as heads
@@ -34,7 +34,7 @@ struct UsualShape {
   std::int64_t positions;
 };
 
-/// What a model_type fixes, and what is usual in it.
+/// The fixed properties and the defaults of a model_type.
 struct Family {
   const char* model_type;
   LlamaVariant variant;
@@ -112,7 +112,7 @@ bool is_type(const Family& family, std::string_view model_type) {
   return family.model_type == model_type;
 }
 
-/// Throws if a key asks for what no Llama is.
+/// Throws if a key requests something that Llama does not support.
 void check_is_plain(const ConfigFile& config, const Family& family) {
   check_common_keys(config);
   check_is_causal(config);
@@ -127,7 +127,7 @@ GateActivation activation_of(const ConfigFile& config, const Family& family) {
   if (config.is_null_or_absent(key)) return family.variant.activation;
   const std::string word = config.text(key);
   if (word == "silu" || word == "swish") return GateActivation::silu;
-  // The first Gemma's files say gelu when they mean its tanh form.
+  // Files of the first Gemma state gelu when they mean its tanh form.
   if (is_tanh_gelu(word) || (is_first_gemma && word == "gelu")) return GateActivation::gelu_tanh;
   throw config.wrong(key, "silu or gelu_pytorch_tanh", word);
 }
@@ -162,14 +162,14 @@ LlamaOptions with_llama_shape(LlamaOptions options, const ConfigFile& config,
   return options;
 }
 
-/// Whether a word of layer_types, as transformers has or had them, is that of a local layer.
+/// Whether a word of layer_types, in any version of transformers, is that of a local layer.
 bool is_local_type(const ConfigFile& config, const std::string& word) {
   if (word == local_layer) return true;
   if (word == global_layer || word == "attention") return false;
   throw config.wrong("layer_types", std::string(local_layer) + " or " + global_layer, word);
 }
 
-/// Whether each layer is local, as layer_types say it or else `usual` does.
+/// Whether each layer is local, by layer_types or else by `usual`.
 std::vector<bool> layers_that_are_local(const ConfigFile& config, std::int64_t layers,
                                         const std::function<bool(std::int64_t)>& usual) {
   std::vector<bool> local;
@@ -183,7 +183,7 @@ std::vector<bool> layers_that_are_local(const ConfigFile& config, std::int64_t l
   return local;
 }
 
-/// Whether a layer is local if no layer_types say it.
+/// Whether a layer is local if layer_types does not state it.
 std::function<bool(std::int64_t)> usually_local(const ConfigFile& config, LocalLayers local,
                                                 bool has_window) {
   switch (local) {
@@ -210,7 +210,7 @@ std::int64_t read_window(const ConfigFile& config, const Family& family) {
   return config.has("sliding_window") ? config.count_or("sliding_window", 0) : usual_llama_window;
 }
 
-/// transformers takes a mistral with layer_types as a ministral, whose layers are local by them.
+/// transformers treats a mistral with layer_types as a ministral, which has local layers by them.
 void read_windows(const ConfigFile& config, const Family& family, std::int64_t layers,
                   LlamaVariant& variant) {
   if (family.local == LocalLayers::none) return;
@@ -224,7 +224,7 @@ void read_windows(const ConfigFile& config, const Family& family, std::int64_t l
                                            : "null");
 }
 
-/// What only Gemma has besides.
+/// The properties that only Gemma has.
 void read_gemma(const ConfigFile& config, const Family& family, LlamaVariant& variant) {
   if (!family.is_gemma || is_type(family, "gemma")) return;
   variant.query_scalar = config.positive_or("query_pre_attn_scalar", 256);
@@ -241,7 +241,7 @@ void read_gemma(const ConfigFile& config, const Family& family, LlamaVariant& va
                        json(variant.logit_soft_cap).dump());
 }
 
-/// What is the same model said in two ways is the same variant.
+/// Two descriptions of the same model give the same variant.
 LlamaVariant normal(LlamaVariant variant) {
   std::vector<bool>& local = variant.local_layers;
   if (!local.empty() && std::ranges::none_of(local, std::identity())) variant.window = 0;

@@ -31,12 +31,12 @@ NameAsWeights named_as_llama(const LlamaVariant& variant, const std::string& ori
   };
 }
 
-/// transformers ties a head to the embedding only if they are the same.
+/// transformers ties a head to the embedding only if they are equal.
 bool unties_its_head(const LlamaVariant& variant, const HubWeights& weights) {
   return variant.tied_head && has_another_head(weights.tensors, names_of(variant));
 }
 
-/// The options with a head of its own, also in their config.json.
+/// The options with a separate head, also in their config.json.
 LlamaOptions untied(LlamaOptions options) {
   nlohmann::json config = nlohmann::json::parse(options.config_json);
   config["tie_word_embeddings"] = false;

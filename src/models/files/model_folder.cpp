@@ -5,7 +5,7 @@
 namespace accrue::models {
 namespace {
 
-/// Throws if something is there; a link that points nowhere counts.
+/// Throws if something exists there; a dangling link counts.
 void refuse_existing(const std::filesystem::path& file) {
   std::error_code unreadable;
   if (std::filesystem::exists(std::filesystem::symlink_status(file, unreadable)))

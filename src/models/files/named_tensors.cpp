@@ -35,21 +35,21 @@ TensorsByName by_name(const StoredTensors& tensors, const Loading& loading) {
   return result;
 }
 
-/// What numbers it holds, perhaps in blocks: one kind cannot stand for another.
+/// The kind of numbers it holds, perhaps in blocks: kinds cannot replace each other.
 const char* numbers_of(at::ScalarType dtype, at::IntArrayRef sizes) {
   if (at::isComplexType(dtype)) return "complex numbers";
   return at::isFloatingType(dtype) || kernels::is_in_blocks(dtype, sizes) ? "floating-point numbers"
                                                                           : "integers";
 }
 
-/// The sizes of what the tensor holds: those of a matrix where it is in blocks.
+/// The sizes of the tensor's values: those of the matrix if it is in blocks.
 std::vector<std::int64_t> unpacked_sizes(at::ScalarType dtype, at::IntArrayRef sizes) {
   if (!kernels::is_in_blocks(dtype, sizes)) return sizes.vec();
   const kernels::MatrixSize size = kernels::matrix_size(dtype, sizes);
   return {size.rows, size.columns};
 }
 
-/// Blocks have no NaN and no infinity to tell of what went into them.
+/// Blocks have no NaN and no infinity that would show bad input.
 void expect_packable(const std::string& name, const at::Tensor& values) {
   if (kernels::all_finite(values)) return;
   throw usage_error("pack \"" + name + "\" into blocks", "finite numbers",
@@ -57,8 +57,8 @@ void expect_packable(const std::string& name, const at::Tensor& values) {
                     "a checkpoint from before the training that made it diverged");
 }
 
-/// Copies the values, packing or unpacking them if one of the two is in blocks of a format that
-/// the other has not.
+/// Copies the values, packing or unpacking them if one of the two is in blocks of a format that the
+/// other does not have.
 void copy_values(const StoredTensor& from, const at::Tensor& to) {
   const bool from_blocks = kernels::is_in_blocks(from.dtype, from.shape),
              to_blocks = kernels::is_in_blocks(to);

@@ -11,13 +11,13 @@ namespace {
 
 using nlohmann::json;
 
-/// The objects of a config.json that say the rotary positions of one kind of layers. A key is read
-/// from the first that has it.
+/// The objects of a config.json for the rotary positions of one kind of layers. A key is read from
+/// the first that has it.
 class RotaryKeys {
  public:
   explicit RotaryKeys(std::vector<ConfigFile> objects) : objects_(std::move(objects)) {}
 
-  /// The object that `key` is read from; the last if none has it.
+  /// The object from which `key` is read; the last one if none has it.
   const ConfigFile& with(const char* key) const {
     for (const ConfigFile& object : objects_)
       if (object.has(key)) return object;
@@ -37,17 +37,17 @@ class RotaryKeys {
   std::vector<ConfigFile> objects_;
 };
 
-/// What other keys of the config.json say about them.
+/// Related values of the config.json.
 struct RotaryContext {
   double positions;  ///< max_position_embeddings
-  /// The config.json, whose own "original_max_position_embeddings" counts before that of the
-  /// objects; null: it does not.
+  /// The config.json, whose own "original_max_position_embeddings" takes precedence over that of
+  /// the objects; null: it does not.
   const ConfigFile* around = nullptr;
   bool is_partial = false;     ///< its own "partial_rotary_factor" is another than 1
   bool whole_channels = true;  ///< "truncate"
 };
 
-/// Whether the ramp of yarn begins and ends at whole channels. To transformers null is false.
+/// Whether the ramp of yarn begins and ends at whole channels. transformers treats null as false.
 bool has_whole_channels(const ConfigFile& object) {
   return !object.has("truncate") ||
          (!object.is_null_or_absent("truncate") && object.flag_or("truncate", true));
@@ -70,7 +70,7 @@ std::string rotary_type(const RotaryKeys& keys) {
   return keys.is_null_or_absent(key) ? "default" : keys.with(key).text(key);
 }
 
-/// What yarn multiplies cosines and sines with where config.json does not say it.
+/// yarn's factor of cosines and sines if config.json does not state it.
 double usual_amplitude(const RotaryKeys& keys, double factor) {
   const auto of = [&](double scale) {
     return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1;
@@ -104,7 +104,7 @@ RotaryOptions with_llama3(RotaryOptions rotary, const RotaryKeys& keys) {
   return rotary;
 }
 
-/// `rotary` changed by what `keys` state.
+/// `rotary` with the values in `keys`.
 RotaryOptions scaled(RotaryOptions rotary, const RotaryKeys& keys, const RotaryContext& context) {
   rotary.base = keys.positive_or("rope_theta", rotary.base);
   const std::string type = rotary_type(keys);
@@ -131,7 +131,7 @@ RotaryOptions scaled(RotaryOptions rotary, const RotaryKeys& keys, const RotaryC
   return type == "yarn" ? with_yarn(rotary, keys, context) : with_llama3(rotary, keys);
 }
 
-/// What is said for all layers: by "rope_scaling" or else by "rope_parameters".
+/// The statement for all layers: in "rope_scaling" or else in "rope_parameters".
 RotaryOptions of_all_layers(const ConfigFile& config, RotaryContext context) {
   const char* key = config.is_empty("rope_scaling") ? "rope_parameters" : "rope_scaling";
   const ConfigFile stated = config.object(key).value_or(config.stand_in(key, json::object()));
@@ -141,18 +141,18 @@ RotaryOptions of_all_layers(const ConfigFile& config, RotaryContext context) {
   return scaled({.base = config.positive_or("rope_theta", 1e4)}, RotaryKeys({stated}), context);
 }
 
-/// The object of "rope_parameters" for one kind of layers, as transformers stands in for it.
+/// The object of "rope_parameters" for one kind of layers, with transformers' fallback.
 ConfigFile of_kind(const ConfigFile& parameters, const char* kind) {
   return parameters.object(kind).value_or(
       parameters.stand_in(kind, json::object({{"rope_type", "default"}})));
 }
 
-/// What is said for each kind of layers: by "rope_parameters"; the keys of "rope_scaling" go into
-/// those of global layers.
+/// The statements for each kind of layers: in "rope_parameters"; the keys of "rope_scaling" are
+/// added to those of global layers.
 void read_by_kind(const ConfigFile& config, RotaryContext context, LlamaVariant& variant) {
   const ConfigFile parameters =
       config.object("rope_parameters").value_or(config.stand_in("rope_parameters", json::object()));
-  if (!parameters.has("full_attention"))  // if they are for all layers, nothing would read them
+  if (!parameters.has("full_attention"))  // if they were for all layers, they would be ignored
     for (const char* key : {"rope_type", "type", "rope_theta", "factor"})
       parameters.require_none(key);
   context.whole_channels = has_whole_channels(parameters);

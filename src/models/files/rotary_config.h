@@ -8,10 +8,10 @@
 
 namespace accrue::models {
 
-/// Reads the rotary positions that a config.json states into `variant`: "rope_theta" and
-/// "rope_scaling", or "rope_parameters" in the form of transformers 5. With `by_kind_of_layer`
-/// (Gemma 3) local layers have frequencies of their own, which are not scaled. `positions` is
-/// max_position_embeddings. Throws a usage Error naming the key if a scaling is none of
+/// Reads the rotary positions in a config.json into `variant`: "rope_theta" and "rope_scaling",
+/// or "rope_parameters" in the form of transformers 5. With `by_kind_of_layer` (Gemma 3) local
+/// layers have separate frequencies, which are not scaled. `positions` is
+/// max_position_embeddings. Throws a usage Error naming the key if a scaling is not one of
 /// RotaryScaling's.
 void read_rotary(const ConfigFile& config, bool by_kind_of_layer, std::int64_t positions,
                  LlamaVariant& variant);

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t data_alignment = 8;
 
-/// This is checked before any tensor is read: one that turns out damaged on the way would leave a
-/// model half loaded.
+/// This is checked before any tensor is read: damage found later would leave a model half
+/// loaded.
 void check_bools(const InputFile& file, std::int64_t data_offset, const TensorEntry& entry) {
   if (entry.dtype != at::kBool) return;
   std::array<unsigned char, 4096> block{};
@@ -31,7 +31,7 @@ void check_bools(const InputFile& file, std::int64_t data_offset, const TensorEn
   }
 }
 
-/// Where one tensor's bytes are. Copies share the open file.
+/// The position of one tensor's bytes. Copies share the open file.
 struct StoredBytes {
   std::shared_ptr<const InputFile> file;
   std::int64_t offset = 0, count = 0;
@@ -48,7 +48,7 @@ struct StoredBytes {
   void copy_to(const at::Tensor& target) const {
     if (fit_into(target)) {
       read_into(target);
-      // Low-precision copies and autograd's checks learn by the version that raw pointers wrote.
+      // The version informs low-precision copies and autograd of writes by raw pointers.
       target.unsafeGetTensorImpl()->bump_version();
     } else {
       const at::Tensor values = at::empty(shape, at::TensorOptions().dtype(dtype));
@@ -66,7 +66,7 @@ StoredTensor stored_in(std::shared_ptr<const InputFile> file, std::int64_t data_
           [bytes = std::move(bytes)](const at::Tensor& target) { bytes.copy_to(target); }};
 }
 
-/// What a tensor's entry in the header says.
+/// A tensor's entry in the header.
 struct Described {
   std::string name;
   at::ScalarType dtype;
@@ -133,7 +133,7 @@ std::string_view bytes_of(const void* data, std::size_t count) {
   return {static_cast<const char*>(data), count};
 }
 
-/// A file being written, with the checksums of what went into it.
+/// A file being written, with the checksums of its contents.
 class CheckedOutput {
  public:
   explicit CheckedOutput(const std::filesystem::path& path) : file_(path) {}
@@ -142,7 +142,7 @@ class CheckedOutput {
     file_.write(bytes);
     checksum_.add(bytes);
   }
-  /// The checksum of what was written since it was last taken.
+  /// The checksum of what was written since the last call.
   std::string take_checksum() { return std::exchange(checksum_, {}).text(); }
   void commit() { file_.commit(); }
 
@@ -151,7 +151,7 @@ class CheckedOutput {
   Checksum checksum_;
 };
 
-/// A tensor that is not contiguous is copied a few rows at a time: a checkpoint is written also
+/// A tensor that is not contiguous is copied a few rows at a time: a checkpoint can be written even
 /// if memory has run out.
 void write_tensor(CheckedOutput& file, const at::Tensor& tensor) {
   constexpr std::int64_t piece_bytes = 48 << 10;
@@ -168,7 +168,7 @@ void write_tensor(CheckedOutput& file, const at::Tensor& tensor) {
   }
 }
 
-/// `values(i)` gives tensor i, on the CPU, when its turn comes.
+/// `values(i)` returns tensor i, on the CPU, when it is written.
 template <class Values>
 TensorChecksums write_file(const std::filesystem::path& path, const std::string& operation,
                            const std::vector<Described>& tensors,

@@ -34,7 +34,7 @@ std::string quote(std::string_view text) {
   return std::string(text.substr(0, longest_quote)) + (text.size() > longest_quote ? "..." : "");
 }
 
-/// Receives the header's JSON as a stream of events and knows after each what may follow. A
+/// Receives the header's JSON as a stream of events and knows after each one what may follow. A
 /// document tree would lose duplicate names and be built in full before the first check.
 class TensorsHeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -175,7 +175,7 @@ class TensorsHeaderReader : public nlohmann::json_sax<nlohmann::json> {
 };
 
 /// The tensor's size by its shape. A dimension of 0 counts as 1 for the overflow check, because
-/// strides are computed from the others all the same.
+/// strides are computed from the others anyway.
 std::int64_t bytes_of(const TensorEntry& tensor, const std::string& file) {
   auto bytes = static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
   bool empty = false;

@@ -20,23 +20,23 @@ struct TensorEntry {
 };
 
 struct SafetensorsHeader {
-  std::vector<TensorEntry> tensors;  ///< as the header lists them
+  std::vector<TensorEntry> tensors;  ///< in the order of the header
   std::map<std::string, std::string> metadata;
 };
 
-/// Reads the JSON of a header and checks each entry by itself. `file` names the file in errors.
+/// Parses the JSON of a header and checks each entry separately. `file` names the file in errors.
 SafetensorsHeader parse_header(std::string_view text, const std::string& file);
 
-/// Throws a usage Error unless the tensors fill the `data_bytes` behind the header without overlap,
+/// Throws a usage Error unless the tensors fill the `data_bytes` after the header without overlap,
 /// gap or rest.
 void check_layout(const SafetensorsHeader& header, std::int64_t data_bytes,
                   const std::string& file);
 
-/// "F32" for at::kFloat. Throws a usage Error naming `what` for a dtype that the format does not
-/// have here.
+/// "F32" for at::kFloat. Throws a usage Error naming `what` for a dtype that is not supported in
+/// this format here.
 std::string_view dtype_name(at::ScalarType dtype, const std::string& what);
 
-/// A usage Error about a file that is not what the format asks for; `tensor` may be empty.
+/// A usage Error about a file that violates the format; `tensor` may be empty.
 Error damaged(const std::string& file, std::string_view tensor, std::string_view expected,
               std::string_view received);
 

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// The JSON document; null if the text is none. A key that an object has twice would hide a
+/// The JSON document; null if the text is not JSON. A key that an object has twice would hide a
 /// tensor.
 json parse_without_repeats(const std::string& text, const std::string& file) {
   std::vector<std::set<std::string>> keys;
@@ -32,7 +32,7 @@ json parse_without_repeats(const std::string& text, const std::string& file) {
   return json::parse(text, check, /*allow_exceptions=*/false);
 }
 
-/// The files that an index names, opened one after the other.
+/// The files in an index, opened one after the other.
 class Shards {
  public:
   explicit Shards(const fs::path& index)
@@ -68,8 +68,8 @@ class Shards {
                       "no such file", "fetching the rest of the model's files");
   }
 
-  /// A tensor may be in two files if it is the same: which of two others counts depends on the
-  /// files' names in transformers, and not on the index.
+  /// A tensor may be in two files if it is the same: which of two different ones counts depends on
+  /// the files' names in transformers, and not on the index.
   void take(StoredTensor tensor, const fs::path& path) {
     const auto [place, is_new] = places_.try_emplace(tensor.name, Place{tensors_.size(), path});
     if (is_new)
@@ -83,7 +83,7 @@ class Shards {
 
   const fs::path& index_;
   WeightMap map_;
-  std::map<std::string, std::vector<std::string>> files_;  ///< with the tensors said to be in them
+  std::map<std::string, std::vector<std::string>> files_;  ///< with the tensors placed in them
   StoredTensors tensors_;
   std::map<std::string, Place> places_;
 };

@@ -9,16 +9,16 @@
 
 namespace accrue::models {
 
-/// A file of tensors open for reading at any place.
+/// A file of tensors, open for reading at any offset.
 class InputFile {
  public:
-  /// `format` names what it should be in errors. Throws a usage Error if it is no readable file.
+  /// `format` is the expected format, for errors. Throws a usage Error if the file is not readable.
   explicit InputFile(const std::filesystem::path& path, std::string format = "safetensors");
 
   const std::string& name() const { return name_; }
   std::int64_t bytes() const { return bytes_; }
 
-  /// Throws a runtime Error if the file became shorter.
+  /// Throws a runtime Error if the file has become shorter.
   void read_at(std::int64_t offset, void* out, std::int64_t count) const;
   /// The checksum of `count` bytes from `offset`, read by pieces.
   std::string checksum_at(std::int64_t offset, std::int64_t count) const;
@@ -31,7 +31,7 @@ class InputFile {
   std::int64_t bytes_ = 0;
 };
 
-/// What stands before the tensors' bytes.
+/// The part of a file before the tensors' bytes.
 struct FileHead {
   std::string bytes;  ///< the header's length and its JSON
   SafetensorsHeader header;
@@ -39,8 +39,8 @@ struct FileHead {
   std::int64_t data_offset() const { return static_cast<std::int64_t>(bytes.size()); }
 };
 
-/// Reads the head of a file, and checks it against itself and the length of the file. Throws a
-/// usage Error that names the file, the tensor and what is wrong.
+/// Reads the head of a file, and checks it for consistency, also with the length of the file.
+/// Throws a usage Error that names the file, the tensor and the problem.
 FileHead read_head(const InputFile& file);
 
 }  // namespace accrue::models

@@ -16,14 +16,14 @@ constexpr const char* vision_weights = "model.safetensors";
 constexpr const char* vision_preprocessor = "preprocessor_config.json";
 constexpr double level_mean = 0.5, level_deviation = 0.5;
 
-/// Writes JSON with names of classes, which are names of folders and so may be any bytes.
+/// Writes JSON with class names, which are names of folders and so may be any bytes.
 void write_json(const std::filesystem::path& file, const Json& value) {
   write_file_atomically(file, value.dump(2, ' ', false, Json::error_handler_t::replace) + '\n');
 }
 
 const char* name_of(Compute compute) { return compute == Compute::fp64 ? "float64" : "float32"; }
 
-/// One number if both sides are the same, which every version of transformers reads.
+/// One number if both sides are equal, which every version of transformers can read.
 Json side_or_sides(std::int64_t height, std::int64_t width) {
   return height == width ? Json(height) : Json{height, width};
 }
@@ -57,7 +57,7 @@ Json vit_config(const VitOptions& options, const ImageTask& task) {
           {"dtype", name_of(options.compute)}};
 }
 
-/// States for transformers what data::open_source() does with an image.
+/// States for transformers how data::open_source() processes an image.
 Json vit_preprocessor(std::int64_t side) {
   constexpr int bilinear = 2;
   return {{"image_processor_type", "CLIPImageProcessor"},
@@ -74,7 +74,7 @@ Json vit_preprocessor(std::int64_t side) {
           {"image_std", {level_deviation, level_deviation, level_deviation}}};
 }
 
-/// A number for each channel, as timm states it.
+/// A number for each channel, in timm's form.
 Json of_each_channel(double value, const ImageTask& task) {
   return Json(std::vector<double>(static_cast<std::size_t>(task.image[0]), value));
 }
@@ -116,7 +116,7 @@ void save_resnet_folder(const std::filesystem::path& folder, const ResNet& model
   prepare_model_folder(folder, {vision_config, vision_weights});
   write_safetensors(folder / vision_weights, model.file_tensors(), {{"format", "pt"}});
   const ResNetOptions& options = model.options();
-  // Names that timm does not have if it has no such network, so that it makes no other one.
+  // A name unknown to timm if it has no such network, so that it does not make another one.
   const std::string family = options.stem == Stem::conv7x7 ? "imagenet_resnet" : "cifar_resnet";
   const std::optional<std::string> name = timm_name(options);
   Json config = timm_config(name.value_or(family + std::to_string(options.layers)), task);

@@ -6,8 +6,8 @@
 
 namespace accrue::models {
 
-/// While it lives, this thread's operations on a kind of device are in bf16 or fp16 where
-/// libtorch's autocasting has them so, as under torch.autocast.
+/// While it exists, this thread's operations on a kind of device run in bf16 or fp16 where
+/// libtorch's autocasting defines that, as under torch.autocast.
 class Autocasting {
  public:
   Autocasting(c10::DeviceType device, at::ScalarType dtype)
@@ -19,7 +19,7 @@ class Autocasting {
     at::autocast::increment_nesting();
   }
   ~Autocasting() {
-    // Casts are kept within one use alone: the next one may see other weights.
+    // Casts are cached within one use only: the next one may see other weights.
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     at::autocast::set_autocast_enabled(device_, was_enabled_);
     at::autocast::set_autocast_dtype(device_, dtype_before_);

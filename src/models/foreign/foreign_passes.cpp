@@ -24,7 +24,7 @@ std::int64_t first_site(std::int64_t index) {
 
 constexpr std::int64_t losses_begin = std::int64_t{1} << 24;  ///< behind all segments
 
-/// Accelerates a part of a training pass while it lives; does nothing without a model.
+/// Accelerates a part of a training pass while it exists; does nothing without a model.
 class PassPart {
  public:
   PassPart(const std::shared_ptr<AcceleratedModel>& model, const ForwardContext& context,
@@ -48,7 +48,7 @@ Activations widened(Activations activations) {
   return activations;
 }
 
-/// Where a segment computes: it reads what the one before it gave, or the micro-batch.
+/// The device of a segment: it reads the previous segment's output, or the micro-batch.
 c10::DeviceType device_of(const Activations& input, const batch::MicroBatch& micro) {
   for (const at::Tensor& tensor : input)
     if (tensor.defined()) return tensor.device().type();

@@ -7,8 +7,8 @@
 
 namespace accrue::models {
 
-/// Seeds libtorch's CPU generator from (seed, window, first sample id, site) while it lives, and
-/// puts back the state it had. So a module that draws from it makes the same draws when its
+/// Seeds libtorch's CPU generator from (seed, window, first sample id, site) while it exists, and
+/// restores its former state. So a module that draws from it makes the same draws when its
 /// micro-batch is run again. It does nothing in evaluation.
 class ModuleGenerator {
  public:

@@ -10,8 +10,8 @@
 
 namespace accrue::models {
 
-/// The batch normalisation that `module` is, or none where it is another module or cannot be stated
-/// as data (running statistics as cumulative averages).
+/// The batch normalisation in `module`, or none if it is another module or cannot be stated as data
+/// (running statistics as cumulative averages).
 std::optional<BatchNorm> batch_norm_of(const torch::nn::Module& module, const std::string& name);
 
 bool is_batch_norm(const torch::nn::Module& module);

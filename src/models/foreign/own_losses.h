@@ -8,11 +8,11 @@
 
 namespace accrue::models {
 
-/// Losses that a segment made, as what it passes on: of each its sum and, as a tensor, its weight.
-/// Throws a usage Error, `owner` being whose losses they are, where one is no scalar with a weight.
+/// A segment's own losses as its output: for each its sum and, as a tensor, its weight. Throws a
+/// usage Error that names their `owner` if one is not a scalar with a weight.
 Activations activations_of(const std::vector<Loss>& losses, const std::string& owner);
 
-/// The heads that read losses which a segment made, in their order.
+/// The heads that read a segment's own losses, in their order.
 std::vector<LossHead> heads_of_own_losses(const std::vector<NamedLoss>& named);
 
 }  // namespace accrue::models

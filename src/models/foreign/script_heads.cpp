@@ -12,7 +12,7 @@
 namespace accrue::models {
 namespace {
 
-/// A micro-batch whose labels are those of `loss`; what each counts is told of its own labels only.
+/// A micro-batch with the labels of `loss`, so that only these are counted.
 batch::MicroBatch with_labels_of(const ScriptLoss& loss, const batch::MicroBatch& micro) {
   const at::Tensor target = named_tensor(micro, loss.target);
   if (!target.defined())
@@ -25,7 +25,7 @@ batch::MicroBatch with_labels_of(const ScriptLoss& loss, const batch::MicroBatch
   return labelled;
 }
 
-/// Which elements of a target are no padding of its lists; undefined if all of them are.
+/// A mask of the elements of a target that are not padding of its lists; undefined if none is.
 at::Tensor counted_elements(const ScriptLoss& loss, const batch::MicroBatch& micro,
                             const at::Tensor& target) {
   const auto lengths = micro.columns.find(batch::length_column(loss.target));
@@ -35,7 +35,7 @@ at::Tensor counted_elements(const ScriptLoss& loss, const batch::MicroBatch& mic
   return mask.expand(target.sizes());
 }
 
-/// How many elements of `target` count; `mask` is counted_elements() of it.
+/// How many elements of `target` count; `mask` is its counted_elements().
 double count_of(const at::Tensor& target, const at::Tensor& mask) {
   return mask.defined() ? mask.sum().item<double>() : static_cast<double>(target.numel());
 }

@@ -46,7 +46,7 @@ double number_of(const at::IValue& value) {
                     c10::str("a tensor ", number.sizes()), "sum() of it: how many terms there are");
 }
 
-/// The element of a dict or NamedTuple that is called `name`; none: it has none.
+/// The element `name` of a dict or NamedTuple; none if it does not have one.
 std::optional<at::IValue> element(const at::IValue& result, const std::string& name) {
   if (result.isGenericDict()) {
     const auto dict = result.toGenericDict();

@@ -22,7 +22,7 @@ bool is_tensor(const c10::TypePtr& type) {
 
 bool is_labels(const std::string& name) { return name == "labels" || name == "targets"; }
 
-/// The names of a tuple's elements, which are their places where it has none.
+/// The names of a tuple's elements, or their positions if it has none.
 std::vector<std::string> names_of(const c10::TupleType& tuple) {
   std::vector<std::string> names;
   for (std::size_t place = 0; place < tuple.elements().size(); ++place)
@@ -54,7 +54,7 @@ std::string in_words(const torch::jit::Kwargs& arguments) {
   return listed(words, "and");
 }
 
-/// The error for inputs that a module does not take.
+/// The error for inputs that a module does not accept.
 Error refused_by_module(const batch::MicroBatch& micro, const torch::jit::Kwargs& arguments,
                         const std::exception& error) {
   const std::string reason = cause_of(error);

@@ -15,14 +15,14 @@ namespace accrue::models {
 /// micro.targets; else it keeps its default.
 class ScriptMethod {
  public:
-  /// Throws a usage Error with the signature found if the module has no such method, or one with
-  /// an argument that is no tensor and has no default; `origin` is the module's file.
+  /// Throws a usage Error with the signature found if the module has no such method, or one with an
+  /// argument that is not a tensor and has no default; `origin` is the module's file.
   ScriptMethod(const torch::jit::Module& module, const std::string& name,
                const std::string& origin);
 
-  /// Runs the method on copies of what `micro` has for its arguments, floating-point ones as
-  /// `dtype`. Throws a usage Error that names the columns there are where one is missing, and a
-  /// runtime Error if the module does not take them; memory that runs out comes out as it was.
+  /// Runs the method on copies of its arguments in `micro`, floating-point ones as `dtype`. Throws
+  /// a usage Error that lists the columns if one is missing, and a runtime Error if the module does
+  /// not accept them; lack of memory is rethrown unchanged.
   at::IValue run(const batch::MicroBatch& micro, at::ScalarType dtype) const;
 
   const c10::TypePtr& result() const;
@@ -37,16 +37,16 @@ class ScriptMethod {
   std::string origin_;
 };
 
-/// What the data have under a name: a column, or "inputs", "labels" and "targets", which every
-/// micro-batch may have; undefined if there is nothing.
+/// The data under a name: a column, or "inputs", "labels" and "targets", which every micro-batch
+/// may have; undefined if there is nothing.
 at::Tensor named_tensor(const batch::MicroBatch& micro, const std::string& name);
 /// "columns input_ids and labels", for people.
 std::string columns_in_words(const batch::MicroBatch& micro);
 
-/// The tensor of a method's result that is called `name`: a key of a dict, a field of a NamedTuple,
-/// a place in a tuple; empty: the only tensor. Throws a usage Error that lists what there is.
+/// The tensor `name` of a method's result: a key of a dict, a field of a NamedTuple, a position in
+/// a tuple; empty: the only tensor. Throws a usage Error that lists what there is.
 at::Tensor named_output(const at::IValue& result, const std::string& name);
-/// The names of what a result of this type holds; empty if only a run tells them (dicts).
+/// The names in a result of this type; empty if only a run shows them (dicts).
 std::vector<std::string> output_names(const c10::TypePtr& type);
 
 }  // namespace accrue::models

@@ -24,7 +24,7 @@ using torch::nn::Module;
 struct Element {
   std::string name;
   AnyModule module;
-  std::optional<double> dropout;  ///< set for a Dropout, which accrue's kernel stands for
+  std::optional<double> dropout;  ///< set for a Dropout, which accrue's kernel replaces
 };
 
 /// Modules between two cuts.
@@ -32,15 +32,15 @@ struct Part {
   std::string name;
   std::optional<BatchNorm> entrance;
   std::vector<Element> elements;
-  TensorSnapshot before_first_run;  ///< kept if a rerun is to follow
+  TensorSnapshot before_first_run;  ///< kept if the part will run again
 };
 
 void set_training(Module& module, bool training) {
   if (module.is_training() != training) module.train(training);
 }
 
-/// Dropout by sample id. Masks need [B, ...] with the channels last or alone; which other dimension
-/// is which does not matter to them.
+/// Dropout by sample id. Masks need [B, ...] with the channels last or alone; the order of the
+/// other dimensions does not matter to them.
 at::Tensor drop(const at::Tensor& x, double probability, const ForwardContext& context,
                 std::int64_t site) {
   const at::Tensor rows = x.dim() <= 3 ? x : x.flatten(2);
@@ -55,14 +55,14 @@ at::Tensor in_dtype_of(const NamedParameters& parameters, const at::Tensor& inpu
   return inputs.to(parameters.front().tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
 }
 
-/// The micro-batch as a module of the program's own sees it.
+/// The micro-batch in the form for a module of the program's own.
 batch::MicroBatch in_dtype_of(const NamedParameters& parameters, batch::MicroBatch micro) {
   if (micro.inputs.defined()) micro.inputs = in_dtype_of(parameters, micro.inputs);
   for (auto& [name, column] : micro.columns) column = in_dtype_of(parameters, column);
   return micro;
 }
 
-/// Why what stands in a module of a Sequential cannot be reached.
+/// Why the layers in a module of a Sequential cannot be reached.
 std::string reason_for(const Module& module, const std::string& name) {
   if (is_batch_norm(module)) return "its running statistics are cumulative averages (no momentum)";
   return "it cannot be reached inside the Sequential's module " + name;
@@ -79,9 +79,9 @@ bool will_be_rerun(const ForwardContext& context) {
   return context.recompute != Recompute::none && !context.rerun && !at::GradMode::is_enabled();
 }
 
-/// Modules may read and move buffers out of accrue's sight: running statistics, counters, vectors
-/// of a power iteration. A rerun starts from the values that its first run started from, and leaves
-/// those that it left.
+/// Modules may read and change buffers without accrue's knowledge: running statistics, counters,
+/// vectors of a power iteration. A rerun starts from the values at the start of its first run, and
+/// leaves those at its end.
 class RerunBuffers {
  public:
   /// `before` carries the buffers from a first run to its rerun.

@@ -51,8 +51,8 @@ void make_contiguous(const torch::jit::Module& module) {
     if (!parameter.is_contiguous()) parameter.set_data(parameter.contiguous());
 }
 
-/// Without this flag the interpreter makes a std::runtime_error of whatever is thrown in a module,
-/// and no caller can tell that memory ran out. libtorch has this for the process only.
+/// Without this flag the interpreter turns every exception in a module into a std::runtime_error,
+/// and no caller can recognize lack of memory. libtorch has this only for the whole process.
 void let_errors_through() { FLAGS_torch_jit_enable_rethrow_caught_exception = true; }
 
 struct Loaded {
@@ -89,7 +89,7 @@ Loaded load(const TorchScriptOptions& options) {
   }
 }
 
-/// What stands for no losses stated: one, of the only output against the labels.
+/// The default if no losses are stated: one, of the only output against the labels.
 std::vector<ScriptLoss> stated_or_usual(const TorchScriptOptions& options) {
   if (!options.heads.empty() || !options.method.empty()) return options.heads;
   return {{.name = "cross_entropy"}};
@@ -108,7 +108,7 @@ struct TorchScriptModel::Impl {
   LossOptions loss;
   std::vector<ScriptLoss> heads;
   std::optional<ScriptLosses> own;      ///< of the module's own loss
-  std::optional<ScriptMethod> forward;  ///< without one
+  std::optional<ScriptMethod> forward;  ///< if it has no own loss
   NamedParameters parameters, buffers;
   std::vector<ForeignLayer> foreign;
   ForeignPasses passes;
@@ -136,7 +136,7 @@ struct TorchScriptModel::Impl {
     foreign = layers_in_graph(module, own ? options.method : "forward");
   }
 
-  /// The outputs that the losses read, or the losses that the module makes itself.
+  /// The outputs that the losses read, or the module's own losses.
   Activations run(const batch::MicroBatch& micro, const ForwardContext& context) {
     if (module.is_training() != context.training) module.train(context.training);
     const ModuleGenerator generator(context, 0);

@@ -28,7 +28,7 @@ std::string example_of(const std::vector<std::string>& names) {
          "\", target = \"labels\"}], or loss.method where the module makes its loss itself";
 }
 
-/// Whether the graph says that a layer stays in evaluation mode, as a layer traced there does.
+/// Whether the graph fixes a layer to evaluation mode, like a layer traced in that mode.
 bool is_fixed_to_evaluation(const Node& node, std::size_t place) {
   if (node.inputs().size() <= place) return false;
   const auto training = torch::jit::toIValue(node.input(place));
@@ -40,7 +40,7 @@ bool is_batch_norm(const Node& node) {
   return kind.find("batch_norm") != std::string::npos && !is_fixed_to_evaluation(node, 5);
 }
 
-/// A dropout's probability, where the graph states it.
+/// A dropout's probability, if the graph states it.
 std::optional<double> constant_probability(const Node& node) {
   const int place =
       node.kind().toUnqualString() == std::string("scaled_dot_product_attention") ? 4 : 1;

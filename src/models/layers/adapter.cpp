@@ -13,7 +13,7 @@
 namespace accrue::models {
 namespace {
 
-/// So few rows at a time that what is made of them is a small part of a layer's memory.
+/// So few rows at a time that the temporaries are a small part of a layer's memory.
 constexpr std::int64_t rows_at_once = 256;
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace accrue::models {
 
-/// The norms of the rows of weight + scale * b · a, made anew if one of the three has changed.
+/// The norms of the rows of weight + scale * b · a, computed again if one of the three changed.
 class RowNorms {
  public:
   /// [N], of the factors' dtype, without autograd.
@@ -25,22 +25,22 @@ class RowNorms {
   at::Tensor norms_;
 };
 
-/// What is trained in place of a projection's weight (AdapterOptions).
+/// The trained replacement of a projection's weight (AdapterOptions).
 struct Adapter {
   kernels::LowRank factors;
-  /// [N]: what DoRA makes the norms of the rows of weight + scale * b · a; undefined: they stay.
+  /// [N]: DoRA's norms of the rows of weight + scale * b · a; undefined: the norms are not changed.
   at::Tensor magnitude = {};
-  double dropout = 0;     ///< of what goes into the factors, at `site`
+  double dropout = 0;     ///< of the factors' input, at `site`
   std::int64_t site = 0;  ///< kernels/dropout.h
   RowNorms norms = {};
 
   /// x with elements dropped; undefined if none are.
   at::Tensor dropped(const at::Tensor& x, const ForwardContext& context) const;
-  /// Makes dropped(x), of an x that is `remake_x` where that is given, again for backward.
+  /// Recomputes dropped(x) for backward, from `remake_x` instead of x if that is given.
   kernels::Remake remake_dropped(const at::Tensor& x, const kernels::Remake& remake_x,
                                  const ForwardContext& context) const;
   /// y [..., N], a product with weight + scale * b · a, with each of its columns times magnitude
-  /// over norm; that the norm moves with the factors is left out of the gradient, as in the paper
+  /// over norm; the gradient ignores that the norm changes with the factors, as in the paper
   /// (section 4.3). Differentiable.
   at::Tensor rescaled(const at::Tensor& y, const at::Tensor& weight, const at::Tensor& bias);
 };

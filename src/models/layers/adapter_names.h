@@ -4,7 +4,7 @@
 
 namespace accrue::models {
 
-/// What the names of an adapter's parameters end in behind their layer's, as PEFT has it.
+/// The ends of an adapter's parameter names after their layer's, as in PEFT.
 inline constexpr std::string_view factor_a_end = ".lora_A.weight", factor_b_end = ".lora_B.weight",
                                   magnitude_end = ".lora_magnitude_vector";
 

@@ -6,7 +6,7 @@
 
 namespace accrue::models {
 
-// ATen's operator is vectorised, and has no parameter whose gradient would have to land in a slot.
+// ATen's operator is vectorised, and has no parameter whose gradient would need a slot.
 at::Tensor exact_gelu(const at::Tensor& x) { return at::gelu(x, "none"); }
 
 BertBlock make_bert_block(ParameterBuilder& builder, const std::string& name,

@@ -10,7 +10,7 @@
 namespace accrue::models {
 
 /// A post-norm transformer block: y = norm(x + attention(x)), then norm(y + mlp(y)), with GELU by
-/// erf. Dropout is where TransformerBlock has it.
+/// erf. Dropout is in the same places as in TransformerBlock.
 struct BertBlock {
   Projection qkv, attention_out;
   LayerNorm after_attention;
@@ -22,7 +22,7 @@ struct BertBlock {
   std::vector<Projection*> projections() { return {&qkv, &attention_out, &mlp_in, &mlp_out}; }
 };
 
-/// `options` has its feed-forward width stated.
+/// The feed-forward width in `options` is stated.
 BertBlock make_bert_block(ParameterBuilder& builder, const std::string& name,
                           const BertOptions& options);
 

@@ -12,8 +12,8 @@ std::string shape_of(const at::Tensor& tensor) {
   return tensor.defined() ? c10::str(tensor.scalar_type(), ' ', tensor.sizes()) : "no tensor";
 }
 
-/// Whether each pixel of an image has a class: [B, H, W] of images [B, C, H, W]. Targets of other
-/// data may have three dimensions, too.
+/// Whether each pixel of an image has a class: [B, H, W] for images [B, C, H, W]. Targets of other
+/// data may have three dimensions as well.
 bool is_by_pixel(const batch::MicroBatch& micro) {
   const bool images = micro.inputs.defined() && micro.inputs.dim() == 4 &&
                       at::isFloatingType(micro.inputs.scalar_type());

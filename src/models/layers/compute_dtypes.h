@@ -11,7 +11,7 @@ inline at::ScalarType master_dtype(Compute compute) {
   return compute == Compute::fp64 ? at::kDouble : at::kFloat;
 }
 
-/// The dtype of what products read.
+/// The dtype of the inputs of products.
 inline at::ScalarType activation_dtype(Compute compute) {
   if (compute == Compute::fp16) return at::kHalf;
   return compute == Compute::bf16 ? at::kBFloat16 : master_dtype(compute);

@@ -8,11 +8,11 @@
 namespace accrue::models {
 namespace {
 
-/// What BatchNorm1d, 2d and 3d have in common.
+/// The common properties of BatchNorm1d, 2d and 3d.
 struct Found {
   const torch::nn::BatchNormOptions* options = nullptr;
   at::Tensor weight, bias;
-  bool may_be_flat = false;  ///< BatchNorm1d takes [B, C] too
+  bool may_be_flat = false;  ///< BatchNorm1d also takes [B, C]
 };
 
 template <class Layer>

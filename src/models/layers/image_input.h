@@ -7,7 +7,7 @@
 
 namespace accrue::models {
 
-/// The most classes that a classifier of images may tell apart.
+/// The most classes that an image classifier may distinguish.
 inline constexpr std::int64_t most_classes = 1 << 24;
 
 /// The images [B, C, H, W] of a micro-batch in `options`, the model's dtype and device. Throws a

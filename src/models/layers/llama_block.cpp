@@ -9,7 +9,7 @@
 namespace accrue::models {
 namespace {
 
-/// x [B, T, heads * W], each head normalised by itself if there is a norm.
+/// x [B, T, heads * W], each head normalised separately if there is a norm.
 at::Tensor by_head(const RmsNorm& norm, const at::Tensor& x, std::int64_t heads,
                    const ForwardContext& context) {
   if (!norm) return x;
@@ -58,7 +58,7 @@ LlamaBlock make_llama_block(ParameterBuilder& builder, const LlamaOptions& optio
   block.attention_out = make_projection(builder, attention + "o_proj", q_width, width,
                                         into_residual, variant.output_bias);
   if (variant.post_norms) block.after_attention = norm(name + ".post_attention_layernorm", width);
-  // The name that this norm has without post-norms is with them that of another.
+  // The name of this norm without post-norms belongs to another one with them.
   block.before_mlp =
       norm(name + (variant.post_norms ? ".pre_feedforward_layernorm" : ".post_attention_layernorm"),
            width);
@@ -111,7 +111,7 @@ at::Tensor LlamaBlock::feed_forward(const at::Tensor& x, const LlamaOptions& opt
                              down.prepared,
                              {.activation = activation,
                               .remake_x = remake_x,
-                              // A norm behind it reads it for its own backward.
+                              // A norm after it reads it for its own backward.
                               .result_unread = context.result_unread && !after_mlp});
   const at::Tensor opening = gate(x, context, remake_x), through = up(x, context, remake_x);
   return down(kernels.gate(activation, opening, through), context,

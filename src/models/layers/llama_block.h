@@ -21,13 +21,13 @@ struct RmsNorm {
                         const ForwardContext& context) const;
 };
 
-/// The parameter `name`.weight [width], with which the norm changes no size at first.
+/// The parameter `name`.weight [width], with which the norm changes no magnitude at first.
 RmsNorm make_rms_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width,
                       const LlamaVariant& variant);
 
-/// A block of Llama: y = x + attention(norm(x)), then y + mlp(norm(y)), where what attention and
-/// mlp give may be normalised, too. Dropout is on the attention weights and behind either part, at
-/// `first_site` and the two sites after it.
+/// A block of Llama: y = x + attention(norm(x)), then y + mlp(norm(y)), where the outputs of
+/// attention and mlp may be normalised as well. Dropout is on the attention weights and after
+/// either part, at `first_site` and the two sites after it.
 struct LlamaBlock {
   RmsNorm before_attention;
   Projection q, k, v;
@@ -55,7 +55,7 @@ struct LlamaBlock {
                           const ForwardContext& context, const kernels::Remake& remake_x);
 };
 
-/// `options` has its usual widths stated (with_usual_widths).
+/// The usual widths in `options` are stated (with_usual_widths).
 LlamaBlock make_llama_block(ParameterBuilder& builder, const LlamaOptions& options,
                             std::int64_t index);
 

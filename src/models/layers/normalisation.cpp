@@ -27,7 +27,7 @@ std::string counted(const BatchNorms& found) {
          first_name(found) + ')';
 }
 
-/// If a model runs as a whole, nothing can be put between or in the place of its layers.
+/// If a model runs as a whole, its layers cannot be cut apart or replaced.
 constexpr const char* what_uncut_ones_leave =
     "model.batchnorm = \"micro\" (each micro-batch by itself: another gradient), or the model "
     "saved with "

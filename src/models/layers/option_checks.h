@@ -4,8 +4,8 @@
 
 namespace accrue::models {
 
-// Each throws a usage Error of `operation` that names the option as the config has it
-// ("model.width") where it is out of range.
+// Each throws a usage Error of `operation` that names the option as in the config ("model.width")
+// if it is out of range.
 
 void check_range(const char* operation, const char* key, std::int64_t value, std::int64_t least,
                  std::int64_t most);

@@ -13,7 +13,7 @@ double weighted_sum(const PairScores& scores, const at::Tensor& values) {
   return (scores.weights * values.detach()).sum().item<double>();
 }
 
-/// `losses` and `margins` of the pairs as a sum over them, with what is told beside it.
+/// `losses` and `margins` of the pairs as a sum over them, with the reported measures.
 Loss sum_over_pairs(const PairScores& scores, const at::Tensor& losses, const at::Tensor& margins) {
   return {
       .sum = (scores.weights * losses).sum(),

@@ -14,14 +14,14 @@
 namespace accrue::models {
 
 /// The random stream of a parameter: its name's hash (FNV-1a, 64 bit), so a value depends on (seed,
-/// name) and neither on the order of creation nor on what else there is.
+/// name) and neither on the order of creation nor on the other parameters.
 std::uint64_t stream_of(std::string_view name);
 
 /// Arithmetic of the products with `parameters` for one token, forward and backward: 6 operations
-/// for each element, 4 where it is frozen and so has no gradient.
+/// for each element, 4 if it is frozen and so has no gradient.
 std::int64_t operations_of_products(const NamedParameters& parameters);
 
-/// The format of blocks that a base is to be in; nothing if it is to be in none.
+/// The block format for a base; none if it is not in blocks.
 std::optional<kernels::BlockFormat> block_format_of(BaseFormat base);
 
 /// Makes a model's parameters in registration order and draws their values at the end, in parallel.
@@ -30,8 +30,8 @@ class ParameterBuilder {
   ParameterBuilder(at::ScalarType dtype, Initialisation initialisation)
       : dtype_(dtype), matrices_(dtype), initialisation_(initialisation) {}
 
-  /// What is made from here on is frozen: it wants no gradient, and matrices are held in that
-  /// dtype, those of linear layers as `base` says.
+  /// Parameters made from here on are frozen: they need no gradient, and matrices are held in that
+  /// dtype, those of linear layers in the format of `base`.
   void begin_frozen(at::ScalarType matrices, BaseFormat base = BaseFormat::as_stored) {
     matrices_ = matrices;
     base_ = base;
@@ -44,7 +44,7 @@ class ParameterBuilder {
   }
 
   at::Tensor constant(const std::string& name, std::vector<std::int64_t> shape, double value);
-  /// Makes a parameter that fill() or draw() gives its values; until then it is zero.
+  /// Makes a parameter whose values fill() or draw() will set; until then it is zero.
   at::Tensor normal(const std::string& name, std::vector<std::int64_t> shape,
                     double standard_deviation);
   /// The same for a linear layer's weight [rows, columns]. Throws a usage Error if the base's
@@ -52,14 +52,14 @@ class ParameterBuilder {
   at::Tensor weight(const std::string& name, std::int64_t rows, std::int64_t columns,
                     double standard_deviation);
 
-  /// Whether what is made has values, and not shapes alone.
+  /// Whether parameters have values, and not only shapes.
   bool makes_values() const { return initialisation_ != Initialisation::shapes; }
-  /// Fills what was made as the initialisation says.
+  /// Fills the parameters made so far, by the initialisation.
   void fill(std::uint64_t seed) {
     if (initialisation_ != Initialisation::random) pending_.clear();
     draw(seed);
   }
-  /// Draws what was made since, unless there are shapes alone.
+  /// Draws the parameters made since, unless there are only shapes.
   void draw(std::uint64_t seed);
   NamedParameters take() { return std::move(parameters_); }
 

@@ -15,8 +15,8 @@ std::int64_t sequences_in(const batch::MicroBatch& micro) {
   return micro.spans.empty() ? micro.inputs.size(0) : std::ssize(micro.spans);
 }
 
-/// Which sequence each position is of, [R, T]; padding between packed ones is of none, which is the
-/// number behind the last.
+/// The sequence of each position, [R, T]; padding between packed ones belongs to none and gets the
+/// number after the last.
 at::Tensor sequence_of_positions(const batch::MicroBatch& micro) {
   const std::int64_t rows = micro.inputs.size(0), columns = micro.inputs.size(1);
   if (micro.spans.empty()) return at::arange(rows, at::kLong).unsqueeze(1).expand({rows, columns});
@@ -29,7 +29,7 @@ at::Tensor sequence_of_positions(const batch::MicroBatch& micro) {
 }
 
 /// Sums of `values` [R, T], fp64, over each sequence. They are added in the order of positions, so
-/// that padding does not change a bit.
+/// padding does not change a bit.
 at::Tensor sums_of_sequences(const batch::MicroBatch& micro, const at::Tensor& values) {
   const std::int64_t sequences = sequences_in(micro);
   return at::zeros({sequences + 1}, at::kDouble)
@@ -46,7 +46,7 @@ void expect_pairs(const batch::MicroBatch& micro, const std::string& operation) 
       R"(lines with "prompt", "chosen" and "rejected", whose pairs stay whole)");
 }
 
-/// [P] fp64: 1, or what both sequences of a pair are weighted with.
+/// [P] fp64: 1, or the weight of both sequences of a pair.
 at::Tensor pair_weights(const batch::MicroBatch& micro) {
   const std::int64_t pairs = sequences_in(micro) / 2;
   at::Tensor weights = at::ones({pairs}, at::kDouble);

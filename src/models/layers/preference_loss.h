@@ -8,7 +8,7 @@
 namespace accrue::models {
 
 /// The log-probability of each sequence of `micro`, summed over its labels that count: fp64 [S],
-/// differentiable. `hidden` is what the model's last segment gives.
+/// differentiable. `hidden` is the output of the model's last segment.
 at::Tensor sequence_log_probabilities(TokenHead& head, const at::Tensor& hidden,
                                       const batch::MicroBatch& micro,
                                       const ForwardContext& context);
@@ -17,9 +17,9 @@ at::Tensor sequence_log_probabilities(TokenHead& head, const at::Tensor& hidden,
 at::Tensor sequence_log_probabilities(Trainable& model, TokenHead& head,
                                       const batch::MicroBatch& micro);
 
-/// The loss of pairs that head->options say, "dpo" or "orpo"; its weight is the number of pairs, or
-/// the sum of their weights. `head` must outlive it. Throws a usage Error if a micro-batch holds
-/// no whole pairs, and of dpo if nobody took the reference.
+/// The loss of pairs in head->options, "dpo" or "orpo"; its weight is the number of pairs, or the
+/// sum of their weights. `head` must outlive it. Throws a usage Error if a micro-batch does not
+/// contain whole pairs, and for dpo if the reference was not computed.
 LossHead preference_loss(TokenHead* head);
 
 }  // namespace accrue::models

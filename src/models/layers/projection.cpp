@@ -14,7 +14,7 @@
 namespace accrue::models {
 namespace {
 
-/// An adapter's first factor is drawn with the deviation that PEFT's has, whose values are uniform.
+/// An adapter's first factor is drawn with PEFT's deviation, whose values are uniform.
 double deviation_of_factor(std::int64_t in) { return 1 / std::sqrt(3.0 * static_cast<double>(in)); }
 
 void check_adapters(const char* operation, const AdapterOptions& options,

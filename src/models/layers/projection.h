@@ -15,7 +15,7 @@
 
 namespace accrue::models {
 
-/// An affine map with what its products need of the weight, perhaps with an adapter.
+/// An affine map with the prepared operands of its products, perhaps with an adapter.
 struct Projection {
   std::string name = {};  ///< of the parameters, up to their ".weight"
   at::Tensor weight;      ///< [out, in], perhaps in blocks
@@ -25,7 +25,7 @@ struct Projection {
 
   at::Tensor operator()(const at::Tensor& x, const ForwardContext& context,
                         const kernels::Remake& remake_x = {});
-  /// What it gives and takes.
+  /// The sizes of its output and input.
   kernels::MatrixSize size() const { return kernels::matrix_size(weight); }
 
  private:
@@ -36,32 +36,32 @@ struct Projection {
 /// The standard deviation of a transformer's weights before training.
 inline constexpr double initial_deviation = 0.02;
 
-/// The parameters `name`.weight [out, in] and, where it is `biased`, `name`.bias.
+/// The parameters `name`.weight [out, in] and, if it is `biased`, `name`.bias.
 Projection make_projection(ParameterBuilder& builder, const std::string& name, std::int64_t in,
                            std::int64_t out, double deviation, bool biased = true);
 
-/// The deviation of projections that add to the residual stream, as GPT-2 has it: each of the
-/// blocks adds two.
+/// The deviation of projections that add to the residual stream, as in GPT-2: each of the blocks
+/// adds two.
 double residual_deviation(std::int64_t layers);
 
-/// Gives those of `projections` that the options' targets match an adapter, of trained parameters
-/// NAME.lora_A.weight, NAME.lora_B.weight and, of DoRA, NAME.lora_magnitude_vector, as PEFT names
-/// them. The adapter of the i-th projection drops at `first_site` + i. Throws a usage Error of
-/// `operation` if a pattern matches none of them or an option is out of range.
+/// Gives those of `projections` that the options' targets match an adapter with the trained
+/// parameters NAME.lora_A.weight, NAME.lora_B.weight and, for DoRA, NAME.lora_magnitude_vector,
+/// PEFT's names. The adapter of the i-th projection has dropout site `first_site` + i. Throws a
+/// usage Error of `operation` if a pattern matches none of them or an option is out of range.
 void attach_adapters(const char* operation, ParameterBuilder& builder,
                      const std::vector<Projection*>& projections, const AdapterOptions& options,
                      std::int64_t first_site);
-/// The parameters of a language model, whose own are drawn first if they are not left zero; its
-/// adapters, if there are any, begin at random wherever the other values come from.
+/// The parameters of a language model. Its own are drawn first unless they stay zero; its adapters,
+/// if there are any, begin at random wherever the other values come from.
 NamedParameters with_adapters(const char* operation, ParameterBuilder& builder,
                               const std::vector<Projection*>& projections,
                               const AdapterOptions& options, std::int64_t first_site,
                               std::uint64_t seed);
-/// Gives adapters the values with which they change nothing: b is 0, a magnitude its row's norm. To
-/// be called when the weights have their values.
+/// Gives adapters the values with which they change nothing: b is 0, a magnitude its row's norm.
+/// Call it when the weights have their values.
 void restart_adapters(const std::vector<Projection*>& projections);
 
-/// What packed weights take at most where products read `activations`: Model::packed_weight_bytes.
+/// The most memory of packed weights if products read `activations`: Model::packed_weight_bytes.
 std::int64_t packed_weight_bytes(const std::vector<Projection*>& projections,
                                  at::ScalarType activations);
 void pack_weights(const std::vector<Projection*>& projections, bool wanted);
@@ -75,8 +75,8 @@ std::vector<Projection*> projections_of(std::vector<Block>& blocks) {
   return all;
 }
 
-/// Makes norm(x) again for an operation's backward where the pass recomputes selectively, else
-/// nothing. norm(x, out, context) is a normalisation.
+/// Recomputes norm(x) for an operation's backward if the pass recomputes selectively, else empty.
+/// norm(x, out, context) is a normalisation.
 template <class Norm>
 kernels::Remake remake_norm(const Norm& norm, const at::Tensor& x, at::ScalarType out,
                             const ForwardContext& context) {

@@ -17,7 +17,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// conv2d for its graph alone: the backward pass is libtorch's own.
+/// conv2d without computing its result: the backward pass is libtorch's own.
 struct UnreadConvolution : torch::autograd::Function<UnreadConvolution> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             std::int64_t stride, std::int64_t padding) {
@@ -44,7 +44,7 @@ struct UnreadConvolution : torch::autograd::Function<UnreadConvolution> {
   }
 };
 
-/// Whether a block needs a projection: where the channels or the pixels change.
+/// Whether a block needs a projection: if the channels or the pixels change.
 bool needs_projection(const BlockShape& shape) {
   return shape.in != shape.out || shape.stride != 1;
 }

@@ -13,10 +13,10 @@ namespace accrue::models {
 struct Convolution {
   at::Tensor weight;  ///< [out, in, k, k]
   std::int64_t stride = 1;
-  Compute compute = Compute::fp32;  ///< where it is mixed, sums and results are fp32
+  Compute compute = Compute::fp32;  ///< if it is mixed, sums and results are fp32
 
   at::Tensor operator()(const at::Tensor& x) const;
-  /// Makes only the graph of the result, which nobody reads; gradients have the same bits.
+  /// Makes only the graph of a result that is never read; gradients have the same bits.
   at::Tensor unread(const at::Tensor& x) const;
 
  private:
@@ -28,14 +28,14 @@ struct NormLayer {
   Norm norm = Norm::batch;
   BatchNorm parts;
 
-  /// Normalises x [B, C, H, W]. A batch normalisation is left to whoever runs the segment.
+  /// Normalises x [B, C, H, W]. The caller that runs the segment does a batch normalisation.
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
 struct ResidualBlock {
   std::string name;                       ///< "layer1.0"
   std::vector<Convolution> convolutions;  ///< conv1, conv2 and, in a bottleneck, conv3
-  std::vector<NormLayer> norms;           ///< the one behind each
+  std::vector<NormLayer> norms;           ///< the one after each
   /// The shortcut's convolution, without weights if the shortcut is the input itself.
   Convolution projection;
   NormLayer projection_norm;
@@ -43,7 +43,7 @@ struct ResidualBlock {
   bool projects() const { return projection.weight.defined(); }
 };
 
-/// What a block is made of.
+/// The sizes of a block.
 struct BlockShape {
   std::int64_t in = 0;      ///< channels that enter
   std::int64_t width = 0;   ///< channels of its convolutions of 3x3

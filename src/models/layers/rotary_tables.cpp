@@ -31,7 +31,7 @@ at::Tensor llama3_frequencies(const RotaryOptions& options, const at::Tensor& pl
   return at::where(is_between, mixed, scaled);
 }
 
-/// The channel whose frequency turns so often in the original context.
+/// The channel whose frequency makes so many turns in the original context.
 double channel_of_turns(double turns, const RotaryOptions& options, std::int64_t width) {
   return static_cast<double>(width) *
          std::log(options.original_context / (turns * 2 * std::numbers::pi)) /

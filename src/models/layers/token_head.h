@@ -11,13 +11,13 @@
 
 namespace accrue::models {
 
-/// What turns a language model's last hidden states into logits, and these into a loss.
+/// Converts a language model's last hidden states to logits, and these to a loss.
 struct TokenHead {
-  at::Tensor weight;     ///< [vocab, width]: one of its own, or the embedding's
-  at::Tensor bias = {};  ///< [vocab], or undefined; logits() are of heads without one
+  at::Tensor weight;     ///< [vocab, width]: a separate one, or the embedding's
+  at::Tensor bias = {};  ///< [vocab], or undefined; logits() need a head without one
   double soft_cap = 0;   ///< of the logits: kernels::CrossEntropyOptions
   LossOptions options = {};
-  bool fused = true;  ///< the loss is made by chunks of rows, and not from whole logits
+  bool fused = true;  ///< computes the loss by chunks of rows, not from whole logits
   kernels::PreparedWeight prepared = {};
 
   Loss loss(const at::Tensor& hidden, const batch::MicroBatch& micro, const ForwardContext& context,
@@ -33,21 +33,21 @@ struct TokenHead {
   }
 };
 
-/// The loss of a model whose last segment gives hidden states: "cross_entropy", or what
-/// head->options have for pairs (preference_loss()); `head` must outlive it. Nothing but the loss
-/// may read the hidden states' memory after it.
+/// The loss of a model whose last segment returns hidden states: "cross_entropy", or the loss of
+/// pairs in head->options (preference_loss()); `head` must outlive it. Nothing but the loss may
+/// read the hidden states' memory after it.
 LossHead token_loss(TokenHead* head);
 
-/// Throws a usage Error of `operation` unless `ids` are int64 [B, T], and T at most `context` where
-/// a row is one sample (not `packed`: samples are checked where they are embedded).
+/// Throws a usage Error of `operation` unless `ids` are int64 [B, T], and T at most `context` if a
+/// row is one sample (not `packed`: samples are checked when they are embedded).
 void check_token_ids(const char* operation, const at::Tensor& ids, std::int64_t context,
                      bool packed);
 
 /// Throws a usage Error of `operation` unless `ids` are int64 [1, T], T from 1 to `room`.
 void check_decoded_ids(const char* operation, const at::Tensor& ids, std::int64_t room);
 
-/// `ids` with zeros behind them, where kernels have the shapes that they have met before: they are
-/// specialised by shape, and the shape grows with every generated token.
+/// `ids` followed by zeros, so that kernels see few different shapes: they are specialised by
+/// shape, and the shape grows with every generated token.
 at::Tensor with_padding_behind(const at::Tensor& ids, std::int64_t most_tokens,
                                const char* operation);
 
@@ -59,7 +59,7 @@ at::Tensor next_token_logits(Model& model, std::int64_t blocks, const at::Tensor
                              std::int64_t most_tokens, const char* operation) {
   const at::NoGradGuard no_grad;
   const ForwardContext context{.training = false, .sample_ids = {}};
-  // Attention is causal, so what stands behind the last token does not reach its logits.
+  // Attention is causal, so positions after the last token do not affect its logits.
   at::Tensor x = model.embed(with_padding_behind(ids, most_tokens, operation), context);
   for (std::int64_t i = 0; i < blocks; ++i) x = model.block(i, x, context);
   const at::Tensor last = x.select(1, ids.size(1) - 1).contiguous();

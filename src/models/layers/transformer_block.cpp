@@ -7,7 +7,7 @@
 namespace accrue::models {
 namespace {
 
-/// What `packed` queries, keys and values [1, T, 3 * C] attend to, behind what the cache has.
+/// Attention of `packed` queries, keys and values [1, T, 3 * C], after those in the cache.
 at::Tensor attend_behind(const at::Tensor& packed, std::int64_t heads,
                          kernels::KeyValueCache& cache) {
   const std::vector<at::Tensor> parts = packed.chunk(3, 2);

@@ -19,7 +19,7 @@ struct LayerNorm {
 
 LayerNorm make_norm(ParameterBuilder& builder, const std::string& name, std::int64_t width,
                     double eps);
-/// What all blocks of a model have in common.
+/// The common options of a model's blocks.
 struct BlockOptions {
   std::int64_t heads = 1;
   bool causal = true;
@@ -28,7 +28,7 @@ struct BlockOptions {
 };
 
 /// A pre-norm transformer block: y = x + attention(norm(x)), then y + mlp(norm(y)). Dropout is on
-/// the attention weights and behind either part, at `first_site` and the two sites after it.
+/// the attention weights and after either part, at `first_site` and the two sites after it.
 struct TransformerBlock {
   LayerNorm before;
   Projection qkv, attention_out;

@@ -9,8 +9,8 @@
 namespace accrue::models {
 
 /// The segments "embed", "block.0" ... of a transformer. `Model` has embed(inputs, context) and
-/// block(index, x, context), each giving a tensor, and must outlive them. For recomputation the
-/// embedding goes with the first block, and what follows with the last.
+/// block(index, x, context), each returning a tensor, and must outlive them. For recomputation the
+/// embedding belongs to the first block, and what follows to the last.
 template <class Model>
 std::vector<Segment> transformer_body(Model* model, std::int64_t blocks) {
   std::vector<Segment> chain;
@@ -29,7 +29,7 @@ std::vector<Segment> transformer_body(Model* model, std::int64_t blocks) {
   return chain;
 }
 
-/// transformer_body() and "head" behind it: `Model` also has head(x, context).
+/// transformer_body(), followed by "head": `Model` also has head(x, context).
 template <class Model>
 std::vector<Segment> transformer_segments(Model* model, std::int64_t blocks) {
   std::vector<Segment> chain = transformer_body(model, blocks);

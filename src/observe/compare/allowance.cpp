@@ -15,7 +15,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// The number that all of `text` is; none if it is no finite number, or below 0.
+/// The number in all of `text`; none if it is not a finite number, or below 0.
 std::optional<double> whole_number(std::string_view text) {
   double number = 0;
   const char* const end = text.data() + text.size();

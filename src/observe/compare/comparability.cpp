@@ -63,7 +63,7 @@ void remark_on_steps(const Runs& runs, LossMeasure measure, Names& remarks) {
   remarks.push_back("losses are of different steps: " + listed(steps, "and"));
 }
 
-/// Says `what` if the runs that tell a text do not all tell the same.
+/// Adds the remark `what` if runs that have a text for this member do not all have the same.
 void remark_on_difference(const Runs& runs, std::string RunResult::*text, const std::string& what,
                           Names& remarks) {
   std::set<std::string> told;

@@ -14,7 +14,7 @@ namespace {
 
 using Runs = std::vector<RunResult>;
 
-/// A number of each run, and which way it is better.
+/// A number of each run, and which direction is better.
 struct Metric {
   std::string name, measure;
   bool is_better_lower = true;
@@ -71,7 +71,7 @@ Side side_of(const Runs& runs, const Metric& metric) {
   return side;
 }
 
-/// How far the difference of the two means may be off; none if no side has several runs.
+/// The uncertainty of the difference of the two means; none if no side has several runs.
 std::optional<double> standard_error(const Side& a, const Side& b) {
   const auto of_a = static_cast<double>(a.seeds.runs), of_b = static_cast<double>(b.seeds.runs);
   if (of_a + of_b <= 2) return std::nullopt;
@@ -85,9 +85,9 @@ std::string exact_percent(double share) {
   return text;
 }
 
-/// Sets what was found of a metric that all runs tell.
+/// Sets the findings for a metric that all runs have.
 void judge(const Side& runs, const Side& baseline, bool is_better_lower, MetricComparison& found) {
-  // The last digits of a share such as 1.005 / 1 - 1 are rounding, and decide nothing.
+  // The last digits of a share such as 1.005 / 1 - 1 are rounding errors, and must not decide.
   constexpr double rounding = 1e-12;
   const double change = runs.seeds.mean - baseline.seeds.mean;
   const double unit = std::abs(baseline.seeds.mean);

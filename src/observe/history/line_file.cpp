@@ -38,7 +38,7 @@ std::optional<LineFile::Line> LineFile::next() {
   }
 }
 
-/// Moves what is left to the buffer's front, which grows where that fills it, and reads behind it.
+/// Moves the rest to the buffer's front, which grows if the rest fills it, and reads on after it.
 /// False at the end of the file.
 bool LineFile::read_more() {
   if (has_failed_) return false;

@@ -16,7 +16,7 @@ class LineFile {
     bool is_whole = true;   ///< false: the file ends within it
   };
 
-  /// `padding` bytes behind each line may be read, whatever they are. A file that cannot be opened
+  /// `padding` bytes after each line may be read, whatever they are. A file that cannot be opened
   /// has no lines.
   LineFile(const std::filesystem::path& file, std::size_t padding);
   ~LineFile();
@@ -34,7 +34,7 @@ class LineFile {
   int descriptor_;
   std::size_t padding_;
   std::vector<char> buffer_;
-  std::size_t begin_ = 0, end_ = 0;  ///< what was read and is not yet told
+  std::size_t begin_ = 0, end_ = 0;  ///< the part that was read and not returned yet
   bool has_failed_;
 };
 

@@ -11,7 +11,7 @@
 namespace accrue::observe {
 namespace {
 
-/// Takes the lines of a file one after the other, and keeps account of what does not fit.
+/// Takes the lines of a file one after the other, and records those that do not fit.
 class MetricsReader {
  public:
   void read(LineFile& file) {
@@ -29,7 +29,7 @@ class MetricsReader {
   }
 
  private:
-  /// False if the line is none that is known.
+  /// False if the line is not of a known kind.
   bool take(std::string_view text) {
     if (text.empty()) return true;
     switch (line_.read(text, rows_)) {
@@ -52,7 +52,7 @@ class MetricsReader {
   }
 
   void take_step() {
-    // A window in which nothing counted stands behind the step that it did not go beyond.
+    // A window in which nothing counted comes after the step that it did not advance.
     if (rows_.adds_nothing_to(line_.step(), "loss")) return;
     const std::size_t gone = rows_.keep_row(line_.step());
     if (gone == 0) return;
@@ -61,7 +61,7 @@ class MetricsReader {
     steps_taken_again_ += static_cast<std::int64_t>(gone);
   }
 
-  /// Forgets those of `step` and later.
+  /// Drops those of `step` and later.
   void forget_evaluations(std::int64_t step) {
     while (!metrics_.evaluations.empty() && metrics_.evaluations.back().step >= step)
       metrics_.evaluations.pop_back();

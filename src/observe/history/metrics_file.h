@@ -8,7 +8,7 @@
 
 namespace accrue::observe {
 
-/// What metrics.jsonl holds (docs/design.md, section 5).
+/// The contents of metrics.jsonl (docs/design.md, section 5).
 struct Metrics {
   StepTable table;
   std::vector<EvaluationPoint> evaluations;

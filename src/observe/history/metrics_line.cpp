@@ -7,7 +7,7 @@ namespace {
 
 using simdjson::dom::element;
 
-/// Objects in objects that are looked into: metrics have one level of them.
+/// The depth of objects that is read: metrics have one level of nested objects.
 constexpr int deepest = 4;
 
 std::optional<double> number_of(element value) {

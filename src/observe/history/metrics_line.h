@@ -16,14 +16,14 @@ class MetricsLine {
  public:
   enum class Kind { step, evaluation, event, unknown };
 
-  /// Bytes behind a line that have to be readable, whatever they are.
+  /// Bytes after a line that have to be readable, whatever they are.
   static constexpr std::size_t padding = simdjson::SIMDJSON_PADDING;
 
-  /// Reads a line; the numbers of a step are put into a new row of `rows`. What is no whole object
-  /// with a step, or tells nothing else that is known, is `unknown`.
+  /// Reads a line; the numbers of a step are put into a new row of `rows`. A line that is not a
+  /// whole object with a step, or has nothing else that is known, is `unknown`.
   Kind read(std::string_view line, StepRows& rows);
 
-  /// What the line that was read last told; only what its kind has may be asked for.
+  /// The contents of the last line; only call those that its kind has.
   std::int64_t step() const { return *step_; }
   double time() const { return time_; }
   double eval_loss() const { return *eval_loss_; }
@@ -39,7 +39,7 @@ class MetricsLine {
   void take_nested(simdjson::dom::object object, int depth, StepRows& rows);
 
   simdjson::dom::parser parser_;
-  std::string path_;  ///< dotted, of the nested value that is being read
+  std::string path_;  ///< dotted, of the nested value being read
   bool has_numbers_ = false;
   std::optional<std::int64_t> step_;
   double time_ = 0;

@@ -23,8 +23,8 @@ struct Note {
   std::string digest;
 };
 
-/// What a checkpoint that was written to its end notes; none if it notes nothing, as those of
-/// earlier versions.
+/// The note in a checkpoint that was written to its end; none if it has none, like those of earlier
+/// versions.
 std::optional<Note> note_of(const fs::path& checkpoint) {
   std::error_code error;
   if (!fs::is_regular_file(checkpoint / "manifest.json", error)) return std::nullopt;
@@ -36,7 +36,7 @@ std::optional<Note> note_of(const fs::path& checkpoint) {
     if (!step || !lines || !digest.is_string()) return std::nullopt;
     return Note{*step, *lines, digest.get<std::string>()};
   } catch (const Error&) {
-    return std::nullopt;  // Damage of a checkpoint is reported where checkpoints are read.
+    return std::nullopt;  // Damage of a checkpoint is reported when checkpoints are read.
   }
 }
 
@@ -68,12 +68,12 @@ std::string digest_of_first(std::int64_t count, const fs::path& file) {
 
 bool agrees(const Note& note, const fs::path& file) {
   if (digest_of_first(note.lines, file) == note.digest) return true;
-  // Lines that do not count may stand between: of a file that a person put in its place meanwhile.
+  // Lines that do not count may be in between if a person replaced the file meanwhile.
   const std::string content = read_file(file);
   return digest_of_first(note.lines, lines_of_metrics(content), note.step) == note.digest;
 }
 
-/// The latest step of which no checkpoint is of an attempt that was given up; none: all are of one
+/// The latest step for which no checkpoint belongs to an abandoned attempt; none: all are of one
 /// attempt.
 std::optional<std::int64_t> last_sure_step(const json& run_json) {
   const json& resumed = fact(run_json, "resumed");
@@ -89,7 +89,7 @@ std::string change_of_metrics(const fs::path& root, const json& run_json) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return {};
   const auto sure = last_sure_step(run_json);
-  // The latest one mostly decides, so that the others are not read.
+  // The latest one usually decides, so the others are not read.
   for (const fs::path& checkpoint : latest_first(root / "checkpoints")) {
     const std::optional<Note> note = note_of(checkpoint);
     if (!note) continue;

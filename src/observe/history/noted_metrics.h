@@ -6,10 +6,10 @@
 
 namespace accrue::observe {
 
-/// What the checkpoints of the run folder `root` find wrong with its metrics.jsonl: each notes the
-/// digest of the lines up to its own step (MetricsRecord). A sentence that follows the file's name;
-/// empty if they are as the run wrote them, or no checkpoint notes any. `run_json` holds the
-/// resumptions: checkpoints behind the last of them may be of an attempt that was given up, and
+/// The changes in the metrics.jsonl of the run folder `root` that its checkpoints show: each has
+/// the digest of the lines up to its own step (MetricsRecord). A sentence that follows the file's
+/// name; empty if the lines are as the run wrote them, or no checkpoint has a digest. `run_json`
+/// has the resumptions: checkpoints after the last of them may belong to an abandoned attempt, and
 /// count only if they agree.
 std::string change_of_metrics(const std::filesystem::path& root, const nlohmann::json& run_json);
 

@@ -11,13 +11,13 @@ namespace {
 
 using nlohmann::json;
 
-/// What stands behind "KEY = " in config.toml: its strings, numbers and lists are JSON's as well.
+/// The value after "KEY = " in config.toml: its strings, numbers and lists are JSON as well.
 json config_value(const std::string& text) {
   json value = parse_json(text);
   return value.is_discarded() ? json(text) : value;
 }
 
-/// Reads config.toml in the form in which accrue writes it: "[SECTION]", and a line for each key.
+/// Reads config.toml in the form that accrue writes: "[SECTION]", and a line for each key.
 json read_written_config(const std::string& config_toml) {
   json config = json::object();
   std::string section;

@@ -43,7 +43,7 @@ std::string content_of(const fs::path& file, std::vector<std::string>& remarks) 
   }
 }
 
-/// The text of run.json, and "" with a remark where it is no object.
+/// The text of run.json, and "" with a remark if it is not an object.
 std::string read_run_json(const fs::path& file, std::vector<std::string>& remarks) {
   std::string text = content_of(file, remarks);
   if (text.empty() || parse_json(text).is_object()) return text;
@@ -62,7 +62,7 @@ void take_metrics(const fs::path& file, RunHistory& run) {
                                            : "metrics.jsonl: there is none");
 }
 
-/// Each file of a run has a digest: run.json its own, metrics.jsonl one in every checkpoint.
+/// Each file of a run has a digest: run.json in itself, metrics.jsonl in every checkpoint.
 void look_for_changes(const json& run_json, RunHistory& run) {
   if (!has_its_checksum(run_json))
     run.changes.emplace_back("run.json: it changed since it was written (its checksum is another)");
@@ -96,7 +96,7 @@ Error no_run(const fs::path& root) {
                      "accrue runs DIR, which lists those below DIR");
 }
 
-/// Without links, "." and a slash at the end, as far as the path is there.
+/// Without links, "." and a trailing slash, as far as the path exists.
 fs::path full_path(const fs::path& root) {
   std::error_code error;
   fs::path path = fs::weakly_canonical(root, error);
@@ -127,7 +127,7 @@ bool is_run(const fs::path& folder) {
 RunHistory read_run(const fs::path& root) {
   if (!is_run(root)) throw no_run(root);
   RunHistory run{.root = root, .name = last_parts(full_path(root), 1)};
-  // The claim is asked for first: what a run that ends now wrote last is then there to be read.
+  // The claim is checked first: then everything that a run wrote before it ended can be read.
   const bool is_running = is_claimed(root);
   run.run_json = read_run_json(root / "run.json", run.remarks);
   if (is_file(root / "config.toml"))
@@ -143,7 +143,7 @@ RunHistory read_run(const fs::path& root) {
 }
 
 std::vector<RunHistory> read_runs(const std::vector<fs::path>& roots) {
-  // This comes before the long part, so that a mistake is told at once.
+  // This comes before the long part, so that a mistake is reported at once.
   for (const fs::path& root : roots)
     if (!is_run(root)) throw no_run(root);
   std::vector<RunHistory> runs(roots.size());

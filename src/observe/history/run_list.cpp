@@ -29,7 +29,7 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   return inner;
 }
 
-/// Adds the runs in `folder`; `seen` has the folders that were looked at, by their real paths.
+/// Adds the runs in `folder`; `seen` has the real paths of the folders visited so far.
 void add_runs(const fs::path& folder, int depth, std::set<fs::path>& seen,
               std::vector<fs::path>& runs) {
   std::error_code error;

@@ -14,12 +14,12 @@ struct ListedRun {
   std::vector<std::string> remarks;  ///< those of read_run()
 };
 
-/// The run folders in `folder`, it included, down to four folders deep and not within runs; each
-/// once, in the order of their paths. Hidden folders are left out, and so are those that cannot be
-/// read; links to folders are followed. Throws a usage Error if `folder` is none.
+/// The run folders in `folder`, including itself, down to four folders deep and not within runs;
+/// each once, in the order of their paths. Hidden folders are left out, and so are those that
+/// cannot be read; links to folders are followed. Throws a usage Error if `folder` is not a folder.
 std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder);
 
-/// What the runs of find_runs() have come to, the one that started last first.
+/// The results of the runs in find_runs(), the one that started last first.
 std::vector<ListedRun> list_runs(const std::filesystem::path& folder);
 
 }  // namespace accrue::observe

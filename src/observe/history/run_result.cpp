@@ -20,7 +20,7 @@ std::optional<double> first_value(const Column* column) {
   return found == column->end() ? std::nullopt : std::optional(*found);
 }
 
-/// The largest of what can be numbers of bytes.
+/// The largest value that is possible as a number of bytes.
 std::optional<double> most_bytes(const Column* column) {
   constexpr double beyond_all = 0x1p62;
   std::optional<double> largest;
@@ -54,7 +54,7 @@ std::optional<double> mean_of_last_tenth(const StepTable& table) {
   return total > 0 ? std::optional(sum / total) : std::nullopt;
 }
 
-/// The step after each start.
+/// The step after each start of an attempt.
 std::vector<std::int64_t> first_steps(const StepTable& table, const json& facts) {
   std::vector<std::int64_t> steps;
   if (!table.steps.empty()) steps.push_back(table.steps.front());
@@ -88,7 +88,7 @@ std::optional<std::string> start_of(const RunHistory& run, const json& facts) {
   return iso_time(first_value(run.table.column("time")));
 }
 
-/// What run.json says of the end, unless steps were taken since; else the time of the last step.
+/// The end in run.json, unless steps were taken since; else the time of the last step.
 std::optional<std::string> end_of(const RunHistory& run, const json& facts) {
   if (run.state == RunState::running) return std::nullopt;
   auto stated = stated_time(fact(fact(facts, "ended"), "time"));
@@ -112,7 +112,7 @@ std::string validation_of(const json& facts) {
   return prints;
 }
 
-/// Whether an evaluation after the last finite one gave no number, which is an event.
+/// Whether an evaluation after the last finite one was not a number, which is an event.
 bool has_diverged(const RunHistory& run) {
   const std::int64_t last = run.evaluations.empty() ? -1 : run.evaluations.back().step;
   return std::ranges::any_of(run.events, [&](const EventPoint& event) {

@@ -10,7 +10,7 @@
 
 namespace accrue::observe {
 
-/// What a run has come to, in a few numbers; absent is what it does not tell.
+/// The results of a run, in a few numbers; unknown ones are absent.
 struct RunResult {
   std::string name;
   RunState state = RunState::stopped;
@@ -22,13 +22,13 @@ struct RunResult {
   std::optional<double> train_loss;
   std::optional<double> eval_loss;  ///< the last
   std::optional<std::int64_t> eval_step;
-  /// The evaluation after the last step of `eval_loss` gave no finite loss.
+  /// The evaluation after the last step of `eval_loss` had no finite loss.
   bool diverged = false;
   std::optional<Speed> speed;                 ///< without the first step of each attempt
   std::optional<double> peak_bytes;           ///< the largest of all steps
-  std::optional<std::string> started, ended;  ///< UTC as ISO 8601; `ended` of none that runs
-  std::string machine;                        ///< processor and threads; "" if not told
-  std::string evaluated_on;                   ///< fingerprints of data.val; "" if not told
+  std::optional<std::string> started, ended;  ///< UTC as ISO 8601; `ended` is absent while it runs
+  std::string machine;                        ///< processor and threads; "" if not known
+  std::string evaluated_on;                   ///< fingerprints of data.val; "" if not known
 };
 
 RunResult result_of(const RunHistory& run);

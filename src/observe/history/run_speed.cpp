@@ -8,7 +8,7 @@ namespace {
 
 using Column = std::vector<double>;
 
-/// Amounts of work and the seconds that each took, by row; NaN where one is not told.
+/// Amounts of work and the seconds that each took, by row; NaN if one is not known.
 struct Work {
   Column amounts, seconds;
 };

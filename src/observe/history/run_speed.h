@@ -9,7 +9,7 @@
 
 namespace accrue::observe {
 
-/// What speed is counted in.
+/// The unit of speed.
 enum class SpeedUnit { tokens, samples };
 inline constexpr auto speed_unit_words =
     enum_words<SpeedUnit>({{SpeedUnit::tokens, "tokens"}, {SpeedUnit::samples, "samples"}});
@@ -19,13 +19,13 @@ struct Speed {
   SpeedUnit unit = SpeedUnit::tokens;
 };
 
-/// The samples of each step, of which the table has the sum so far (`samples`); NaN if the step
-/// before is not there.
+/// The samples of each step, computed from the table's cumulative `samples`; NaN if the step before
+/// is missing.
 std::vector<double> samples_by_step(const StepTable& table);
 
-/// What all steps did over the seconds that they took together: tokens, or samples if no step
-/// tells its tokens. The steps `warm_ups` are left out, unless there are no others; evaluations are
-/// in no step's seconds; what a step waited for the checkpoint before it is.
+/// The work of all steps over the seconds that they took together: tokens, or samples if no step
+/// has its tokens. The steps `warm_ups` are left out, unless there are no others; evaluations are
+/// not in a step's seconds; a step's waiting for the checkpoint before it is.
 std::optional<Speed> speed_of(const StepTable& table, const std::vector<std::int64_t>& warm_ups);
 
 }  // namespace accrue::observe

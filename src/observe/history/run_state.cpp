@@ -29,7 +29,7 @@ bool names_a_living_process(const std::filesystem::path& lock) {
   return ::kill(static_cast<pid_t>(*process), 0) == 0 || errno == EPERM;
 }
 
-/// The time of the last resumption, as run.json has it; empty if there was none.
+/// The time of the last resumption in run.json; empty if there was none.
 std::string last_resumption(const json& run) {
   const json& resumed = fact(run, "resumed");
   if (!resumed.is_array() || resumed.empty()) return "";
@@ -37,11 +37,11 @@ std::string last_resumption(const json& run) {
   return time.is_string() ? time.get<std::string>() : "";
 }
 
-/// How the last attempt ended, where run.json says so.
+/// How the last attempt ended, if run.json states it.
 std::optional<RunState> stated_end(const json& run) {
   const json& ended = fact(run, "ended");
   const json& time = fact(ended, "time");
-  // Times are of one form (ISO 8601, UTC), whose order is that of their letters.
+  // All times have the same form (ISO 8601, UTC), in which they sort as text.
   if (time.is_string() && time.get<std::string>() < last_resumption(run)) return std::nullopt;
   const json& state = fact(ended, "state");
   return state.is_string() ? run_state_words.find(state.get<std::string>()) : std::nullopt;

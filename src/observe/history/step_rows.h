@@ -15,20 +15,20 @@ namespace accrue::observe {
 /// order, and then each name costs one comparison.
 class StepRows {
  public:
-  /// So many names are kept: a damaged file must not fill the memory with columns.
+  /// The most names that are kept: a damaged file must not fill the memory with columns.
   static constexpr std::size_t most_columns = 1000;
 
-  /// Begins a row; what was put since the last one that was kept is forgotten.
+  /// Begins a row; values put since the last kept row are dropped.
   void begin_row();
   void put(std::string_view name, double value);
-  /// Keeps the row as that of `step`, in place of it and of all after it.
-  /// Returns how many rows went.
+  /// Keeps the row for `step`, replacing that row and all after it. Returns how many rows were
+  /// removed.
   std::size_t keep_row(std::int64_t step);
-  /// Whether the last row that was kept is that of `step`, and this one has no such name.
+  /// Whether the last kept row is that of `step`, and this one does not have that name.
   bool adds_nothing_to(std::int64_t step, std::string_view name) const;
-  /// Whether a name was left out, as there were too many.
+  /// Whether a name was left out because there were too many.
   bool is_full() const { return is_full_; }
-  /// The table; nothing may be put afterwards.
+  /// The table; do not put anything afterwards.
   StepTable take();
 
  private:

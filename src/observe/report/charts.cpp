@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::string_view any_ending = ".*";
 
-/// The series that a series of the catalogue comes to: itself if its column is there, or one
-/// for each column that it stands for.
+/// The series for a series of the catalogue: itself if its column exists, or one for each column
+/// that it covers.
 std::vector<ChartSeries> present_series(const ChartSeries& series,
                                         const std::set<std::string>& columns) {
   if (!series.column.ends_with(any_ending))
@@ -23,7 +23,7 @@ std::vector<ChartSeries> present_series(const ChartSeries& series,
   return present;
 }
 
-/// Whether a chart tells anything: a budget alone does not.
+/// Whether a chart shows anything: a budget alone is not enough.
 bool has_substance(const Chart& chart) {
   return std::any_of(chart.series.begin(), chart.series.end(),
                      [](const ChartSeries& series) { return series.mark != Mark::dashed; });

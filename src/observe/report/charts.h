@@ -10,7 +10,7 @@
 
 namespace accrue::observe {
 
-/// What a chart's values are measured in: how the page writes them.
+/// The unit of a chart's values, which decides how the page writes them.
 enum class Unit {
   plain,
   tokens,
@@ -42,13 +42,13 @@ inline constexpr auto section_words = enum_words<Section>({{Section::learning, "
 
 enum class Drawing {
   lines,   ///< runs over each other
-  levels,  ///< as lines, of values that hold until they change
+  levels,  ///< like lines, for values that hold until they change
   stack    ///< parts of a whole, one run at a time
 };
 inline constexpr auto drawing_words = enum_words<Drawing>(
     {{Drawing::lines, "lines"}, {Drawing::levels, "levels"}, {Drawing::stack, "stack"}});
 
-/// What is kept of a bucket of steps.
+/// The values kept for a bucket of steps.
 enum class Kept { extremes, mean, highest };
 inline constexpr auto kept_words = enum_words<Kept>(
     {{Kept::extremes, "extremes"}, {Kept::mean, "mean"}, {Kept::highest, "highest"}});
@@ -67,7 +67,7 @@ struct ChartSeries {
 
 struct Chart {
   std::string id, title;
-  std::string note;  ///< a sentence below the title, for what the title leaves open
+  std::string note;  ///< a sentence below the title that explains it
   Section section = Section::other;
   Unit unit = Unit::plain;
   Drawing drawing = Drawing::lines;
@@ -78,12 +78,12 @@ struct Chart {
   std::vector<ChartSeries> series;
 };
 
-/// The charts of runs that have `columns`, in the order of the page: those of which there is
-/// something, each with the series that are there. Columns that this version does not know get a
-/// chart each, in the section other.
+/// The charts of runs that have `columns`, in the order of the page: those with data, each with
+/// its existing series. Columns that this version does not know get a chart each, in the section
+/// other.
 std::vector<Chart> charts_of(const std::set<std::string>& columns);
 
-/// How each column of `charts` is kept: if several charts have it, all that any of them needs.
+/// How each column of `charts` is kept: everything that a chart which uses it needs.
 std::map<std::string, Kept> kept_columns(const std::vector<Chart>& charts);
 
 }  // namespace accrue::observe

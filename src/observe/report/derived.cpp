@@ -17,11 +17,11 @@ void add_if_any(StepTable& table, const char* name, Column column) {
   if (has_value(column)) table.columns[name] = std::move(column);
 }
 
-/// Clocks that are read one after the other differ a little: no part is less than nothing. What was
-/// not measured stays so.
+/// Clocks that are read one after the other differ a little: no part is below zero. What was not
+/// measured stays NaN.
 double at_least_nothing(double seconds) { return seconds < 0 ? 0 : seconds; }
 
-/// A column that may not be there.
+/// A column that may be missing.
 class OptionalColumn {
  public:
   OptionalColumn(const StepTable& table, const char* name) : column_(table.column(name)) {}
@@ -40,9 +40,9 @@ Column quotient(const Column& numerator, const OptionalColumn& denominator) {
   return result;
 }
 
-/// Waiting for data and the hidden reduction lie within the measured accumulation, the exposed
-/// reduction within closing the window, which the optimizer's time has. Of a checkpoint's time most
-/// lies within the step, where parameters wait for it, and what it took to begin it does not.
+/// Waiting for data and the hidden reduction are part of the measured accumulation, the exposed
+/// reduction is part of closing the window, which is in the optimizer's time. Most of a
+/// checkpoint's time is in the step, where parameters wait for it; the time to begin it is not.
 void add_time_parts(StepTable& table) {
   const OptionalColumn seconds(table, "seconds"), accumulation(table, "accumulation_seconds"),
       closing(table, "optimizer_seconds"), reduce(table, "reduce_seconds"),
@@ -63,7 +63,7 @@ void add_time_parts(StepTable& table) {
   part("part.optimizer",
        [&](std::size_t row) { return closing.at(row) - exposed.at_or_none(row); });
   part("part.data", [&](std::size_t row) { return data.at(row); });
-  if (checkpoint.is_there())  // a step that waited for none is one of the steps that share the mean
+  if (checkpoint.is_there())  // a step that waited for none shares the mean as well
     part("part.checkpoint", [&](std::size_t row) {
       return std::isnan(seconds.at(row)) ? not_measured : checkpoint.at_or_none(row);
     });

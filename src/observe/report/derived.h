@@ -4,9 +4,9 @@
 
 namespace accrue::observe {
 
-/// `table` with columns that are computed from it, each NaN where what it needs was not measured:
-///   batch_samples        where steps do not tell it: the difference of the cumulative samples
-///   samples_per_second   where tokens are not counted
+/// `table` with columns computed from it, each NaN where a needed value was not measured:
+///   batch_samples        if steps do not have it: the difference of the cumulative samples
+///   samples_per_second   if tokens are not counted
 ///   part.compute, part.reduce_hidden, part.reduce_exposed, part.optimizer, part.data,
 ///   part.checkpoint, part.rest   seconds of a step that add up to its time; with that of a
 ///   checkpoint that was begun before it

@@ -7,13 +7,13 @@
 
 namespace accrue::observe {
 
-/// A key whose value is not the same in all runs; none if a run does not have it.
+/// A key whose values differ between runs; none if a run does not have it.
 struct Difference {
   std::string key;
-  std::vector<std::optional<std::string>> values;  ///< one of each run
+  std::vector<std::optional<std::string>> values;  ///< one for each run
 };
 
-/// Sorted by key. Fewer than two runs differ in nothing.
+/// Sorted by key. Fewer than two runs have no differences.
 std::vector<Difference> differences(const std::vector<std::map<std::string, std::string>>& runs);
 
 }  // namespace accrue::observe

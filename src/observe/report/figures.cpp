@@ -33,7 +33,7 @@ std::string energy_text(double joules) {
   return text + (has_prefix ? "J" : " J");
 }
 
-/// What a column holds from row `first` on, without what was not measured.
+/// The values of a column from row `first` on, without those not measured.
 Numbers measured(const StepTable& table, const char* name, std::size_t first = 0) {
   const Numbers* column = table.column(name);
   Numbers values;
@@ -166,7 +166,7 @@ class Figures {
     figures_.push_back(std::move(figure));
   }
 
-  /// Told while a run goes on: by the pace of its last tenth, or of its last ten steps where these
+  /// Shown while a run goes on: by the pace of its last tenth, or of its last ten steps if these
   /// are more.
   std::string time_left() const {
     constexpr std::int64_t fewest_steps = 10;

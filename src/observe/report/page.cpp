@@ -22,8 +22,8 @@ std::string escaped_text(std::string_view text) {
   return out;
 }
 
-/// JSON has `<` in strings alone, where it may as well be written so: nothing in it can then end
-/// the element that holds it.
+/// JSON has `<` only in strings, where it may also be written as an escape: so nothing in it can
+/// end the element that contains it.
 std::string escaped_json(std::string_view data) {
   std::string out;
   out.reserve(data.size());
@@ -36,7 +36,7 @@ std::string escaped_json(std::string_view data) {
   return out;
 }
 
-/// The template with `{{name}}` replaced. What was put in is not looked at again.
+/// The template with `{{name}}` replaced. Inserted text is not searched again.
 std::string filled(std::string_view text, const std::map<std::string_view, std::string>& values) {
   constexpr std::string_view opening = "{{", closing = "}}";
   std::string page;

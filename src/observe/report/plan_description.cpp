@@ -27,8 +27,8 @@ bool is_same_point(const PlanChoice& a, const PlanChoice& b) {
   return a.micro_batch == b.micro_batch && a.recompute == b.recompute;
 }
 
-/// The chosen one has more to tell than an alternative of its kind, but if ranks agreed on one
-/// that this rank's trials did not choose.
+/// The chosen one has more values than the same one among the alternatives, unless ranks agreed on
+/// one that this rank's trials did not choose.
 void mark_chosen(std::vector<PlanChoice>& choices, PlanChoice chosen) {
   const auto same = std::ranges::find_if(
       choices, [&](const PlanChoice& other) { return is_same_point(chosen, other); });

@@ -17,7 +17,7 @@ using Columns = std::map<std::string, std::vector<double>>;
 constexpr std::size_t most_buckets = 2048, fewest_buckets = 64;
 constexpr std::size_t most_events = 1000;
 
-/// Whether a column of troubles (which are counted in every step) tells of any.
+/// Whether a column of problems (counted in every step) has none.
 bool is_all_quiet(const std::string& name, const std::vector<double>& column) {
   if (name != "retries" && name != "quarantined") return false;
   return std::none_of(column.begin(), column.end(), [](double value) { return value > 0; });
@@ -30,7 +30,7 @@ std::optional<std::size_t> row_at(const std::vector<std::int64_t>& steps, std::i
   return static_cast<std::size_t>(after - steps.begin() - 1);
 }
 
-/// Evaluations as a table with the axes that the steps have there.
+/// Evaluations as a table with the steps' axes at these points.
 StepTable table_of_evaluations(const RunHistory& run) {
   constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
   StepTable table;
@@ -57,8 +57,8 @@ void add_present(const StepTable& table, std::set<std::string>& present) {
     if (has_value(column) && !is_all_quiet(name, column)) present.insert(name);
 }
 
-/// Charts need places that do not go back: one that is missing, or lies before its predecessor (a
-/// clock that was set), is that of its predecessor.
+/// Charts need positions that do not decrease: one that is missing, or lies before its predecessor
+/// (a clock that was set), is replaced by its predecessor.
 std::vector<double> ascending(std::vector<double> places) {
   double reached = 0;
   for (double& place : places) {
@@ -74,7 +74,7 @@ std::vector<double> axis_of(const StepTable& table, const char* name, const Buck
   return last_of_buckets(ascending(*column), buckets);
 }
 
-/// What a chart does not show of a column is not kept.
+/// Drops what a chart does not show of a column.
 ThinColumn kept_of(ThinColumn thinned, Kept kept) {
   if (kept == Kept::highest) thinned.mean = thinned.highest;
   if (kept != Kept::extremes) thinned.lowest = thinned.highest = {};
@@ -114,7 +114,7 @@ std::size_t numbers_in(const std::vector<RunView>& runs) {
   return numbers;
 }
 
-/// How many ranks took the last step; "" where steps do not tell.
+/// How many ranks took the last step; "" if steps do not have it.
 std::string ranks_of(const StepTable& table) {
   const std::vector<double>* world = table.column("world");
   if (world == nullptr || world->empty() || std::isnan(world->back())) return "";
@@ -135,8 +135,8 @@ RunView view_of(const RunHistory& run) {
   return view;
 }
 
-/// What is other in each run anyway (where it is written, when and how it was started), and what
-/// the config has too.
+/// Keys that differ between runs anyway (where it is written, when and how it was started), and
+/// those that are also in the config.
 bool tells_runs_apart_anyway(const std::string& key) {
   static const std::set<std::string> keys{"run.out", "Command", "Started",
                                           "Ended",   "Resumed", "Seed"};

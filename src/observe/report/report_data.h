@@ -15,17 +15,17 @@
 
 namespace accrue::observe {
 
-/// Columns on one axis of steps, thinned. Where a bucket lies is told by its last step.
+/// Columns on one axis of steps, thinned. A bucket's position is its last step.
 struct ThinTable {
   std::int64_t width = 1;               ///< steps in a bucket
   std::vector<std::int64_t> steps;      ///< the last of each bucket
-  std::vector<double> tokens, samples;  ///< cumulative, there; empty if they are not counted
-  std::vector<double> seconds;          ///< of the run, there; empty if they are not known
+  std::vector<double> tokens, samples;  ///< cumulative, at these steps; empty if not counted
+  std::vector<double> seconds;          ///< of the run, at these steps; empty if not known
   std::map<std::string, ThinColumn> columns;
   std::map<std::string, double> last;  ///< of each column the last value, which no bucket thins
 };
 
-/// One run, as far as the page tells of it.
+/// One run, as shown on the page.
 struct RunView {
   std::string name, folder, state;
   RunDescription description;
@@ -39,12 +39,12 @@ struct RunView {
 struct ReportData {
   std::vector<RunView> runs;
   std::vector<Chart> charts;
-  std::vector<Difference> differences;  ///< of configs and environments; not of names and times
+  std::vector<Difference> differences;  ///< of configs and environments, without names and times
   std::vector<std::string> remarks;     ///< on the runs together
 };
 
-/// Names have to differ (make_names_differ). `most_numbers` bounds what all columns of all runs
-/// hold together, by wider buckets; it is not met where even 64 buckets a column are too many.
+/// Names have to be unique (make_names_differ). `most_numbers` bounds the numbers in all columns of
+/// all runs together, by wider buckets; it is exceeded if even 64 buckets a column are too many.
 ReportData make_report_data(const std::vector<RunHistory>& runs, std::size_t most_numbers);
 
 /// A bound that keeps the page of one run below 2 MB, and of ten below 20 MB.

@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Numbers = std::vector<double>;
 
-/// Integers and what takes more digits than a chart can show, in as few characters as possible.
+/// Integers, and rounded numbers with as many digits as a chart can show, in few characters.
 double rounded(double value) {
   constexpr int significant_digits = 6;
   std::array<char, 32> text{};

@@ -7,8 +7,8 @@
 namespace accrue::observe {
 
 /// The data of a page as compact JSON: numbers of charts with six significant digits; NaN is null.
-/// A column that never changes is its number, one of whose buckets nothing but the mean is kept an
-/// array, any other an object of three arrays. Text that is not UTF-8 has its bytes replaced.
+/// A column that never changes is its number, one that keeps only the mean of its buckets an array,
+/// any other an object of three arrays. Bytes that are not UTF-8 are replaced.
 std::string to_json(const ReportData& data);
 
 }  // namespace accrue::observe

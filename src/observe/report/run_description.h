@@ -10,7 +10,7 @@
 
 namespace accrue::observe {
 
-/// One split of the batch that the planner weighed.
+/// One split of the batch that the planner considered.
 struct PlanChoice {
   std::int64_t micro_batch = 0;
   std::string recompute;
@@ -27,16 +27,16 @@ struct PlanDescription {
 
 using NamedText = std::pair<std::string, std::string>;
 
-/// What run.json and the config say of a run, in words for people. Text that is not there is "".
+/// The description of a run in run.json and its config, in words for people. Missing text is "".
 struct RunDescription {
   std::string model;  ///< "GPT-2, 10.8 M parameters, 6 layers, width 384, context 256"
   std::string batch;  ///< "4 samples x 16 accumulation steps = 64 samples, 16,384 tokens"
   std::string unit;   ///< "tokens", "samples" or ""
   std::optional<PlanDescription> plan;
-  std::vector<NamedText> environment;  ///< what it ran on and from, in the order of the page
+  std::vector<NamedText> environment;  ///< what it ran on and started from, in page order
 };
 
-/// Takes what is there and has the expected type, and leaves out the rest.
+/// Takes what exists with the expected type, and leaves out the rest.
 RunDescription description_of(const RunHistory& run);
 
 }  // namespace accrue::observe

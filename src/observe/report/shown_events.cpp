@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t longest_reason = 2000;
 
-/// The largest number of each name that keeps all names together within `most`.
+/// The largest count per name with which all names together stay within `most`.
 std::size_t fair_share(const std::map<std::string, std::size_t>& counts, std::size_t most) {
   const auto shown_with = [&](std::size_t share) {
     std::size_t total = 0;

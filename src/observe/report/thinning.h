@@ -6,9 +6,9 @@
 
 namespace accrue::observe {
 
-/// Rows of a table by step, taken together: bucket b is the rows from ends[b - 1] to ends[b]. A
-/// bucket spans `width` steps, a power of two, and begins at a multiple of it, so that the buckets
-/// of runs that need different widths nest.
+/// Rows of a table grouped by step: bucket b is the rows from ends[b - 1] to ends[b]. A bucket
+/// spans `width` steps, a power of two, and begins at a multiple of it, so that the buckets of runs
+/// with different widths nest.
 struct Buckets {
   std::int64_t width = 1;
   std::vector<std::size_t> ends;  ///< ascending; no bucket is empty
@@ -18,15 +18,15 @@ struct Buckets {
 /// The narrowest buckets that are no more than `most` (at least 1). `steps` ascend.
 Buckets bucket_steps(const std::vector<std::int64_t>& steps, std::size_t most);
 
-/// What a column has in each bucket; NaN if it has nothing there.
+/// A column's values in each bucket; NaN if it has none there.
 struct ThinColumn {
   std::vector<double> mean, lowest, highest;
 };
 
-/// `column` is as long as the steps that made the buckets. NaN counts for nothing.
+/// `column` is as long as the steps that made the buckets. NaN is ignored.
 ThinColumn thin(const std::vector<double>& column, const Buckets& buckets);
 
-/// The last row of each bucket: where it lies on an axis of what grows with the steps.
+/// The last row of each bucket: its position on an axis that grows with the steps.
 template <typename Number>
 std::vector<Number> last_of_buckets(const std::vector<Number>& column, const Buckets& buckets) {
   std::vector<Number> lasts;

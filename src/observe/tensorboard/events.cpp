@@ -16,13 +16,13 @@ std::string utf8(const std::string& text) {
       .get<std::string>();
 }
 
-/// Adds an integer; one of the value 0 is left out, as proto3 has it.
+/// Adds an integer; the value 0 is left out, as in proto3.
 template <typename Field>
 void add_integer(pbf_builder<Field>& message, Field tag, std::int64_t value) {
   if (value != 0) message.add_int64(tag, value);
 }
 
-/// An event that holds what `fill`, given its builder, puts there.
+/// An event with the contents that `fill`, given its builder, adds.
 template <typename Fill>
 std::string event_of(const EventPlace& place, const Fill& fill) {
   std::string bytes;
@@ -50,7 +50,7 @@ void add_value(pbf_builder<field::Summary>& summary, const std::string& tag, con
   fill(value);
 }
 
-/// States which of TensorBoard's pages shows the value, and what that page is to know.
+/// States which of TensorBoard's pages shows the value, with that page's data.
 void add_plugin(pbf_builder<field::SummaryValue>& value, const char* name,
                 const std::string& content) {
   pbf_builder<field::SummaryMetadata> metadata(value, field::SummaryValue::metadata);
@@ -64,7 +64,7 @@ void add_shape(pbf_builder<field::Tensor>& tensor, std::int64_t size) {
   pbf_builder<field::Dimension> of_dimension(dimension);
   add_integer(of_dimension, field::Dimension::size, size);
   pbf_builder<field::TensorShape> shape(tensor, field::Tensor::tensor_shape);
-  // A nested builder would leave out a dimension without bytes, which is one of size 0.
+  // A nested builder would leave out an empty dimension message, which means a size of 0.
   shape.add_message(field::TensorShape::dim, dimension);
 }
 
@@ -96,8 +96,8 @@ void add_histogram(pbf_builder<field::Summary>& summary, const std::string& tag,
   });
 }
 
-/// The HParams page reads all that it shows from a value's metadata; the value itself is an empty
-/// tensor.
+/// The HParams page reads everything that it shows from a value's metadata; the value itself is an
+/// empty tensor.
 std::string hparams_event(const EventPlace& place, const char* tag, const std::string& content) {
   return summary_event(place, [&](pbf_builder<field::Summary>& summary) {
     add_value(summary, tag, [&](pbf_builder<field::SummaryValue>& value) {

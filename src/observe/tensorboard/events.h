@@ -8,12 +8,12 @@
 
 #include "accrue/core/histogram.h"
 
-/// What TensorBoard reads: its Event messages, serialised (tensorboard/compat/proto/event.proto and
-/// what it includes, as of TensorBoard 2.21). Strings that are not UTF-8 are mended, since one of
+/// TensorBoard's input: its Event messages, serialised (tensorboard/compat/proto/event.proto and
+/// what it includes, as of TensorBoard 2.21). Strings that are not UTF-8 are repaired, since one of
 /// them makes a whole message unreadable.
 namespace accrue::observe {
 
-/// Where in a run something was: Unix time in seconds, and the optimizer step.
+/// The position of an event in a run: Unix time in seconds, and the optimizer step.
 struct EventPlace {
   double time = 0;
   std::int64_t step = 0;
@@ -36,9 +36,9 @@ struct HyperParameter {
   std::variant<bool, double, std::string> value;
 };
 
-/// What a file begins with.
+/// The first event of a file.
 std::string version_event(double time);
-/// Makes TensorBoard forget what it read of this step and later ones.
+/// Makes TensorBoard discard this step and later ones.
 std::string restart_event(const EventPlace& place);
 std::string scalars_event(const EventPlace& place, std::span<const Scalar> scalars);
 std::string texts_event(const EventPlace& place, std::span<const Text> texts);

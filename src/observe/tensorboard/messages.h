@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <protozero/types.hpp>
 
-/// The fields of TensorBoard's messages that we write, by their numbers; where each comes from is
-/// said beside it.
+/// The fields of TensorBoard's messages that we write, by their numbers, with the file that defines
+/// them.
 namespace accrue::observe {
 
 namespace field {

@@ -52,7 +52,7 @@ std::string RecordFile::append(std::string_view data) {
   if (written == record.size())
     return is_known && status.st_nlink == 0 ? "the file was removed" : "";
   const bool is_torn = written > 0;
-  // What follows half a record cannot be read.
+  // Data after half a record cannot be read.
   if (is_torn &&
       (!is_known || ::ftruncate(descriptor_, status.st_size - static_cast<off_t>(written)) != 0))
     ::close(std::exchange(descriptor_, -1));

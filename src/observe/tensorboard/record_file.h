@@ -19,11 +19,11 @@ class RecordFile {
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;
 
-  /// Creates the file, which must not be there yet. This and append() return what went wrong, for
-  /// people; empty: nothing.
+  /// Creates the file, which must not exist yet. This and append() return what went wrong, for
+  /// people; empty if nothing did.
   std::string create(const std::filesystem::path& file);
-  /// Appends a record with one write: whole, or not at all. It is not flushed to the disk. What can
-  /// no longer be opened by its name counts as wrong, too.
+  /// Appends a record with one write: whole, or not at all. It is not flushed to the disk. It also
+  /// fails if the file can no longer be opened by its name.
   std::string append(std::string_view data);
 
  private:

@@ -7,11 +7,11 @@
 
 namespace accrue::observe {
 
-/// What a step measured, under TensorBoard's tags (docs/guide/tensorboard.md): each number of its
-/// line in metrics.jsonl but for the step and the time, which are the event's. What was not
-/// measured, or is not finite as a float, is left out.
+/// A step's measurements, under TensorBoard's tags (docs/guide/tensorboard.md): each number of its
+/// line in metrics.jsonl except the step and the time, which are the event's. Values that were not
+/// measured, or are not finite as a float, are left out.
 std::vector<Scalar> scalars_of(const StepReport& report);
-/// The same of an evaluation.
+/// The same for an evaluation.
 std::vector<Scalar> scalars_of(const Evaluation& evaluation);
 
 }  // namespace accrue::observe

@@ -37,7 +37,7 @@ void TensorboardSink::begin_again() {
   append(texts_event(first, run_.texts));
 }
 
-/// A window without a step is no point of a curve.
+/// A window without a step is not a point of a curve.
 void TensorboardSink::on_step(const StepReport& report) {
   const std::optional<std::int64_t> samples_before = std::exchange(samples_done_, report.samples);
   if (!report.stepped) return;
@@ -68,7 +68,7 @@ void TensorboardSink::on_rollback(std::int64_t step) {
     append(restart_event(now(step + 1)));
 }
 
-/// The page keeps what it read first, so an attempt that is not the last has no end there.
+/// The page keeps what it read first, so only the last attempt may have an end there.
 void TensorboardSink::on_end(const RunEnd& end) {
   if (!end.interrupted && !end.failed) append(session_done_event(now(end.step)));
 }

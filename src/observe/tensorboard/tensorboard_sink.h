@@ -14,22 +14,22 @@
 
 namespace accrue::observe {
 
-/// What a run is, for TensorBoard.
+/// The description of a run, for TensorBoard.
 struct TensorboardRun {
-  std::filesystem::path folder;  ///< of the event files; is made if it is not there
+  std::filesystem::path folder;  ///< of the event files; created if it does not exist
   std::int64_t first_step = 0;   ///< steps done already
   std::vector<HyperParameter> hyper_parameters;
   std::vector<Text> texts;
 };
 
-/// Writes what TensorBoard reads, a new file for each attempt at a run. It begins by telling
-/// TensorBoard to forget what earlier files say of steps after `first_step`, as a rollback does
-/// later; texts and hyper-parameters belong to the step that follows, so that they are forgotten
-/// with it.
+/// Writes TensorBoard's event files, a new one for each attempt at a run. It begins by making
+/// TensorBoard discard steps after `first_step` in earlier files, as a rollback does later;
+/// texts and hyper-parameters belong to the following step, so that they are discarded with
+/// it.
 ///
-/// Nothing that goes wrong reaches the run: it is warned of once, on `warnings`, and what cannot be
-/// written is left out. Records are whole or absent, and are not flushed to the disk; what is torn
-/// of the last one as a machine goes down TensorBoard skips.
+/// Errors do not affect the run: there is one warning, on `warnings`, and what cannot be written is
+/// left out. Records are whole or absent, and are not flushed to the disk; TensorBoard skips the
+/// torn rest of the last one when a machine goes down.
 class TensorboardSink : public Observer {
  public:
   TensorboardSink(TensorboardRun run, std::ostream& warnings, std::function<double()> unix_clock);
@@ -47,7 +47,7 @@ class TensorboardSink : public Observer {
 
  private:
   void open();
-  /// Has TensorBoard forget all steps of this attempt, and says what the run is.
+  /// Makes TensorBoard discard all steps of this attempt, and writes the run's description.
   void begin_again();
   EventPlace now(std::int64_t step) const { return {.time = unix_clock_(), .step = step}; }
   void append(const std::string& event);

@@ -116,7 +116,7 @@ std::optional<observe::MetricsRecord> metrics_from_json(const StateReader& state
                                 .steps = observe::StepRanges(ranges)};
 }
 
-/// What stands for the manifest of a checkpoint from before there were manifests: the lengths in
+/// The equivalent of a manifest for a checkpoint from before there were manifests: the lengths in
 /// state.json.
 Manifest lengths_in(const json& state) {
   Manifest manifest{.step = state.value("step", std::int64_t{-1}), .files = {}};
@@ -125,7 +125,7 @@ Manifest lengths_in(const json& state) {
   return manifest;
 }
 
-/// What tells of a checkpoint without its tensors.
+/// The metadata of a checkpoint, without its tensors.
 struct Bookkeeping {
   Manifest manifest;
   bool has_checksums = false;
@@ -134,7 +134,7 @@ struct Bookkeeping {
   std::optional<observe::MetricsRecord> metrics;
 };
 
-/// A window's middle without its sums is none.
+/// The middle of a window needs its sums.
 void check_window(const fs::path& checkpoint, const Bookkeeping& found) {
   const auto& middle = found.state.middle;
   if (middle && !middle->contributions.empty() && !found.manifest.files.contains(window_file))
@@ -176,7 +176,7 @@ Bookkeeping read_bookkeeping(const fs::path& checkpoint) {
   }
 }
 
-/// `tensors`, of which those that share memory with one of `changing` are copied.
+/// Returns `tensors`, with copies of those that share memory with one of `changing`.
 NamedParameters with_copies_of(const NamedParameters& changing, NamedParameters tensors) {
   const at::NoGradGuard no_grad;
   for (NamedParameter& kept : tensors)
@@ -191,8 +191,8 @@ bool may_be_infinite(at::ScalarType dtype) {
   return c10::isFloatingType(dtype) || c10::isComplexType(dtype);
 }
 
-/// Nothing goes on from a NaN. A foreign module may keep infinities in its buffers, so that of its
-/// tensors those count that are trained.
+/// No run can continue from a NaN. A foreign module may keep infinities in its buffers, so only its
+/// trained tensors are checked.
 void expect_finite(const CheckpointContent& content) {
   const bool is_own = !is_foreign(content.shape.kind);
   for (const auto& [name, tensor] : content.model) {
@@ -208,7 +208,7 @@ void expect_finite(const CheckpointContent& content) {
   }
 }
 
-/// One tensor is read at a time.
+/// Reads one tensor at a time.
 void expect_finite_file(const fs::path& checkpoint) {
   for (const StoredTensor& tensor : models::open_safetensors(checkpoint / model_file).tensors)
     if (may_be_infinite(tensor.dtype) && !kernels::all_finite(tensor.read()))
@@ -241,7 +241,7 @@ void write_files(const fs::path& folder, const CheckpointContent& content) {
   json state = to_json(content.state);
   state["model"] = shape_to_json(content.shape);
   if (content.metrics) state["metrics"] = metrics_to_json(*content.metrics);
-  // The text has names of classes, which are names of folders and so may be any bytes.
+  // The text has class names, which are names of folders and so may be any bytes.
   const std::string text = state.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   write_file_atomically(folder / state_file, text);
   manifest.files[state_file] = {
@@ -270,7 +270,7 @@ fs::path write_checkpoint(const RunDirectory& run, const CheckpointContent& cont
   const fs::path partial = partial_of(final_path);
   try {
     fs::remove_all(partial);
-    // Its parent is not made: a run directory that is gone must not come back with one checkpoint.
+    // Its parent is not created: a run directory that is gone must not return with one checkpoint.
     fs::create_directory(partial);
     write_files(partial, content);
     if (expect_held) expect_held();
@@ -278,7 +278,7 @@ fs::path write_checkpoint(const RunDirectory& run, const CheckpointContent& cont
   } catch (const fs::filesystem_error& error) {
     std::error_code ignored;
     fs::remove_all(partial, ignored);
-    if (expect_held) expect_held();  // who took the run over has removed what was half-written
+    if (expect_held) expect_held();  // after a takeover the new holder removed the folder
     throw runtime_error("write checkpoint " + final_path.string(), "a writable run directory",
                         error.code().message(), "another run.out");
   } catch (...) {

@@ -16,49 +16,49 @@
 
 namespace accrue::train {
 
-/// The prefix of what compression keeps among CheckpointContent::ranks.
+/// Prefix of the names in CheckpointContent::ranks under which compression keeps its state.
 inline constexpr const char* compression_prefix = "compression.";
-/// The prefix of a rank's inner optimizer there; the first rank's is the checkpoint's optimizer.
+/// Prefix of a rank's inner optimizer there; rank 0's is CheckpointContent::optimizer.
 std::string optimizer_prefix(std::int64_t rank);
 
-/// What a checkpoint holds. Parameters and the optimizer's state are not copied: they must not
-/// change until the checkpoint is written. What a forward pass changes (Trainable::buffers) is
+/// The contents of a checkpoint. Parameters and the optimizer's state are not copied, so they must
+/// not change until the checkpoint is written. What a forward pass changes (Trainable::buffers) is
 /// copied.
 struct CheckpointContent {
   TrainState state;
-  ModelConfig shape;  ///< what the model was made with
+  ModelConfig shape;  ///< the model's configuration
   NamedParameters model, optimizer;
-  /// What several ranks need besides, under prefixes and in memory of its own.
+  /// Further state of a run on several ranks, by prefix. These tensors are copies.
   NamedParameters ranks = {};
-  /// StartedWindow::tensors, where `state` is in the middle of a window; each is read once, as it
-  /// is written.
+  /// StartedWindow::tensors if `state` is in the middle of a window. Each tensor is read once, when
+  /// it is written.
   StoredTensors window = {};
-  /// Stands for `optimizer` if no process has all of its state; each tensor is read once, as it
-  /// is written.
+  /// Replaces `optimizer` if no process has all of its state. Each tensor is read once, when it is
+  /// written.
   StoredTensors gathered = {};
-  /// What metrics.jsonl has to hold; none if the run keeps none.
+  /// What metrics.jsonl has to contain; none if the run keeps no metrics.
   std::optional<observe::MetricsRecord> metrics = {};
 };
 CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig& shape,
                                      const models::Model& model, const optim::Optimizer& optimizer);
 
-/// A model with a NaN or an infinity, which no checkpoint keeps.
+/// Thrown for a model with a NaN or an infinity: no checkpoint keeps one.
 class ModelNotFinite : public Error {
  public:
   using Error::Error;
 };
 
 /// Writes checkpoints/step-N whole or not at all: a hidden folder, its manifest last, fsync,
-/// rename. Throws ModelNotFinite, which names the tensor and the step, and a runtime Error if
-/// the disk is full or not writable, or the run directory is gone; earlier checkpoints are
-/// untouched then. So they are where `expect_held`, which is called before anything is written and
-/// before the rename, throws. Any thread may call it.
+/// rename. Throws ModelNotFinite, which names the tensor and the step, and a runtime Error if the
+/// disk is full or not writable, or the run directory is gone. `expect_held` is called before
+/// anything is written and again before the rename, and may throw. After any error earlier
+/// checkpoints are untouched. May be called from any thread.
 std::filesystem::path write_checkpoint(const RunDirectory& run, const CheckpointContent& content,
                                        const std::function<void()>& expect_held = {});
 
-/// Reads only the bookkeeping of a checkpoint. Throws a usage Error if that is not what was
-/// written or no run can have it, or where a file is missing or of another length; tensors are not
-/// read.
+/// Reads only the bookkeeping of a checkpoint, no tensors. Throws a usage Error if the bookkeeping
+/// is not as it was written or is impossible for a run, or if a file is missing or has another
+/// length.
 TrainState read_checkpoint_state(const std::filesystem::path& checkpoint);
 
 /// The format of the data that a checkpoint's model was trained on: text, tokens, jsonl or images.
@@ -68,16 +68,16 @@ std::string data_format_of(const std::filesystem::path& checkpoint);
 /// Whether read_checkpoint_state() would not throw.
 bool checkpoint_is_whole(const std::filesystem::path& checkpoint);
 
-/// A checkpoint whose files are those that were written together.
+/// A checkpoint whose files were verified to be those that were written together.
 class VerifiedCheckpoint {
  public:
   /// The files whose tensors are read: all, model.safetensors alone, none.
   enum class Files { all, model, none };
 
-  /// Reads the files and compares their checksums, and the model's once more for numbers that are
-  /// not finite. Throws a usage Error that names the file and the tensor that is not as it was
-  /// written, or is not finite: earlier versions wrote such models, with which nothing goes on. A
-  /// checkpoint of a version before there were checksums is compared by its lengths alone
+  /// Reads the files and compares their checksums, and checks the model for values that are not
+  /// finite. Throws a usage Error that names the file and the tensor that differs from what was
+  /// written or is not finite: earlier versions wrote such models, and no run can continue from
+  /// one. For a checkpoint from before there were checksums only the lengths are compared
   /// (`has_checksums`).
   explicit VerifiedCheckpoint(std::filesystem::path folder, Files files = Files::all);
 
@@ -87,22 +87,22 @@ class VerifiedCheckpoint {
   /// CheckpointContent::metrics; none in checkpoints of earlier versions.
   const std::optional<observe::MetricsRecord>& metrics() const { return metrics_; }
 
-  /// `config` with the shape of the checkpoint's model: what `model.from` once told.
+  /// `config` with the shape of the checkpoint's model, which `model.from` supplied at the start.
   Config with_shape(Config config) const;
 
   std::filesystem::path model_path() const;
-  /// The model's tensors, not read yet.
+  /// The model's tensors; they are read when they are used.
   StoredTensors model() const;
-  /// Loads the model. Throws a usage Error if a tensor does not fit; nothing is changed then.
+  /// Loads the model. Throws a usage Error if a tensor does not fit, and then changes nothing.
   void load(models::Model& model) const;
-  /// Loads model and optimizer. Throws a usage Error if a tensor does not fit; nothing is
-  /// changed in the one that does not.
+  /// Loads model and optimizer. Throws a usage Error if a tensor does not fit; the one that it does
+  /// not fit is then unchanged.
   void load(models::Model& model, optim::Optimizer& optimizer) const;
-  /// The optimizer's tensors, not read yet.
+  /// The optimizer's tensors; they are read when they are used.
   StoredTensors optimizer() const;
-  /// What several ranks need besides; nothing if there was none.
+  /// Further state of a run on several ranks; empty if there was none.
   StoredTensors ranks() const;
-  /// StartedWindow::tensors, not read yet; nothing if the checkpoint is between two windows.
+  /// StartedWindow::tensors, read when used; empty if the checkpoint is between two windows.
   StoredTensors window() const;
 
  private:

@@ -35,7 +35,7 @@ fs::path hidden(const fs::path& checkpoint, std::string_view suffix) {
   return checkpoint.parent_path() / ("." + checkpoint.filename().string() + std::string(suffix));
 }
 
-/// The checkpoint that a hidden folder belongs to; none if the name is not one of ours.
+/// The checkpoint that a hidden folder belongs to; none if the name is not one that we make.
 std::optional<fs::path> checkpoint_of(const fs::path& folder, std::string_view suffix) {
   const std::string name = folder.filename().string();
   if (!name.starts_with('.') || !name.ends_with(suffix)) return std::nullopt;
@@ -43,7 +43,7 @@ std::optional<fs::path> checkpoint_of(const fs::path& folder, std::string_view s
   return step_in(inner) ? std::optional(folder.parent_path() / inner) : std::nullopt;
 }
 
-/// Whether it is being written; earlier versions did not name the process.
+/// Whether it is being written; earlier versions did not put the process in the name.
 bool is_partial(const fs::path& folder) {
   std::string name = folder.filename().string();
   if (!name.starts_with('.') || !name.ends_with(partial_suffix)) return false;
@@ -62,7 +62,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
 }
 
 /// Swaps two folders in one step, so that a whole checkpoint is at `to` at any moment. Returns
-/// false where the file system (NFS, FUSE) cannot.
+/// false if the file system (NFS, FUSE) does not support it.
 bool exchange(const fs::path& from, const fs::path& to) {
   return renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0;
 }
@@ -73,7 +73,7 @@ std::vector<std::string> in_words(const std::vector<std::int64_t>& steps) {
   return words;
 }
 
-/// The best checkpoint among those after `step`, by their own bookkeeping.
+/// The best checkpoint among those after `step`, from their own bookkeeping.
 std::optional<std::int64_t> best_after(const RunDirectory& run,
                                        const std::vector<std::int64_t>& later, std::int64_t step) {
   const TrainState newest = read_checkpoint_state(run.checkpoint(later.back()));

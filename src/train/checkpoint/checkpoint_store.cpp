@@ -31,7 +31,7 @@ void expect_run(const RunDirectory& run) {
                       "the run.out of a training run");
 }
 
-/// What is known of a checkpoint, with its state where that can be read.
+/// The examination of a checkpoint, with its state if that can be read.
 struct Examined {
   StoredCheckpoint stored;
   std::optional<TrainState> state;
@@ -53,7 +53,7 @@ Examined examine(std::int64_t step, const fs::path& folder, Thoroughness thoroug
   return found;
 }
 
-/// Marks the best checkpoint, which the newest one that can be read knows.
+/// Marks the best checkpoint, which is recorded in the newest one that can be read.
 void mark_best(std::vector<StoredCheckpoint>& checkpoints,
                const std::optional<TrainState>& newest) {
   if (!newest || !newest->best_step) return;
@@ -94,7 +94,7 @@ Pruned prune(const RunDirectory& run, std::int64_t keep, bool damaged) {
   sweep(run);
   Pruned pruned{.removed = {}, .kept = {}, .remarks = claim.remarks()};
   std::vector<StoredCheckpoint> all = list_checkpoints(run, Thoroughness::contents);
-  std::int64_t newer = 0;  // newer ones that are as they were written
+  std::int64_t newer = 0;  // newer intact ones
   for (auto checkpoint = all.rbegin(); checkpoint != all.rend(); ++checkpoint) {
     const bool is_damaged = !checkpoint->damage.empty();
     const bool stays = is_damaged ? !damaged : newer < keep || checkpoint->best_eval.has_value();

@@ -7,7 +7,7 @@ namespace accrue::train {
 
 namespace {
 
-/// Compares images' shapes: an automatic size may change with one file that is left out.
+/// Compares images' shapes: an automatic size may change if one file is left out.
 void check_image(const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& now) {
   if (before == now || before.size() != 3 || now.size() != 3) return;
   const bool same_size = before[1] == now[1] && before[2] == now[2];
@@ -18,14 +18,14 @@ void check_image(const std::vector<std::int64_t>& before, const std::vector<std:
           : "--data.image=[" + std::to_string(before[1]) + "," + std::to_string(before[2]) + "]");
 }
 
-/// What a fingerprint says of a tokenizer; empty if text was read as bytes.
+/// The tokenizer in a fingerprint; empty if text was read as bytes.
 std::string tokenizer_in(const std::string& fingerprint) {
   const std::string kind = fingerprint.substr(0, fingerprint.find(':'));
   const std::size_t at = kind.find("tokenizer ");
   return at == kind.npos ? "" : kind.substr(at);
 }
 
-/// Other ids for the same words are no mended files.
+/// Other ids for the same words cannot be accepted as repaired files.
 void check_tokenizer(const DataIdentity& before, const DataIdentity& now) {
   const std::string known = tokenizer_in(before.fingerprint), found = tokenizer_in(now.fingerprint);
   if (known == found) return;

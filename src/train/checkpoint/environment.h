@@ -8,10 +8,10 @@
 
 namespace accrue::train {
 
-/// The machine's name; empty if the system does not tell.
+/// The machine's name; empty if the system does not report one.
 std::string host_name();
 
-/// What a run's numbers may depend on besides its config and its data.
+/// What a run's numbers may depend on, apart from its config and its data.
 struct RunEnvironment {
   std::map<std::string, std::string> versions;  ///< accrue, libtorch, gemm
   std::string host, processor, isa;
@@ -22,13 +22,13 @@ struct RunEnvironment {
   std::optional<std::string> commit;  ///< commit_of(working_directory)
 };
 
-/// That of this process, one of so many ranks.
+/// The environment of this process, which is one of `ranks`.
 RunEnvironment present_environment(std::int64_t ranks);
 
-/// The environment as run.json has it: `versions`, `machine{host processor isa threads}`, `ranks`,
-/// `libraries`, `working_directory`, `commit` (absent if there is none).
+/// The environment as run.json stores it: `versions`, `machine{host processor isa threads}`,
+/// `ranks`, `libraries`, `working_directory`, `commit` (absent if there is none).
 nlohmann::json to_json(const RunEnvironment& environment);
-/// Reads that back. Throws a json::exception where something is missing or of another type.
+/// Reads that back. Throws a json::exception if something is missing or has another type.
 RunEnvironment environment_from_json(const nlohmann::json& run);
 
 }  // namespace accrue::train

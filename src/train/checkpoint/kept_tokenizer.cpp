@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Empty if the file is the one of this digest.
+/// Empty if the file has this digest.
 std::string obstacle_of(const fs::path& file, const std::string& digest) {
   std::error_code unreadable;
   if (!fs::exists(file, unreadable)) return "none";

@@ -8,16 +8,16 @@
 
 namespace accrue::train {
 
-/// Told the digest of a module before any of its code runs (models::TorchScriptOptions::admit).
+/// Receives the digest of a module before any of its code runs (models::TorchScriptOptions::admit).
 using AdmitModule = std::function<void(const std::string& digest)>;
 
 /// Throws a usage Error that names --trust-module unless the module of `config`, which a run folder
-/// names, is the one that the run was trained with: `recorded` is its digest in run.json, empty
-/// if that has none. `operation` begins the error.
+/// names, is the one that the run was trained with: `recorded` is its digest in run.json, empty if
+/// run.json has none. The error begins with `operation`.
 AdmitModule admission_of_module(const Config& config, const std::string& recorded,
                                 const std::string& operation);
 
-/// Throws that if the file of the module is another one now, before it is loaded from there.
+/// Throws the same error if the module's file has changed, before it is loaded.
 void expect_recorded_module(const Config& config, const std::string& recorded,
                             const std::string& operation);
 

@@ -8,19 +8,19 @@
 
 namespace accrue::train {
 
-/// What a checkpoint keeps of each rank of a run.
+/// The values that a checkpoint keeps for each rank of a run.
 struct RankRecord {
-  std::int64_t micro_batch = 1;  ///< in samples, as the rank's own plan says
+  std::int64_t micro_batch = 1;  ///< in samples, from the rank's own plan
   Recompute recompute = Recompute::none;
   std::vector<double> seconds_per_sample = {};  ///< distributed::PaceEstimate::observed
 
   bool operator==(const RankRecord&) const = default;
 };
 
-/// Whether all ranks have micro-batches of one size.
+/// Whether all ranks have the same micro-batch size.
 bool have_one_size(const std::vector<RankRecord>& ranks);
 
-/// The sizes of the ranks' micro-batches, for people.
+/// The micro-batch sizes of the ranks, for people.
 std::string sizes_in_words(const std::vector<RankRecord>& ranks);
 
 }  // namespace accrue::train

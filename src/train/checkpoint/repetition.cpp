@@ -16,7 +16,7 @@ namespace {
 
 using Files = std::vector<data::DataFile>;
 
-/// Something that is not as it was.
+/// Something that has changed.
 struct Difference {
   std::string what;  ///< for the list of what bits depend on; empty: they do not depend on it
   std::string text;
@@ -38,12 +38,12 @@ FilePointers pointers_to(const Files& files) {
   return pointers;
 }
 
-/// Which file of now each one of then is, one to one.
+/// The present file for each former one, one to one.
 struct Pairs {
   std::map<const data::DataFile*, const data::DataFile*> now_of;
-  FilePointers before, now;  ///< those without another
+  FilePointers before, now;  ///< those without a partner
 
-  /// Pairs off those of the rest of which `are_same` says so.
+  /// Pairs the remaining files for which `are_same` holds.
   template <class Same>
   void pair_off(Same are_same) {
     FilePointers rest;
@@ -61,8 +61,8 @@ struct Pairs {
   }
 };
 
-/// Data may have moved: a file that is not at its path is the one of the same name and content, or
-/// the only one of its name among the rest.
+/// Data may have moved: a file that is not at its path is matched with one of the same name and
+/// content, or with the only one of its name among the rest.
 Pairs paired(const Files& before, const Files& now) {
   Pairs pairs{.now_of = {}, .before = pointers_to(before), .now = pointers_to(now)};
   const auto are_namesakes = [](const data::DataFile& a, const data::DataFile& b) {
@@ -81,7 +81,7 @@ Pairs paired(const Files& before, const Files& now) {
   return pairs;
 }
 
-/// Whether files that are all paired have the order of before, in which their samples are counted.
+/// Whether files that are all paired are in the former order, in which their samples are counted.
 bool come_in_order(const Files& before, const Files& now, const Pairs& pairs) {
   return std::ranges::equal(pointers_to(before), pointers_to(now), {},
                             [&](const auto* file) { return pairs.now_of.at(file); });
@@ -113,7 +113,7 @@ std::string value_in(const std::map<std::string, std::string>& map, const std::s
   return found == map.end() ? "" : found->second;
 }
 
-/// Names of what differs between the two, those first that both have.
+/// Names of the differences between the two, those first that both have.
 std::vector<std::string> differing_names(const std::map<std::string, std::string>& before,
                                          const std::map<std::string, std::string>& now) {
   std::vector<std::string> names, of_one;
@@ -169,8 +169,8 @@ bool is_of_plan(const std::string& key) {
          std::ranges::find(keys, key) != keys.end();
 }
 
-/// What a config states otherwise; the folders always are others, and threads are told of as the
-/// environment has them.
+/// The keys that a config states differently, without the folders, which always differ, and without
+/// threads, which are reported with the environment.
 std::vector<ConfigDifference> stated_otherwise(const Config& before, const Config& now) {
   std::vector<ConfigDifference> found = differences(before, now);
   std::erase_if(found, [](const ConfigDifference& difference) {
@@ -185,7 +185,7 @@ Difference difference_of(const ConfigDifference& stated) {
   return {counts ? stated.key : "", in_words(stated)};
 }
 
-/// Bits do not depend on where data lie; that the data changed is found by itself.
+/// Bits do not depend on where data lie; changed data are detected separately.
 Difference move_of(const ConfigDifference& stated) { return {"", in_words(stated)}; }
 
 // --- what was resumed

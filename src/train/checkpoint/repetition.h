@@ -7,20 +7,20 @@
 
 namespace accrue::train {
 
-/// What a run is that repeats another.
+/// A run that repeats another.
 struct RunBeside {
   const Config& config;
   const RunEnvironment& environment;
   const RunData& data;
-  const std::string& start;  ///< digest of the parameters that it starts from
+  const std::string& start;  ///< digest of its initial parameters
 };
 
 /// How a run that repeats another differs from it.
 struct Repetition {
-  /// Whether the plan stays as it was: nothing that it was made from is stated otherwise.
+  /// Whether the plan is kept: no value that it was computed from is stated differently.
   bool keeps_plan = true;
   std::vector<std::string> differences;  ///< a sentence each; empty: nothing differs
-  /// How the run went that is repeated, if not in one go; a sentence each.
+  /// How the repeated run went if it was interrupted; a sentence each.
   std::vector<std::string> history;
   /// The changes by hand of the batch of the run that is repeated, which this one makes, too; none
   /// if it states another batch.
@@ -28,16 +28,16 @@ struct Repetition {
   std::string bits;  ///< whether its bits are to be expected again, and why
 };
 
-/// Compares `now` with the run that it repeats. Throws a usage Error that names the files where
-/// data changed that the config still names, unless they are accepted (--accept-data).
+/// Compares `now` with the run that it repeats. Throws a usage Error that names the changed files
+/// of data that the config still names, unless they are accepted (--accept-data).
 Repetition compare_with(const RunRecord& record, const RunBeside& now, bool accept_data);
 
-/// What differs between the files of two runs, a sentence each: those that grew, shrank or changed
-/// in place, that are missing, and that are new. A file that only lies in another folder is the
-/// same.
+/// The differences between the files of two runs, a sentence each: those that grew, shrank or
+/// changed in place, that are missing, and that are new. A file that only moved to another folder
+/// counts as the same.
 std::vector<std::string> changed_files(const std::vector<data::DataFile>& before,
                                        const std::vector<data::DataFile>& now);
-/// That of the files of training, and then of those of validation.
+/// The differences of the training files, and then of the validation files.
 std::vector<std::string> changed_files(const RunData& before, const RunData& now);
 
 }  // namespace accrue::train

@@ -10,7 +10,7 @@
 namespace accrue::train {
 namespace {
 
-/// Why `action` failed; nothing if it did not.
+/// Why `action` failed; none if it did not.
 template <class Action>
 std::optional<std::string> failure_of(const Action& action) {
   try {
@@ -96,7 +96,7 @@ void Replica::work() {
   }
 }
 
-/// Makes the copy that waits, without the lock.
+/// Makes the waiting copy, without holding the lock.
 void Replica::copy_waiting(std::unique_lock<std::mutex>& lock) {
   const PruneOptions next = *std::exchange(waiting_, std::nullopt);
   is_copying_ = true;
@@ -106,7 +106,7 @@ void Replica::copy_waiting(std::unique_lock<std::mutex>& lock) {
   lock.lock();
   is_copying_ = false;
   if (!was_there && !waiting_) failure = "it was removed before it could be copied";
-  // A checkpoint that was replaced while it was copied is copied anew.
+  // A checkpoint that was replaced while it was copied is copied again.
   const bool is_replaced = waiting_ && waiting_->newest == next.newest;
   if (!is_replaced && (was_there || !waiting_)) note(checkpoint_in_words(next.newest), failure);
 }

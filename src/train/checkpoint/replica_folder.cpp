@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file that can be read although its name may be gone.
+/// A file that can be read even if its name is gone.
 struct OpenFile {
   std::string name;
   std::ifstream content;
@@ -32,14 +32,14 @@ bool is_missing(const fs::path& path) {
   return !fs::exists(path, error) && !error;
 }
 
-/// The disk that a folder is on; none if there is no folder.
+/// The device that a folder is on; none if there is no folder.
 std::optional<dev_t> disk_of(const fs::path& folder) {
   struct stat found {};
   return ::stat(folder.c_str(), &found) == 0 ? std::optional(found.st_dev) : std::nullopt;
 }
 
-/// All files of a checkpoint, the manifest last; none if the checkpoint was removed meanwhile.
-/// Whoever removes one takes its name away first, so that files are missing only if it is gone.
+/// All files of a checkpoint, the manifest last; none if the checkpoint was removed meanwhile. A
+/// removal first renames the folder, so files are missing only if it is gone.
 std::vector<OpenFile> open_files(const fs::path& checkpoint) {
   std::vector<OpenFile> files;
   std::error_code error;
@@ -59,8 +59,8 @@ std::vector<OpenFile> open_files(const fs::path& checkpoint) {
   return files;
 }
 
-/// Writes the checkpoint whole or not at all, as write_checkpoint() does, and compares what was
-/// written with its checksums first.
+/// Writes the checkpoint whole or not at all, as write_checkpoint() does, after comparing what was
+/// written with its checksums.
 void write_copy(std::vector<OpenFile> files, const fs::path& checkpoint) {
   const fs::path partial = partial_of(checkpoint);
   try {
@@ -79,7 +79,7 @@ void write_copy(std::vector<OpenFile> files, const fs::path& checkpoint) {
   }
 }
 
-/// Copies a file of the run's own where it differs. One that the run does not have (a run without
+/// Copies a file of the run's own if it differs. A file that the run does not have (a run without
 /// metrics) is left out.
 void copy_if_other(const fs::path& from, const fs::path& to) {
   if (!fs::exists(from)) return;
@@ -109,7 +109,7 @@ void ReplicaFolder::claim() {
   }
 }
 
-/// A disk that is mounted again may have another number, but then it has the copies.
+/// A disk that is mounted again may have another device number, but then it has the copies.
 void ReplicaFolder::expect_no_other_disk() const {
   if (!disk_) return;
   const auto now = disk_of(path());
@@ -126,8 +126,8 @@ bool ReplicaFolder::copy(const PruneOptions& prune) {
   if (files.empty()) return false;
   claim();
   copy_first_files();
-  // Metrics come before the checkpoint, which has them all then, and run.json after what belongs to
-  // an attempt that was given up is gone: it is what tells that attempt (step_gone_back_to).
+  // Metrics come before the checkpoint, whose metrics are then all there; run.json comes after the
+  // removal of an abandoned attempt, which can only be recognized by it (step_gone_back_to).
   copy_metrics(prune.newest);
   write_copy(std::move(files), run_.replica()->checkpoint(prune.newest));
   prune_checkpoints(*run_.replica(), prune);
@@ -135,7 +135,7 @@ bool ReplicaFolder::copy(const PruneOptions& prune) {
   return true;
 }
 
-/// What a new run directory has. run.json is the first: it says whose folder this is.
+/// The files of a new run directory. run.json comes first: it identifies the folder's run.
 void ReplicaFolder::copy_first_files() {
   const RunDirectory &own = run_.own(), &replica = *run_.replica();
   if (!fs::exists(replica.run_file())) copy_if_other(own.run_file(), replica.run_file());

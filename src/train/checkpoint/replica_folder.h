@@ -14,9 +14,9 @@
 
 namespace accrue::train {
 
-/// Copies a run into its replica, one thing at a time, while the run goes on. The replica is a run
-/// directory at any moment: what is in it is whole, and comes in such an order that a process that
-/// is killed leaves one from which the run can be resumed.
+/// Copies a run into its replica, one item at a time, while the run goes on. The replica is a valid
+/// run directory at any moment: its files are whole and arrive in such an order that a killed
+/// process leaves one from which the run can be resumed.
 class ReplicaFolder {
  public:
   explicit ReplicaFolder(RunCopies run, RunTenure tenure = {})
@@ -24,17 +24,17 @@ class ReplicaFolder {
 
   const std::filesystem::path& path() const { return run_.replica()->root(); }
 
-  /// Claims the folder, unless it is claimed already, and makes it where it was never there: one
-  /// that was there and is gone does not come back by itself, nor is the mount point taken that is
-  /// left of it. Throws an Error if it cannot be used.
+  /// Claims the folder, unless it is claimed already, and creates it if it never existed. A folder
+  /// that existed and is gone is not created again, and an empty mount point left in its place is
+  /// not used. Throws an Error if the folder cannot be used.
   void claim();
-  /// Copies the run's checkpoint of step `prune.newest` with all that a resumption from it reads,
-  /// and removes those that `prune` says. A checkpoint that is removed from the run meanwhile is
-  /// copied all the same, once its files are open. Returns false, and does nothing, where it is
-  /// gone already. Throws if it cannot be copied whole, or is not as it was written: the copies
-  /// before are untouched then.
+  /// Copies the run's checkpoint of step `prune.newest` with everything that a resumption from it
+  /// reads, and removes the checkpoints that `prune` names. A checkpoint that is removed from the
+  /// run meanwhile is copied all the same, once its files are open. Returns false, and does
+  /// nothing, if it is gone already. Throws if it cannot be copied whole or differs from what was
+  /// written; earlier copies are untouched then.
   bool copy(const PruneOptions& prune);
-  /// Brings run.json, config.toml and metrics.jsonl up to date, the last as far as `step`.
+  /// Brings run.json, config.toml and metrics.jsonl up to date, the last up to `step`.
   void copy_record(std::int64_t step);
   /// give_up_after() in the replica.
   std::string give_up_after(std::int64_t step);
@@ -47,7 +47,7 @@ class ReplicaFolder {
   RunCopies run_;
   RunTenure tenure_;
   std::unique_ptr<RunClaim> claim_;
-  std::optional<dev_t> disk_;  ///< that the folder was on; none: it was never there
+  std::optional<dev_t> disk_;  ///< the folder's device; none if the folder never existed
 };
 
 }  // namespace accrue::train

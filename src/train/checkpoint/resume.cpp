@@ -24,8 +24,8 @@ fs::path requested_folder(const RunCopies& run, const std::string& requested) {
   return requested;
 }
 
-/// The newest checkpoint that is as it was written, as far as `files` are read; notes those that
-/// are not.
+/// The newest checkpoint that is intact, as far as `files` are read; notes those that are
+/// not.
 std::optional<VerifiedCheckpoint> newest_whole(
     const RunCopies& run, std::vector<std::string>& skipped,
     VerifiedCheckpoint::Files files = VerifiedCheckpoint::Files::all) {
@@ -42,7 +42,7 @@ std::optional<VerifiedCheckpoint> newest_whole(
                     "none: " + listed(skipped, "and"), "copies of these files, or a new run.out");
 }
 
-/// Why `chosen`, which is the replica's, comes before what the run's own folder has.
+/// Why `chosen`, which is the replica's, is preferred to the run's own checkpoints.
 std::string reason_for_replica(const RunCopies& run, const fs::path& chosen) {
   const std::string own = run.own().root().string();
   const std::vector<fs::path> folders = checkpoint_folders(run.own());

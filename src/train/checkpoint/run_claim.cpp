@@ -42,7 +42,7 @@ Error cannot_write(const RunDirectory& run, const std::string& reason) {
   return usage_error(name_of(run), "a place that can be written", reason, "another run.out");
 }
 
-/// What the lock file says.
+/// The contents of the lock file.
 json text_of(int descriptor) {
   std::string text(512, '\0');
   const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
@@ -54,7 +54,7 @@ bool is_of_run(const json& who, const std::string& run) {
   return who.is_object() && who.value("run", json()) == json(run);
 }
 
-/// Who holds the lock, as the file says; nothing if it says nothing yet, or still names a
+/// The holder of the lock, from the file; none if the file does not name one yet, or still names a
 /// process that was killed.
 std::optional<std::string> named_holder(int descriptor) {
   const json who = text_of(descriptor);
@@ -71,7 +71,7 @@ std::optional<std::string> named_holder(int descriptor) {
   }
 }
 
-/// Who holds the lock; waits a moment for a process that has taken it and is about to say so.
+/// The holder of the lock; waits a moment for a process that has it and is about to write its name.
 std::string holder(int descriptor) {
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -82,8 +82,8 @@ std::string holder(int descriptor) {
   return "another process";
 }
 
-/// Returns 0, or the system's error. Who asks whether the run is claimed (observe::is_claimed)
-/// holds the lock for as long as that takes, so it is tried for a moment.
+/// Returns 0, or the system's error. A process that checks whether the run is claimed
+/// (observe::is_claimed) holds the lock for an instant, so this keeps trying for a moment.
 int take_lock(int descriptor) {
   constexpr int kAttempts = 10;
   for (int attempt = 1;; ++attempt) {
@@ -96,7 +96,7 @@ int take_lock(int descriptor) {
 }
 
 /// Whether there are no locks here: the file system has none, or the system allows none (EPERM and
-/// EACCES: a container's seccomp profile, a server of files).
+/// EACCES: a container's seccomp profile, a file server).
 bool is_lockless(int error) {
   return error == EOPNOTSUPP || error == ENOSYS || error == ENOLCK || error == EINVAL ||
          error == EPERM || error == EACCES;
@@ -118,7 +118,7 @@ std::string RunTenure::new_name() {
 
 RunClaim::RunClaim(const RunDirectory& run, RunTenure tenure)
     : run_(run), tenure_(std::move(tenure)) {
-  // Another process may remove the folder or the file between two calls, as it lets go.
+  // Another process may remove the folder or the file between two calls, as it releases the run.
   constexpr int kAttempts = 100;
   try {
     int attempt = 0;
@@ -188,15 +188,15 @@ bool RunClaim::open_lock() {
   return false;
 }
 
-/// Whether who holds the lock did so for an earlier group of this run. One that is first in a group
-/// stays so for as long as it is in it: so it is gone from this one.
+/// Whether the lock is held for an earlier group of this run. The first rank of a group stays first
+/// while it is in it: so that process is no longer in this group.
 bool RunClaim::follows_holder() const {
   const json who = text_of(descriptor_.get());
   return is_of_run(who, tenure_.run) && who.value("generation", json()).is_number_integer() &&
          who["generation"].get<std::int64_t>() < tenure_.generation;
 }
 
-/// The lock that the other holds is then on a file without a name.
+/// The other process then holds a lock on a file without a name.
 void RunClaim::replace_lock() {
   const fs::path own = lock_file(run_).string() + "." + std::to_string(::getpid());
   ::unlink(own.c_str());
@@ -250,7 +250,7 @@ void RunClaim::check_there() const {
 void RunClaim::create(const Config& config, const std::string& run_json,
                       const KeptTokenizer& tokenizer) {
   try {
-    // Metrics and event files are the sinks' to write, in a folder that had none.
+    // Metrics and event files are written by the sinks, into a folder that had none.
     made_files_ = {run_.config_file(), run_.run_file(), run_.metrics_file()};
     write_tokenizer(tokenizer);
     write_file_atomically(run_.config_file(), to_toml(config));
@@ -288,11 +288,11 @@ void RunClaim::abandon() {
 void RunClaim::release() {
   if (descriptor_) {
     const bool is_ours = is_held();
-    // This comes before the lock goes: who opened the file meanwhile sees that it is no longer the
-    // folder's.
+    // Before the lock is released: a process that opened the file meanwhile can see that it is no
+    // longer the folder's.
     if (is_ours) ::unlink(lock_file(run_).c_str());
     descriptor_.reset();
-    if (!is_ours) return;  // what is in its place now is somebody else's
+    if (!is_ours) return;  // the file in its place now belongs to another process
   }
   std::error_code ignored;
   for (auto folder = made_folders_.rbegin(); folder != made_folders_.rend(); ++folder)

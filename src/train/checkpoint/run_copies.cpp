@@ -20,7 +20,7 @@ bool is_file(const fs::path& path) {
   return fs::exists(path, unreadable);
 }
 
-/// The text of a folder's run.json; empty if there is none that can be read.
+/// The text of a folder's run.json; empty if there is none or it cannot be read.
 std::string record_text(const RunDirectory& run) {
   try {
     return is_file(run.run_file()) ? read_file(run.run_file()) : "";
@@ -29,12 +29,12 @@ std::string record_text(const RunDirectory& run) {
   }
 }
 
-/// Whether a resumption can go on from what this folder says of its run.
+/// Whether a resumption can use this folder's record of its run.
 bool has_record(const RunDirectory& run) {
   return is_file(run.config_file()) && is_file(run.run_file());
 }
 
-/// The first name in the folder that no run and no shell's redirection put there; empty: none.
+/// The first name in the folder that neither a run nor a shell's redirection created, or empty.
 std::string foreign_name(const fs::path& folder) {
   std::error_code unreadable;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable)) {
@@ -44,7 +44,7 @@ std::string foreign_name(const fs::path& folder) {
   return {};
 }
 
-/// The folder without links and without a slash at its end, as far as it is there.
+/// The folder without links and without a trailing slash, as far as it exists.
 fs::path real_path(const fs::path& folder) {
   std::error_code error;
   fs::path path = fs::weakly_canonical(fs::absolute(folder), error);
@@ -151,7 +151,7 @@ std::vector<std::string> RunCopies::restore_from_replica() const {
   if (!is_file(own_.metrics_file()))
     restore(replica_->metrics_file(), own_.metrics_file(), "metrics.jsonl");
   if (!is_run_json(record_text(own_))) restore(replica_->run_file(), own_.run_file(), "run.json");
-  // The config is the last: a folder that has it has the others.
+  // The config comes last: a folder that has it has the others.
   if (!is_file(own_.config_file()))
     restore(replica_->config_file(), own_.config_file(), "config.toml");
   return restored;

@@ -15,8 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-/// The object in `run_json`; an empty one if there is none, as a killed process or a person may
-/// have left it.
+/// The object in `run_json`; an empty one if there is none, as after a killed process or a manual
+/// edit.
 json run_in(const std::string& run_json) {
   json run = observe::parse_json(run_json);
   return run.is_object() ? std::move(run) : json::object();

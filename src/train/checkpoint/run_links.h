@@ -9,13 +9,13 @@
 
 namespace accrue::train {
 
-/// Folders of a run directory that are links to others (`checkpoints` on another disk), in words
-/// for the user: what a run writes there is written to these. Throws a usage Error if one of its
-/// files is a link, since what is behind it may be somebody else's, or where a link leads to
+/// The folders of a run directory that are links to others (`checkpoints` on another disk), in
+/// words for the user: the run writes to their targets. Throws a usage Error if one of its
+/// files is a link, since the target may belong to somebody else, or if a link leads to
 /// nothing.
 std::vector<std::string> links_of_run(const RunDirectory& run);
 
-/// What is reported where `file` of a run directory is `obstacle`, such as "a link".
+/// The error for a `file` of a run directory that is `obstacle`, such as "a link".
 Error not_its_own(const std::filesystem::path& file, const std::string& obstacle);
 
 }  // namespace accrue::train

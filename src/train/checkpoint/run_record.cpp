@@ -15,8 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t most_samples = 1'000'000'000;  // as batch.samples has it
-constexpr std::int64_t most_threads = 4096;           // as run.threads has it
+constexpr std::int64_t most_samples = 1'000'000'000;  // as in batch.samples
+constexpr std::int64_t most_threads = 4096;           // as in run.threads
 
 std::vector<data::DataFile> files_in(const json& list) {
   std::vector<data::DataFile> files;
@@ -32,7 +32,7 @@ RunData data_in(const json& data) {
   return {.train = files_in(data.at("train")), .val = files_in(data.at("val"))};
 }
 
-/// An integer of this range. Throws a json::exception where it is something else.
+/// An integer of this range. Throws a json::exception if it is something else.
 std::int64_t integer_in(const json& object, const char* name, std::int64_t most) {
   const json& value = object.at(name);
   if (value.is_number_integer() && value >= 1 && value <= most) return value.get<std::int64_t>();
@@ -68,7 +68,7 @@ std::vector<PastResumption> resumptions_in(const json& list) {
   return resumed;
 }
 
-/// A run that does not tell is of a version that had the first schedule.
+/// A run without one is of a version that had the first schedule.
 optim::ScheduleVersion schedule_in(const json& run) {
   using enum optim::ScheduleVersion;
   if (!run.contains("schedule")) return min_in_last_step;
@@ -182,7 +182,7 @@ void expect_module_to_repeat(const RunRecord& record, const Config& config,
 Config config_to_repeat(const RunRecord& record, const std::vector<std::string>& overrides) {
   Config config = config_from_json(record.config, record.folder + "/run.json", overrides);
   if (!overrides_state(overrides, "run.replica")) config.run.replica.clear();
-  // They are those of another machine, and may be commands that nobody here has chosen.
+  // They belong to another machine, and may be commands that the user here has not chosen.
   if (!overrides_state(overrides, "run.limits")) config.run.limits.clear();
   config.optim.schedule.version = record.schedule;
   const bool states_threads = overrides_state(overrides, "run.threads");

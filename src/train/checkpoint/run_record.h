@@ -15,9 +15,9 @@
 
 namespace accrue::train {
 
-/// A resumption of a run, as run.json notes it.
+/// A resumption of a run, as run.json records it.
 struct PastResumption {
-  std::int64_t step = 0;  ///< that it went on from
+  std::int64_t step = 0;  ///< the step it continued from
   std::vector<ConfigDifference> changes;
   RunEnvironment environment;
   bool data_changed = false;
@@ -25,31 +25,31 @@ struct PastResumption {
 
 struct RunRecord {
   std::string folder;
-  nlohmann::json config;  ///< Config as JSON: overrides go by what it states
+  nlohmann::json config;  ///< Config as JSON: overrides apply to it
   RunEnvironment environment;
   RunData data;
   std::vector<RankRecord> ranks;  ///< the plan, by rank; not empty
   std::string plan_reason;
   std::optional<bool> accelerate;  ///< RunPlan::accelerate
-  /// Of a run whose run.json does not tell, the first.
+  /// Defaults to the first version, for a run.json that does not have it.
   optim::ScheduleVersion schedule = optim::ScheduleVersion::min_in_last_step;
-  std::string start;   ///< digest of the parameters that it started from
+  std::string start;   ///< digest of the initial parameters
   std::string module;  ///< of its TorchScript module; empty if run.json has none
   std::vector<PastResumption> resumed;
   std::vector<BatchChange> batch_changes;  ///< that were stated by hand, by window
 };
 
-/// What the folder's run.json holds; an empty object if there is none. Throws a usage Error if it
-/// is damaged: cut, or without its checksum.
+/// The contents of the folder's run.json; an empty object if there is no run.json. Throws a usage
+/// Error if it is damaged: cut off, or without its checksum.
 nlohmann::json recorded(const RunDirectory& run);
 
-/// SHA-256 of the files of the tokenizer that the run keeps, by name (KeptTokenizer::digests);
-/// empty if its run.json has none. Throws as recorded() does.
+/// SHA-256 of the tokenizer files that the run keeps, by name (KeptTokenizer::digests); empty if
+/// its run.json has none. Throws as recorded() does.
 std::map<std::string, std::string> recorded_tokenizer(const RunDirectory& run);
 
-/// The version of the schedule of the run in this folder, as its run.json has it; the first where
-/// that does not tell, as in folders of earlier versions. Throws a usage Error if it is none
-/// that is known.
+/// The schedule version of the run in this folder, from its run.json; the first version if that
+/// has none, as in folders of earlier versions. Throws a usage Error if the version is not
+/// known.
 optim::ScheduleVersion recorded_schedule(const RunDirectory& run);
 
 /// How the batch of the run in this folder was changed by hand, as its run.json has it: a change is

@@ -11,12 +11,12 @@
 
 namespace accrue::train {
 
-/// Reads the values of an object of state.json, whose author is not trusted. Each throws a usage
-/// Error that names the value which is missing, of another type, or out of range.
+/// Reads the values of an object in state.json, whose author is not trusted. Each function throws a
+/// usage Error that names the value that is missing, of another type, or out of range.
 class StateReader {
  public:
-  /// All but `place` is kept by reference. `place` is the object's name with a dot behind it, empty
-  /// for the whole; `operation` begins the errors.
+  /// Keeps references to everything but `place`. `place` is the object's name followed by a dot,
+  /// empty for the top level; errors begin with `operation`.
   StateReader(const nlohmann::json& object, std::string place, const std::string& operation);
 
   bool is_set(const char* name) const { return object_.value(name, nlohmann::json(false)) == true; }
@@ -31,17 +31,17 @@ class StateReader {
 
   double number(const char* name) const;
   double number_of_at_least_0(const char* name) const;
-  /// JSON has no numbers that are not finite: they were written as null, and are read as NaN.
+  /// JSON cannot hold numbers that are not finite: they were written as null, and are read as NaN.
   std::vector<double> numbers(const char* name) const;
   std::vector<double> times(const char* name) const;
 
   std::string text(const char* name) const;
   const nlohmann::json& array(const char* name) const;
-  /// The object of this name.
+  /// The object with this name.
   StateReader object(const char* name) const { return {at(name), place_ + name + ".", operation_}; }
-  /// The objects of the array of this name.
+  /// The objects in the array with this name.
   std::vector<StateReader> objects(const char* name) const;
-  /// The counts that the object of this name has by names of its own.
+  /// The counts in the object with this name, whose keys are free.
   std::map<std::string, std::int64_t> counts(const char* name) const;
 
   Error wrong(const std::string& name, const std::string& expected,

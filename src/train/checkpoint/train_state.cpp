@@ -134,8 +134,8 @@ json written(const TrainState& state) {
   return out;
 }
 
-/// JSON has no numbers that are not finite: null would stand in their place, and no resume takes
-/// that. Such a checkpoint is not written, so that the one before it stays the newest.
+/// JSON has no numbers that are not finite: they would be written as null, and no resumption
+/// accepts that. Such a checkpoint is not written, so that the one before it stays the newest.
 void expect_finite(const json& value, const std::string& place) {
   if (value.is_number_float() && !std::isfinite(value.get<double>()))
     throw runtime_error("write a checkpoint", place + " in state.json to be a finite number",

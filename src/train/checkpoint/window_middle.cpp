@@ -57,7 +57,7 @@ DoneMicroBatch done_from_json(const StateReader& in, std::int64_t index) {
   return done;
 }
 
-/// If micro-batches follow one another, their sizes tell where each begins.
+/// If micro-batches are consecutive, their sizes determine where each begins.
 bool are_consecutive(const std::vector<batch::Range>& micro_batches) {
   return std::ranges::adjacent_find(micro_batches, [](const auto& one, const auto& next) {
            return next.begin != one.end;
@@ -128,7 +128,7 @@ LedgerEntry WindowMiddle::entry_of(std::size_t place) const {
   return entry;
 }
 
-/// A window may have millions of samples, so they are listed only if that tells something.
+/// A window may have millions of samples, so they are listed only if some were left out.
 DoneMicroBatch& WindowMiddle::append(LedgerEntry entry) {
   DoneMicroBatch appended{.entry = std::move(entry)};
   std::vector<std::int64_t>& samples = appended.entry.micro.sample_ids;

@@ -8,12 +8,12 @@
 
 namespace accrue::train {
 
-/// The keys that exclude `key`: for run.steps these are run.tokens and run.epochs; most keys have
+/// The keys that exclude `key`: for run.steps these are run.tokens and run.epochs. Most keys have
 /// none.
 std::vector<std::string> alternatives_to(const std::string& key);
 
-/// Takes back what `config` and `stated` have of a key and of those that exclude it; does nothing
-/// if no key excludes it.
+/// Removes a key and those that exclude it from `config` and `stated`; does nothing if no key
+/// excludes it.
 void withdraw_alternatives(const std::string& key, Config& config, StatedKeys& stated);
 
 }  // namespace accrue::train

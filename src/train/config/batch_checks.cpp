@@ -74,7 +74,7 @@ void check_bounds(const Config& config, const StatedKeys& stated) {
     refuse("adapt.max", "at least the batch of ", *config.adapt.max);
 }
 
-/// What leaves no sum of a micro-batch that one rank could take the norm of.
+/// The setting that leaves no sum of a micro-batch whose norm one rank could take.
 std::string what_hides_noise(const Config& config) {
   if (folds_gradients(config)) return "gradients that go into the optimizer's state";
   if (config.dist.stages > 1) return "a pipeline, whose stages hold a part of the model each";

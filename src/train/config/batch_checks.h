@@ -7,7 +7,7 @@ namespace accrue::train {
 /// If no batch is stated and batch.schedule begins at 0, its first stage is the batch.
 void take_batch_of_schedule(Config& config, StatedKeys& stated);
 
-/// Throws if what is said of a batch that changes contradicts itself or the rest of the config.
+/// Throws if the keys of a changing batch contradict each other or the rest of the config.
 void check_batch_changes(const Config& config, const StatedKeys& stated);
 
 }  // namespace accrue::train

@@ -68,8 +68,8 @@ class StagesReader : ElementsReader {
   }
 };
 
-/// Reads "{0: 4, 8: 8}" or "0:4,8:8": from which epoch on how many micro-batches, as PyTorch
-/// Lightning's GradientAccumulationScheduler has them. None if the text is of another form.
+/// Reads "{0: 4, 8: 8}" or "0:4,8:8": the number of micro-batches from an epoch on, in the format
+/// of PyTorch Lightning's GradientAccumulationScheduler. None if the text has another form.
 std::optional<Value> stages_by_epoch(const std::string& text) {
   constexpr std::size_t longest = 1000;  // std::regex recurses by characters
   if (text.size() > longest) return std::nullopt;
@@ -85,7 +85,7 @@ std::optional<Value> stages_by_epoch(const std::string& text) {
   return Value{std::move(stages)};
 }
 
-/// What was stated, with the forms of other systems in accrue's own.
+/// The stated value, with other systems' forms converted to accrue's own.
 Stated in_own_form(Stated stated) {
   const auto* const text = stated.value.as<std::string>();
   const auto stages = stages_by_epoch(text != nullptr ? *text : stated.bare.value_or(""));

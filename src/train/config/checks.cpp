@@ -29,7 +29,7 @@ void check_exactly_one(const std::vector<std::string>& group, const StatedKeys& 
                     present.empty() ? "for example " + example : "removing all but one");
 }
 
-/// Throws if a run is so long that 64 bits do not count its samples and tokens.
+/// Throws if a run is so long that 64 bits cannot count its samples and tokens.
 void check_length(const Config& config, const StatedKeys& stated) {
   constexpr double most = 1e18;
   const auto context = static_cast<double>(config.model.context_or_default());
@@ -108,7 +108,7 @@ void check_vit(const Config& config, const StatedKeys& stated) {
   check_images(config, stated);
 }
 
-/// Label smoothing and a z-loss are terms of a cross-entropy that accrue makes.
+/// Label smoothing and a z-loss are terms of a cross-entropy that accrue computes itself.
 void check_loss_terms(const Config& config, const StatedKeys& stated) {
   const bool is_script = config.model.kind == ModelKind::torchscript;
   const bool is_custom = config.model.kind == ModelKind::custom;
@@ -171,8 +171,8 @@ void check_bert(const Config& config, const StatedKeys& stated) {
   if (config.model.from.empty()) check_heads(config, stated);
 }
 
-/// Throws if a model cannot learn what the loss is of: a bert sees what a language model has to
-/// predict, others do not see what is behind a hidden token.
+/// Throws if a model cannot learn by the loss: a bert sees the tokens that a language model has to
+/// predict, and other models do not see what follows a hidden token.
 void check_hiding(const Config& config, const StatedKeys& stated) {
   const bool hides = config.loss.kind == models::LossKind::mlm;
   const bool is_bert = config.model.kind == ModelKind::bert;
@@ -279,7 +279,7 @@ void check_local_steps(const Config& config, const StatedKeys& stated) {
         "memory.gradients = \"buffer\" and an optimizer that goes with it");
 }
 
-/// distributed::require_valid() says why.
+/// distributed::require_valid() gives the reason.
 void check_outer_parts(const Config& config, const StatedKeys& stated) {
   const DistConfig& dist = config.dist;
   if (dist.outer_parts + dist.outer_delay <= dist.local_steps) return;
@@ -331,7 +331,7 @@ void check_dist(const Config& config, const StatedKeys& stated) {
   check_outer_parts(config, stated);
 }
 
-/// Throws if data cannot be the pairs that the loss is of.
+/// Throws if data cannot be the pairs that the loss needs.
 void check_pairs(const Config& config, const StatedKeys& stated) {
   if (!models::is_of_pairs(config.loss.kind)) return;
   const std::optional<data::Format> format = config.data.format;
@@ -382,8 +382,8 @@ void check_are_read(const Config& config, const StatedKeys& stated) {
                     "removing " + listed(names, "and") + ", or " + first->with);
 }
 
-/// Throws if eps allows 0 / 0: a row of an embedding that no sample used has gradient 0 and
-/// moments 0.
+/// Throws if eps allows 0 / 0: a row of an embedding that no sample used has gradient 0 and moments
+/// 0.
 void check_eps(const Config& config, const std::string& place) {
   constexpr double kLeast = std::numeric_limits<float>::min();
   if (config.optim.eps >= kLeast) return;

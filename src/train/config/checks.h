@@ -13,8 +13,8 @@ using StatedKeys = std::map<std::string, std::string>;
 /// The words that name `key` in errors.
 std::string where(const StatedKeys& stated, const std::string& key);
 
-/// Checks what no key can check alone: one of several keys, keys that contradict each other. Throws
-/// a usage Error; `origin` names the config if a key is missing.
+/// Checks that involve several keys: one of several keys, keys that contradict each other. Throws a
+/// usage Error; `origin` names the config if a key is missing.
 void check_together(const Config& config, const StatedKeys& stated, const std::string& origin);
 
 /// Those of `stated` that are keys of the model's shape, which the run in model.from fixes.

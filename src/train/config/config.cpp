@@ -22,7 +22,7 @@ std::string place(const Entry& entry) {
   return "config key " + entry.path + " (" + entry.position + ")";
 }
 
-/// Stores what `entry` states; `all` is what is stated besides.
+/// Stores the value of `entry`; `all` are all statements.
 void apply(const Entry& entry, const Statements& all, Config& config, StatedKeys& stated,
            ConfigOrigin kind) {
   const Key* key = find_key(entry.path);
@@ -35,7 +35,7 @@ void apply(const Entry& entry, const Statements& all, Config& config, StatedKeys
   stated[entry.path] = place(entry);
 }
 
-/// Gives what is not stated the usual value for the kind of model.
+/// Sets what is not stated to the defaults for the kind of model.
 void set_defaults_of_kind(Config& config, const StatedKeys& stated) {
   const auto set = [&](const char* key, std::int64_t& member, std::int64_t value) {
     if (!stated.contains(key)) member = value;
@@ -53,12 +53,12 @@ void set_defaults_of_kind(Config& config, const StatedKeys& stated) {
   if (!model.has_shape_of_folder()) model.context = model.context_or_default();
 }
 
-/// Earlier versions had the networks for small images alone.
+/// Earlier versions only had the networks for small images.
 void take_earlier_stem(Config& config, const StatedKeys& stated) {
   if (!stated.contains("model.stem")) config.model.stem = models::Stem::conv3x3;
 }
 
-/// Forgets model.context beside a folder: earlier versions stated every key, this one without
+/// Resets model.context next to a folder: earlier versions stated every key, this one without
 /// effect.
 void forget_unread_context(Config& config, const StatedKeys& stated) {
   if (config.model.has_shape_of_folder() && stated.contains("model.layers"))
@@ -72,7 +72,7 @@ std::vector<Entry> read_overrides(const std::vector<std::string>& overrides) {
   return entries;
 }
 
-/// Whether the file is a run folder's own config, which its run.json stands beside.
+/// Whether the file is a run folder's own config, with the run.json next to it.
 bool is_of_run(const std::filesystem::path& file) {
   std::error_code unreadable;
   return file.filename() == "config.toml" &&
@@ -80,8 +80,8 @@ bool is_of_run(const std::filesystem::path& file) {
                                  unreadable);
 }
 
-/// Whether the command line states the batch by a schedule alone, which then stands in place of the
-/// file's batch.
+/// Whether the command line states the batch only by a schedule, which then replaces the batch in
+/// the file.
 bool states_batch_by_schedule(const std::vector<Entry>& overriding, const Config& config) {
   const auto states = [&](const std::string& key) {
     return std::ranges::find(overriding, key, &Entry::path) != overriding.end();
@@ -153,7 +153,7 @@ Config parse_config(const std::string& toml, const std::string& origin,
 }
 
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
-  std::error_code unreadable;  // as read_file() says then
+  std::error_code unreadable;  // read_file() reports it then
   if (std::filesystem::is_directory(file, unreadable))
     throw usage_error("read config " + file.string(), "a TOML file", "a folder",
                       "the config.toml in it");

@@ -54,7 +54,7 @@ Value value_in(const json& stated, int depth) {
   return {list};
 }
 
-/// Adds a line for each value, its name being the path to it: `optim.schedule.kind = "cosine"`.
+/// Adds a line for each value, named by its path: `optim.schedule.kind = "cosine"`.
 void add_lines(const json& object, const std::string& path, int depth, std::string& toml) {
   for (const auto& [name, value] : object.items()) {
     const std::string key = path.empty() ? name : path + "." + name;

@@ -6,20 +6,20 @@
 
 namespace accrue::train {
 
-/// Paths of data may change while the data stay: scratch of a node has another path in each job. A
-/// run knows its data by content (data::Source::fingerprint), which is compared wherever these keys
-/// may differ.
+/// Paths of data may change while the data stay: a node's scratch directory has another path in
+/// each job. A run identifies its data by content (data::Source::fingerprint), which is compared
+/// wherever these keys may differ.
 
 /// "run.steps = 9 (was 6)".
 std::string in_words(const ConfigDifference& difference);
-/// Whether the key states where files of data lie.
+/// Whether the key states the paths of data files.
 bool names_data_files(const std::string& key);
-/// Whether the key differs between two configs in nothing but if files of data lie: the weights
-/// of sources stay.
+/// Whether the key differs between two configs only in the paths of data files: the weights of
+/// sources stay.
 bool only_moves(const std::string& key, const Config& before, const Config& after);
-/// `config` with its data where `from` has them.
+/// `config` with the data paths of `from`.
 Config with_data_paths_of(Config config, const Config& from);
-/// "data.train = ["b.txt"] (was ["a.txt"])" for each that moved; empty: none did.
+/// "data.train = ["b.txt"] (was ["a.txt"])" for each path that changed; empty if none did.
 std::string moves_in_words(const Config& before, const Config& after);
 
 }  // namespace accrue::train

@@ -11,12 +11,12 @@
 namespace accrue::train {
 namespace {
 
-/// Types of values, by the format's numbers.
+/// Types of values, by their numbers in the format.
 constexpr std::uint32_t type_of_text = 8, type_of_array = 9;
-/// Bytes of a value of each type; 0: it says so itself.
+/// Bytes of a value of each type; 0: stored with the value.
 constexpr std::array<std::uint8_t, 13> value_bytes{1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
-/// Reads keys one after the other. The stream fails at the end of the file, and at what is none.
+/// Reads keys one after the other. The stream fails at the end of the file, and at invalid data.
 class KeyReader {
  public:
   explicit KeyReader(std::istream& file) : file_(file) {}
@@ -50,7 +50,7 @@ class KeyReader {
     constexpr std::uint64_t most = std::uint64_t{1} << 40;
     if (bytes > most) return file_.setstate(std::ios::failbit);
     file_.seekg(static_cast<std::streamoff>(bytes), std::ios::cur);
-    file_.peek();  // to seek beyond the end is no failure
+    file_.peek();  // seeking beyond the end is not a failure
   }
 
   void skip_array() {

@@ -7,11 +7,11 @@
 
 namespace accrue::train {
 
-/// Whether micro-batches' gradients go into the optimizer's state as they are made, and no gradient
-/// buffer is kept: `optim.kind = "adama"`, or `memory.gradients = "optimizer"`.
+/// Whether micro-batches' gradients go directly into the optimizer's state and there is no gradient
+/// buffer: `optim.kind = "adama"`, or `memory.gradients = "optimizer"`.
 bool folds_gradients(const Config& config);
 
-/// Two keys that do not go together.
+/// Two keys that exclude each other.
 struct Conflict {
   std::string key;       ///< the one to change
   std::string expected;  ///< with the reason
@@ -19,8 +19,8 @@ struct Conflict {
   std::string suggestion;
 };
 
-/// What in `config` does not go with folded gradients, or with the precision of the optimizer's
-/// state: the one table (docs/guide/config.md), for all verbs.
+/// The setting in `config` that conflicts with folded gradients, or with the precision of the
+/// optimizer's state: the single table (docs/guide/config.md), for all verbs.
 std::optional<Conflict> optimizer_memory_conflict(const Config& config);
 
 }  // namespace accrue::train

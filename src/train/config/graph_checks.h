@@ -4,8 +4,8 @@
 
 namespace accrue::train {
 
-/// Throws if run.graphs is stated with what makes micro-batches differ, or the host look at
-/// them.
+/// Throws if run.graphs is stated together with a setting under which micro-batches differ, or the
+/// host reads their results.
 void check_graphs(const Config& config, const StatedKeys& stated);
 
 }  // namespace accrue::train

@@ -10,34 +10,34 @@
 
 namespace accrue::train {
 
-/// A value as somebody stated it.
+/// A value as the user stated it.
 struct Stated {
   Value value;
   std::optional<std::string> bare;  ///< an override's text as typed
   std::string where;                ///< its name in errors: "config key optim.lr (run.toml:3:7)"
-  bool by_run = false;              ///< in the config.toml of a run, maybe of an earlier version
+  bool by_run = false;              ///< in the config.toml of a run, perhaps of an earlier version
 };
 
-/// Which configs read a key.
+/// A condition under which configs read a key.
 struct Reader {
   std::string with;     ///< for people: `optim.kind = "sgd" or "rmsprop"`
-  std::string reason;   ///< why only these, for people; empty if `with` says it
+  std::string reason;   ///< why only these, for people; empty if `with` is enough
   std::string decider;  ///< the key that decides it
   std::function<bool(const Config&)> holds;
 };
 
-/// What a row of the table of keys begins with.
+/// The beginning of a row in the table of keys.
 struct KeyName {
   std::string name;     ///< "optim.schedule.warmup"
   std::string meaning;  ///< one sentence for people, as `accrue keys` prints it
 };
 
-/// One row of the table of keys: all that the parser, the printer and the errors know about a key.
+/// One row of the table of keys: everything the parser, the printer and the errors use of a key.
 struct Key : KeyName {
-  std::string expected;  ///< what a value must be, in words
+  std::string expected;  ///< the values that are valid, in words
   /// Checks and stores a value. Throws a usage Error; the config is then unchanged.
   std::function<void(const Stated&, Config&)> set;
-  /// The value a config has; none if it states none, or for keys that are not in this version.
+  /// A config's value; none if it states none, or if this version does not have the key.
   std::function<std::optional<Value>(const Config&)> get;
   bool may_change_on_resume = false;
   bool in_this_version = true;
@@ -51,7 +51,7 @@ inline bool is_read(const Key& key, const Config& config) {
   return missing_reader(key, config) == nullptr;
 }
 
-/// Whether `key` may have this value.
+/// Whether this value is valid for `key`.
 bool takes(const Key& key, const Value& value);
 
 /// The table, in the order of docs/design.md, section 5.

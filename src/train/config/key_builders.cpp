@@ -100,8 +100,8 @@ std::string digits_of(const std::string& word) {
   return digits;
 }
 
-/// The choice that a misspelt word was meant to be; none if it is rather another word, as int4
-/// is none of int8.
+/// The choice that a misspelt word was meant to be; none if it is more likely another word, as int4
+/// is not int8.
 std::optional<std::string> near_choice(const std::string& word,
                                        const std::vector<std::string>& choices) {
   constexpr std::size_t length_of_an_edit = 4;

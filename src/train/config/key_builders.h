@@ -12,11 +12,11 @@
 #include "accrue/core/error.h"
 #include "train/config/key.h"
 
-/// Makers of the table's rows. `access` is a generic lambda `(auto& config) -> auto&` to the
-/// member.
+/// Functions that make the table's rows. `access` is a generic lambda `(auto& config) -> auto&`
+/// that returns the member.
 namespace accrue::train {
 
-/// Bounds that no run comes near, such that products of a few of them stay within 64 bits.
+/// Bounds far above any real run, such that products of a few of them stay within 64 bits.
 namespace most {
 inline constexpr std::int64_t samples = 1'000'000'000;     ///< of a batch
 inline constexpr std::int64_t tokens = 1'000'000'000'000;  ///< of a batch
@@ -31,7 +31,7 @@ inline constexpr std::int64_t loss_scale = std::int64_t{1} << 24;
 inline constexpr double epochs = 1e9;
 }  // namespace most
 
-/// 1000000 -> "1_000_000", as TOML reads it and people do.
+/// 1000000 -> "1_000_000", as TOML accepts it and people read it.
 std::string grouped(std::int64_t integer);
 
 struct IntegerRange {
@@ -63,13 +63,13 @@ struct Refused {
   std::string value;
   std::string reason = "not in this version";
   std::string instead = {};  ///< what to try; empty: the first of the values there are
-  bool is_listed = true;     ///< where errors say what there is and what there is not
+  bool is_listed = true;     ///< whether errors list it among the values
 };
 
-/// What a word of another system means as a value of ours; none if it means nothing.
+/// The value here for a word of another system; none if there is none.
 using Synonyms = std::optional<Value> (*)(const Value& stated);
 
-/// A usage Error that says what the key takes and what was stated.
+/// A usage Error with what the key takes and what was stated.
 Error refusal(const Stated& stated, const std::string& expected, const std::string& suggestion);
 
 std::int64_t read_integer(const Stated& stated, const std::string& expected,
@@ -82,7 +82,7 @@ Duration read_duration(const Stated& stated, const std::string& expected, const 
 std::string read_choice(const Stated& stated, const std::string& expected,
                         const std::vector<std::string>& choices,
                         const std::vector<Refused>& refused, Synonyms synonyms);
-/// Whether the value is this word, which stands for "not stated".
+/// Whether the value is this word, which means "not stated".
 bool is_word(const Stated& stated, const std::string& word);
 
 std::string choice_in_words(const std::vector<std::string>& choices,
@@ -112,7 +112,7 @@ std::optional<Value> stated_value(const std::optional<T>& member) {
   return member ? std::optional(value_of(*member)) : std::nullopt;
 }
 
-/// `read` makes the member from what was stated, `write` the value from the member.
+/// `read` makes the member from the stated value, `write` the value from the member.
 template <typename Access, typename Read, typename Write>
 Key make_key(KeyName name, std::string expected, Access access, Read read, Write write) {
   auto set = [=](const Stated& stated, Config& config) {
@@ -136,7 +136,7 @@ Key integer_key(KeyName name, IntegerRange range, Access access) {
                   });
 }
 
-/// An optional member whose absence is written as `word` ("auto", "all").
+/// An optional member; its absence is written as `word` ("auto", "all").
 template <typename Access>
 Key integer_or_word_key(KeyName name, IntegerRange range, const std::string& word, Access access) {
   return make_key(
@@ -179,7 +179,7 @@ Key duration_key(KeyName name, DurationRule rule, Access access) {
                   });
 }
 
-/// An optional member whose absence is written as `word` ("none").
+/// An optional member; its absence is written as `word` ("none").
 template <typename Access>
 Key duration_or_word_key(KeyName name, DurationRule rule, const std::string& word, Access access) {
   return make_key(
@@ -203,7 +203,7 @@ Key choice_key(KeyName name, const EnumWords<Enum, N>& words, const std::vector<
       [=](Enum member) { return value_of(std::string(words.of(member))); });
 }
 
-/// An optional member whose absence is written as "auto", the first of the choices.
+/// An optional member; its absence is written as "auto", the first of the choices.
 template <typename Enum, std::size_t N, typename Access>
 Key choice_or_auto_key(KeyName name, const EnumWords<Enum, N>& words,
                        const std::vector<Refused>& refused, Access access) {
@@ -220,7 +220,7 @@ Key choice_or_auto_key(KeyName name, const EnumWords<Enum, N>& words,
       });
 }
 
-/// model.kind, whose "auto" is what model.from holds, or gpt2.
+/// model.kind, whose "auto" means the kind in model.from, or gpt2.
 Key model_kind_key(KeyName name);
 
 /// data.train, file patterns or sources with weights.
@@ -242,7 +242,7 @@ Key tokenizer_key(KeyName name);
 Key betas_key(KeyName name);
 
 /// data.augment.crop, which is none or two shares of an area, and data.augment.ratio, two
-/// proportions: the least and the most of what is drawn in between.
+/// proportions: the smallest and the largest value that is drawn.
 Key crop_key(KeyName name);
 Key ratio_key(KeyName name);
 
@@ -252,14 +252,14 @@ Key image_size_key(KeyName name);
 /// memory.budget, which is none, auto or bytes.
 Key budget_key(KeyName name);
 
-/// A key that this version has not. It takes only `harmless` values, which ask for nothing.
+/// A key of a later version. It takes only `harmless` values, which request nothing.
 Key later_key(KeyName name, const std::vector<Value>& harmless);
 
 Key resumable(Key key);
-/// `key`, read only if `decider`, a choice, has one of `values`, besides its other conditions.
+/// `key`, read only if the choice `decider` has one of `values`, besides its other conditions.
 Key read_with(const std::string& decider, const std::vector<std::string>& values, Key key);
-/// `key`, read only if `holds`, which no single value of `decider` says; `with` and `reason` are
-/// for people.
+/// `key`, read only if `holds`, for a condition that no single value of `decider` expresses; `with`
+/// and `reason` are for people.
 Key read_where(std::string with, std::string reason, std::string decider,
                std::function<bool(const Config&)> holds, Key key);
 

@@ -22,8 +22,8 @@ Path split(const std::string& name) {
 
 constexpr std::size_t far = std::numeric_limits<std::size_t>::max();
 
-/// Edits from the last part of a name to that of a known key, where they are few for their length;
-/// one more edit is allowed if the sections agree, as then there is little else that was meant.
+/// Edits from the last part of a name to that of a known key, if they are few for its length; one
+/// more edit is allowed if the sections agree, as then few other keys can be meant.
 std::size_t leaf_edits(const Path& name, const Path& known) {
   constexpr std::size_t length_of_an_edit = 4;
   const std::size_t edits = edit_distance(name.leaf, known.leaf);
@@ -39,7 +39,7 @@ std::size_t key_distance(const Path& name, const Path& known) {
          std::min(most_for_section, edit_distance(name.section, known.section));
 }
 
-/// Whether `name` is `known`, or its last parts, with other signs between the parts.
+/// Whether `name` is `known`, or its last parts, with other separators.
 bool is_spelling(std::string name, std::string known) {
   std::replace(name.begin(), name.end(), '.', '_');
   std::replace(known.begin(), known.end(), '.', '_');

@@ -7,15 +7,15 @@ namespace accrue::train {
 
 struct Key;
 
-/// The name in small letters, with '_' for '-'.
+/// The name in lower case, with '_' for '-'.
 std::string normalised(std::string name);
 
-/// Whether keys lie below `path`: "optim", "optim.schedule".
+/// Whether `path` is a section with keys: "optim", "optim.schedule".
 bool is_section(const std::string& path);
 
-/// The known key that an unknown one was most likely meant to be; null if none is near. The
+/// The known key that an unknown one was most likely meant to be; null if none is similar. The
 /// key's own name counts more than its section, and a name without its section, or with '_' for
-/// '.', is as good as the name.
+/// '.', counts as the full name.
 const Key* nearest_key(const std::string& name);
 
 }  // namespace accrue::train

@@ -7,10 +7,10 @@
 
 namespace accrue::train {
 
-/// The kind of the model that `from` holds, as far as its files tell: a Hugging Face folder by the
-/// model_type of its config.json (of one that this version may not know: llama, whose reader says
-/// what is missing), a GGUF file by its architecture (gpt2, else llama), a run folder or a
-/// checkpoint in one by the run's config.toml. None for everything else.
+/// The kind of the model in `from`, judged by its files: of a Hugging Face folder by the model_type
+/// of its config.json (llama for one that this version may not know: its reader reports what is
+/// missing), of a GGUF file by its architecture (gpt2, else llama), of a run folder or a checkpoint
+/// in one by the run's config.toml. None for everything else.
 std::optional<ModelKind> kind_of_origin(const std::string& from);
 
 }  // namespace accrue::train

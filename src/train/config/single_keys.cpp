@@ -1,4 +1,4 @@
-// Keys whose value has a form of its own.
+// Keys whose values have special forms.
 #include <string>
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace accrue::train {
 namespace {
 
-/// The least and the most, both in `range`.
+/// The smallest and the largest value, both in `range`.
 data::Interval read_interval(const Stated& stated, const std::string& expected,
                              const NumberRange& range, const std::string& example) {
   const auto* array = stated.value.as<Value::Array>();

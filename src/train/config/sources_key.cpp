@@ -8,7 +8,7 @@ namespace {
 constexpr const char* sources_example =
     R"([{path = "a/*.jsonl", weight = 3}, {path = "b.txt", weight = 1}])";
 
-/// Reads the elements of data.train where they are tables.
+/// Reads the elements of data.train if they are tables.
 class SourcesReader : ElementsReader {
  public:
   SourcesReader(const Stated& stated, const std::string& expected)
@@ -56,7 +56,7 @@ bool holds_table(const Value::Array& array) {
   return false;
 }
 
-/// 3 for 3.0, as people write it.
+/// 3 for 3.0, as in handwritten configs.
 Value value_of_weight(double weight) {
   constexpr double most = 1e15;
   if (weight < most && weight == std::floor(weight))

@@ -18,7 +18,7 @@
 namespace accrue::train {
 namespace {
 
-/// What a shell says of a command that it does not find, or cannot execute.
+/// Exit codes of a shell for a command that it cannot execute, or does not find.
 constexpr int kNotExecutable = 126, kNotFound = 127;
 
 }  // namespace
@@ -26,7 +26,7 @@ constexpr int kNotExecutable = 126, kNotFound = 127;
 LimitCommand::~LimitCommand() {
   if (process_ <= 0) return;
   kill_all();
-  // A process that the kernel holds up (a file system that is gone) is not waited for.
+  // A process that the kernel blocks (a file system that is gone) is not waited for.
   constexpr int kTimes = 100;
   for (int i = 0; i < kTimes && !reap(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -59,7 +59,7 @@ std::optional<LimitReading> LimitCommand::poll(double now) {
   return std::nullopt;
 }
 
-/// Reads what there is, and of too much no more than shows that it is.
+/// Reads the available output, and of too much output only enough to show that it is too much.
 void LimitCommand::read_output() {
   std::array<char, 4096> part{};
   while (text_.size() <= kBytes) {
@@ -70,12 +70,12 @@ void LimitCommand::read_output() {
   }
 }
 
-/// Whether there is no process any more.
+/// Whether the process has ended.
 bool LimitCommand::reap() {
   if (process_ <= 0) return true;
   const pid_t found = ::waitpid(process_, &status_, WNOHANG);
   if (found == 0 || (found < 0 && errno == EINTR)) return false;
-  if (found < 0) status_ = -1;  // somebody else took its status
+  if (found < 0) status_ = -1;  // another caller took its status
   process_ = -1;
   return true;
 }
@@ -84,7 +84,7 @@ void LimitCommand::kill_all() const {
   if (::kill(-process_, SIGKILL) != 0) ::kill(process_, SIGKILL);
 }
 
-/// Its answer; `trouble` says why it is not waited for any longer, where it still runs.
+/// Its answer; if it still runs, `trouble` is the reason not to wait any longer.
 std::optional<LimitReading> LimitCommand::ended(const std::string& trouble) {
   output_.reset();
   if (process_ > 0) kill_all();

@@ -10,10 +10,10 @@
 
 namespace accrue::train {
 
-/// Runs a limit's command, again and again, in a process of its own that nothing here waits for:
-/// /bin/sh -c, without input, in a process group that no key of the terminal reaches. What it
-/// writes to the standard error is lost. It is killed, with what it started, where it takes longer
-/// than kSeconds or writes more than kBytes, and with this object.
+/// Runs a limit's command repeatedly, in a process that nothing here waits for: /bin/sh -c, without
+/// input, in a process group that no key of the terminal reaches. Its standard error is discarded.
+/// It is killed, with its children, if it takes longer than kSeconds or writes more than kBytes,
+/// and when this object is destroyed.
 class LimitCommand {
  public:
   static constexpr double kSeconds = 10;
@@ -25,11 +25,11 @@ class LimitCommand {
   LimitCommand(const LimitCommand&) = delete;
   LimitCommand& operator=(const LimitCommand&) = delete;
 
-  /// Whether start() may be called: the process of the last time is gone.
+  /// Whether start() may be called: the previous process has ended.
   bool is_idle();
-  /// Starts it, at `now` on the clock of poll(). Where that fails the next poll() says why.
+  /// Starts it, at `now` on the clock of poll(). If that fails the next poll() reports why.
   void start(double now);
-  /// What it came to, once; none while it runs, and before it was started.
+  /// Its result, once; none while it runs, and before it was started.
   std::optional<LimitReading> poll(double now);
 
  private:
@@ -41,8 +41,8 @@ class LimitCommand {
 
   const Limit& limit_;
   pid_t process_ = -1;
-  Descriptor output_;  ///< there while an answer is awaited
-  int status_ = 0;     ///< as waitpid() has it
+  Descriptor output_;  ///< open while an answer is awaited
+  int status_ = 0;     ///< as from waitpid()
   double started_ = 0;
   std::string text_;
   std::string failure_;  ///< why it could not be started

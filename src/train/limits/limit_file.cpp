@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kSpaces = " \t\r\n\v\f";
 
-/// A file's beginning; none if it cannot be read, which errno tells.
+/// The beginning of a file; none if it cannot be read, with the reason in errno.
 std::optional<std::string> beginning_of(const Descriptor& file) {
   std::array<char, 4096> bytes{};
   std::size_t size = 0;

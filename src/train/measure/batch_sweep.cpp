@@ -10,8 +10,8 @@
 namespace accrue::train {
 namespace {
 
-constexpr std::int64_t most_times = 4;  ///< times the stated batch, and as much below it
-/// A batch is as good as the best where its loss fell by this part of the best one's fall.
+constexpr std::int64_t most_times = 4;  ///< smallest and largest batch: stated / 4, stated * 4
+/// A batch is as good as the best if its loss fell by this share of the best one's fall.
 constexpr double as_good = 0.95;
 constexpr double warmup_part = 0.25, averaged_part = 0.25;
 constexpr double million = 1e6;
@@ -42,7 +42,7 @@ double late_loss(const std::vector<ShortTraining::Step>& steps) {
   return sum / weight;
 }
 
-/// Trains one batch's share of samples, and takes in what its steps say of noise.
+/// Trains on one batch's share of samples, and adds the noise of its steps to `noise`.
 SweptBatch train(ShortTraining& training, std::int64_t samples, std::int64_t steps,
                  adapt::NoiseAverage& noise) {
   training.restart();
@@ -58,7 +58,7 @@ SweptBatch train(ShortTraining& training, std::int64_t samples, std::int64_t ste
     swept.is_finite = taken.back().is_finite;
     if (!swept.is_finite) return swept;
     swept.seconds += taken.back().seconds;
-    // The first step is in the Euclidean norm, whose figures do not go with the others.
+    // The first step uses the Euclidean norm, whose numbers are not comparable with the others.
     if (i > 0 && taken.back().noise) noise.add(*taken.back().noise);
   }
   swept.loss = training.held_out_loss().value_or(late_loss(taken));

@@ -107,7 +107,7 @@ BenchSubject::WindowTimes BenchSubject::accumulated_window(std::int64_t index,
 }
 
 void BenchSubject::warm_up() {
-  // With recordings the first window tells which ids there are, the second runs what the third
+  // With recordings the first window shows which ids there are, the second runs what the third
   // records.
   const std::int64_t windows = recorded_ == nullptr ? 1 : 3;
   for (std::int64_t window = 0; window < windows; ++window)

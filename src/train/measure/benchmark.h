@@ -22,9 +22,9 @@ struct BenchmarkOptions {
       5;  ///< rounds of an accumulated window, as many bare micro-batches, the GEMM ceiling
 };
 
-/// What `accrue bench` prints. "Bare" is the same kernels' forward and backward into reused
-/// scratch, nothing kept: what accumulation is measured against. All measurements are taken in turn
-/// in one process.
+/// The results that `accrue bench` prints. "Bare" is the same kernels' forward and backward into
+/// reused scratch memory, keeping nothing: the baseline for accumulation. All measurements are
+/// taken in turn in one process.
 struct BenchmarkResult {
   std::int64_t parameters = 0;
   Recompute recompute = Recompute::none;
@@ -39,12 +39,12 @@ struct BenchmarkResult {
   Spread optimizer_seconds;          ///< norm, clip and step
   std::int64_t peak_bytes = 0;       ///< in tensors, from the meter
   std::int64_t peak_resident_bytes = 0;
-  /// What an accumulated window that follows another cost per micro-batch: what the caching
-  /// allocator had to ask the system for, and pages mapped anew.
+  /// The cost per micro-batch of an accumulated window that follows another: requests of the
+  /// caching allocator to the system, and newly mapped pages.
   double system_allocations = 0;
   double minor_page_faults = 0;
-  double loss = 0;  ///< the last window's: a run that diverges is no benchmark
-  /// 6 N + attention per token, at the median speed; none for a model that does not tell
+  double loss = 0;  ///< of the last window: shows a run that diverges
+  /// 6 N + attention per token, at the median speed; none for a model that does not report it
   /// (TorchScript).
   std::optional<double> model_gflops;
   double ceiling_gflops = 0;  ///< GEMM rate at the model's own shapes

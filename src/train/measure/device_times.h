@@ -9,8 +9,8 @@
 
 namespace accrue::train {
 
-/// What the kernels of `device` took while `work` ran, by the device's own clock as libtorch's
-/// profiler (Kineto) reads it, the most time first; bytes and operations are not known. Waits for
+/// The time of each kernel of `device` while `work` ran, measured by the device's clock through
+/// libtorch's profiler (Kineto), the most time first; bytes and operations are not known. Waits for
 /// the device before and after.
 std::vector<KernelTime> device_times(c10::Device device, const std::function<void()>& work);
 

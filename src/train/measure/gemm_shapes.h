@@ -9,8 +9,8 @@
 namespace accrue::train {
 
 /// Forward, data-gradient and weight-gradient products of all linear layers and the head for
-/// `tokens` tokens (a vit's patches); attention's own products are not among them. A model whose
-/// work is another (convolutions, a foreign module) has `peak_shape`.
+/// `tokens` tokens (a vit's patches); attention's own products are not included. A model with
+/// another kind of work (convolutions, a foreign module) gets `peak_shape`.
 std::vector<GemmShape> gemm_shapes(const ModelConfig& model, std::int64_t tokens);
 
 }  // namespace accrue::train

@@ -6,13 +6,13 @@
 namespace accrue::train {
 namespace {
 
-/// A word in a kernel's name, and the part that it tells.
+/// A word in a kernel's name, and the part of training that it indicates.
 struct Sign {
   std::string_view word, part;
-  bool has_passes = true;  ///< forward and backward are told apart
+  bool has_passes = true;  ///< forward and backward are distinguished
 };
 
-/// The first that is found in a name counts.
+/// The first one that a name contains counts.
 constexpr std::array<Sign, 21> kSigns{{
     {"optimizer", "optimizer", false},
     {"gradient_norm", "optimizer", false},

@@ -5,8 +5,8 @@
 
 namespace accrue::train {
 
-/// What at::RecordFunction calls a kernel, for people: "aten::add_" -> "add_", "AddBackward0" ->
-/// "Add backward", a C++ type -> its last name. Accrue's own names stay as they are.
+/// The readable form of a kernel's at::RecordFunction name: "aten::add_" -> "add_", "AddBackward0"
+/// -> "Add backward", a C++ type -> its last name. Accrue's own names stay as they are.
 std::string readable_kernel(std::string_view name);
 
 /// The part of training that a kernel (by its readable name) belongs to: "linear forward",

@@ -52,7 +52,7 @@ KernelTimes::~KernelTimes() {
   listening = nullptr;
 }
 
-/// Reads what the kernel states, which is there only now.
+/// Reads the kernel's own statements, which exist only now.
 std::unique_ptr<at::ObserverContext> KernelTimes::begin(const at::RecordFunction& function) {
   return std::make_unique<Span>(function, std::exchange(listening->in_callee_, 0));
 }

@@ -10,18 +10,18 @@
 
 namespace accrue::train {
 
-/// What one kernel did over all its calls.
+/// The sum over all calls of one kernel.
 struct KernelTime {
   std::string kernel;  ///< "matmul 1024x1536x384", "add_" (readable_kernel)
   bool in_backward = false;
   std::int64_t calls = 0;
   double seconds = 0;      ///< without the kernels that it called
-  std::int64_t bytes = 0;  ///< size of the tensors it reads or writes, once a call; 0: unknown
-  std::int64_t flops = 0;  ///< 0: none to speak of, or unknown
+  std::int64_t bytes = 0;  ///< size of the tensors it reads or writes, once per call; 0: unknown
+  std::int64_t flops = 0;  ///< 0: negligible, or unknown
 };
 
-/// While it lives, measures the kernels that the calling thread runs: accrue's (core/kernel_span.h)
-/// and ATen's operators, as at::RecordFunction announces them. A thread has one at a time.
+/// While it exists, measures the kernels of the calling thread: accrue's (core/kernel_span.h) and
+/// ATen's operators, as at::RecordFunction announces them. A thread has at most one.
 class KernelTimes {
  public:
   KernelTimes();
@@ -38,7 +38,7 @@ class KernelTimes {
   static void end(const at::RecordFunction& function, at::ObserverContext* context);
 
   at::CallbackHandle handle_;
-  double in_callee_ = 0;  ///< seconds of what the innermost open kernel has called so far
+  double in_callee_ = 0;  ///< seconds of the calls of the innermost open kernel so far
   std::map<std::pair<std::string, bool>, KernelTime> times_;  ///< by kernel and pass
 };
 

@@ -13,7 +13,7 @@
 namespace accrue::train {
 namespace {
 
-/// A whole step reaches at least this part of the rate of large matrix products
+/// A whole step reaches at least this share of the rate of large matrix products
 /// (docs/benchmarks.md).
 constexpr double kLeastShare = 0.25;
 

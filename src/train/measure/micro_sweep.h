@@ -7,7 +7,7 @@
 
 namespace accrue::train {
 
-/// One batch by micro-batches of one size.
+/// One batch, split into micro-batches of one size.
 struct SweptSize {
   std::int64_t micro_batch = 0;
   std::int64_t micro_batches = 0;
@@ -15,7 +15,7 @@ struct SweptSize {
   Spread seconds;                  ///< whole steps, optimizer included
   double relative_seconds = 0;     ///< median over rounds of seconds / those of the first that fits
   std::int64_t peak_bytes = 0;     ///< in tensors
-  double relative_peak_bytes = 0;  ///< to the first that fits
+  double relative_peak_bytes = 0;  ///< relative to the first that fits
 };
 
 struct MicroSweep {
@@ -24,9 +24,9 @@ struct MicroSweep {
   std::vector<SweptSize> sizes;  ///< the whole batch in one pass first, then by halves down to 1
 };
 
-/// What the split itself costs: the config's batch in one pass, as two, four, ... and as single
-/// samples, in turn within each round, with the config's recomputation. If no memory.budget is
-/// stated, it is what the machine has left: a size that does not fit is told and not killed.
+/// Measures the cost of the split: the config's batch in one pass, as two, four, ... and as single
+/// samples, in turn within each round, with the config's recomputation. Without memory.budget the
+/// machine's free memory is the budget: so a size that does not fit is reported, not killed.
 MicroSweep sweep_micro(const Config& config, const BenchmarkOptions& options = {});
 
 }  // namespace accrue::train

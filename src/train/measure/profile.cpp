@@ -70,7 +70,7 @@ std::vector<Profile::Part> parts_of(const std::vector<KernelCost>& kernels) {
   return parts;
 }
 
-/// On the CPU those of the calling thread.
+/// On the CPU, the kernels of the calling thread.
 std::vector<KernelTime> kernel_times(c10::Device device, const std::function<void()>& work) {
   if (!device.is_cpu()) return device_times(device, work);
   const KernelTimes of_thread;

@@ -8,21 +8,21 @@
 
 namespace accrue::train {
 
-/// One kernel's part of a window.
+/// One kernel's share of a window.
 struct KernelCost {
   std::string kernel;        ///< a matrix product with its rows x columns x terms
   std::string part;          ///< part of training: "linear forward", "attention backward", "loss"
-  bool in_backward = false;  ///< recomputation is part of it
+  bool in_backward = false;  ///< with recomputation
   std::int64_t calls = 0;    ///< in the window
   double seconds = 0;        ///< per micro-batch, without the kernels that it calls
   std::int64_t bytes = 0;    ///< per micro-batch, in the tensors it reads or writes; 0: unknown
-  double gflops = 0;         ///< GFLOP/s; 0: it does none to speak of, or unknown
-  /// Its part of the GEMM peak, or of the memory bandwidth, at most 1; 0: unknown, or not bounded
-  /// by it, as what it touches lies in caches.
+  double gflops = 0;         ///< GFLOP/s; 0: it does a negligible number, or unknown
+  /// Its share of the GEMM peak, or of the memory bandwidth, at most 1; 0: unknown, or not bounded
+  /// by them since its data lie in caches.
   double share_of_ceiling = 0;
 };
 
-/// If the time of a window goes, as one thread sees it.
+/// Where the time of a window goes, as measured on one thread.
 struct Profile {
   std::int64_t micro_batch = 0;
   std::int64_t micro_batches = 0;

@@ -12,10 +12,10 @@ namespace {
 
 constexpr double span = 100;  ///< how far the rates go below and above the stated one
 constexpr double smoothing = 0.9;
-/// A smoothed loss above the first one by this part of what was gained has diverged.
+/// A smoothed loss above the first one by this share of the gain has diverged.
 constexpr double risen_again = 0.5;
 
-/// The mean of the losses so far, of which each counts 0.9 of the one behind it.
+/// The mean of the losses so far, each with 0.9 of the weight of the next one.
 class SmoothedLoss {
  public:
   double add(double loss) {
@@ -28,7 +28,7 @@ class SmoothedLoss {
   double sum_ = 0, weight_ = 0;
 };
 
-/// Whether the last loss shows that the rate is too high: above where all began.
+/// Whether the last loss shows that the rate is too high: it is above the first one.
 bool has_diverged(const std::vector<SweptRate>& rates) {
   const double first = rates.front().loss,
                lowest = std::ranges::min(rates, {}, &SweptRate::smoothed).smoothed;

@@ -20,11 +20,11 @@ struct SweptRate {
 struct RateSweep {
   std::vector<SweptRate> rates;
   double stated = 0;     ///< optim.lr
-  double lowest_at = 0;  ///< if the smoothed loss is lowest
+  double lowest_at = 0;  ///< the rate with the lowest smoothed loss
   std::optional<double>
-      diverges_at;  ///< where it rose far beyond, or was not finite; none: nowhere
-  /// A tenth of `lowest_at`: if the loss is lowest, a single step at that rate gains nothing
-  /// more, and many would not.
+      diverges_at;  ///< rate at which it rose far beyond, or was not finite; none: nowhere
+  /// A tenth of `lowest_at`: at the rate with the lowest loss a single step gains nothing more, and
+  /// many steps would not.
   double suggested = 0;
   std::string reason;  ///< for people
 };

@@ -75,7 +75,7 @@ ShortTraining::Step ShortTraining::step(std::int64_t samples, double lr) {
   const std::int64_t window_index = window_++;
   const batch::Range range{next_draw_, next_draw_ + samples};
   next_draw_ = range.end;
-  // Two micro-batches at least show the noise.
+  // At least two micro-batches are needed to show the noise.
   const std::int64_t micro = std::min(micro_.samples, std::max<std::int64_t>(1, (samples + 1) / 2));
   if (noise_) noise_->begin(window_index);
   Step step;
@@ -98,7 +98,7 @@ ShortTraining::Step ShortTraining::step(std::int64_t samples, double lr) {
     if (work_.config.optim.clip > 0) run.gradient->clip(work_.config.optim.clip);
     optimizer_->step(std::move(*run.gradient), lr);
   } catch (const Error& error) {
-    // Too many micro-batches without a finite loss end a window; nothing else is taken for that.
+    // Too many micro-batches without a finite loss end a window; other errors are rethrown.
     const bool is_quarantined = window.ledger().count(MicroStatus::quarantined) > 0;
     if (error.kind() != Error::Kind::runtime || !is_quarantined) throw;
     step.is_finite = false;

@@ -13,37 +13,37 @@
 
 namespace accrue::train {
 
-/// Trains a config's model for a while, from the same start again and again, with batches and
-/// learning rates that are told step by step. Nothing is written.
+/// Trains a config's model for a while, repeatedly from the same start, with batches and learning
+/// rates that are given step by step. Nothing is written.
 class ShortTraining {
  public:
   /// Prepares what a run prepares. Throws a usage Error if a run would.
   explicit ShortTraining(const Config& config);
 
-  /// Goes back to the model it began with, a new optimizer and the first sample.
+  /// Goes back to the initial model, a new optimizer and the first sample.
   void restart();
 
   struct Step {
     bool is_finite = true;  ///< false: losses or gradients are not, and nothing was updated
     double loss = 0;        ///< mean of the batch before the step
     double weight = 0;
-    std::int64_t units = 0;  ///< tokens of the batch, or samples that have none
+    std::int64_t units = 0;  ///< tokens of the batch, or samples if they have no tokens
     double seconds = 0;
-    /// In the optimizer's geometry, if it has one of its own and has taken a step.
+    /// In the optimizer's geometry, if it has its own and has taken a step.
     std::optional<adapt::NoiseEstimate> noise;
   };
   /// Takes one optimizer step on the next `samples` samples.
   Step step(std::int64_t samples, double lr);
 
-  /// Mean loss of the first samples that are held out; nothing if the config holds none out.
+  /// Mean loss of the first held-out samples; none if the config holds none out.
   std::optional<double> held_out_loss();
 
   const Config& config() const { return work_.config; }
-  /// optim.lr, scaled to the batch where optim.scale_lr says so.
+  /// optim.lr, scaled to the batch if optim.scale_lr is set.
   double stated_rate() const;
   /// Samples of the batch that the config states.
   std::int64_t batch_samples() const { return work_.schedule.window(0).size(); }
-  /// What they count in the batch's unit: tokens on average, or samples.
+  /// The size of a sample in the batch's unit: tokens on average, or samples.
   double units_per_sample() const;
   bool counts_tokens() const { return !work_.data.train->image_shape().has_value(); }
 

@@ -61,7 +61,7 @@ struct Trace::Impl {
                 << ": spans are missing at its end, as not all of it could be written" << std::endl;
   }
 
-  /// Creates a file where there is none: the name of a trace may be mistyped.
+  /// Creates a file, and replaces none: the name of a trace may be mistyped.
   void create(const std::filesystem::path& path) {
     OpenedFile made = create_file(path, O_WRONLY);
     if (made.error == EEXIST)
@@ -74,8 +74,8 @@ struct Trace::Impl {
     file_name = path;
   }
 
-  /// Removes the file: a run that ended before its first span must not keep the next attempt from
-  /// that name.
+  /// Removes the file: a run that ended before its first span must not block that name for the next
+  /// attempt.
   void take_back() {
     file.reset();
     std::error_code ignored;
@@ -105,7 +105,7 @@ struct Trace::Impl {
         ",\n");
   }
 
-  /// What follows half a line cannot be read, so nothing is written after it.
+  /// Text after half a line cannot be read, so nothing more is written after one.
   void put(const std::string& text) {
     if (is_whole) is_whole = write_out(file.get(), text) == text.size();
   }
@@ -115,7 +115,7 @@ struct Trace::Impl {
   }
 
   /// The row of a span: one for the training thread, and one for each purpose ("data: load") of the
-  /// others, however many threads serve it one after the other.
+  /// other threads, however many of them serve it one after the other.
   std::size_t row_of(const at::RecordFunction& function) {
     const std::string name = function.name();
     const std::string row = at::RecordFunction::currentThreadId() == training_thread

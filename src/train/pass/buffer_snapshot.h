@@ -5,8 +5,8 @@
 
 namespace accrue::train {
 
-/// A model's buffers (running statistics): a quarantined micro-batch and a window that was
-/// not finished do not move them.
+/// A model's buffers (running statistics), saved so that a quarantined micro-batch and an
+/// unfinished window do not change them.
 class BufferSnapshot : public TensorSnapshot {
  public:
   explicit BufferSnapshot(const models::Trainable& model) : TensorSnapshot(model.buffers()) {}

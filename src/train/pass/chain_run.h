@@ -9,8 +9,8 @@
 namespace accrue::train {
 
 /// One run of a model's chain, or of consecutive segments of it, over a micro-batch, forward and
-/// then backward, cut at leaves between its segments. What recomputation runs again is decided by
-/// groups: their inputs alone stay.
+/// then backward, cut at leaves between its segments. Groups of segments decide what recomputation
+/// runs again: only their inputs are kept.
 class ChainRun {
  public:
   enum class Backward {
@@ -23,23 +23,23 @@ class ChainRun {
            const ForwardContext& context, Recompute recompute,
            Backward backward = Backward::at_once);
 
-  /// Runs the chain on the first segment's `input`, which is empty where that reads the
+  /// Runs the chain on the first segment's `input`, which is empty if that segment reads the
   /// micro-batch.
   models::Activations forward(models::Activations input = {});
-  /// Takes the gradients of what forward() gave and returns those of its input; both may be
-  /// undefined if nothing wants them. To be called once.
+  /// Takes the gradients of forward()'s result and returns those of its input; both may be
+  /// undefined if nothing needs them. Call it once.
   models::Activations backward(models::Activations gradients);
 
  private:
-  /// A segment's run: its input as a leaf of its own graph, and what it made of it.
+  /// A segment's run: its input as a leaf of a graph, and its output.
   struct Cut {
     models::Activations input, output;
   };
-  /// Segments [begin, end) that are kept, or run again, as one.
+  /// Segments [begin, end) that are kept, or run again, together.
   struct RecomputeGroup {
     std::size_t begin, end;
     bool rerun;
-    models::Activations input;  ///< kept for a group that is to be run again
+    models::Activations input;  ///< kept for a group that will be run again
     std::vector<Cut> cuts;
   };
 
@@ -59,7 +59,7 @@ class ChainRun {
 /// `activations` as leaves of a new graph.
 models::Activations as_leaves(const models::Activations& activations);
 bool any_defined(const models::Activations& gradients);
-/// The gradients that backward left in leaves; undefined if none came.
+/// The gradients that backward left in leaves; undefined where none arrived.
 models::Activations gradients_of(const models::Activations& leaves);
 
 }  // namespace accrue::train

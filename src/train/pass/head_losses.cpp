@@ -33,7 +33,7 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
   Total total;
   std::optional<double> first_weight;
   ForwardContext of_head = context;
-  // The backward pass of another loss may want the output; a view of the inputs is the caller's.
+  // The backward pass of another loss may need the output; a view of the inputs is the caller's.
   of_head.last_reader = losses_run() == 1 && !shares_memory(output, micro.inputs);
   std::vector<at::Tensor> unread;
   for (std::size_t i = 0; i < heads_.size(); ++i) {

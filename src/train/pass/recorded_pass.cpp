@@ -13,11 +13,11 @@
 namespace accrue::train {
 namespace {
 
-/// Shapes that come up in turn (the last micro-batch of a batch has another), each with fresh slots
-/// and with others.
+/// Shapes that alternate (the last micro-batch of a batch has another), each with fresh slots and
+/// with others.
 constexpr std::size_t most_kinds = 6;
 
-/// What a pass leaves in the slots besides sums.
+/// The state of the slots after a pass, besides sums.
 struct SlotState {
   bool fresh, unfinished;
   std::int64_t contributions;
@@ -45,7 +45,7 @@ void restore(const NamedParameters& parameters, const std::vector<SlotState>& st
   }
 }
 
-/// Whether what a pass does to a slot is what it does to the sum's memory.
+/// Whether the pass changes nothing of a slot but the sum's memory.
 bool is_plain(const kernels::GradSlot* slot) {
   return slot == nullptr || (slot->open && !slot->fold && !slot->after_contribution);
 }
@@ -54,7 +54,7 @@ at::Tensor labels_that_count(const at::Tensor& targets) {
   return targets.masked_select(targets.ne(kernels::ignored_label));
 }
 
-/// Puts `host` where work on `device` reads it, from pinned memory, so that nobody waits.
+/// Copies `host` to memory that work on `device` reads, from pinned memory, so without waiting.
 void bring(const at::Tensor& host, c10::Device device, at::Tensor& there) {
   if (!there.defined()) there = at::empty(host.sizes(), host.options().device(device));
   there.copy_(host.pin_memory(), /*non_blocking=*/true);
@@ -142,7 +142,7 @@ RecordedPass::Kind RecordedPass::kind_of(const batch::MicroBatch& micro,
   return kind;
 }
 
-/// The entry of this kind, in place of the one that was not used for longest if there are many.
+/// The entry of this kind; if there are many, it replaces the least recently used one.
 RecordedPass::Recorded& RecordedPass::find(Kind kind) {
   auto found = std::ranges::find(recorded_, kind, &Recorded::kind);
   if (found == recorded_.end()) {
@@ -170,7 +170,7 @@ const device::Recording* RecordedPass::any_work() const {
   return found == recorded_.end() ? nullptr : found->work.get();
 }
 
-/// The pass that is recorded: forward_backward() of what the device has.
+/// The pass that is recorded: forward_backward() on the device's copies.
 PassResult RecordedPass::run_there(const Recorded& recorded, const batch::MicroBatch& micro,
                                    const ForwardContext& context, const PassOptions& options) {
   batch::MicroBatch there = micro;
@@ -180,7 +180,7 @@ PassResult RecordedPass::run_there(const Recorded& recorded, const batch::MicroB
   return forward_backward(model_, there, context, options);
 }
 
-/// With the weight of the labels, which nobody counted there.
+/// Adds the weight of the labels, which is not computed on the device.
 PassResult RecordedPass::counted(PassResult result, const batch::MicroBatch& micro,
                                  const PassOptions& options) const {
   const double weight = model_.losses().front().weight(micro);
@@ -229,7 +229,7 @@ PassResult RecordedPass::repeat(Recorded& recorded, const batch::MicroBatch& mic
       kernels::slot_of(parameters_[i].tensor)->count_contribution();
   ++repeated_;
   PassResult result = recorded.result;
-  result.unread = result.unread.clone();  // which the next repetition writes anew
+  result.unread = result.unread.clone();  // which the next repetition overwrites
   return counted(std::move(result), micro, options);
 }
 

@@ -18,15 +18,15 @@ namespace accrue::train {
 /// Throws a usage Error if passes of `model`, which is on `device`, cannot be recorded.
 void check_recorded_pass(models::Trainable& model, c10::Device device);
 
-/// Runs micro-batches as forward_backward() does, and has the device repeat what it recorded of an
-/// earlier one where that is the same work, which takes one launch: of a model that can
-/// (Trainable::prepare_recorded_pass), ids and labels of the same shape, a sample in each row,
-/// losses left on the device, the same options, and slots that are fresh where they were.
+/// Runs micro-batches as forward_backward() does. If an earlier one was the same work and was
+/// recorded, the device repeats the recording, which takes one launch. The work is the same for a
+/// model that supports it (Trainable::prepare_recorded_pass), ids and labels of the same shape, a
+/// sample in each row, losses left on the device, the same options, and slots equally fresh.
 ///
-/// Checks of ids and labels are the model's: a micro-batch with ids or labels beyond those that it
-/// took so far runs as always. Of the others, the first of a kind runs, so that all is in place,
-/// and the second is recorded. Gradients have the same bits. What a recording makes keeps its
-/// memory, which recordings share. If recording fails, all runs as always from then on.
+/// The model checks ids and labels: a micro-batch with any outside the range seen so far runs
+/// without recording. Of the others, the first of a kind runs, so that all is allocated, and the
+/// second is recorded. Gradients have the same bits. Recordings share memory and keep it. If
+/// recording fails, everything runs without it from then on.
 class RecordedPass {
  public:
   /// `model` is on `device`; check_recorded_pass() has passed.
@@ -36,15 +36,15 @@ class RecordedPass {
   PassResult run(const batch::MicroBatch& micro, const ForwardContext& context,
                  const PassOptions& options);
 
-  /// Gives the recordings' memory back, and records nothing any more, for this reason.
+  /// Frees the recordings' memory, and stops recording, for this reason.
   void stop(const std::string& reason);
 
   std::int64_t repeated() const { return repeated_; }  ///< micro-batches that took one launch
-  /// What was recorded, or why nothing is any more, since the last call; empty: nothing new.
+  /// What was recorded since the last call, or why recording stopped; empty if nothing is new.
   std::string take_news() { return std::exchange(news_, {}); }
 
  private:
-  /// What two micro-batches have in common where they are the same work.
+  /// The properties by which two micro-batches are the same work.
   struct Kind {
     std::vector<std::int64_t> inputs, targets;  ///< their sizes
     std::vector<double> factors;
@@ -58,13 +58,13 @@ class RecordedPass {
   struct Recorded {
     Kind kind;
     std::unique_ptr<device::Recording> work;  ///< null: it was not recorded yet
-    at::Tensor inputs, targets;               ///< on the device, what the work reads
+    at::Tensor inputs, targets;               ///< on the device, read by the work
     PassResult result;                        ///< as the work leaves it
     std::vector<std::int64_t> contributions;  ///< to the slots, by parameter
     bool has_run = false;
     std::int64_t last_used = 0;
   };
-  /// The least and the largest number that the model took.
+  /// The smallest and the largest number that the model has taken.
   struct Range {
     std::int64_t least = 0, largest = -1;
     bool holds(const at::Tensor& numbers) const;

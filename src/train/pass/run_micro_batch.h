@@ -7,20 +7,20 @@
 
 namespace accrue::train {
 
-/// What became of a micro-batch and of its forward and backward pass.
+/// The result of a micro-batch and of its forward and backward pass.
 struct MicroBatchRun {
   PassResult pass;
-  /// It is committed, quarantined for its loss or its gradient, or lost with the window.
+  /// Committed, quarantined for its loss or its gradient, or lost with the window.
   MicroStatus status = MicroStatus::pending;
 };
 
 /// Runs one micro-batch of an open window as a transaction: begin, forward, backward, and commit,
-/// or abort if the loss is not finite. The runner, the planner's trials, `doctor` and `verify`
-/// run micro-batches by it alone. With `losses` the weights have to be those that it counted before
-/// the window: it throws what WindowLosses::check throws before anything is committed.
+/// or abort if the loss is not finite. The runner, the planner's trials, `doctor` and `verify` all
+/// run micro-batches by it. With `losses` the weights have to be those that it counted before the
+/// window: otherwise this throws as WindowLosses::check does, before anything is committed.
 ///
-/// What it throws leaves the micro-batch begun (Window::in_micro_batch): whoever tries it again
-/// aborts it first, all others discard the window.
+/// After an exception the micro-batch stays begun (Window::in_micro_batch): a caller that tries it
+/// again aborts it first, other callers discard the window.
 MicroBatchRun run_micro_batch(accum::Window& window, models::Trainable& model, const MicroRef& ref,
                               const batch::MicroBatch& micro, const ForwardContext& context,
                               const PassOptions& options = {},

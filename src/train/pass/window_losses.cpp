@@ -98,8 +98,8 @@ bool WindowLosses::quarantine(std::int64_t index) {
   return !noted_by_all_ && add_up();
 }
 
-/// Returns whether the losses' factors changed. It sums anew, so that a window has the same totals
-/// to the bit whether a micro-batch was quarantined or never there.
+/// Returns whether the losses' factors changed. It sums from the start, so that a window has the
+/// same totals to the bit whether a micro-batch was quarantined or was never there.
 bool WindowLosses::add_up() {
   const std::vector<models::LossHead> heads = model_.losses();
   std::vector<double> totals(heads.size(), 0);

@@ -18,43 +18,43 @@ namespace accrue::train {
 /// How a model's losses add up over a window.
 ///
 /// Several losses that all have LossHead::weight get their means over the whole window, each by its
-/// own denominator: the labels are read once before the first backward. For other losses there is
-/// nothing to know, and `pass_options` are the defaults. Who needs the window's total weight
-/// beforehand says so.
+/// own denominator: the labels are read once before the first backward. Other losses need no
+/// counts, and their `pass_options` are the defaults. A caller that needs the window's total weight
+/// beforehand sets `needs_total_weight`.
 class WindowLosses {
  public:
   using Fetch = std::function<batch::MicroBatch(batch::Range)>;
 
-  /// With `needs_total_weight` count() throws a usage Error if a loss has no LossHead::weight.
+  /// With `needs_total_weight`, count() throws a usage Error if a loss has no LossHead::weight.
   explicit WindowLosses(models::Trainable& model, bool needs_total_weight = false)
       : model_(model), needs_total_weight_(needs_total_weight) {}
 
   /// Counts the weights of a window, before its first backward.
   void count(std::span<const batch::Range> micro_batches, const Fetch& fetch);
-  /// Replaces micro-batches from `position` on by `micro_batches`, into which they were split; the
-  /// totals stay.
+  /// Replaces the micro-batches from `position` on by `micro_batches`, into which they were split;
+  /// the totals stay.
   void split_from(std::size_t position, std::span<const batch::Range> micro_batches,
                   const Fetch& fetch);
   PassOptions pass_options() const;
-  /// Of a window that ranks share, this one's sums by loss, which they add up: the weights of its
-  /// micro-batches that are not quarantined, and what the losses that were noted came to. Nothing
-  /// where weights are not counted.
+  /// For a window that ranks share: this rank's sums by loss, for all ranks to add up. They are the
+  /// weights of its micro-batches that are not quarantined, and the noted results of its losses.
+  /// Empty if weights are not counted.
   std::vector<double> sums() const;
-  /// Takes those of all ranks in place of its own, until count(): from then on nothing but this
-  /// changes the factors. Returns whether it did.
+  /// Replaces its own sums by those of all ranks, until count(): after that nothing but this call
+  /// changes the factors. Returns whether it replaced them.
   bool take_sums(const std::vector<double>& of_all);
-  /// What the micro-batches' weights add up to; none if it was not counted.
+  /// The sum of the micro-batches' weights; none if they were not counted.
   std::optional<double> total_weight() const;
-  /// Takes micro-batch `index` out. Returns whether the others' factors changed.
+  /// Removes micro-batch `index`. Returns whether the others' factors changed.
   bool quarantine(std::int64_t index);
-  /// Keeps what micro-batch `index` came to, once it is committed.
+  /// Records the results of micro-batch `index`, once it is committed.
   void note(std::int64_t index, const HeadSums& heads);
-  /// What was noted, by micro-batch.
+  /// The recorded results, by micro-batch.
   const std::map<std::int64_t, HeadSums>& by_micro_batch() const { return noted_; }
-  /// Each loss's own mean over the micro-batches of this window that were noted and not
-  /// quarantined since (means_of).
+  /// Each loss's own mean over the micro-batches of this window that were noted and not quarantined
+  /// since (means_of).
   std::map<std::string, double> means() const;
-  /// Throws a usage Error if a loss had another weight than LossHead::weight told.
+  /// Throws a usage Error if a loss had another weight than LossHead::weight gave.
   void check(const MicroRef& ref, const std::vector<double>& seen) const;
 
  private:
@@ -69,7 +69,7 @@ class WindowLosses {
   std::vector<std::vector<double>> weights_;  ///< by micro-batch; empty if it was quarantined
   std::optional<LossTotals> totals_;
   std::map<std::int64_t, HeadSums> noted_;  ///< by micro-batch
-  std::optional<HeadSums> noted_by_all_;    ///< of all ranks, where they share the window
+  std::optional<HeadSums> noted_by_all_;    ///< of all ranks, if they share the window
 };
 
 }  // namespace accrue::train

@@ -35,7 +35,7 @@ std::string accelerate_or_tell(models::Model& model) {
 constexpr const char* by_accrue = "accrue does the model's operations";
 constexpr const char* by_libtorch = "the model's operations are libtorch's";
 
-/// Puts a decision into effect: the model, the config and what is told of it.
+/// Applies a decision to the model, the config and the remark on it.
 void accelerate(Workload& work, bool on, const std::string& reason) {
   work.model->accelerate(on);
   work.config.model.accelerate = on ? Accelerate::on : Accelerate::off;

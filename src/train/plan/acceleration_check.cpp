@@ -21,13 +21,13 @@
 namespace accrue::train {
 namespace {
 
-constexpr std::int64_t most_tried = 8;  ///< micro-batches that are looked at for one with a loss
+constexpr std::int64_t most_tried = 8;  ///< micro-batches that are searched for one with a loss
 constexpr std::uint64_t noise_draws = 2;
-/// Batch normalisation needs some; and an odd number tells rows of samples from other dimensions,
-/// which are mostly even.
+/// Batch normalisation needs several; and an odd number distinguishes rows of samples from other
+/// dimensions, which are mostly even.
 constexpr std::int64_t samples_compared = 3;
 
-/// What a pass over a micro-batch gave.
+/// The results of a pass over a micro-batch.
 struct PassGradients {
   double loss = 0;                ///< mean
   std::vector<at::Tensor> means;  ///< of each trained parameter
@@ -54,7 +54,7 @@ AcceleratedCalls less(AcceleratedCalls calls, const AcceleratedCalls& before) {
   return calls;
 }
 
-/// Two ways to run one micro-batch of a model, and what is between them.
+/// Two ways to run one micro-batch of a model, and their difference.
 class Comparison {
  public:
   Comparison(const Workload& work, const data::Loader& loader, batch::Range samples)
@@ -63,7 +63,7 @@ class Comparison {
       trained_.push_back({entry.name, entry.parameter});
   }
 
-  /// Nothing if the loss is not finite, or has no weight.
+  /// None if the loss is not finite, or has no weight.
   std::optional<PassGradients> run(const kernels::Operations* operations, double weighting = 1) {
     const Keep buffers{BufferSnapshot(*work_.model)};
     const std::vector<models::LossHead> heads = work_.model->losses();
@@ -83,7 +83,7 @@ class Comparison {
     return result;
   }
 
-  /// What differs more than rounding explains; empty: nothing does.
+  /// A difference that rounding does not explain; empty if there is none.
   std::string difference(const PassGradients& mine, const PassGradients& plain) {
     const models::Compute compute = work_.config.precision.compute;
     // Kernels round at other places than libtorch's operators, which draws of these do not show.
@@ -105,7 +105,7 @@ class Comparison {
     return found;
   }
 
-  /// What differs if the same pass is run again; nothing, where the model repeats itself.
+  /// A difference when the same pass is run again; empty if the model repeats itself.
   std::string difference_of_repetition(const PassGradients& plain) {
     noise_.assign(trained_.size(), 0.0);
     const auto again = run(&kernels::plain_operations());
@@ -114,7 +114,7 @@ class Comparison {
     return found;
   }
 
-  /// What rounding makes of the plain pass: its change where parameters and loss are rounded anew.
+  /// The effect of rounding: the plain pass's change if parameters and loss are rounded again.
   void draw_noise(const PassGradients& plain) {
     for (std::uint64_t seed = 1; seed <= noise_draws; ++seed) {
       const Keep values{TensorSnapshot(trained_)};
@@ -131,7 +131,7 @@ class Comparison {
     raise_to_usual(noise_, sizes);
   }
 
-  /// The most that was found of a difference, as a share of its bound.
+  /// The largest difference found, as a share of its bound.
   double largest_share() const { return largest_share_; }
 
  private:
@@ -167,7 +167,7 @@ class Comparison {
   double largest_share_ = 0;
 };
 
-/// Nothing if the micro-batch has no loss to compare.
+/// None if the micro-batch has no loss to compare.
 std::optional<AccelerationCheck> check_on(const Workload& work, const data::Loader& loader,
                                           batch::Range samples) {
   const std::string where = samples_in_words(samples.size());
@@ -192,7 +192,7 @@ std::optional<AccelerationCheck> check_on(const Workload& work, const data::Load
                                in_words(comparison.largest_share()) + " of its bound)"};
 }
 
-/// A pass over fewer samples, which shows dropouts whose rows are not theirs.
+/// A pass over fewer samples, which reveals dropouts that do not follow the samples.
 void look_at_dropouts(const Workload& work, const data::Loader& loader, batch::Range samples) {
   if (samples.size() < 2) return;
   const at::NoGradGuard no_grad;

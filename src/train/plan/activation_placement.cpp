@@ -12,7 +12,7 @@
 namespace accrue::train {
 namespace {
 
-/// The bytes that are free on the machine, and in the budget where one is set.
+/// The free bytes of the machine, and of the budget if one is set.
 std::int64_t free_bytes() {
   const std::optional<std::int64_t> budget = memory::tensor_budget();
   if (!budget) return memory::available_bytes();

@@ -8,7 +8,7 @@
 
 namespace accrue::train {
 
-/// What exact batch normalisation keeps of a window, and what there is to keep it in.
+/// What exact batch normalisation keeps of a window, and the memory for it.
 struct ActivationNeeds {
   std::int64_t bytes_per_sample = 0;  ///< activations at the cuts, and their gradients
   std::int64_t window_samples = 0;
@@ -21,16 +21,16 @@ struct ActivationPlacement {
   std::string reason;
 };
 
-/// Chooses memory where all of the window takes at most a quarter of what is free, and a mapped
-/// file otherwise. It is pure.
+/// Chooses memory if the whole window takes at most a quarter of what is free, and a mapped file
+/// otherwise. A pure function.
 ActivationPlacement decide_activation_placement(const ActivationNeeds& needs);
 
-/// Decides for a workload's window, by what is free on the machine and in the memory budget where
-/// one is set.
+/// Decides for a workload's window, by the machine's free memory and by the memory budget if one is
+/// set.
 ActivationPlacement choose_activation_placement(const Workload& work, std::int64_t window_samples);
 
-/// What one sample takes at the entrances of segments that begin with a batch normalisation, twice
-/// over: activation and gradient. Runs it forward, by the running statistics.
+/// The bytes of one sample at the inputs of segments that begin with a batch normalisation, counted
+/// twice: activation and gradient. Runs it forward, by the running statistics.
 std::int64_t cut_bytes_per_sample(models::Trainable& model, const batch::MicroBatch& one_sample);
 
 }  // namespace accrue::train

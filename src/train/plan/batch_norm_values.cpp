@@ -18,7 +18,7 @@
 namespace accrue::train {
 namespace {
 
-/// Whether running statistics have become NaN. accrue's own layers leave that of one value;
+/// Whether running statistics have become NaN. accrue's own layers produce one from a single value;
 /// PyTorch's throw.
 bool holds_nan(const NamedParameters& buffers) {
   return std::ranges::any_of(buffers, [](const NamedParameter& buffer) {
@@ -27,7 +27,7 @@ bool holds_nan(const NamedParameters& buffers) {
   });
 }
 
-/// The windows of which the last micro-batch may be short: a full one, and an epoch's last.
+/// The windows whose last micro-batch may be short: a full one, and an epoch's last.
 std::vector<std::int64_t> windows_that_differ(const Workload& work) {
   const std::int64_t total = total_windows(work.config, work.schedule);
   const std::int64_t last = work.schedule.windows_in_epoch(0) - 1;
@@ -51,7 +51,7 @@ std::int64_t least_micro_batch(const Workload& work) {
                          batch::training_context(sample, work.config.run.seed, 0));
     if (!held_nan && holds_nan(work.model->buffers())) least = 2;
   } catch (const std::exception& error) {
-    // Whatever else is wrong with it shows where it is run in earnest.
+    // Any other problem with it appears when it is run in training.
     if (std::string_view(error.what()).find(models::one_value_per_channel) !=
         std::string_view::npos)
       least = 2;

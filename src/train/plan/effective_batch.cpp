@@ -19,7 +19,7 @@ std::string sum_of(const RankBatch& rank) {
   return text;
 }
 
-/// The ranks' sums; neighbours with equal shares are named once.
+/// The ranks' sums; adjacent ranks with equal shares are named once.
 std::string sum_of_ranks(const std::vector<RankBatch>& ranks) {
   std::string text;
   for (std::size_t begin = 0; begin < ranks.size();) {

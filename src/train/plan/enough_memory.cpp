@@ -16,19 +16,19 @@ namespace {
 
 constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
 
-// These go beyond the arithmetic: blocks are up to an eighth larger than what is asked for,
-// activations are known to a fifth, and what is small in any model counts in a small one.
+// Margins for what the arithmetic ignores: blocks are up to an eighth larger than requested,
+// activations are known to a fifth, and small amounts matter in a small model.
 constexpr double kStateFactor = 1.125, kActivationFactor = 1.5;
 constexpr std::int64_t kBesides = 16 * kMebibyte;
-/// Packed weights take at most this part of a budget.
+/// Packed weights take at most this share of a budget.
 constexpr double kPackedShare = 1.0 / 24;
-/// What comes with the first passes outside tensors: oneDNN's code and scratch, libtorch's pages,
+/// Memory outside tensors that the first passes add: oneDNN's code and scratch, libtorch's pages,
 /// and memory of each thread.
 constexpr std::int64_t kOutsideToCome = 24 * kMebibyte, kOutsideOfAThread = 4 * kMebibyte;
-/// A vocabulary that is larger than usual, where only the data would tell it.
+/// A vocabulary larger than usual, for when only the data would determine it.
 constexpr std::int64_t kLargeVocabulary = 65'536;
 
-/// Whether text is read byte by byte, as far as the config tells.
+/// Whether text is read byte by byte, judged by the config.
 bool reads_bytes(const Config& config) {
   const auto holds_tokens = [](const std::string& name) { return name.ends_with(".bin"); };
   const std::string& tokenizer = config.data.tokenizer;
@@ -62,12 +62,12 @@ std::optional<std::int64_t> enough_for_tensors(const Config& config,
   try {
     return static_cast<std::int64_t>(tensor_bytes(estimate_run(config, options), config));
   } catch (const Error&) {
-    return std::nullopt;  // the shape is not told
+    return std::nullopt;  // the shape is not known
   }
 }
 
-/// The budget that leaves `tensors` bytes for tensors where it is the process's, which holds
-/// `outside` besides.
+/// The budget that leaves `tensors` bytes for tensors if it is the whole process's, which also
+/// holds `outside`.
 std::int64_t budget_for(std::int64_t tensors, std::int64_t outside) {
   if (memory::budget_of() == memory::BudgetOf::tensors) return tensors;
   return memory::budget_that_leaves(tensors, outside_of_a_run(outside));
@@ -87,7 +87,7 @@ Config shape_of(const Workload& work) {
   return known;
 }
 
-/// The shape of a run by its plan.
+/// The shape of a run under its plan.
 Config planned(const Workload& work, std::int64_t micro_batch, Recompute recompute) {
   Config config = shape_of(work);
   config.batch.micro = micro_batch;

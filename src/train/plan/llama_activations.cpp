@@ -5,7 +5,7 @@
 namespace accrue::train {
 namespace {
 
-/// What one block keeps of a token, in bytes.
+/// The bytes that one block keeps of a token.
 double kept_by_llama_block(const models::LlamaOptions& shape, const memory::ValueBytes& bytes,
                            Recompute recompute) {
   const auto width = static_cast<double>(shape.width);
@@ -13,7 +13,7 @@ double kept_by_llama_block(const models::LlamaOptions& shape, const memory::Valu
   const double queries = static_cast<double>(shape.heads * shape.head_width);
   const double keys = static_cast<double>(shape.kv_heads * shape.head_width);
   const double hidden = static_cast<double>(shape.ffn_width);
-  // Query, key, value and attention's result; what the gate and its partner were made of.
+  // Query, key, value and attention's result; the inputs of the gate and its partner.
   double operands = 2 * queries + 2 * keys + 2 * hidden;
   if (recompute == Recompute::none) operands += 2 * width;  // the norms' results
   if (shape.variant.qk_norm) operands += queries + keys;    // before their norms
@@ -24,7 +24,7 @@ double kept_by_llama_block(const models::LlamaOptions& shape, const memory::Valu
 }
 
 /// Bytes for each token while the last block's backward runs: residuals, their gradients, and those
-/// of the hidden layer. A block of GPT-2 was measured to take as much (memory/estimate.cpp).
+/// of the hidden layer. A block of GPT-2 was measured to take the same (memory/estimate.cpp).
 double around_llama_blocks(const models::LlamaOptions& shape, const memory::ValueBytes& bytes) {
   constexpr double of_width = 5, of_hidden = 4;
   return bytes.master * (of_width * static_cast<double>(shape.width) +

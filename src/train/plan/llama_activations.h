@@ -8,9 +8,9 @@
 
 namespace accrue::train {
 
-/// Activations of one sample of a full context as accrue keeps them, of a Llama of this shape:
-/// memory::transformer_activations with grouped queries, a gated feed-forward part and the norms
-/// that the variant has. Of each block's parts it counts what their backward reads.
+/// Bytes of activations that accrue keeps of one full-context sample of a Llama of this shape:
+/// memory::transformer_activations with grouped queries, a gated feed-forward part and the norms of
+/// the variant. For each part of a block it counts what the backward reads.
 std::int64_t llama_activations(const models::LlamaOptions& shape, const memory::ValueBytes& bytes,
                                Recompute recompute);
 

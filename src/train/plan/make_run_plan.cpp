@@ -14,8 +14,8 @@
 namespace accrue::train {
 namespace {
 
-/// The most samples that the config states for a window; of a batch that is decided on the way,
-/// those it begins with.
+/// The most samples that the config states for a window; for a batch that is decided during the
+/// run, its first size.
 std::int64_t samples_of_plan(const Workload& work) {
   return work.config.adapt.is_on() ? work.schedule.window(0).size()
                                    : work.schedule.samples_per_window;
@@ -27,7 +27,7 @@ double tokens_per_step(const Workload& work, std::int64_t steps) {
          static_cast<double>(steps);
 }
 
-/// What a stated batch becomes that no epoch fills; empty: it is filled.
+/// How a stated batch is reduced that no epoch can fill; empty if it can be filled.
 std::string batch_beyond_data(const Workload& work) {
   const batch::WindowSchedule& schedule = work.schedule;
   if (schedule.changing || schedule.last == batch::LastWindow::drop) return {};

@@ -10,10 +10,10 @@
 
 namespace accrue::train {
 
-/// Input tokens of a full window, on average where samples differ in length; 0 for images.
+/// Input tokens of a full window, on average if samples differ in length; 0 for images.
 std::int64_t tokens_of_window(const Workload& work);
 
-/// The plan of a run whose micro-batch is decided: this rank's by `decision`, all ranks' by
+/// The plan of a run after its micro-batch was decided: this rank's by `decision`, all ranks' by
 /// `ranks`.
 RunPlan make_plan(const Workload& work, const MicroDecision& decision,
                   const std::vector<RankRecord>& ranks);
@@ -22,10 +22,10 @@ RunPlan make_plan(const Workload& work, const MicroDecision& decision,
 EffectiveBatch effective_batch(const Workload& work,
                                const std::vector<std::int64_t>& micro_batches);
 
-/// What data have to say of themselves, for people; once where training and held-out part say the
+/// Remarks of the data, for people; only once if training and held-out part have the
 /// same.
 std::vector<std::string> data_remarks(const Datasets& data);
-/// data_remarks(), and what was decided about the model that training starts from.
+/// data_remarks(), and the decisions about the initial model.
 std::vector<std::string> remarks_of(const Workload& work);
 
 /// One line for people: "gpt2, 10.8 M parameters, fp32; effective batch of 8 samples x 8

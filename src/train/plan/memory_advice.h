@@ -8,11 +8,11 @@
 
 namespace accrue::train {
 
-/// Why a run of this config may not change its micro-batches when memory runs out, where they are
-/// part of the mathematics; empty if it may.
+/// Why a run of this config may not change its micro-batches when memory runs out, if its results
+/// depend on them; empty if it may.
 std::string fixed_micro_batch_reason(const Config& config);
 
-/// The error for memory that ran out in `operation`, if nothing is left to split: exit status 3.
+/// The error if memory runs out in `operation` and nothing is left to split: exit status 3.
 Error no_memory_for(const std::string& operation, const std::exception& error,
                     const std::string& advice);
 

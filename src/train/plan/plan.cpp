@@ -14,7 +14,7 @@
 namespace accrue::train {
 namespace {
 
-/// Seconds of the longest micro-batch that is tried for showing what is not chosen.
+/// The longest micro-batch, in seconds, that is tried only to show an alternative.
 constexpr double longest_seconds_shown = 20;
 
 bool has_bf16(const Config& config) {
@@ -22,7 +22,7 @@ bool has_bf16(const Config& config) {
          (is_language_model(config.model.kind) || config.model.kind == ModelKind::vit);
 }
 
-/// Measures the plan in bf16; nothing if it does not fit, as its copies of the weights may not.
+/// Measures the plan in bf16; none if it does not fit, as its copies of the weights may not.
 std::optional<Bf16Twin> measure_bf16(Config config, const memory::PlanEntry& chosen) {
   if (!has_bf16(config) || chosen.micro_batch_seconds > longest_seconds_shown) return std::nullopt;
   config.precision.compute = models::Compute::bf16;
@@ -37,8 +37,8 @@ std::optional<Bf16Twin> measure_bf16(Config config, const memory::PlanEntry& cho
   }
 }
 
-/// Plans, and runs the plan. One that runs out of memory is a fact like any other, and is followed
-/// by the next plan, until one fits or memory::plan refuses.
+/// Plans, and runs the plan. If it runs out of memory, that becomes another fact for the next plan,
+/// until one fits or memory::plan refuses.
 void plan_and_run(PlanTrials& trials, const PlanRunOptions& options, PlanReport& report) {
   for (;;) {
     remeasure_beyond_budget(

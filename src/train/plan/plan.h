@@ -13,24 +13,24 @@
 
 namespace accrue::train {
 
-/// What a precision that was not asked for would give.
+/// The result of a precision that was not requested.
 struct Bf16Twin {
   std::int64_t peak_bytes = 0;
   double micro_batch_seconds = 0;
 };
 
-/// What `accrue plan` shows. Predictions are for the longest samples of the data.
+/// The contents of `accrue plan`. Predictions are for the longest samples of the data.
 struct PlanReport {
   memory::PlanQuestion question;
-  std::vector<memory::Fact> facts;  ///< what the plan was made from
+  std::vector<memory::Fact> facts;  ///< the facts that the plan is based on
   memory::Plan plan;
   memory::Measured measured;  ///< the chosen point, run once more; the peak of a whole step
-  /// Seconds of the gradient's norm, clipping and the optimizer, as measured. None if gradients
-  /// are folded into the optimizer's state: a trial then takes no step, and the whole step's
-  /// prediction lacks them.
+  /// Measured seconds of the gradient's norm, clipping and the optimizer. None if gradients are
+  /// folded into the optimizer's state: a trial then takes no step, and the prediction for a whole
+  /// step does not contain them.
   std::optional<double> closing_seconds;
-  /// The plan's point in bf16, which is never chosen unasked; only if fp32 is asked for, the
-  /// model has bf16 and a trial is short.
+  /// The plan's point in bf16, which is only ever chosen on request; set only if fp32 is requested,
+  /// the model has bf16 and a trial is short.
   std::optional<Bf16Twin> bf16;
   std::int64_t parameters = 0;
   std::vector<std::string> remarks;  ///< on data and model, as in RunPlan
@@ -47,7 +47,7 @@ struct PlanRunOptions {
   std::int64_t ranks = 1;  ///< those of the run, each on a machine like this one
 };
 
-/// Plans the config's run and measures the plan. Nothing is written. Throws as training would where
+/// Plans the config's run and measures the plan. Nothing is written. Throws as training would if
 /// the config or the data are wrong, and a refused Error if nothing fits into the budget.
 PlanReport plan_run(const Config& config, const PlanRunOptions& options = {});
 

@@ -45,10 +45,10 @@ std::int64_t preferred_limit(const memory::Resident& resident) {
 
 namespace {
 
-/// The samples that micro-batches are chosen for: the most of a run's windows. The least, where all
-/// micro-batches of a run have one size, and of several ranks, whose shares are whole
-/// micro-batches; half of what a run begins with, where its noise decides and one micro-batch would
-/// show none. A size that is stated stays.
+/// The samples for which micro-batches are chosen: the largest of a run's windows. It is the
+/// smallest if all micro-batches of a run have one size, and for several ranks, whose shares are
+/// whole micro-batches; half of the first window if the noise decides and one micro-batch would
+/// show none. A stated size stays.
 std::int64_t planned_samples(const Workload& work) {
   const Config& config = work.config;
   const std::int64_t most = work.schedule.samples_per_window;
@@ -66,7 +66,7 @@ std::int64_t planned_samples(const Workload& work) {
 memory::PlanQuestion plan_question(const Workload& work) {
   const Config& config = work.config;
   const std::optional<std::int64_t> budget = budget_of(config);
-  // Without a budget a stated size is run as it is.
+  // Without a budget a stated size is run unchanged.
   const std::vector<Recompute> modes = modes_of(work, budget || !config.batch.micro);
   return {.window_samples = planned_samples(work),
           .ranks = work.ranks,

@@ -11,26 +11,26 @@ namespace accrue::train {
 /// Whether the model has cuts to recompute from.
 bool can_recompute(const Workload& work);
 
-/// What a workload asks of the planner: its batch, the budget that holds (memory::budget(), or what
-/// memory.budget says; limit 0 without one), and the recomputation that config and model allow.
-/// Throws a usage Error if memory.recompute asks for what the model has not.
+/// The workload's question to the planner: its batch, the budget in force (memory::budget(), or
+/// memory.budget; limit 0 without one), and the recomputation that config and model allow. Throws a
+/// usage Error if memory.recompute requests a mode that the model does not have.
 memory::PlanQuestion plan_question(const Workload& work);
 
-/// Puts into `question` what a budget that holds leaves to tensors, now that trials have shown what
-/// the program takes besides. Facts that reach beyond it are measured again by `afresh`, as they
-/// may take less if there is less: an allocator that has room keeps free lists.
+/// Sets in `question` the part of a budget that is left for tensors, after trials have shown what
+/// the program itself takes. Facts beyond that limit are measured again by `afresh`, as they may
+/// take less if there is less: an allocator with room keeps free lists.
 void remeasure_beyond_budget(const memory::Trial& afresh, memory::PlanQuestion& question,
                              std::vector<memory::Fact>& facts);
 
-/// The limit if there is no budget: what is held and half of what is free.
+/// The limit if there is no budget: the memory in use and half of the free memory.
 std::int64_t preferred_limit(const memory::Resident& resident);
 
-/// Whether config and limits leave a single answer.
+/// Whether config and limits leave only one answer.
 bool is_decided(const memory::PlanQuestion& question);
 
-/// The trials for `question`, whose resident bytes it fills in; and, if there is no budget, the
-/// limit (preferred_limit). Throws a refused Error with the bytes missing if not even what is
-/// resident fits.
+/// The trials for `question`, whose resident bytes it sets; and, if there is no budget, the limit
+/// (preferred_limit). Throws a refused Error with the missing bytes if not even the resident bytes
+/// fit.
 std::unique_ptr<PlanTrials> begin_trials(const Workload& work, memory::PlanQuestion& question);
 
 /// Whether the planner may choose `point`: a trial of it leaves the plan's margin within the limit

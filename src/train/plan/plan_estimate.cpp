@@ -22,13 +22,13 @@ namespace {
 
 constexpr const char* estimating = "plan --estimate";
 
-/// What a model's shape comes to in activations.
+/// The activations of a model's shape.
 struct ModelFigures {
   std::int64_t sixteen_bit_sample_bytes = 0;
   std::vector<RunEstimate::Mode> modes;
 };
 
-/// Whether the data are text by their names alone: a pattern for files of any suffix says nothing.
+/// Whether the data are text by their names alone: a pattern for files of any suffix is not enough.
 bool is_text(const DataConfig& data) {
   if (data.format) return data.format == data::Format::text;
   return std::ranges::all_of(data.train, [](const std::string& pattern) {
@@ -61,7 +61,7 @@ std::vector<Recompute> modes_of(const Config& config) {
   return {Recompute::none, Recompute::selective, Recompute::full};
 }
 
-/// The config with all that the model's shape takes.
+/// The config with everything that the model's shape needs.
 Config with_shape(Config config, const EstimateOptions& options) {
   take_shape_of_origin(config);
   config.model.vocab = classes_of(config);
@@ -96,7 +96,7 @@ ModelFigures figures_of_llama(const Config& config) {
   return figures;
 }
 
-/// A resnet has no closed form of its recomputation here: it saves least where images are large.
+/// A resnet has no closed form of its recomputation here: it saves least for large images.
 ModelFigures figures_of_resnet(const Config& config) {
   const std::vector<std::int64_t>& image = config.model.image;
   const models::Stem stem = config.model.stem_or_usual();
@@ -118,14 +118,14 @@ ModelFigures figures_of(const Config& config) {
   return figures_of_transformer(config, transformer_shape(config.model));
 }
 
-/// What a model has of parameters.
+/// The parameter counts and bytes of a model.
 struct Parameters {
   std::int64_t all = 0, trained = 0;
   double frozen_bytes = 0;
 };
 
-/// A frozen base of adapters is held once, in the precision of products or in blocks; what is
-/// frozen by a pattern is held as if it were trained.
+/// A frozen base of adapters is held once, in the precision of products or in blocks; parameters
+/// frozen by a pattern are held as if they were trained.
 Parameters parameters_of(const Config& config) {
   const memory::ValueBytes values = value_bytes_of(config);
   const std::unique_ptr<models::Model> model = make_model_shapes(config);
@@ -156,7 +156,7 @@ memory::Resident sixteen_bit_state(const Parameters& parameters) {
   return held;
 }
 
-/// Of the largest batch, where it changes.
+/// Of the largest batch, if it changes.
 std::int64_t samples_of_batch(const Config& config, std::int64_t sample_tokens) {
   if (config.batch.samples) return batch_range(config).most;
   if (sample_tokens == 0)
@@ -165,13 +165,13 @@ std::int64_t samples_of_batch(const Config& config, std::int64_t sample_tokens) 
   return batch::samples_of_tokens(batch_range(config).most, sample_tokens);
 }
 
-/// A key to change, as the config's words and as what they do.
+/// A key to change, as text and as a function.
 struct Change {
   std::string text;
   std::function<void(Config&)> apply;
 };
 
-/// What changes the bytes of a parameter. Some are of no use with some configs.
+/// Changes to the bytes of a parameter. Some do not help with some configs.
 std::vector<Change> changes_of_state() {
   return {
       {"optim.state = \"bf16\"", [](Config& c) { c.optim.state = optim::StatePrecision::bf16; }},
@@ -184,14 +184,14 @@ std::vector<Change> changes_of_state() {
   };
 }
 
-/// Whether `changed` has the same optimizer but for where gradients go: AdamA for AdamW, and no
-/// other.
+/// Whether `changed` keeps the optimizer except for where gradients go: AdamA counts as AdamW, and
+/// no other does.
 bool keeps_the_optimizer(const Config& config, const Config& changed) {
   return config.optim.kind == changed.optim.kind || config.optim.kind == OptimizerKind::adamw;
 }
 
-/// The changed config that the checks take, perhaps without clipping besides, which is then added
-/// to the change's text. Nothing if another key stands in its way.
+/// The changed config if the checks accept it, perhaps also without clipping, which is then added
+/// to the change's text. None if another key prevents it.
 std::optional<Config> changed_config(const Config& config, Change& change) {
   Config changed = config;
   change.apply(changed);

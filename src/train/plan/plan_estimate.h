@@ -12,8 +12,8 @@
 namespace accrue::train {
 
 struct EstimateOptions {
-  std::int64_t ranks = 1;  ///< those that share the batch
-  /// Channels, height and width, which an image model needs and no config key tells; empty for
+  std::int64_t ranks = 1;  ///< the number that shares the batch
+  /// Channels, height and width, which an image model needs and no config key states; empty for
   /// others.
   std::vector<std::int64_t> image;
   std::optional<memory::Offer> offer;   ///< to price the run on
@@ -23,29 +23,29 @@ struct EstimateOptions {
 /// The arithmetic of a run, without its data, its model's values or any hardware.
 struct RunEstimate {
   std::int64_t parameters = 0;
-  std::int64_t trained = 0;        ///< those of them that are not frozen
+  std::int64_t trained = 0;        ///< how many of them are not frozen
   std::int64_t sample_tokens = 0;  ///< 0 for images
-  std::int64_t batch_samples = 0;  ///< of the largest batch, where it changes
+  std::int64_t batch_samples = 0;  ///< of the largest batch, if it changes
   std::string batch_changes;       ///< how it changes, for people; empty if it does not
   std::int64_t micro_batch = 1;    ///< batch.micro, or 1
   std::int64_t micro_batches = 1;
   EffectiveBatch effective;
   std::string micro_reason;
 
-  memory::Resident sixteen_bit;  ///< the usual arithmetic: all in 16 bit, with Adam
-  /// The usual count of a sample's activations; 0 for a resnet, for which there is none.
+  memory::Resident sixteen_bit;  ///< the usual arithmetic: everything in 16 bits, with Adam
+  /// The usual count of a sample's activations; 0 for a resnet, which has none.
   std::int64_t sixteen_bit_sample_bytes = 0;
-  memory::Resident held;  ///< what accrue holds as the config says
+  memory::Resident held;  ///< what accrue holds under this config
   struct Mode {
     Recompute recompute = Recompute::none;
     std::int64_t sample_bytes = 0;  ///< activations of one sample
   };
   std::vector<Mode> modes;                  ///< those that memory.recompute allows, none first
   std::int64_t micro_activation_bytes = 0;  ///< the micro-batch's, in the first mode
-  std::int64_t one_pass_bytes = 0;          ///< the whole batch at once in that mode, state and all
+  std::int64_t one_pass_bytes = 0;          ///< the whole batch at once in that mode, with state
 
   struct Saving {
-    /// The key and its value, " with " a second key where the config would be refused without it.
+    /// The key and its value, " with " a second key if the config would be refused without it.
     std::string change;
     std::int64_t bytes = 0;
   };
@@ -59,13 +59,13 @@ struct RunEstimate {
   };
   std::vector<Fit> fits;
 
-  std::optional<std::int64_t> total_tokens;  ///< the run's; none if only the data would tell
+  std::optional<std::int64_t> total_tokens;  ///< of the run; none if only the data determine it
   std::optional<memory::RunCost> cost, versus_cost;
   std::optional<memory::OfferComparison> comparison;
 };
 
-/// Estimates a run. Of a folder or a file that the model starts from it reads the shape. Throws a
-/// usage Error naming the key or option that is missing.
+/// Estimates a run. Reads the shape of a folder or file that the model starts from. Throws a usage
+/// Error naming the key or option that is missing.
 RunEstimate estimate_run(const Config& config, const EstimateOptions& options = {});
 
 }  // namespace accrue::train

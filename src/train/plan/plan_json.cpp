@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Adds what the trials showed of the plan that was chosen from them.
+/// Adds the trials' results for the plan that was chosen from them.
 void add_trials(json& out, const RunPlan& plan) {
   const memory::Plan& trials = *plan.trials;
   for (const memory::PlanEntry& entry : trials.alternatives)

@@ -11,15 +11,15 @@
 
 namespace accrue::train {
 
-// Plans as `accrue plan --json` and run.json have them; docs/design.md, section 5, names the keys.
+// Plans as JSON, for `accrue plan --json` and run.json; docs/design.md, section 5, names the keys.
 
 nlohmann::json effective_batch_json(const EffectiveBatch& batch);
 nlohmann::json to_json(const memory::Breakdown& breakdown);
-/// An alternative, for a batch of `batch_samples`. `closing_seconds` are a step's outside of its
-/// micro-batches; 0 if they are not known.
+/// An alternative, for a batch of `batch_samples`. `closing_seconds` are a step's seconds outside
+/// of its micro-batches; 0 if they are not known.
 nlohmann::json to_json(const memory::PlanEntry& entry, std::int64_t batch_samples,
                        double closing_seconds);
-/// The plan of a run by ranks that go by these records. What only trials tell is absent where there
+/// The plan of a run on ranks with these records. Values that only trials give are absent if there
 /// were none.
 nlohmann::json to_json(const RunPlan& plan, const std::vector<RankRecord>& records);
 

@@ -17,11 +17,11 @@
 namespace accrue::train {
 namespace {
 
-/// The most micro-batches that exist at once, which is in a replay: the one that runs, the one it
-/// is fetched again for, and two that the loader has ready.
+/// The most micro-batches that exist at once, in a replay: the running one, the one that it is
+/// fetched again for, and two that the loader has ready.
 constexpr std::size_t micro_batches_at_once = 4;
 
-/// The samples of a micro-batch that takes the most memory: the longest ones.
+/// The samples of the micro-batch that takes the most memory: the longest ones.
 std::vector<std::int64_t> longest_samples(const data::Source& source, std::int64_t count) {
   std::vector<std::int64_t> samples(static_cast<std::size_t>(
       source.uniform_tokens() ? std::min(count, source.size()) : source.size()));
@@ -35,7 +35,7 @@ std::vector<std::int64_t> longest_samples(const data::Source& source, std::int64
   return samples;
 }
 
-/// Memory of the size that exact batch normalisation will keep of a window, where it keeps that in
+/// Memory of the size that exact batch normalisation will keep of a window, if it keeps that in
 /// memory.
 at::Tensor hold_cuts(const Workload& work) {
   if (!is_exact(work.config, *work.model)) return {};
@@ -44,7 +44,7 @@ at::Tensor hold_cuts(const Workload& work) {
   return place.in_file ? at::Tensor() : at::empty({place.bytes}, at::kByte);
 }
 
-/// Memory of the size of the slice of another rank that this one keeps, if it does.
+/// Memory of the size of another rank's slice that this one keeps, if it does.
 at::Tensor hold_replica(const Workload& work, const optim::Optimizer& optimizer) {
   const bool keeps_one =
       work.slice != RankSlice{} && work.config.dist.shard_replica == ShardReplica::next;
@@ -52,7 +52,7 @@ at::Tensor hold_replica(const Workload& work, const optim::Optimizer& optimizer)
 }
 
 /// Memory of the size that decoding takes while a micro-batch runs: the loader decodes the next
-/// one, and a replay its own.
+/// one, and a replay decodes its own.
 at::Tensor hold_decoding(const Workload& work) {
   constexpr std::int64_t kDecodersAtOnce = 2;
   const std::int64_t held_out = work.data.val ? work.data.val->decoding().bytes : 0;
@@ -92,7 +92,7 @@ PlanTrials::Input PlanTrials::fetch(std::int64_t samples) const {
   return input;
 }
 
-/// Counts the copies that layers keep of their weights, which the first micro-batch makes.
+/// Counts the copies that layers keep of their weights, which the first micro-batch creates.
 memory::Resident PlanTrials::resident() const {
   memory::Resident resident = resident_;
   const memory::Usage usage = memory::usage();
@@ -101,7 +101,7 @@ memory::Resident PlanTrials::resident() const {
   return resident;
 }
 
-/// No window is left open, and running statistics are as they were.
+/// Leaves no window open, and restores running statistics.
 void PlanTrials::undo() {
   window_.discard();
   buffers_.restore();
@@ -153,7 +153,7 @@ PlanTrials::Step PlanTrials::run_step(const memory::PlanPoint& point) {
   return step;
 }
 
-/// Seconds of close and step; nothing if there is no gradient to step with, and the window is
+/// Seconds of close and step; none if there is no gradient to step with: the window is then
 /// dropped.
 std::optional<double> PlanTrials::close_and_step() {
   if (window_.buffer()->folds()) {

@@ -14,40 +14,40 @@
 
 namespace accrue::train {
 
-/// Runs micro-batches of a workload as training would, beside a gradient buffer and optimizer state
-/// of its own, and measures them. What it changes of the model it puts back.
+/// Runs micro-batches of a workload as training would, with its own gradient buffer and optimizer
+/// state, and measures them. Restores what it changes of the model.
 class PlanTrials {
  public:
-  /// `work` must outlive it. What it allocates may run out of memory (is_out_of_memory).
+  /// `work` must outlive it. Its allocations may run out of memory (is_out_of_memory).
   explicit PlanTrials(const Workload& work);
 
-  /// Runs the longest samples forward and backward into a window that is dropped, as TrialRuns
+  /// Runs the longest samples forward and backward into a window that is discarded, as TrialRuns
   /// does.
   memory::Measured run(const memory::PlanPoint& point);
   bool has_run(const memory::PlanPoint& point) const { return runs_.has_run(point); }
-  /// Runs a point that was run before as if it were the first time.
+  /// Runs a point again as if for the first time.
   memory::Measured run_afresh(const memory::PlanPoint& point);
 
-  /// Runs a point afresh, and then a whole step of one micro-batch with a learning rate of 0, which
-  /// changes the state of the trials' own optimizer and no parameter.
+  /// Runs a point as if for the first time, and then a whole step of one micro-batch with a
+  /// learning rate of 0, which changes the state of the trials' own optimizer and no parameter.
   struct Step {
-    memory::Measured micro;  ///< with the whole step's peak; says whether all of it fits
-    /// Seconds of the gradient's norm, clipping and the optimizer. None if the step does not
-    /// fit, if no gradient came of it, and where gradients are folded into an optimizer's state:
-    /// what a trial folds is dropped, so there is no step to measure.
+    memory::Measured micro;  ///< with the whole step's peak; shows whether all of it fits
+    /// Seconds of the gradient's norm, clipping and the optimizer. None if the step does not fit,
+    /// if it has no gradient, and if gradients are folded into an optimizer's state: a trial
+    /// discards what it folds, so there is no step to measure.
     std::optional<double> closing_seconds;
   };
   Step run_step(const memory::PlanPoint& point);
 
-  /// What is held between micro-batches. After a run low-precision copies are counted too, if
-  /// the caching allocator tells.
+  /// The memory held between micro-batches. After a run low-precision copies are counted too, if
+  /// the caching allocator reports them.
   memory::Resident resident() const;
 
  private:
-  /// What is there while a micro-batch runs.
+  /// The memory in use while a micro-batch runs.
   struct Input {
     std::vector<batch::MicroBatch> micros;  ///< the first is run
-    at::Tensor decoding;                    ///< stands for what images take, or undefined
+    at::Tensor decoding;                    ///< stands for the memory of images, or undefined
   };
   Input fetch(std::int64_t samples) const;
   double pass(const batch::MicroBatch& micro, Recompute recompute);

@@ -23,17 +23,17 @@ namespace accrue::train {
 
 namespace {
 
-/// What a run starts beside its team: threads for samples, checkpoints and their copies.
+/// Threads that a run starts besides its team: for samples, checkpoints and their copies.
 constexpr std::int64_t kHelperThreads = 3;
 
-/// How many threads the system has to start for a team of this size at the worst. oneDNN opens
-/// regions of fewer threads, for which libgomp ends some, and starts others before those are gone;
-/// a region of one thread ends none.
+/// The most threads that the system has to start for a team of this size. oneDNN opens regions of
+/// fewer threads, for which libgomp ends some, and starts others before those are gone; a region of
+/// one thread ends none.
 std::int64_t started_for(std::int64_t team) {
   return team <= 2 ? team - 1 : 2 * (team - 1) + kHelperThreads;
 }
 
-/// The largest team of at most `wanted` threads that can be started where `present` are there.
+/// The largest team of at most `wanted` threads that can be started when `present` exist.
 std::int64_t possible_team(std::int64_t wanted, std::int64_t present) {
   const std::int64_t others = present - 1;
   const std::int64_t all = others + startable_threads(started_for(wanted) - others);
@@ -45,7 +45,7 @@ std::int64_t possible_team(std::int64_t wanted, std::int64_t present) {
 /// ends the process.
 thread_local std::int64_t team = 1;
 
-/// The threads of the team that this thread has, or can have, of at most `wanted`.
+/// The threads of this thread's present or possible team, at most `wanted`.
 std::int64_t team_up_to(std::int64_t wanted) {
   return wanted <= team ? wanted : possible_team(wanted, team);
 }
@@ -143,7 +143,7 @@ MicroDecision choose_micro_batch(const Workload& work, const ShowProgress& show)
   remeasure_beyond_budget([&](const memory::PlanPoint& point) { return trials->run_afresh(point); },
                           question, facts);
   auto plan = std::make_shared<const memory::Plan>(memory::plan(facts, question));
-  // What libtorch keeps of a device's memory for itself is of the largest trial by then.
+  // By now libtorch's own share of a device's memory is that of the largest trial.
   if (memory::device_room()) memory::release_cached();
   return {.samples = plan->chosen.point.micro_batch,
           .recompute = plan->chosen.point.recompute,

@@ -14,24 +14,24 @@ struct Plan;
 
 namespace accrue::train {
 
-/// Sets the threads of libtorch and of OpenMP in this thread; 0: all that the machine grants, or as
-/// many of them as the system starts. Throws a usage Error if `threads` are stated and it starts
-/// fewer.
+/// Sets the threads of libtorch and of OpenMP in this thread; 0: all that the machine allows, or as
+/// many of them as the system can start. Throws a usage Error if `threads` are stated and it can
+/// start only fewer.
 void use_threads(std::int64_t threads);
-/// Does that for a number that nobody stated: as many of them as the system starts.
+/// Does the same for a number that was not stated: as many of them as the system can start.
 void use_up_to(std::int64_t threads);
-/// What use_threads() left out of what the machine grants, and why; empty: nothing.
+/// How many of the machine's threads use_threads() left out, and why; empty if none.
 std::string remark_on_threads(const Config& config);
 /// How many threads each of `processes` on this machine may keep busy, and can start; at least 1.
 std::int64_t threads_beside(std::int64_t processes);
-/// What memory.budget = "auto" gives each of `processes` that share this machine's memory and have
-/// all started, in the words of memory.budget.
+/// The share of memory.budget = "auto" for each of `processes` that share this machine's memory and
+/// have all started, as a value of memory.budget.
 std::string budget_beside(std::int64_t processes);
-/// `config` for one of `processes` on this machine: threads that are not stated and a budget of
-/// "auto" are divided by them.
+/// `config` for one of `processes` on this machine: divides threads that are not stated and a
+/// budget of "auto" among them.
 Config shared_by(Config config, std::int64_t processes);
 /// Sets the threads and the memory budget that the config states, for the whole process. Throws a
-/// usage Error if a budget is asked for and memory::install_caching_allocator was not called, a
+/// usage Error if a budget is stated and memory::install_caching_allocator was not called, a
 /// refused one if the program itself takes all of it.
 void use_resources(const Config& config);
 

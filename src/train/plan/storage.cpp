@@ -10,7 +10,7 @@ using models::Compute;
 using optim::StatePrecision;
 
 constexpr double kFp32 = 4, kTwoBytes = 2, kFp64 = 8;
-/// Bytes of a value in int8: its code, and its part of a block's fp32 scale.
+/// Bytes of a value in int8: its code, and its share of a block's fp32 scale.
 constexpr double kInt8 = 1 + 4.0 / 256;
 
 double gradient_bytes(const Config& config) {

@@ -5,10 +5,10 @@
 
 namespace accrue::train {
 
-/// What precision.compute makes of a model's values.
+/// The bytes of a model's values under precision.compute.
 memory::ValueBytes value_bytes_of(const Config& config);
 
-/// What the config has accrue hold for each parameter.
+/// The memory that accrue holds for each parameter under this config.
 memory::Storage storage_of(const Config& config);
 
 }  // namespace accrue::train

@@ -11,10 +11,10 @@ namespace accrue::train {
 namespace {
 
 constexpr int kMostRepeats = 3;
-constexpr double kEnoughSeconds = 0.02;  ///< of repeats together
+constexpr double kEnoughSeconds = 0.02;  ///< of all repetitions
 
-/// Finds the most that is held while it lives: by the allocator's count, or without the allocator
-/// what is resident and what tensors took besides.
+/// Finds the most memory held while it exists: by the allocator's count, or without the allocator
+/// the resident memory plus what tensors took since.
 class HeldPeak {
  public:
   explicit HeldPeak(std::int64_t resident_bytes) : resident_bytes_(resident_bytes) {
@@ -34,7 +34,7 @@ class HeldPeak {
   std::optional<memory::ThreadMeter> meter_;
 };
 
-/// Seconds of one pass: the mean of several where one is too short for a clock.
+/// Seconds of one pass: the mean of several if one is too short for a clock.
 double seconds_of(const TrialRuns::Pass& pass) {
   double total = 0;
   int done = 0;
@@ -49,7 +49,7 @@ double seconds_of(const TrialRuns::Pass& pass) {
 
 memory::Measured TrialRuns::run(const memory::PlanPoint& point, const Prepare& prepare) {
   const bool is_first = tried_.insert(point).second;
-  // The peak is to be what the point takes by itself; times are those of a process that has its
+  // The peak has to be that of the point alone; times are those of a process that already has its
   // memory.
   if (is_first) memory::release_cached();
   return attempt([&] {

@@ -11,23 +11,23 @@ namespace accrue::train {
 /// Measures passes of one micro-batch each, as facts for memory::plan.
 class TrialRuns {
  public:
-  /// Runs once and returns the seconds that it took.
+  /// Runs once and returns the seconds it took.
   using Pass = std::function<double()>;
-  /// Makes what a pass needs, whose memory counts.
+  /// Creates what a pass needs; its memory counts.
   using Prepare = std::function<Pass()>;
 
-  /// `resident` is held beside the passes. `undo` puts back what a pass changed, whole or not.
+  /// `resident` is held besides the passes. `undo` restores what a pass changed, complete or not.
   TrialRuns(const memory::Resident& resident, std::function<void()> undo)
       : resident_bytes_(resident.total()), undo_(std::move(undo)) {}
 
-  /// Runs a point. Its first run has a pass before it that is not timed, and begins without memory
-  /// kept for reuse; the peak of a later run counts what other points left for reuse, too.
+  /// Runs a point. Its first run is preceded by a pass that is not timed, and begins without memory
+  /// kept for reuse; the peak of a later run includes what other points left for reuse.
   memory::Measured run(const memory::PlanPoint& point, const Prepare& prepare);
   bool has_run(const memory::PlanPoint& point) const { return tried_.contains(point); }
-  /// Has the next run of the point be as if it were the first.
+  /// Makes the next run of the point count as its first.
   void forget(const memory::PlanPoint& point) { tried_.erase(point); }
-  /// The peak while `pass` runs, with the seconds that it returns. Running out of memory is an
-  /// answer.
+  /// The peak while `pass` runs, with the seconds that it returns. Running out of memory is a valid
+  /// result.
   memory::Measured attempt(const Pass& pass);
 
  private:

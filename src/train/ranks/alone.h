@@ -8,7 +8,7 @@
 
 namespace accrue::train {
 
-/// One process that has each window to itself.
+/// One process that does each window by itself.
 class Alone final : public Parallelism {
  public:
   explicit Alone(std::vector<RankRecord> records = {}) : records_(std::move(records)) {}

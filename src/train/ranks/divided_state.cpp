@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kOptimizerState = "the optimizer's state";
 
-/// What an optimizer keeps of each tensor of the whole state, also if that is all of it.
+/// The parts of each tensor of the whole state that an optimizer keeps, also if it keeps all.
 std::vector<optim::StateRange> ranges_of(const optim::Optimizer& optimizer) {
   std::vector<optim::StateRange> ranges = optimizer.ranges();
   if (!ranges.empty()) return ranges;
@@ -35,7 +35,7 @@ StateSource source_of(const std::vector<optim::StateRange>& ranges, std::int64_t
           [ranges](std::size_t tensor) { return ranges[tensor].values.view({-1}); }};
 }
 
-/// Reads each tensor once, where what is asked of it comes together.
+/// Reads each tensor once, if the requests for it are consecutive.
 class TensorsOfFile {
  public:
   explicit TensorsOfFile(StoredTensors tensors) : tensors_(std::move(tensors)) {}
@@ -69,7 +69,7 @@ bool contains(const StateSource& source, const Division& division, const Passage
          range.begin + range.elements >= passage.elements.begin + passage.elements.elements;
 }
 
-/// This rank's values of what it is to give.
+/// This rank's values that it has to give.
 at::Tensor values_to_give(const StateSources& sources, const Division& division,
                           const Passage& passage) {
   const StateSource& source =
@@ -81,8 +81,8 @@ at::Tensor values_to_give(const StateSources& sources, const Division& division,
 
 at::Tensor as_bytes(const at::Tensor& values) { return values.view(at::kByte); }
 
-/// What this rank is to keep, by tensor. All ranks pass the parts on in one order, so that none
-/// waits for one that waits for it.
+/// The parts that this rank is to keep, by tensor. All ranks pass the parts on in one order, so
+/// that no two ranks wait for each other.
 std::vector<at::Tensor> pass_on(const Ranks& ranks, const Division& division,
                                 const StateSources& sources,
                                 const std::vector<optim::StateRange>& wanted) {

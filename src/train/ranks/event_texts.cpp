@@ -33,7 +33,7 @@ std::string to_text(const std::vector<Event>& events) {
   json list = json::array();
   for (const Event& event : events)
     list.push_back({{"name", event.name}, {"reason", event.reason}, {"step", event.step}});
-  // A reason may name a file, whose name may be no UTF-8.
+  // A reason may name a file whose name is not UTF-8.
   return list.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

@@ -55,7 +55,7 @@ std::vector<batch::Range> part_of_rank(std::size_t rank, batch::Range window,
   const auto works = [&](std::size_t other) { return allowed.empty() || allowed[other] > 0; };
   std::vector<batch::Range> part = done[rank];
   if (!works(rank)) return part;
-  // Whose a part that is done is, is no matter here.
+  // It does not matter here which rank did a finished part.
   RangesOfRanks of_workers;
   std::vector<batch::Range> of_others;
   std::size_t place = 0;

@@ -9,29 +9,29 @@
 
 namespace accrue::train {
 
-/// Samples of a window, in micro-batches; by rank, what each has.
+/// For each rank, its samples of a window, in micro-batches.
 using RangesOfRanks = std::vector<std::vector<batch::Range>>;
 
-/// What of `window` is in none of what ranks have `done`: their shares of it, by rank, in
-/// micro-batches of `micro_batch` samples that lie as in the undivided window where those done do.
-/// Each rank gets as many, one behind the other; the first ranks take the remainder.
+/// Divides the samples of `window` that no rank has `done` among the ranks: consecutive equal
+/// numbers of micro-batches, the first ranks take the remainder. They have `micro_batch` samples,
+/// and align with those of the undivided window if the finished ones do.
 ///
-/// It is pure. Throws a runtime Error if ranks have done the same samples, or others than the
-/// window's: they would count twice, or not at all.
+/// A pure function. Throws a runtime Error if two ranks have done the same samples, or one has done
+/// samples outside the window: they would count twice, or not at all.
 RangesOfRanks divide_what_is_left(batch::Range window, const RangesOfRanks& done,
                                   std::int64_t micro_batch);
 
-/// What rank `rank` goes on with: what it has done, then its share of what is left in micro-batches
-/// of its own size. All ranks divide alike, in the smallest size of all `records`; those that are
-/// `allowed` no speed, by rank, get none of it. Empty: all work.
+/// What rank `rank` continues with: the micro-batches it has done, then its share of the rest in
+/// its own size. All ranks divide alike, by the smallest size in `records`. Ranks whose `allowed`
+/// speed is 0 get no share of the rest; if `allowed` is empty, all work.
 std::vector<batch::Range> part_of_rank(std::size_t rank, batch::Range window,
                                        const RangesOfRanks& done,
                                        const std::vector<RankRecord>& records,
                                        const std::vector<double>& allowed = {});
 
-/// Ranges as ranks tell them each other.
+/// Ranges as text for exchange between ranks.
 std::string to_text(std::span<const batch::Range> ranges);
-/// Reads back what to_text() wrote. Throws a runtime Error if that is something else.
+/// Reads back what to_text() wrote. Throws a runtime Error if the text is something else.
 std::vector<batch::Range> ranges_from_text(const std::string& text);
 
 }  // namespace accrue::train

@@ -12,13 +12,13 @@
 namespace accrue::train {
 namespace {
 
-/// What ranks add up beside weights, in this order: counts, whether each window had weight, and
-/// then requests. Checkpoints hold a rank's own, so that what is new goes behind the counts that
-/// are there (OuterRounds::load_own_state).
+/// The sums of ranks besides weights, in this order: counts, whether each window had weight, and
+/// then requests. Checkpoints hold a rank's own, so new counts are appended to the existing ones
+/// (OuterRounds::load_own_state).
 enum RoundCount { kTokens, kQuarantined, kWindows, kRoundCounts };
 enum RoundRequest { kStops, kWrites, kRequests };
 
-/// The last part is exchanged once a round, and once more where the run ends behind that.
+/// The last part is exchanged once a round, and once more if the run ends after that.
 std::size_t places_for(const DistConfig& dist) {
   return static_cast<std::size_t>(dist.local_steps + dist.outer_delay);
 }
@@ -33,7 +33,7 @@ std::int64_t windows_with_weight(const std::vector<double>& sums, std::size_t pl
                        [](double ranks) { return ranks > 0; });
 }
 
-/// Begins the names in a checkpoint of what a rank alone has between rounds.
+/// The prefix in a checkpoint for the names of a single rank's state between rounds.
 std::string own_prefix(std::int64_t rank) { return "local" + std::to_string(rank) + "."; }
 
 }  // namespace
@@ -68,7 +68,7 @@ bool LocalSteps::is_within_round(std::int64_t windows) const {
   return windows != total_windows_ && !rounds_->ends_round(windows);
 }
 
-/// What this rank has to say of the window behind it.
+/// The sums of this rank for the last window.
 std::vector<double> LocalSteps::rank_sums(const TrainState& state, const WindowRun& run) {
   std::vector<double> sums(kRoundCounts + window_places_ + kRequests, 0);
   sums[kTokens] = static_cast<double>(run.tokens);
@@ -91,14 +91,14 @@ void LocalSteps::after_step(TrainState& state, WindowRun& run) {
   if (outcome_.totals) end_round(*outcome_.totals, state, run);
 }
 
-/// One process knows of all windows, and has counted this one.
+/// A single process knows all windows, and has counted this one.
 void LocalSteps::count_own_steps(TrainState& state, bool has_weight) {
   if (window_places_ == 0) return;
   if (has_weight) ++own_;
   state.step = std::max(began_, began_ - untold_ + own_);
 }
 
-/// The steps that all ranks know of where a round ends, in place of those of this rank alone.
+/// At the end of a round: the steps that all ranks know replace those of this rank alone.
 void LocalSteps::count_steps(const distributed::RoundTotals& totals, TrainState& state) const {
   if (window_places_ == 0) return;
   std::int64_t steps = began_ - untold_ + windows_in(rounds_->rank_sums());
@@ -153,7 +153,7 @@ NamedParameters LocalSteps::state(TrainState& state) {
   return of_ranks;
 }
 
-/// What ranks alone have is gathered on the first, which has its own.
+/// The state that ranks have alone is gathered on the first, which has its own.
 void LocalSteps::append_own_states(NamedParameters& of_ranks) const {
   const NamedParameters own = rounds_->own_state();
   if (own.empty()) return;
@@ -172,7 +172,7 @@ void LocalSteps::load_state(const StoredTensors& of_ranks, const TrainState& sta
     optimizer_.load_state(state_under(optimizer_prefix(ranks_.rank()), of_ranks));
 }
 
-/// Begins a round as a run does that goes on from a checkpoint, which is made between rounds.
+/// Begins a round like a run that continues from a checkpoint, which is written between rounds.
 void LocalSteps::begin_round(const TrainState& state) {
   std::int64_t before = std::max<std::int64_t>(0, state.window - 1);
   while (before > 0 && !rounds_->ends_round(before)) --before;

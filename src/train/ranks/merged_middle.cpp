@@ -25,7 +25,7 @@ std::string samples_in_words(std::int64_t begin, std::int64_t end) {
 struct Piece {
   std::size_t rank = 0;
   batch::Range range;
-  const DoneMicroBatch* done = nullptr;  ///< null: it is left
+  const DoneMicroBatch* done = nullptr;  ///< null: it is still to be done
 };
 
 std::vector<Piece> pieces_of(const std::vector<WindowMiddle>& of_ranks) {

@@ -5,11 +5,11 @@
 
 namespace accrue::train {
 
-/// The rounds that a config asks for: its outer rates as they are stated, a rate that is not with
-/// the other one being lr 1 or momentum 0; if neither is, distributed::usual_outer_rates().
+/// The rounds of a config, with its outer rates as stated. If only one of the two is stated, the
+/// other is lr 1 or momentum 0; if neither is, both are distributed::usual_outer_rates().
 distributed::OuterOptions outer_settings(const DistConfig& dist);
 
-/// Whether a config leaves the outer rates to the length of its rounds.
+/// Whether a config lets the length of its rounds determine the outer rates.
 bool has_usual_outer_rates(const DistConfig& dist);
 
 }  // namespace accrue::train

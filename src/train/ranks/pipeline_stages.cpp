@@ -14,7 +14,7 @@ batch::Range PipelineStages::share(batch::Range window) {
   return window;
 }
 
-/// Every stage has in its ledger what is quarantined, so it is counted once.
+/// Every stage's ledger has what is quarantined, so it is counted once.
 void PipelineStages::close(accum::Window& window, WindowRun& run) {
   SummedWindows::close(window, run);
   run.quarantined /= stage_.count();

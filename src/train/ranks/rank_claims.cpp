@@ -9,13 +9,13 @@
 namespace accrue::train {
 namespace {
 
-/// Places among what a rank tells.
+/// Positions among a rank's figures.
 constexpr std::size_t kWeightOfNext = distributed::WindowShares::kFigures,
                       kUnreadable = kWeightOfNext + 1;
-/// In the place of a weight: nobody weighed that share.
+/// In place of a weight: no rank weighed that share.
 constexpr double kUnknown = -1;
 /// Weights may be added up in fp32, and in another order: they may differ by a few of its epsilons.
-/// What is less than that off changes a mean by as little.
+/// A smaller error changes a mean by no more than that.
 constexpr double kRounding = 1e-6;
 
 bool is_possible(double weight) { return std::isfinite(weight) && weight >= 0; }

@@ -13,28 +13,28 @@
 
 namespace accrue::train {
 
-/// The weight of samples by their labels, as any rank can tell it.
+/// The weight of samples by their labels, as any rank can compute it.
 using WeighSamples = std::function<double(batch::Range samples)>;
 
-/// What ranks state of their shares of a window, held against what others know of them: the mean
-/// divides by the weights that ranks state, so a wrong one would change every step and show in
-/// none. Each rank weighs the share of the next one by its labels, and all compare, before anybody
+/// Checks what ranks state about their shares of a window: the mean divides by the weights
+/// that ranks state, so a wrong one would change every step without being noticed. Each rank
+/// weighs the share of the next one by its labels, and all compare the results before anyone
 /// steps.
 class RankClaims {
  public:
-  /// `rank` is this one of `world`. Without `weigh` weights only have to be possible.
+  /// `rank` is this one of `world`. Without `weigh`, weights only have to be possible values.
   RankClaims(std::int64_t rank, std::int64_t world, WeighSamples weigh);
 
-  /// What this rank tells of the window behind WindowShares::figures(): what the next one's share
-  /// weighs, and how many samples of its own it left out, as it could not read them. `shares` are
-  /// those of all ranks; `run` is what this rank did of its own.
+  /// This rank's figures for the window, after WindowShares::figures(): the weight of the next
+  /// rank's share, and how many samples of its own it left out because it could not read them.
+  /// `shares` are those of all ranks; `run` is what this rank did with its own.
   std::vector<double> figures(std::span<const batch::Range> shares, const WindowRun& run) const;
 
   struct False {
     std::int64_t rank = 0;
-    std::string in_words;  ///< what it said, and what would have held
+    std::string in_words;  ///< what it stated, and what would have been right
   };
-  /// The first rank whose words do not hold, from what all of them state, by rank.
+  /// The first rank with a false statement, found from the statements of all, by rank.
   std::optional<False> find_false(std::span<const accum::RankStatement> of_ranks) const;
 
  private:

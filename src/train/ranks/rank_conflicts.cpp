@@ -10,7 +10,7 @@
 namespace accrue::train {
 namespace {
 
-/// What no ranks can do, wherever the model lies.
+/// A setting that several ranks cannot run on any device.
 std::optional<Conflict> conflict_anywhere(const Config& config, std::int64_t world) {
   if (folds_gradients(config)) {
     const std::string expected = "gradients in a buffer, whose sums the ranks add";

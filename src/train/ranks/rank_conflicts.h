@@ -11,19 +11,19 @@
 
 namespace accrue::train {
 
-/// What `config` states that `world` ranks, 2 or more, with a model on `device` cannot do in this
-/// version, or cannot do alike.
+/// The setting in `config` that `world` ranks, 2 or more, with a model on `device` cannot execute
+/// in this version, or not identically.
 std::optional<Conflict> conflict_of(const Config& config, std::int64_t world, c10::Device device);
 
-/// That part of it which is about the kind of device alone: one that tests do not run on.
+/// The part of it that concerns only the kind of device: one on which no tests run.
 std::optional<Conflict> conflict_of_device(const Config& config);
 
-/// The usage Error of `world` ranks with that.
+/// The usage Error of `world` ranks for that conflict.
 Error refusal_of(const Conflict& conflict, std::int64_t world);
 
-/// Whether ranks that run `config` on CPUs can go on when some of them are gone: if all of them
-/// have the whole state of the run between two windows, or can have it again, and none of a window
-/// that others need.
+/// Whether ranks that run `config` on CPUs can continue when some of them are gone: each must have,
+/// or be able to get, the whole state of the run between two windows, and hold nothing of a window
+/// that the others need.
 bool can_lose_ranks(const Config& config);
 
 }  // namespace accrue::train

@@ -9,8 +9,8 @@
 
 namespace accrue::train {
 
-/// Takes all events that ranks noted (RunLog::noted), each reason with its rank's number. To be
-/// called by all ranks if one of them noted something. `topic` says in errors what they are of.
+/// Takes all events that ranks noted (RunLog::noted), each reason with its rank's number.
+/// Collective if one of them noted something. `topic` names their subject in errors.
 std::vector<Event> gather_events(const Ranks& ranks, RunLog& log, std::string_view topic);
 
 }  // namespace accrue::train

@@ -9,9 +9,9 @@
 
 namespace accrue::train {
 
-/// What the start of a run by `world` ranks is to say of them: which have no share of its `batch`,
-/// if a key of [dist] has another effect than its name promises, and what a resumption cannot go
-/// on with. `resumed` is null for a new run.
+/// Remarks for the start of a run by `world` ranks: which ranks have no share of its `batch`,
+/// whether a key of [dist] has another effect than its name promises, and what a resumption cannot
+/// continue with. `resumed` is null for a new run.
 std::vector<std::string> rank_remarks(const Config& config, const EffectiveBatch& batch,
                                       std::int64_t world, const Resumed* resumed);
 

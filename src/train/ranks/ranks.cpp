@@ -24,7 +24,7 @@ namespace {
 /// Whether a key may differ between machines without changing a step. The data themselves are
 /// compared.
 bool is_of_the_machine(const std::string& key) {
-  // What is measured of noise is part of the row that ranks exchange.
+  // The measured noise is part of the row that ranks exchange.
   if (key == "observe.noise") return false;
   return names_data_files(key) || key == "run.threads" || key == "run.limits" ||
          key.starts_with("memory.budget") || key.starts_with("observe.");
@@ -44,7 +44,7 @@ distributed::Facts facts_of(const Config& config) {
   return facts;
 }
 
-/// Ranks whose sums lie in other places, or that move them in another way, would wait for ever.
+/// Ranks whose sums lie on other devices, or that move them in another way, would wait for ever.
 distributed::Facts facts_of_place(const Workload& work) {
   const c10::Device device = device_of(*work.model);
   distributed::Facts facts{
@@ -197,7 +197,7 @@ PipelineStage Ranks::make_stage(models::Trainable& model, const batch::MicroBatc
 
 std::unique_ptr<distributed::DeferredReduce> Ranks::make_reduce(
     const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const {
-  // A window that the stages of a pipeline run again has sums that must not be on their way.
+  // A window that the stages of a pipeline run again must not have sums in transit.
   const bool overlap = config.dist.reduce == Reduce::overlap && config.dist.stages == 1;
   distributed::ReduceOptions options{.overlap = overlap, .compress = config.dist.compress};
   if (slice(config) != RankSlice{}) {

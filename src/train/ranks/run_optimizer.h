@@ -8,11 +8,11 @@
 
 namespace accrue::train {
 
-/// The optimizer that a rank steps its run with. If the state is divided it is made for a group,
-/// and another one takes its place when that changes.
+/// The optimizer with which a rank steps its run. If the state is divided it is made for a group,
+/// and is replaced when the group changes.
 class RunOptimizer {
  public:
-  /// All ranks construct it, for the group as it is now.
+  /// Collective: all ranks construct it, for the present group.
   RunOptimizer(const Ranks& ranks, const Workload& work)
       : own_(make_optimizer(work.config, work.model->parameters(), ranks.slice(work.config))),
         sharded_(ranks.make_sharded(work, *own_)) {}
@@ -23,7 +23,7 @@ class RunOptimizer {
   const ShardedOptimizer* sharded() const { return sharded_.get(); }
   /// ShardedOptimizer::has_whole_parameters(); always so if nothing is divided.
   bool has_whole_parameters() const { return !sharded_ || sharded_->has_whole_parameters(); }
-  /// Brings replicas of the ranks' parts up to date, if the run has any; all ranks call it.
+  /// Brings replicas of the ranks' parts up to date, if the run has any. Collective.
   void bring_replica_up_to_date() const {
     if (sharded_) sharded_->bring_replica_up_to_date();
   }

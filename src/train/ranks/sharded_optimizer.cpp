@@ -27,7 +27,7 @@ void ShardedOptimizer::gather_parameters() const {
   sharding_->gather_parameters();
 }
 
-/// The step is done, whatever became of its copies: a rank that is lost now ends the next
+/// The step is done, whatever happened to its copies: a rank that is lost now ends the next
 /// collective.
 void ShardedOptimizer::finish_replica() {
   RECORD_USER_SCOPE("shard: replicate");

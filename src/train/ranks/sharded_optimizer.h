@@ -9,13 +9,13 @@
 namespace accrue::train {
 
 /// The optimizer of a run in which each rank keeps a slice of the state: after a rank's own step
-/// all ranks have all parameters. Steps and what brings the state together are collectives.
+/// all ranks have all parameters. Steps and gathering the state are collectives.
 ///
-/// With a replica a step sends each rank's state to the next one besides, beside the parameters.
+/// With a replica a step also sends each rank's state to the next one, along with the parameters.
 class ShardedOptimizer final : public optim::Optimizer {
  public:
-  /// `own`, an optimizer of the slice that `sharding` has, is kept by reference. `replica` is null
-  /// if nobody keeps one.
+  /// `own`, an optimizer of the slice in `sharding`, is kept by reference. `replica` is null if
+  /// there is none.
   ShardedOptimizer(optim::Optimizer& own, std::unique_ptr<distributed::Sharding> sharding,
                    std::unique_ptr<SliceReplica> replica)
       : own_(own), sharding_(std::move(sharding)), replica_(std::move(replica)) {}
@@ -32,18 +32,18 @@ class ShardedOptimizer final : public optim::Optimizer {
     return own_.state_bytes() + (replica_ ? replica_->bytes() : 0);
   }
 
-  /// Whether the parameters are those after the optimizer's last step: not so where ranks were lost
-  /// while they were brought together.
+  /// Whether the parameters are those after the optimizer's last step. They are not if ranks were
+  /// lost while the parameters were gathered.
   bool has_whole_parameters() const { return has_whole_parameters_; }
-  /// Null if nobody keeps one.
+  /// Null if there is none.
   const SliceReplica* replica() const { return replica_.get(); }
-  /// Is for a state that changed by other means than a step.
+  /// For a state that changed by other means than a step.
   void bring_replica_up_to_date() const;
 
-  /// The whole state, as an optimizer that owns everything has it, for rank 0. A tensor is brought
-  /// together when it is copied, each once, while the other ranks are in hand_over().
+  /// The whole state, as a complete optimizer has it, for rank 0. A tensor is gathered when it is
+  /// copied, each once, while the other ranks are in hand_over().
   StoredTensors whole_state() const;
-  /// Is for the other ranks: returns when rank 0 has copied all tensors.
+  /// For the other ranks: returns when rank 0 has copied all tensors.
   void hand_over() const;
 
  private:
@@ -57,7 +57,7 @@ class ShardedOptimizer final : public optim::Optimizer {
   bool has_whole_parameters_ = true;
 };
 
-/// Bytes of the whole state in a checkpoint, also if the optimizer keeps a slice of it.
+/// Bytes of the whole state in a checkpoint, even if the optimizer keeps a slice of it.
 std::int64_t whole_state_bytes(const optim::Optimizer& optimizer);
 
 }  // namespace accrue::train

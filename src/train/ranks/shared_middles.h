@@ -9,20 +9,20 @@
 
 namespace accrue::train {
 
-/// How the ranks of a run keep the windows that they share. Windows are closed by all of them, so
-/// all count alike how often that was: who wishes that the next time be early announces its number,
-/// and a wish that comes too late is for a close that is over.
+/// How the ranks of a run save windows that they share before these are complete. All ranks close a
+/// window together, so all count the closes alike: a rank that wants the next close to be early
+/// announces its number, and a request that arrives too late names a close that is over.
 class SharedMiddles final : public WindowRanks {
  public:
   /// `records` by rank; `ranks` is kept by reference.
   SharedMiddles(const Ranks& ranks, std::vector<RankRecord> records)
       : ranks_(ranks), records_(std::move(records)) {}
 
-  /// From now on each rank may work so much of the time, by rank (RunControl::allowed_speed).
+  /// Sets how much of the time each rank may work, by rank (RunControl::allowed_speed).
   void limit(std::vector<double> allowed) { allowed_ = std::move(allowed); }
-  /// To be called as a window begins, of which `window` are all samples.
+  /// Call it when a window begins; `window` are all its samples.
   void begin(batch::Range window) { window_ = window; }
-  /// To be called when ranks have closed a window, early or not; `of_ranks` is what they state.
+  /// Call it when ranks have closed a window, early or not; `of_ranks` are their statements.
   void closed(const std::vector<accum::RankStatement>& of_ranks);
 
   bool close_early(bool wishes) override;

@@ -28,12 +28,12 @@ json shapes_of(const NamedParameters& tensors) {
 
 at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.view({-1}).view(at::kByte); }
 
-/// The windows that each rank has done, and one; 0 if it has nothing.
+/// The number of windows that each rank has done, plus one; 0 if it has nothing.
 std::vector<std::int64_t> ways_of(const Ranks& ranks, const std::optional<TrainState>& mine) {
   return ranks.each_says(mine ? mine->window + 1 : 0);
 }
 
-/// The first of the ranks that have done the most, and of these of one that has evaluated it.
+/// The first of the ranks that have done the most, preferably one that has evaluated it.
 std::int64_t farthest(const Ranks& ranks, const std::vector<std::int64_t>& ways,
                       const std::optional<TrainState>& mine) {
   const bool has_evaluated = mine && mine->evaluated_step == mine->step;
@@ -49,10 +49,10 @@ Error foreign_state(std::int64_t from, const std::string& expected, const std::s
                        "the same build of accrue and one config on all ranks");
 }
 
-/// The most that a state's text takes.
+/// The most bytes of a state's text.
 constexpr std::int64_t kLongestText = std::int64_t{64} << 20;
 
-/// What rank `from` says, on all ranks.
+/// The text of rank `from`, on all ranks.
 std::string said_by(const Ranks& ranks, std::int64_t from, std::string text) {
   const at::Tensor length = at::tensor({static_cast<std::int64_t>(text.size())}, at::kLong);
   ranks.broadcast(length, from, kTheState);
@@ -64,12 +64,12 @@ std::string said_by(const Ranks& ranks, std::int64_t from, std::string text) {
   return text;
 }
 
-/// Whose state a rank takes, and who takes it from this one; none at an end of the chain.
+/// The ranks before and after this one in the chain of senders; none at an end.
 struct Neighbours {
   std::optional<std::int64_t> before, after;
 };
 
-/// The chain begins with the source, and those that are behind follow by rank.
+/// The chain begins with the source; the ranks that are behind follow in order.
 Neighbours neighbours_of(std::int64_t rank, std::int64_t source,
                          const std::vector<std::int64_t>& ways) {
   std::vector<std::int64_t> chain{source};
@@ -84,8 +84,8 @@ Neighbours neighbours_of(std::int64_t rank, std::int64_t source,
   return neighbours;
 }
 
-/// A rank's place in the chain. A piece is sent on while the next one comes, so that many newcomers
-/// take hardly longer than one, where the source would send the state once for each of them.
+/// A rank's place in the chain. A piece is sent on while the next one arrives, so many newcomers
+/// take hardly longer than one; otherwise the source would have to send the state to each.
 class Chain {
  public:
   Chain(const Ranks& ranks, const Neighbours& neighbours)
@@ -93,8 +93,8 @@ class Chain {
 
   bool begins_here() const { return !neighbours_.before; }
 
-  /// What came in place of `own`, and was sent on; at the beginning of the chain nothing, where
-  /// `own` itself is sent.
+  /// The state received in place of `own`, which was also sent on; empty at the beginning of the
+  /// chain, where `own` itself is sent.
   NamedParameters pass(const NamedParameters& own) {
     NamedParameters received;
     for (const auto& [name, tensor] : own) {
@@ -131,7 +131,7 @@ class Chain {
   std::unique_ptr<distributed::Work> sending_;  ///< of the last piece
 };
 
-/// Nothing is taken in before all of it is here.
+/// Nothing is changed before the whole state has arrived.
 void pass_state_along(const Ranks& ranks, const Neighbours& neighbours, models::Model& model,
                       const NamedParameters& of_model, optim::Optimizer* optimizer,
                       const NamedParameters& of_optimizer) {

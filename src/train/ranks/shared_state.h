@@ -9,21 +9,21 @@
 
 namespace accrue::train {
 
-/// Where all ranks are.
+/// The common state of all ranks.
 struct SharedState {
   TrainState state;
-  bool was_sent = false;  ///< parameters, to this rank or another
+  bool was_sent = false;  ///< whether parameters were sent to any rank
 };
 
-/// Brings all ranks to where the farthest of them is, whose state all take: ranks that lost another
-/// within a collective differ in what it told them. Those that have done fewer windows, and those
-/// that have nothing yet (`mine` empty), get the parameters and the optimizer's state, which they
-/// pass on from one to the next; they need room for them twice meanwhile.
+/// Brings all ranks to the state of the one that is furthest: when a rank is lost within a
+/// collective, the others may differ in whether it completed. Ranks that have done fewer windows,
+/// and those that have nothing yet (`mine` empty), get the parameters and the optimizer's state,
+/// which they pass on from one to the next; meanwhile they need room for them twice.
 ///
 /// `optimizer` is null if its state is divided among the ranks: then it stays as it is.
 ///
-/// All ranks call it. If it throws, what this rank had is unchanged. Throws a runtime Error
-/// if no rank has anything, and where what comes is not of a run like this rank's.
+/// Collective. If it throws, this rank's own state is unchanged. Throws a runtime Error if no rank
+/// has a state, and if the received state is not of a run like this rank's.
 SharedState share_state(const Ranks& ranks, std::optional<TrainState> mine, models::Model& model,
                         optim::Optimizer* optimizer);
 

@@ -40,13 +40,13 @@ void SharedWindows::close(accum::Window& window, WindowRun& run) {
 }
 
 void SharedWindows::window_done(std::int64_t index, const WindowRun& run) {
-  // What ranks ran of a window that they divided twice tells nothing of their speeds.
+  // A window that ranks divided twice shows nothing of their speeds.
   if (!std::exchange(was_closed_early_, false)) leases_.observe(totals().of_ranks);
   check_claims(index);
   SummedWindows::window_done(index, run);
 }
 
-/// A rank whose words do not hold ends, and the others go on without it if they can.
+/// A rank with a false statement ends, and the others continue without it if they can.
 void SharedWindows::check_claims(std::int64_t index) const {
   const auto found = claims_.find_false(totals().of_ranks);
   if (!found) return;

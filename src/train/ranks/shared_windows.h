@@ -15,10 +15,10 @@ class SharedWindows final : public SummedWindows {
   batch::Range share(batch::Range window) override;
   WindowRanks* window_ranks() override { return &middles_; }
   void close(accum::Window& window, WindowRun& run) override;
-  /// A rank that may not work leaves its share to the others, where shares follow speeds and the
-  /// ranks do not run their passes together.
+  /// A rank that may not work leaves its share to the others, if shares follow speeds and the ranks
+  /// do not run their passes together.
   bool follow_limits(const std::vector<double>& speeds) override;
-  /// Ranks whose batch normalisation is the whole window's run its passes together.
+  /// Ranks whose batch normalisation spans the whole window run its passes together.
   bool retries_alone() const override { return !is_exact_; }
   void window_done(std::int64_t index, const WindowRun& run) override;
   void report(const WindowRun& run, StepReport& report) const override;
@@ -31,7 +31,7 @@ class SharedWindows final : public SummedWindows {
   WindowLeases leases_;
   RankClaims claims_;
   SharedMiddles middles_;
-  bool was_closed_early_ = false;  ///< the window under way
+  bool was_closed_early_ = false;  ///< the current window
   bool is_exact_;
   bool follows_speed_;
 };

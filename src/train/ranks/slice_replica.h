@@ -10,28 +10,28 @@
 
 namespace accrue::train {
 
-/// The tensor of an optimizer's state that every rank has: how many steps it has taken.
+/// The tensor of an optimizer's state that every rank has: the number of steps taken.
 inline constexpr const char* kStepName = "step";
 std::int64_t steps_taken(const optim::Optimizer& optimizer);
 
-/// A copy of what the rank before this one keeps of a divided optimizer's state (before the first
-/// comes the last), to go on with where that rank is lost. It has none before the first update, and
-/// none while an update is under way or where one failed.
+/// A copy of the slice that the rank before this one keeps of a divided optimizer's state (the last
+/// rank precedes the first), from which to continue if that rank is lost. It is empty before the
+/// first update, while an update is under way, and after one that failed.
 ///
-/// An update sends as many bytes as a rank's part of the state has.
+/// An update sends as many bytes as a rank's slice of the state has.
 class SliceReplica {
  public:
-  /// All ranks construct it, with optimizers of their slices among two ranks or more. `own` is kept
-  /// by reference.
+  /// Collective: all ranks construct it, with optimizers of their slices, among two ranks or more.
+  /// `own` is kept by reference.
   SliceReplica(std::shared_ptr<distributed::Group> group, const optim::Optimizer& own);
 
-  /// Begins to send this rank's part to the next rank, and to take that of the one before. Until
-  /// finish_update() the optimizer may not step.
+  /// Begins to send this rank's slice to the next rank, and to receive that of the one before. The
+  /// optimizer may not step until finish_update().
   void begin_update();
-  /// Returns when both are there. Throws as collectives do.
+  /// Returns when both are complete. Throws as collectives do.
   void finish_update();
 
-  /// The step that the copy is of; none if there is none.
+  /// The step of the copy; none if there is no copy.
   std::optional<std::int64_t> step() const { return step_; }
   /// In order of the optimizer's own ranges.
   const std::vector<optim::StateRange>& ranges() const { return ranges_; }

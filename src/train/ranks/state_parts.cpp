@@ -14,7 +14,7 @@ std::int64_t end_of(const ElementRange& range) { return range.begin + range.elem
 
 using PartsOf = StateParts RankHoldings::*;
 
-/// Whether a rank has some of a tensor as of a step.
+/// Whether a rank has some of a tensor after a step.
 bool has_some(const StateParts& parts, std::int64_t step, std::size_t tensor) {
   return parts.step == step && parts.ranges.at(tensor).elements > 0;
 }
@@ -25,8 +25,8 @@ bool has(const StateParts& parts, std::int64_t step, std::size_t tensor, std::in
   return range.begin <= element && element < end_of(range);
 }
 
-/// Which is the first rank that has an element of a tensor. The ranks are gone through once, not
-/// for each element that somebody wants: a thousand ranks want a thousand ranges of each tensor.
+/// Finds the first rank that has an element of a tensor. The ranks are searched once, not for each
+/// wanted element: a thousand ranks want a thousand ranges of each tensor.
 class FirstHolders {
  public:
   FirstHolders(const std::vector<RankHoldings>& ranks, PartsOf parts, std::int64_t step,
@@ -63,7 +63,7 @@ class FirstHolders {
     std::int64_t element = 0, rank = 0;
     bool begins = false;
   };
-  /// From an element to the next stretch's, one rank is the first that has them, or none.
+  /// From an element to the next stretch's, the same rank is the first that has them, or none is.
   struct Stretch {
     std::int64_t begin = 0;
     std::optional<std::int64_t> first;
@@ -71,7 +71,7 @@ class FirstHolders {
   std::vector<Stretch> stretches_;
 };
 
-/// Who gives an element, and how far its part goes.
+/// The rank that gives an element, and where its part ends.
 struct Giver {
   std::int64_t rank = 0;
   std::int64_t end = 0;
@@ -110,7 +110,7 @@ class Givers {
   FirstHolders owners_, replicas_;
 };
 
-/// Adds what brings `receiver` the range; false if nobody has some of it.
+/// Adds passages that bring the range to `receiver`; false if no rank has some of it.
 bool bring(const Givers& givers, std::size_t tensor, std::int64_t receiver,
            const ElementRange& range, Division& division) {
   for (std::int64_t element = range.begin; element < end_of(range);) {
@@ -154,7 +154,7 @@ ElementRange range_of(std::int64_t begin, std::int64_t elements) {
   return {begin, elements};
 }
 
-/// What a tensor takes in a row of numbers: a range of each kind.
+/// The size of a tensor in a row of numbers: a range of each kind.
 constexpr std::int64_t kKinds = 3;
 constexpr std::int64_t kSteps = 3;
 

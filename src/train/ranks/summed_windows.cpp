@@ -27,7 +27,7 @@ void SummedWindows::close(accum::Window& window, WindowRun& run) {
   const Asked asked{.to_stop = control_.asked_to_stop(),
                     .for_checkpoint = notice_ != nullptr && notice_->is_given()};
   close_shared_window(window, *reduce_, asked, sums, run);
-  // The first rank takes its own when the checkpoint is written.
+  // The first rank takes its notice when the checkpoint is written.
   if (asked.for_checkpoint && !ranks_.is_first()) notice_->take();
   if (window.is_unfinished()) tell_events(window.ledger().window, run);
 }
@@ -63,8 +63,8 @@ NamedParameters SummedWindows::state(TrainState&) {
   return state;
 }
 
-/// Loads what compression kept; a checkpoint of one process, or one written after a failure, has
-/// none of it.
+/// Loads compression's state; a checkpoint of one process, or one written after a failure, has
+/// none.
 void SummedWindows::load_state(const StoredTensors& of_ranks, const TrainState&) {
   const StoredTensors kept = state_under(compression_prefix, of_ranks);
   if (!kept.empty()) reduce_->load_state(kept);

@@ -25,16 +25,16 @@ class SummedWindows : public Parallelism {
   void load_state(const StoredTensors& of_ranks, const TrainState& state) override;
 
  protected:
-  /// To be called as a window begins: what is sent from now on is the window's.
+  /// Call it when a window begins: what is sent from then on counts for the window.
   void begin_window() { sent_before_ = ranks_.wire_bytes(); }
   RunLog& log() { return log_; }
   const distributed::WindowTotals& totals() const { return reduce_->totals(); }
   const Ranks& ranks() const { return ranks_; }
-  /// Whether the others go on if a rank is left out.
+  /// Whether the other ranks continue if one is left out.
   bool may_change() const { return may_change_; }
 
  private:
-  /// What this rank tells the others of a window, of which it did `run`; as many numbers on each.
+  /// The figures of a window that this rank sends the others, from its `run`; as many on each rank.
   virtual std::vector<double> figures(const WindowRun& run) const = 0;
   void tell_events(std::int64_t window, const WindowRun& run);
 

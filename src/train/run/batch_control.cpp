@@ -14,14 +14,14 @@
 namespace accrue::train {
 namespace {
 
-/// What one micro-batch could take is run in two, where decisions need its noise: every window
-/// until so many were measured of a batch, then every so-manieth.
+/// A window that fits in one micro-batch is run in two if decisions need its noise: every window
+/// until this many were measured for a batch, then one window in so many.
 constexpr std::int64_t windows_measured_first = 20, windows_between_probes = 8;
 
-/// exp() of less is 0, too. A decay of 0 has the logarithm -inf, which JSON cannot hold.
+/// exp() of anything lower is 0, too. A decay of 0 has the logarithm -inf, which JSON lacks.
 constexpr double least_log_decay = -1000;
 
-/// Batches are whole multiples of an eighth of the stated one, or of a quarter; of one that is no
+/// Batches are whole multiples of an eighth of the stated one, or of a quarter; if that is not a
 /// multiple of four, of single samples.
 std::int64_t part_of(std::int64_t samples) {
   for (const std::int64_t parts : {8, 4})
@@ -86,7 +86,7 @@ Cadence BatchControl::cadence(const Duration& every, const char* key) const {
     return {every, make_horizon(run_.plan), key};
   expect_countable(every, samples_, key);
   return {every, [this, unit = every.unit](std::int64_t step) {
-            // Windows without weight are no steps.
+            // Windows without weight are not steps.
             const std::int64_t windows = state_.window - state_.step + step;
             const auto& changing = schedule_.changing ? schedule_.changing : as_begun_.changing;
             return place_in(unit, config_, samples_, changing->place(windows));
@@ -94,7 +94,7 @@ Cadence BatchControl::cadence(const Duration& every, const char* key) const {
 }
 
 bool BatchControl::is_probed(std::int64_t samples, std::int64_t most) const {
-  // Several ranks show the noise between them.
+  // Several ranks show the noise by their differences.
   if (!adapt::measures_noise(config_.adapt.batch) || run_.ranks.are_many()) return false;
   if (samples < 2 || samples > most) return false;
   return state_.adapt.measured < windows_measured_first ||
@@ -116,7 +116,7 @@ double BatchControl::batch_of(std::int64_t window) const {
   return static_cast<double>(batch_at(config_, samples_, schedule_.changing->place(window)));
 }
 
-/// By what the rate follows the batch of the window ahead; none if it does not.
+/// The factor by which the rate follows the batch of the next window; none if it does not.
 std::optional<double> BatchControl::rate_factor() const {
   const adapt::RateRule rule = rate_rule(config_);
   if (!may_change() || rule == adapt::RateRule::none) return std::nullopt;
@@ -157,9 +157,9 @@ adapt::BatchBounds BatchControl::bounds() const {
   const std::int64_t stated = stated_batch(config_) / sample;
   const std::int64_t micro = run_.plan.micro_batch;
   const std::int64_t epoch = schedule_.samples_per_epoch;
-  // The stated batch is a whole multiple, so that nothing changes before something was measured.
+  // The stated batch is a whole multiple, so that nothing changes before a measurement.
   const std::int64_t quantum = has_one_micro_batch_ ? std::gcd(stated, micro) : part_of(stated);
-  // One micro-batch shows no noise, and where their size may not change there is no other way.
+  // One micro-batch shows no noise, and it cannot be split if micro-batches have one size.
   const std::int64_t least = has_one_micro_batch_ ? std::min(stated, 2 * micro) : 1;
   const auto units = [sample](std::int64_t samples) {
     return static_cast<double>(samples * sample);
@@ -210,7 +210,7 @@ std::string BatchControl::batch_in_words(double batch) const {
   return digit_groups(std::llround(batch)) + (config_.batch.tokens ? " tokens" : " samples");
 }
 
-/// "8 micro-batches of 4 samples", of the window ahead.
+/// "8 micro-batches of 4 samples", for the next window.
 std::string BatchControl::split_in_words() const {
   std::int64_t samples = window(state_.window).size();
   if (!config_.batch.tokens || samples_.tokens_per_sample.value_or(0) > 0)  // not an epoch's rest

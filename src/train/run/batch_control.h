@@ -24,41 +24,41 @@ namespace accrue::train {
 /// window of a change by hand comes, all is as if there were none.
 class BatchControl {
  public:
-  /// Both are kept by reference; what `state` has decided is in force.
+  /// Both are kept by reference; the decisions in `state` are in force.
   BatchControl(const RunContext& run, const TrainState& state);
 
   batch::Range window(std::int64_t index) const { return schedule_.window(index); }
   double epoch_at(std::int64_t window) const { return schedule_.epoch_at(window); }
-  /// "Every so often" in this run. `key` is the config's, for errors. Keeps a reference to this.
+  /// The cadence of `every`; `key` is the config's, for errors. Keeps a reference to this.
   Cadence cadence(const Duration& every, const char* key) const;
-  /// The run's length in windows, as far as it is known.
+  /// The run's length in windows, as far as known.
   std::int64_t total_windows() const { return total_; }
 
-  /// Samples of this rank's micro-batches in a share of `samples` of the window ahead, where memory
-  /// allows `most`: alike as far as they can be; two of what one could take now and then, where
-  /// decisions need the noise that only several show. Of a batch that stays as it is, and where
-  /// micro-batches have one size, always `most`.
+  /// Samples of this rank's micro-batches in a share of `samples` of the next window, if memory
+  /// allows `most`. Sizes are as equal as possible; where decisions need the noise that only
+  /// several micro-batches show, one is now and then split into two. Always `most` if the batch
+  /// does not change, and if micro-batches have one size.
   std::int64_t micro_batch(std::int64_t samples, std::int64_t most) const;
 
-  /// Of the window ahead.
+  /// Of the next window.
   double learning_rate() const;
   std::optional<optim::RateFall> rate_fall() const;
-  /// The second moment's decay in the step ahead; nothing if it does not follow the batch.
+  /// The second moment's decay in the next step; none if it does not follow the batch.
   std::optional<double> beta2() const;
-  /// What there is to say of the batch of the window ahead, where the config states another one
-  /// than before.
+  /// A remark on the batch of the next window, if the config states another one than
+  /// before.
   std::optional<std::string> change_ahead() const;
 
-  /// Takes in a window, `state` having it behind it, and what was read of its noise.
+  /// Takes in a window that `state` already includes, and the reading of its noise.
   void take_in(const WindowRun& window, std::int64_t samples, bool stepped,
                const std::optional<NoiseReading>& reading, TrainState& state) const;
   /// Decides about the batch from the window ahead on, and returns what there is to tell of it. A
   /// change by hand is in force from here on if its window is ahead (change_ahead() tells it).
   std::optional<std::string> decide(TrainState& state);
-  /// To be called where the state became an earlier one.
+  /// Call it when the state has become an earlier one.
   void restore();
 
-  /// Reports what is known of noise; `blocks` are the names of those in the state.
+  /// Reports the noise known so far; `blocks` are the names of the blocks in the state.
   void report(const std::vector<std::string>& blocks, StepReport& report) const;
 
  private:

@@ -13,19 +13,19 @@
 
 namespace accrue::train {
 
-/// A run whose ranks change; all of it outlives what it is handed to.
+/// A run whose ranks change; its members outlive the functions that take it.
 struct ChangingRun {
   const Ranks& ranks;
   const Workload& work;
-  /// Another takes its place where the state is divided; none in a process that has not joined yet.
+  /// Replaced if the state is divided; none in a process that has not joined yet.
   std::optional<RunOptimizer>& optimizer;
   const DataIdentity& data;
   const RunCopies& copies;
-  const RunFolders& folders;  ///< as the first rank holds them
+  const RunFolders& folders;  ///< as held by the first rank
   std::string& name;          ///< RunTenure::run; a process that joins learns it
   const StopSignalWatch& signals;
   const std::optional<StepReport>& untold_step;  ///< RunLog::untold_step(), of any loop so far
-  std::function<void(const Event&)> tell;        ///< tells observers, where this rank has any
+  std::function<void(const Event&)> tell;        ///< calls observers, if this rank has any
 };
 
 }  // namespace accrue::train

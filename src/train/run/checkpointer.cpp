@@ -60,7 +60,7 @@ void Checkpointer::write_while_waiting() {
   if (parallelism_.writes_together() ? any_wishes(due) : due) write();
 }
 
-/// By the first rank's clock, or as this one was asked.
+/// By the first rank's clock, or because this one was asked.
 bool Checkpointer::is_due() const {
   const std::int64_t step = progress_.state.step;
   return is_asked_ || run_.notice.is_given() ||
@@ -76,7 +76,7 @@ bool Checkpointer::due_in_window(double seconds) const {
 void Checkpointer::write_in_window(StartedWindow started) {
   if (started.middle.done.empty()) return write_last_step();
   const TimedScope still(seconds_);
-  wait();  // what is being written takes room, too
+  wait();  // a checkpoint that is being written needs space as well
   started.middle.micro_batch = recovery_.state().micro_batch;
   started.middle.exclude = run_.work.config.data.exclude;
   const std::string done =
@@ -107,7 +107,7 @@ std::string lack_of_room(const CheckpointContent& content, const std::filesystem
   return format_bytes(needed) + ", and the disk has " + format_bytes(free);
 }
 
-/// Whoever waits for a checkpoint, by the clock or by a notice, has been answered.
+/// Marks requests for a checkpoint, by the clock or by a notice, as fulfilled.
 void Checkpointer::answered() {
   run_.notice.take();
   is_asked_ = false;
@@ -128,7 +128,7 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
   TrainState& state = progress_.state;
   if (!run_.ranks.is_first()) {
     parallelism_.gather_optimizer();
-    // What the others did not hear of yet, they are still to hear of.
+    // Notices that the other ranks have not received yet are still to be sent.
     if (parallelism_.writes_together()) run_.notice.take();
     is_asked_ = false;
     written_step_ = state.step;
@@ -139,12 +139,12 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
   content.gathered = parallelism_.gather_optimizer();
   const bool is_gathered = !content.gathered.empty();
   write_beside(std::move(content));
-  // What is folded into the optimizer's state changes it within the window; what is brought
-  // together from the ranks must not meet the next window's collectives.
+  // Gradients folded into the optimizer's state change it within the window; gathering from the
+  // ranks must not overlap the next window's collectives.
   if (buffer_.folds() || is_gathered) wait();
 }
 
-/// The run as it stands, with what is done of the window ahead.
+/// The present state of the run, with the finished part of the next window.
 CheckpointContent Checkpointer::present_content(const std::optional<StartedWindow>& started) {
   const TrainState& state = present_state();
   CheckpointContent content =
@@ -159,7 +159,7 @@ CheckpointContent with_middle(CheckpointContent content, const StartedWindow& st
   return content;
 }
 
-/// Writes on another thread if one can be started, once it has written what was begun before.
+/// Writes on another thread if one can be started, after the previous write has ended.
 void Checkpointer::write_beside(CheckpointContent content) {
   wait();
   const RunConfig& config = run_.work.config.run;
@@ -249,7 +249,7 @@ void Checkpointer::go_back(const std::string& reason) {
                              last.checkpoint.filename().string());
 }
 
-/// The run has no checkpoint itself where this is asked, or its folder is gone.
+/// Called if the run itself has no checkpoint, or its folder is gone.
 std::string Checkpointer::what_replica_has() const {
   const std::vector<std::int64_t> steps =
       run_.replica == nullptr ? std::vector<std::int64_t>()

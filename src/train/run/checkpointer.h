@@ -17,8 +17,8 @@
 
 namespace accrue::train {
 
-/// Writes a run's checkpoints, beside the training where that is possible, and goes back to the
-/// last one.
+/// Writes a run's checkpoints, beside the training if that is possible, and goes back to the last
+/// one.
 class Checkpointer {
  public:
   /// All arguments are kept by reference.
@@ -26,44 +26,44 @@ class Checkpointer {
                const accum::GradientBuffer& buffer, Parallelism& parallelism, RunLog& log,
                const BatchControl& batch);
 
-  /// Writes a checkpoint where the config says so; `last` is set after the last step.
+  /// Writes a checkpoint if the config requires it; `last` is set after the last step.
   void write_if_due(bool last);
-  /// Writes a checkpoint where one is due while all ranks wait, and so are together anyway.
+  /// Writes a checkpoint if one is due while all ranks wait and are synchronized anyway.
   void write_while_waiting();
-  /// Has the next write_if_due() write one, since another rank was given notice.
+  /// Makes the next write_if_due() write one, since another rank was given notice.
   void ask() { is_asked_ = true; }
-  /// Whether a checkpoint is due in the middle of a window that has taken so many seconds: at a
-  /// notice, or where the window takes longer than the time between two checkpoints, by the first
+  /// Whether a checkpoint is due in the middle of a window that has taken so many seconds: on
+  /// notice, or if the window takes longer than the time between two checkpoints, by the first
   /// rank's clock.
   bool due_in_window(double seconds) const;
   /// Writes a checkpoint in the middle of a window, and returns when it is on the disk: the sums
   /// are read in place, and the window goes on adding to them. If the disk has no room for it an
-  /// event says so, and the last checkpoint stays as it is. Where nothing of the window is done it
-  /// is the one of the last step.
+  /// event reports that, and the last checkpoint stays as it is. If nothing of the window is done,
+  /// it equals the checkpoint of the last step.
   void write_in_window(StartedWindow started);
   /// Writes a checkpoint, with all ranks together; the next step waits for it (finish).
   void write();
-  /// Writes the present state, unless it is the newest checkpoint already, and waits until all is
-  /// on the disk.
+  /// Writes the present state, unless it is the newest checkpoint already, and waits until
+  /// everything is on the disk.
   void write_last();
   const Stopwatch& since_checkpoint() const { return cadence_.since(); }
   void count_from(const Stopwatch& since_checkpoint) { cadence_.count_from(since_checkpoint); }
-  /// The run's state with all that is kept elsewhere while it trains.
+  /// The run's state, with everything that is kept elsewhere during training.
   const TrainState& present_state();
-  /// Returns when what was begun is written. Throws what went wrong with it.
+  /// Returns when the pending write is complete. Throws its error, if it failed.
   void finish();
-  /// Keeps what was done since the last checkpoint, after an error, if the parameters are those
-  /// of the last step (`is_whole`). Throws nothing. Returns the ModelNotFinite that kept it from
-  /// that, as what failed then failed by it; else null.
+  /// After an error, saves what was done since the last checkpoint if the parameters are those of
+  /// the last step (`is_whole`). Throws nothing. Returns the ModelNotFinite that prevented it,
+  /// since that is the cause of the error; else null.
   std::exception_ptr save_what_was_done(bool is_whole) noexcept;
 
-  /// Goes back to the last checkpoint: what was folded into the optimizer's state cannot be taken
-  /// out again.
+  /// Goes back to the last checkpoint: what was folded into the optimizer's state cannot be removed
+  /// from it.
   void go_back(const std::string& reason);
-  /// Seconds that training stood still for checkpoints since this was asked last, which begins with
-  /// this object; none if it did not.
+  /// Seconds that training waited for checkpoints since the last call, at first since construction;
+  /// none if it did not wait.
   std::optional<double> take_seconds();
-  /// Says where a resumption begins, for who lost a rank.
+  /// The step from which a resumption begins, for a process that lost a rank.
   std::string what_is_saved() const;
 
  private:
@@ -87,15 +87,15 @@ class Checkpointer {
   Cadence cadence_;
   CheckpointWriter writer_;
   bool is_asked_ = false;
-  bool writes_in_place_ = false;    ///< and an event said so
-  double seconds_ = 0;              ///< what take_seconds() gives
+  bool writes_in_place_ = false;    ///< and an event reported it
+  double seconds_ = 0;              ///< for take_seconds()
   std::int64_t written_step_ = -1;  ///< step of the newest checkpoint that this run wrote or began
 };
 
-/// A checkpoint that has the middle of the window ahead, too.
+/// The checkpoint together with the middle of the next window.
 CheckpointContent with_middle(CheckpointContent content, const StartedWindow& started);
 
-/// What a checkpoint takes and what the disk of `folder` has, where that is less; else empty.
+/// What a checkpoint needs and the disk of `folder` has, if that is less; else empty.
 std::string lack_of_room(const CheckpointContent& content, const std::filesystem::path& folder);
 
 }  // namespace accrue::train

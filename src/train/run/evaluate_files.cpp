@@ -16,7 +16,7 @@
 namespace accrue::train {
 namespace {
 
-/// The run's config, or that of a folder's model, with the files in the place of its data.
+/// The run's config, or that of a folder's model, with the files in place of its data.
 Config config_for(const EvaluationTask& task) {
   Config config;
   if (const auto origin = run_origin(task.model))
@@ -28,16 +28,16 @@ Config config_for(const EvaluationTask& task) {
   config.model.freeze.clear();
   if (task.context) config.model.context = task.context;
   config.data = {.train = task.files, .format = task.format};
-  // Its loss is that of the tokens, whatever it was trained for.
+  // The loss is that of the tokens, whatever the model was trained for.
   config.loss.kind =
       config.model.kind == ModelKind::bert ? models::LossKind::mlm : models::LossKind::lm;
   config.batch = {.samples = 1};
-  config.run.out.clear();  // nothing is written, not even beside a run
+  config.run.out.clear();  // nothing is written, not even next to a run
   config.memory.budget = "none";
   return config;
 }
 
-/// So many that a pass takes some thousands of tokens: evaluation keeps no activations.
+/// As many as make a pass of some thousands of tokens: evaluation keeps no activations.
 std::int64_t micro_batch_for(const data::Source& source) {
   constexpr std::int64_t tokens_at_once = 4096;
   std::int64_t longest = source.uniform_tokens().value_or(1);
@@ -53,8 +53,8 @@ struct OpenedFiles {
   std::string remark;  ///< what was decided about that context; empty: nothing
 };
 
-/// Of a text that is shorter than the model's context, all is one sample; a context that somebody
-/// stated stays.
+/// A text that is shorter than the model's context becomes one sample; a stated context is
+/// kept.
 OpenedFiles open_files_for(const EvaluationTask& task) {
   OpenedFiles opened{.config = config_for(task), .source = nullptr, .remark = ""};
   use_resources(opened.config);

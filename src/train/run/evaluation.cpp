@@ -12,7 +12,7 @@
 namespace accrue::train {
 namespace {
 
-/// The losses of all micro-batches, each with a denominator of its own.
+/// The losses of all micro-batches, each with its own denominator.
 class Totals {
  public:
   explicit Totals(const std::vector<models::LossHead>& heads) : heads_(heads) {

@@ -14,9 +14,9 @@ namespace accrue::train {
 struct EvaluationOptions {
   std::int64_t micro_batch = 1;
   std::int64_t max_samples = 0;  ///< 0: all
-  /// Asked between micro-batches; true ends the evaluation early, and nothing is returned.
+  /// Called between micro-batches; true ends the evaluation early, with no result.
   std::function<bool()> cancelled;
-  /// Set where each of several ranks evaluates its share of the samples.
+  /// Set if each of several ranks evaluates its share of the samples.
   const Ranks* ranks = nullptr;
 };
 

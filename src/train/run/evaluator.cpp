@@ -24,7 +24,7 @@ Evaluator::Evaluator(const RunContext& run, Progress& progress, const memory::Re
     cadence_ = batch.cadence(*every, "run.eval_every");
 }
 
-/// Evaluates in micro-batches as small as memory needs; one line tells of it.
+/// Evaluates in micro-batches as small as memory needs, and reports that in one line.
 std::optional<Evaluation> Evaluator::evaluate() {
   RECORD_USER_SCOPE("evaluation");
   EvaluationOptions options{.micro_batch = recovery_.state().micro_batch,
@@ -67,7 +67,7 @@ bool Evaluator::evaluate_if_due(bool last) {
   return true;
 }
 
-/// Takes in an evaluation; a loss that is no number is not reported, and never the best.
+/// Takes an evaluation; a loss that is not a number is not reported, and never the best.
 void Evaluator::take(const Evaluation& evaluation) {
   TrainState& state = progress_.state;
   if (!evaluation.unreadable.empty())

@@ -13,7 +13,7 @@
 
 namespace accrue::train {
 
-/// Evaluates a run's model when it is due, and keeps the best.
+/// Evaluates a run's model when it is due, and records the best evaluation.
 class Evaluator {
  public:
   /// All arguments are kept by reference.
@@ -21,8 +21,8 @@ class Evaluator {
             const Parallelism& parallelism, Checkpointer& checkpointer, RunLog& log,
             RunControl& control, const BatchControl& batch);
 
-  /// `last` is set after the last step. Returns false if it was interrupted, and the evaluation
-  /// is owed.
+  /// `last` is set after the last step. Returns false if it was interrupted; the evaluation is then
+  /// still due.
   bool evaluate_if_due(bool last);
 
  private:

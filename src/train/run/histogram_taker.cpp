@@ -34,7 +34,7 @@ HistogramCounter counter_of(std::int64_t begin, std::int64_t end, const ReadElem
   return counter;
 }
 
-/// The parts depend on the number of elements alone, and are added in order: the sums have the same
+/// The parts depend only on the number of elements, and are added in order: the sums have the same
 /// bits for any number of threads.
 Histogram histogram_of(std::int64_t elements, const ReadElements& read) {
   const std::int64_t parts =

@@ -9,7 +9,7 @@
 namespace accrue::train {
 namespace {
 
-/// Whether `parts`, no two of which share a sample, are all of `window`.
+/// Whether `parts`, which share no samples, are all of `window`.
 bool is_made_of(batch::Range window, const std::vector<batch::Range>& parts) {
   std::int64_t samples = 0;
   for (const batch::Range& part : parts) {
@@ -19,7 +19,7 @@ bool is_made_of(batch::Range window, const std::vector<batch::Range>& parts) {
   return samples == window.size();
 }
 
-/// Empty if the window goes on.
+/// Empty if the window continues.
 std::string why_window_begins_again(const Resumed& resumed, const Workload& work,
                                     std::int64_t world) {
   const TrainState& state = resumed.state;
@@ -31,7 +31,7 @@ std::string why_window_begins_again(const Resumed& resumed, const Workload& work
   return is_made_of(now, state.middle->micro_batches) ? "" : "its batch is another one now";
 }
 
-/// Why ranks cannot keep what they share; empty if they can.
+/// Why ranks cannot save shared windows in their middle; empty if they can.
 std::string why_ranks_do_not_keep(const Config& config) {
   if (config.dist.stages > 1)
     return "each stage of a pipeline runs all micro-batches, and none of them is done before it is "

@@ -13,26 +13,26 @@
 
 namespace accrue::train {
 
-/// Takes in what a window told of its gradient's noise; `units` are what the batch's unit counts of
-/// it, `weight` that of its loss.
+/// Adds a window's reading of its gradient noise; `units` is the window's size in the batch's unit,
+/// `weight` the weight of its loss.
 void add_reading(const NoiseReading& reading, double units, double weight, AdaptState& state);
 
-/// In the batch's unit, in the geometry that decides where it was measured; nothing before any was.
+/// In the batch's unit, in the geometry that decides if it was measured; none before a measurement.
 std::optional<adapt::NoiseScale> noise_in_batch_units(const AdaptState& state);
 
-/// `blocks` are the names of those in the state.
+/// `blocks` are the names of the blocks in the state.
 void report_noise(const AdaptState& state, const std::vector<std::string>& blocks,
                   StepReport& report);
 
-/// Whether anything is decided by the noise.
+/// Whether a decision depends on the noise.
 bool uses_noise(const Config& config);
-/// Whether a micro-batch of such a run leaves a sum of its own, whose norm tells of noise.
+/// Whether micro-batches of such a run leave separate sums, whose norms show the noise.
 bool shows_noise(const Workload& work);
-/// Throws a usage Error if decisions are to be made by a noise that nobody can measure.
+/// Throws a usage Error if decisions depend on a noise that cannot be measured.
 void expect_noise_that_decides(const Workload& work);
 
-/// What measures the noise of a run's gradients; null if the config asks for none, or no
-/// micro-batch leaves a sum of its own.
+/// Measures the noise of a run's gradients; null if the config requests no measurement, or no
+/// micro-batch leaves a separate sum.
 std::unique_ptr<NoiseMeter> make_noise_meter(const RunContext& run,
                                              const accum::GradientBuffer& buffer);
 

@@ -16,14 +16,14 @@ std::int64_t step_of(const std::optional<TrainState>& mine) {
   return mine ? mine->step : StateParts::kNone;
 }
 
-/// A run's state as its last checkpoint has it, for the first rank; none of it on the others.
+/// A run's state in its last checkpoint, on the first rank; empty on the others.
 struct LastCheckpoint {
   std::optional<TrainState> state = {};  ///< of the model's parameters, which are loaded
   StateSources optimizer = {};
   std::string why_not = {};  ///< if there is none
 };
 
-/// The state as `checkpoint` has it, of the run as it is now.
+/// The state in `checkpoint`, adapted to the present run.
 TrainState state_in(const VerifiedCheckpoint& checkpoint, const ChangingRun& run) {
   TrainState state = checkpoint.state();
   state.data = run.data;

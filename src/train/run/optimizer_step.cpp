@@ -71,8 +71,8 @@ OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::
       takes_micro_statistics_(run.work.config.model.batchnorm == models::BatchNormPolicy::micro &&
                               !models::find_batch_norms(*run.work.model).none()) {}
 
-/// If ranks are lost before the step is taken, the window is taken anew in the units that it
-/// began with: a close has planned those of the next one.
+/// If ranks are lost before the step is taken, the window is taken again in the units with which it
+/// began: a close has already planned those of the next one.
 OptimizerStep::Taken OptimizerStep::take() {
   const std::int64_t window = progress_.state.window;
   const std::vector<int> units = flow_.window.buffer()->units();
@@ -123,17 +123,17 @@ OptimizerStep::Taken OptimizerStep::take_in_these_units() {
   return window->stop_requested ? Taken::stopped : Taken::whole;
 }
 
-/// In fixed-point sums the window's first micro-batch counts, whoever has it, so that what is
-/// measured does not depend on the shares.
+/// With fixed-point sums the window's first micro-batch counts, on whichever rank it is, so that
+/// the measurement does not depend on the shares.
 void OptimizerStep::begin_noise(const Draws& draws) {
   if (noise_ == nullptr) return;
   const bool is_fixed = run_.work.config.precision.accumulate == accum::Accumulation::fixed;
   noise_->begin(progress_.state.step, !is_fixed || draws.own.begin == draws.all.begin);
 }
 
-/// Looks at memory before a window: what lies outside tensors came and went in evaluations and
-/// checkpoints. A window's micro-batches have one size, so what is given back during it counts from
-/// the next.
+/// Settles memory before a window: the memory outside tensors changed in evaluations and
+/// checkpoints. A window's micro-batches have one size, so memory that is freed during it counts
+/// from the next window on.
 void OptimizerStep::settle_memory() {
   control_.follow();
   if (const auto reason = memory::follow_outside()) flow_.log.event_of_this_rank("budget", *reason);
@@ -153,7 +153,7 @@ WindowRequest OptimizerStep::request_of(batch::Range share, std::int64_t micro_b
   return request;
 }
 
-/// Runs the window; nothing if it was torn and the run went back to the last checkpoint.
+/// Runs the window; none if it was torn and the run went back to the last checkpoint.
 std::optional<WindowRun> OptimizerStep::run_unless_torn(batch::Range share,
                                                         std::int64_t micro_batch) {
   const std::int64_t index = progress_.state.window;
@@ -183,7 +183,7 @@ void OptimizerStep::tell_of(const WindowRun& window) {
   flow_.parallelism.window_done(index, window);
   if (window.checkpoint_requested) checkpointer_.ask();
   if (!window.lost_reason.empty()) flow_.log.event("dropped", window.lost_reason);
-  const auto& scale = progress_.state.loss_scale;  // that the window began with
+  const auto& scale = progress_.state.loss_scale;  // with which the window began
   if (scale && window.loss_scale < scale->scale)
     flow_.log.event("loss_scale", overflow_in_words(scale->scale, window.loss_scale));
   if (!window.unreadable.empty())
@@ -205,7 +205,7 @@ void OptimizerStep::require_a_finite_loss(const WindowRun& window) const {
                       "a lower optim.lr, a longer warm-up, or --resume from an earlier checkpoint");
 }
 
-/// Ranks that step alone have losses of their own: none of them may end the run by itself.
+/// Ranks that step alone have separate losses: none of them may end the run by itself.
 void OptimizerStep::see_divergence(const WindowRun& window) {
   if (window.weight <= 0) return;
   const auto reason = divergence_.observe(window.loss_sum / window.weight);
@@ -248,14 +248,14 @@ std::optional<double> OptimizerStep::consume(accum::MeanGradient gradient, const
   return norm;
 }
 
-/// Of a window that lost a micro-batch, the sums behind the first one tell nothing of the rest.
+/// If a window lost a micro-batch, the sums after the first one show nothing about the rest.
 std::optional<NoiseReading> OptimizerStep::read_noise(WindowRun& window) const {
   if (noise_ == nullptr || !window.gradient || window.quarantined > 0) return std::nullopt;
   return noise_->read(window.noise_sums, *window.gradient);
 }
 
-/// Counts the step and its window together: a checkpoint that had the one without the other would
-/// train the window twice.
+/// Counts the step and its window together: a checkpoint with only one of the two would train the
+/// window twice.
 void OptimizerStep::advance(batch::Range samples, WindowRun& window,
                             const std::optional<NoiseReading>& noise) {
   TrainState& state = progress_.state;
@@ -271,7 +271,7 @@ void OptimizerStep::advance(batch::Range samples, WindowRun& window,
   flow_.parallelism.after_step(state, window);
 }
 
-/// Clips, and returns the norm before; none if the gradient was folded into the optimizer.
+/// Clips, and returns the norm before it; none if the gradient was folded into the optimizer.
 std::optional<double> OptimizerStep::clipped_norm(accum::MeanGradient& gradient) const {
   if (!gradient.has_values()) return std::nullopt;
   const double clip = run_.work.config.optim.clip;

@@ -20,14 +20,14 @@
 
 namespace accrue::train {
 
-/// Takes one optimizer step of a run: this rank's share of a window is filled and closed, the
-/// optimizer consumes the mean gradient, and observers are told what it came to, with what looks
-/// wrong about it. A window that a checkpoint has in its middle (Progress::started) goes on there.
+/// Takes one optimizer step of a run: fills and closes this rank's share of a window, steps the
+/// optimizer with the mean gradient, and reports the results and anything suspicious to observers.
+/// A window that a checkpoint interrupts (Progress::started) continues from there.
 class OptimizerStep {
  public:
-  /// All arguments are kept by reference. `retries` deal with memory that runs out, and a copy of
-  /// them if a window is torn. `noise` is null if nobody measures it. What is said where a
-  /// window is interrupted and begins again is `why_windows_are_not_kept`; empty: nothing.
+  /// All arguments are kept by reference. `retries` handle memory that runs out, and a copy of them
+  /// does if a window is torn. `noise` is null if it is not measured. `why_windows_are_not_kept` is
+  /// reported if a window is interrupted and starts again; empty: no report.
   OptimizerStep(const RunContext& run, Progress& progress, memory::Recovery& recovery,
                 const WindowFlow& flow, const data::Loader& loader, Checkpointer& checkpointer,
                 RunControl& control, BatchControl& batch, NoiseMeter* noise,
@@ -35,20 +35,20 @@ class OptimizerStep {
 
   enum class Taken {
     whole,
-    stopped,    ///< a signal asked for it, on any rank
-    went_back,  ///< the window was torn: the run goes on from the last checkpoint
+    stopped,    ///< a signal requested it, on any rank
+    went_back,  ///< the window was torn: the run continues from the last checkpoint
   };
   Taken take();
-  /// Whether an exception left some parameters updated and others not, or a step that is not
+  /// Whether an exception left only some parameters updated, or a step that is not
   /// counted.
   bool is_half_done() const { return is_half_done_; }
 
  private:
-  /// The samples of a step's window, and those of them that are this rank's.
+  /// The samples of a step's window, and those that are this rank's.
   struct Draws {
     batch::Range all, own;
   };
-  /// What the optimizer did with a window's gradient.
+  /// The optimizer's use of a window's gradient.
   struct Update {
     double lr = 0;
     std::optional<optim::RateFall> fall = {};
@@ -66,7 +66,7 @@ class OptimizerStep {
   Taken take_in_these_units();
   void look_at_first(const WindowRun& window);
   void require_a_finite_loss(const WindowRun& window) const;
-  /// Has the run end if its loss has diverged and the config asks for that.
+  /// Ends the run if its loss has diverged and the config requests that.
   void see_divergence(const WindowRun& window);
   Update update_parameters(WindowRun& window);
   std::optional<double> consume(accum::MeanGradient gradient, const Update& update);
@@ -98,7 +98,7 @@ class OptimizerStep {
   bool takes_micro_statistics_;    ///< model.batchnorm = "micro", and the model has one
   bool takes_one_sample_ = false;  ///< the model was tried with a micro-batch of one sample
   bool is_half_done_ = false;
-  bool looked_at_window_ = false;  ///< a window that gave a gradient was remarked on
+  bool looked_at_window_ = false;  ///< a window with a gradient was examined for remarks
 };
 
 }  // namespace accrue::train

@@ -8,19 +8,19 @@
 
 namespace accrue::train {
 
-/// How far a run has come.
+/// The progress of a run.
 class Progress {
  public:
-  /// `of_window` are the tensors of the window that `from` is in the middle of, if it is.
+  /// `of_window` are the tensors of the window in the middle of which `from` was saved, if any.
   explicit Progress(TrainState from, StoredTensors of_window = {})
       : state(std::move(from)), elapsed_before_(state.elapsed) {
     if (state.middle) started = {std::move(*state.middle), std::move(of_window)};
     state.middle.reset();
   }
 
-  /// Brings the state's time up to now.
+  /// Updates the state's time.
   void keep_time() { state.elapsed = elapsed_before_ + watch_.seconds(); }
-  /// Begins another epoch; returns the seconds of the one that ends now, if its begin is known.
+  /// Begins another epoch; returns the seconds of the one that ends, if its beginning is known.
   std::optional<double> end_epoch() {
     keep_time();
     const std::optional<double> began = std::exchange(state.epoch_began, state.elapsed);
@@ -33,11 +33,11 @@ class Progress {
   }
 
   TrainState state;
-  /// What a checkpoint had done of the window ahead; none once a window was closed. It is part of
-  /// every checkpoint until then.
+  /// The part of the next window that a checkpoint had done; none once a window was closed. Until
+  /// then it is part of every checkpoint.
   std::optional<StartedWindow> started;
-  /// This rank's part of the window ahead, and what is done of that, where the ranks changed in the
-  /// window's middle; none once it was closed.
+  /// This rank's part of the next window, with what is done of it, if the ranks changed in the
+  /// middle of that window; none once it was closed.
   std::optional<StartedWindow> part;
   std::optional<double> last_loss;  ///< of the last window that this process ran
 

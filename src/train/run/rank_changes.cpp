@@ -24,8 +24,8 @@ namespace {
 using distributed::FormerRanks;
 using distributed::RanksGone;
 
-/// The records of a group that was made anew; who joined runs what the most frugal of the others
-/// does, and has no known speed.
+/// The records of a group that was rebuilt; a rank that joined runs the same as the most frugal of
+/// the others, and has no known speed.
 std::vector<RankRecord> records_after(const FormerRanks& former,
                                       const std::vector<RankRecord>& before) {
   const RankRecord frugal = most_frugal_record(before);
@@ -39,13 +39,13 @@ std::string how_many(std::int64_t ranks) {
   return ranks == 1 ? "1 rank goes on" : std::to_string(ranks) + " ranks go on";
 }
 
-/// Ranks joined that may not: each ends by itself, and the others make their group anew without it.
+/// Thrown if ranks joined that may not: each ends, and the others rebuild the group without it.
 class NewcomersRefused : public RanksGone {
  public:
   using RanksGone::RanksGone;
 };
 
-/// Who of `before` ranks is not in the group that was made anew, as it `left`, and who joined it.
+/// Which of `before` ranks are not in the rebuilt group, as they `left`, and which joined it.
 std::string what_changed(const FormerRanks& former, std::int64_t before, const char* left) {
   std::string gone, joined;
   for (std::int64_t rank = 0; rank < before; ++rank)
@@ -58,7 +58,7 @@ std::string what_changed(const FormerRanks& former, std::int64_t before, const c
   return text;
 }
 
-/// Meets ranks of which some joined.
+/// Meets the ranks of a group that some have just joined.
 void meet_newcomers(const ChangingRun& run) {
   try {
     run.ranks.begin(run.work, run.data.fingerprint, {});
@@ -74,7 +74,7 @@ std::vector<batch::Range> ranges_done(const std::optional<StartedWindow>& done) 
   return {middle.micro_batches.begin(), middle.micro_batches.begin() + std::ssize(middle.done)};
 }
 
-/// What each rank has done of a window.
+/// The part of a window that each rank has done.
 RangesOfRanks tell_what_is_done(const Ranks& ranks, std::int64_t window,
                                 const std::vector<batch::Range>& mine) {
   RangesOfRanks of_ranks;
@@ -84,7 +84,7 @@ RangesOfRanks tell_what_is_done(const Ranks& ranks, std::int64_t window,
   return of_ranks;
 }
 
-/// The middle of a window of which this rank has done nothing.
+/// The middle of a window of which this rank has done nothing yet.
 StartedWindow nothing_done(const ChangingRun& run, const TrainState& state) {
   return {.middle = {.window = state.window, .micro_batches = {}, .done = {}, .units = state.units},
           .tensors = stored_buffers(*run.work.model)};
@@ -110,13 +110,13 @@ std::optional<StartedWindow> part_of_window(const ChangingRun& run, const TrainS
 
 namespace {
 
-/// The run's name, which those that were there know.
+/// Receives the run's name from the ranks that were there before.
 void learn_name(const ChangingRun& run) {
   for (const std::string& name : run.ranks.gather_texts("the name of the run", run.name))
     if (!name.empty()) run.name = name;
 }
 
-/// The report of step `step` by a rank that took it and told nobody; none if there is none.
+/// The report of step `step` by a rank that took it without reporting; none if there is none.
 std::optional<StepReport> report_of_step(const ChangingRun& run, std::int64_t step) {
   const std::optional<StepReport>& mine = run.untold_step;
   const bool has_it = mine && mine->step == step;
@@ -126,7 +126,7 @@ std::optional<StepReport> report_of_step(const ChangingRun& run, std::int64_t st
   return std::nullopt;
 }
 
-/// `mine` becomes what all have.
+/// `mine` is set to the state that all ranks have.
 ChangedRanks take_part(const ChangingRun& run, std::optional<TrainState>& mine,
                        const std::optional<StartedWindow>& done) {
   learn_name(run);
@@ -144,8 +144,8 @@ std::string in_words(const std::optional<StartedWindow>& part) {
   return "; of the window under way this rank keeps " + part->middle.in_words();
 }
 
-/// The middle of the whole window ahead in which this rank alone has done something, and all else
-/// is left, as what the others did only they have. None if it has done nothing.
+/// The middle of the whole next window in which only this rank's part is done and all else is left,
+/// since only the other ranks have their parts. None if this rank has done nothing.
 std::optional<StartedWindow> middle_of_one(const ChangingRun& run, const TrainState& state,
                                            const std::optional<StartedWindow>& mine) {
   const std::vector<batch::Range> done = ranges_done(mine);
@@ -158,14 +158,14 @@ std::optional<StartedWindow> middle_of_one(const ChangingRun& run, const TrainSt
   return whole;
 }
 
-/// Where a run waits for others.
+/// A run that waits for other ranks.
 struct WaitingRun {
   const TrainState& state;
   const std::optional<StartedWindow>& done;  ///< of the window ahead
-  std::string why;                           ///< for people, what became of the group before
+  std::string why;                           ///< for people: what happened to the former group
 };
 
-/// Tells once that the run waits, and keeps what was done. Null: this process has nothing yet.
+/// Reports once that the run waits, and saves what was done. Null: this process has nothing yet.
 class Waiting {
  public:
   Waiting(const ChangingRun& run, const WaitingRun* waiting) : run_(run), waiting_(waiting) {}
@@ -187,8 +187,8 @@ class Waiting {
                .step = waiting_->state.step});
   }
 
-  /// Writes a checkpoint, and returns what to say of it. A part of the optimizer's state makes
-  /// none.
+  /// Writes a checkpoint, and returns a remark on it. A single part of the optimizer's state is not
+  /// enough for one.
   std::string keep() const {
     const TrainState& state = waiting_->state;
     if (run_.optimizer->sharded() != nullptr || state.step == 0) return "";
@@ -260,7 +260,7 @@ ChangedRanks join_run(const ChangingRun& run) {
       run.ranks.settle();
       return changed;
     } catch (const RanksGone&) {
-      // Those that are left make their group anew, with this process.
+      // The remaining ranks rebuild their group, with this process.
     }
   }
 }

@@ -18,7 +18,7 @@
 
 namespace accrue::train {
 
-/// What the machine asks of a run while it trains.
+/// The demands of the machine on a run while it trains.
 struct Surroundings {
   explicit Surroundings(const Config& config)
       : budget(config.memory.budget_file), limits(config.run.limits) {}
@@ -27,7 +27,7 @@ struct Surroundings {
   LimitWatch limits;
 };
 
-/// What a run works on; all of it outlives the loop.
+/// The objects that a run works on; all of them outlive the loop.
 struct RunContext {
   const Workload& work;
   const RunPlan& plan;

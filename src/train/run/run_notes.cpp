@@ -18,7 +18,7 @@
 namespace accrue::train {
 namespace {
 
-/// Held-out samples of a fraction are in the training files.
+/// Samples held out as a fraction are in the training files.
 RunData data_of(const RunNotes& notes) {
   const Datasets& sets = notes.work.data;
   const bool own_files = sets.val && notes.given.data.val_fraction == 0;
@@ -26,8 +26,8 @@ RunData data_of(const RunNotes& notes) {
           .val = own_files ? sets.val->files() : std::vector<data::DataFile>{}};
 }
 
-/// The text of run.json. Throws a usage Error if it is damaged: with a checksum of its own again
-/// it would pass for whole.
+/// The text of run.json. Throws a usage Error if it is damaged: written again with a new checksum
+/// it would pass for intact.
 std::string run_json_of(const RunDirectory& run) { return recorded(run).dump(); }
 
 }  // namespace

@@ -15,29 +15,29 @@
 
 namespace accrue::train {
 
-/// What is known of a run for its run.json, before its first step; all of it outlives the object.
+/// The facts for a run's run.json, before its first step; all of them outlive the object.
 struct RunNotes {
-  const Config& given;  ///< as the run's config.toml has it
+  const Config& given;  ///< as in the run's config.toml
   const Workload& work;
   const std::vector<std::string>& command;
   const RunEnvironment& environment;
 };
 
-/// A run that another repeats, and how that one differs from it.
+/// A run that is repeated, and how the repetition differs from it.
 struct Repeated {
   std::shared_ptr<const RunRecord> record;
   Repetition repetition;
 };
 
-/// Compares a run with the one that it repeats. Throws a usage Error if data changed and are not
-/// accepted.
+/// Compares a run with the one that it repeats. Throws a usage Error if data changed and that is
+/// not accepted.
 Repeated repeat(std::shared_ptr<const RunRecord> record, const RunNotes& now, bool accept_data);
-/// What is said of a repetition, a sentence each.
+/// Remarks on a repetition, a sentence each.
 std::vector<std::string> in_words(const Repeated& repeated);
 
-/// For a run that begins again, as it has no checkpoint yet: throws a usage Error if its data have
-/// moved and are not those that it began with, unless that is accepted (--accept-data). `started`
-/// is its config.
+/// For a run that starts again because it has no checkpoint yet: throws a usage Error if its data
+/// have moved and are not those that it began with, unless that is accepted (--accept-data).
+/// `started` is its config.
 void expect_data_of_start(const RunDirectory& run, const RunNotes& now, const Config& started,
                           bool accept_data);
 
@@ -48,7 +48,7 @@ std::string note_start(const RunNotes& notes, const RunPlan& plan,
 /// Adds a resumption to run.json; `started` is the config that the run had before.
 void note_resumption(const RunDirectory& run, const RunNotes& notes, const Resumed& resumed,
                      const Config& started);
-/// Notes in run.json that the run has ended. Returns why it could not; empty if it did.
+/// Records in run.json that the run has ended. Returns why it could not; empty if it did.
 std::string note_end(const RunDirectory& run, const RunResult& result);
 
 }  // namespace accrue::train

@@ -12,24 +12,24 @@
 
 namespace accrue::train {
 
-/// Who is told of a run: observers that the program added and, on the rank that tells of it, the
-/// run's sinks.
+/// The observers of a run: those that the program added and, on the rank that reports, the run's
+/// sinks.
 class RunObservers {
  public:
   void add(std::shared_ptr<Observer> observer) { added_.push_back(std::move(observer)); }
-  /// From here on this rank tells of the run: `sinks`, too.
+  /// From here on this rank reports the run, to `sinks` as well.
   void begin_to_tell(const std::vector<std::shared_ptr<Observer>>& sinks);
 
   void tell(std::span<const Event> events) const;
-  /// Tells what happens, also while nobody tells of the run, as the rank that did is lost: then the
-  /// terminal hears it, as `progress` says, and the others when this rank begins to tell.
+  /// Reports an event even if no rank reports the run because that one was lost: then to the
+  /// terminal, as `progress` states, and to the others when this rank begins to report.
   void tell_or_keep(const Event& event, std::optional<observe::ProgressStyle> progress);
-  /// Tells the run's `last` step where whoever told of it before has not: its `metrics` lack it.
+  /// Reports the `last` step if the rank that reported before did not: its `metrics` lack it.
   void tell_if_missing(const std::optional<StepReport>& last,
                        const std::filesystem::path& metrics) const;
-  /// Tells that steps after `step` do not count any more.
+  /// Reports that steps after `step` no longer count.
   void roll_back(std::int64_t step) const;
-  /// Those that are told of steps: none before begin_to_tell().
+  /// The observers of steps: none before begin_to_tell().
   const std::vector<std::shared_ptr<Observer>>& of_steps() const { return of_steps_; }
 
  private:

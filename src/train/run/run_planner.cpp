@@ -40,7 +40,7 @@ const RunPlan& RunPlanner::decide() {
   return *plan_;
 }
 
-/// The plan of ranks that go by the records.
+/// The plan of ranks that follow the records.
 const RunPlan& RunPlanner::plan_by_records(const std::string& reason) {
   const RankRecord& mine = records_[static_cast<std::size_t>(ranks_.rank())];
   plan_ =

@@ -25,18 +25,18 @@ class RunPlanner {
              const std::optional<Repeated>& repeated, const ShowProgress& show)
       : given_(given), ranks_(ranks), work_(work), repeated_(repeated), show_(show) {}
 
-  /// The plan, which is decided once; all ranks call it.
+  /// The plan, which is decided once. Collective.
   const RunPlan& decide();
-  /// Plans as `state` has it, which may be of another rank or another number of ranks, and makes
-  /// it this rank's; `reason` says for people where it comes from. Throws a usage Error if the
-  /// run is shorter now than what is done of it.
+  /// Adopts the plan in `state`, which may be of another rank or another number of ranks, as this
+  /// rank's; `reason` states its origin for people. Throws a usage Error if the run is shorter now
+  /// than what it has done.
   void take_up(TrainState& state, const std::string& reason = "as the checkpoint says");
 
-  /// Set once it is decided or taken up.
+  /// Set once it is decided or adopted.
   const std::optional<RunPlan>& plan() const { return plan_; }
-  /// By rank, as the plan or a checkpoint has them.
+  /// By rank, from the plan or a checkpoint.
   const std::vector<RankRecord>& records() const { return records_; }
-  /// The windows of a run that goes on from `state`, with what it has decided about its batch.
+  /// The windows of a run that continues from `state`, with its decisions on the batch.
   std::int64_t windows_of_run(const TrainState& state) const;
 
  private:

@@ -24,8 +24,8 @@ void drop(const WindowFlow& flow) {
   flow.runner.undo();
 }
 
-/// The ranks' sums have changed hands: a rank that runs out of memory here cannot begin the window
-/// anew by itself, as what it had done is counted on another one.
+/// The ranks' sums have been handed over: a rank that runs out of memory here cannot start the
+/// window again by itself, as its finished part is counted on another rank.
 Filled keep_with_others(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
   try {
     return flow.runner.closed(request, run);
@@ -40,7 +40,7 @@ Filled keep_with_others(const WindowFlow& flow, WindowRequest& request, WindowRu
 Filled close(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
   RECORD_USER_SCOPE("close window");
   const Stopwatch watch;
-  tell_story(flow);  // this precedes asking each rank for what it has to tell
+  tell_story(flow);  // before each rank is asked for its figures
   flow.parallelism.close(flow.window, run);
   run.closing_seconds = watch.seconds();
   return flow.window.is_unfinished() ? keep_with_others(flow, request, run)
@@ -59,7 +59,7 @@ void open_window(const WindowFlow& flow, const WindowRequest& request) {
 
 Filled fill_and_close(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
   open_window(flow, request);
-  if (flow.kept != nullptr) flow.kept->reset();  // what is done is in the window now
+  if (flow.kept != nullptr) flow.kept->reset();  // the finished part is in the window now
   try {
     Filled filled = flow.runner.fill(request, run);
     const bool is_to_be_closed = filled == Filled::whole;
@@ -76,7 +76,7 @@ Filled fill_and_close(const WindowFlow& flow, WindowRequest& request, WindowRun&
   }
 }
 
-/// What of `run` is the window's as a whole, where ranks closed it early and go on.
+/// The fields of `run` that belong to the whole window, if ranks closed it early and continue.
 WindowRun begun_by(WindowRun run) {
   return {.micro_batch_peak_bytes = run.micro_batch_peak_bytes,
           .micro_batch_seconds = std::move(run.micro_batch_seconds)};
@@ -85,7 +85,7 @@ WindowRun begun_by(WindowRun run) {
 /// Fills the window until no runner asks to fill it again.
 WindowRun attempt(const WindowFlow& flow, WindowRequest& request) {
   request.fills = 0;
-  flow.window.discard();  // one that was to go on, and could not be prepared for it, is still open
+  flow.window.discard();  // a window that could not be prepared to continue is still open
   for (WindowRun run;;) {
     const Filled filled = fill_and_close(flow, request, run);
     if (filled == Filled::goes_on) {
@@ -101,7 +101,7 @@ WindowRun attempt(const WindowFlow& flow, WindowRequest& request) {
   }
 }
 
-/// Whether the window is to begin anew after `error`, and in which micro-batches.
+/// Whether the window is to be started again after `error`, and in which micro-batches.
 bool begins_anew(const WindowFlow& flow, WindowRequest& request, const std::exception& error) {
   std::vector<batch::Range>& micro_batches = request.micro_batches;
   const bool may_retry = flow.retries.enabled() && !micro_batches.empty() && !flow.window.is_torn();

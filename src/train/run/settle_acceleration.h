@@ -7,13 +7,13 @@
 
 namespace accrue::train {
 
-/// decide_acceleration() for a run, alike on all ranks, which are all to call it: on where it is on
-/// everywhere. A run that repeats another and keeps its plan decides as that did.
+/// decide_acceleration() for a run, the same on all ranks: on if it is on everywhere. Collective. A
+/// run that repeats another and keeps its plan adopts that run's decision.
 void settle_acceleration(Workload& work, const Ranks& ranks,
                          const std::optional<Repeated>& repeated);
 
-/// A run goes on as its checkpoint says; one that does not say was trained as the module is
-/// written.
+/// A run continues with its checkpoint's setting; without one the run was trained with the module's
+/// own operations.
 void resume_acceleration(Workload& work, std::optional<bool> of_checkpoint);
 
 }  // namespace accrue::train

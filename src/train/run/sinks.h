@@ -13,22 +13,22 @@
 
 namespace accrue::train {
 
-/// What [observe] asks for, but for the progress of a run that is to be quiet.
+/// The settings of [observe], without the progress if the run is to be quiet.
 ObserveConfig observed(const Config& config, bool is_quiet);
 
-/// The run that sinks are made for.
+/// The run for which sinks are made.
 struct SinkContext {
   const Config& config;
-  const ObserveConfig& observed;  ///< what is observed, if it is not all that the config says
+  const ObserveConfig& observed;  ///< what is observed, if it is not everything in the config
   const RunPlan& plan;
   const RunDirectory& directory;
-  const RunClaim& claim;             ///< that this process has on it; outlives what is told
-  std::int64_t first_step = 0;       ///< steps done already
-  observe::MetricsAccount& metrics;  ///< of metrics.jsonl; outlives what is told
+  const RunClaim& claim;             ///< the claim of this process; outlives the sinks
+  std::int64_t first_step = 0;       ///< steps that are already done
+  observe::MetricsAccount& metrics;  ///< of metrics.jsonl; outlives the sinks
 };
 
-/// The observers that [observe] asks for. What an earlier attempt told of steps after `first_step`
-/// no longer counts. Those that write into the run directory do so while this process holds it.
+/// The observers that [observe] requests. Steps after `first_step` that an earlier attempt reported
+/// no longer count. Those that write into the run directory do so while this process holds it.
 std::vector<std::shared_ptr<Observer>> make_sinks(const SinkContext& run);
 
 }  // namespace accrue::train

@@ -49,7 +49,7 @@ std::string plan_in_words(const RunPlan& plan) {
          plan.micro_reason;
 }
 
-/// A run that is resumed was told when it began, unless its length is another one now.
+/// A resumed run got this remark when it began, unless its length has changed.
 std::string remark_on_updates(const StartFacts& start) {
   const bool is_new = !start.resumed || (start.length && start.length->changes);
   const Config& config = start.work.config;
@@ -74,7 +74,7 @@ std::string remark_on_bf16(const Config& config) {
 std::string length_change_in_words(const Config& config, const RunPlan& plan,
                                    const std::optional<LengthDecision>& length, std::int64_t step) {
   if (!length || !length->changes) return length ? length->reason : "";
-  if (batch_changes(config)) return length->reason;  // its rates do not go by steps
+  if (batch_changes(config)) return length->reason;  // its rates do not depend on steps
   return length->reason + ": " +
          rate_in_words(config, make_horizon(plan), length->windows_before, step);
 }
@@ -136,7 +136,7 @@ std::vector<Event> folder_events(const RunFolders& folders, const RunCopies& cop
     events.add("checkpoint",
                resumed->checkpoint.filename().string() +
                    " was written before checkpoints had checksums: only its lengths were compared");
-  // If a damaged checkpoint was passed over, the later ones were named already.
+  // If a damaged checkpoint was skipped, the later ones were named already.
   if (resumed->skipped.empty())
     events.add("checkpoint", copies.is_of_replica(resumed->checkpoint)
                                  ? folders.replica->give_up_after(resumed->state.step)

@@ -13,7 +13,7 @@
 
 namespace accrue::train {
 
-/// What a run is when its loop begins.
+/// The facts of a run when its loop begins.
 struct StartFacts {
   const Workload& work;
   const RunPlan& plan;
@@ -24,14 +24,14 @@ struct StartFacts {
   std::int64_t ranks = 1;
 };
 
-/// What was decided before the run goes on, and why, as events of the step that it goes on from.
+/// The decisions before the run continues, with reasons, as events of the step it continues from.
 std::vector<Event> start_events(const StartFacts& start);
-/// What was decided about the run's folders themselves.
+/// The decisions about the run's folders themselves.
 std::vector<Event> folder_events(const RunFolders& folders, const RunCopies& copies,
                                  const std::optional<Resumed>& resumed);
 
-/// What a resumption changes about a run's length, and with it the rate of the step behind `step`;
-/// empty: nothing.
+/// How a resumption changes a run's length, and with it the learning rate of the step after `step`;
+/// empty if it does not.
 std::string length_change_in_words(const Config& config, const RunPlan& plan,
                                    const std::optional<LengthDecision>& length, std::int64_t step);
 

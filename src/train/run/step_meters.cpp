@@ -8,16 +8,16 @@
 namespace accrue::train {
 namespace {
 
-/// What the ceiling's largest product takes is this much, if nothing meters memory.
+/// The memory for the ceiling's largest product, if memory is not metered.
 constexpr std::int64_t room_without_a_meter = std::int64_t{256} << 20;
 
-/// The arithmetic that this rank's samples stand for; not known where it runs a part of the model,
-/// or samples have unequal lengths.
+/// The arithmetic for this rank's samples; not known if it runs a part of the model, or samples
+/// have unequal lengths.
 CeilingShare::Model arithmetic_of(const RunContext& run) {
   const Workload& work = run.work;
   const data::Source& train = *work.data.train;
   const bool is_even = train.image_shape().has_value() || train.uniform_tokens().has_value();
-  // The ceiling that is measured beside a run is the processor's.
+  // The ceiling measured beside a run is the processor's.
   const bool is_known = work.config.dist.stages == 1 && is_even && device_of(*work.model).is_cpu();
   return {.flops_per_sample = is_known ? work.model->flops_per_sample() : 0,
           .compute = work.config.precision.compute};
@@ -64,7 +64,7 @@ void StepMeters::report(const WindowRun& window, std::int64_t samples, const mem
   report.memory = memory_by_kind(usage_by_tag(gradient_bytes), peak);
 }
 
-/// libtorch's allocator of a device knows no tags: there what is kept between steps is counted.
+/// libtorch's allocator of a device has no tags: there, tensors kept between steps are counted.
 memory::Usage StepMeters::usage_by_tag(std::int64_t gradient_bytes) const {
   memory::Usage now = memory::usage();
   if (!memory::device_room()) return now;

@@ -15,23 +15,23 @@
 
 namespace accrue::train {
 
-/// Bytes by kind: what stays as it is `now`, after a step, and the rest of that step's `peak`.
+/// Bytes by kind: what is held `now`, after a step, and the rest of that step's `peak`.
 MemoryByKind memory_by_kind(const memory::Usage& now, const memory::Peak& peak);
 
-/// What the steps of a run take of the machine, besides the times that their windows tell.
+/// The machine's resources that a run's steps use, besides the times that windows report.
 class StepMeters {
  public:
   /// `loader` and `checkpointer` are kept by reference.
   StepMeters(const RunContext& run, const data::Loader& loader, Checkpointer& checkpointer);
 
-  /// To be called as a step begins.
+  /// Call it when a step begins.
   void begin();
-  /// To be called when it is done: puts what was measured into its report. `peak` is that of the
-  /// step, `samples` are this rank's own, `gradient_bytes` what the window's buffer takes.
+  /// Call it when the step is done: adds the measurements to its report. `peak` is that of the
+  /// step, `samples` are this rank's own, `gradient_bytes` the size of the window's buffer.
   void report(const WindowRun& window, std::int64_t samples, const memory::Peak& peak,
               std::int64_t gradient_bytes, StepReport& report);
-  /// Measures the machine's ceiling where that is due; returns what there is to tell of it. It
-  /// takes no more memory than the step's activations did.
+  /// Measures the machine's ceiling if that is due; returns a remark on it. It takes no more memory
+  /// than the step's activations did.
   std::optional<std::string> measure_ceiling_if_due(const StepReport& step);
 
  private:

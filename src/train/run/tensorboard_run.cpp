@@ -10,8 +10,8 @@
 namespace accrue::train {
 namespace {
 
-/// Numbers and booleans stay what they are; all else is text as TOML has it, without quotes around
-/// a single word.
+/// Numbers and booleans keep their types; all else is text in TOML syntax, without quotes around a
+/// single word.
 decltype(observe::HyperParameter::value) hyper_parameter_of(const Value& value) {
   if (const auto* truth = value.as<bool>()) return *truth;
   if (const auto number = value.number()) return *number;

@@ -6,7 +6,7 @@
 namespace accrue::train {
 
 /// What TensorBoard shows of a run besides its measurements: the config by its keys (those that it
-/// reads, but for run.out, which is the run's name there) and as text, and the plan as text.
+/// reads, without run.out, which is the run's name there) and as text, and the plan as text.
 observe::TensorboardRun tensorboard_run(const SinkContext& run);
 
 }  // namespace accrue::train

@@ -56,8 +56,8 @@ struct Trainer::Impl {
     work.ranks = ranks_that_share(given, ranks.world());
   }
 
-  /// Which rates are refused goes by the schedule's version, and that of a run which goes on shows
-  /// with what it goes on from (take_up_schedule). Until then it has the one that refuses least.
+  /// The schedule's version decides which rates are refused; a continued run has it in its state
+  /// (take_up_schedule). Until then this is the version that refuses least.
   static Config with_schedule_to_open(Config config) {
     if (config.run.out.empty()) return config;
     if (RunCopies(RunDirectory(config.run.out), config.run.replica).hold_run())
@@ -65,8 +65,8 @@ struct Trainer::Impl {
     return config;
   }
 
-  /// A run that goes on keeps the schedule of the state that it goes on from, which its batch may
-  /// follow, too.
+  /// A run that continues keeps the schedule version of its saved state, on which its batch may
+  /// depend as well.
   void take_up_schedule(optim::ScheduleVersion version) {
     if (given.optim.schedule.version == version && work.config.optim.schedule.version == version)
       return;
@@ -77,8 +77,8 @@ struct Trainer::Impl {
     check_rates(work.config);
   }
 
-  /// Decides it before anything depends on it. Which checkpoint is as it was written shows later:
-  /// continue_run() goes by the one that it loaded.
+  /// Decides it before anything depends on it. Which checkpoint is intact is only known later:
+  /// continue_run() uses the one that it loaded.
   void settle_schedule(const RunOptions& options) {
     if (!options.resume || !copies.hold_run()) return;
     const bool has_state = !options.checkpoint.empty() || copies.newest_whole();
@@ -94,8 +94,8 @@ struct Trainer::Impl {
     return open_within_memory(with_standard_input(config, world), shown_to);
   }
 
-  /// Whether there is no checkpoint whose plan holds. Trials make an optimizer's state of their
-  /// own, so they are run before there is another.
+  /// Whether there is no checkpoint whose plan can be used. Trials create an optimizer state of
+  /// their own, so they are run before there is another.
   bool needs_plan(const RunOptions& options) const {
     return !options.resume || (options.checkpoint.empty() && !copies.newest_whole());
   }
@@ -125,7 +125,7 @@ struct Trainer::Impl {
     repeated = repeat(options.repeats, notes(options), options.accept_data);
   }
 
-  /// Of ranks that share a cache of text the one that comes first mends it, and knows of it.
+  /// If ranks share a cache of text, the first one there repairs it, and has the remark on that.
   void hear_remarks_of_others() {
     const std::vector<std::string> own = data_remarks(work.data);
     std::string lines;
@@ -188,7 +188,7 @@ struct Trainer::Impl {
                                           : std::vector<BatchChange>{}}};
   }
 
-  /// Checks the data before anything is planned or written. A run that is resumed checked them as
+  /// Checks the data before anything is planned or written. A run that is resumed checked them when
   /// it began.
   void check_data(bool resume) {
     data = data_identity(work);
@@ -253,7 +253,7 @@ struct Trainer::Impl {
   }
 
   /// Decides the length before anything depends on it. All ranks decide alike, from the same files.
-  /// Whether there is a run to resume shows when ranks have agreed on what they begin.
+  /// Whether there is a run to resume is known when ranks have agreed on what they begin.
   void settle_length(const RunOptions& options) {
     if (!options.resume || !copies.hold_run()) return;
     length = decide_length(copies.record().config(), given, work.schedule, options.may_shorten);
@@ -289,7 +289,7 @@ struct Trainer::Impl {
     return resumed->state;
   }
 
-  /// The config is the user's own word for the module, so it is loaded; that it changed is
+  /// The user stated the module in the config, so it is loaded; a change is
   /// reported.
   void look_at_module(Resumed& found) const {
     found.module = digest_of_module(*work.model);
@@ -337,7 +337,7 @@ struct Trainer::Impl {
     }
     ranks.settle();
     if (ranks.is_first()) begin_to_tell(options, folders, state.step);
-    if (resumed) resumed->metrics.reset();  // a rank that takes over later goes on from another log
+    if (resumed) resumed->metrics.reset();  // a rank that takes over continues from another log
     const auto make_loop = [&](TrainState from, const StoredTensors& of_ranks,
                                StoredTensors of_window) {
       return std::make_unique<TrainingLoop>(
@@ -394,14 +394,14 @@ struct Trainer::Impl {
     return *ended;
   }
 
-  /// Makes this rank the one that tells of the run, and writes what it tells into its directory.
+  /// Makes this rank the one that reports the run, with sinks that write into its directory.
   void begin_to_tell(const RunOptions& options, const RunFolders& folders, std::int64_t step) {
     metrics.expect(resumed ? resumed->metrics : std::nullopt);
     observers.begin_to_tell(make_sinks({given, observed(given, options.quiet), *planner.plan(),
                                         directory, *folders.claim, step, metrics}));
   }
 
-  /// The state that a resumption goes on from; none if there is no checkpoint yet.
+  /// The state from which a resumption continues; none if there is no checkpoint yet.
   std::optional<TrainState> look_up_checkpoint(const RunOptions& options) {
     settle_config(copies.record().config(), given, work.config);
     std::optional<TrainState> state = state_to_resume(copies, options.checkpoint);
@@ -459,7 +459,7 @@ struct Trainer::Impl {
     take_reference(work, show);
     if (ranks.are_many() && !ranks.are_joined_late()) hear_remarks_of_others();
     Surroundings surroundings(given);
-    // A budget file counts from the start: the plan is made for what it says.
+    // A budget file counts from the start: the plan is made for its value.
     if (const auto reason = memory::follow_budget_file(surroundings.budget))
       announce_all({{.name = "budget", .reason = *reason}});
     if (plans) planner.decide();
@@ -467,15 +467,15 @@ struct Trainer::Impl {
   }
 
   RunResult train_or_abandon(const RunOptions& options, Surroundings& surroundings) {
-    const StopSignalWatch signals;  // it watches before a signal could leave anything half-made
+    const StopSignalWatch signals;  // watches before a signal could leave anything half-made
     const NoticeWatch notice;
     RunFolders folders =
         ranks.is_first() ? claim_folders(copies, options.resume, {}) : RunFolders{};
-    // The others go on when the run directory is theirs to read.
+    // The others continue when they can read the run directory.
     if (!ranks.are_joined_late())
       run_name = ranks.as_first_says("the name of the run",
                                      folders.claim ? folders.claim->tenure().run : "");
-    // A mistake that shows only in the first step must not block the corrected run.
+    // A mistake that appears only in the first step must not block the corrected run.
     const auto abandon = [&] {
       if (!options.resume && folders.claim) folders.claim->abandon();
     };
@@ -491,7 +491,7 @@ struct Trainer::Impl {
     }
   }
 
-  /// What `action` gives; other ranks are told if it fails.
+  /// The result of `action`; other ranks are informed if it fails.
   template <class Action>
   auto telling_ranks(Action action) {
     try {
@@ -502,7 +502,7 @@ struct Trainer::Impl {
     }
   }
 
-  Config given;  ///< what the run directory keeps and a resume compares
+  Config given;  ///< the config that the run directory keeps and a resumption compares
   Ranks ranks;
   ShowProgress show;
   Workload work;

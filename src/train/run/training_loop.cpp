@@ -25,7 +25,7 @@ std::shared_ptr<accum::GradientBuffer> make_buffer(const RunContext& run, const 
   return buffer;
 }
 
-/// Null if losses are not scaled; else as the state has it, which it then holds.
+/// Null if losses are not scaled; else it starts from the state's values.
 std::unique_ptr<optim::LossScaler> make_loss_scaler(const PrecisionConfig& precision,
                                                     TrainState& state) {
   if (precision.compute != models::Compute::fp16) return nullptr;
@@ -40,14 +40,14 @@ std::unique_ptr<optim::LossScaler> make_loss_scaler(const PrecisionConfig& preci
   return scaler;
 }
 
-/// How long the other ranks wait for one whose limits have it rest: well within their timeout.
+/// How long the other ranks wait for one that rests because of limits: well within their timeout.
 std::optional<double> patience_of_others(const RunContext& run) {
   if (!run.ranks.are_many()) return std::nullopt;
   return run.work.config.dist.timeout.value / 2;
 }
 
-/// Whether samples are read at next to no cost beside training on them: images have to be decoded,
-/// and nobody knows what a source of the user's own does.
+/// Whether reading samples costs next to nothing compared with training on them: images have to be
+/// decoded, and the cost of a user's own source is unknown.
 bool reads_cheaply(const data::Source& source) {
   return !source.image_shape() && !source.files().empty();
 }
@@ -136,14 +136,14 @@ memory::Retries TrainingLoop::make_retries() {
       });
 }
 
-/// Micro-batches that memory may split have single samples at the least.
+/// Micro-batches that memory may split go down to single samples.
 std::int64_t TrainingLoop::least_budget() const {
   const bool may_split = fixed_micro_batch_reason(run_.work.config).empty();
   return budget_to_go_on(run_.work, may_split ? 1 : recovery_.state().micro_batch,
                          run_.plan.recompute);
 }
 
-/// Asked once all members are there.
+/// Called once all members exist.
 WindowKeeper TrainingLoop::make_keeper() {
   if (!why_windows_are_not_kept_.empty()) return {};
   return {
@@ -153,8 +153,8 @@ WindowKeeper TrainingLoop::make_keeper() {
       .micro_batch = [this] { return recovery_.state().micro_batch; }};
 }
 
-/// What is measured of a window depends on who runs its first micro-batch, and with a batch that
-/// follows it, the run does.
+/// The measurements of a window depend on which rank runs its first micro-batch, and with a batch
+/// that follows them, so does the run.
 std::optional<StartedWindow>* TrainingLoop::kept_of_windows() {
   return run_.work.config.adapt.is_on() ? nullptr : &done_of_window_;
 }
@@ -183,7 +183,7 @@ std::optional<RunResult> TrainingLoop::run() {
     const bool ranks_are_gone = dynamic_cast<const distributed::RanksGone*>(&error) != nullptr;
     if (ranks_are_gone && run_.ranks.may_go_on(run_.work)) {
       why_ranks_change_ = error.received();
-      log_.rollback();  // what was told of a step that others take anew
+      log_.rollback();  // drops reports of a step that the new group takes again
       return std::nullopt;
     }
     save_what_was_done();
@@ -220,7 +220,7 @@ TrainingLoop::Ended TrainingLoop::train() {
   bool stopped = !wait_for_limits();
   // A window that is torn goes back to a checkpoint, so there has to be one.
   if (buffer_->folds() || lacks_checkpoint_to_go_back_to()) checkpointer_.write();
-  // A run that was stopped in an evaluation, or before it, is still owed it.
+  // A run that was stopped in an evaluation, or before it, still has to do it.
   if (!stopped && state.window > 0 && state.window < batch_.total_windows() &&
       !parallelism_->is_within_round(state.window))
     stopped = !evaluator_.evaluate_if_due(false);
@@ -248,8 +248,8 @@ TrainingLoop::Ended TrainingLoop::train() {
   return stopped ? Ended::stopped : Ended::done;
 }
 
-/// Waits, with all other ranks, while limits let none of them work, or one that is needed. Returns
-/// false if the run is to stop.
+/// Waits, with all other ranks, while limits let none of them work, or stop one that is needed.
+/// Returns false if the run is to stop.
 bool TrainingLoop::wait_for_limits() {
   if (!has_limits_) return true;
   control_.follow();
@@ -258,7 +258,7 @@ bool TrainingLoop::wait_for_limits() {
     control_.follow();
   }
   while (true) {
-    // All ranks are in one place, if the first one can answer.
+    // All ranks are at one point, when the first one can act on a notice.
     const bool takes_notice = !run_.ranks.is_first() && run_.notice.take();
     const LimitMeeting met = meet_about_limits(run_.ranks, control_, log_, takes_notice);
     control_.met_others();
@@ -271,12 +271,12 @@ bool TrainingLoop::wait_for_limits() {
   }
 }
 
-/// Before the first step there is nothing to keep.
+/// Before the first step there is nothing to save.
 void TrainingLoop::keep_while_waiting() {
   if (progress_.state.step > 0) checkpointer_.write_while_waiting();
 }
 
-/// Ranks that lost a part of the optimizer's state go back to a checkpoint, too.
+/// Ranks that lost a part of the optimizer's state go back to a checkpoint as well.
 bool TrainingLoop::lacks_checkpoint_to_go_back_to() const {
   return run_.sharded != nullptr && run_.ranks.may_go_on(run_.work) &&
          run_.ranks.as_first_says(run_.directory.checkpoint_steps().empty());
@@ -291,7 +291,7 @@ void TrainingLoop::expect_folder() const {
   if (run_.claim != nullptr) run_.claim->check_there();
 }
 
-/// Lines that are lost are reported; a run whose lines cannot be written ends.
+/// Reports lost lines; a run whose lines cannot be written ends.
 void TrainingLoop::look_at_metrics() const {
   if (run_.metrics == nullptr) return;
   for (const std::string& remark : run_.metrics->take_remarks())
@@ -303,7 +303,7 @@ void TrainingLoop::look_at_metrics() const {
                       "then --resume");
 }
 
-/// A model that is not finite is why its losses are not: it takes the place of what was thrown.
+/// A model that is not finite is the cause of such losses: its error replaces the one thrown.
 void TrainingLoop::save_what_was_done() {
   log_.failed();
   if (const std::exception_ptr cause = checkpointer_.save_what_was_done(!step_.is_half_done()))

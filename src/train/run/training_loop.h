@@ -24,24 +24,24 @@ namespace accrue::train {
 /// change.
 class TrainingLoop {
  public:
-  /// `of_ranks` is what a checkpoint holds of several ranks, `of_window` of the window that it is
-  /// in the middle of; both are empty for a new run.
+  /// `of_ranks` is a checkpoint's state of several ranks, `of_window` that of the window in the
+  /// middle of which it was written; both are empty for a new run.
   TrainingLoop(const RunContext& run, TrainState state, const StoredTensors& of_ranks,
                StoredTensors of_window);
 
-  /// Tells observers that a run begins, or goes on.
+  /// Reports to observers that a run begins or continues.
   void tell_start() const;
-  /// Returns nothing if ranks are gone or others ask to join, and the run may go on with another
-  /// group: by another loop that begins with state().
+  /// Returns none if ranks are gone or others ask to join, and the run may continue with another
+  /// group: in another loop that begins with state().
   std::optional<RunResult> run();
 
-  /// To be called before run(): this rank goes on with its part of a window that the ranks before
+  /// Call it before run() if this rank continues with its part of a window that the former ranks
   /// had begun.
   void go_on_in(StartedWindow part) { progress_.part = done_of_window_ = std::move(part); }
 
-  /// What the run has come to, as a checkpoint would have it.
+  /// The present state of the run, as a checkpoint would have it.
   const TrainState& state() { return checkpointer_.present_state(); }
-  /// The time since the last checkpoint, which another loop goes on from.
+  /// The time since the last checkpoint, which another loop takes over.
   const Stopwatch& since_checkpoint() const { return checkpointer_.since_checkpoint(); }
   void count_from(const Stopwatch& since_checkpoint) { checkpointer_.count_from(since_checkpoint); }
 
@@ -49,7 +49,7 @@ class TrainingLoop {
   const std::optional<StepReport>& untold_step() const { return log_.untold_step(); }
   /// Why run() returned nothing, for people.
   const std::string& why_ranks_change() const { return why_ranks_change_; }
-  /// What this rank had done then of a window; none if that does not count any more.
+  /// This rank's work on a window at that time; none if it no longer counts.
   std::optional<StartedWindow>& done_of_window() { return done_of_window_; }
 
  private:
@@ -69,7 +69,7 @@ class TrainingLoop {
   std::optional<StartedWindow>* kept_of_windows();
 
   RunContext run_;
-  std::string why_windows_are_not_kept_;  ///< empty: they are
+  std::string why_windows_are_not_kept_;  ///< empty if they are kept
   Progress progress_;
   std::string why_ranks_change_;
   std::optional<StartedWindow> done_of_window_;
@@ -77,13 +77,13 @@ class TrainingLoop {
   RunLog log_;
   RunControl control_;
   memory::Recovery recovery_;
-  /// The buffer outlives what reduces it.
+  /// The buffer must outlive its reduction.
   std::shared_ptr<accum::GradientBuffer> buffer_;
   data::Loader loader_;
   std::unique_ptr<Parallelism> parallelism_;  ///< outlives the window
   memory::Retries retries_;
   accum::Window window_;
-  std::unique_ptr<NoiseMeter> noise_;               ///< null: nobody measures it
+  std::unique_ptr<NoiseMeter> noise_;               ///< null: it is not measured
   std::unique_ptr<optim::LossScaler> loss_scaler_;  ///< null: losses are not scaled
   std::unique_ptr<RecordedPass> recorded_;          ///< null: each micro-batch is run
   std::unique_ptr<Runner> runner_;

@@ -8,8 +8,8 @@
 
 namespace accrue::train {
 
-/// Tells an observer that writes into a run directory as long as this process holds that: what one
-/// that was left behind would still tell is for nobody.
+/// Passes reports to an observer that writes into a run directory while this process holds that
+/// directory. A process that was left behind has lost it, and its reports are dropped.
 class WhileHeld final : public Observer {
  public:
   /// `claim` is kept by reference.

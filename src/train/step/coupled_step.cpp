@@ -42,7 +42,7 @@ void check_representations(const Representations& found, std::int64_t samples) {
 }
 
 /// Throws if the passes differ by more than rounding: kernels may not promise the same bits, but
-/// another dropout mask is far off.
+/// another dropout mask makes a large difference.
 void check_same(const Representations& first, const Representations& second) {
   constexpr double tolerance = 1e-3;
   for (std::size_t i = 0; i < first.size(); ++i) {
@@ -69,7 +69,7 @@ class CoupledStep {
                                         .group = options.group,
                                         .sharing = options.sharing}) {}
 
-  /// The micro-batch that fits, by a trial forward pass of the first sample with a graph.
+  /// The micro-batch that fits, found by a trial forward pass of the first sample with a graph.
   std::int64_t fitting_micro_batch(std::int64_t samples) {
     const Keep keep{GeneratorSnapshot(devices_)};
     memory::ThreadMeter meter;
@@ -93,7 +93,7 @@ class CoupledStep {
     if (differentiate_loss(all.towers)) encode_again(slices);
   }
 
-  /// These are of all ranks.
+  /// Sums over all ranks.
   std::int64_t samples() const { return samples_; }
   std::int64_t micro_batches() const { return micro_batches_; }
 
@@ -136,9 +136,9 @@ class CoupledStep {
     return towers;
   }
 
-  /// `leaves` are the whole batch's. Each rank differentiates the loss for its own rows; what
-  /// parameters take of it directly, and the weight, are the first one's. Returns whether there is
-  /// a gradient to go on with, which a loss that is not finite has not.
+  /// `leaves` are the whole batch's. Each rank differentiates the loss for its own rows; the direct
+  /// gradients of parameters, and the weight, are the first rank's. Returns whether there is a
+  /// gradient to continue with, which there is not if the loss is not finite.
   bool differentiate_loss(const Representations& leaves) {
     const Loss loss = parts_.loss(leaves);
     const bool counts = std::isfinite(checked_sum(loss)) && loss.weight > 0;
@@ -177,8 +177,8 @@ class CoupledStep {
     }
   }
 
-  /// Differentiates representations; those that do not depend on the parameters, or that the loss
-  /// did not use, have nothing to differentiate.
+  /// Differentiates representations. Those that do not depend on the parameters, or that the loss
+  /// did not use, are skipped.
   void differentiate(const Representations& again, batch::Range slice) {
     Representations outputs, gradients;
     for (std::size_t tower = 0; tower < again.size(); ++tower) {

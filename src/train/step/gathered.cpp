@@ -17,8 +17,8 @@ constexpr std::int64_t kMostDimensions = 8;
                     "the same model and encode on all ranks, and a batch of at least one sample");
 }
 
-/// What a rank says of its towers: for each the dtype, the number of dimensions, and the sizes but
-/// for the rows.
+/// A rank's description of its towers: for each the dtype, the number of dimensions, and the sizes
+/// except the rows.
 at::Tensor shapes_of(const std::vector<at::Tensor>& own, std::int64_t towers) {
   at::Tensor shapes = at::zeros({towers, 2 + kMostDimensions}, at::kLong);
   for (std::size_t tower = 0; tower < own.size(); ++tower) {

@@ -16,8 +16,8 @@ struct Gathered {
   std::int64_t rows = 0;
 };
 
-/// Gathers each tower's rows; `own` has `rows` of them in each, and is empty on a rank without. All
-/// ranks call it. Throws a usage Error, on all of them, if no rank has any, or towers differ in
+/// Gathers each tower's rows; `own` has `rows` rows in each tower, and is empty on a rank without
+/// rows. Collective. Throws a usage Error, on all ranks, if no rank has any, or towers differ in
 /// number, dtype or shape.
 Gathered gather_rows(distributed::Group& group, const std::vector<at::Tensor>& own,
                      std::int64_t rows);

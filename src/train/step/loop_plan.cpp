@@ -29,11 +29,11 @@ using detail::RunSlice;
 
 constexpr const char* kPlan = "accrue::plan";
 
-/// What a plan is made for, of a module or of a chain of segments.
+/// The subject of a plan: a module or a chain of segments.
 struct Subject {
   NamedParameters parameters;
   std::vector<at::Tensor> buffers;
-  std::shared_ptr<accum::GradientBuffer> sums;  ///< null: to be made
+  std::shared_ptr<accum::GradientBuffer> sums;  ///< null: they have to be created
   /// Runs so many samples forward and backward as a micro-batch of an open window.
   std::function<void(accum::Window& window, std::int64_t samples, Recompute recompute)> pass;
   std::vector<Recompute> modes{Recompute::none};
@@ -70,7 +70,7 @@ class BudgetForTrials {
   BudgetForTrials(const BudgetForTrials&) = delete;
   BudgetForTrials& operator=(const BudgetForTrials&) = delete;
 
-  /// For all that tensors take; none: there is no budget.
+  /// The limit for all tensors; none if there is no budget.
   std::optional<std::int64_t> limit() const { return limit_; }
 
  private:
@@ -78,7 +78,7 @@ class BudgetForTrials {
   bool is_set_ = false;
 };
 
-/// Takes away each `.grad` that is a view of the sums, which trials write over.
+/// Removes each `.grad` that is a view of the sums, which trials overwrite.
 void forget_grads_in(const accum::GradientBuffer& sums) {
   for (const accum::GradientBuffer::Entry& entry : sums.entries()) {
     const at::Tensor& grad = entry.parameter.grad();
@@ -87,7 +87,7 @@ void forget_grads_in(const accum::GradientBuffer& sums) {
   }
 }
 
-/// Trials beside sums, and what else is held, of a loop.
+/// Trials beside a loop's sums and what else it holds.
 class LoopTrials {
  public:
   LoopTrials(const Subject& subject, std::int64_t reserve_bytes)
@@ -236,7 +236,7 @@ std::int64_t least_samples_of(const detail::PlannedLoop& loop) {
   return fewest_of(loop.samples, loop.model.batch_norms && !loop.model.batch_norms().empty());
 }
 
-/// The mean over the first `samples`; nothing if there is no memory for them.
+/// The mean over the first `samples`; none if memory runs out for them.
 std::optional<double> tokens_of_a_sample(const detail::PlannedLoop& loop, std::int64_t samples) {
   const Keep generators{GeneratorSnapshot(devices_of(detail::tensors_of(loop.model.parameters)))};
   const Keep buffers{TensorSnapshot(loop.model.buffers)};
@@ -249,7 +249,7 @@ std::optional<double> tokens_of_a_sample(const detail::PlannedLoop& loop, std::i
   }
 }
 
-/// As many samples as have the tokens of a batch; nothing if not even one fits in memory.
+/// As many samples as have the tokens of a batch; none if not even one fits in memory.
 std::optional<std::int64_t> samples_with(std::int64_t tokens, const detail::PlannedLoop& loop) {
   std::optional<double> of_a_sample =
       tokens_of_a_sample(loop, std::min<std::int64_t>(loop.samples, 2));
@@ -274,7 +274,7 @@ std::optional<std::int64_t> samples_of_step(const detail::PlannedLoop& loop,
   train::refuse_what_is_held(question);
 }
 
-/// Looks at the loss function, for which there may be no memory.
+/// Checks the loss function, for which memory may run out.
 void check_within_memory(const detail::PlannedLoop& loop) {
   try {
     train::check_loss_function(kPlan, loop.model, loop.run, loop.samples);

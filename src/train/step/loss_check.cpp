@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::int64_t kSamples = 4;
 
-/// What sums may be off by, beside what their dtype rounds. Between both together and what a mean
-/// or a loss over pairs is off by lies an order of magnitude and more, also in bf16.
+/// Allowed error of sums, besides the rounding of their dtype. The error of a mean or of a loss
+/// over pairs is at least an order of magnitude larger than both together, also in bf16.
 constexpr double kRounding = 1e-3;
 constexpr double kRoundoffs = 4;  ///< of a sum, which is rounded a few times
 
@@ -44,7 +44,7 @@ void require_additive(const char* operation, const char* what, double whole, dou
                     suggestion);
 }
 
-/// Puts changed parameters back, and names one.
+/// Restores changed parameters, and names one.
 void require_untouched(const char* operation, const NamedParameters& parameters,
                        const std::vector<at::Tensor>& before) {
   std::string changed;

@@ -9,8 +9,8 @@ class Optimizer;
 
 namespace accrue::train {
 
-/// The steps that a torch::optim optimizer has taken, by its own state: the most of any parameter.
-/// Nothing if it keeps no count (SGD) or has taken none.
+/// The steps that a torch::optim optimizer has taken, from its own state: the maximum over its
+/// parameters. None if it keeps no count (SGD) or has taken none.
 std::optional<std::int64_t> steps_taken(const torch::optim::Optimizer& optimizer);
 
 }  // namespace accrue::train

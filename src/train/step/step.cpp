@@ -35,7 +35,7 @@ std::vector<std::int64_t> rows_of(std::int64_t begin, std::int64_t end) {
   return rows;
 }
 
-/// The first of so many numbers that no other rank gives its rows.
+/// The first of a range of numbers that no other rank gives its rows.
 std::int64_t first_row_of(const distributed::Group* group) {
   constexpr int bits_of_rows = 32;
   return group == nullptr ? 0 : group->rank() << bits_of_rows;
@@ -102,7 +102,7 @@ class SliceStepper::Impl {
     accumulation.replay = [this](const MicroRef& micro) {
       return (*run_)(micro.sample_ids.front(), micro.sample_ids.back() + 1);
     };
-    // A size that did not fit is remembered here, for the steps to come.
+    // Remembers a size that did not fit, for the following steps.
     accumulation.split_out_of_memory = false;
     accumulation.watch_parameters = options_.watch_parameters;
     accumulation.on_event = options_.on_event;
@@ -137,9 +137,9 @@ class SliceStepper::Impl {
     return decision.samples;
   }
 
-  /// The bytes of a sample in a forward pass with its graph, which leaves no trace. It runs two
-  /// samples, since batch normalisation may refuse one. If they do not fit it returns what was
-  /// taken until then, and the first micro-batch is halved.
+  /// The bytes of a sample in a forward pass with its graph, which leaves nothing behind. It runs
+  /// two samples, since batch normalisation may refuse one. If they do not fit it returns the
+  /// memory taken until then, and the first micro-batch is halved.
   std::int64_t trial() {
     constexpr std::int64_t kSamples = 2;
     const Keep keep{GeneratorSnapshot(devices_of(tensors_of(model_.parameters)))};
@@ -154,7 +154,7 @@ class SliceStepper::Impl {
     return meter.peak() / kSamples;
   }
 
-  /// Runs the window, as a whole once more where a replay failed.
+  /// Runs the window, and once more as a whole if a replay failed.
   void run_window(std::int64_t samples) {
     at_start_.keep();
     while (true) {

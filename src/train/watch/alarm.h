@@ -2,11 +2,11 @@
 
 namespace accrue::train {
 
-/// Rings once when a level is reached, and not again before the level was below another one: what
-/// hovers about a limit is told once.
+/// Rings once when a level is reached, and not again before the level was below another one: a
+/// level that hovers about a limit is reported once.
 class Alarm {
  public:
-  /// It rings at `on` and above and is ready again below `off`, which is less.
+  /// It rings at `on` and above, and can ring again after a level below `off`, which is less.
   Alarm(double on, double off) : on_(on), off_(off) {}
 
   /// Whether it rings at this level.

@@ -9,21 +9,21 @@ namespace accrue::train {
 
 /// Finds a run whose loss has diverged, from its first step on: the loss is far above that of a
 /// model that predicts all tokens alike, or has risen to ten times the lowest loss and above the
-/// first one. A loss that rises from almost nothing, as of a model that knows its data by heart, is
+/// first one. A loss that rises from almost nothing, as of a model that has memorized its data, is
 /// below the first one and is not reported.
 class Divergence {
  public:
-  /// So many times the loss of a model that predicts all tokens alike.
+  /// This many times the loss of a model that predicts all tokens alike.
   static constexpr double far_above_uniform = 3;
-  /// So many times the lowest loss.
+  /// This many times the lowest loss.
   static constexpr double rise = 10;
 
   /// `uniform` is the loss of a model that predicts all tokens alike, the logarithm of their
   /// number; none if no such loss is known.
   explicit Divergence(std::optional<double> uniform) : uniform_(uniform) {}
 
-  /// To be called with the loss of each step. Returns the reason if the loss has diverged, once
-  /// until it is usual again.
+  /// Call it with the loss of each step. Returns the reason if the loss has diverged, once until it
+  /// is normal again.
   std::optional<std::string> observe(double loss);
 
  private:

@@ -26,8 +26,8 @@ at::ScalarType operand_dtype(models::Compute compute) {
   return at::kFloat;
 }
 
-/// Seconds of a run behind a first one, which compiles the product and packs its operand; on a
-/// device the mean of several, which the host asks for ahead.
+/// Seconds of a run after a first one, which compiles the product and packs its operand; on a
+/// device the mean of several, which the host submits ahead.
 template <class Product>
 double seconds_of(c10::Device device, const Product& product) {
   constexpr int device_runs = 10;
@@ -40,12 +40,12 @@ double seconds_of(c10::Device device, const Product& product) {
   return watch.seconds() / runs;
 }
 
-/// The faster of the two ways that the model's own products have: a plain right operand, or a
-/// weight that is packed.
+/// The faster of the two ways in which the model's own products run: with a plain right operand, or
+/// with a packed weight.
 double seconds_of(const GemmShape& shape, const at::TensorOptions& options) {
   const at::NoGradGuard no_grad;
   const c10::Device device = options.device();
-  // A GPU multiplies numbers that are all alike with less power, and faster.
+  // A GPU multiplies equal numbers with less power, and faster.
   const auto operand = [&](std::int64_t rows, std::int64_t columns) {
     const at::Tensor values = at::ones({rows, columns}, options);
     return device.is_cpu() ? values : at::Tensor(values).normal_();

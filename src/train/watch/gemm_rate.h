@@ -22,7 +22,7 @@ struct GemmShape {
 /// Large enough to show the machine's peak, and that of a device.
 inline constexpr GemmShape peak_shape{.m = 2048, .n = 2048, .k = 2048, .count = 1};
 inline constexpr GemmShape device_peak_shape{.m = 8192, .n = 8192, .k = 8192, .count = 1};
-/// CPUs multiply fp16 so slowly that a small product shows it.
+/// CPUs multiply fp16 so slowly that a small product is enough.
 inline constexpr GemmShape slow_peak_shape{.m = 256, .n = 256, .k = 256, .count = 1};
 inline GemmShape peak_shape_of(c10::Device device, models::Compute compute) {
   if (!device.is_cpu()) return device_peak_shape;
@@ -37,7 +37,7 @@ double measure_gemm_rate(const std::vector<GemmShape>& shapes, models::Compute c
 /// The best of three measurements of the device's peak shape.
 double best_gemm_rate(models::Compute compute, c10::Device device = c10::kCPU);
 
-/// The bytes that a measurement of `shape` takes at most.
+/// The most bytes that a measurement of `shape` takes.
 std::int64_t bytes_of_measurement(const GemmShape& shape, models::Compute compute);
 
 }  // namespace accrue::train

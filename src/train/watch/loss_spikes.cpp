@@ -11,7 +11,7 @@
 namespace accrue::train {
 namespace {
 
-/// The standard deviation of a normal distribution is so many median distances from its median.
+/// A normal distribution's standard deviation, in median distances from its median.
 constexpr double deviations_of_a_distance = 1.4826;
 constexpr double deviations_of_a_spike = 6;
 constexpr double least_part_of_a_spike = 0.1;
@@ -29,7 +29,7 @@ std::vector<double> norms_of(const std::deque<WatchedLoss>& steps) {
   return norms;
 }
 
-/// How far from `median` values usually lie: as a standard deviation that outliers do not move.
+/// The usual distance of values from `median`: a standard deviation that outliers do not move.
 double spread_about(double median, std::vector<double> values) {
   for (double& value : values) value = std::abs(value - median);
   return deviations_of_a_distance * median_of(std::move(values));

@@ -13,7 +13,7 @@
 
 namespace accrue::train {
 
-/// A step as its loss is watched.
+/// The values of a step from which spikes are found.
 struct WatchedLoss {
   std::int64_t step = 0;
   double loss = 0;
@@ -23,28 +23,28 @@ struct WatchedLoss {
 };
 
 /// Finds losses far above those of the steps before: by more than six times their usual distance
-/// from their median, and by a tenth of it. The step after it tells the cause: if its loss is
-/// usual again, with other samples and parameters that differ by one update, the window's samples
-/// were unusual; where it stays high, the parameters were damaged by the update before.
+/// from their median, and by a tenth of it. The step after it shows the cause: if its loss is
+/// normal again, with other samples and parameters that differ by one update, the window's samples
+/// were unusual; if it stays high, the update before damaged the parameters.
 ///
-/// Nothing is found in the first steps, which have nothing to be compared with. If a run goes
-/// back, what was seen of the steps that it takes again is forgotten.
+/// Nothing is found in the first steps, which have nothing to be compared with. If a run goes back,
+/// its record of the steps that it takes again is discarded.
 class LossSpikes {
  public:
   static constexpr std::size_t fewest_steps = 20, most_steps = 64;
 
-  /// `sampler` says which samples of the data a window's draws take.
+  /// `sampler` maps a window's draws to samples of the data.
   explicit LossSpikes(batch::Sampler sampler) : sampler_(std::move(sampler)) {}
 
-  /// To be told of each step that had a loss. Returns an event `loss_spike` of the step before,
-  /// where that was one; a spike that lasts is told once.
+  /// Call it with each step that had a loss. Returns an event `loss_spike` for the step before, if
+  /// that was one; a spike that lasts is reported once.
   std::optional<Event> observe(const WatchedLoss& step);
 
  private:
   struct Spike {
     WatchedLoss at, before;
     double usual = 0;
-    double high = 0;  ///< a loss of this much is not usual any more
+    double high = 0;  ///< a loss of this size is no longer normal
     std::optional<double> usual_norm;
   };
 

@@ -30,7 +30,7 @@ json to_json(const CeilingKey& key) {
           {"threads", key.threads}};
 }
 
-/// The file's entries; none if it is not ours, or cannot be read.
+/// The file's entries; none if it has another format, or cannot be read.
 json entries_of(const fs::path& file) {
   std::error_code unreadable;
   if (!fs::is_regular_file(file, unreadable)) return json::array();
@@ -39,7 +39,7 @@ json entries_of(const fs::path& file) {
     const bool is_ours = content.is_object() && content.contains("ceilings");
     if (is_ours && content["ceilings"].is_array()) return content["ceilings"];
   } catch (const std::exception&) {
-    // It went away or may not be read: as good as none.
+    // It is gone or may not be read: treated as missing.
   }
   return json::array();
 }

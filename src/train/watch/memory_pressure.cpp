@@ -9,7 +9,7 @@
 namespace accrue::train {
 namespace {
 
-/// What has grown by less than this part of the budget is no cause.
+/// A kind of memory that grew by less than this share of the budget is not a cause.
 constexpr double least_growth = 0.005;
 
 struct Growth {

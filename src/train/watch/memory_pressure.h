@@ -9,16 +9,16 @@
 
 namespace accrue::train {
 
-/// Finds steps whose peak in tensors comes near the budget: nearer than what the planner leaves
-/// free of it beside all that is reserved for them. So a plan alone never rings, unless training
-/// takes more than it measured.
+/// Finds steps whose peak in tensors comes near the budget: nearer than the margin that the planner
+/// leaves free beside all that is reserved for tensors. So a plan alone never triggers it, only
+/// training that takes more than was measured.
 class MemoryPressure {
  public:
   MemoryPressure();
 
-  /// To be told of each step. `tensor_budget` is what the budget leaves to tensors. Returns what
-  /// there is to tell, with the suspected cause: the budget itself, where that became smaller since
-  /// the first step that was seen, or what grew most since then.
+  /// Call it with each step. `tensor_budget` is the part of the budget for tensors. Returns a
+  /// remark with the suspected cause: the budget itself, if that became smaller since the first
+  /// step seen, or what grew most since then.
   std::optional<std::string> observe(const StepReport& step,
                                      std::optional<std::int64_t> tensor_budget);
 

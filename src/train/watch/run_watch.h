@@ -15,19 +15,19 @@
 
 namespace accrue::train {
 
-/// Watches a run's steps for what is likely to be a mistake or a fault, and names the cause that it
-/// suspects. It goes by what was measured alone, tells each trouble once until it is over, and
-/// changes nothing.
+/// Watches a run's steps for likely mistakes or faults, and names the suspected cause. It
+/// uses only measurements, reports each problem once until it is over, and changes
+/// nothing.
 class RunWatch {
  public:
   RunWatch(batch::Sampler sampler, InputKind input) : spikes_(std::move(sampler)), input_(input) {}
 
-  /// To be told of each step, with its window's draws: what its loss, which all ranks know, tells.
+  /// Call it with each step and its window's draws: judges the loss, which all ranks know.
   std::optional<Event> see_loss(const StepReport& step, batch::Range draws);
-  /// To be told of each step: what its noise, which all ranks know, tells.
+  /// Call it with each step: judges its noise, which all ranks know.
   std::optional<Event> see_noise(const StepReport& step);
-  /// To be told of each step, with what the budget leaves to tensors: what this process's memory
-  /// and input tell.
+  /// Call it with each step and the part of the budget for tensors: judges this process's memory
+  /// and input.
   std::vector<Event> see_machine(const StepReport& step, std::optional<std::int64_t> tensor_budget);
 
  private:

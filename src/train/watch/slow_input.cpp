@@ -7,7 +7,7 @@
 namespace accrue::train {
 namespace {
 
-/// Less is not worth telling: short steps wait for a thread to wake up.
+/// Less is not reported: short steps wait for a thread to wake up.
 constexpr double least_seconds = 1;
 
 std::string cause_of(InputKind kind) {

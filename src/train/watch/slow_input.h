@@ -10,22 +10,22 @@
 
 namespace accrue::train {
 
-/// What samples are made of.
+/// The source of samples.
 enum class InputKind {
   stream,  ///< tokens or bytes, one after the other in a file
   lines,   ///< JSON, a line each
   images,
 };
 
-/// Finds input that is slower than compute: over the last steps a tenth of the time or more went by
-/// waiting for samples, and more than a second in all.
+/// Finds input that is slower than compute: over the last steps a tenth of the time or more was
+/// spent waiting for samples, and more than a second in total.
 class SlowInput {
  public:
   static constexpr std::size_t steps = 20;
 
   explicit SlowInput(InputKind kind) : kind_(kind) {}
 
-  /// To be told of each step. Returns what there is to tell, with the suspected cause.
+  /// Call it with each step. Returns a remark with the suspected cause.
   std::optional<std::string> observe(const StepReport& step);
 
  private:

@@ -5,14 +5,14 @@
 namespace accrue::train {
 namespace {
 
-/// What ranks add up first, in this order; the sums of noise and the caller's follow.
+/// The sums of ranks, in this order; those of noise and the caller's follow.
 enum Figure { kTokens, kMicroBatches, kStops, kCheckpoints, kRankSums };
 
 std::int64_t total_of(Figure figure, const WindowRun& run) {
   return static_cast<std::int64_t>(run.together->rank_sums.at(figure));
 }
 
-/// What ranks tell each other of themselves.
+/// Takes the requests of all ranks.
 void take_requests(const distributed::DeferredReduce& reduce, WindowRun& run) {
   run.together = reduce.totals();
   run.stop_requested = total_of(kStops, run) > 0;
@@ -21,7 +21,7 @@ void take_requests(const distributed::DeferredReduce& reduce, WindowRun& run) {
   run.rank_sums.assign(sums.begin() + kRankSums + std::ssize(run.noise_sums), sums.end());
 }
 
-/// What the window came to.
+/// Takes the totals of the window.
 void take_totals(WindowRun& run) {
   const distributed::WindowTotals& totals = *run.together;
   const auto noise = totals.rank_sums.begin() + kRankSums;

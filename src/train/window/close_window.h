@@ -6,18 +6,18 @@
 
 namespace accrue::train {
 
-/// Closes a window that belongs to one process, and puts its result and its counts into `run`.
+/// Closes a window that belongs to one process, and writes its result and its counts to `run`.
 void close_window(accum::Window& window, WindowRun& run);
 
-/// What a rank was asked for while it filled its share of a window.
+/// The requests to a rank while it filled its share of a window.
 struct Asked {
   bool to_stop = false;
   bool for_checkpoint = false;
 };
 
-/// Closes this rank's share of a window. The ranks add up its totals, what they were asked for, and
-/// `rank_sums`, as many on each; `run` becomes that of all ranks. Where some of them have samples
-/// left (WindowRun::left) its counts stay those of this rank (accum::Window::is_unfinished).
+/// Closes this rank's share of a window. The ranks add up its totals, the requests, and
+/// `rank_sums`, the same number on each; `run` becomes that of all. If some have samples left
+/// (WindowRun::left) its counts stay those of this rank (accum::Window::is_unfinished).
 void close_shared_window(accum::Window& window, distributed::DeferredReduce& reduce,
                          const Asked& asked, const std::vector<double>& rank_sums, WindowRun& run);
 

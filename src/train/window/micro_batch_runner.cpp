@@ -64,7 +64,7 @@ Runner::Opening MicroBatchRunner::prepare(const WindowRequest& request) {
           .total_weight = losses_.total_weight()};
 }
 
-/// Gives the losses the total weights of all ranks.
+/// Passes the total weights of all ranks to the losses.
 void MicroBatchRunner::share_losses() {
   const std::vector<double> mine = losses_.sums();
   if (mine.empty()) return;
@@ -97,7 +97,7 @@ Filled MicroBatchRunner::fill(WindowRequest& request, WindowRun& run) {
 }
 
 Filled MicroBatchRunner::run_micro_batches(WindowRequest& request, WindowRun& run) {
-  std::size_t kept = 0;  // what a run that pauses has kept, it does not keep again
+  std::size_t kept = 0;  // a run that pauses does not save again what it has saved
   for (auto i = static_cast<std::size_t>(first_left(request)); i < request.micro_batches.size();) {
     run.micro_batches = std::ssize(request.micro_batches);
     const bool stops = stops_here();
@@ -120,7 +120,7 @@ Filled MicroBatchRunner::run_micro_batches(WindowRequest& request, WindowRun& ru
   return Filled::whole;
 }
 
-/// Reads what is left of the losses, all at once: the one time that a window waits for its device.
+/// Reads the remaining losses, all at once: the only time that a window waits for its device.
 void MicroBatchRunner::settle_losses(WindowRun& run) {
   if (unread_.empty()) return;
   std::vector<at::Tensor> sums;
@@ -134,7 +134,7 @@ void MicroBatchRunner::settle_losses(WindowRun& run) {
     const double total = losses.fill_in(on_host[static_cast<std::int64_t>(i)], unread.heads);
     if (std::isfinite(total)) {
       losses_.note(unread.index, unread.heads);
-      // What a device still works on ended nobody knows when.
+      // For work still on a device it is not known when it ended.
       if (unread.sums.is_cpu()) run.micro_batch_seconds.push_back(unread.seconds);
     }
     settled.push_back({unread.index, total * options.weighting});
@@ -151,12 +151,12 @@ void MicroBatchRunner::require_few_bad(const WindowRequest& request, const Windo
 
 bool MicroBatchRunner::stops_here() const {
   context_.control.follow();
-  // What is folded into the optimizer cannot be undone: such a window is finished first.
+  // What is folded into the optimizer cannot be undone: such a window is completed first.
   return context_.control.stops_here() && !context_.window.buffer()->is_between_steps();
 }
 
 /// Returns false if micro-batch `position` ran out of memory and was undone: it, or what the
-/// request then holds in its place, is to be run again.
+/// request then has in its place, must be run again.
 bool MicroBatchRunner::run_or_undo(std::size_t position, WindowRequest& request, WindowRun& run) {
   accum::Window& window = context_.window;
   std::vector<batch::Range>& micro_batches = request.micro_batches;
@@ -196,8 +196,8 @@ bool MicroBatchRunner::run_or_undo(std::size_t position, WindowRequest& request,
   }
 }
 
-/// One value for each channel has no variance. Runs are planned without such micro-batches; images
-/// that are left out, or memory that runs out, may make one. (verify runs such splits on purpose.)
+/// One value for each channel has no variance. Plans avoid such micro-batches; left-out images or
+/// lack of memory may create one. (verify runs such splits on purpose.)
 void MicroBatchRunner::expect_statistics_of_one(const batch::MicroBatch& micro,
                                                 std::int64_t window) const {
   for (const NamedParameter& buffer : context_.model.buffers()) {
@@ -251,7 +251,7 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
   replayed_ = false;
   const bool is_last = ref.index + 1 == std::ssize(request.micro_batches);
   const bool is_part = shows_noise(ref, is_last);
-  // Sums that are being added to the other ranks' are no longer this rank's own.
+  // Sums that are being added to the other ranks' no longer belong to this rank alone.
   if (options_.reduce != nullptr) options_.reduce->begin_micro_batch(is_last && !is_part);
   if (!ref.sample_ids.empty() && request.to_quarantine.contains(ref.sample_ids.front())) {
     context_.window.begin(ref);
@@ -259,8 +259,8 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
     return;
   }
   PassOptions options = pass_options();
-  // Ranks tell each other what they lost before their sums are added, and who is to be slow has to
-  // know how long it worked: there losses are read at once.
+  // Ranks exchange their losses before their sums are added, and a rank that is to be slow has to
+  // know how long it worked: in these cases losses are read at once.
   const bool is_slow = context_.control.allowed_speed() < 1;
   options.leave_losses_on_device = options_.reduce == nullptr && !is_slow;
   options.recorded = options_.recorded;
@@ -292,7 +292,7 @@ void MicroBatchRunner::tell_of_recordings() {
     context_.log.event("graphs", news);
 }
 
-/// Whether the sums behind this micro-batch are a part of the window that can be seen.
+/// Whether the sums after this micro-batch are a part of the window whose noise can be seen.
 bool MicroBatchRunner::shows_noise(const MicroRef& ref, bool is_last) const {
   if (options_.noise == nullptr || ref.index > 0) return false;
   return !is_last || (options_.reduce != nullptr && options_.noise->decides());

@@ -12,16 +12,16 @@
 
 namespace accrue::train {
 
-/// Runs a window micro-batch by micro-batch, forward and backward. What is quarantined, or
-/// interrupted, leaves no trace in the model's buffers either. Losses add up as WindowLosses says.
+/// Runs a window micro-batch by micro-batch, forward and backward. A quarantined or interrupted
+/// micro-batch does not affect the model's buffers either. Losses add up as in WindowLosses.
 ///
-/// A micro-batch that runs out of memory is undone by the ledger and run once more; where that
-/// fails too, it and those after it are split. The sums have the bits of a window that was split
-/// that way from the start. If a replay runs out of memory the window is lost, and begins anew.
+/// A micro-batch that runs out of memory is undone by the ledger and run once more; if that fails
+/// too, it and those after it are split. The sums have the bits of a window that was split that way
+/// from the start. If a replay runs out of memory the window is lost, and starts again.
 ///
-/// Between two micro-batches the window may be kept in its middle (WindowKeeper), if the run
-/// stops and where that is due. It goes on from there to the same bits. Ranks that share it close
-/// it early for that (WindowRanks).
+/// Between two micro-batches the window may be saved in its middle (WindowKeeper), if the run stops
+/// or a checkpoint is due. It continues from there to the same bits. Ranks that share it close it
+/// early for that (WindowRanks).
 class MicroBatchRunner final : public Runner {
  public:
   explicit MicroBatchRunner(const RunnerContext& context, RunnerOptions options = {});
@@ -57,7 +57,7 @@ class MicroBatchRunner final : public Runner {
                        const WindowRequest& request, WindowRun& run);
   void split_from(std::size_t position, std::vector<batch::Range>& micro_batches,
                   std::int64_t micro);
-  /// Seconds of the backward passes that reductions took, which began in them.
+  /// Seconds of the backward passes spent in reductions that began in them.
   double reducing_seconds() const {
     return options_.reduce == nullptr ? 0 : options_.reduce->seconds_in_backward();
   }
@@ -76,23 +76,23 @@ class MicroBatchRunner final : public Runner {
   RunnerContext context_;
   RunnerOptions options_;
   WindowLosses losses_;
-  BufferSnapshot at_open_;  ///< as the window was opened
+  BufferSnapshot at_open_;  ///< when the window was opened
   BufferSnapshot settled_;  ///< after the last micro-batch that counts
   bool replayed_ = false;   ///< since the last micro-batch began
   Stopwatch filling_;
   double filled_before_ = 0;    ///< seconds that the window took before ranks closed it early
-  double keeping_seconds_ = 0;  ///< of `filling_`, for windows that were kept in their middle
-  double waited_before_ = 0;    ///< RunControl::waited_seconds() as the filling began
-  /// Of the window's micro-batches whose losses are still on a device.
+  double keeping_seconds_ = 0;  ///< of `filling_`, for saving windows in their middle
+  double waited_before_ = 0;    ///< RunControl::waited_seconds() when the filling began
+  /// A micro-batch of the window whose losses are still on a device.
   struct Unread {
     std::int64_t index;
     at::Tensor sums;  ///< by head that was run
     HeadSums heads;
-    double seconds = 0;  ///< until its work was handed over
+    double seconds = 0;  ///< until its work was submitted
   };
   std::vector<Unread> unread_;
-  /// What the ranks' losses come to in the window that they share, from its first prepare() to
-  /// closed(): of a window that this rank fills once more it is the same.
+  /// The ranks' combined losses in the window that they share, from its first prepare() to
+  /// closed(): for a window that this rank fills once more they are the same.
   std::optional<std::vector<double>> losses_of_all_;
 };
 

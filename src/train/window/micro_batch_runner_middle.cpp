@@ -1,4 +1,4 @@
-// Windows that are kept in their middle, and go on from there: by one process, and by ranks
+// Windows that are saved in their middle, and continue from there: by one process, and by ranks
 // together.
 #include <utility>
 
@@ -21,8 +21,8 @@ std::vector<LedgerEntry> entries_of(const WindowMiddle& middle) {
 
 }  // namespace
 
-/// Takes in what is done of the window. Quarantines are told once more: what was told of a step
-/// that was not finished is gone.
+/// Takes in the finished part of the window. Quarantines are reported once more: the reports of a
+/// step that was not finished are gone.
 void MicroBatchRunner::take_up(const WindowRequest& request, WindowRun& run) {
   const WindowMiddle& middle = request.started->middle;
   load_buffers(*request.started, context_.model);
@@ -51,8 +51,8 @@ bool MicroBatchRunner::is_to_be_kept(bool stops, const WindowRun& run) const {
   return stops || options_.keeper.is_due(seconds_so_far(run) + waited_seconds());
 }
 
-/// Keeps the window as far as it is done. The checkpoint's model is that of the last step, so the
-/// buffers are for that long as the window found them.
+/// Saves the finished part of the window. The checkpoint's model is that of the last step, so
+/// meanwhile the buffers are those with which the window began.
 void MicroBatchRunner::keep(const WindowRequest& request, WindowRun& run) {
   const Stopwatch keeping;
   settle_losses(run);
@@ -65,7 +65,7 @@ void MicroBatchRunner::keep(const WindowRequest& request, WindowRun& run) {
   keeping_seconds_ += keeping.seconds();
 }
 
-/// A loss that is not finite had the others run again; without others nothing did.
+/// After a loss that is not finite the other micro-batches ran again, if there are any.
 void MicroBatchRunner::settle_buffers() {
   if (context_.window.ledger().count(MicroStatus::committed) == 0) at_open_.restore();
   settled_.keep();
@@ -78,15 +78,15 @@ bool MicroBatchRunner::closes_early(const WindowRun& run) const {
                                    keeper.is_due(seconds_so_far(run) + waited_seconds()));
 }
 
-/// Leaves what begins at `position` undone.
+/// Leaves everything from `position` on undone.
 void MicroBatchRunner::leave(std::size_t position, const WindowRequest& request, WindowRun& run) {
   context_.loader.cancel();
   for (std::size_t i = position; i < request.micro_batches.size(); ++i)
     run.left += request.micro_batches[i].size();
 }
 
-/// Each rank has the sums of all in its buffer: the first one keeps them, and goes on with them and
-/// with all that is done; the others go on with their shares of the rest alone.
+/// Each rank has the sums of all in its buffer: the first one keeps them, and continues with them
+/// and with all that is done; the others continue only with their shares of the rest.
 Filled MicroBatchRunner::keep_with_others(WindowRequest& request, WindowRun& run) {
   const WindowKeeper& keeper = options_.keeper;
   const WindowMiddle all = keeper.ranks->bring_together(middle_of(request, run));
@@ -134,7 +134,7 @@ StartedWindow MicroBatchRunner::started_window(const WindowRequest& request,
   return started;
 }
 
-/// What ran out of memory before it ran again, or was split, left nothing: it is not told.
+/// A micro-batch that ran out of memory before it ran again, or was split, is not recorded.
 WindowMiddle MicroBatchRunner::middle_of(const WindowRequest& request, const WindowRun& run) const {
   const accum::Window& window = context_.window;
   WindowMiddle middle{.window = request.index,

@@ -7,7 +7,7 @@
 namespace accrue::train {
 namespace {
 
-/// What ranks add up, in this order; the squares of the blocks follow.
+/// The sums of ranks, in this order; the squares of the blocks follow.
 enum NoiseFigure { kParts, kInverseWeights, kSquares, kSquaresInGeometry, kBlocks };
 
 constexpr const char* second_moment_prefix = "exp_avg_sq.";
@@ -37,7 +37,7 @@ NoiseMeter::NoiseMeter(const accum::GradientBuffer& buffer, const optim::Optimiz
   sums_.assign(kBlocks + block_names_.size(), 0);
 }
 
-/// An optimizer that keeps none, or not in fp32, leaves the Euclidean norm.
+/// If an optimizer keeps none, or not in fp32, the Euclidean norm is used.
 void NoiseMeter::take_second_moments(const optim::Optimizer& optimizer) {
   std::map<std::string, at::Tensor> moments;
   for (const NamedParameter& state : optimizer.state())
@@ -107,7 +107,7 @@ void NoiseMeter::see_part(double weight, double loss_scale) {
   for (std::size_t i = 0; i < blocks.size(); ++i) sums_[kBlocks + i] = blocks[i] * scale;
 }
 
-/// Sums of another detail than is asked for now tell nothing of what is.
+/// Sums with another set of figures than the present one cannot be used.
 void NoiseMeter::take_up(const std::vector<double>& sums) {
   if (sums.size() == sums_.size()) sums_ = sums;
 }

@@ -18,8 +18,8 @@ std::int64_t allowed_quarantined(double limit, std::int64_t count);
 /// `micro_batches` are quarantined than allowed.
 void require_few_quarantined(const LedgerView& ledger, double limit, std::int64_t micro_batches);
 
-/// Throws a runtime Error with the reasons where more samples of a window of `micro_batches` could
-/// not be read than may be: the fraction `limit` of them, as allowed_quarantined().
+/// Throws a runtime Error with the reasons if more samples of a window of `micro_batches` were
+/// unreadable than allowed: the fraction `limit` of them, as in allowed_quarantined().
 void require_few_unreadable(std::span<const batch::UnreadableSample> unreadable, double limit,
                             std::span<const batch::Range> micro_batches, std::int64_t window);
 

@@ -11,26 +11,26 @@
 
 namespace accrue::train {
 
-/// What a run learns from windows that were torn: a part of a micro-batch was folded into the
-/// optimizer's state, and the rest failed. The run goes back to a checkpoint; the next attempt
-/// quarantines the micro-batch whose gradient was not finite untried, or splits the one that did
-/// not fit.
+/// The record of windows that were torn: a part of a micro-batch was folded into the optimizer's
+/// state, and the rest failed. The run goes back to a checkpoint; the next attempt quarantines the
+/// micro-batch whose gradient was not finite without trying it, or splits the one that did not
+/// fit.
 class RollbackHistory {
  public:
-  /// It counts by a copy of the run's `retries`, which begin anew with each window.
+  /// It counts by a copy of the run's `retries`, which start again with each window.
   explicit RollbackHistory(memory::Retries retries) : retries_(std::move(retries)) {}
 
-  /// First samples of the window's micro-batches by which earlier attempts were torn: they are to
-  /// be quarantined untried.
+  /// First samples of the window's micro-batches by which earlier attempts were torn: these are
+  /// quarantined without being tried.
   std::set<std::int64_t> to_quarantine(std::int64_t window) const;
 
-  /// Takes the last quarantined micro-batch of the torn window for the culprit. Throws a runtime
-  /// Error if an earlier attempt failed in the same way, so that going back would not help.
+  /// Assumes that the last quarantined micro-batch tore the window. Throws a runtime Error if an
+  /// earlier attempt failed in the same way, so that going back would not help.
   void torn_by_gradient(const LedgerView& torn, const std::string& reason);
   /// Throws a refused Error if nothing is left to try. `samples` are those of a micro-batch.
   void torn_by_memory(std::int64_t window, std::int64_t samples, const std::exception& error);
-  /// To be called for each window that was closed; returns memory::Retries::take_story() where it
-  /// was short of memory.
+  /// Call it for each window that was closed; returns memory::Retries::take_story() if it was short
+  /// of memory.
   std::optional<std::string> closed(std::int64_t window);
 
  private:

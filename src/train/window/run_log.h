@@ -14,13 +14,13 @@
 
 namespace accrue::train {
 
-/// Tells observers what a run does. The first of several ranks tells; what happens on another one
-/// is noted there, and goes to the first with the window's close (gather_events).
+/// Reports what a run does to observers. The first of several ranks reports; events on another rank
+/// are noted there, and are sent to the first with the window's close (gather_events).
 class RunLog {
  public:
   using Observers = std::vector<std::shared_ptr<Observer>>;
 
-  RunLog() = default;  ///< nobody listens
+  RunLog() = default;  ///< without observers
   /// Observers and state are kept by reference: events carry the step that `state` has reached.
   RunLog(const Observers& observers, const TrainState& state, bool is_first_rank)
       : observers_(&observers), state_(&state), is_first_rank_(is_first_rank) {}
@@ -34,24 +34,24 @@ class RunLog {
   void end(bool interrupted) const;
   void failed() const;
 
-  /// Tells an event of the step under way that all ranks know of.
+  /// Reports an event of the current step that all ranks know.
   void event(const std::string& name, const std::string& reason) const;
-  /// Tells an event of the step that was done last.
+  /// Reports an event of the step that was done last.
   void event_of_last_step(const std::string& name, const std::string& reason) const;
-  /// Tells, or notes, an event of the step under way that this rank alone knows of.
+  /// Reports, or notes, an event of the current step that only this rank knows.
   void event_of_this_rank(const std::string& name, const std::string& reason);
-  /// Tells, or notes, an event of any step that this rank alone knows of.
+  /// Reports, or notes, an event of any step that only this rank knows.
   void event_of_this_rank(Event event);
-  /// Tells that a micro-batch was quarantined, whose draws took these samples of the data.
+  /// Reports that a micro-batch was quarantined whose draws took these samples of the data.
   void quarantine(const MicroRef& micro, const std::string& reason,
                   std::span<const std::int64_t> samples);
 
-  /// The last step, of a rank that tells nobody of it: the first one may be lost before it does.
+  /// The last step, on a rank that does not report: the first rank may be lost before it does.
   const std::optional<StepReport>& untold_step() const { return untold_step_; }
-  /// Events that wait to be sent to the first rank.
+  /// Events that are still to be sent to the first rank.
   const std::vector<Event>& noted() const { return noted_; }
   std::vector<Event> take_noted();
-  /// Tells events that ranks had noted.
+  /// Reports events that ranks had noted.
   void tell(std::span<const Event> events) const;
 
  private:

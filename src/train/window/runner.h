@@ -21,8 +21,8 @@
 
 namespace accrue::train {
 
-/// What a window is to be filled with, and what earlier fills of it taught. A runner may change it:
-/// memory that runs out splits micro-batches, and what was quarantined is kept for the next fill.
+/// The contents that a window is to be filled with, and the lessons of its earlier fills. A runner
+/// may change it: lack of memory splits micro-batches, and the next fill skips quarantined ones.
 struct WindowRequest {
   /// A request for samples `range` in micro-batches of `samples_per_micro_batch`.
   static WindowRequest even(std::int64_t index, batch::Range range,
@@ -30,25 +30,25 @@ struct WindowRequest {
     return {.index = index, .micro_batches = batch::split(range, samples_per_micro_batch)};
   }
 
-  std::int64_t index = 0;                   ///< the window's, which keys randomness
+  std::int64_t index = 0;                   ///< index of the window, which keys randomness
   std::vector<batch::Range> micro_batches;  ///< in order; none is empty
-  /// First samples of micro-batches that are quarantined untried, since an earlier fill quarantined
-  /// them.
+  /// First samples of micro-batches that are quarantined without being tried, since an earlier fill
+  /// quarantined them.
   std::set<std::int64_t> to_quarantine = {};
   std::int64_t fills = 0;  ///< fills of this window before this one (Filled::again)
-  /// Set if the window goes on behind what is done of it, which its first micro-batches are. The
+  /// Set if the window continues after its finished part, which is its first micro-batches. The
   /// others need not follow them, nor each other.
   std::optional<StartedWindow> started = {};
   bool went_on = false;  ///< whether go_on_from() gave it its micro-batches
-  /// Whether this process did what is done, so that its observers know what was quarantined.
+  /// Whether this process did the finished part, so that its observers know what was quarantined.
   bool was_told = false;
 
-  /// Has the window go on behind what is done of it. What is left keeps its micro-batches, unless
-  /// memory now takes another size, `micro_batch` samples, than it did then.
+  /// Makes the window continue after its finished part. The rest keeps its micro-batches, unless
+  /// memory now allows another size, `micro_batch` samples, than it did then.
   void go_on_from(StartedWindow from, std::int64_t micro_batch);
 };
 
-/// What a window's micro-batches came to.
+/// The result of a window's micro-batches.
 struct WindowRun {
   bool interrupted = false;  ///< stopped between micro-batches; the window was discarded
   /// Samples of this rank's share that it has not run, since the ranks close the window early.
@@ -61,11 +61,11 @@ struct WindowRun {
   std::int64_t quarantined = 0;
   std::int64_t retries = 0;
   std::int64_t out_of_memory = 0;  ///< how often memory ran out; counted in the retries
-  double loss_scale = 1;           ///< with which the window closed
-  /// Most bytes in tensors while a micro-batch ran; none if nothing meters them.
+  double loss_scale = 1;           ///< the scale with which the window closed
+  /// Peak bytes in tensors while a micro-batch ran; none if they are not metered.
   std::optional<std::int64_t> micro_batch_peak_bytes;
   double seconds = 0;          ///< forward and backward
-  double earlier_seconds = 0;  ///< of them, those before the window was kept in its middle
+  double earlier_seconds = 0;  ///< the part of them before the window was saved in its middle
   bool went_on = false;        ///< WindowRequest::went_on: its samples may be any of the window
   /// How long each committed micro-batch took, without reductions that overlapped; empty if
   /// micro-batches interleave (exact batch normalisation, a pipeline).
@@ -88,12 +88,12 @@ struct WindowRun {
 class NoiseMeter;
 class RecordedPass;
 
-/// What became of filling a window.
+/// The result of filling a window.
 enum class Filled {
-  whole,        ///< it is to be closed
-  interrupted,  ///< stopped between micro-batches: it is to be dropped
-  again,        ///< it is to be opened and filled once more, with what the request now knows
-  goes_on,  ///< ranks closed it early: it is to be filled with what is left, as the request says
+  whole,        ///< it can be closed
+  interrupted,  ///< stopped between micro-batches: it has to be dropped
+  again,        ///< it has to be opened and filled once more, with the changed request
+  goes_on,      ///< ranks closed it early: it has to be filled with the rest, as in the request
 };
 
 /// Runs a window's micro-batches through a model. It neither opens nor closes the window:
@@ -104,8 +104,8 @@ enum class Filled {
 ///   run.gradient = window.close();
 ///   runner.closed(request, run);
 ///
-/// After Filled::goes_on the window is filled with the rest in the same way, but for open(): it is
-/// open on the rank that goes on with the sums of all, and loaded on the others.
+/// After Filled::goes_on the window is filled with the rest in the same way, but without open(): it
+/// is open on the rank that continues with the sums of all, and loaded on the others.
 class Runner {
  public:
   struct Opening {
@@ -114,28 +114,28 @@ class Runner {
   };
 
   virtual ~Runner() = default;
-  /// What the window has to be opened with; reads labels where losses need to know them ahead.
+  /// The arguments for opening the window; reads labels if losses need their weights beforehand.
   virtual Opening prepare(const WindowRequest& request) = 0;
-  /// Fills the open window, and puts into `run` what it has to tell besides the ledger. Throws a
-  /// runtime Error naming samples and reasons if more than the allowed number is quarantined.
-  /// After anything but Filled::whole, and after an exception, the window is not to be closed.
+  /// Fills the open window, and writes to `run` what the ledger does not have. Throws a runtime
+  /// Error naming samples and reasons if more than the allowed number is quarantined. Do not close
+  /// the window after anything but Filled::whole, nor after an exception.
   virtual Filled fill(WindowRequest& request, WindowRun& run) = 0;
-  /// To be called after the window was closed, which may have quarantined more: throws as fill()
-  /// does. Says whether the window has to be filled again. One that ranks closed early goes on, or
-  /// is interrupted and to be dropped.
+  /// Call it after the window was closed, which may have quarantined more: throws as fill() does.
+  /// Returns whether the window has to be filled again. One that ranks closed early continues, or
+  /// is interrupted and has to be dropped.
   virtual Filled closed(WindowRequest& request, WindowRun& run) = 0;
-  /// Takes back what fill() did outside the window: to the model's buffers and to the loader's
+  /// Reverts what fill() did outside the window: to the model's buffers and to the loader's
   /// queue.
   virtual void undo() = 0;
-  /// What is done of a window that was filled and could not be closed, with copies of its sums;
-  /// none if they are not this rank's own any more, or where it cannot go on from there.
+  /// The finished part of a window that was filled and could not be closed, with copies of its
+  /// sums; none if they are no longer this rank's own, or it cannot continue from there.
   virtual std::optional<StartedWindow> what_is_done(const WindowRequest& /*request*/,
                                                     const WindowRun& /*run*/) const {
     return std::nullopt;
   }
 };
 
-/// What every runner works with; all of it outlives the runner.
+/// The objects that every runner uses; all of them outlive the runner.
 struct RunnerContext {
   models::Trainable& model;
   accum::Window& window;
@@ -149,22 +149,22 @@ struct RunnerContext {
 struct RunnerOptions {
   double max_quarantined =
       0.1;  ///< fraction of micro-batches, and of samples (allowed_quarantined)
-  /// Says what losses are multiplied with, window by window, and learns of overflows; null: 1.
+  /// Gives the factor of losses, window by window, and receives overflows; null: 1.
   optim::LossScaler* loss_scaler = nullptr;
-  /// Exact batch normalisation keeps the activations at its cuts in this folder; empty: in memory.
+  /// Exact batch normalisation stores the activations at its cuts in this folder; empty: in memory.
   std::filesystem::path cut_folder = {};
   Recompute recompute = Recompute::none;
-  /// What losses and weights alike are multiplied with, by which a proof rounds anew
-  /// (PassOptions::weighting). Only MicroBatchRunner does it.
+  /// A factor of losses and weights alike, which makes a verification round again
+  /// (PassOptions::weighting). Only MicroBatchRunner uses it.
   double weighting = 1;
-  /// Set if the window is one rank's share: it is told of each micro-batch, as the last one's
-  /// backward may be overlapped. Null: the process is alone.
+  /// Set if the window is one rank's share: it gets each micro-batch, as the last one's backward
+  /// may be overlapped. Null: the process is alone.
   distributed::DeferredReduce* reduce = nullptr;
-  /// Told of the first micro-batch; null: nobody measures noise. Only MicroBatchRunner does it.
+  /// Sees the first micro-batch; null: noise is not measured. Only MicroBatchRunner uses it.
   NoiseMeter* noise = nullptr;
-  /// Has the device repeat micro-batches; null: all are run. Only MicroBatchRunner does it.
+  /// Makes the device repeat micro-batches; null: all are run. Only MicroBatchRunner uses it.
   RecordedPass* recorded = nullptr;
-  /// Keeps windows in their middle. Only MicroBatchRunner asks it.
+  /// Saves windows in their middle. Only MicroBatchRunner uses it.
   WindowKeeper keeper = {};
 };
 

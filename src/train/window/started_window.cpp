@@ -12,7 +12,7 @@ namespace {
 
 using Entry = accum::GradientBuffer::Entry;
 
-/// What stands for a slot's sum in a file: with a compensation if there is one.
+/// A slot's sum as it is stored in a file: with a compensation if there is one.
 at::Tensor content_of(const Entry& entry) {
   return entry.staged ? accum::GradientBuffer::saved_sum(entry) : entry.slot->main;
 }

@@ -9,7 +9,7 @@
 namespace accrue::train {
 
 /// make_model_to_load() for the model of a run folder, which may name a TorchScript module: `admit`
-/// is told its digest first.
+/// gets its digest first.
 std::unique_ptr<models::Model> make_admitted_model(const Config& config, const AdmitModule& admit);
 
 }  // namespace accrue::train

@@ -23,7 +23,7 @@ std::int64_t units_per_sample(const Config& config, const SampleFacts& samples) 
   return std::max<std::int64_t>(1, samples.tokens_per_sample.value_or(1));
 }
 
-/// In what a linear ramp goes up: whole micro-batches where their size is stated.
+/// The step of a linear ramp: whole micro-batches if their size is stated.
 std::int64_t ramp_step(const Config& config, const SampleFacts& samples) {
   const bool has_length = !config.batch.tokens || samples.tokens_per_sample;
   return units_per_sample(config, samples) *
@@ -58,7 +58,7 @@ struct StatedSize {
   std::int64_t size;
 };
 
-/// Every batch that the config states besides the first.
+/// All batches in the config except the first.
 std::vector<StatedSize> stated_sizes(const Config& config) {
   std::vector<StatedSize> sizes;
   for (const BatchStage& stage : config.batch.schedule)
@@ -84,7 +84,7 @@ void check_multiples(const Config& config, std::int64_t context) {
                         std::to_string(std::max<std::int64_t>(1, size / context) * context));
 }
 
-/// What is decided about a batch goes by samples of one length, or counts samples.
+/// Throws unless samples have one length or are counted, as decisions on a batch need it.
 void check_lengths(const Config& config, const data::Source& train) {
   if (config.adapt.is_on() && (config.batch.tokens || config.run.tokens))
     throw usage_error(
@@ -203,7 +203,7 @@ optim::LearningRate rate_over_length(const Config& config, const SampleFacts& sa
   const auto per_epoch = static_cast<double>(samples.samples_per_epoch);
   const auto each = static_cast<double>(samples.tokens_per_sample.value_or(0));
   const auto batch = static_cast<double>(stated_batch(config.batch));
-  double step = 1;  // what a step of the stated batch is of the length
+  double step = 1;  // a step of the stated batch, in the unit of the length
   Horizon horizon;
   if (run.steps) {
     const double in_samples = batch / static_cast<double>(units_per_sample(config, samples));

@@ -22,59 +22,59 @@ struct Workload;
 /// not, the batch may still be changed by hand (batch_may_change).
 bool batch_changes(const Config& config);
 
-/// Whether the batch at a place follows from the run's length, too.
+/// Whether the batch at a place also depends on the run's length.
 bool goes_by_length(const Config& config);
 
-/// What the samples of a run have in common.
+/// The properties that all samples of a run share.
 struct SampleFacts {
   std::int64_t samples_per_epoch = 0;
   std::optional<std::int64_t> tokens_per_sample = {};  ///< 0: they have none; absent: they differ
 };
 
-/// The budget of a batch of `size`, in the unit that the config states its batch in.
+/// The budget of a batch of `size`, in the unit in which the config states its batch.
 batch::WindowBudget budget_of_batch(const Config& config, std::int64_t size);
 
-/// The batch that the config states, in its unit, for the window that begins at `place`: the stage
-/// of batch.schedule that was reached, how far the ramp has come, or what seesaw makes of the
-/// learning rate. A linear ramp goes by whole samples, or micro-batches where their size is stated;
-/// one that doubles takes equal parts of its length for each of its sizes. Of a batch that
-/// is decided on the way: what it begins with. Pure.
+/// The batch that the config states, in its unit, for the window that begins at `place`: the
+/// current stage of batch.schedule, the current size of the ramp, or the size that seesaw derives
+/// from the learning rate. A linear ramp grows by whole samples, or by micro-batches if their size
+/// is stated; one that doubles spends equal parts of its length on each of its sizes. For a batch
+/// that is decided during the run: its first size. A pure function.
 std::int64_t batch_at(const Config& config, const SampleFacts& samples,
                       const batch::WindowPlace& place);
 
-/// The learning rate of a run by what its length is stated in (steps, tokens, or draws for epochs),
-/// and a place in it. A warm-up in steps counts steps of the stated batch.
+/// The learning rate of a run over the unit of its length (steps, tokens, or draws for epochs), and
+/// a place in that unit. A warm-up in steps counts steps of the stated batch.
 optim::LearningRate rate_over_length(const Config& config, const SampleFacts& samples);
 std::int64_t place_in_length(const Config& config, const batch::WindowPlace& place);
 
-/// How far a run is at `place`, in a unit of length; in percent, of what its length is stated in.
+/// The progress of a run at `place`, in a unit of length; for percent, of the run's stated length.
 double place_in(Duration::Unit unit, const Config& config, const SampleFacts& samples,
                 const batch::WindowPlace& place);
 /// Throws a usage Error if `duration` is in tokens and samples have none.
 void expect_countable(const Duration& duration, const SampleFacts& samples, const char* key);
 
-/// What seesaw decides for the window at `place`.
+/// The decision of seesaw for the window at `place`.
 adapt::BatchDecision seesaw_at(const Config& config, const SampleFacts& samples,
                                const batch::WindowPlace& place);
 
 SampleFacts sample_facts(const data::Source& train);
 
-/// The least and the most that a window may hold, in the batch's unit.
+/// The smallest and the largest window, in the batch's unit.
 struct BatchRange {
   std::int64_t least = 0, most = 0;
 };
 BatchRange batch_range(const Config& config);
-/// Samples of the largest batch that the config states, however many there are; nothing if they
-/// follow from what samples hold.
+/// Samples of the largest batch that the config states, however many there are; none if they depend
+/// on the contents of samples.
 std::optional<std::int64_t> largest_stated_samples(const Config& config,
                                                    const SampleFacts& samples);
 
-/// The windows of a run whose batch changes. Throws a usage Error for a batch that is no multiple
-/// of the context, and for a place in tokens where samples have none.
+/// The windows of a run whose batch changes. Throws a usage Error for a batch that is not a
+/// multiple of the context, and for a place in tokens if samples have none.
 batch::WindowSchedule changing_schedule(const Config& config, const batch::Sampler& sampler,
                                         const std::shared_ptr<const data::Source>& train);
 
-/// `schedule` with what was decided on the way, in the order of its windows.
+/// `schedule` with the sizes decided during the run, in the order of its windows.
 batch::WindowSchedule with_changes(const Config& config, batch::WindowSchedule schedule,
                                    const std::vector<BatchChange>& changes);
 

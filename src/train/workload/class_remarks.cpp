@@ -9,7 +9,7 @@
 namespace accrue::train {
 namespace {
 
-/// How many images each of `classes` classes has.
+/// The number of images of each of `classes` classes.
 std::vector<std::int64_t> images_by_class(const data::Source& source, std::size_t classes) {
   std::vector<std::int64_t> counts(classes);
   for (std::int64_t i = 0; i < source.size(); ++i)

@@ -7,7 +7,7 @@
 
 namespace accrue::train {
 
-/// Names the classes of images of which none is trained on, as all are held out.
+/// Names the image classes without training samples, as all of theirs are held out.
 std::vector<std::string> class_remarks(const Datasets& data);
 
 }  // namespace accrue::train

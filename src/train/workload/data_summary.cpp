@@ -17,7 +17,7 @@
 namespace accrue::train {
 namespace {
 
-/// One sequence's tokens, with the last one that is only predicted, and whether each is learned.
+/// One sequence's tokens, with the last one, which is only predicted, and whether each is learned.
 struct TokensOfSequence {
   std::vector<std::int64_t> ids;
   std::vector<bool> learned;
@@ -26,7 +26,7 @@ struct TokensOfSequence {
 /// A sample of two sequences is a pair.
 using TokensOfSample = std::vector<TokensOfSequence>;
 
-/// Columns of a row up to the last that is learned; all of it if nothing is.
+/// Columns of a row up to the last learned one; all of it if nothing is learned.
 std::int64_t learned_columns(const at::Tensor& targets) {
   const auto* const begin = targets.const_data_ptr<std::int64_t>();
   const auto* end = begin + targets.numel();
@@ -34,7 +34,7 @@ std::int64_t learned_columns(const at::Tensor& targets) {
   return end == begin ? targets.numel() : end - begin;
 }
 
-/// Where the sequences of a sample lie that is fetched alone.
+/// The positions of the sequences in a sample that is fetched alone.
 std::vector<SampleSpan> places_in(const batch::MicroBatch& sample, std::int64_t tokens) {
   if (!sample.spans.empty()) return sample.spans;
   if (sample.sequences_per_sample == 1) return {{.row = 0, .begin = 0, .end = tokens}};
@@ -44,7 +44,7 @@ std::vector<SampleSpan> places_in(const batch::MicroBatch& sample, std::int64_t 
   return places;
 }
 
-/// `whole`: no token is only predicted, and targets are at the places of their own tokens.
+/// `whole`: no token is only predicted, and targets are at the positions of their own tokens.
 TokensOfSequence tokens_at(const batch::MicroBatch& sample, const SampleSpan& place, bool whole) {
   const auto columns = [&](const at::Tensor& of) {
     return std::span(of[place.row].const_data_ptr<std::int64_t>() + place.begin,
@@ -52,7 +52,7 @@ TokensOfSequence tokens_at(const batch::MicroBatch& sample, const SampleSpan& pl
   };
   const auto inputs = columns(sample.inputs), targets = columns(sample.targets);
   TokensOfSequence tokens{.ids = {inputs.begin(), inputs.end()}, .learned = {}};
-  // The label of a token that is not learned is not its own: only the last one is seen nowhere
+  // The label of a token that is not learned is another token's: only the last one appears nowhere
   // else.
   if (!whole && targets.back() != data::ignored_target) tokens.ids.push_back(targets.back());
   if (!whole) tokens.learned.push_back(false);
@@ -81,8 +81,8 @@ std::string text_of(const data::Source& source, std::span<const std::int64_t> id
   return tokenizer ? tokenizer->decode(ids) : data::bytes_to_text(ids);
 }
 
-/// Text as it is learned: the first token of a sequence has nothing before it, and goes with what
-/// follows.
+/// Text by parts that are learned or not: the first token of a sequence has no predecessor, and is
+/// added to what follows.
 void add_parts(const data::Source& source, TokensOfSequence tokens, const char* name,
                std::vector<ShownPart>& parts) {
   if (tokens.learned.size() > 1) tokens.learned[0] = tokens.learned[1];
@@ -135,7 +135,7 @@ std::int64_t learned_of(const TokensOfSample& sample) {
   return count;
 }
 
-/// The sources of a mixture, whose samples stand one behind the other; `lengths` has all samples'.
+/// The sources of a mixture, whose samples are consecutive; `lengths` has those of all samples.
 std::vector<SourceSummary> sources_of(const data::Source& source,
                                       std::span<const std::int64_t> lengths) {
   std::vector<SourceSummary> sources;
@@ -149,7 +149,7 @@ std::vector<SourceSummary> sources_of(const data::Source& source,
   return sources;
 }
 
-/// What a batch has of a sample.
+/// The values of a sample that a batch needs.
 struct SampleFacts {
   std::int64_t tokens = 0, learned = 0;
   std::vector<std::int64_t> lengths;  ///< inputs of its sequences
@@ -163,7 +163,7 @@ SampleFacts facts_of(const TokensOfSample& sample, std::int64_t tokens) {
   return facts;
 }
 
-/// The first batch of a run. Its samples are looked at as all are, which fills in the facts.
+/// The first batch of a run. Its samples are read along with all others, which fills in the facts.
 struct FirstBatch {
   std::int64_t windows_per_epoch = 0;
   std::vector<std::int64_t> samples;  ///< in the order of draws
@@ -215,7 +215,7 @@ DataSummary summarize(const data::Source& source, bool whole, std::int64_t shown
   return summary;
 }
 
-/// The share of padding where rows of a micro-batch are as long as its longest sample.
+/// The share of padding if rows of a micro-batch are as long as its longest sample.
 double padding_of(std::span<const std::int64_t> lengths, std::int64_t micro) {
   std::int64_t room = 0, used = 0;
   for (std::size_t begin = 0; begin < lengths.size();) {

@@ -16,7 +16,7 @@ struct WithFiles {
   std::shared_ptr<const data::Tokenizer> tokenizer = nullptr;
 };
 
-/// The one named "default" has a file of its own.
+/// The one named "default" has a separate file.
 void write_chat_template(const fs::path& folder, const std::string& name, const std::string& text) {
   if (name == "default") return write_file_atomically(folder / data::kChatTemplateFile, text);
   fs::create_directory(folder / data::kChatTemplateFolder);

@@ -6,10 +6,10 @@
 
 namespace accrue::train {
 
-/// A digest of all that the model keeps in a file.
+/// A digest of everything that the model saves in a file.
 std::string digest_of(const models::Model& model);
 
-/// models::TorchScriptModel::digest(); empty if the model is none.
+/// models::TorchScriptModel::digest(); empty for another model.
 std::string digest_of_module(const models::Model& model);
 
 }  // namespace accrue::train

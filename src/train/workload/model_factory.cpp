@@ -52,8 +52,8 @@ void fit_image(Config& config, const data::ImageShape& image) {
   of_model = of_data;
 }
 
-/// Whether each id was looked at when the files were opened: text that a tokenizer makes tokens of,
-/// which may have more than occur.
+/// Whether each id was checked when the files were opened: so it is for text that a tokenizer
+/// tokenizes, whose vocabulary may be larger than the ids that occur.
 bool has_checked_ids(const Config& config, const data::Source& train) {
   const bool is_of_program = config.custom && config.custom->train;
   return !is_of_program && train.has_text() && train.tokenizer() != nullptr;
@@ -87,7 +87,7 @@ void expect_finite(const Config& config, const models::Model& model) {
                         "a checkpoint from before the training that made it diverged");
 }
 
-/// The file with the weights: `from` itself, or the one in a folder that was exported.
+/// The file with the weights: `from` itself, or the one in an exported folder.
 std::filesystem::path weights_file(const std::filesystem::path& from) {
   std::error_code none;
   return std::filesystem::is_directory(from, none) ? from / "model.safetensors" : from;
@@ -105,7 +105,7 @@ std::string inputs_in_words(const batch::MicroBatch& sample) {
 void expect_logits(const Config& config, const data::Source& train, const batch::MicroBatch& sample,
                    const at::Tensor& logits) {
   const std::int64_t classes = config.model.vocab.value_or(0);
-  // Logits of images with masks are [B, K, H, W], as torch has them.
+  // Logits of images with masks are [B, K, H, W], as in torch.
   const at::Tensor rows = train.has_masks() && logits.dim() == 4 ? logits.movedim(1, -1) : logits;
   const bool fits = rows.dim() == sample.targets.dim() + 1 &&
                     rows.sizes().slice(0, static_cast<std::size_t>(sample.targets.dim())) ==

@@ -9,7 +9,7 @@
 
 namespace accrue::train {
 
-// What a config, whose shape is filled in, comes to as the options of a model.
+// Converts a config, whose shape is filled in, to the options of a model.
 
 models::LossOptions loss_options(const Config& config);
 models::Gpt2Options gpt2_options(const Config& config);

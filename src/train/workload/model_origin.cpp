@@ -25,13 +25,13 @@ bool is_checkpoint(const fs::path& folder) {
   return fs::is_regular_file(folder / "state.json", unreadable);
 }
 
-/// The path without a separator at its end, so that its parent is the folder that it is in.
+/// The path without a trailing separator, so that its parent is the folder that it is in.
 fs::path as_folder(const std::string& name) {
   const fs::path path = fs::absolute(name).lexically_normal();
   return path.has_filename() ? path : path.parent_path();
 }
 
-/// A link to a checkpoint lies elsewhere, and so may the checkpoints of a run that link to them.
+/// The target of a link to a checkpoint lies elsewhere, and a run's checkpoints may be such links.
 RunOrigin origin_of_checkpoint(const std::string& from) {
   std::error_code unreadable;
   for (const fs::path& checkpoint : {as_folder(from), fs::canonical(from, unreadable)}) {

@@ -22,10 +22,10 @@
 namespace accrue::train {
 namespace {
 
-/// Changes with what the same model makes of the same pairs.
+/// Changes whenever the same model computes other values for the same pairs.
 constexpr const char* reference_form = "reference 1";
 
-/// Changes with what the files hold for the same numbers.
+/// Changes whenever the files store the same numbers differently.
 constexpr const char* kept_form = "kept 2";
 
 /// Identifies the model and how it computes.
@@ -42,7 +42,7 @@ std::string key_of(const Workload& work) {
   return checksum_of(shape + digest_of(*work.model));
 }
 
-/// The samples that a pass takes, which are about as long as each other.
+/// The samples of each pass, which are about equally long.
 std::vector<std::vector<std::int64_t>> passes_over(const data::Source& pairs) {
   constexpr std::int64_t tokens_at_once = 4096;
   std::vector<std::int64_t> order(static_cast<std::size_t>(pairs.size()));

@@ -14,7 +14,7 @@ namespace accrue::train {
 /// that training starts from, and the data's fingerprint names it.
 void stand_in_for_reference(Workload& work);
 
-/// Told how many pairs of how many a reference has read; both alike at the end.
+/// Called with the number of pairs that a reference has read, and with their total.
 using TellPairs = data::TellProgress;
 
 /// Puts the reference's log-probabilities in the place of the stand-in: found in the cache of the
@@ -23,7 +23,7 @@ using TellPairs = data::TellProgress;
 /// finite, a runtime Error if what the cache holds is not what was written there.
 void take_reference(Workload& work, const ShowProgress& show = {});
 
-/// The log-probabilities of both sequences of each pair, by a model that does not learn.
+/// The log-probabilities of both sequences of each pair, by a model without training.
 std::vector<double> log_probabilities_of_pairs(models::LanguageModel& model,
                                                const data::Source& pairs,
                                                const TellPairs& tell = {});

@@ -12,7 +12,7 @@
 namespace accrue::train {
 namespace {
 
-/// The rank's number on its machine, as launchers tell it.
+/// The rank's number on its machine, as launchers set it.
 std::string local_rank() {
   for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"})
     if (const char* const number = std::getenv(name)) return number;
@@ -30,8 +30,8 @@ c10::Device stated_device(const Config& config) {
   return device::open(std::string(device_words.of(*config.run.device)) + ":" + local_rank());
 }
 
-/// Products of fp16 are slow on CPUs. ATen's operators make them all the same, for whoever wants to
-/// see before there is a GPU what training in fp16 comes to.
+/// Products of fp16 are slow on CPUs. ATen's operators can compute them, for users who want to see
+/// the results of training in fp16 before they have a GPU.
 void expect_fp16_there(const Config& config, c10::Device device) {
   const bool is_tried = config.run.kernels == kernels::Kernels::generic;
   if (config.precision.compute != models::Compute::fp16 || !device.is_cpu() || is_tried) return;

@@ -27,7 +27,7 @@ data::ImageShape image_shape_of_model(const TrainedModel& trained) {
                     "accrue sample, which continues a text");
 }
 
-/// Throws if what the model passes to its first loss is not the logits of classes.
+/// Throws if the input of the model's first loss is not the logits of classes.
 void expect_classifier(const Config& config) {
   const std::vector<models::ScriptLoss>& heads = config.loss.heads;
   const bool is_classifier =
@@ -54,7 +54,7 @@ at::Tensor probabilities_of(models::Model& model, const at::Tensor& images) {
   return at::softmax(logits.to(at::kDouble), -1).contiguous();
 }
 
-/// Throws if a run has diverged: its weights' outputs order nothing.
+/// Throws if a run has diverged: the outputs of its weights have no order.
 void expect_finite(const at::Tensor& probabilities, const TrainedModel& trained) {
   if (at::isfinite(probabilities).all().item<bool>()) return;
   throw runtime_error("predict", "probabilities of classes",

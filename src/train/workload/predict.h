@@ -18,23 +18,23 @@ struct ClassProbability {
   double probability = 0;
 };
 
-/// What a model says of one image.
+/// A model's result for one image.
 struct Prediction {
   std::filesystem::path file;
   std::vector<ClassProbability> top;  ///< the likeliest first; of equal ones the lower number
   std::string failure;                ///< why the file could not be read; `top` is empty then
 };
 
-/// A trained model of images (vit, resnet, torchscript), as of a checkpoint.
+/// A trained image model (vit, resnet, torchscript), loaded from a checkpoint.
 class Classifier {
  public:
-  /// Throws a usage Error if the model is no image model.
+  /// Throws a usage Error if the model is not an image model.
   explicit Classifier(TrainedModel trained);
 
   /// Calls `told` for each file, in order, with at most `most` classes each. Images are read by the
-  /// rules of data::open_source(), brought to the shape that the model was trained on, and run at
-  /// most 64 or a million values at a time. A file that cannot be read is told as such. Throws a
-  /// runtime Error if what the model says is not finite.
+  /// rules of data::open_source(), resized to the shape that the model was trained on, and run at
+  /// most 64 or a million values at a time. A file that cannot be read is reported as such. Throws
+  /// a runtime Error if the model's output is not finite.
   void predict(std::span<const std::filesystem::path> files, std::int64_t most,
                const std::function<void(const Prediction&)>& told);
 

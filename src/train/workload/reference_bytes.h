@@ -8,8 +8,8 @@
 
 namespace accrue::train {
 
-/// Log-probabilities as the bytes of a file, and back: nothing if they are not those of `pairs`
-/// pairs, finite.
+/// Log-probabilities as the bytes of a file, and back: none if they are not those of `pairs` pairs,
+/// finite.
 std::string reference_to_bytes(const std::vector<double>& log_probabilities);
 std::optional<std::vector<double>> reference_of_bytes(std::string_view bytes, std::int64_t pairs);
 

@@ -10,8 +10,8 @@
 namespace accrue::train {
 namespace {
 
-/// The format that a fingerprint begins with: "jsonl, packed: 3 files, ...". Where a tokenizer made
-/// tokens of text it is part of the format: such tokens are no bytes, whatever became of its files.
+/// The format that a fingerprint begins with: "jsonl, packed: 3 files, ...". For tokenized text the
+/// tokenizer is part of the format: such tokens are not bytes, whatever happened to its files.
 std::string format_in(const std::string& fingerprint) {
   const std::string kind = fingerprint.substr(0, fingerprint.find(':'));
   return kind.find(", tokenizer ") == kind.npos ? kind.substr(0, kind.find(',')) : kind;

@@ -48,7 +48,7 @@ double RunRates::scaled_at(std::int64_t window, std::int64_t step, double factor
 
 std::optional<optim::RateFall> RunRates::fall_at(std::int64_t window, std::int64_t step,
                                                  double factor) const {
-  // A floor of 0 is the same part of every peak.
+  // A floor of 0 is the same share of every peak.
   if (rate_.version == optim::ScheduleVersion::min_in_last_step || rate_.min_lr == 0)
     return std::nullopt;
   std::optional<double> left;
@@ -79,7 +79,7 @@ std::int64_t RunRates::held_before(const batch::ChangingWindows& windows, std::i
   return windows.counts_tokens() ? place.tokens : place.begin;
 }
 
-/// What the windows within a duration hold.
+/// The amount of data in the windows within a duration.
 std::int64_t RunRates::held_within(const Duration& duration) const {
   switch (duration.unit) {
     case Duration::Unit::tokens:

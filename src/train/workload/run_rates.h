@@ -19,16 +19,16 @@ namespace accrue::train {
 class RunRates {
  public:
   /// `windows` is the run's length. A warm-up in steps is that of `as_begun`, the schedule before
-  /// anything was decided.
+  /// any decision.
   RunRates(const Config& config, const Horizon& horizon, const batch::WindowSchedule& schedule,
            const batch::WindowSchedule& as_begun, const SampleFacts& samples, std::int64_t windows);
 
   /// Of window `window`, before which `step` optimizer steps were taken.
   double at(std::int64_t window, std::int64_t step) const;
-  /// The same with what exceeds the schedule's floor times `factor`: the floor is absolute.
+  /// The same with the part above the schedule's floor times `factor`: the floor is absolute.
   double scaled_at(std::int64_t window, std::int64_t step, double factor) const;
-  /// What of it groups with a rate of their own need beside it; none if their factor says all:
-  /// in the warm-up, and of a rate that does not fall or falls to 0.
+  /// What groups with their own rate need in addition; none if their factor is enough: in the
+  /// warm-up, and for a rate that does not fall or falls to 0.
   std::optional<optim::RateFall> fall_at(std::int64_t window, std::int64_t step,
                                          double factor) const;
 

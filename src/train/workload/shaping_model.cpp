@@ -19,7 +19,7 @@
 namespace accrue::train {
 namespace {
 
-/// Puts what the adapters of a folder are into the config.
+/// Writes the properties of a folder's adapters to the config.
 void take_adapters_of_folder(Config& config) {
   LoraConfig& lora = config.model.lora;
   if (lora.from.empty()) return;
@@ -28,7 +28,7 @@ void take_adapters_of_folder(Config& config) {
   lora.adapters.dropout = dropout;
 }
 
-/// What all language models have.
+/// The shape parameters of all language models.
 template <class Options>
 void put_common_shape(ModelConfig& model, const Options& shape) {
   model.layers = shape.layers;
@@ -38,7 +38,7 @@ void put_common_shape(ModelConfig& model, const Options& shape) {
   model.vocab = shape.vocab;
 }
 
-/// `value`, but none if it is the usual one, which earlier versions had alone.
+/// `value`, but none if it is the default, the only one that earlier versions had.
 template <class Value>
 std::optional<Value> unless_usual(Value value, Value usual) {
   return value == usual ? std::nullopt : std::optional<Value>(value);
@@ -64,7 +64,7 @@ void put_shape(ModelConfig& model, const models::LlamaOptions& shape) {
   model.config_json = shape.config_json;
 }
 
-/// Notes the tensors of a folder that are none of its model's.
+/// Notes the tensors of a folder that its model does not have.
 template <class Model>
 void note_left_out(const std::string& from, const Model& model, std::vector<std::string>& remarks) {
   constexpr std::size_t most_named = 4;
@@ -77,7 +77,7 @@ void note_left_out(const std::string& from, const Model& model, std::vector<std:
                     (count > most_named ? ", ..." : ""));
 }
 
-/// transformers would put such an adapter onto the model.
+/// transformers would apply such an adapter to the model.
 void expect_no_adapter_beside(const ModelConfig& model) {
   std::error_code unreadable;
   const std::filesystem::path adapter = std::filesystem::path(model.from) / "adapter_config.json";
@@ -89,7 +89,7 @@ void expect_no_adapter_beside(const ModelConfig& model) {
           "\" to train the two, or moving that file elsewhere to take the model alone");
 }
 
-/// Takes the shape of a model that was loaded from files with `positions`, and notes what it is.
+/// Takes the shape of a model that was loaded from files with `positions`, and notes it.
 template <class Model>
 std::unique_ptr<models::Model> taken(Config& config, std::unique_ptr<Model> model,
                                      std::int64_t positions, std::vector<std::string>& remarks) {

@@ -57,7 +57,7 @@ std::optional<fs::path> kept_input(const fs::path& folder) {
   return std::nullopt;
 }
 
-/// The next bytes, as many as there are up to a block; empty at the end.
+/// The next bytes, as many as are available up to a block; empty at the end.
 std::string_view read_input_block(std::vector<char>& buffer) {
   buffer.resize(input_block_bytes);
   std::size_t known = 0;
@@ -71,7 +71,7 @@ std::string_view read_input_block(std::vector<char>& buffer) {
   return {buffer.data(), known};
 }
 
-/// By its first bytes, as files are that nobody calls lines of JSON.
+/// By its first bytes, as for files without a name that marks them as JSON lines.
 bool is_text_input(const Config& config, std::string_view first_block) {
   if (config.data.format) return *config.data.format == data::Format::text;
   switch (data::beginning_of(first_block, first_block.size() < input_block_bytes)) {
@@ -97,7 +97,7 @@ fs::path keep_input(const Config& config) {
   if (fs::is_symlink(folder, error))
     throw not_its_own(folder, "a link to " + fs::read_symlink(folder, error).string());
   const bool text = is_text_input(config, block);
-  fs::create_directories(folder, error);  // if it cannot, writing the file says why
+  fs::create_directories(folder, error);  // if it fails, writing the file reports why
   AtomicFile file(folder / kept_input_names[text ? 1 : 0]);
   for (; !block.empty(); block = read_input_block(buffer)) file.write(block);
   file.commit();

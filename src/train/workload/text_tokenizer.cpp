@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = data::FolderTokenizer::Kind;
 
-/// What the tokenizer of `model.from` is.
+/// The tokenizer of `model.from`.
 data::FolderTokenizer tokenizer_of_model(const Config& config) {
   if (config.model.from.empty()) return {};
   if (const auto origin = run_origin(config.model.from)) {
@@ -39,7 +39,7 @@ fs::path stated_file(const Config& config) {
   return file;
 }
 
-/// The tokenizer.json that the config comes to; none: bytes.
+/// The tokenizer.json for the config; none: bytes.
 std::optional<fs::path> tokenizer_file(const Config& config) {
   if (config.data.tokenizer == data::kByteTokenizer) return std::nullopt;
   if (config.data.tokenizer != data::kAutoTokenizer) return stated_file(config);
@@ -49,7 +49,7 @@ std::optional<fs::path> tokenizer_file(const Config& config) {
   return is_readable ? std::optional(found.file) : std::nullopt;
 }
 
-/// What the config comes to; null: bytes.
+/// The tokenizer for the config; null: bytes.
 std::shared_ptr<const data::Tokenizer> open_tokenizer(const Config& config) {
   if (config.data.tokenizer == data::kAutoTokenizer && models::is_gguf(config.model.from))
     return open_gguf_tokenizer(config.model.from, "data.tokenizer");
@@ -64,7 +64,7 @@ class TextIsOfModel {
 
   void check() const {
     if (models::is_gguf(config_.model.from) && tokenizer_)
-      return;  // its own, or one that is stated
+      return;  // its own tokenizer, or a stated one
     const data::FolderTokenizer own = tokenizer_of_model(config_);
     const std::int64_t vocab = config_.model.vocab.value_or(0);
     if (own.kind == Kind::other) return check_other(own.file);

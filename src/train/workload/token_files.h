@@ -14,18 +14,18 @@ struct TokenFile {
   std::int64_t tokens = 0;
 };
 
-/// What write_token_files() wrote.
+/// The files that write_token_files() wrote.
 struct TokenFiles {
   std::vector<TokenFile> files;
   std::int64_t vocab = 0;  ///< the tokenizer's
 };
 
 /// Writes `out`/train.bin and, if the config has held-out data, `out`/val.bin: the tokens of its
-/// text or of the text in its JSON lines, by data.tokenizer (data::write_token_file()). Of text
-/// files, training on them with the same model.context takes the samples that training on the text
-/// takes; what fills no sample is left out, as there. JSON lines stand one behind the other. The
-/// folder is made if there is none. Throws a usage Error if it holds such a file already, and
-/// if the data are none of text; if one of the files fails, neither stays.
+/// text or of the text in its JSON lines, by data.tokenizer (data::write_token_file()). For text
+/// files, training on them with the same model.context uses the same samples as training on the
+/// text; what does not fill a sample is left out, as there. JSON lines are concatenated. The folder
+/// is created if it does not exist. Throws a usage Error if it holds such a file already, or if the
+/// data are not text; if one of the files fails, neither stays.
 TokenFiles write_token_files(Config config, const std::filesystem::path& out,
                              const ShowProgress& show);
 

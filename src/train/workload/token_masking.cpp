@@ -10,7 +10,7 @@
 namespace accrue::train {
 namespace {
 
-/// BERT's word for it, and RoBERTa's.
+/// The tokens of BERT and of RoBERTa.
 std::optional<std::int64_t> mask_of(const data::Tokenizer& tokenizer) {
   const auto mask = tokenizer.id_of("[MASK]");
   return mask ? mask : tokenizer.id_of("<mask>");

@@ -10,7 +10,7 @@
 
 namespace accrue::train {
 
-/// A temporary folder for a tokenizer's files, which goes with the object.
+/// A temporary folder for a tokenizer's files, removed with the object.
 class TokenizerFolder {
  public:
   /// Throws a runtime Error if there is no place for temporary files.

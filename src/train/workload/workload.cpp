@@ -39,11 +39,11 @@ struct TextReading {
   ShowProgress show;
 };
 
-/// What images are brought to, as far as the config says it.
+/// The stated part of the shape to which images are resized.
 data::ImageShape stated_shape(const Config& config) {
   const std::vector<std::int64_t>& size = config.data.image;
   const std::vector<std::int64_t>& of_model = config.model.image;
-  if (size.empty() && !of_model.empty())  // that of the run it starts from
+  if (size.empty() && !of_model.empty())  // of the run it starts from
     return {.channels = of_model.at(0), .height = of_model.at(1), .width = of_model.at(2)};
   if (size.empty()) return {};
   return {.channels = 0, .height = size.at(0), .width = size.at(1)};
@@ -62,7 +62,7 @@ void check_decoding(const data::Source& source, const std::string& key) {
               "a larger budget, smaller images, or data.exclude for this one");
 }
 
-/// Opens training data, or held-out ones, which have to go with those `of_training`.
+/// Opens training data, or held-out ones, which have to fit those `of_training`.
 std::shared_ptr<const data::Source> open_files(const Config& config, const TextReading& text,
                                                const std::vector<std::string>& globs,
                                                const std::string& key,
@@ -107,7 +107,7 @@ std::shared_ptr<const data::Source> mix(std::vector<data::MixturePart> parts,
                    "data.train");
 }
 
-/// Where sources have weights each is opened by itself.
+/// If sources have weights each is opened by itself.
 std::shared_ptr<const data::Source> open_training_files(const Config& config,
                                                         const TextReading& text) {
   const DataConfig& data = config.data;
@@ -118,7 +118,7 @@ std::shared_ptr<const data::Source> open_training_files(const Config& config,
                       "train = [\"texts/*.txt\"] in [data], or accrue::train::Custom::train");
   if (data.weights.empty()) return open_files(config, text, data.train, "data.train");
   Config alone = config;
-  // Samples of all sources share rows; of pairs it tells where their sequences end.
+  // Samples of all sources share rows; for pairs packing marks where their sequences end.
   alone.data.packing = models::is_of_pairs(config.loss.kind);
   std::vector<data::MixturePart> parts;
   for (std::size_t i = 0; i < data.train.size(); ++i)
@@ -155,18 +155,18 @@ Datasets split_off_validation(const std::shared_ptr<const data::Source>& all,
   return {mix(std::move(train), config), mix(std::move(val), config)};
 }
 
-/// Throws if no label counts; in most data the first sample tells.
+/// Throws if no label counts; in most data the first sample is enough.
 void expect_labels(const data::Source& source, const std::string& key) {
   for (std::int64_t i = 0; i < source.size(); ++i) {
     const batch::MicroBatch sample = source.fetch(std::span(&i, 1));
-    if (!sample.targets.defined()) return;  // what counts is the loss's own matter
+    if (!sample.targets.defined()) return;  // the loss decides what counts
     if (kernels::label_weight(sample.targets, sample.weights) > 0) return;
   }
   throw usage_error(key, "samples with labels that count",
                     "none in " + std::to_string(source.size()) + " samples", "other data");
 }
 
-/// Throws if samples that come in order are to be drawn in another one.
+/// Throws if samples that can only be read in order are to be drawn in another one.
 void check_order(const Config& config, const data::Source& train) {
   if (!train.reads_in_order()) return;
   if (config.data.order != batch::Order::sequential)
@@ -180,7 +180,7 @@ void check_order(const Config& config, const data::Source& train) {
                       "after each evaluation");
 }
 
-/// `config` has the model's vocabulary, which held-out ids must be in, too.
+/// `config` has the model's vocabulary, which also has to contain the held-out ids.
 Datasets open_datasets(const Config& config, const TextReading& text,
                        std::shared_ptr<const data::Source> train) {
   check_order(config, *train);
@@ -222,8 +222,8 @@ void require_windows(const batch::WindowSchedule& schedule) {
       "last = \"weighted\", a smaller batch or more data");
 }
 
-/// Packed weights buy 3 to 10% of speed (docs/notes/gemm.md): if memory is short it is worth
-/// more as a larger micro-batch or as activations that need not be made again.
+/// Packed weights gain 3 to 10% of speed (docs/notes/gemm.md): if memory is short it is worth more
+/// for a larger micro-batch or for activations that need not be recomputed.
 bool affords_packing(const models::Model& model) {
   constexpr std::int64_t share = 24;
   const std::int64_t bytes = memory::budget().value_or(memory::available_bytes());
@@ -325,7 +325,7 @@ batch::WindowSchedule make_window_schedule(const Config& config,
         last);
   }
   require_windows(schedule);
-  // A window ends if its epoch does: of a batch beyond the data, the data are what a step has.
+  // A window ends when its epoch does: if a batch is larger than the data, a step has all data.
   schedule.samples_per_window = std::min(schedule.samples_per_window, schedule.samples_per_epoch);
   return schedule;
 }
@@ -413,7 +413,7 @@ optim::LearningRate make_learning_rate(const Config& config, const Horizon& hori
 
 namespace {
 
-/// Parameters are fp32 unless products are fp64: a rate beyond that is an infinity to them.
+/// Parameters are fp32 unless products are fp64: a rate beyond fp32's range is an infinity to them.
 void expect_rates_in_range(const Config& config) {
   const OptimConfig& o = config.optim;
   const bool is_double = config.precision.compute == models::Compute::fp64;

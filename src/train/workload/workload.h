@@ -24,30 +24,30 @@ struct Datasets {
   std::shared_ptr<const data::Source> val = nullptr;  ///< null if the config names none
 };
 
-/// Whether accrue does the operations of a model that is not its own.
+/// Whether accrue runs the operations of a foreign model.
 struct Acceleration {
   bool on = false;
-  std::string reason;  ///< what was decided and why, for people
+  std::string reason;  ///< the decision and its reason, for people
 };
 
-/// What a config comes to: what a run, a benchmark or a proof works on.
+/// The objects of a config, on which a run, a benchmark or a verification works.
 struct Workload {
   /// The config as given, with the batch in samples or tokens and the model's shape filled in: from
-  /// `model.from`, and from the data, which tell the vocabulary or the classes and the shape of the
-  /// images.
+  /// `model.from`, and from the data, which determine the vocabulary or the classes and the shape
+  /// of the images.
   Config config;
   Datasets data;
-  /// The data without a reference, where the loss compares with one; else empty.
+  /// The data without a reference, if the loss compares with one; else empty.
   Datasets pairs = {};
-  /// Says which samples each step takes. Copies share what is known of samples of unequal length.
+  /// Which samples each step takes. Copies share what is known of samples of unequal length.
   batch::WindowSchedule schedule;
-  std::unique_ptr<models::Model> model;  ///< what training starts from: `model.from`, or fresh
-  /// What was decided about the model, a sentence each: the checkpoint of `model.from`, a shorter
+  std::unique_ptr<models::Model> model;  ///< initial state: from `model.from`, or fresh
+  /// The decisions about the model, a sentence each: the checkpoint of `model.from`, a shorter
   /// context.
   std::vector<std::string> remarks;
-  /// Set once it is decided (train/plan/acceleration.h), of a model that is not accrue's own.
+  /// Set once it is decided (train/plan/acceleration.h), for a foreign model.
   std::optional<Acceleration> acceleration = {};
-  RankSlice slice = {};    ///< what this process keeps of the optimizer's state
+  RankSlice slice = {};    ///< the part of the optimizer's state in this process
   std::int64_t ranks = 1;  ///< how many share each window (ranks_that_share)
 };
 
@@ -70,13 +70,13 @@ Workload open_workload(Config config, const ShowProgress& show = {},
 /// An initialised model of a config whose shape is filled in (Workload::config, or a checkpoint's);
 /// model.from is read only if its file alone has the shape (TorchScript).
 std::unique_ptr<models::Model> make_model(const Config& config);
-/// The same for whoever loads all its values: those of a llama are zeros, which are made at once.
+/// The same for a caller that loads all its values: those of a llama are zeros, which is fast.
 std::unique_ptr<models::Model> make_model_to_load(const Config& config);
 
-/// Whether the config asks for exact batch normalisation, and the model has any.
+/// Whether the config requests exact batch normalisation, and the model has any.
 bool is_exact(const Config& config, models::Trainable& model);
 
-/// What a run keeps of its data to know them again; their contents are not checked yet.
+/// What a run records of its data to recognize them; their contents are not checked yet.
 DataIdentity data_identity(const Workload& work);
 
 /// Throws a usage Error if no sample fits into the batch, or an epoch would have no window.
@@ -88,9 +88,9 @@ batch::Sampler make_sampler(const Config& config, const data::Source& train);
 /// Windows of the whole run.
 std::int64_t total_windows(const Config& config, const batch::WindowSchedule& schedule);
 
-/// Makes a buffer in the precision that `precision.accumulate` says, or one that folds into
-/// `optimizer` where the config says so. Without an optimizer the latter checks what it is given
-/// and forgets it, for trials.
+/// Makes a buffer in the precision of `precision.accumulate`, or one that folds into `optimizer` if
+/// the config requests it. Without an optimizer the latter checks its input and discards it, for
+/// trials.
 std::shared_ptr<accum::GradientBuffer> make_gradient_buffer(const Config& config,
                                                             const models::Trainable& model,
                                                             optim::Optimizer* optimizer = nullptr);
@@ -102,9 +102,9 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config,
                                                  const RankSlice& slice = {});
 optim::LearningRate make_learning_rate(const Config& config, const Horizon& horizon);
 
-/// Throws a usage Error that names the key where the run's peak rate, scaled to its batch, or that
-/// of a pattern is more than parameters hold, or below optim.schedule.min_lr. The batch is stated
-/// in samples or tokens (with_whole_batch). open_workload() asks this, for all verbs.
+/// Throws a usage Error that names the key if the run's peak rate, scaled to its batch, or that of
+/// a pattern is more than parameters can hold, or below optim.schedule.min_lr. The batch is stated
+/// in samples or tokens (with_whole_batch). open_workload() calls this, for all verbs.
 void check_rates(const Config& config);
 
 }  // namespace accrue::train

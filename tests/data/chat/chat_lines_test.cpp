@@ -1,4 +1,4 @@
-// Conversations as samples: what is given, what is learned, and what is refused.
+// Conversations as samples: their given and learned parts, and refused lines.
 #include <gmock/gmock.h>
 
 #include "data/chat/chat_line.h"
@@ -17,7 +17,7 @@ constexpr const char* plain_template =
     "{{ bos_token }}{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}"
     "{% if message['role'] == 'assistant' %}<last>{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}";
-/// Shows only the last turn's thoughts.
+/// Renders the reasoning of the last turn only.
 constexpr const char* forgetting_template =
     "{% for message in messages %}<{{ message['role'] }}>"
     "{% if message['role'] == 'assistant' and loop.last %}ab{% endif %}{{ message['content'] }}"
@@ -134,7 +134,7 @@ TEST_F(ChatLines, NeedATemplate) {
 
 class ReadChatLine : public ::testing::Test {
  protected:
-  /// What is learned of a line in brackets, sequences apart by a line's end; or what is received.
+  /// The learned text of a line in brackets, sequences on separate lines; or the received text.
   std::string read(const std::string& line) const {
     const ChatLine found = read_chat_line(line, *format_);
     if (found.problem)
@@ -146,7 +146,7 @@ class ReadChatLine : public ::testing::Test {
     }
     return shown;
   }
-  /// Two turns, with fields beside the first answer and beside the line.
+  /// Two turns, with fields in the first answer and in the line.
   std::string with(const std::string& in_message, const std::string& in_line = "") const {
     return read(
         R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a")" +

@@ -1,5 +1,5 @@
-// What templates mean if no other program is needed to say it, and what is refused. Renderings
-// beside those of jinja2 are compared by chat_template_golden.py.
+// The meaning of templates that needs no other program to check, and what is refused.
+// chat_template_golden.py compares renderings with those of jinja2.
 #include "data/chat/chat_template.h"
 
 #include <gtest/gtest.h>
@@ -184,7 +184,7 @@ TEST(ChatTemplate, CostIsBounded) {
   expect_names(refused("{{ '%99999d' % 1 }}"), "width");
 }
 
-/// With searches that go back over what they have seen these would take hours.
+/// With searches that go back over text already read these would take hours.
 TEST(ChatTemplate, LongTextsAreSearchedInTimeLinearInThem) {
   const std::string text = "{% set t = 'a' * 1000000 %}{% set p = 'a' * 500000 %}";
   EXPECT_EQ(shown(text + "{{ t.rfind('b' ~ p) }} {{ t.find(p ~ 'b') }} {{ (p ~ 'b') in t }}"),

@@ -1,5 +1,5 @@
-// Which of a tokenizer's chat templates there are, by the files that have them, and which of them a
-// conversation takes.
+// Which chat templates a tokenizer has, by the files that contain them, and which of them a
+// conversation uses.
 #include "data/chat/chat_templates.h"
 
 #include <gmock/gmock.h>

@@ -32,7 +32,7 @@ Messages two_turns() {
           {{"role", "assistant"}, {"content", "Yes"}}};
 }
 
-/// What is learned of each sequence, with | between its pieces.
+/// The learned parts of each sequence, with | between its pieces.
 std::vector<std::string> learned(const std::string& name, const Messages& messages = two_turns()) {
   std::vector<std::string> shown;
   for (const ChatSequence& sequence : learned_sequences(family(name), messages, tokens())) {
@@ -113,7 +113,7 @@ TEST(LearnedPieces, TemplatesThatOpenAnswersOtherwiseThanTheyWriteThemAreRefused
   EXPECT_NE(message.find("<think>\\n"), std::string::npos) << message;
 }
 
-/// The texts of the only sequence, with what is learned in brackets.
+/// The text of the only sequence, with the learned parts in brackets.
 std::string shown(const ChatTemplate& chat, const Messages& messages) {
   const auto sequences = learned_sequences(chat, messages, tokens());
   std::string whole;

@@ -1,5 +1,5 @@
-// Of Unicode's tables what is known of them otherwise: numbers that Unicode 16's own documents
-// state, and characters that came with one version. unicode_golden.py compares each code point.
+// Facts about Unicode's tables from other sources: numbers stated in Unicode 16's own documents,
+// and characters that came with one version. unicode_golden.py compares each code point.
 #include "data/tokenizer/character_properties.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// What all files of a tokenizer's folder come to, if no other program is needed to say it; ids
-// beside transformers' own are compared by tokenizer_folder_golden.py. The planted tokenizer has
-// 262 tokens: the first one that is added has id 262.
+// The result of all files of a tokenizer's folder, as far as no other program is needed to check
+// it; tokenizer_folder_golden.py compares ids with transformers' own. The planted tokenizer has 262
+// tokens: the first one that is added has id 262.
 #include "data/tokenizer/folder_tokens.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using Files = std::map<std::string, std::string>;
 using Ids = std::vector<std::int64_t>;
 
-/// A folder with the planted tokenizer and what lies beside it.
+/// A folder with the planted tokenizer and other files.
 class TokenizerFolder {
  public:
   explicit TokenizerFolder(const Files& beside = {}, const json& tokenizer = planted_gpt2()) {

@@ -22,7 +22,7 @@ std::vector<Place> found(const std::vector<std::string>& words, const std::strin
   return places;
 }
 
-/// The same by trying each word at each place.
+/// The same by trying each word at each position.
 std::vector<Place> tried(const std::vector<std::string>& words, const std::string& text) {
   std::vector<Place> places;
   for (std::size_t at = text.size(); at-- > 0;) {

@@ -1,8 +1,8 @@
 // Cuts and normalizes texts for unicode_golden.py and pattern_golden.py:
 // pattern_golden REQUESTS OUT. A request is {"pre_tokenizer": ...} or {"normalizer": ...}, a byte
 // fe, texts that each end with a byte ff, and a byte fd. Its answer has the words of each text, or
-// the normalized text, each ending with ff, a text with fe, and the answer with fd; or ! and why it
-// was refused. None of these bytes is in UTF-8.
+// the normalized text, each ending with ff, a text with fe, and the answer with fd; or ! and the
+// reason for the refusal. None of these bytes is in UTF-8.
 
 #include <fstream>
 #include <functional>

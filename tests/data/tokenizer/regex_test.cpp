@@ -23,7 +23,7 @@ std::vector<Extent> matches(const std::string& pattern, const std::string& text)
   return found;
 }
 
-/// What of a text matches.
+/// The parts of a text that match.
 std::vector<std::string> words(const std::string& pattern, const std::string& text) {
   std::vector<std::string> found;
   for (const Extent match : matches(pattern, text))
@@ -73,7 +73,7 @@ TEST(Regex, RefusesAPatternThatLooksFarAheadAtEachPlace) {
   EXPECT_EQ(matches("a*b|.", std::string(5000, 'a') + "b").size(), 1U);
 }
 
-/// Extensions of Unicode 15 to 16, of which PCRE2 may know nothing.
+/// Extensions of Unicode 15 to 16, which PCRE2 may not know.
 TEST(Regex, TakesLettersOfUnicode16ForLetters) {
   const char* const gpt2 = R"( ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
   for (const char* const letter :
@@ -139,7 +139,7 @@ TEST(Regex, IgnoresCaseAsOnigurumaDoes) {
   EXPECT_THAT(words(R"((?i)[\p{Lu}])", "aA1"), ElementsAre("a", "A")) << "a class does";
 }
 
-/// As Oniguruma does; PCRE2 would take a time that is exponential in the text.
+/// Like Oniguruma; PCRE2 would take a time that is exponential in the text.
 TEST(Regex, JoinsRepeatsOfRepeats) {
   const std::string text(60, 'a');
   for (const char* const pattern :
@@ -150,21 +150,21 @@ TEST(Regex, JoinsRepeatsOfRepeats) {
   EXPECT_THAT(words("(?:ab+)*c", "abbabc"), ElementsAre("abbabc"));
 }
 
-/// A number of Latin-1 is of a word outside a class alone, where Oniguruma has a table of its own.
+/// A number of Latin-1 is a word character only outside a class, where Oniguruma has its own table.
 TEST(Regex, HasOnigurumasWords) {
   EXPECT_THAT(words(R"(\w+)", "a\u00bd-\u2160"), ElementsAre("a\u00bd", "\u2160"));
   EXPECT_THAT(words(R"([\w]+)", "a\u00bd"), ElementsAre("a"));
   EXPECT_THAT(words(R"(\W)", "\u00bd-"), ElementsAre("-"));
 }
 
-/// tokenizers takes them for matches, too: they cut.
+/// tokenizers treats them as matches, too: they cut.
 TEST(Regex, FindsMatchesOfNothing) {
   EXPECT_THAT(matches(R"((?=(?:\d{3})+(?!\d)))", "1234567"),
               ElementsAre(Extent{1, 1}, Extent{4, 4}));
   EXPECT_THAT(matches("", "\u00e9a"), ElementsAre(Extent{0, 0}, Extent{2, 2}, Extent{3, 3}));
   EXPECT_THAT(matches("x*", "axx"), ElementsAre(Extent{0, 0}, Extent{1, 3}));
   EXPECT_THAT(matches("(?<=b)(?!c)", std::string(300, 'a') + "bc"), ElementsAre());
-  // One of nothing where a window ends.
+  // An empty match at the end of a window.
   for (const std::size_t size : {255, 256, 257})
     EXPECT_THAT(matches("(?!a)", std::string(size, 'a') + "ab"),
                 ElementsAre(Extent{size + 1, size + 1}, Extent{size + 2, size + 2}));
@@ -177,7 +177,7 @@ TEST(Regex, RefersToWhatAGroupHasMatched) {
   EXPECT_THAT(words(R"((?<q>a)(b)\k<q>)", "aba"), ElementsAre("aba"));
 }
 
-/// More than kinds tell apart.
+/// More characters than kinds can distinguish.
 TEST(Regex, MatchesPatternsOfVeryManyCharacters) {
   std::string pattern, text;
   for (char32_t c = 0x4e00; c < 0x4e00 + 300; ++c) {

@@ -1,7 +1,7 @@
-// What accrue makes of tokenizers' folders, for tokenizer_folder_golden.py:
-// tokenizer_folder_golden FOLDER...: of each folder, whose texts.json lists texts, a line of JSON:
+// accrue's reading of tokenizers' folders, for tokenizer_folder_golden.py:
+// tokenizer_folder_golden FOLDER...: for each folder, whose texts.json lists texts, a line of JSON:
 // the special tokens, the ids of each text with and without the template, and the texts of these
-// without special tokens; or why it is refused.
+// without special tokens; or the reason for its refusal.
 
 #include <iostream>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
-// What a tokenizer.json means if no other program is needed to say it, and what is refused. Ids
-// beside Hugging Face's own are compared by tokenizer_golden.py.
+// The meaning of a tokenizer.json that needs no other program to check, and what is refused.
+// tokenizer_golden.py compares ids with Hugging Face's own.
 #include "accrue/data/tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 
 using Ids = std::vector<std::int64_t>;
 
-/// Characters, and bytes for all others, as Llama 2 has it.
+/// Characters, and bytes for all others, as in Llama 2.
 json of_characters() {
   json vocab{{"<unk>", 0}, {"a", 1}, {"b", 2}, {"ab", 3}, {"abab", 4}, {"▁", 5}};
   for (int byte = 0; byte < 256; ++byte) {
@@ -235,7 +235,7 @@ TEST_F(TokenizerTest, BoundsWhatAnAddedTokenBecomes) {
   EXPECT_THAT(refused(stated), HasSubstr("at most 64 bytes of each byte"));
 }
 
-/// Of a text that is cut by added tokens each part gets a prefix.
+/// In a text that is cut by added tokens each part gets a prefix.
 TEST_F(TokenizerTest, CountsWhatIsMadeOfATextAsAWhole) {
   json stated = with("/normalizer",
                      {{"type", "Prepend"}, {"prepend", std::string(std::size_t{1} << 12, 'b')}});
@@ -268,8 +268,8 @@ TEST_F(TokenizerTest, RefusesPartsWithoutNumber) {
 /// Time would be their number times the text's letters: minutes.
 TEST_F(TokenizerTest, FindsAddedTokensInTimeThatIsLinearInTheText) {
   json stated = of_characters();
-  // The sanitizers' build, which is not optimised, takes a minute for as many as show a quadratic
-  // time.
+  // The sanitizers' build, which is not optimised, takes a minute for the number that shows a
+  // quadratic time.
   constexpr int part = accrue::testing::with_address_sanitizer ? 50 : 1;
   constexpr int count = 160'000 / part;
   for (int i = 0; i < count; ++i)

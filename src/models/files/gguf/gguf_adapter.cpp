@@ -20,7 +20,7 @@ struct Factor {
 constexpr std::array<Factor, 2> adapter_factors{
     {{factor_a_end, ".lora_a", false}, {factor_b_end, ".lora_b", true}}};
 
-/// The tensor of an adapter's factor; none if the parameter is no factor.
+/// The tensor of an adapter's factor; none if the parameter is not a factor.
 std::optional<GgufOutput> factor_of(const NamedParameter& parameter,
                                     const GgufAdapterLayout& layout) {
   for (const Factor& factor : adapter_factors) {
@@ -59,7 +59,7 @@ void write_gguf_adapter(const std::filesystem::path& file, const LanguageModel& 
   keys.add("general.architecture", std::string(layout.architecture));
   keys.add("general.type", std::string("adapter"));
   keys.add("adapter.type", std::string("lora"));
-  // It is divided by the rank, whatever scaled the factors in training.
+  // It is divided by the rank, whichever scale the factors had in training.
   keys.add("adapter.lora.alpha",
            static_cast<float>(adapters.scale() * static_cast<double>(adapters.rank)));
   std::vector<GgufOutput> tensors;

@@ -10,12 +10,12 @@
 
 namespace accrue::models {
 
-/// How llama.cpp has the weights that adapters belong to.
+/// llama.cpp's form of the weights to which adapters belong.
 struct GgufAdapterLayout {
   std::string_view architecture;
   GgufNames names;
-  /// Of a weight with one of Hugging Face's names, the heads whose rows are stored for rotations of
-  /// neighbouring channels; 0: its rows are not reordered.
+  /// For a weight with one of Hugging Face's names, the heads whose rows are stored for rotations
+  /// of adjacent channels; 0: its rows are not reordered.
   std::function<std::int64_t(std::string_view weight)> rotated_heads;
 };
 

@@ -3,7 +3,7 @@
 namespace accrue::models {
 namespace {
 
-/// The numbers that llama.cpp has for files whose matrices are mostly of one type.
+/// llama.cpp's numbers for files whose matrices are mostly of one type.
 std::uint32_t file_type(GgufDtype dtype) {
   switch (dtype) {
     case GgufDtype::f32:

@@ -10,7 +10,7 @@ namespace accrue::models {
 /// The type of matrices.
 GgufType gguf_type_of(GgufDtype dtype);
 
-/// Adds what each file of a model says of itself.
+/// Adds the general keys of every model file.
 void add_general_keys(std::string_view architecture, GgufDtype dtype, GgufKeyWriter& keys);
 
 }  // namespace accrue::models

@@ -10,7 +10,7 @@
 namespace accrue::models {
 namespace {
 
-/// Where the values of one tensor are.
+/// The position of one tensor's values.
 struct StoredValues {
   GgufFile file;
   GgufTensor tensor;
@@ -42,7 +42,7 @@ struct StoredValues {
                       target.scalar_type() == traits().dtype && target.sizes() == tensor.shape;
     if (fits) {
       read_into(target);
-      // Low-precision copies and autograd's checks learn by the version that raw pointers wrote.
+      // The version informs low-precision copies and autograd of writes by raw pointers.
       target.unsafeGetTensorImpl()->bump_version();
       return;
     }

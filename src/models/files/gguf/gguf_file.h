@@ -11,7 +11,7 @@ namespace accrue::models {
 /// A GGUF file whose tensors are not read yet. Copies share the open file.
 class GgufFile {
  public:
-  /// Throws a usage Error as read_gguf_header() does, and where there is no readable file.
+  /// Throws a usage Error as read_gguf_header() does, and if there is no readable file.
   explicit GgufFile(const std::filesystem::path& path);
 
   const std::string& name() const { return file_->name(); }
@@ -20,8 +20,8 @@ class GgufFile {
   const GgufTensor* find(std::string_view name) const;
 
   bool has(std::string_view key) const { return header_->keys.contains(key); }
-  /// Values of keys. Each throws a usage Error naming the file and the key if there is no such
-  /// key, it is of another type or a number that is not finite.
+  /// Values of keys. Each throws a usage Error naming the file and the key if there is no such key,
+  /// or it is of another type or a number that is not finite.
   std::int64_t whole(std::string_view key) const;
   double number(std::string_view key) const;
   bool flag(std::string_view key) const;
@@ -34,16 +34,16 @@ class GgufFile {
   double number_or(std::string_view key, double absent) const;
   bool flag_or(std::string_view key, bool absent) const;
 
-  /// Reads `count` bytes of a tensor of this file, from its byte `begin` on, as they are stored.
+  /// Reads `count` stored bytes of a tensor of this file, from its byte `begin` on.
   void read_bytes(const GgufTensor& tensor, std::int64_t begin, std::int64_t count,
                   void* out) const;
-  /// The tensor's values: in the dtype that holds them, which is fp32 for blocks. They are read
-  /// straight into a contiguous target of that dtype on the CPU, else through one temporary.
+  /// The tensor's values, in the dtype that holds them, which is fp32 for blocks. They are read
+  /// directly into a contiguous target of that dtype on the CPU, else through one temporary.
   StoredTensor stored(const GgufTensor& tensor) const;
-  /// The bytes of a matrix whose type has blocks, as kernels/blocks/block_matrix.h has them.
+  /// The bytes of a matrix whose type has blocks, in the form of kernels/blocks/block_matrix.h.
   StoredTensor stored_blocks(const GgufTensor& tensor) const;
 
-  /// The usage Error if `key` should be something else.
+  /// The usage Error if the value of `key` should be something else.
   Error wrong_key(std::string_view key, std::string_view expected, std::string_view received) const;
 
  private:

@@ -11,12 +11,12 @@
 namespace accrue::models {
 namespace {
 
-/// The largest known have 20 MB, nearly all of it the tokens.
+/// The largest known ones have 20 MB, nearly all of it the tokens.
 constexpr std::int64_t largest_gguf_header_bytes = 128 << 20;
 constexpr std::int64_t most_dimensions = 4;  // ggml's
 constexpr std::int64_t largest_alignment = 1 << 20;
 
-/// Reads one thing after the other, none of them beyond the file.
+/// Reads one value after the other, none of them beyond the file.
 class HeaderBytes {
  public:
   explicit HeaderBytes(const InputFile& file)
@@ -24,8 +24,8 @@ class HeaderBytes {
 
   std::int64_t position() const { return position_; }
 
-  /// Throws unless `count` things of at least `bytes` each may follow. `place` says what they are
-  /// part of.
+  /// Throws unless `count` items of at least `bytes` each may follow. `place` names what they
+  /// belong to.
   void expect(std::uint64_t count, std::int64_t bytes, const std::string& place) const {
     if (count <= static_cast<std::uint64_t>((limit_ - position_) / bytes)) return;
     throw damaged_gguf(file_.name(), place,
@@ -146,7 +146,7 @@ class HeaderReader {
     return static_cast<std::int64_t>(value);
   }
 
-  /// A whole number of type `type`; none if it is the type of something else.
+  /// A whole number of type `type`; none if that is the type of something else.
   std::optional<std::int64_t> read_whole(GgufValueType type, const std::string& where) {
     using enum GgufValueType;
     switch (type) {
@@ -230,7 +230,7 @@ class HeaderReader {
     return values;
   }
 
-  /// The offset is still the one from the beginning of the tensors' bytes.
+  /// The offset is still relative to the beginning of the tensors' bytes.
   GgufTensor read_tensor() {
     GgufTensor tensor;
     tensor.name = bytes_.text("a tensor's name");
@@ -259,10 +259,10 @@ class HeaderReader {
 
   void measure(GgufTensor& tensor, const GgufTypeTraits& traits, const std::string& where) const {
     tensor.elements = 1;
-    std::int64_t extent = 1;  // sizes of nothing beside large ones make large strides
+    std::int64_t extent = 1;  // sizes of 0 next to large ones make large strides
     for (const std::int64_t size : tensor.shape) {
       const std::int64_t at_least_one = std::max<std::int64_t>(size, 1);
-      // No type has fewer bytes than half as many as elements.
+      // In no type an element has less than half a byte.
       if (extent > 2 * file_.bytes() / at_least_one)
         throw damaged_gguf(file_.name(), where,
                            "a size that fits into the file's " + std::to_string(file_.bytes()) +
@@ -292,7 +292,7 @@ class HeaderReader {
     return *value;
   }
 
-  /// Gives tensors their place in the file.
+  /// Sets the tensors' positions in the file.
   void place(GgufHeader& header) const {
     const std::int64_t step = alignment(header.keys);
     const std::int64_t data = (bytes_.position() + step - 1) / step * step;

@@ -8,13 +8,13 @@
 
 namespace accrue::models {
 
-/// Two tokens that are a third when they are put together, by their ids.
+/// Two tokens whose joined texts are a third token, by their ids.
 struct GgufMerge {
   std::size_t left, right, whole;
 };
 
-/// All of them: llama.cpp's tokenizer of characters joins whatever is a token then. Special tokens
-/// are found in a text before, and unused ones in none. In the order of whole, left and right.
+/// All of them: llama.cpp's tokenizer of characters joins whatever is then a token. Special tokens
+/// are found in a text before, and unused ones never. In the order of whole, left and right.
 std::vector<GgufMerge> all_gguf_merges(const std::vector<std::string>& tokens,
                                        const std::vector<GgufTokenType>& types);
 

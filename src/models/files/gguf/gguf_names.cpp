@@ -32,7 +32,7 @@ constexpr NamePair of_gpt2_block[] = {{"attn_norm", "ln_1"},          {"attn_qkv
 
 /// The names of a kind of model.
 struct NameTable {
-  NamePair block;  ///< what stands before the number of a block
+  NamePair block;  ///< the prefix before the number of a block
   std::span<const NamePair> of_model, of_block, of_norms;
 };
 

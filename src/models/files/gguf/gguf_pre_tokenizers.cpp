@@ -12,8 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-// The patterns are those of the models' own tokenizer.json. llama.cpp writes some of them in other
-// words, which mean the same unless `other_words` says which differ.
+// The patterns are those of the models' own tokenizer.json. llama.cpp writes some of them
+// differently, with the same meaning unless `other_words` names the differences.
 
 constexpr std::string_view llama3_words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -38,7 +38,7 @@ GgufPreTokenizer qwen2() { return by_words(data::kWordsOfQwen2); }
 GgufPreTokenizer tekken() {
   GgufPreTokenizer made = by_words(data::kWordsOfTekken);
   made.ignores_merges = made.begins_text = true;
-  // It tells upper from lower case by A to Z and a to z, and takes no marks into words.
+  // It distinguishes case by A to Z and a to z only, and does not include marks in words.
   made.other_words = "words with accented capitals, of other scripts with capitals or with marks";
   return made;
 }
@@ -53,7 +53,7 @@ GgufPreTokenizer smollm() {
               data::pre_tokenizer_of({data::digits_step(), data::byte_level_step(false, true)})};
 }
 
-/// What llama.cpp does where a file names nothing.
+/// llama.cpp's behaviour if a file names nothing.
 GgufPreTokenizer usual() {
   using data::split_step;
   return {.name = {},
@@ -66,7 +66,7 @@ GgufPreTokenizer usual() {
 struct Named {
   std::string_view name;
   GgufPreTokenizer (*make)();
-  bool is_usual = false;  ///< of several names that mean the same
+  bool is_usual = false;  ///< the main one of several equivalent names
 };
 
 constexpr std::array<Named, 23> known_cuts{{{"llama-bpe", llama3, true},
@@ -99,16 +99,16 @@ GgufPreTokenizer made_of(const Named& known) {
   return made;
 }
 
-/// Whether a step keeps all of a text. One that keeps its matches alone does, if they are all of
-/// it: the patterns that match all text end in what is left, white space.
+/// Whether a step keeps all of a text. One that keeps only its matches does, if they are all of it:
+/// the patterns that match all text end with the remaining white space.
 bool keeps_all(const json& step, const std::string& regex) {
   const std::string behaviour = text_in(step, "behavior");
   if (flag_in(step, "invert", false)) return behaviour == "Removed" && regex.ends_with(R"(|\s+)");
   return behaviour == "Isolated";
 }
 
-/// Appends what a step of a tokenizer.json does: the pattern that it isolates, and last that it
-/// shows bytes, "". Returns whether all of it is known.
+/// Appends the effects of a step of a tokenizer.json: the pattern that it isolates, and last, if it
+/// represents bytes, "". Returns whether all of it is known.
 bool append_step(const json& step, std::vector<std::string>& steps) {
   const std::string type = text_in(step, "type");
   if (type == "ByteLevel") {
@@ -127,7 +127,7 @@ bool append_step(const json& step, std::vector<std::string>& steps) {
   return true;
 }
 
-/// Of all that a part does, one after the other; none if not all of it is known.
+/// The effects of a part, one after the other; empty if not all of it is known.
 std::vector<std::string> steps_of(const json& part) {
   std::vector<std::string> steps;
   for (const json& step : steps_within(part, "pretokenizers"))

@@ -24,13 +24,13 @@ bool is_one_character(const std::string& text) {
   return !text.empty() && utf8_length(text.front()) == text.size();
 }
 
-/// Merges are ranked one by one, and tokens have one score each. Both do the same if all merges
-/// into a token follow each other, and if llama.cpp, which joins whatever is a token then, joins
-/// no two neighbours that have no merge.
+/// Merges are ranked one by one, and tokens have one score each. Both are equivalent if all merges
+/// into a token are consecutive, and if llama.cpp, which joins everything that is then a token,
+/// joins no two adjacent tokens without a merge.
 ///
-/// Two tokens can be neighbours, at any time while a text is encoded, only if what their text alone
-/// is encoded to begins as these two and stays so: merges go by rank and look at nothing further
-/// away. This holds if every merge comes behind those that make its halves.
+/// Two tokens can be adjacent, at any time while a text is encoded, only if the encoding of their
+/// joined text alone begins with these two and stays so: merges go by rank and read nothing further
+/// away. This holds if every merge comes after those that make its halves.
 class MergesAsScores {
  public:
   MergesAsScores(const data::ReadBpe& bpe, const std::vector<std::string>& tokens,
@@ -82,7 +82,7 @@ class MergesAsScores {
     return {};
   }
 
-  /// llama.cpp puts characters together that are no tokens.
+  /// llama.cpp joins characters that are not tokens.
   std::string unknown_character() const {
     for (std::size_t id = 0; id < tokens_.size(); ++id) {
       if (types_[id] != GgufTokenType::normal) continue;
@@ -104,13 +104,13 @@ class MergesAsScores {
     return {};
   }
 
-  /// Whether a token is taken out of a text before its spaces are shown, and nothing is merged.
+  /// Whether a token is taken out of a text before spaces are marked and anything is merged.
   bool is_found_before(std::size_t id) const {
     return types_[id] == GgufTokenType::user_defined &&
            tokens_[id].find(data::kMarkedSpace) == std::string::npos;
   }
 
-  /// What llama.cpp joins besides.
+  /// The joins that only llama.cpp makes.
   std::string other_merges() {
     std::vector<GgufMerge> others = all_gguf_merges(tokens_, types_);
     std::erase_if(others, [&](const GgufMerge& merge) {
@@ -132,7 +132,7 @@ class MergesAsScores {
     return {};
   }
 
-  /// Those that no merge makes come last, each with a score of its own.
+  /// Tokens that no merge makes come last, each with its own score.
   std::vector<float> scores() const {
     std::int64_t next = *std::max_element(places_.begin(), places_.end()) + 1;
     std::vector<float> scores;
@@ -145,7 +145,7 @@ class MergesAsScores {
   const data::ReadBpe& bpe_;
   const std::vector<std::string>& tokens_;
   const std::vector<GgufTokenType>& types_;
-  std::vector<std::int64_t> places_;  ///< of tokens, by id; -1: no merge makes it
+  std::vector<std::int64_t> places_;  ///< by token id; -1: no merge makes it
   std::unordered_set<std::uint64_t> pairs_;
 };
 

@@ -8,20 +8,20 @@
 
 namespace accrue::models {
 
-/// Scores of tokens, the likeliest of which llama.cpp's tokenizer of characters puts together
-/// first, or why it would not make the ids that merges do.
+/// Scores of tokens, of which llama.cpp's tokenizer of characters joins the likeliest first, or the
+/// reason why its ids would differ from those of merges.
 struct GgufScores {
   std::vector<float> scores;
   std::string obstacle;  ///< empty: none
 };
 
-/// The scores that say what the merges of `bpe` do. `tokens` and `types` are those of the file,
-/// by id, the tokens of `bpe` among them.
+/// The scores with the same effect as the merges of `bpe`. `tokens` and `types` are those of the
+/// file, by id, with the tokens of `bpe` among them.
 GgufScores scores_of_merges(const data::ReadBpe& bpe, const std::vector<std::string>& tokens,
                             const std::vector<GgufTokenType>& types);
 
-/// A normal token that merges do not make of its own text, in quotes; empty if there is none: it
-/// is the same then whether words that are tokens are looked up first.
+/// A normal token that merges do not make from its own text, in quotes; empty if there is none:
+/// then it makes no difference whether words that are tokens are looked up first.
 std::string token_out_of_reach(const data::ReadBpe& bpe, const std::vector<GgufTokenType>& types);
 
 }  // namespace accrue::models

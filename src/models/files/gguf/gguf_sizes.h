@@ -12,11 +12,11 @@
 
 namespace accrue::models {
 
-/// Compares a file's tensors with what its keys say, before anything is allocated that the file
-/// would not fill. Throws usage Errors.
+/// Compares a file's tensors with its keys, before more is allocated than the file would fill.
+/// Throws usage Errors.
 class GgufSizes {
  public:
-  /// `fitting` is what errors say to try. `file` is kept by reference.
+  /// `fitting` is the suggestion in errors. `file` is kept by reference.
   GgufSizes(const GgufFile& file, const char* fitting) : file_(file), fitting_(fitting) {}
 
   void expect_matrix(const std::string& name, std::int64_t rows, std::int64_t columns) const {
@@ -29,7 +29,7 @@ class GgufSizes {
         tensor == nullptr ? "no such tensor" : c10::str(c10::IntArrayRef(tensor->shape)), fitting_);
   }
 
-  /// Expects at least as many numbers in all tensors as a model of so many layers has.
+  /// Expects at least as many numbers in all tensors as a model with this many layers has.
   template <class Count>
   void expect_room_for(std::int64_t layers, Count numbers) const {
     Count elements = 0;

@@ -11,14 +11,14 @@ namespace {
 
 using nlohmann::json;
 
-/// The text that a step looks for: a pattern of a single space or mark means itself.
+/// The text that a step searches for: a pattern of a single space or mark means itself.
 std::string sought_by(const json& step) {
   const json& pattern = member(step, "pattern");
   const std::string text = text_in(pattern, "String");
   return text.empty() ? text_in(pattern, "Regex") : text;
 }
 
-/// "always", "first" or "never", as files of before 2024 say it, too.
+/// "always", "first" or "never", also for files from before 2024.
 std::string scheme_of(const json& metaspace) {
   const std::string scheme = text_in(metaspace, "prepend_scheme");
   if (!scheme.empty()) return scheme;
@@ -71,7 +71,7 @@ class SpacesOfParts {
            take_words(step);
   }
 
-  /// It puts a space before a text that begins with none, llama.cpp before each.
+  /// It puts a space before a text that begins without one; llama.cpp puts one before each.
   bool take_metaspace(const json& step) {
     if (text_in(step, "replacement") != data::kMarkedSpace) return false;
     shows_ = true;
@@ -86,7 +86,7 @@ class SpacesOfParts {
     return !flag_in(step, "split", true) || take_words(step);
   }
 
-  /// Words that begin with a mark: it is the same without if no token reaches into another word.
+  /// Words that begin with a mark: cutting has no effect if no token extends into another word.
   bool take_words(const json& step) {
     const auto reaches = [](std::string_view token) {
       return token.find(data::kMarkedSpace, 1) != token.npos;
@@ -99,7 +99,7 @@ class SpacesOfParts {
   }
 
   const std::vector<std::string_view>& tokens_;
-  bool shows_ = false;  ///< spaces
+  bool shows_ = false;  ///< marks spaces
   GgufSpaces found_;
 };
 

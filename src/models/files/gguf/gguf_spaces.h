@@ -7,24 +7,24 @@
 
 namespace accrue::models {
 
-/// What a tokenizer of characters does to a text before it merges, as llama.cpp can: spaces are
-/// shown, and one is put before each piece of text.
+/// The changes of a text by a tokenizer of characters before it merges, as far as llama.cpp can
+/// make them: spaces are marked, and one is put before each piece of text.
 struct GgufSpaces {
   bool prepends = false;  ///< "tokenizer.ggml.add_space_prefix"
-  /// Whether the normalizer does so, by which tokens in normalized text are found.
+  /// Whether the normalizer does so, which matters for tokens found in normalized text.
   bool normalizer_shows = false, normalizer_prepends = false;
-  std::string obstacle;     ///< what llama.cpp has not; empty: nothing
-  std::string other_texts;  ///< which texts llama.cpp begins otherwise; empty: none
+  std::string obstacle;     ///< what llama.cpp does not support; or empty
+  std::string other_texts;  ///< texts that llama.cpp begins differently; or empty
 };
 
-/// Of the parts of a tokenizer.json. `tokens` are those that merges make or start with.
+/// For the parts of a tokenizer.json. `tokens` are those that merges make or start with.
 GgufSpaces spaces_of(const nlohmann::json& normalizer, const nlohmann::json& pre_tokenizer,
                      const std::vector<std::string_view>& tokens);
 
-/// The steps of a part, one after the other, Sequences taken apart; none of null.
+/// The steps of a part, in order, with Sequences expanded; none for null.
 std::vector<nlohmann::json> steps_within(const nlohmann::json& part, const char* of_sequence);
 
-/// A part of a tokenizer.json in a message: "the normalizer {...}", not longer than one can be.
+/// A part of a tokenizer.json for a message: "the normalizer {...}", shortened if necessary.
 std::string quoted_part(std::string_view name, const nlohmann::json& part);
 
 }  // namespace accrue::models

@@ -5,13 +5,13 @@
 
 namespace accrue::models {
 
-/// What a token is, by the numbers of "tokenizer.ggml.token_type".
+/// The type of a token, by the numbers of "tokenizer.ggml.token_type".
 enum class GgufTokenType : std::int32_t {
   normal = 1,
   unknown = 2,
-  control = 3,       ///< special: no text
+  control = 3,       ///< special: not text
   user_defined = 4,  ///< found in text before anything else
-  unused = 5,        ///< a row of the embedding that no text leads to
+  unused = 5,        ///< a row of the embedding that no text uses
   byte = 6,
 };
 

@@ -47,7 +47,7 @@ class TokenizerOfGguf {
       throw file_.wrong_key("tokenizer.ggml.tokens", "tokens of UTF-8", "another encoding");
     }
     made.chat_templates = chat_templates();
-    end_tokens();  // throws if one of them is no token
+    end_tokens();  // throws if one of them is not a token
     return made;
   }
 
@@ -63,7 +63,7 @@ class TokenizerOfGguf {
  private:
   const std::string& model() const { return file_.text("tokenizer.ggml.model"); }
 
-  /// All ways to cut a token are looked at.
+  /// All ways to cut a token are examined.
   void check_lengths() const {
     constexpr std::size_t longest = 1024;
     for (const std::string& token : tokens_)
@@ -106,8 +106,8 @@ class TokenizerOfGguf {
     return static_cast<std::size_t>(id);
   }
 
-  /// The same, if a text can lead to it: a file without such a token may name a row that none leads
-  /// to.
+  /// The same, if a text can produce it: a file without such a token may name a row that none
+  /// produces.
   std::optional<std::size_t> named(const std::string& name) const {
     const auto id = special(name);
     return id && type(*id) == GgufTokenType::unused ? std::nullopt : id;
@@ -127,7 +127,7 @@ class TokenizerOfGguf {
     return all;
   }
 
-  /// Added tokens, too: those that are not here would get other ids.
+  /// Includes added tokens: missing ones would get other ids.
   json vocabulary() const {
     json all = json::object();
     for (std::size_t id = 0; id < tokens_.size(); ++id)
@@ -216,8 +216,8 @@ class TokenizerOfGguf {
     std::int64_t left_characters, right_characters;
   };
 
-  /// All ways to put a token together from two, the likeliest tokens first, as transformers orders
-  /// those of a SentencePiece model.
+  /// All ways to make a token from two, the likeliest tokens first, in transformers' order for a
+  /// SentencePiece model.
   json merges_by_score() const {
     constexpr const char* key = "tokenizer.ggml.scores";
     const std::vector<double>& scores = file_.numbers(key);
@@ -242,8 +242,8 @@ class TokenizerOfGguf {
     return all;
   }
 
-  /// Of tokens with one score llama.cpp makes the one that is further left, whichever it is; ranks
-  /// of merges cannot say so.
+  /// Among tokens with one score llama.cpp makes the leftmost, whichever it is; ranks of merges
+  /// cannot express that.
   void check_order(const std::vector<ScoredMerge>& merges) const {
     const ScoredMerge* before = nullptr;
     for (const ScoredMerge& one : merges) {

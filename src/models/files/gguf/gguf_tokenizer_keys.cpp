@@ -25,7 +25,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Texts that llama.cpp takes for ends wherever they are tokens.
+/// Texts that llama.cpp treats as ends wherever they are tokens.
 bool ends_by_its_text(std::string_view token) {
   constexpr std::array<std::string_view, 8> known{"<|eot_id|>",    "<|im_end|>",     "<|end|>",
                                                   "<end_of_turn>", "<|endoftext|>",  "<|eom_id|>",
@@ -33,7 +33,7 @@ bool ends_by_its_text(std::string_view token) {
   return std::find(known.begin(), known.end(), token) != known.end();
 }
 
-/// The name under which a file has a chat template: letters and digits, as the package gguf does.
+/// The name of a chat template in a file: letters and digits, as in the package gguf.
 std::string name_in_key(std::string_view name) {
   std::string made(name);
   for (char& letter : made)
@@ -79,7 +79,7 @@ class TokenKeys {
                       "--format hf, which takes the tokenizer's files along as they are");
   }
 
-  /// Of some texts llama.cpp makes other ids.
+  /// For some texts llama.cpp makes other ids.
   void differ(const std::string& what, const std::string& consequence) {
     if (!wanted_.nearest)
       throw usage_error(operation_, "a tokenizer that llama.cpp has", what,
@@ -135,7 +135,7 @@ class TokenKeys {
     return id.is_number_integer() ? id.get<std::int64_t>() : -1;
   }
 
-  /// Rows without a token have names of their own: a file has each name once.
+  /// Rows without a token get unique names: a file has each name once.
   void name_unused() {
     for (std::size_t id = 0; id < tokens_.size(); ++id) {
       if (!tokens_[id].empty()) continue;
@@ -145,7 +145,7 @@ class TokenKeys {
     }
   }
 
-  /// llama.cpp finds added tokens in a text as it is, and takes no white space with them.
+  /// llama.cpp finds added tokens in the unchanged text, and does not include white space.
   void check_added_tokens(const GgufSpaces& spaces) const {
     for (const json& added : part("added_tokens")) {
       const std::string token = text_in(added, "content");
@@ -192,7 +192,7 @@ class TokenKeys {
   GgufPreTokenizer cut_of_words() const {
     const json& stated = part("pre_tokenizer");
     std::vector<GgufPreTokenizer> alike = gguf_pre_tokenizers_like(stated);
-    // Without merges it does not matter how text is cut.
+    // Without merges the way text is cut does not matter.
     if (alike.empty() && bpe_.parts.merges.empty() && only_cuts_bytes(stated))
       alike.push_back(find_gguf_pre_tokenizer("gpt-2").value());
     if (alike.empty())
@@ -209,7 +209,7 @@ class TokenKeys {
     return alike.front();
   }
 
-  /// Of a pair that is stated twice llama.cpp takes the first, and tokenizers the last.
+  /// If a pair is stated twice llama.cpp uses the first, and tokenizers the last.
   std::vector<std::string> merge_lines() const {
     std::vector<std::string> lines;
     std::unordered_set<std::string> known;
@@ -250,7 +250,7 @@ class TokenKeys {
     return found == ids_.end() ? std::nullopt : std::optional(found->second);
   }
 
-  /// The token that a template puts on one side of a text, which is the one that `named` is.
+  /// The token that a template puts on one side of a text, which must be `named`.
   std::optional<std::int64_t> put_by_template(const std::vector<std::int64_t>& side,
                                               const std::optional<std::int64_t>& named,
                                               const char* name) const {
@@ -310,8 +310,8 @@ class TokenKeys {
     }
   }
 
-  /// If no key names an end, llama.cpp takes token 11, or 2 of characters, for one. A row that
-  /// no text leads to ends none.
+  /// If no key names an end, llama.cpp assumes token 11, or 2 with characters. A row that no text
+  /// uses ends none.
   std::optional<std::int64_t> row_without_token() const {
     const auto unused = std::find(types_.begin(), types_.end(), GgufTokenType::unused);
     return unused == types_.end() ? std::nullopt : std::optional(unused - types_.begin());

@@ -12,10 +12,10 @@ namespace accrue::models {
 /// The tokenizer in `file`, by the contract of read_gguf_tokenizer().
 std::optional<GgufTokenizer> tokenizer_of(const GgufFile& file);
 
-/// Adds the keys of a tokenizer, of as many tokens as a model of `vocab` has: those that the
-/// tokenizer has not are unused ones. Without `tokens` the keys say that the file has none. Throws
-/// a usage Error, its operation beginning with `operation`, if llama.cpp would make other ids of
-/// some text (GgufTokens::nearest) or the tokenizer has more tokens.
+/// Adds the keys of a tokenizer, with as many tokens as a model of `vocab` has: those that the
+/// tokenizer does not have are unused. Without `tokens` the keys state that the file has none.
+/// Throws a usage Error of an operation that begins with `operation` if llama.cpp would make other
+/// ids from some text (GgufTokens::nearest) or the tokenizer has more tokens.
 GgufDifferences add_tokenizer_keys(const std::optional<GgufTokens>& tokens, std::int64_t vocab,
                                    const std::string& operation, GgufKeyWriter& keys);
 

@@ -67,7 +67,7 @@ std::string q8_0_of(const at::Tensor& values) {
   return bytes;
 }
 
-/// The largest magnitude that a type has.
+/// The largest magnitude that a type can hold.
 double largest_of(GgufType type) {
   constexpr double largest_fp16 = 65504;
   if (type == GgufType::f16) return largest_fp16;
@@ -78,7 +78,7 @@ double largest_of(GgufType type) {
 void check_values(const std::string& operation, const GgufOutput& tensor,
                   const at::Tensor& values) {
   if (values.numel() == 0) return;
-  const double largest = values.abs().max().item<double>();  // NaN where one value is
+  const double largest = values.abs().max().item<double>();  // NaN if one value is
   if (largest <= largest_of(tensor.type)) return;
   throw usage_error(operation + ", tensor \"" + tensor.name + '"',
                     "magnitudes of at most " + c10::str(largest_of(tensor.type)) + " for " +

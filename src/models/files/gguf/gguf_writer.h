@@ -14,7 +14,7 @@ class Tensor;
 
 namespace accrue::models {
 
-/// The keys of a GGUF file to be, in the order in which they are added. Each has to be added once.
+/// The keys for a new GGUF file, in the order in which they are added. Each has to be added once.
 class GgufKeyWriter {
  public:
   void add(std::string_view key, std::uint32_t value);
@@ -36,7 +36,7 @@ class GgufKeyWriter {
   std::string bytes_;
 };
 
-/// A tensor to be written: as it will be stored, and how to get its values, fp32 on the CPU.
+/// A tensor to be written: its stored form, and how to get its values, fp32 on the CPU.
 struct GgufOutput {
   std::string name;
   GgufType type = GgufType::f32;
@@ -45,8 +45,8 @@ struct GgufOutput {
 };
 
 /// Writes a GGUF of version 3 atomically, tensors one at a time. Types are F32, F16, BF16 and Q8_0.
-/// Throws a usage Error naming the tensor where a row is no whole blocks of its type or a value
-/// does not fit into it (too large, or no number), a runtime Error if the disk is full or not
+/// Throws a usage Error naming the tensor if a row is not a whole number of blocks of its type or a
+/// value does not fit (too large, or not a number), a runtime Error if the disk is full or not
 /// writable.
 void write_gguf(const std::filesystem::path& path, const GgufKeyWriter& keys,
                 const std::vector<GgufOutput>& tensors);

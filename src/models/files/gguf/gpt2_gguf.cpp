@@ -22,7 +22,7 @@ namespace {
 constexpr const char* fitting_gpt2_file = "the GGUF file of a GPT-2";
 constexpr std::string_view table_of_positions = "position_embd.weight";
 
-/// Throws before anything is allocated that the file would not fill.
+/// Throws before more is allocated than the file would fill.
 void check_gpt2_sizes(const GgufFile& file, const Gpt2Options& options) {
   const GgufSizes sizes(file, fitting_gpt2_file);
   const std::int64_t width = options.width, ffn_width = options.inner_width();
@@ -37,7 +37,7 @@ void check_gpt2_sizes(const GgufFile& file, const Gpt2Options& options) {
 }
 
 /// A file's tensors under Hugging Face's names, and in its layout: llama.cpp's matrices are those
-/// of products, [out, in], as Gpt2's own are.
+/// of products, [out, in], like Gpt2's own.
 StoredTensors gpt2_tensors_of(const GgufFile& file) {
   StoredTensors tensors;
   for (const GgufTensor& tensor : file.tensors()) {
@@ -61,7 +61,7 @@ Gpt2Options gpt2_shape_of(const GgufFile& file, Gpt2Options options) {
 
 GgufOutput gpt2_output_of(const StoredTensor& stored, GgufDtype dtype) {
   std::string name = gguf_name_of_hub(stored.name, GgufNames::gpt2).value();
-  // llama.cpp adds positions to what it looked up, as they are stored.
+  // llama.cpp adds positions to the embeddings in the stored precision.
   const bool is_whole = stored.shape.size() == 1 || name == table_of_positions;
   return {.name = std::move(name),
           .type = is_whole ? GgufType::f32 : gguf_type_of(dtype),

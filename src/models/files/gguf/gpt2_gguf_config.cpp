@@ -13,7 +13,7 @@ std::string gpt2_key(std::string_view name) {
   return std::string(gguf_gpt2) + '.' + std::string(name);
 }
 
-/// There are as many tokens as the embedding has rows: the list of tokens may be shorter.
+/// The number of tokens is that of the embedding's rows: the list of tokens may be shorter.
 std::int64_t rows_of_embedding(const GgufFile& file) {
   const GgufTensor* embedding = file.find("token_embd.weight");
   if (embedding != nullptr && embedding->shape.size() == 2) return embedding->shape[0];

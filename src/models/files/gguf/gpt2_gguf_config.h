@@ -10,8 +10,8 @@ namespace accrue::models {
 
 inline constexpr std::string_view gguf_gpt2 = "gpt2";  ///< the architecture's name
 
-/// The config.json that says what the keys of a GGUF file of a GPT-2 do. Throws a usage Error that
-/// names the file and the key if one is missing, of another type or asks for what Gpt2 is not.
+/// The config.json for the keys of a GPT-2's GGUF file. Throws a usage Error that names the file
+/// and the key if one is missing, of another type or requests something not supported by Gpt2.
 std::string gpt2_config_of_gguf(const GgufFile& file);
 
 /// Adds the keys of a model's shape.

@@ -13,7 +13,7 @@ inline const nlohmann::json& member(const nlohmann::json& of, const char* name) 
   return found == of.end() ? none : *found;
 }
 
-/// The text that a member is; empty if it is none.
+/// The text of a member; empty if it is not a text.
 inline std::string text_in(const nlohmann::json& object, const char* name) {
   const nlohmann::json& value = member(object, name);
   return value.is_string() ? value.get<std::string>() : "";

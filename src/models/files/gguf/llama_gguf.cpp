@@ -34,8 +34,8 @@ bool is_linear_layer(std::string_view hub_name, const GgufTensor& tensor) {
   return hub_name.starts_with("model.layers.") && tensor.shape.size() == 2;
 }
 
-/// How a base begins whose matrices get the formats that they have in the file: in the smaller
-/// blocks that divide its rows. It is not in blocks if the file's first layer has none.
+/// The format in which a base is created whose matrices then take their formats in the file: the
+/// smaller blocks that divide its rows. It is not in blocks if the file's first layer has none.
 BaseFormat stored_base(const GgufFile& file, const LlamaOptions& options) {
   const GgufTensor* first = file.find("blk.0.attn_q.weight");
   if (first == nullptr || !traits_of(first->type).blocks) return BaseFormat::as_stored;
@@ -46,10 +46,10 @@ BaseFormat stored_base(const GgufFile& file, const LlamaOptions& options) {
   return divides ? BaseFormat::q4_k : BaseFormat::q8_0;
 }
 
-/// What a file's tensors are to Hugging Face.
+/// The Hugging Face form of a file's tensors.
 class HubTensors {
  public:
-  /// With `keeps_all` all blocks of linear layers stay, without it those of the base's format.
+  /// With `keeps_all` all blocks of linear layers stay, without it only those of the base's format.
   HubTensors(const GgufFile& file, const LlamaOptions& options, bool keeps_all)
       : file_(file),
         options_(options),
@@ -79,7 +79,7 @@ class HubTensors {
     return stored;
   }
 
-  /// Whether the model has it in the blocks in which it is stored.
+  /// Whether the model keeps the blocks in which it is stored.
   bool keeps_blocks(const GgufTensor& tensor, std::string_view hub_name) const {
     const auto format = traits_of(tensor.type).blocks;
     if (!format || !options_.adapters.any() || !is_linear_layer(hub_name, tensor)) return false;
@@ -89,7 +89,7 @@ class HubTensors {
   StoredTensor in_halves(StoredTensor stored) const {
     const std::int64_t heads = rotated_heads(stored.name, options_);
     if (heads == 0 || stored.shape.empty() || stored.shape[0] != heads * options_.head_width)
-      return stored;  // of another shape it is refused when it is loaded
+      return stored;  // another shape is refused when it is loaded
     const auto copy_to = [given = stored, heads](const at::Tensor& target) {
       target.copy_(as_halves(given.read(), heads));
     };
@@ -97,7 +97,7 @@ class HubTensors {
     return stored;
   }
 
-  /// GGUF has what norms multiply with, and Gemma's files what is added to one.
+  /// GGUF stores the factors of norms, and Gemma's files what is added to 1.
   StoredTensor without_offset(StoredTensor stored) const {
     const auto copy_to = [given = stored](const at::Tensor& target) {
       target.copy_(given.read().to(at::kDouble) - 1);
@@ -112,7 +112,7 @@ class HubTensors {
   bool permutes_;
 };
 
-/// Throws before anything is allocated that the file would not fill.
+/// Throws before more is allocated than the file would fill.
 void check_sizes(const GgufFile& file, const LlamaOptions& options) {
   const GgufSizes sizes(file, fitting_file);
   sizes.expect_matrix("token_embd.weight", options.vocab, options.width);

@@ -6,14 +6,14 @@
 
 namespace accrue::models {
 
-/// What an architecture of llama.cpp is to transformers.
+/// The transformers equivalent of an architecture of llama.cpp.
 struct GgufArchitecture {
   std::string_view name, model_type, class_name;
-  /// Queries and keys are stored for rotations of neighbouring channels.
+  /// Queries and keys are stored for rotations of adjacent channels.
   bool rotates_neighbours = false;
   bool is_gemma = false;
-  std::int64_t window_period = 0;  ///< each so many-th layer is global
-  std::int64_t layers_of_27b = 0;  ///< of the model whose scores are divided by sqrt(width / heads)
+  std::int64_t window_period = 0;  ///< one of this many layers is global
+  std::int64_t layers_of_27b = 0;  ///< of the model with scores divided by sqrt(width / heads)
 };
 
 inline constexpr std::array<GgufArchitecture, 5> gguf_architectures{{
@@ -24,7 +24,7 @@ inline constexpr std::array<GgufArchitecture, 5> gguf_architectures{{
     {"gemma3", "gemma3_text", "Gemma3ForCausalLM", false, true, 6, 62},
 }};
 
-/// What llama.cpp divides scores by the root of, if that is not the width of a head.
+/// The number by whose root llama.cpp divides scores, if that is not the width of a head.
 constexpr std::int64_t gguf_query_scalar(const GgufArchitecture& architecture, std::int64_t layers,
                                          std::int64_t width, std::int64_t heads,
                                          std::int64_t head_width) {

@@ -21,7 +21,7 @@ const GgufArchitecture& architecture_of(const GgufFile& file) {
   throw file.wrong_key(key, "gpt2, llama, qwen2, qwen3, gemma2 or gemma3", quoted_gguf_text(name));
 }
 
-/// Puts what the keys of a file state into a config.json.
+/// Converts the keys of a file to a config.json.
 class ConfigOfKeys {
  public:
   explicit ConfigOfKeys(const GgufFile& file) : file_(file), of_(architecture_of(file)) {}
@@ -77,7 +77,7 @@ class ConfigOfKeys {
 
   bool has_biases() const { return file_.find("blk.0.attn_q.bias") != nullptr; }
 
-  /// There are as many tokens as the embedding has rows: the list of tokens may be shorter.
+  /// The number of tokens is that of the embedding's rows: the list of tokens may be shorter.
   void read_tokens() {
     const GgufTensor* embedding = file_.find("token_embd.weight");
     if (embedding == nullptr || embedding->shape.size() != 2)

@@ -6,8 +6,8 @@
 
 namespace accrue::models {
 
-/// The config.json that says what the keys of a GGUF file do. Throws a usage Error that names the
-/// file and the key where one is missing, of another type or asks for what a Llama is not.
+/// The config.json for the keys of a GGUF file. Throws a usage Error that names the file and the
+/// key if one is missing, of another type or requests something not supported by Llama.
 std::string config_of_gguf(const GgufFile& file);
 
 }  // namespace accrue::models

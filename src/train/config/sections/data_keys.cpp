@@ -4,7 +4,7 @@
 namespace accrue::train {
 namespace {
 
-/// A key of one data.format or another; with "auto" only the files tell.
+/// A key of one data.format or another; with "auto" only the files determine the format.
 Key read_with_format(std::vector<std::string> formats, Key key) {
   formats.emplace_back("auto");
   key = read_with("data.format", formats, std::move(key));
@@ -28,7 +28,7 @@ Key read_with_masks(Key key) {
   return read_with("model.kind", {"torchscript", "custom"}, std::move(key));
 }
 
-/// A key of what becomes of training images.
+/// A key of the augmentation of training images.
 Key augment_number_key(KeyName name, double most, double data::Augment::*member) {
   return read_with_images(number_key(
       std::move(name),
@@ -42,7 +42,7 @@ Key read_with_crop(Key key) {
       read_with_images(std::move(key)));
 }
 
-/// A factor may be so far from 1.
+/// A factor may differ from 1 by this much.
 constexpr double most_jitter = 10;
 
 }  // namespace
@@ -110,7 +110,7 @@ std::vector<Key> data_keys() {
 
 namespace {
 
-/// A key of how the batch grows, which it does where ramp.from is stated.
+/// A key of the growth of a batch, which only happens if ramp.from is stated.
 Key of_ramps(Key key) {
   return read_where(
       "batch.ramp.from, what the batch grows from", "", "batch.ramp.from",

@@ -4,7 +4,7 @@
 namespace accrue::train {
 namespace {
 
-/// A key of steps that all ranks take together.
+/// A key for steps that all ranks take together.
 Key read_without_local_steps(Key key) {
   return read_where(
       "dist.local_steps = 1 and no dist.outer", "ranks that step alone sum no gradients",

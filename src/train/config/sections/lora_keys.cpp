@@ -4,14 +4,14 @@
 namespace accrue::train {
 namespace {
 
-/// A key of what an adapter is, which a folder fixes.
+/// A key of an adapter's properties, which a folder fixes.
 Key of_new_adapters(Key key) {
   return read_where(
       "lora.from = \"\"", "the folder brings its rank, alpha, kind and targets", "lora.from",
       [](const Config& c) { return c.model.lora.from.empty(); }, std::move(key));
 }
 
-/// A key that says something of adapters only if there are any.
+/// A key that is read only if there are adapters.
 Key of_adapters(Key key) {
   return read_where(
       "lora.rank above 0 or lora.from", "", "lora.rank",
@@ -22,7 +22,7 @@ Key of_language_models(Key key) {
   return read_with("model.kind", {"gpt2", "llama"}, std::move(key));
 }
 
-/// States the value that alpha has where nobody stated it.
+/// Returns the default of alpha if it is not stated.
 Key alpha_key(KeyName name) {
   Key key = number_key(
       std::move(name), {.least = 0, .least_excluded = true},

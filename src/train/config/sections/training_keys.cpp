@@ -11,7 +11,7 @@
 namespace accrue::train {
 namespace {
 
-/// States where gradients go also if optim.kind leaves no choice.
+/// States where gradients go, also if optim.kind leaves no choice.
 Key decided_by_optimizer(Key gradients) {
   gradients.get = [](const Config& config) {
     const GradientPlace place =

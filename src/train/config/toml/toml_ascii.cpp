@@ -13,7 +13,7 @@ constexpr std::size_t kMarkedBytes = 4;  // "~C3;"
 
 bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 
-/// Bytes of the UTF-8 sequence (RFC 3629) that `text` begins with; 0 if it is none.
+/// Bytes of the UTF-8 sequence (RFC 3629) at the start of `text`; 0 if it is invalid.
 std::size_t sequence_length(std::string_view text) {
   struct Form {
     std::uint32_t lead_mask, lead, least;

@@ -17,10 +17,10 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-/// What a word behind a '=' was meant to be.
+/// The intended meaning of a word after a '='.
 enum class Meaning { as_it_stands, boolean, text };
 
-/// A word that begins as numbers do is a text only with a unit: "10 min", "6GiB", "5%".
+/// A word that begins like a number is a text only with a unit: "10 min", "6GiB", "5%".
 bool is_quantity(const std::string& word) {
   static const std::regex pattern(R"([0-9][0-9_.]*( [A-Za-z]+)*( ?%| ?[A-Za-z]{2,}|[A-Zhms]))");
   return std::regex_match(word, pattern);
@@ -61,7 +61,7 @@ class Corrector {
       word_ += c;
       return;
     }
-    if (c == '=') {  // What stands before it is the key of an inline table.
+    if (c == '=') {  // The text before it is the key of an inline table.
       out_ += word_;
       word_.clear();
     }
@@ -107,7 +107,7 @@ class Corrector {
   bool quoted_ = false, respelt_ = false;
 };
 
-/// Where the value of a line begins: behind its first '=', or at its start inside an array.
+/// Where the value of a line begins: after its first '=', or at its start inside an array.
 std::size_t begin_of_value(const std::string& line) {
   const std::size_t equals = line.find('=');
   return equals == std::string::npos ? 0 : equals + 1;

@@ -1,6 +1,6 @@
 #include "train/config/toml/toml_reader.h"
 
-// The parser checks itself by assert() on input that is only wrong, which its errors tell as well.
+// The parser asserts on some invalid input, for which it reports an error as well.
 #define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/toml.h>
 
@@ -75,7 +75,7 @@ bool is_ascii(const std::string& line) {
   return std::ranges::all_of(line, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-/// Throws toml::parse_error, whose words may quote what to_ascii() made.
+/// Throws toml::parse_error, whose message may quote the output of to_ascii().
 toml::table parse(const std::string& text, const std::string& origin) {
   const std::optional<std::string> ascii = to_ascii(text);
   if (!ascii)
@@ -126,7 +126,7 @@ Error of_another_format(const std::string& origin, const std::string& format) {
                      "(docs/guide/config.md has all keys)");
 }
 
-/// The error for what people who know other formats write, which the parser has no words for.
+/// The error for syntax of other formats, for which the parser has no helpful message.
 std::optional<Error> known_slip(const std::string& operation, const std::string& line) {
   constexpr std::size_t most_to_quote = 200;
   if (line.size() > most_to_quote) return std::nullopt;
@@ -137,7 +137,7 @@ std::optional<Error> known_slip(const std::string& operation, const std::string&
   return usage_error(operation, found->expected, line, found->line);
 }
 
-/// What is wrong with `text`, which to_ascii() gave the parser in this form.
+/// The error in `text`, which the parser got in the form of to_ascii().
 Error malformed(const toml::parse_error& error, const std::string& text,
                 const std::string& origin) {
   if (const auto format = other_format(text)) return of_another_format(origin, *format);
@@ -159,7 +159,7 @@ Error malformed_override(const std::string& text, const std::string& what) {
                      "for example --optim.lr=1e-3 or --optim.schedule.warmup=100");
 }
 
-/// The error for an override of `path` whose value opens as TOML and is not.
+/// The error for an override of `path` whose value begins like TOML but is not TOML.
 Error malformed_value(const std::string& path, const std::string& word) {
   const auto found = corrected_value(word);
   if (!found || !try_parse("value = " + found->line))
@@ -168,7 +168,7 @@ Error malformed_value(const std::string& path, const std::string& word) {
                      "'--" + path + "=" + found->line + "', quoted for the shell");
 }
 
-/// Whether `text` opens a TOML string, array or table, so that failing to parse is a mistake.
+/// Whether `text` begins a TOML string, array or table, so that failing to parse is a mistake.
 bool opens_toml(const std::string& text) {
   return !text.empty() && std::string_view("\"'[{").find(text.front()) != std::string_view::npos;
 }
@@ -186,8 +186,8 @@ bool is_key_path(const std::string& path) {
   return !expects_word;
 }
 
-/// Whether a word begins as a map of Python's from numbers, "{0: 4, 8: 8}", which a key may take as
-/// a text.
+/// Whether a word begins like a Python dict with number keys, "{0: 4, 8: 8}", which a key may take
+/// as a text.
 bool is_map_by_numbers(const std::string& word) {
   const std::size_t digit = word.find_first_not_of("{ ");
   if (!word.starts_with('{') || digit == word.npos) return false;

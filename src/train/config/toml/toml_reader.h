@@ -8,7 +8,7 @@
 
 namespace accrue::train {
 
-/// One statement of a config: the dotted path of its key, its value, and where it stands.
+/// One statement of a config: the dotted path of its key, its value, and its position.
 struct Entry {
   std::string path;
   Value value;
@@ -16,14 +16,14 @@ struct Entry {
   std::optional<std::string> bare;  ///< an override's text behind the '='
 };
 
-/// All leaves of a TOML document, in order of their keys; an empty table is an entry of its own.
+/// All leaves of a TOML document, in order of their keys; an empty table is an entry as well.
 /// Throws a usage Error with `origin`:line:column if the text is not TOML, or has a number that
-/// 64 bits do not hold.
+/// does not fit into 64 bits.
 std::vector<Entry> read_toml(const std::string& text, const std::string& origin);
 
-/// The leaves of "section.key=value". The value is TOML, or a string where it is a bare word; a
-/// number that 64 bits do not hold is an Other, as the bare word may be meant as a text.
-/// Throws a usage Error if the text has not this form.
+/// The leaves of "section.key=value". The value is TOML, or a string if it is a bare word; a number
+/// that does not fit into 64 bits becomes an Other, as the bare word may be meant as a text. Throws
+/// a usage Error if the text does not have this form.
 std::vector<Entry> read_override(const std::string& text);
 
 /// Whether one of `overrides` ("section.key=value") states `key`, by its full name.

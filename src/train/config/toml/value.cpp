@@ -41,15 +41,15 @@ std::string toml_string(const std::string& text) {
 std::string float_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  // This is the shortest text that reads back to the same bits; it has an exponent only if
-  // people would use one.
+  // This is the shortest text that reads back to the same bits; it has an exponent only if people
+  // would write one.
   const bool plain = value == 0 || (std::abs(value) >= 1e-4 && std::abs(value) < 1e15);
   std::array<char, 48> buffer{};
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
                                  plain ? std::chars_format::fixed : std::chars_format::scientific)
                        .ptr;
   std::string text(buffer.data(), end);
-  // TOML tells floats from integers by a point or an exponent.
+  // TOML distinguishes floats from integers by a point or an exponent.
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }

@@ -8,13 +8,13 @@
 
 namespace accrue::train {
 
-/// A TOML value, free of the TOML library.
+/// A TOML value, independent of the TOML library.
 struct Value {
   using Array = std::vector<Value>;
   struct Field;
   /// An element of an array: { path = "a.txt", weight = 3 }. Other tables are sections of keys.
   using Table = std::vector<Field>;
-  /// What no key takes: a date, a time, a section, a number that 64 bits do not hold.
+  /// A type that no key takes: a date, a time, a section, a number beyond 64 bits.
   struct Other {
     std::string type;
     bool is_number = false;
@@ -26,7 +26,7 @@ struct Value {
   const T* as() const {
     return std::get_if<T>(&data);
   }
-  /// An integer or a float as a number.
+  /// The value of an integer or a float.
   std::optional<double> number() const;
 };
 

@@ -11,13 +11,13 @@ namespace accrue::train {
 namespace {
 
 const Entry* find_statement(const Statements& statements, const std::string& key) {
-  // Overrides stand last, and the last one holds.
+  // Overrides come last, and the last one holds.
   const auto found = std::find_if(statements.rbegin(), statements.rend(),
                                   [&](const Entry& entry) { return entry.path == key; });
   return found == statements.rend() ? nullptr : &*found;
 }
 
-/// The value for `statement` that follows from what another system's name states elsewhere.
+/// The value for `statement` that follows from a statement under another system's name.
 std::optional<std::string> translated_value(const Statement& statement,
                                             const Statements& statements) {
   for (const Entry& entry : statements) {
@@ -36,7 +36,7 @@ struct Line {
   bool is_stated = false;
 };
 
-/// A key that a row needs besides its first, such as the size beside the number of micro-batches.
+/// A key that a row needs besides its first, such as the size with the number of micro-batches.
 Line second_line(const Statement& statement, const std::string& usual,
                  const Statements& statements) {
   const Entry* own = find_statement(statements, statement.key);
@@ -64,7 +64,7 @@ std::vector<Line> lines_of(const Translation& row, const Value& value,
   return lines;
 }
 
-/// A word of TOML as a shell passes it on: text without its quotes where it needs none.
+/// A word of TOML as a shell passes it on: text without its quotes if it needs none.
 std::string as_override(const Line& line) {
   const auto is_plain = [](const std::string& text) {
     return !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
@@ -102,7 +102,7 @@ std::string in_file(const std::vector<Line>& lines) {
 
 std::string dotted(const Line& line) { return line.key + " = " + line.value; }
 
-/// What the file has now of the keys that are to be stated, or of what excludes them.
+/// The file's present statements of the keys to state, or of keys that these exclude.
 std::vector<std::string> replaced_by(const std::vector<Line>& lines, const Statements& statements) {
   std::vector<std::string> replaced;
   for (const Line& line : lines) {

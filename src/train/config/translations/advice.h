@@ -8,17 +8,17 @@
 
 namespace accrue::train {
 
-/// All that a file and its overrides state, known keys and others.
+/// All statements of a file and its overrides, with known and unknown keys.
 using Statements = std::vector<Entry>;
 
-/// How the reader states what an error advises: in a file "under [batch]: micro_batches = 8", on
-/// the command line "--batch.micro_batches=8". Either may be pasted as it stands.
+/// The form in which an error advises a statement: in a file "under [batch]: micro_batches = 8", on
+/// the command line "--batch.micro_batches=8". Either can be pasted as it is.
 enum class Medium { file, command_line };
 
-/// What to state where `value` was stated under another system's name, and what differs, for the
-/// end of an error. A second key that a row needs takes the value that `statements` have for it,
-/// under its own name or another system's; what is stated already is not to be stated again, and
-/// what the new keys exclude is named as replaced.
+/// The end of an error: what to state instead of `value`, which was stated under another system's
+/// name, and what differs. A second key that a row needs takes the value that `statements` have for
+/// it, under its own name or another system's. What is already stated is not advised again, and
+/// statements that the new keys exclude are named as replaced.
 std::string advice_for(const Translation& row, const Value& value, Medium medium,
                        const Statements& statements = {});
 

@@ -12,7 +12,7 @@
 namespace accrue::train::carry {
 namespace {
 
-/// A text, or a number as a text, in small letters.
+/// A text, or a number as a text, in lower case.
 std::string word_of(const Value& value) {
   std::string text;
   if (const auto* stated = value.as<std::string>()) text = *stated;
@@ -25,7 +25,7 @@ struct Meaning {
   const char* ours;
 };
 
-/// What the first part that `value` contains means.
+/// The meaning of the first part that `value` contains.
 std::optional<Value> meaning_of(const Value& value, std::initializer_list<Meaning> meanings) {
   const std::string word = word_of(value);
   for (const Meaning& meaning : meanings)

@@ -6,9 +6,9 @@
 
 namespace accrue::train {
 
-/// fp16 by the names that precision.compute has not.
+/// Names of fp16 that precision.compute does not take.
 std::vector<Refused> half_precisions();
-/// Optimizers whose names are near to a word of optim.kind, and which are not that one.
+/// Optimizers whose names resemble a word of optim.kind but which are different ones.
 std::vector<Refused> other_optimizers();
 
 }  // namespace accrue::train

@@ -34,7 +34,7 @@ std::optional<ForeignName> find_name(const std::string& name) {
   return ForeignName{at->first, at->second};
 }
 
-/// Whether the value turns off what the key is about.
+/// Whether the value turns off the feature of the key.
 bool is_off(const Value& value) {
   if (const auto* flag = value.as<bool>()) return !*flag;
   if (const auto* integer = value.as<std::int64_t>()) return *integer == 0;
@@ -105,7 +105,7 @@ std::optional<std::string> value_for(const Statement& statement, const Value& va
   if (auto text = carried(statement, value)) return text;
   if (!is_off(value)) return statement.example;
   if (statement.where_false != nullptr) return statement.where_false;
-  // A 0 of an amount is no switch, but a value that the key does not take.
+  // An amount of 0 is not a switch, but a value that the key does not take.
   if (value.as<bool>()) return std::nullopt;
   return statement.example;
 }

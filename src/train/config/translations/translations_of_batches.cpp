@@ -5,7 +5,7 @@
 namespace accrue::train {
 namespace {
 
-/// A number of samples, where "auto" leaves it to the memory.
+/// A number of samples; "auto" leaves it to the planner.
 bool is_count(const Value& own) { return own.as<std::int64_t>() != nullptr; }
 
 }  // namespace

@@ -50,13 +50,13 @@ std::vector<std::string> sections() {
   return names;
 }
 
-/// The kind that a value in place of a whole table was meant to be; null if it is none.
+/// The kind that a value in place of a whole table was meant to be; null if it is not one.
 const Key* kind_meant(const Entry& entry) {
   const Key* kind = find_key(entry.path + ".kind");
   return kind != nullptr && takes(*kind, entry.value) ? kind : nullptr;
 }
 
-/// What to state in place of a value if a table is: the kind that it names, or any key.
+/// What to state instead of a value if a table is expected: the kind that it names, or any key.
 std::string key_in_table(const Entry& entry) {
   const Key* kind = kind_meant(entry);
   if (!kind && !entry.bare) return "[" + entry.path + "] with its keys below";
@@ -67,7 +67,7 @@ std::string key_in_table(const Entry& entry) {
   return "[" + entry.path + "] with its keys below: kind = " + to_toml(entry.value);
 }
 
-/// What there is to state, if nothing is near.
+/// The existing keys, if none is similar.
 std::string what_there_is(const std::string& path) {
   const std::string section = path.substr(0, path.find('.'));
   const std::vector<std::string> names = keys_of(section);
@@ -75,8 +75,8 @@ std::string what_there_is(const std::string& path) {
   return "a key of one of the sections " + listed(sections(), "or") + " (docs/guide/config.md)";
 }
 
-/// The value of a word behind a name; true for a name without a value. A word that only begins as
-/// TOML does is a text.
+/// The value of a word after a name; true for a name without a value. A word that only begins like
+/// TOML is a text.
 Value value_of_word(const std::optional<std::string>& word) {
   if (!word || word->empty()) return {true};
   try {

@@ -8,9 +8,9 @@
 
 namespace accrue::train {
 
-/// The error for a statement at `place` whose key is not in the table: it is another system's name,
-/// with its translation; a value if a table is, or the other way round; near to a key; or near
-/// to none, with the keys that there are. `all` is what is stated besides.
+/// The error for a statement at `place` whose key is not in the table. It translates another
+/// system's name, points out a section stated as a value or the reverse, suggests a similar key, or
+/// else lists the existing keys. `all` are the other statements.
 Error unknown_key(const Entry& entry, const std::string& place, const Statements& all);
 
 }  // namespace accrue::train

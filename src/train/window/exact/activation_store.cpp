@@ -63,7 +63,7 @@ class ActivationStore::File {
     return address;
   }
 
-  /// Gives room back to the disk; if the file system cannot, it is given back with the file.
+  /// Returns space to the disk; if the file system cannot, it is freed with the file.
   void release(std::size_t offset, std::size_t bytes) const {
     ::fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                 static_cast<::off_t>(offset), static_cast<::off_t>(whole_pages(bytes)));
@@ -80,7 +80,7 @@ struct ActivationStore::Kept::Region {
   std::shared_ptr<File> file;
   std::vector<std::int64_t> sizes;
   at::ScalarType dtype;
-  at::Device device;  ///< if the tensor was, and comes back to
+  at::Device device;  ///< where the tensor was, and where it is brought back
   std::size_t offset, bytes;
 
   Region(std::shared_ptr<File> in, const at::Tensor& dense, at::Device from)
@@ -114,7 +114,7 @@ at::Tensor ActivationStore::Kept::tensor() const {
   if (file_ == nullptr) return in_memory_;
   const std::size_t bytes = file_->bytes;
   void* address = file_->file->map(file_->offset, bytes);
-  // The mapping holds the region, so that its room is not given back while it is read.
+  // The mapping holds the region, so that its space is not freed while it is read.
   const auto unmap = [bytes, region = file_](void* mapped) { ::munmap(mapped, bytes); };
   return at::from_blob(address, file_->sizes, unmap, at::TensorOptions().dtype(file_->dtype))
       .to(file_->device);

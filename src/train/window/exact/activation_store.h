@@ -11,15 +11,15 @@ namespace accrue::train {
 /// Keeps a window's activations between passes, in memory or in a temporary file.
 ///
 /// The file has no name, so nothing is left behind however the process ends. A tensor in it is
-/// mapped while somebody holds it and given back to the disk with its handle, so that what is kept
-/// does not count as resident memory.
+/// mapped while a handle to it exists and then returned to the disk, so that stored tensors do not
+/// count as resident memory.
 class ActivationStore {
  public:
-  /// An empty `folder` is for memory. Throws a usage Error if no file can be made in the folder.
+  /// An empty `folder` means memory. Throws a usage Error if no file can be made in the folder.
   explicit ActivationStore(const std::filesystem::path& folder = {});
 
   class Kept;
-  /// Keeps `tensor`, which must not be written to afterwards. Throws a runtime Error if the disk
+  /// Stores `tensor`, which must not be written to afterwards. Throws a runtime Error if the disk
   /// is full.
   Kept keep(const at::Tensor& tensor);
 
@@ -32,7 +32,7 @@ class ActivationStore::Kept {
  public:
   Kept() = default;
   bool defined() const { return in_memory_.defined() || file_ != nullptr; }
-  /// The tensor, undefined if nothing is kept. Writes to it stay private where it lies in a
+  /// The tensor, undefined if nothing is stored. Writes to it stay private if it lies in a
   /// file.
   at::Tensor tensor() const;
 

@@ -8,7 +8,7 @@
 namespace accrue::train {
 namespace {
 
-/// A sum in fp64 is finite where all terms are.
+/// A sum in fp64 is finite if all terms are.
 bool is_finite(const at::Tensor& tensor) {
   if (!tensor.defined()) return true;
   if (tensor.is_complex()) return is_finite(at::view_as_real(tensor.detach().resolve_conj()));

@@ -10,7 +10,7 @@
 
 namespace accrue::train {
 
-/// A micro-batch of the window; its inputs are kept if the cuts are.
+/// A micro-batch of the window; its inputs are stored if the cuts are.
 struct ExactMicroBatch {
   MicroRef ref;
   batch::MicroBatch micro;
@@ -24,23 +24,23 @@ struct NonFiniteMicroBatch {
   std::string reason;
 };
 
-/// One attempt to run a window: forward to the last cut with every micro-batch, then backward. A
-/// segment's step that finds micro-batches that are not finite ends it.
+/// One attempt to run a window: forward to the last cut with every micro-batch, then backward. It
+/// ends at a segment's step that finds micro-batches that are not finite.
 class ExactPass {
  public:
   enum class Outcome { done, non_finite, interrupted };
 
-  /// All arguments are kept by reference. `audit` looks at the gradient buffer after every step, so
-  /// that a gradient that is not finite is found with its micro-batch.
+  /// All arguments are kept by reference. `audit` checks the gradient buffer after every step, so
+  /// that a gradient that is not finite is found together with its micro-batch.
   ExactPass(models::Trainable& model, const accum::GradientBuffer& buffer, double loss_scale,
             const ExactOptions& options, const std::vector<ExactMicroBatch>& micro_batches,
             ActivationStore& store, bool audit);
 
-  /// Runs the chain forward; takes no gradient and touches no slot.
+  /// Runs the chain forward; computes no gradient and touches no slot.
   Outcome forward();
   /// Runs backward into the open slots, after forward(). The outcome is `non_finite` without
-  /// micro-batches if the sums are not finite, and only an audit would tell which one made them
-  /// so.
+  /// micro-batches if the sums are not finite, and only an audit could find the one that caused
+  /// it.
   Outcome backward();
 
   const std::vector<NonFiniteMicroBatch>& non_finite() const { return non_finite_; }
@@ -50,17 +50,17 @@ class ExactPass {
   void update_running_statistics() const;
 
  private:
-  /// What is known of the window at the entrance of a segment.
+  /// The window's data at the input of a segment.
   struct Cut {
     std::vector<std::vector<ActivationStore::Kept>> activations, gradients;  ///< by micro-batch
     std::vector<WindowStatistics> statistics;  ///< by batch normalisation
     std::vector<GradientSums> sums;
   };
-  /// A segment's input: `leaves` are what gradients are taken of, `read` what the segment sees.
+  /// A segment's input: gradients are taken for `leaves`, and the segment sees `read`.
   struct Entrance {
     models::Activations leaves, read;
   };
-  /// What backward starts from.
+  /// Where backward starts.
   struct Seeds {
     std::vector<at::Tensor> roots, gradients;
   };
@@ -78,7 +78,7 @@ class ExactPass {
 
   bool interrupted() const { return options_.interrupted && options_.interrupted(); }
   void step_done();
-  /// `non_finite` where a segment's step found something not finite on any rank.
+  /// `non_finite` if a segment's step found something not finite on any rank.
   Outcome agreed(bool found) const;
 
   const accum::GradientBuffer& buffer_;

@@ -41,14 +41,14 @@ ExactOptions ExactRunner::exact_options() {
                                   const std::string& reason) { quarantine(micro, reason); }};
 }
 
-/// Adds the statistics' sums up over the ranks that share the window.
+/// Adds the statistics' sums over the ranks that share the window.
 void ExactRunner::add_up(const at::Tensor& sums) {
   const Stopwatch watch;
   options_.reduce->add_up(sums);
   reducing_seconds_ += watch.seconds();
 }
 
-/// The ranks make each attempt together, and each without what was quarantined until then.
+/// The ranks make each attempt together, and each without what has been quarantined so far.
 PassOptions ExactRunner::losses_of_attempt() {
   if (options_.reduce != nullptr)
     losses_.take_sums(add_up_over_ranks(*options_.reduce, losses_.sums()));
@@ -60,7 +60,7 @@ bool ExactRunner::stops_here() const {
   return context_.control.stops_here();
 }
 
-/// Tells progress in micro-batches, each of which takes several passes.
+/// Reports progress in micro-batches, each of which takes several passes.
 void ExactRunner::tell_progress(std::int64_t passes_done, std::int64_t passes) {
   const std::int64_t done = passes_done * micro_batches_ / passes;
   if (done == told_) return;
@@ -68,8 +68,8 @@ void ExactRunner::tell_progress(std::int64_t passes_done, std::int64_t passes) {
   context_.log.micro_batch(done, micro_batches_);
 }
 
-/// Each attempt without a micro-batch costs a window, so it is noticed at once when too many are
-/// quarantined.
+/// Each attempt without a micro-batch costs a window, so too many quarantined ones are reported at
+/// once.
 void ExactRunner::quarantine(const MicroRef& micro, const std::string& reason) {
   context_.log.quarantine(micro, reason, context_.loader.samples_of(micro.sample_ids));
   losses_.quarantine(micro.index);

@@ -9,7 +9,7 @@
 
 namespace accrue::train {
 
-/// Runs models whose batch normalisation takes the whole window (model.batchnorm = "exact").
+/// Runs models whose batch normalisation spans the whole window (model.batchnorm = "exact").
 class ExactRunner final : public Runner {
  public:
   /// Throws a usage Error if the model has a batch normalisation that cannot be cut.
@@ -32,10 +32,10 @@ class ExactRunner final : public Runner {
   RunnerContext context_;
   RunnerOptions options_;
   WindowLosses losses_;
-  BufferSnapshot at_open_;          ///< as the window was opened
-  std::int64_t micro_batches_ = 0;  ///< how many the window that runs has
+  BufferSnapshot at_open_;          ///< when the window was opened
+  std::int64_t micro_batches_ = 0;  ///< of the window that runs
   std::int64_t told_ = 0;
-  double reducing_seconds_ = 0;  ///< that this fill spent in add_up(), waiting included
+  double reducing_seconds_ = 0;  ///< spent in add_up() in this fill, waiting included
   ExactWindow exact_;
 };
 

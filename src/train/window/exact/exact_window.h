@@ -16,22 +16,22 @@
 
 namespace accrue::train {
 
-/// Adds up a tensor over all ranks, in place; empty: there is one rank.
+/// Adds up a tensor over all ranks, in place; empty if there is one rank.
 using AllReduce = std::function<void(at::Tensor& sums)>;
 
 struct ExactOptions {
-  /// Where the activations at the cuts are kept: a folder for a temporary file; empty: memory.
+  /// Where the activations at the cuts are stored: a folder for a temporary file; empty: memory.
   std::filesystem::path cut_folder;
-  /// Adds the statistics' sums up over the ranks that share the window. All must run windows of the
-  /// same model, which they then leave alike; a rank may have no micro-batches.
+  /// Adds the statistics' sums over the ranks that share the window. All must run windows of the
+  /// same model, which they then leave in the same state; a rank may have no micro-batches.
   AllReduce all_reduce;
-  /// How several losses with denominators of their own add up, asked before each attempt. Empty:
-  /// losses add up by their coefficients, and a usage Error is thrown where their weights differ. A
+  /// How several losses with separate denominators add up, called before each attempt. Empty:
+  /// losses add up by their coefficients, and a usage Error is thrown if their weights differ. A
   /// loss scale is the window's.
   std::function<PassOptions()> losses;
-  std::function<bool()> interrupted;  ///< asked between micro-batches
-  /// Told how many passes of a micro-batch through a segment are done, of how many the window
-  /// takes.
+  std::function<bool()> interrupted;  ///< called between micro-batches
+  /// Called with the number of finished passes of a micro-batch through a segment, and with the
+  /// window's total.
   std::function<void(std::int64_t done, std::int64_t total)> on_progress;
   std::function<void(const MicroRef& micro, const std::string& reason)> on_quarantine;
 };
@@ -42,27 +42,27 @@ struct ExactRun {
   double weight = 0;
   HeadSums heads;
   std::int64_t tokens = 0;
-  std::int64_t micro_batches = 0;                   ///< with the quarantined ones
-  std::vector<std::int64_t> quarantined;            ///< by their place in the window
+  std::int64_t micro_batches = 0;                   ///< including the quarantined ones
+  std::vector<std::int64_t> quarantined;            ///< by their position in the window
   std::vector<batch::UnreadableSample> unreadable;  ///< samples that could not be read
 };
 
 /// Runs a window with the batch normalisation of its full batch, however it is split.
 ///
 /// Every micro-batch goes through the segments up to the next batch normalisation, the statistics
-/// are taken over all of them, then they go on. Backward goes so from the last segment: each
+/// are taken over all of them, then they go on. Backward does the same from the last segment: each
 /// micro-batch's segment is run again from its cut, and the sums over the window that the gradient
-/// of the statistics needs are taken before its gradient goes on to the segment before. Only what
-/// stands at the cuts is kept of the whole batch (with the inputs), besides one micro-batch's graph
-/// of one segment. It costs one more forward pass than a plain window.
+/// of the statistics needs are taken before its gradient goes on to the segment before. Only the
+/// activations at the cuts are kept of the whole batch (with the inputs), besides one micro-batch's
+/// graph of one segment. It costs one more forward pass than a plain window.
 ///
 /// Since the contributions of the micro-batches interleave, all are one transaction of the window:
 /// its ledger holds one entry with all their sample ids. A micro-batch whose activations, loss or
-/// gradients are not finite is quarantined, in an entry of its own, and the window starts again
-/// without it, with the bits it would have had without it; an attempt that had begun its backward
-/// is in the ledger as lost.
+/// gradients are not finite is quarantined, in a separate entry, and the window starts again
+/// without it, with the same bits as if it had never been there; an attempt that had begun its
+/// backward is in the ledger as lost.
 ///
-/// Running statistics move once, by the full batch's (the variance unbiased).
+/// Running statistics are updated once, by the full batch's (the variance unbiased).
 class ExactWindow {
  public:
   using Fetch = std::function<batch::MicroBatch(batch::Range)>;
@@ -73,11 +73,11 @@ class ExactWindow {
               ExactOptions options = {});
   ~ExactWindow();
 
-  /// To be called between window.open(index) and window.close(). The replay of `window` must be
-  /// this object's.
+  /// Call it between window.open(index) and window.close(). The replay of `window` must be this
+  /// object's.
   ExactRun run(std::int64_t index, std::span<const batch::Range> micro_batches);
 
-  /// Is for accum::Window::set_replay: makes the contributions of the last run again, into open
+  /// For accum::Window::set_replay: makes the contributions of the last run again, into open
   /// slots.
   Loss replay();
 

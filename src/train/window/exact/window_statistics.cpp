@@ -18,7 +18,7 @@ std::vector<std::int64_t> reduced(const at::Tensor& x) {
   return dimensions;
 }
 
-/// `values` [C] as they broadcast over `x`, in its dtype.
+/// `values` [C] reshaped to broadcast over `x`, in its dtype.
 at::Tensor per_channel(const at::Tensor& values, const at::Tensor& x) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
   shape[channel_dimension] = values.size(0);
@@ -29,7 +29,7 @@ at::Tensor inverse_deviation(const WindowStatistics& statistics, double eps) {
   return (statistics.variance + eps).rsqrt();
 }
 
-/// One number for each channel, if the layer's are.
+/// One number for each channel, if the layer has per-channel numbers.
 at::Tensor zeros_for_channels(const std::vector<Moments>& micro_batches,
                               const models::BatchNorm& layer) {
   const at::Tensor like = !micro_batches.empty()   ? micro_batches.front().mean

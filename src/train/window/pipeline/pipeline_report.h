@@ -8,7 +8,7 @@
 
 namespace accrue::train {
 
-/// What a run tells of its pipeline.
+/// The report of a run on its pipeline.
 class PipelineReport {
  public:
   /// `division` of the model among the stages, in words.
@@ -16,8 +16,8 @@ class PipelineReport {
       : stages_(stages), division_(std::move(division)) {}
 
   std::string in_words(std::int64_t micro_batches) const;
-  /// Fills in `window`, whose seconds are those of the first stage, from the first forward to the
-  /// last backward; `working` are those that all stages worked, added up.
+  /// Completes `report` for `window`, whose seconds are those of the first stage, from the first
+  /// forward to the last backward; `working` are the working seconds of all stages, added up.
   void tell(const WindowRun& window, double working, StepReport& report) const;
 
  private:

@@ -26,7 +26,7 @@ constexpr const char* kElsewhere = "another stage found it not finite";
 constexpr const char* kGradientNotFinite = "its gradient is not finite";
 constexpr const char* kKnown = "it was not finite before";
 
-/// What stages tell each other of an attempt, before their micro-batches and units.
+/// The findings that stages exchange after an attempt, before their micro-batches and units.
 enum Finding { kLost, kRetries, kFindings };
 
 std::vector<int> most_of_each(const at::Tensor& rows) {
@@ -66,7 +66,7 @@ Runner::Opening PipelineRunner::prepare(const WindowRequest& request) {
   return {};
 }
 
-/// The last stage alone runs the losses; the others have as many zeros to add.
+/// Only the last stage runs the losses; the others add the same number of zeros.
 std::vector<double> PipelineRunner::loss_sums() const {
   std::vector<double> sums = losses_.sums();
   if (!stage_.is_last()) std::ranges::fill(sums, 0);
@@ -136,8 +136,8 @@ void PipelineRunner::run_passes(WindowRun& run) {
 
 void PipelineRunner::run_forward(std::int64_t position) {
   RECORD_USER_SCOPE("pipeline: forward");
-  // Between micro-batches it is looked at what comes from outside; several ranks are stopped
-  // together, at the end.
+  // Between micro-batches only budget and limits are followed; several ranks are stopped together,
+  // at the end.
   context_.control.follow();
   batch::MicroBatch micro = context_.loader.next();
   const std::int64_t index = kept_[static_cast<std::size_t>(position)];
@@ -167,7 +167,7 @@ void PipelineRunner::run_backward(bool is_last) {
   context_.window.begin(flight.ref);
   options_.reduce->begin_micro_batch(is_last);
   if (flight.micro.is_empty()) {
-    // All stages know that it is empty and tell each other nothing.
+    // All stages know that it is empty and exchange nothing.
     context_.window.commit(0, 0);
   } else if (!(stage_.is_last() ? backward_from_loss(flight) : backward_from_next(flight))) {
     tell_stage_before(true, {});
@@ -210,8 +210,8 @@ void PipelineRunner::backward(InFlight& flight, models::Activations gradients) {
   tell_stage_before(false, flight.chain.backward(std::move(gradients)));
 }
 
-/// Sends first whether the micro-batch is quarantined, then the gradients of what that stage passed
-/// on, unless nothing wants any.
+/// Sends first whether the micro-batch is quarantined, then the gradients of that stage's output,
+/// unless nothing needs any.
 void PipelineRunner::tell_stage_before(bool is_quarantined, const models::Activations& gradients) {
   if (stage_.is_first()) return;
   std::vector<at::Tensor> message{at::full({1}, is_quarantined ? 1 : 0, at::kByte)};
@@ -235,8 +235,8 @@ std::vector<at::Tensor> PipelineRunner::receive(std::int64_t from, const char* w
 
 /// Returns whether the micro-batch is part of the window.
 bool PipelineRunner::settle(const MicroRef& ref, double loss_sum, double weight) {
-  // A window that is lost looks at nothing when it commits, and one run is to find all that is not
-  // finite.
+  // A window that is lost checks nothing when it commits, and one run has to find everything that
+  // is not finite.
   const bool looks = audits_ || context_.window.is_lost();
   if (looks && !sums_are_finite(*context_.window.buffer())) {
     quarantine(ref, kGradientNotFinite);
@@ -267,7 +267,7 @@ void PipelineRunner::quarantine_before(std::int64_t micro) {
   }
 }
 
-/// What a stage tells the others of its attempt: whether its window is lost, its retries, which
+/// What a stage sends the others about its attempt: whether its window is lost, its retries, which
 /// micro-batches it quarantined, and its units.
 at::Tensor PipelineRunner::findings() const {
   const std::vector<int> units = context_.window.buffer()->units();
@@ -280,8 +280,8 @@ at::Tensor PipelineRunner::findings() const {
   return at::tensor(row, at::kLong);
 }
 
-/// Takes in, and tells, which micro-batches stages quarantined: `found` is [stages, micro-batches].
-/// Returns whether all stages found the same ones.
+/// Takes in and reports the micro-batches that stages quarantined: `found` is [stages,
+/// micro-batches]. Returns whether all stages found the same ones.
 bool PipelineRunner::learn_of_quarantined(const at::Tensor& found) {
   bool agree = true;
   for (std::int64_t micro = 0; micro < found.size(1); ++micro) {
@@ -289,7 +289,7 @@ bool PipelineRunner::learn_of_quarantined(const at::Tensor& found) {
     if (stages.numel() == 0) continue;
     agree = agree && stages.numel() == stage_.count();
     quarantined_.insert(micro);
-    // The last stage that found it is nearest to the cause.
+    // The last stage that found it is closest to the cause.
     const bool is_mine = stages.max().item<std::int64_t>() == stage_.index();
     if (!is_mine) continue;
     const MicroRef ref = ref_of(micro);
@@ -299,10 +299,10 @@ bool PipelineRunner::learn_of_quarantined(const at::Tensor& found) {
   return agree;
 }
 
-/// Whether the stages' sums are of the same micro-batches, and would be no better another time: of
-/// several losses they would, with factors without what was just quarantined.
-/// If they are not, the window is discarded, and the next fill goes by what is known now. All
-/// stages decide alike.
+/// Whether the stages' sums are of the same micro-batches, and another fill would not improve them:
+/// with several losses it would, as the factors change with a quarantined micro-batch. If they are
+/// not settled, the window is discarded, and the next fill uses what is known now. All stages
+/// decide alike.
 bool PipelineRunner::all_settled(std::set<std::int64_t>& to_quarantine) {
   const auto micro_batches = static_cast<std::int64_t>(micro_batches_.size());
   const std::size_t known_before = quarantined_.size();
@@ -316,7 +316,7 @@ bool PipelineRunner::all_settled(std::set<std::int64_t>& to_quarantine) {
   const bool factors_change = more_known && context_.model.losses().size() > 1;
   if (agree && !factors_change && !(any_lost && (more_known || any_retried))) return true;
   context_.window.discard();
-  // What a quarantined micro-batch needed must not change the units of the others' sums.
+  // The needs of a quarantined micro-batch must not change the units of the others' sums.
   const at::Tensor units_by_stage = rows.slice(1, kFindings + micro_batches);
   if (units_by_stage.size(1) > 0)
     context_.window.buffer()->set_units(more_known ? units_ : most_of_each(units_by_stage));

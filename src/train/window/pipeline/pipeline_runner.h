@@ -16,14 +16,14 @@
 namespace accrue::train {
 
 /// Runs a window's micro-batches through one stage of a pipeline, by its one-forward-one-backward
-/// schedule (distributed::pipeline_schedule). All ranks run the same window; what passes between
-/// stages are activations forward and their gradients backward. Each stage adds its own parameters'
-/// gradients, and the window's reduction brings them to all ranks. The last stage alone counts the
-/// loss, its weight and the micro-batches.
+/// schedule (distributed::pipeline_schedule). All ranks run the same window; stages send
+/// activations forward and their gradients backward. Each stage adds its own parameters' gradients,
+/// and the window's reduction brings them to all ranks. The last stage alone counts the loss, its
+/// weight and the micro-batches.
 ///
-/// No stage can make its sums anew without the others. So if a micro-batch is not finite on some
-/// stage, or units of fixed-point sums were too coarse, all fill the window again, without what was
-/// quarantined; a stage finds in one run all that it can see. Memory that runs out ends the run. A
+/// No stage can compute its sums again alone. So if a micro-batch is not finite on some stage, or
+/// units of fixed-point sums were too coarse, all fill the window again, without the quarantined
+/// ones; a stage finds in one run all that it can detect. Running out of memory ends the run. A
 /// micro-batch is begun before its backward pass, as others run between its two passes.
 class PipelineRunner final : public Runner {
  public:
@@ -32,8 +32,8 @@ class PipelineRunner final : public Runner {
   ~PipelineRunner() override;
 
   Opening prepare(const WindowRequest& request) override;
-  /// All stages call it. WindowRun::seconds are those of this rank with its waiting for other
-  /// stages.
+  /// Collective over all stages. WindowRun::seconds are those of this rank, including its waiting
+  /// for other stages.
   Filled fill(WindowRequest& request, WindowRun& run) override;
   Filled closed(WindowRequest& request, WindowRun& run) override;
   void undo() override;
@@ -77,8 +77,8 @@ class PipelineRunner final : public Runner {
   RunnerOptions options_;
   WindowLosses losses_;
 
-  std::vector<batch::Range> micro_batches_;  ///< those of the window that runs
-  std::vector<std::int64_t> tokens_;         ///< by micro-batch, quarantined ones too
+  std::vector<batch::Range> micro_batches_;  ///< of the window that runs
+  std::vector<std::int64_t> tokens_;         ///< by micro-batch, including quarantined ones
   std::set<std::int64_t> quarantined_;       ///< micro-batches, by any stage
   std::vector<std::int64_t> kept_;           ///< micro-batches that run
   /// Micro-batches that this stage quarantined in this fill, and why.
@@ -87,7 +87,7 @@ class PipelineRunner final : public Runner {
   std::vector<int> units_;  ///< fixed-point sums' units before the window's first fill
   std::deque<InFlight> in_flight_;
   std::int64_t in_ledger_ = 0;  ///< micro-batches of the window
-  bool audits_ = false;         ///< whether it looks at the sums after every micro-batch
+  bool audits_ = false;         ///< whether it checks the sums after every micro-batch
   double waiting_seconds_ = 0;  ///< in this fill
 };
 

@@ -17,7 +17,7 @@ using models::Segment;
 
 constexpr int kTimed = 3;
 
-/// If blocks begin, and where the last one ends.
+/// Where blocks begin, and where the last one ends.
 std::vector<std::size_t> block_bounds(const std::vector<Segment>& segments) {
   std::vector<std::size_t> bounds{0};
   for (std::size_t i = 1; i < segments.size(); ++i)
@@ -26,7 +26,7 @@ std::vector<std::size_t> block_bounds(const std::vector<Segment>& segments) {
   return bounds;
 }
 
-/// Times one forward pass, by block; the losses count to the last.
+/// Times one forward pass, by block; the losses are added to the last.
 std::vector<double> forward_seconds(models::Trainable& model, const std::vector<Segment>& segments,
                                     const std::vector<std::size_t>& bounds,
                                     const batch::MicroBatch& micro) {
@@ -50,7 +50,7 @@ std::vector<double> forward_seconds(models::Trainable& model, const std::vector<
 std::vector<double> fastest_forward(models::Trainable& model, const std::vector<Segment>& segments,
                                     const std::vector<std::size_t>& bounds,
                                     const batch::MicroBatch& micro) {
-  // The first pass prepares kernels for their shapes, and does not count.
+  // The first pass prepares kernels for their shapes, and is not counted.
   forward_seconds(model, segments, bounds, micro);
   std::vector<double> best(bounds.size() - 1, std::numeric_limits<double>::infinity());
   for (int run = 0; run < kTimed; ++run) {

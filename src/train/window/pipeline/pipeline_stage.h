@@ -23,8 +23,8 @@ struct PipelineStage {
   bool is_last() const { return index() + 1 == count(); }
 };
 
-/// Cuts the model before blocks (Segment::begins_block) such that all stages take about as long, by
-/// the forward times that rank 0 measures on `micro` and tells the others. All ranks call it.
+/// Cuts the model before blocks (Segment::begins_block) such that all stages take about equally
+/// long, by the forward times that rank 0 measures on `micro` and sends to the others. Collective.
 /// Throws a usage Error if the model has fewer blocks than there are ranks.
 PipelineStage make_pipeline_stage(std::shared_ptr<distributed::Group> group,
                                   models::Trainable& model, const batch::MicroBatch& micro);

@@ -13,7 +13,7 @@
 namespace accrue::train {
 namespace {
 
-/// What `overrides` state, as far as they are keys of this version; parse_config() refuses others.
+/// The statements of `overrides` that are keys of this version; parse_config() refuses others.
 Config stated_in(const std::vector<std::string>& overrides) {
   Config config;
   for (const std::string& text : overrides)

@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kLongestLine = std::int64_t{1} << 24;  // tokens
 
-/// `name` without a slash at its end.
+/// `name` without a trailing slash.
 fs::path without_end(const fs::path& name) {
   return name.has_filename() ? name : name.parent_path();
 }
@@ -40,19 +40,19 @@ bool is_idx_labels(const fs::path& file) {
   return file.filename().string().ends_with("idx1-ubyte");
 }
 
-/// Files as data.train has them, and what of their folders is left out.
+/// Files in the form of data.train, and the rest of their folders that is left out.
 struct Patterns {
   std::vector<std::string> globs;
   std::vector<std::string> unread = {};
 };
 
-/// Whether the files of a pattern have a sample a line: the first one shows it.
+/// Whether the files of a pattern have one sample per line: judged by the first file.
 bool are_lines(const std::string& pattern, const std::string& operation) {
   return has_lines(data::expand_globs({pattern}, operation).front());
 }
 
-/// The patterns for some files of a folder, one for each way in which their suffixes are written; a
-/// file without a suffix is its own pattern.
+/// The patterns for some files of a folder, one for each spelling of a suffix; a file without a
+/// suffix is its own pattern.
 std::vector<std::string> globs_by_suffix(const fs::path& below,
                                          const std::vector<fs::path>& files) {
   std::set<std::string> globs;
@@ -63,7 +63,7 @@ std::vector<std::string> globs_by_suffix(const fs::path& below,
 }
 
 /// The patterns for the images of a folder, whose class is the first folder below: then an image
-/// that lies in the folder itself has none. Of several folders each may be a class.
+/// that lies in the folder itself has none. If there are several folders, each may be a class.
 Patterns patterns_of_images(const fs::path& folder, const std::vector<fs::path>& files,
                             bool is_alone) {
   std::vector<fs::path> images, in_folder;
@@ -112,7 +112,7 @@ FolderFindings findings_of(const fs::path& folder, const std::vector<FolderFindi
   return look_into(folder, what);
 }
 
-/// One pattern in place of many files of a folder, if it matches these alone.
+/// One pattern in place of many files of a folder, if it matches only these.
 std::vector<std::string> in_one_pattern(std::vector<std::string> files, const std::string& what) {
   constexpr std::size_t many = 8;
   if (files.size() <= many) return files;
@@ -122,7 +122,7 @@ std::vector<std::string> in_one_pattern(std::vector<std::string> files, const st
   const std::string end = fs::path(first).extension().string();
   const auto is_in_between = [&](const std::string& file) {
     return file.size() >= begin.size() + end.size() && file.ends_with(end) &&
-           fs::is_regular_file(file);  // and no pattern
+           fs::is_regular_file(file);  // and is not a pattern
   };
   if (!std::ranges::all_of(files, is_in_between)) return files;
   const std::string glob = data::as_glob(begin) + "*" + data::as_glob(end);
@@ -177,7 +177,7 @@ SortedFiles sorted(const FirstFiles& files) {
   return all;
 }
 
-/// Only what data.train and data.val are to be.
+/// Only the fields for data.train and data.val.
 DataFacts facts_of_files(const FirstFiles& files) {
   const SortedFiles all = sorted(files);
   Patterns train = patterns_of(all.parts.train, all.findings, files.operation),
@@ -204,12 +204,12 @@ std::int64_t bytes_of_weights(const std::string& from) {
   return bytes;
 }
 
-/// Whether a tokenizer came out of the model's own file: then its files go with it.
+/// Whether a tokenizer comes from the model's own file: then its files belong to it.
 bool is_in_model(const FirstFiles& files) {
   return models::is_gguf(files.model) && files.tokenizer == data::kAutoTokenizer;
 }
 
-/// What a config says of `files` before anything is chosen.
+/// The config for `files` before any choice.
 Config config_of(const FirstFiles& files) {
   Config config;
   config.model.from = files.model;
@@ -219,7 +219,7 @@ Config config_of(const FirstFiles& files) {
   return config;
 }
 
-/// Opens the data as often as somebody wants to look at them.
+/// Opens the data as often as they are inspected.
 class Opener {
  public:
   Opener(const FirstFiles& files, const DataFacts& facts, const Config& config,
@@ -258,8 +258,8 @@ std::int64_t largest_id(const data::Source& source, std::int64_t first) {
   return largest;
 }
 
-/// The vocabulary for ids up to `largest`: a known tokenizer's where one fits, and the next
-/// multiple of 64 if none does.
+/// The vocabulary for ids up to `largest`: a known tokenizer's if one fits, and otherwise the next
+/// multiple of 64.
 std::int64_t vocabulary_of(std::int64_t largest) {
   constexpr std::int64_t kFew = 8192, kStep = 64;
   for (const std::int64_t known : {50257, 65536, 128256})
@@ -281,7 +281,7 @@ void look_at_stream(const data::Source& single, const Opener& opener, DataFacts&
   facts.vocab = vocabulary_of(std::max(largest, largest_id(single, rest)));
 }
 
-/// Tries sizes, since the last id of a line is no input and labels may leave it out.
+/// Tries sizes, since the last id of a line is not an input and labels may leave it out.
 std::int64_t vocabulary_of_lines(const Opener& opener, const data::Source& lines) {
   constexpr std::int64_t kMost = std::int64_t{1} << 22;
   for (std::int64_t vocab = vocabulary_of(largest_id(lines, 0));;

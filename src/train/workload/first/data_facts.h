@@ -11,42 +11,42 @@
 
 namespace accrue::train {
 
-/// What somebody wants to train on, and perhaps from, with no config yet.
+/// What a user wants to train on, and perhaps from, before there is a config.
 struct FirstFiles {
   std::vector<std::string> train, val;    ///< files, folders or patterns
-  std::string model;                      ///< as model.from has it; empty: none
-  std::string tokenizer = "auto";         ///< as data.tokenizer has it
-  std::string operation = "accrue init";  ///< what errors name
+  std::string model;                      ///< as in model.from; empty: none
+  std::string tokenizer = "auto";         ///< as in data.tokenizer
+  std::string operation = "accrue init";  ///< for errors
 };
 
-/// `files` sorted out: a folder with a config.json is the model, and a file or folder named as val,
-/// valid, validation, dev or test is held out. Throws a usage Error if one is not there, two are
-/// models, or none is to be trained on.
+/// Classifies `files`: a folder with a config.json is the model, and a file or folder named val,
+/// valid, validation, dev or test is held out. Throws a usage Error if one does not exist, two are
+/// models, or none is left to be trained on.
 FirstFiles sort_out(const std::vector<std::string>& files);
 
 /// A model that training starts from.
 struct ModelFacts {
-  std::string from;  ///< as model.from has it; empty: none
+  std::string from;  ///< as in model.from; empty: none
   ModelKind kind = ModelKind::gpt2;
   std::int64_t context = 0;  ///< the most tokens that a sample may have; 0: not known
-  std::int64_t bytes = 0;    ///< of its files of weights
+  std::int64_t bytes = 0;    ///< size of its weight files
 };
 
-/// What files that nobody has written a config for hold.
+/// The contents of files for which there is no config yet.
 struct DataFacts {
   data::Format format = data::Format::text;
-  std::vector<std::string> train, val;  ///< as data.train and data.val are to have them
-  /// What lies in a folder that was named and is neither trained on nor held out.
+  std::vector<std::string> train, val;  ///< for data.train and data.val
+  /// The contents of a named folder that are neither trained on nor held out.
   std::vector<std::string> unread = {};
-  std::vector<std::string> named = {};  ///< what was named to be trained on; empty: `train`
+  std::vector<std::string> named = {};  ///< the paths named for training; empty: `train`
   ModelFacts model = {};
-  std::string tokenizer = {};  ///< the file that makes tokens of the text; empty: bytes
+  std::string tokenizer = {};  ///< the file of the text's tokenizer; empty: bytes
   std::int64_t samples = 0;    ///< counted for lines and images
   std::int64_t tokens = 0;     ///< input tokens of all samples
   std::int64_t longest = 0;    ///< lines: the input tokens of the longest
   std::int64_t vocab = 0;      ///< 256 for bytes; more than the largest id; classes of images
   std::vector<std::string> classes = {};  ///< names of the classes of images
-  bool has_ids = false;                   ///< tokens of somebody's tokenizer
+  bool has_ids = false;                   ///< tokens of a foreign tokenizer
   std::optional<data::ImageShape> image = std::nullopt;
 
   /// The folder of the run.
@@ -59,7 +59,7 @@ struct DataFacts {
   }
 };
 
-/// Looks at files: text, token files, JSON lines, conversations, images in folders or as idx and
+/// Inspects files: text, token files, JSON lines, conversations, images in folders or as idx and
 /// CIFAR files. Folders are taken with all in them, or by their parts (parts_of_folder()). Reads
 /// token files and lines once; text, where the model or the user brings a tokenizer, which makes
 /// tokens of it beside the run that name_of_run() names. Throws a usage Error if formats are

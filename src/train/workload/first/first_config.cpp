@@ -86,7 +86,7 @@ void write_origin(Page& page, const ModelFacts& model) {
   page.key("from", quoted(model.from), "starts from these weights, in their shape");
 }
 
-/// What is trained: a model's weights, or a new model.
+/// The trained part: a model's weights, or a new model.
 void write_model(Page& page, const DataFacts& data, const TextChoice& choice, double tokens,
                  double passes) {
   page.section("model");

@@ -7,20 +7,20 @@
 
 namespace accrue::train {
 
-/// What the machine tells.
+/// The relevant properties of the machine.
 struct MachineFacts {
-  bool multiplies_bf16 = false;  ///< it has instructions for that
+  bool multiplies_bf16 = false;  ///< it has instructions for bf16
 };
 
-/// What whoever asks for a config has decided already.
+/// The decisions that the user has made already.
 struct FirstWishes {
-  std::string command;                         ///< how the config came to be, for its first line
-  std::optional<bool> adapter = std::nullopt;  ///< whether an adapter is trained; none: as it fits
+  std::string command;                         ///< for the first line of the config
+  std::optional<bool> adapter = std::nullopt;  ///< whether to train an adapter; none: as it fits
 };
 
-/// A config that trains these data: TOML with the reason and the unit of each choice beside it, as
-/// load_config reads it. Model, batch and length are modest: minutes to a few hours of one machine.
-/// It is pure. Throws a usage Error if there is too little data.
+/// A config that trains these data: TOML with the reason and the unit of each choice beside it,
+/// readable by load_config. Model, batch and length are modest: minutes to a few hours of one
+/// machine. A pure function. Throws a usage Error if there is too little data.
 std::string first_config(const DataFacts& data, const MachineFacts& machine,
                          const FirstWishes& wishes);
 

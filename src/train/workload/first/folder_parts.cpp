@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 using Paths = std::vector<fs::path>;
 
-/// The words of a name, in lower case: letters and digits without others in between.
+/// The words of a name, in lower case: sequences of letters and digits.
 std::set<std::string> words_in(const std::string& name) {
   std::set<std::string> words;
   std::string word;
@@ -68,7 +68,7 @@ enum class Role { none, train, val, test };
 struct FolderEntry {
   fs::path path;
   bool is_folder = false;
-  Paths files;  ///< in it, of the kind that is looked for
+  Paths files;  ///< in it, of the kind that is searched for
 };
 
 /// The entries of `folder` that hold some of `files`, by their names.
@@ -129,7 +129,7 @@ bool has_images_in_it(const FolderEntry& entry) {
       entry.files, [&](const fs::path& file) { return file.parent_path() == entry.path; });
 }
 
-/// Which entries of a folder are trained on and held out.
+/// The entries of a folder that are trained on and held out.
 struct Split {
   std::vector<FolderEntry> train, val;
 };
@@ -176,7 +176,7 @@ class FolderEntries {
     return split.val.empty() || split.train.empty() ? std::nullopt : std::optional(split);
   }
 
-  /// Token files often lie beside the text that they were made of.
+  /// Token files often lie next to the text that they were made from.
   Split without_text_of_tokens(Split split) const {
     const auto is_other = [](const FolderEntry& entry) {
       return data::suffix_of(entry.path) != ".bin";
@@ -211,12 +211,12 @@ class FolderEntries {
         return entry.is_folder && ((role_of(entry, kind_) == roles) || ...);
       });
     };
-    // Among other folders "train" may be a class as they are.
+    // Among other folders "train" may be a class like them.
     const bool is_class = has_folder_of(Role::none) && !has_folder_of(Role::val, Role::test);
     return is_class ? std::nullopt : std::optional(split);
   }
 
-  /// Of classes that lie beside a folder that is held out.
+  /// The split of classes that lie next to a folder that is held out.
   std::optional<Split> split_among_classes(const std::string& what) const {
     Split split{.train = those([&](const FolderEntry& entry) {
                   const Role role = role_of(entry, kind_);
@@ -250,7 +250,7 @@ Paths paths_of(const std::vector<FolderEntry>& entries) {
   return paths;
 }
 
-/// The entries of `folder` that hold none of the files that are `read`.
+/// The entries of `folder` that hold none of the files in `read`.
 Paths entries_without(const fs::path& folder, const Paths& files, const std::set<fs::path>& read) {
   Paths found;
   for (const FolderEntry& entry : entries_in(folder, files))

@@ -6,7 +6,7 @@
 
 namespace accrue::train {
 
-/// Whether a word of the file's name says that it is held out: "corpus.val.txt", "test_batch.bin".
+/// Whether a word of the file's name marks it as held out: "corpus.val.txt", "test_batch.bin".
 bool is_named_as_held_out(const std::filesystem::path& file);
 
 /// Whether a file is a PNG or JPEG image, by its suffix.
@@ -39,19 +39,19 @@ FolderFindings look_into(const std::filesystem::path& folder, const std::string&
 /// What of a folder is trained on, and what is held out: files and folders.
 struct FolderParts {
   std::vector<std::filesystem::path> train, val;
-  std::vector<std::filesystem::path> unread;  ///< what else lies there
+  std::vector<std::filesystem::path> unread;  ///< the other contents
 };
 
 /// The parts of a folder of data.
 ///
-/// What is named train in it is trained on. What is named val, valid, validation or dev beside it
-/// is held out, or if there is none test; all else is not read. A folder has the name itself; a
-/// file has it as a word ("wiki.train.tokens", "validation-00000-of-00001.parquet"). Of images
-/// these are folders with a folder for each class, and what is held out has classes of what is
-/// trained on. A folder that holds nothing but a folder is looked into.
+/// An entry named train is trained on. One named val, valid, validation or dev beside it is held
+/// out, or if there is none test; all else is not read. A folder has exactly the name; a file has
+/// it as a word ("wiki.train.tokens", "validation-00000-of-00001.parquet"). For images these are
+/// folders with a folder for each class, and the held-out part has classes of the training part. A
+/// folder that holds only one folder is searched in that one.
 ///
-/// If nothing is named train, what is named val, valid or validation is held out of the rest; of
-/// CIFAR and idx files also test. Else the whole folder is trained on.
+/// If nothing is named train, an entry named val, valid or validation is held out of the rest; for
+/// CIFAR and idx files also test. Otherwise the whole folder is trained on.
 ///
 /// Throws a usage Error, its operation being `what`, if a held-out folder of classes lies among
 /// classes that hold folders themselves.

@@ -28,7 +28,7 @@ class Page {
   std::string text_;
 };
 
-/// A text as TOML has it.
+/// A text in TOML syntax.
 std::string quoted(const std::string& text);
 /// Two digits, as a person would write them: 0.0002, 4.5.
 std::string decimal(double value);

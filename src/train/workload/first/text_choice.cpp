@@ -17,14 +17,14 @@ TextChoice shape_for(std::int64_t tokens) {
   return {.layers = 8, .heads = 8, .width = 512, .context = 512, .batch = 8192, .lr = 6e-4};
 }
 
-/// Halves the batch until it is no more than a tenth of the data, or one sample.
+/// Halves the batch until it is at most a tenth of the data, or one sample.
 void shrink_batch(TextChoice& choice, std::int64_t tokens) {
   constexpr std::int64_t kBatches = 10;
   while (choice.batch * kBatches > tokens && choice.batch > choice.context) choice.batch /= 2;
   choice.batch = std::max(choice.batch, choice.context);
 }
 
-/// Halves context and batch until they fit to a stream of `tokens`.
+/// Halves context and batch until they fit a stream of `tokens`.
 void fit_to_stream(TextChoice& choice, std::int64_t tokens) {
   constexpr std::int64_t kLeastContext = 8, kSamples = 40;
   while (choice.context * kSamples > tokens && choice.context > kLeastContext) choice.context /= 2;
