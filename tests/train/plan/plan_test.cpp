@@ -103,7 +103,7 @@ TEST_F(PlanRun, TrialsOfMoreSamplesHoldMoreAndRecomputationLess) {
   EXPECT_LT(bytes(16, Recompute::full), sixteen);
 }
 
-/// A window ends if its epoch does.
+/// A window ends when its epoch does.
 TEST_F(PlanRun, ABatchBeyondTheDataIsTheData) {
   Config c = open_config();
   c.batch.micro = 2;
