@@ -46,7 +46,7 @@ int run_init(const InitArguments& arguments) {
   const train::DataFacts data = train::look_at(train::sort_out(arguments.files), tell_tokenizing());
   const std::string config =
       train::first_config(data, machine_facts(), {.command = as_typed(arguments)});
-  // What train would refuse is refused here, with the same message.
+  // Anything that train would refuse is refused here, with the same message.
   const train::Workload work = train::open_workload(train::parse_config(config, arguments.out));
   write_file_atomically(arguments.out, config);
   print_text("%s\n", config.c_str());
