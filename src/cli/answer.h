@@ -24,7 +24,7 @@ struct AnswerOptions {
   std::vector<std::string> stop = {};                ///< texts before which the answer ends
 };
 
-/// What a model added to a prompt.
+/// The text that a model added to a prompt.
 struct Answer {
   std::string text;
   std::int64_t tokens = 0, prompt_tokens = 0;

@@ -45,8 +45,8 @@ std::optional<std::string> near_word(const std::string& word,
   return is_near ? std::optional(found) : std::nullopt;
 }
 
-/// What to try instead of a `word` that is not in `names`: the one of which it is a misspelling, or
-/// any of them.
+/// The suggestion for a `word` that is not in `names`: the one of which it is a misspelling, or any
+/// of them.
 std::string advice_on_word(const std::string& word, const std::vector<std::string>& names,
                            const std::string& command) {
   const auto near = near_word(word, names);

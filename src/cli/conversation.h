@@ -11,7 +11,7 @@
 namespace accrue::cli {
 
 /// A person's messages and a model's answers to them, in the form of its tokenizer's chat template.
-/// What the model has read of a conversation is not read again.
+/// A conversation; the part that the model has read is not read again.
 class Conversation {
  public:
   /// Both are kept by reference. `system` may be empty. Throws a usage Error if the model has no

@@ -6,8 +6,8 @@
 namespace accrue::cli {
 
 /// The folder that an export creates. Files are written to a hidden folder within it, and moved to
-/// their places once all of them exist. If anything fails before, nothing of the export stays
-/// behind, and files of other origin stay as they are.
+/// their places once all of them exist. If anything fails before, nothing of the export remains,
+/// and files of other origin stay as they are.
 class ExportFolder {
  public:
   /// Throws a usage Error unless there is nothing at `out`, or an empty folder: otherwise the user
@@ -24,7 +24,7 @@ class ExportFolder {
   const std::filesystem::path& files() const { return files_; }
 
   /// Moves the files to their places, the one that marks the folder as a model last. Throws a usage
-  /// Error if something has been put in the place of one meanwhile.
+  /// Error if another file has appeared at one of the places meanwhile.
   void commit();
 
  private:

@@ -265,7 +265,7 @@ void find_config(TrainArguments& arguments, bool needs_none) {
     throw CLI::RequiredError("CONFIG, or --data.train=FILE to have one chosen,");
 }
 
-/// Replaces a run or data in the place of the config by what they mean.
+/// Replaces a run or data given instead of a config by the config that they stand for.
 void resolve_config(TrainArguments& arguments) {
   TrainTarget target =
       resolved({std::move(arguments.config), std::move(arguments.overrides)}, arguments.resume);

@@ -35,7 +35,7 @@ class JsonlSink : public Observer {
   /// `first_step`: steps already done. Lines of an earlier attempt beyond it are removed,
   /// atomically, as are torn lines. Throws a runtime Error if the file cannot be opened, and a
   /// usage Error if it contains something else than metrics, which stays as it is. If a write fails
-  /// later there is one warning, on `warnings`; the run goes on.
+  /// later there is one warning, on `warnings`; the run continues.
   JsonlSink(std::filesystem::path file, std::int64_t first_step, std::ostream& warnings,
             std::function<double()> unix_clock);
   /// Makes a sink with warnings on stderr and the system's clock.

@@ -37,7 +37,7 @@ StepRanges steps_of(const std::vector<MetricsText>& lines, std::int64_t last_ste
   return steps;
 }
 
-/// What the file lacks compared with a checkpoint's record of it; empty if nothing.
+/// A message on the file's losses compared with a checkpoint's record of it; empty if none.
 std::string what_is_lost(const MetricsRecord& expected, const std::vector<MetricsText>& lines,
                          std::int64_t last_step) {
   const StepRanges missing = expected.steps.without(steps_of(lines, last_step));

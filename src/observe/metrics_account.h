@@ -57,7 +57,7 @@ class MetricsAccount {
   std::optional<MetricsRecord> as_of(std::int64_t step) const;
   /// Why a line could not be written; empty if all were.
   const std::string& failure() const { return failure_; }
-  /// What was lost of the file, a sentence each; returned once.
+  /// The losses of the file, a sentence each; returned once.
   std::vector<std::string> take_remarks();
 
  private:

@@ -26,9 +26,9 @@ struct ProgressOptions {
 /// within it show that it moves, however long a step takes.
 ///
 /// A bar's line fits the terminal's size when the line is drawn, so the terminal may be resized.
-/// What does not fit is left out, in this order: peak memory, the evaluation's loss, micro-batches
-/// (shown for steps of 2 seconds and more), tokens a second, the bar, the time left, the loss. The
-/// bar of an interrupted run is erased, and the next output begins on a new line.
+/// Parts that do not fit are left out, in this order: peak memory, the evaluation's loss,
+/// micro-batches (shown for steps of 2 seconds and more), tokens a second, the bar, the time left,
+/// the loss. The bar of an interrupted run is erased, and the next output begins on a new line.
 ///
 /// A live view (live_view.h) is several such lines, below the ones that scroll: events and
 /// evaluations are printed above it, and so stay in the terminal's history. Both are redrawn at

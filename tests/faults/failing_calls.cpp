@@ -155,7 +155,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   return real(thread, attributes, routine, argument);
 }
 
-/// The wall clock is ahead by all jumps so far, or behind.
+/// The wall clock is changed by all jumps so far, in either direction.
 int clock_gettime(clockid_t clock, timespec* time) noexcept {
   static const auto real = next(&::clock_gettime, "clock_gettime");
   static std::atomic<std::int64_t> ahead{0};

@@ -87,7 +87,7 @@ bool is_known(const Rule& rule) {
                         : rule.argument.empty() && signal_of(rule.action) != 0;
 }
 
-/// Nothing if the rule is for another rank.
+/// Null if the rule is for another rank.
 std::unique_ptr<Rule> rule_of(const std::string& text) {
   auto rule = std::make_unique<Rule>();
   rule->text = text;
@@ -203,10 +203,10 @@ class Faults {
       for (const auto& rule : rules_)
         if (is_due(*rule, point)) due.push_back(rule.get());
     }
-    for (const Rule* rule : due) act(*rule);  // others may go on while one waits
+    for (const Rule* rule : due) act(*rule);  // others may continue while one waits
   }
 
-  /// A step begins with its window, and all that follows its update belongs to it.
+  /// A step begins with its window, and everything after its update belongs to it.
   void count_steps(const std::string& point) {
     const bool is_of_window = point == "micro-batch" || point == "close-window";
     if (is_of_window && updated_) {
@@ -232,7 +232,7 @@ class Faults {
   bool updated_ = false;
 };
 
-/// Never destroyed: what exit() runs last still asks it.
+/// Never destroyed: the last functions that exit() runs still use it.
 Faults* const faults = new Faults;
 
 std::unique_ptr<at::ObserverContext> Faults::at_span(const at::RecordFunction& span) {
@@ -242,14 +242,14 @@ std::unique_ptr<at::ObserverContext> Faults::at_span(const at::RecordFunction& s
 
 }  // namespace
 
-// In place of the C library's, which leave out what exit() does.
+// Replaces the C library's, which skips what exit() does.
 extern "C" [[noreturn]] void _exit(int status) {
   ::syscall(SYS_exit_group, faults == nullptr ? status : faults->at_end(status));
   __builtin_unreachable();
 }
 extern "C" [[noreturn]] void _Exit(int status) { ::_exit(status); }
 
-// In place of the C++ library's.
+// Replaces the C++ library's.
 std::chrono::steady_clock::time_point std::chrono::_V2::steady_clock::now() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);

@@ -1,5 +1,5 @@
-// Chat templates, rendered with a conversation that has something of everything; and lines of
-// conversations, read by the files of a tokenizer.
+// Chat templates, rendered with a conversation that contains every kind of part; and lines of
+// conversations, read with the files of a tokenizer.
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -31,8 +31,8 @@ nlohmann::ordered_json messages() {
           {{"role", "assistant"}, {"content", ""}}};
 }
 
-/// Templates that look at the first message, at tools and at what a conversation ends with, and
-/// one that marks what is learned.
+/// Templates that look at the first message, at tools and at the end of a conversation, and one
+/// that marks the learned text.
 constexpr const char* settings_of_chat = R"({"bos_token": "<s>", "eos_token": "</s>",
 "chat_template": [{"name": "default", "template":
 "{{ bos_token }}{% if messages[0].role != 'system' %}<system>be brief{% endif %}{% for m in messages
@@ -67,7 +67,7 @@ const ChatFiles& chat_files() {
 }
 
 void read_line(data::SampleParser& parser, const std::string& line) {
-  if (parser.parse(line)) return;  // it was refused, in words
+  if (parser.parse(line)) return;  // it was refused with a message
   for (const data::JsonSample& sample : parser.samples()) {
     expect(sample.labels.size() == sample.tokens.size(), "each token has a label");
     for (std::size_t i = 0; i < sample.labels.size(); ++i)
@@ -97,9 +97,9 @@ void fuzz_chat_template(Input input) {
   }
 }
 
-/// The first two bits say what the input is: a line of a conversation, a pair of them, or the
-/// settings or the processor's file that have templates. Turns are rendered one behind the other,
-/// so long conversations only take longer.
+/// The first two bits select the kind of input: a line of a conversation, a pair of them, or the
+/// settings or the processor's file, which contain templates. Turns are rendered one after the
+/// other, so long conversations only take longer.
 void fuzz_chat_lines(Input input) {
   constexpr std::size_t longest = 4096;
   if (input.empty() || input.size() > longest) return;

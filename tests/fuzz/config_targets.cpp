@@ -16,7 +16,7 @@
 namespace accrue::fuzz {
 namespace {
 
-/// What a run keeps of its config reads back to the same.
+/// The config that a run keeps reads back as the same.
 void expect_reads_back(const train::Config& config) {
   const std::string text = train::to_toml(config);
   const train::Config again = train::parse_config(text, "config.toml");
@@ -35,7 +35,7 @@ void fuzz_config(Input input) {
   expect_reads_back(config);
 }
 
-/// A line each.
+/// One override per line.
 void fuzz_overrides(Input input) {
   std::vector<std::string> overrides;
   std::istringstream lines{std::string(text_of(input))};

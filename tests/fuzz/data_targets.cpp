@@ -19,9 +19,9 @@
 namespace accrue::fuzz {
 namespace {
 
-constexpr std::int64_t most_samples = 64;  // read of an input, so that it stays quick
+constexpr std::int64_t most_samples = 64;  // read from one input, so that it stays quick
 
-/// Every sample alone and all of them together.
+/// Each sample alone, and all of them together.
 void read_all(const data::Source& source) {
   const std::int64_t count = std::min(source.size(), most_samples);
   expect(count > 0, "an accepted source has samples");
@@ -47,7 +47,7 @@ void open_and_read(const std::filesystem::path& file, std::optional<data::Format
                               "data.train"));
 }
 
-/// The first two bytes say how many of the rest are the first part.
+/// The first two bytes are the length of the first part.
 std::pair<Input, Input> two_parts(Input input) {
   if (input.size() < 2) return {};
   const std::size_t stated = std::size_t{input[0]} << 8 | input[1];
@@ -56,7 +56,7 @@ std::pair<Input, Input> two_parts(Input input) {
   return {rest.first(first), rest.subspan(first)};
 }
 
-/// A text there and back.
+/// Encodes a text and decodes it again.
 void encode_and_decode(const data::Tokenizer& tokenizer) {
   const std::vector<std::int64_t> ids =
       tokenizer.encode("  It's 123 words,\r\n\t\u00e9\u4e2d\U0001f600 <unk><s>\u2581a", true);
@@ -68,7 +68,7 @@ void encode_and_decode(const data::Tokenizer& tokenizer) {
   stream.end();
 }
 
-/// Writes files of a folder, of which a zero byte ends each; an empty one is not there.
+/// Writes files of a folder, each ended by a zero byte; an empty file is not written.
 void put_parts(const std::string& folder, std::span<const char* const> names, Input input) {
   std::size_t at = 0;
   for (const char* const name : names) {
@@ -104,9 +104,9 @@ void fuzz_tokenizer_folder(Input input) {
   encode_and_decode(*tokenizer);
 }
 
-/// The first two bytes say how many are the pattern; the rest is a text.
+/// The first two bytes are the length of the pattern; the rest is a text.
 void fuzz_pattern(Input input) {
-  constexpr std::size_t most_text = 256;  // what is longer only takes longer
+  constexpr std::size_t most_text = 256;  // longer texts only take longer
   const auto [pattern, rest] = two_parts(input);
   const data::Regex regex(std::string(text_of(pattern)), "data.tokenizer");
   const std::string text = lossy_utf8(text_of(rest.first(std::min(rest.size(), most_text))));
@@ -122,8 +122,8 @@ void fuzz_pattern(Input input) {
   }
 }
 
-/// The first bit says whether samples are packed, the second whether they are pairs, the third
-/// whether fields are tensors by name, the fourth whether the file's name and format are unknown.
+/// Bits of the first byte, in order: whether samples are packed, whether they are pairs, whether
+/// fields are tensors by name, whether the file's name and format are unknown.
 void fuzz_jsonl(Input input) {
   if (input.empty()) return;
   if ((input[0] & 8) != 0)
@@ -138,7 +138,7 @@ void fuzz_jsonl(Input input) {
 void fuzz_tokens(Input input) { open_and_read(put("ids.bin", input), data::Format::tokens, false); }
 
 void fuzz_images(Input input) {
-  constexpr std::int64_t most_pixels = std::int64_t{1} << 22;  // what is larger only takes longer
+  constexpr std::int64_t most_pixels = std::int64_t{1} << 22;  // larger images only take longer
   const auto encoded = std::as_bytes(input);
   const auto shape = data::image_shape_of(encoded);
   if (!shape) return;
@@ -161,7 +161,7 @@ void fuzz_idx(Input input) {
   open_and_read(put("idx/x-images-idx3-ubyte", images), data::Format::images, false);
 }
 
-/// Labels alone matter, so a byte of input stands for 16 of a file.
+/// Only labels matter, so a byte of input stands for 16 bytes of a file.
 void fuzz_cifar(Input input) {
   std::vector<std::uint8_t> file(input.size() * 16);
   for (std::size_t i = 0; i < file.size(); ++i) file[i] = input[i / 16];

@@ -1,4 +1,4 @@
-// What ranks send each other.
+// The messages between ranks.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::vector<float> decoded(const BlockCodec& codec, const std::vector<std::uint8
   return values;
 }
 
-/// Bytes as they might arrive: whatever they are, they decode, and `is_finite` tells the truth.
+/// Decodes arbitrary bytes, as they might arrive; `is_finite` must be correct.
 void decode_any(const BlockCodec& codec, Input input) {
   const std::size_t blocks = input.size() / codec.block_bytes + 1;
   std::vector<std::uint8_t> code(blocks * codec.block_bytes);
@@ -46,7 +46,7 @@ void decode_any(const BlockCodec& codec, Input input) {
     expect(all_finite(decoded(codec, code, count)), "what is_finite lets pass decodes to numbers");
 }
 
-/// Bytes as values: finite ones stay finite but at the edge of the range, and others are seen.
+/// Bytes as values: finite ones stay finite except at the range's edge; others are detected.
 void encode_any(const BlockCodec& codec, Input input) {
   std::vector<float> values(input.size() / sizeof(float));
   if (values.empty()) return;
@@ -77,8 +77,8 @@ void fuzz_block_codec(Input input) {
   encode_any(codec, input.subspan(1));
 }
 
-/// World, length of rows (two bytes), then the elements of each tensor (two bytes): of rows of a
-/// few elements not many, since each row takes a fraction of a millisecond.
+/// The world, the length of rows (two bytes), then the elements of each tensor (two bytes): for
+/// short rows not many, since each row takes a fraction of a millisecond.
 void fuzz_parcels(Input input) {
   if (input.size() < 5) return;
   const std::int64_t world = input[0] % 9 + 1;
@@ -113,7 +113,7 @@ void fuzz_parcels(Input input) {
     expect(at::equal(from[i], to[i]), "each element arrives at its place");
 }
 
-/// The length of a key (one byte), the key, then bytes as they might stand there.
+/// The length of a key (one byte), the key, then bytes as they might be stored under it.
 void fuzz_sealed_text(Input input) {
   if (input.empty()) return;
   const std::string all(input.begin() + 1, input.end());
@@ -129,7 +129,7 @@ void fuzz_sealed_text(Input input) {
   expect(!seal.opened(key, sealed), "it does not open when a bit was changed");
 }
 
-/// A list of members, as it stands in the store.
+/// A list of members, as it is stored.
 void fuzz_members(Input input) {
   const auto list = distributed::member_list(std::string(input.begin(), input.end()));
   if (!list) return;
@@ -139,7 +139,7 @@ void fuzz_members(Input input) {
            "a member has one rank");
 }
 
-/// What a rank says that it has done of a window of 64 samples.
+/// The ranges of a window of 64 samples that a rank reports as done.
 void fuzz_ranges(Input input) {
   const std::vector<batch::Range> done =
       train::ranges_from_text(std::string(input.begin(), input.end()));

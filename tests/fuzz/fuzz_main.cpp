@@ -1,5 +1,5 @@
 // The entry points that libFuzzer calls.   accrue_fuzz --target=NAME [libFuzzer's flags] CORPUS...
-// --planted=FAULT: with a fault on purpose in each run, which is to be a finding (scripts/fuzz.sh).
+// --planted=FAULT: with a deliberate fault in each run, which must be found (scripts/fuzz.sh).
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -62,11 +62,11 @@ constexpr std::array targets{Target{"config", fuzz_config},
 
 void run_plainly(const Target& target, Input input) { target.run(input); }
 
-/// kThere: less than the first thing that a target reads, since images are read on by libraries
-/// that no sanitizer sees. kBeyond: more than the largest unit that a target reads.
+/// kThere: less than the first read of any target, since images are then read by libraries without
+/// sanitizers. kBeyond: more than the largest unit that a target reads.
 constexpr std::size_t kThere = 4, kBeyond = 64;
 
-/// The target is given more bytes than there are, so that its own code reads out of bounds.
+/// Gives the target more bytes than there are, so that its own code reads out of bounds.
 void read_beyond(const Target& target, Input input) {
   const Input there = input.first(std::min(input.size(), kThere));
   const auto copy = std::make_unique<std::uint8_t[]>(there.size());
@@ -91,7 +91,7 @@ struct Way {
 constexpr std::array ways{Way{"", run_plainly}, Way{"read", read_beyond}, Way{"overflow", overflow},
                           Way{"exception", throw_another}, Way{"expectation", fail_expectation}};
 
-/// libFuzzer gives its entry point the input and nothing else.
+/// libFuzzer passes only the input to its entry point.
 const Target* chosen = nullptr;
 const Way* chosen_way = ways.begin();
 
@@ -139,7 +139,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     accrue::fuzz::chosen_way->run(*accrue::fuzz::chosen, {data, size});
   } catch (const accrue::Error&) {
-    // It was refused, in words.
+    // It was refused with a message.
   }
   return 0;
 }

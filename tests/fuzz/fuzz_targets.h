@@ -7,8 +7,8 @@ namespace accrue::fuzz {
 
 using Input = std::span<const std::uint8_t>;
 
-/// Each takes any bytes. accrue::Error is an answer; every other exception, a failed `expect`, a
-/// report of a sanitizer, more than 10 s or 2 GiB is a finding.
+/// Each takes any bytes. accrue::Error is a valid answer; every other exception, a failed `expect`,
+/// a report of a sanitizer, more than 10 s or 2 GiB is a finding.
 void fuzz_config(Input input);
 void fuzz_overrides(Input input);
 void fuzz_gpt2_config(Input input);
@@ -49,7 +49,7 @@ void fuzz_status_row(Input input);
 void fuzz_holdings(Input input);
 void fuzz_leases(Input input);
 
-/// Ends the program, with what did not hold on stderr.
+/// Ends the program if the condition does not hold, with `what` on stderr.
 void expect(bool holds, const char* what);
 
 }  // namespace accrue::fuzz

@@ -1,4 +1,4 @@
-// A GGUF file: its tensors, what its keys say of a model, and its tokens.
+// A GGUF file: its tensors, its keys that describe a model, and its tokens.
 #include <ATen/ATen.h>
 
 #include "accrue/data/tokenizer.h"

@@ -1,4 +1,4 @@
-// What runs leave in their folders, as accrue runs, compare and report read it.
+// The files that runs leave in their folders, as accrue runs, compare and report read them.
 #include <algorithm>
 
 #include "fuzz_targets.h"

@@ -1,4 +1,4 @@
-// What ranks tell each other while their group is made anew.
+// The messages between ranks while their group is renewed.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace accrue::fuzz {
 namespace {
 
-/// As many whole numbers as there are bytes for.
+/// As many whole numbers as the bytes allow.
 template <class Number>
 std::vector<Number> numbers_of(Input input) {
   std::vector<Number> numbers(input.size() / sizeof(Number));
@@ -30,7 +30,7 @@ std::vector<Number> numbers_of(Input input) {
   return numbers;
 }
 
-/// Whether passages bring each rank all that it wants, each from one that has it.
+/// Expects that the passages bring each rank everything that it wants, from a rank that has it.
 void expect_all_is_brought(const std::vector<train::RankHoldings>& ranks,
                            const train::Division& division) {
   std::vector<std::vector<std::int64_t>> brought(ranks.size());
@@ -58,7 +58,7 @@ void expect_all_is_brought(const std::vector<train::RankHoldings>& ranks,
 
 }  // namespace
 
-/// What stands in the store of the collective that a rank entered, and of where its lifeline is.
+/// The store's entry about the collective that a rank entered, and about the place of its lifeline.
 void fuzz_rank_place(Input input) {
   const std::string text(text_of(input));
   distributed::RankState state, again;
@@ -74,7 +74,7 @@ void fuzz_rank_place(Input input) {
   }
 }
 
-/// What a rank says of itself when it meets the others.
+/// The facts that a rank sends when it meets the others.
 void fuzz_facts(Input input) {
   const distributed::Facts facts = distributed::facts_from_text(std::string(text_of(input)));
   expect(distributed::facts_from_text(distributed::to_text(facts)) == facts, "facts come back");
@@ -83,7 +83,7 @@ void fuzz_facts(Input input) {
   distributed::differing_facts({facts, {}});
 }
 
-/// What a rank noted in a window.
+/// The events that a rank noted in a window.
 void fuzz_rank_events(Input input) {
   const std::vector<Event> events = train::events_from_text(std::string(text_of(input)));
   const std::vector<Event> back = train::events_from_text(train::to_text(events));
@@ -94,7 +94,7 @@ void fuzz_rank_events(Input input) {
          "events come back");
 }
 
-/// What a rank has done of its share of window 7, and what that comes to where it is alone.
+/// The done part of a rank's share of window 7, and the merged result if it is the only rank.
 void fuzz_rank_middle(Input input) {
   const train::WindowMiddle middle = train::middle_from_text(std::string(text_of(input)), 7, 1);
   const std::string text = train::to_text(middle);
@@ -111,7 +111,7 @@ void fuzz_rank_middle(Input input) {
   expect(window.size() == 0, "no sample has two ranks");
 }
 
-/// Rows of two ranks, of two figures each, a loss, and three slots with units.
+/// A row for two ranks, with two figures each, a loss, and three slots with units.
 void fuzz_status_row(Input input) {
   const distributed::RankStatus like{
       .figures = {0, 0}, .loss_sums = {0}, .contributions = {0, 0, 0}, .units = {0, 0, 0}};
@@ -132,7 +132,7 @@ void fuzz_status_row(Input input) {
          "each sample has one rank, whatever speeds ranks tell");
 }
 
-/// What three ranks have and want of two tensors.
+/// The holdings and wishes of three ranks for two tensors.
 void fuzz_holdings(Input input) {
   constexpr std::size_t length = 15, world = 3;
   std::vector<std::int64_t> numbers = numbers_of<std::int64_t>(input);
@@ -147,7 +147,7 @@ void fuzz_holdings(Input input) {
   if (const auto division = train::divide_anew(ranks)) expect_all_is_brought(ranks, *division);
 }
 
-/// A paces' and grains' bytes for each rank, then the units of a window.
+/// The bytes of a pace and a grain for each rank, then the units of a window.
 void fuzz_leases(Input input) {
   if (input.empty()) return;
   const std::int64_t units = input[0] * 16;

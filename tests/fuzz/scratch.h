@@ -9,10 +9,10 @@
 
 namespace accrue::fuzz {
 
-/// A folder of this process below TMPDIR. Whoever starts the program removes it (scripts/fuzz.sh).
+/// A folder of this process in TMPDIR; the caller of the program removes it (scripts/fuzz.sh).
 std::filesystem::path scratch(const std::string& name);
 
-/// `content` as the file `name` in it.
+/// Writes `content` as the file `name` into it; returns its path.
 std::filesystem::path put(const std::string& name, Input content);
 
 inline std::string_view text_of(Input input) {

@@ -1,4 +1,4 @@
-// Files of tensors, the bookkeeping of a checkpoint, and what is kept of a reference.
+// Files of tensors, the bookkeeping of a checkpoint, and the stored values of a reference.
 #include <algorithm>
 #include <cmath>
 
@@ -54,7 +54,7 @@ void fuzz_manifest(Input input) {
   train::check_lengths(checkpoint, *manifest);
 }
 
-/// The first byte says how many pairs are expected.
+/// The first byte is the expected number of pairs.
 void fuzz_reference(Input input) {
   if (input.empty()) return;
   const std::int64_t pairs = input[0] & 127;

@@ -1,10 +1,10 @@
 // The C++ half of adapter_golden.py. FOLDER/base is a model, FOLDER/adapter an adapter of it:
-//   adapter_golden gradients FOLDER fp32|fp64|bf16   writes FOLDER/ours.safetensors with the loss
-//   of FOLDER/batch.safetensors and the adapter's gradients adapter_golden copy FOLDER fp32|fp64
-//   saves the adapter in FOLDER/copy and the merged model in FOLDER/merged, writes
-//   FOLDER/ours.safetensors with the loss adapter_golden new FOLDER lora|dora              puts an
-//   adapter of its own on the base in fp32, saves it in FOLDER/adapter, writes
-//   FOLDER/ours.safetensors with the loss
+//   adapter_golden gradients FOLDER fp32|fp64|bf16: writes FOLDER/ours.safetensors with the loss of
+//     FOLDER/batch.safetensors and the adapter's gradients
+//   adapter_golden copy FOLDER fp32|fp64: saves the adapter in FOLDER/copy and the merged model in
+//     FOLDER/merged, writes FOLDER/ours.safetensors with the loss
+//   adapter_golden new FOLDER lora|dora: puts a new adapter on the base in fp32, saves it in
+//     FOLDER/adapter, writes FOLDER/ours.safetensors with the loss
 #include <ATen/ATen.h>
 
 #include "accrue/models/adapter_io.h"

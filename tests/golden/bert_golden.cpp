@@ -35,7 +35,7 @@ void write_masks(const std::filesystem::path& folder, std::int64_t draws) {
   constexpr std::int64_t bytes = 256;
   const std::shared_ptr<const data::Source> lines =
       data::open_source({.globs = {(folder / "train.jsonl").string()}, .whole = true}, "masks");
-  // The seed is that of a run that states none.
+  // The seed is the default of a run.
   const auto masked =
       data::with_masks(lines, {.fraction = 0.3, .mask_token = bytes, .vocab = bytes, .seed = 1337});
   NamedParameters tensors;

@@ -1,5 +1,5 @@
-// The C++ half of the golden test of weights in blocks: reads what blocks_golden.py wrote, unpacks
-// the blocks and packs the values, and writes what came of it.
+// The C++ half of the golden test of weights in blocks: reads the file that blocks_golden.py wrote,
+// unpacks the blocks, packs the values, and writes the results.
 #include <ATen/ATen.h>
 
 #include <cstdio>

@@ -1,8 +1,8 @@
 // The C++ half of generate_golden.py:
-//   generate_golden continue FOLDER fp32|fp64|bf16   loads the model in FOLDER and the prompt in
-//   FOLDER/request.safetensors (ids, tokens, options), writes FOLDER/ours.safetensors: ids, what
-//   the prompt has become generate_golden choices FOLDER   reads logits, ids, given, most and
-//   options there, writes what may be drawn: ids and probabilities
+//   generate_golden continue FOLDER fp32|fp64|bf16: loads the model in FOLDER and the prompt in
+//     FOLDER/request.safetensors (ids, tokens, options), writes FOLDER/ours.safetensors: all ids
+//   generate_golden choices FOLDER: reads logits, ids, given, most and options there, writes the
+//     possible next tokens: ids and probabilities
 // Options are temperature, top_k, top_p and repetition_penalty; rules and end tokens are those of
 // FOLDER/generation_config.json, with that penalty.
 #include <fstream>

@@ -69,7 +69,7 @@ void write_tensors(const fs::path& folder, LanguageModel& model) {
   write_safetensors(folder / "ours.safetensors", all);
 }
 
-/// The folder's config.json says whose file it is; without one it is a llama's.
+/// The folder's config.json names the kind of model; without one it is a llama.
 void read(const fs::path& folder, const std::string& file) {
   if (fs::exists(folder / "config.json") && is_gpt2(folder))
     return write_tensors(folder, *load_gpt2_gguf(folder / file, {}));

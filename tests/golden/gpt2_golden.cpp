@@ -1,7 +1,7 @@
 // The C++ half of gpt2_golden.py, in both directions:
-//   gpt2_golden gradients FOLDER fp32|fp64|bf16   reads FOLDER/batch.safetensors, writes
-//   FOLDER/ours.safetensors gpt2_golden export FOLDER fp32|fp64           writes a model of its own
-//   and FOLDER/ours.safetensors
+//   gpt2_golden gradients FOLDER fp32|fp64|bf16: reads FOLDER/batch.safetensors, writes
+//     FOLDER/ours.safetensors
+//   gpt2_golden export FOLDER fp32|fp64: writes a new model and FOLDER/ours.safetensors
 #include "accrue/models/gpt2_io.h"
 #include "language_golden.h"
 #include "support/requests.h"

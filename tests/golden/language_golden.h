@@ -12,7 +12,7 @@
 #include "accrue/models/safetensors.h"
 #include "accrue/models/trainable.h"
 
-/// What the C++ halves of the comparisons with transformers' language models have in common.
+/// The common part of the C++ halves of the comparisons with transformers' language models.
 namespace accrue::models {
 
 inline Compute compute_of(const std::string& name) {
@@ -21,7 +21,7 @@ inline Compute compute_of(const std::string& name) {
   return names.at(name);
 }
 
-/// FOLDER/batch.safetensors: inputs and targets, and where rows hold samples that do not fill them
+/// FOLDER/batch.safetensors: inputs and targets, and, if rows hold samples that do not fill them,
 /// `spans`, [samples, 3]: row, begin and end of each.
 inline batch::MicroBatch read_batch(const std::filesystem::path& folder) {
   batch::MicroBatch micro;
@@ -49,8 +49,8 @@ inline at::Tensor mean_of(const Loss& loss) {
   return loss.sum.detach().to(at::kDouble) / loss.weight;
 }
 
-/// Writes FOLDER/ours.safetensors: the mean loss of FOLDER's batch and its gradients of what is
-/// trained, which `as_stored` brings into the layout of files.
+/// Writes FOLDER/ours.safetensors: the mean loss of FOLDER's batch and its gradients of the trained
+/// parameters, which `as_stored` converts into the layout of files.
 inline void write_gradients(const std::filesystem::path& folder, Trainable& model,
                             const std::function<NamedParameters(NamedParameters)>& as_stored) {
   const Loss loss = forward(model, read_batch(folder));

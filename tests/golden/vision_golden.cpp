@@ -22,7 +22,7 @@ Compute compute_of(const std::string& name) {
   return names.at(name);
 }
 
-/// Of the shapes that vision_golden.py makes.
+/// With the shapes that vision_golden.py uses.
 std::unique_ptr<Model> make_model(const std::string& kind, Compute compute) {
   if (kind == "resnet")
     return std::make_unique<ResNet>(ResNetOptions{
@@ -56,7 +56,7 @@ Loss forward(Model& model, const batch::MicroBatch& micro) {
   return model.losses().front().forward(run_segments(model, micro, context), micro, context, 1);
 }
 
-/// Gradients take the parameters' place, so that the model itself puts them into its file's layout.
+/// Gradients replace the parameters, so that the model itself puts them into its file's layout.
 void become_gradients(Model& model, const Loss& loss) {
   std::vector<at::Tensor> leaves;
   for (const auto& [name, tensor] : model.parameters()) leaves.push_back(tensor);

@@ -12,7 +12,7 @@
 
 namespace accrue::testing {
 
-/// Runs the command line in a folder of its own, which is gone afterwards.
+/// Runs the command line in a separate folder, which is removed afterwards.
 class AccrueProgram : public ::testing::Test {
  protected:
   using Words = std::vector<std::string>;
@@ -37,7 +37,7 @@ class AccrueProgram : public ::testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << content;
   }
 
-  /// A model of 25 k parameters on a text that repeats, in run.toml.
+  /// Writes run.toml for a model of 25 k parameters on a repeating text.
   void write_small_run() const {
     std::string text;
     for (int line = 0; line < 400; ++line) text += "the quick brown fox jumps over the lazy dog\n";

@@ -1,4 +1,4 @@
-// What a user can get wrong, from outside: one clear line, exit code 2, and nothing written.
+// Mistakes of users, seen from outside: one clear line, exit code 2, and nothing written.
 #include <gmock/gmock.h>
 
 #include <fstream>

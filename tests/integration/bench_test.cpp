@@ -58,7 +58,7 @@ TEST_F(Bench, TheProfileIsForPeopleAndForPrograms) {
     kernels += kernel.at("kernel").get<std::string>() + '\n';
   for (const char* name : {"matmul ", "attention_backward", "optimizer_update"})
     EXPECT_NE(kernels.find(name), std::string::npos) << name << " in\n" << kernels;
-  // The table has every part; which of the kernels are long enough for it is the machine's affair.
+  // The table has every part; which kernels run long enough for it depends on the machine.
   for (const nlohmann::json& part : result.at("parts"))
     EXPECT_NE(table.output.find(part.at("part").get<std::string>()), std::string::npos) << part;
   for (const char* line : {"outside: autograd", "\nkernel ", "kernels below 0.1%"})

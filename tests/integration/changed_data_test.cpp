@@ -1,4 +1,4 @@
-// Data that are wrong, or change, in the middle of a run.
+// Data that are wrong, or change, during a run.
 #include <gmock/gmock.h>
 
 #include "core/atomic_file.h"
@@ -56,7 +56,7 @@ TEST_F(ChangedData, IsAcceptedByNameWhereItHoldsAsManySamples) {
 
 class MovedData : public ChangedData {
  protected:
-  /// If the text lies as well, with this content.
+  /// Writes this content as the text in another folder; returns the override for it.
   std::string moved(const std::string& content) const {
     fs::create_directories(folder_ / "scratch/job 17");
     write("scratch/job 17/text.txt", content);

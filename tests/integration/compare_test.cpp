@@ -1,4 +1,4 @@
-// accrue compare: verdicts, exit status, and what it says of runs that are hard to compare.
+// accrue compare: verdicts, exit status, and messages for runs that are hard to compare.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 
 class Compare : public AccrueProgram {
  protected:
-  /// A run of 20 steps that trained on tokens, made by hand.
+  /// Writes a run of 20 steps that trained on tokens.
   void write_run(const std::string& name, double eval_loss, double tokens_per_second = 1000,
                  std::int64_t peak_bytes = 1'000'000) const {
     std::string lines;

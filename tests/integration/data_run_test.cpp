@@ -1,4 +1,4 @@
-// Runs on JSON lines and images, and what is wrong in the middle of them.
+// Runs on JSON lines and images, and errors in the middle of them.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -18,7 +18,7 @@ using ::testing::Not;
 
 class DataRun : public AccrueProgram {
  protected:
-  /// Training lines whose terms weigh `weight(line)`, taken in order, eight a step.
+  /// Training lines whose terms weigh `weight(line)`, taken in order, eight per step.
   void write_lines(const std::function<double(int)>& weight) const {
     std::ostringstream lines;
     for (int i = 0; i < 32; ++i)
@@ -78,7 +78,7 @@ class DataRun : public AccrueProgram {
   }
 };
 
-constexpr double too_much = 3e38;  // times a loss of more than 1 no fp32 number
+constexpr double too_much = 3e38;  // multiplied by a loss of more than 1 it exceeds fp32
 
 TEST_F(DataRun, DataTellsOfEachSource) {
   write_lines([](int) { return 1; });
@@ -224,7 +224,7 @@ TEST_F(DataRun, AModelOfImagesStartsFromARun) {
               HasSubstr("a model.from with as many"));
 }
 
-/// Whatever the split, with batch normalisation over the window or without.
+/// For each split, with batch normalisation over the window or without.
 TEST_F(DataRun, AnImageThatDoesNotDecodeIsLeftOutAndNamed) {
   write_images();
   damage("images/odd/9.png");

@@ -54,7 +54,7 @@ TEST_F(Doctor, FindsWhatTheConfigAndDataHold) {
 
 TEST_F(Doctor, KeepsToTheBudget) {
   write_long_text();
-  // The whole batch does not fit by far; train plans a micro-batch that does, and so does doctor.
+  // The whole batch is far too large; train plans a micro-batch that fits, and so does doctor.
   const Words tight{"--model.layers=2", "--model.width=128", "--model.context=256",
                     "--batch.tokens=131072", "--memory.budget=1GiB"};
   Words train{"train", "run.toml", "--run.steps=1", "--quiet"};

@@ -8,10 +8,10 @@
 
 namespace accrue::testing {
 
-/// The exit status of a program that a signal stopped.
+/// The exit status of a program that was stopped by a signal.
 inline constexpr int kInterrupted = 130;
 
-/// Runs the command line, to which faults happen at named points of its work (support/faults.h).
+/// Runs the command line with faults at named points of its work (support/faults.h).
 class FaultyProgram : public AccrueProgram {
  protected:
   void SetUp() override {
@@ -19,7 +19,7 @@ class FaultyProgram : public AccrueProgram {
     write_small_run();
   }
 
-  /// The words of the command line behind what arms its faults.
+  /// The words of the command line after those that arm its faults.
   Words with(const std::vector<Fault>& faults, const Words& arguments) const {
     Words words{"/usr/bin/env"};
     for (const Words& part : {armed(faults, folder_), Words{ACCRUE_PROGRAM}, arguments})
@@ -40,16 +40,16 @@ class FaultyProgram : public AccrueProgram {
     return words;
   }
 
-  /// A signal in the middle of a step, which has four micro-batches.
+  /// A signal in the middle of a step of four micro-batches.
   static Fault stops_in_step(std::int64_t step, const std::string& signal = "TERM") {
     return {.at = "micro-batch", .action = signal, .step = step, .count = 2};
   }
-  /// Before that.
+  /// A pause before that point.
   static Fault pauses_in_step(std::int64_t step, const std::string& pause) {
     return {.at = "micro-batch", .action = "pause:" + pause, .step = step};
   }
 
-  /// The names of what is in a folder of checkpoints, in their order.
+  /// The sorted names of the entries of a folder of checkpoints.
   std::vector<std::string> checkpoints_of(const std::string& run) const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder_ / run / "checkpoints"))

@@ -1,4 +1,4 @@
-// Files that somebody else made: links out of a run, pipes, text that would steer the terminal.
+// Files that others made: links out of a run, pipes, text that would control the terminal.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-/// Colours, rings, returns to the line's begin, clears by C1, turns the direction of writing.
+/// Colours, a bell, a carriage return, a clear by C1, a change of the writing direction.
 const std::string kEvil = "x\x1b[31m\x07\r\u009b2J\u202e\x7fy";
 
 class FilesFromOthers : public AccrueProgram {
@@ -23,7 +23,7 @@ class FilesFromOthers : public AccrueProgram {
     write_small_run();
   }
 
-  /// Expects that nothing which steers a terminal is in what a call prints of kEvil.
+  /// Expects that the output of a call that prints kEvil contains no terminal control.
   void expect_escaped(const Words& words, const std::string& source) const {
     const Program::Result result = accrue(words);
     const std::string all = result.output + result.errors;
@@ -56,7 +56,7 @@ TEST_F(FilesFromOthers, EscapesTextOfEachSource) {
   expect_escaped({"train", "from.toml"}, "model_type");
 }
 
-/// What stands behind a line feed would pass for a message of the program's own.
+/// Text after a line feed would look like a message of the program.
 TEST_F(FilesFromOthers, HaveNoLinesOfTheirOwnInMessages) {
   const std::string forged = "\nerror: forged";
   fs::create_directories(folder_ / "base");
@@ -137,7 +137,7 @@ TEST_F(FilesFromOthers, NamesAConfigThatIsALinkToItself) {
   }
 }
 
-/// Nobody writes to them: who opened one would wait for ever.
+/// Nobody writes to the pipes: opening one would wait for ever.
 TEST_F(FilesFromOthers, WaitsForNoPipe) {
   const auto pipe = [&](const std::string& name) {
     fs::create_directories((folder_ / name).parent_path());

@@ -1,4 +1,4 @@
-// A run out into a GGUF file, and from one.
+// Runs that export a GGUF file, and runs that start from one.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -116,7 +116,7 @@ TEST_F(GgufRun, OfATokenizerThatGgufCannotStateIsRefusedOrTheNearest) {
   EXPECT_THAT(read_file(folder_ / "m/README.md"), HasSubstr("- text that is not in NFC"));
 }
 
-/// A GPT-2 goes out and comes back by itself: model.kind is what the file says.
+/// A GPT-2 is exported and imported: the file determines model.kind.
 TEST_F(GgufRun, OfAGpt2IsTheSameModel) {
   succeed({"train", "run.toml", "--run.out=gpt2", "--run.steps=2"});
   succeed({"export", "gpt2", "--format", "gguf", "--dtype", "f32", "--out", "exported"});

@@ -29,7 +29,7 @@ std::size_t longest_line(const std::string& text) {
 
 class Help : public AccrueProgram {
  protected:
-  /// What the program prints, which has to end with status 0 and without a word on stderr.
+  /// The output of the program, which must end with status 0 and an empty stderr.
   std::string printed(const Words& arguments) const {
     const auto result = accrue(arguments);
     EXPECT_EQ(result.status, 0) << result.errors;
@@ -84,7 +84,7 @@ TEST_F(Help, ListsTheKeysOfAConfig) {
   const std::string few = printed({"keys", "optim.momentum"});
   EXPECT_THAT(few, AllOf(StartsWith("optim.momentum = 0.9\n"), HasSubstr("optim.kind"),
                          Not(HasSubstr("optim.lr"))));
-  // By their meaning, if no name has it.
+  // By their meaning, if no name matches.
   EXPECT_THAT(printed({"keys", "gradient checkpointing"}), StartsWith("memory.recompute"));
 }
 
@@ -110,7 +110,7 @@ TEST_F(Help, KeysAreThereForPrograms) {
 
 class Completion : public Help {
  protected:
-  /// What bash offers behind these words, the last of which is not finished.
+  /// The completions that bash offers for these words, the last of which is unfinished.
   std::string offered(const std::string& words) const {
     write("words.sh", "eval \"$(" + std::string(ACCRUE_PROGRAM) + " completion bash)\"\n" +
                           "COMP_WORDS=(" + words + ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n" +

@@ -17,7 +17,7 @@ using json = nlohmann::json;
 
 class ImageRun : public AccrueProgram {
  protected:
-  /// Dark and light images, each of a size of its own; every third is in colour.
+  /// Dark and light images, all of different sizes; every third is in colour.
   void write_images() const {
     for (int i = 0; i < 24; ++i) {
       const bool light = i % 2 == 1;
@@ -59,7 +59,7 @@ class ImageRun : public AccrueProgram {
     return json::parse(succeed(words).output).at("images");
   }
 
-  /// As versions before checksums and names of classes wrote it.
+  /// Changes the checkpoint to the format of versions without checksums and names of classes.
   void make_checkpoint_old() const {
     const std::filesystem::path folder = folder_ / "out/checkpoints/step-00000030";
     json state = json::parse(content("out/checkpoints/step-00000030/state.json"));
@@ -89,7 +89,7 @@ TEST_F(ImageRun, OneImageForABatchNormIsRefusedByWhatRunsBatches) {
   succeed(two);
 }
 
-/// 13 images: the last batch of an epoch may have one.
+/// 13 images: the last batch of an epoch may have a single one.
 TEST_F(ImageRun, AnImageLeftOverForABatchNormIsRefused) {
   write_images();
   for (int i = 13; i < 24; ++i)
@@ -116,7 +116,7 @@ TEST_F(ImageRun, AnImageLeftOverForABatchNormIsRefused) {
                          "--batch.last=drop"}));
 }
 
-/// What shows only as it is drawn: one of two images does not decode.
+/// An error that is only noticed when an image is drawn: one of two images does not decode.
 TEST_F(ImageRun, AnImageAloneForABatchNormEndsTheRun) {
   write_images();
   write_image("images/dark/10", content("images/dark/10.png").substr(0, 45));
@@ -320,7 +320,7 @@ TEST_F(ImageRun, OfAVitIsExportedForTransformers) {
                     HasSubstr("\npip install numpy pillow torch transformers\n")));
 }
 
-/// What a card says of tokens depends on what the data were.
+/// The card's text about tokens depends on the kind of data.
 TEST_F(AccrueProgram, CardsSayWhatTheTokensWere) {
   write_small_run();
   const auto card_of = [&](const Words& overrides) {

@@ -1,4 +1,4 @@
-// accrue init: what it writes is what train takes.
+// accrue init: train accepts the config that it writes.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 class Init : public AccrueProgram {
  protected:
-  /// Inits from `files`, takes two small steps by what was written, and returns that.
+  /// Runs init on `files`, takes two small steps with the written config, and returns that config.
   std::string trained(Words files) const {
     files.insert(files.begin(), "init");
     const auto init = accrue(files);
@@ -137,7 +137,7 @@ TEST_F(Init, OfAFolderOfImages) {
                     HasSubstr("kind = \"resnet\""), HasSubstr("2 classes")));
 }
 
-/// What else a folder may hold: train/workload/data_facts_test.cpp.
+/// For other contents of a folder see train/workload/data_facts_test.cpp.
 TEST_F(Init, OfAFolderOfImagesInParts) {
   int number = 0;
   for (const char* name : {"train/a", "train/b", "val/a", "val/b", "test/a"})
@@ -196,7 +196,7 @@ TEST_F(Init, FollowsLinksToClasses) {
   EXPECT_THAT(trained({"classes"}), AllOf(HasSubstr("18 images; classes: a, b and c")));
 }
 
-/// Three classes of one image each: the last one is what a tenth is.
+/// Three classes of one image each: a tenth of the images is the last one.
 TEST_F(Init, NamesAClassOfWhichNothingIsTrainedOn) {
   for (const char* name : {"a", "b", "c"}) {
     std::filesystem::create_directories(folder_ / "few" / name);
@@ -246,7 +246,7 @@ TEST_F(Init, OverwritesNothing) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "other.toml"));
 }
 
-/// Before the data are looked at: what is named here is not there.
+/// Before the data are read: the files that are named here do not exist.
 TEST_F(Init, RefusesWhatItCouldNotWrite) {
   for (const char* out : {"", "none/accrue.toml", "none/"}) {
     const std::string name = out;
@@ -288,7 +288,7 @@ TEST_F(Init, TrainsWellOnASmallText) {
   EXPECT_LT(losses.back(), 1.5) << "a byte of 256 by chance: 5.5";
 }
 
-/// accrue train without a config: the same choice, made on the way.
+/// accrue train without a config makes the same choice by itself.
 class TrainWithoutConfig : public Init {
  protected:
   Program::Result train(Words more) const {

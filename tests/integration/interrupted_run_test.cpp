@@ -1,4 +1,4 @@
-// Runs that are interrupted, or looked at while they go on, as it is typed.
+// Runs that are interrupted, or inspected while they run, by their command line.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -63,7 +63,7 @@ TEST_F(InterruptedRun, IsListedFromItsStartToItsEnd) {
   Program train = start_with({pauses_in_step(3, "long")},
                              long_run("runs/long", {"--run.checkpoint_every=100000 steps"}));
   pause.wait();
-  // The streams of two programs at once need folders of their own.
+  // The streams of two simultaneous programs need separate folders.
   fs::create_directories(folder_ / "streams");
   const Words list{ACCRUE_PROGRAM, "runs", (folder_ / "runs").string(), "--json"};
   const auto listed = [&] {

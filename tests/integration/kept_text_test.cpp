@@ -1,5 +1,5 @@
-// What is kept of text beside runs: damaged, it is made again, and training has the bits of a
-// fresh cache.
+// The text caches next to runs: a damaged one is made again, and training has the bits of a fresh
+// cache.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// What is done to a kept file.
+/// A way to damage a cached file.
 struct Damage {
   std::string name;
   std::string bytes;
@@ -121,14 +121,14 @@ INSTANTIATE_TEST_SUITE_P(Kinds, KeptText, ::testing::Values("text.txt", "text.js
                            return fs::path(test.param).extension().string().substr(1);
                          });
 
-/// The comparison sees other tokens, if they are sealed as if they had been made so.
+/// The comparison detects other tokens, if they are sealed as if they were genuine.
 class OtherTokens : public KeptText {};
 
 TEST_P(OtherTokens, GiveAnotherModel) {
   ASSERT_EQ(train("fresh").status, 0);
   const fs::path file = kept().front();
   std::string content = read_file(file).substr(0, fs::file_size(file) - 32);
-  // Of each eight bytes the first is the low byte of an id, whether ids take two bytes or four.
+  // The first of each eight bytes is the low byte of an id, whether ids take two bytes or four.
   for (std::size_t i = 0; i < content.size(); i += 8) content[i] ^= 1;
   SealedFile sealed(file);
   sealed.write(content);

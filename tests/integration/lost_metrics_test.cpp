@@ -39,7 +39,7 @@ class LostMetrics : public FaultyProgram {
       if (line.contains("lr")) steps.push_back(line["step"]);
     return steps;
   }
-  /// Goes on with `out` from a log of this content; returns the events about it.
+  /// Continues `out` with a log of this content; returns the events about it.
   std::vector<std::string> gone_on_with(const std::string& content) {
     fs::remove_all(folder_ / "out");
     fs::copy(folder_ / "kept", folder_ / "out", fs::copy_options::recursive);
@@ -111,7 +111,7 @@ TEST_F(LostMetrics, AreNamedWhereTheFileIsCutDuringTheRun) {
   EXPECT_THAT(events_of("out"), ElementsAre(HasSubstr("no line of steps 1 to 2;")));
 }
 
-/// As a full disk does. The limit is more than a checkpoint's files take, and less than the lines
+/// Simulates a full disk. The limit is more than a checkpoint's files take, and less than the lines
 /// of a thousand steps.
 TEST_F(LostMetrics, EndARunByTheLimitOnFileSizesWithACheckpoint) {
   const std::string limited =

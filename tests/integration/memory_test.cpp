@@ -1,4 +1,4 @@
-// Budgets, as a user states them.
+// Budgets that a user sets.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class Memory : public AccrueProgram {
     return lines;
   }
 
-  /// A picture of 3840 x 2160 whose stripes tell the classes apart.
+  /// A picture of 3840 x 2160 whose stripes distinguish the classes.
   void write_picture(const std::filesystem::path& file, int stripe) const {
     constexpr int width = 3840, height = 2160;
     std::string pixels(std::size_t{3} * width * height, '\0');
@@ -56,7 +56,7 @@ TEST_F(Memory, AResNetTrainsOnLargeImagesByOneAtATimeWithinFourGibibytes) {
   EXPECT_LT(result.peak_resident_kibibytes, 4 * kKibiPerGibi);
 }
 
-/// 6500 x 6500 pixels of three bytes are 121 MiB, to which the file comes.
+/// 6500 x 6500 pixels of three bytes are 121 MiB, and the file comes on top.
 TEST_F(Memory, AnImageThatTheBudgetCannotDecodeIsRefusedByNameBeforeTheRun) {
   constexpr int side = 6500;
   const auto write_image = [&](const char* name, int size) {
@@ -92,11 +92,11 @@ TEST_F(Memory, ABudgetThatHoldsNoSampleIsRefusedWithWhatWouldFit) {
   EXPECT_THAT(result.errors, HasSubstr("error: "));
   EXPECT_THAT(result.errors, HasSubstr("try "));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out" / "metrics.jsonl"));
-  // The same folder takes the run that fits.
+  // The same folder accepts the run that fits.
   EXPECT_EQ(accrue({"train", "run.toml", "--memory.budget=1GiB"}).status, 0);
 }
 
-/// Resident as the kernel counts it, planning trials, evaluation and checkpoints included.
+/// The resident memory by the kernel's count, including planning trials, evaluation, checkpoints.
 TEST_F(Memory, TheProcessStaysWithinItsBudget) {
   write_small_run();
   const Words shape{"--model.layers=4",    "--model.width=128",  "--model.context=64",
@@ -121,7 +121,7 @@ TEST_F(Memory, ABudgetBelowTheProgramItselfIsRefusedWithWhatItTakes) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
 
-/// The last that a message says.
+/// The last budget in a message.
 std::string named_budget(const std::string& message) {
   const std::string before = "memory.budget = \"";
   const std::size_t at = message.rfind(before);
@@ -130,8 +130,8 @@ std::string named_budget(const std::string& message) {
   return message.substr(begin, message.find('"', begin) - begin);
 }
 
-/// Whoever is refused and does what the message says is not refused again: whether the program
-/// itself has no room, the model, or a micro-batch.
+/// A user who follows the message of a refusal is not refused again: whether there is no room for
+/// the program itself, the model, or a micro-batch.
 TEST_F(Memory, TheBudgetThatARefusalNamesIsEnough) {
   write_small_run();
   const std::vector<Words> models{
@@ -159,8 +159,8 @@ TEST_F(Memory, TheBudgetThatARefusalNamesIsEnough) {
   EXPECT_GE(refused, 6);
 }
 
-/// A run that had to split its micro-batches says what they take as they are; with that, none is
-/// split. `accrue plan`, which refuses the smaller budget, takes it, too.
+/// A run that had to split its micro-batches reports what they take unsplit; with that budget, none
+/// is split. `accrue plan`, which refuses the smaller budget, accepts it, too.
 TEST_F(Memory, TheBudgetThatARunOutOfMemoryNamesIsEnough) {
   write_small_run();
   const Words shape{"run.toml",           "--model.layers=3",       "--model.width=128",

@@ -1,4 +1,4 @@
-// What a run writes into metrics.jsonl, as docs/guide/metrics.md says.
+// The content of metrics.jsonl, as docs/guide/metrics.md describes it.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -37,7 +37,7 @@ class Metrics : public AccrueProgram {
     return steps;
   }
 
-  /// A ceiling as an earlier run of this machine would have kept it: run.json says what that is.
+  /// A ceiling as an earlier run of this machine would have stored it: run.json has the machine.
   void keep_a_ceiling(double flops_per_second) const {
     const json run = json::parse(read_file(folder_ / "out/run.json"));
     const json entry{

@@ -1,4 +1,4 @@
-// What the program writes to: files and streams that are not its own, full or closed ones.
+// The program's outputs: files and streams of others, full or closed ones.
 #include <gmock/gmock.h>
 
 #include "accrue_program.h"

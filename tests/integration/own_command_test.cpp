@@ -12,7 +12,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// The command line of a program that brings its model (examples/by_feature/own_command.cpp).
+/// The command line of a program that defines its model (examples/by_feature/own_command.cpp).
 class OwnCommand : public AccrueProgram {
  protected:
   void SetUp() override {

@@ -139,7 +139,7 @@ TEST_F(PlanVerb, EstimatesFromTheConfigAlone) {
   EXPECT_THAT(text.output, HasSubstr("a step on it"));
 }
 
-/// By the same arithmetic what it names fits, and a little less does not.
+/// By its own arithmetic the named budget fits, and a little less does not.
 TEST_F(PlanVerb, EstimatesWhetherTheBudgetIsEnough) {
   write("large.toml",
         "[run]\nout = \"out\"\nsteps = 100\n"

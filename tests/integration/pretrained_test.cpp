@@ -1,4 +1,4 @@
-// What a newcomer does with a pretrained model.
+// A newcomer's steps with a pretrained model.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>

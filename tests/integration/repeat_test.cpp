@@ -1,4 +1,4 @@
-// accrue train --repeat, as it is typed.
+// The command line of accrue train --repeat.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// run.replica, as it is typed.
+// The command line with run.replica.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -54,7 +54,7 @@ TEST_F(ReplicaProgram, ALostRunFolderIsGoneOnWithToTheBit) {
   EXPECT_EQ(model_of("disk/copy", 8), model_of("undisturbed", 8));
   EXPECT_NE(model_of("out", 8), before) << "the control";
 
-  // Each step is told once, by the copy's metrics and the resumed run's.
+  // Each step is reported once, by the copy's metrics and the resumed run's together.
   int lines = 0;
   std::ifstream metrics(folder_ / "out/metrics.jsonl");
   for (std::string line; std::getline(metrics, line);)
@@ -130,9 +130,9 @@ TEST_F(ReplicaProgram, TwoRunningRunsDoNotShareOne) {
   EXPECT_FALSE(fs::exists(folder_ / "copy/.accrue-lock"));
 }
 
-/// Before its second copy, and in the middle of it: a checkpoint has four files. Copies are made
-/// beside the run, which may have written the next checkpoint before the first is copied, so the
-/// step of the first copy is read and not assumed.
+/// Killed before its second copy, and in the middle of it: a checkpoint has four files. Copies are
+/// made while the run continues, which may have written the next checkpoint before the first is
+/// copied, so the step of the first copy is read and not assumed.
 TEST_F(ReplicaProgram, IsTakenUpAfterAKill) {
   const Words often{"--run.replica=copy", "--run.checkpoint_every=3"};
   Words again = often;

@@ -1,4 +1,4 @@
-// accrue report: what it writes, where, and what it says of folders that are not as they should be.
+// accrue report: its output, the place of it, and its messages about incorrect folders.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using ::testing::StartsWith;
 
 class Report : public AccrueProgram {
  protected:
-  /// A run folder by hand: run.json and the lines of metrics.jsonl as they are given.
+  /// Writes a run folder: run.json and the lines of metrics.jsonl as given.
   void write_run(const std::string& name, const std::string& run_json,
                  const std::string& metrics) const {
     std::filesystem::create_directories(folder_ / name);
@@ -36,7 +36,7 @@ class Report : public AccrueProgram {
     return lines;
   }
 
-  /// The data that a page holds.
+  /// The data in a page.
   json data_of(const std::string& file) const {
     const std::string page = read_file(folder_ / file);
     const std::string begin = "id=\"report-data\">";

@@ -1,4 +1,4 @@
-// What happens to run folders and checkpoints that others have their hands on.
+// Run folders and checkpoints that others access at the same time.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -31,7 +31,7 @@ class RunFolder : public FaultyProgram {
     write(name, content);
   }
 
-  /// In a folder of its own for its streams, on the same run.
+  /// Starts the program on the same run, with a separate folder for its streams.
   Program second(Words arguments) const {
     arguments.insert(arguments.begin(), ACCRUE_PROGRAM);
     arguments.push_back("--run.out=" + (folder_ / "out").string());

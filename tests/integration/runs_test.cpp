@@ -1,4 +1,4 @@
-// accrue runs: which runs there are, and how each stands.
+// accrue runs: the list of runs, and the state of each.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/ioctl.h>
@@ -45,7 +45,7 @@ class Runs : public AccrueProgram {
     return lines;
   }
 
-  /// What the program writes to a terminal of so many columns; none if there is no terminal.
+  /// The output on a terminal with so many columns; none if there is no terminal.
   std::optional<std::string> on_terminal(unsigned short columns, Words arguments) const {
     const int controller = ::posix_openpt(O_RDWR | O_NOCTTY);
     if (controller < 0 || ::grantpt(controller) != 0 || ::unlockpt(controller) != 0) return {};

@@ -1,4 +1,4 @@
-// What a trained model says, by `accrue sample`.
+// The texts of a trained model, by `accrue sample`.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>

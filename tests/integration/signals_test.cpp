@@ -26,7 +26,7 @@ const std::vector<std::string> kSignals{"INT", "TERM", "HUP", "XCPU"};
 
 class Signals : public FaultyProgram {
  protected:
-  /// Whether the process has taken `signal` into its own hands.
+  /// Whether the process has a handler for `signal`.
   static bool catches(pid_t process, int signal) {
     std::ifstream status("/proc/" + std::to_string(process) + "/status");
     for (std::string word; status >> word;) {
@@ -48,8 +48,8 @@ TEST_F(Signals, EachOfThemStopsARunWithACheckpoint) {
   }
 }
 
-/// What a program writes to a terminal of its own, in which Ctrl-C is pressed at `pause`. The
-/// terminal shows the key once the signal is sent; then the program goes on.
+/// The output of a program on a separate terminal, in which Ctrl-C is pressed at `pause`. The
+/// terminal shows the key once the signal is sent; then the program continues.
 std::string on_a_terminal_with_ctrl_c(const std::filesystem::path& folder,
                                       std::vector<std::string> words, const Pause& pause) {
   std::vector<char*> arguments;
@@ -87,7 +87,7 @@ TEST_F(Signals, WipeTheBarOfATerminal) {
     ::close(probe);
   else
     return accrue::testing::not_possible_here("this machine has no pseudo-terminals");
-  // The bar is drawn again after a tenth of a second at the earliest.
+  // The bar is redrawn after a tenth of a second at the earliest.
   const Fault time_passes{.at = "micro-batch", .action = "clock:1", .step = 2};
   const Pause pause(folder_, "works");
   const std::string written = on_a_terminal_with_ctrl_c(
@@ -136,7 +136,7 @@ class SignalsInAWindow : public Signals {
                        training(run, more));
   }
 
-  /// What metrics.jsonl has of a step.
+  /// The line of a step in metrics.jsonl.
   nlohmann::json step_of(const std::string& run, int step) const {
     std::ifstream lines(folder_ / run / "metrics.jsonl");
     for (std::string text; std::getline(lines, text);) {
@@ -169,7 +169,7 @@ TEST_F(SignalsInAWindow, KeepWhatIsDoneOfItToTheBit) {
   }
 }
 
-/// Memory is taken to have run out since: what is left runs in smaller micro-batches.
+/// Memory is assumed to have run out since: the rest runs in smaller micro-batches.
 TEST_F(SignalsInAWindow, LetWhatIsLeftBeSplitAgain) {
   const Words pairs{"--batch.micro=2"};
   ASSERT_EQ(accrue(training("straight", pairs)).status, 0);
@@ -214,7 +214,7 @@ TEST_F(SignalsInAWindow, OfNoticeChangeNothingButTheCheckpoint) {
   EXPECT_TRUE(model_of("out") == model_of("straight"));
 }
 
-/// The moment in which libraries are loaded lies before main.
+/// Libraries are loaded before main.
 TEST_F(Signals, WhileTheProgramIsLoadedAreTakenByIt) {
   for (const std::string& signal : kSignals) {
     const auto result = accrue_with({{.at = "load", .action = signal}}, long_run("out"));
@@ -250,19 +250,19 @@ TEST_F(Signals, BeforeTheRunNothingIsLeftBehind) {
   }
 }
 
-/// A point at which a storm begins, and what is left of the run then.
+/// A point at which a storm of signals begins, and the state of the run after it.
 struct Storm {
   const char* point;
-  std::int64_t step, count;  ///< of the process, as a Fault has them
+  std::int64_t step, count;  ///< of the process, as in Fault
   std::vector<std::string> checkpoints;
-  const char* middle;  ///< what is told of a window that is kept in its middle
+  const char* middle;  ///< the message about a window that is kept in its middle
 };
 
 std::ostream& operator<<(std::ostream& out, const Storm& storm) { return out << storm.point; }
 
 class SignalStorms : public Signals, public ::testing::WithParamInterface<Storm> {};
 
-/// All signals at once, and again wherever the run comes on its way to its end.
+/// All signals at once, and again at every later point until the run ends.
 TEST_P(SignalStorms, LeaveAWholeCheckpoint) {
   const Storm& storm = GetParam();
   std::vector<Fault> faults;
@@ -295,7 +295,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Storm{"evaluation", 4, 1, {kSecond, kFourth}, "after step 4"},
                       Storm{"checkpoint:wait", 4, 1, {kSecond, kFourth}, "after step 4"}));
 
-/// On the thread that writes, and in step 5 on the one that trains.
+/// On the writing thread, and in step 5 on the training thread.
 TEST_F(Signals, AStormWhileACheckpointIsWrittenLeavesItWhole) {
   const Pause writes(folder_, "writes"), trains(folder_, "trains"), raised(folder_, "raised");
   std::vector<Fault> faults{{.at = "micro-batch", .action = "pause:trains", .step = 5, .count = 2},

@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// The variables that say how to wait, as they are while it lives.
+/// Sets the variables that control waiting while it exists.
 class Waiting {
  public:
   explicit Waiting(const std::map<std::string, std::string>& variables) {
@@ -38,7 +38,7 @@ class Waiting {
 
 class Spinning : public AccrueProgram {
  protected:
-  /// What libgomp says that it goes by.
+  /// The settings that libgomp reports.
   std::string settings(const std::map<std::string, std::string>& variables) const {
     const Waiting waiting(variables);
     return accrue({"--version"}).errors;

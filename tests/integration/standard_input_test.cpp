@@ -1,4 +1,4 @@
-// data.train = ["-"]: what a program or a file brings on the standard input.
+// data.train = ["-"]: data that a program or a file supplies on the standard input.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// What an exported language model states of its texts: where they end, and how they go on.
+// The statements of an exported language model about its texts: their ends and continuations.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -63,7 +63,7 @@ class TextExport : public AccrueProgram {
              "--run.steps=" + steps, "--model.context=64"});
     succeed({"export", "first", "--out", "base"});
   }
-  /// The same as others write it: nothing is said of turns.
+  /// The same as other programs write it: without statements about turns.
   void make_foreign_base() const {
     make_base();
     write("base/generation_config.json",

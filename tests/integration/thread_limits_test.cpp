@@ -1,4 +1,4 @@
-// Runs to which the system refuses threads.
+// Runs in which the system refuses to create threads.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -37,7 +37,7 @@ class ThreadLimits : public AccrueProgram {
     return Program(folder_, words).wait();
   }
 
-  /// How many were refused.
+  /// The number of refused threads.
   std::int64_t refused() const {
     Orders orders{};
     std::ifstream(page(), std::ios::binary)
@@ -53,7 +53,7 @@ class ThreadLimits : public AccrueProgram {
   }
 
  private:
-  /// As tests/faults/failing_calls.cpp has them.
+  /// The values in tests/faults/failing_calls.cpp.
   struct Order {
     std::int64_t left, amount, happened;
   };

@@ -1,4 +1,4 @@
-// Text that a tokenizer reads, from the first run to a model that others load.
+// Text read by a tokenizer, from the first run to a model that others load.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -32,7 +32,7 @@ class TokenizerRun : public AccrueProgram {
     more.insert(more.begin(), {"train", "run.toml"});
     return accrue(std::move(more));
   }
-  /// A config that leaves the model to what it is begun from.
+  /// Writes a config without a model section, for runs that start from another model.
   void write_run_on(const std::string& name) const {
     write(name,
           "[run]\nout = \"runs/more\"\nsteps = 2\nthreads = 1\n[data]\ntrain = [\"text.txt\"]\n"

@@ -99,7 +99,7 @@ TEST_F(TrainingRun, ResumesToTheSameBits) {
   succeed({"train", "run.toml", "--run.out=whole"});
   succeed({"train", "run.toml"});
   std::filesystem::remove_all(folder_ / "out/checkpoints/step-00000004");
-  // The word behind --resume is the config if there is no other.
+  // The word after --resume is the config if there is no other.
   succeed({"train", "--resume", "run.toml", "--run.keep=3"});
   const std::string model = "/checkpoints/step-00000004/model.safetensors";
   EXPECT_EQ(file("out" + model), file("whole" + model));
@@ -178,7 +178,7 @@ TEST_F(TrainingRun, RefusesAKeyThatTheChosenKindsDoNotRead) {
   EXPECT_FALSE(exists("out"));
   succeed({"train", "run.toml"});
   EXPECT_THAT(file("out/config.toml"), ::testing::Not(HasSubstr("momentum")));
-  // Earlier versions stated all keys.
+  // Earlier versions wrote all keys.
   std::string old = file("out/config.toml");
   old.insert(old.find("clip = "), "momentum = 0.9\n");
   write("out/config.toml", old);
@@ -201,7 +201,7 @@ TEST_F(TrainingRun, IsMadeLongerWhenItIsResumed) {
   EXPECT_THAT(longer.errors, HasSubstr("run.steps 4 -> 7: the learning rate of step 5 stays 0.01"));
   EXPECT_THAT(with({"--resume"}).errors, HasSubstr("not run.steps = 4 as the config file says"));
   EXPECT_THAT(with({"--resume", "--run.steps=6"}).errors, HasSubstr("at least the 7 steps"));
-  // The config file that was changed counts as much as the command line does.
+  // A changed config file has the same effect as the command line.
   const std::string config = read_file(folder_ / "run.toml");
   write("run.toml", std::regex_replace(config, std::regex("steps = 4"), "steps = 9"));
   EXPECT_EQ(with({"--resume"}).status, 0);

@@ -110,7 +110,7 @@ TEST_F(VerifyVerb, SaysWhichFixedPointSumsAreNotComparedToTheUnit) {
   EXPECT_THAT(outcome.report.at("left_out").dump(), ::testing::HasSubstr("wte.weight"));
 }
 
-/// 3 says that a difference was found, which a budget that is too small is not.
+/// Status 3 means that a difference was found, which a too small budget is not.
 TEST_F(VerifyVerb, ABudgetThatCannotBeMetIsNoDifference) {
   std::int64_t ended_otherwise = 0;
   for (const char* budget : {"--memory.budget=170MB", "--memory.budget=185MB"}) {

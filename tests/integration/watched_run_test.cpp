@@ -1,4 +1,4 @@
-// Each trouble that a run names with its suspected cause, planted.
+// Each problem that a run reports with its suspected cause, planted.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 
 class WatchedRun : public AccrueProgram {
  protected:
-  /// Trains as run.toml says and returns the events of this name.
+  /// Trains with run.toml and returns the events of this name.
   std::vector<json> events_of_run(const std::string& name, Words more = {}) const {
     Words words{"train", "run.toml"};
     words.insert(words.end(), more.begin(), more.end());
@@ -35,8 +35,8 @@ class WatchedRun : public AccrueProgram {
     return events;
   }
 
-  /// The same line of 16 bytes, which is soon learned, for `windows` windows of eight samples; the
-  /// window of step `odd_step` has noise instead.
+  /// The same line of 16 bytes, which is quickly learned, for `windows` windows of eight samples;
+  /// the window of step `odd_step` has noise instead.
   void write_text_with_one_odd_window(int windows, int odd_step) const {
     std::mt19937 random(5);
     std::string text;

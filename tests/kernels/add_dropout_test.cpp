@@ -34,10 +34,10 @@ at::Tensor factors(const ForwardContext& context) {
   return at::stack(parts);
 }
 
-/// Of x and y: the dtypes that a residual stream and its branch have.
+/// The dtypes of x and y: those of a residual stream and its branch.
 class AddDropout : public ::testing::TestWithParam<std::pair<at::ScalarType, at::ScalarType>> {
  protected:
-  /// Two roundings of the sum's dtype, relative to what was added.
+  /// Two roundings of the sum's dtype, relative to the added values.
   static bool close(const at::Tensor& actual, const at::Tensor& expected, at::ScalarType dtype) {
     const double unit = dtype == at::kDouble ? 0x1p-52 : dtype == at::kFloat ? 0x1p-23 : 0x1p-7;
     return at::allclose(actual.to(at::kDouble), expected.to(at::kDouble), unit, 8 * unit);

@@ -22,7 +22,7 @@ std::int64_t peak_of(std::int64_t context, double dropout) {
   return meter.peak();
 }
 
-/// The peak of grouped attention with caps, which kernels of fp32 do whatever the dtype.
+/// The peak of grouped attention with caps, which fp32 kernels compute for any dtype.
 std::int64_t grouped_peak_of(std::int64_t context, std::int64_t window) {
   const GroupedAttentionOptions options{
       .heads = 4, .kv_heads = 2, .window = window, .soft_cap = 30, .dropout = 0.2};

@@ -18,7 +18,7 @@ inline at::Tensor packed_projections(std::int64_t batch, std::int64_t length, st
   return (at::randn({batch, length, 3 * channels}, at::kDouble) * scale).to(dtype);
 }
 
-/// The context's spans, or one a row.
+/// The context's spans, or one per row.
 inline std::vector<SampleSpan> spans_of(const ForwardContext& context, std::int64_t rows,
                                         std::int64_t length) {
   if (!context.spans.empty()) return context.spans;
@@ -30,8 +30,8 @@ inline std::vector<SampleSpan> spans_of(const ForwardContext& context, std::int6
   return spans;
 }
 
-/// Attention as matrices that are whole, in double: which keys are seen and what is dropped are
-/// [B, heads, T, T].
+/// Attention with full matrices, in double: visible keys and dropped elements are [B, heads, T,
+/// T].
 inline at::Tensor written_out(const at::Tensor& qkv, std::int64_t heads,
                               const kernels::AttentionOptions& options,
                               const ForwardContext& context) {
@@ -54,7 +54,7 @@ inline at::Tensor written_out(const at::Tensor& qkv, std::int64_t heads,
       if (context.training) block(factor).copy_(mask.of_head(span.sample_id, head, size, size));
     }
   }
-  // Padding sees everything, so that nothing is undefined, and is taken away behind.
+  // Padding sees everything, so that nothing is undefined, and is removed afterwards.
   hidden = hidden.logical_and(covered.view({batch, 1, length, 1}) != 0);
   const at::Tensor scores = (at::matmul(parts[0], parts[1].transpose(-2, -1)) /
                              std::sqrt(static_cast<double>(channels / heads)))

@@ -1,4 +1,4 @@
-// Attention's dropout and packing: what depends on the sample, and must not depend on its place.
+// Attention's dropout and packing depend on the sample and not on its place.
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ ForwardContext rows_of(std::vector<std::int64_t> samples) {
   return {.training = true, .seed = 77, .window = 5, .sample_ids = std::move(samples)};
 }
 
-/// Row 0: samples 40 and 7 with padding between them and behind; row 1: sample 1 << 40, whole.
+/// Row 0: samples 40 and 7 with padding between and after them; row 1: sample 1 << 40, whole.
 ForwardContext packed_context() {
   ForwardContext context = rows_of({40, 7, 1LL << 40});
   context.spans = {{40, 0, 0, 70}, {7, 0, 73, 90}, {1LL << 40, 1, 0, 96}};
@@ -111,7 +111,7 @@ at::Tensor probabilities_of(const at::Tensor& qkv, const AttentionOptions& optio
   return probabilities;
 }
 
-/// Which of [B, heads, T, T] are seen and not dropped.
+/// The elements of [B, heads, T, T] that are visible and not dropped.
 at::Tensor kept_by(const AttentionOptions& options, const ForwardContext& context,
                    std::int64_t batch, std::int64_t length) {
   const ReferenceMask mask(options.dropout, context, options.site);
@@ -147,12 +147,12 @@ struct Sample {
   at::Tensor qkv, grad;  // grad: upstream
 };
 
-/// Output and gradient of each sample, cut out of where its context put it.
+/// Output and gradient of each sample, cut out of the place that its context gave it.
 std::map<std::int64_t, AttentionResult> by_sample(const std::map<std::int64_t, Sample>& inputs,
                                                   const ForwardContext& context, std::int64_t rows,
                                                   std::int64_t length,
                                                   const AttentionOptions& options) {
-  // What is left uncovered must not matter, not even if it is not a number.
+  // Uncovered elements must not matter, not even if they are NaN.
   const auto nothing = [&](const at::Tensor& like) {
     return at::full({rows, length, like.size(1)}, std::numeric_limits<double>::quiet_NaN(),
                     like.options());
@@ -197,7 +197,7 @@ TEST_P(AttentionOfSamples, HasTheSameBitsForAnySplitOrderAndPacking) {
     packed.spans = {{4, 0, 0, 40}, {3, 0, 41, 81}, {1LL << 33, 1, 60, 100}, {9, 1, 3, 43}};
     expect_same(packed, 2, 100);
 
-    // Rows as keys is the usual mistake, and the comparison sees it.
+    // Rows as keys is the usual mistake, and the comparison detects it.
     const auto wrong = by_sample({{0, inputs.at(9)}}, rows_of({0}), 1, 40, options);
     EXPECT_FALSE(at::equal(wrong.at(0).out, whole.at(9).out));
   }

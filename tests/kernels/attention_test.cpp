@@ -84,7 +84,7 @@ double mean_error(const at::Tensor& actual, const at::Tensor& expected) {
 }
 
 /// bf16 attention rounds probabilities, score gradients and results, each by at most 2 u and by
-/// less than u in the mean; more would mean that sums are rounded too.
+/// less than u on average; larger errors would mean that sums are rounded too.
 TEST(BFloat16Attention, RoundsOnlyOperandsAndResults) {
   const double bound = 3 * accrue::testing::tolerance(at::kBFloat16).unit_roundoff;
   for (const bool is_causal : {true, false})
@@ -97,7 +97,7 @@ TEST(BFloat16Attention, RoundsOnlyOperandsAndResults) {
                             expected = reference(qkv, grad, 2, options, evaluating);
       EXPECT_LE(mean_error(actual.out, expected.out), bound) << length;
       EXPECT_LE(mean_error(actual.grad, expected.grad), bound) << length;
-      // Two keys, or values, that changed places are seen.
+      // Two exchanged keys, or values, are detected.
       const at::Tensor order = at::arange(length);
       order[8] = 9;
       order[9] = 8;
@@ -122,7 +122,7 @@ class WithoutOneDnn {
   bool before_;
 };
 
-/// libtorch refuses its products of bf16 then.
+/// libtorch refuses its products of bf16 in that case.
 TEST(BFloat16Attention, WorksWhereOneDnnIsSwitchedOffBeforeOrAfterForward) {
   const at::Tensor qkv = packed_projections(1, 70, 32, at::kBFloat16);
   const at::Tensor grad = packed_projections(1, 70, 32, at::kBFloat16, 2).narrow(2, 0, 32);

@@ -29,7 +29,7 @@ double half_at(const at::Tensor& block, std::int64_t at) {
   return block.narrow(0, at, 2).clone().view(at::kHalf).item<double>();
 }
 
-/// The j-th of eight 6-bit pairs of a scale and a minimum in 12 bytes, as ggml-common.h lays them.
+/// The j-th of eight 6-bit pairs of a scale and a minimum in 12 bytes, in ggml-common.h's layout.
 std::array<int, 2> six_bits(const std::uint8_t* packed, int j) {
   if (j < 4) return {packed[j] & 63, packed[j + 4] & 63};
   return {(packed[j + 4] & 15) + 16 * (packed[j - 4] >> 6),
@@ -59,7 +59,7 @@ double number_of(BlockFormat format, const at::Tensor& block, int i) {
   return half_at(block, 0) * scale * number - half_at(block, 2) * minimum;
 }
 
-/// Blocks of random bytes with scales that weights may have.
+/// Blocks of random bytes with realistic scales for weights.
 at::Tensor random_blocks(BlockFormat format, const MatrixSize& size, std::uint64_t seed) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   const auto bytes = at::TensorOptions().dtype(at::kByte);
@@ -141,7 +141,7 @@ TEST(PackedBlocks, AreWithinHalfAStep) {
   const at::Tensor groups = values.view({40, -1, 32});
   const at::Tensor error =
       (unpacked(packed(BlockFormat::q8_0, values), at::kFloat) - values).view({40, -1, 32}).abs();
-  // The step is rounded to fp16, and the largest number is 127 of them.
+  // The step is rounded to fp16, and the largest number is 127 steps.
   const at::Tensor step = groups.abs().amax(-1, /*keepdim=*/true) / 127;
   EXPECT_TRUE((error <= step * (0.5 + 127 * 0x1p-11 + 1e-3)).all().item<bool>());
   EXPECT_FALSE((error <= step * 0.25).all().item<bool>());
@@ -190,7 +190,7 @@ class LinearInBlocks : public ::testing::TestWithParam<at::ScalarType> {
   at::ScalarType compute() const { return GetParam(); }
   at::ScalarType master() const { return compute() == at::kDouble ? compute() : at::kFloat; }
 
-  /// A layer with an adapter and a bias, of `weight` in blocks or plain.
+  /// A layer with an adapter and a bias, with `weight` in blocks or plain.
   Products products(const at::Tensor& weight, const Operations& operations = native_operations(),
                     bool packs = false) const {
     const at::Tensor x = leaf({3, 4, 512}, compute(), 11), bias = leaf({24}, master(), 12);

@@ -27,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(All, ClassCrossEntropy,
                          ::testing::Values(at::kFloat, at::kDouble, at::kBFloat16),
                          [](const auto& param) { return c10::toString(param.param); });
 
-/// -log of the softmax, written out; by rows.
+/// -log of the softmax, written out, by rows.
 at::Tensor written_out(const at::Tensor& logits, const at::Tensor& targets) {
   const at::Tensor e = logits.exp();
   const at::Tensor at_target = e.gather(-1, targets.clamp_min(0).unsqueeze(-1)).squeeze(-1);

@@ -50,7 +50,7 @@ Operands operands_of(const Case& c) {
   return {x, weight, drawn(result.sizes(), 3)};
 }
 
-/// The exact convolution of what was rounded to `dtype`, in fp64.
+/// The exact convolution of the values rounded to `dtype`, in fp64.
 Results reference_of(const Case& c, const Operands& operands,
                      at::ScalarType dtype = at::kBFloat16) {
   const auto taken = [&](const at::Tensor& t) { return rounded(t, dtype); };

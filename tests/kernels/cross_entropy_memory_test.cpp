@@ -27,13 +27,13 @@ struct Setting {
 constexpr Setting all_settings[] = {
     {at::kFloat}, {at::kBFloat16}, {at::kFloat, true}, {at::kBFloat16, true}};
 
-/// The most that forward and backward of these hold beside their arguments and the slot: every
-/// tensor that they allocate. With `overwrite_hidden` the gradient of `hidden` is none of them.
+/// The peak memory of forward and backward in addition to their arguments and the slot: all tensors
+/// that they allocate. With `overwrite_hidden` these do not include the gradient of `hidden`.
 std::int64_t added_bytes(const at::Tensor& hidden, const at::Tensor& weight,
                          const Setting& setting) {
   const at::Tensor targets = at::zeros({hidden.size(0)}, at::kLong);
   PreparedWeight copy;
-  copy.copy(weight, setting.compute);  // made once a window, for all that use the weight
+  copy.copy(weight, setting.compute);  // made once per window, for all uses of the weight
   const memory::ThreadMeter meter;
   const Loss loss = linear_cross_entropy(
       hidden, weight, targets, copy,
@@ -51,7 +51,7 @@ std::int64_t added_bytes(const Shape& shape, const Setting& setting) {
   return bytes;
 }
 
-/// Targets, scalars and what autograd keeps of the call.
+/// Targets, scalars and the tensors that autograd keeps for the call.
 constexpr std::int64_t small_change = 20'000;
 
 std::int64_t gradient_bytes(const Shape& shape, const Setting& setting) {
@@ -59,7 +59,7 @@ std::int64_t gradient_bytes(const Shape& shape, const Setting& setting) {
   return shape.rows * shape.channels * (setting.compute == at::kBFloat16 ? 2 : 4);
 }
 
-/// What a processor without products of bf16 takes for them.
+/// The memory for products on a processor without bf16 products.
 std::int64_t product_bytes(const Setting& setting) {
   return setting.compute == at::kBFloat16 ? bf16_scratch_bytes() : 0;
 }
@@ -83,13 +83,13 @@ TEST(CrossEntropyMemory, IsOneChunkAndTheGradientOfHidden) {
     EXPECT_LE(bytes,
               chunk_bytes(shape, setting, 50) + gradient + product_bytes(setting) + small_change);
     EXPECT_GE(bytes, chunk_bytes(shape, setting, 50) + gradient);
-    // The meter would see whole logits.
+    // The meter would detect full logits.
     setting.chunk_rows = shape.rows;
     EXPECT_GE(added_bytes(shape, setting), 4 * chunk_bytes(shape, setting, 50) + gradient);
   }
 }
 
-/// The vocabulary of GPT-2, with few channels: the chunk hardly depends on them.
+/// The vocabulary of GPT-2, with few channels: the chunk hardly depends on their number.
 TEST(CrossEntropyMemory, StaysWithin32MegabytesWithAVocabularyOf50304) {
   if (testing::by_aten())
     return testing::not_possible_here("the chunks are those of accrue's own kernel");
@@ -141,13 +141,13 @@ TEST(CrossEntropyMemory, StaysWithin32MegabytesAtTheShapeOfGpt2) {
                                   .requires_grad_(true);
     const std::int64_t bytes = added_bytes(hidden, weight, setting);
     EXPECT_LE(bytes, 32'000'000);
-    // What is allowed is used, for rows; scratch of products comes and goes.
+    // The allowed memory is used for rows; scratch memory of products comes and goes.
     EXPECT_GE(bytes, 30'000'000 - product_bytes(setting));
   }
   EXPECT_EQ(slot->contributions, 0);
 }
 
-/// As a loop asks that divides a mean by the number of its micro-batches.
+/// As in a loop that divides a mean by the number of its micro-batches.
 TEST(CrossEntropyMemory, HoldsOneGradientOfTheWeightWhereTheUpstreamIsAnother) {
   const at::Tensor hidden = leaf({64, 64}, at::kFloat, 1), weight = leaf({8000, 64}, at::kFloat, 2);
   const at::Tensor targets = at::zeros({64}, at::kLong);
@@ -164,7 +164,7 @@ TEST(CrossEntropyMemory, HoldsOneGradientOfTheWeightWhereTheUpstreamIsAnother) {
   EXPECT_GE(held(true), 2 * gradient_bytes);  // it can be asked again
 }
 
-/// Evaluation needs no logits but those of a block of classes.
+/// Evaluation only needs the logits of one block of classes.
 TEST(CrossEntropyMemory, IsABlockOfLogitsWhereNoGradientIsWanted) {
   if (testing::by_aten())
     return testing::not_possible_here("the chunks are those of accrue's own kernel");

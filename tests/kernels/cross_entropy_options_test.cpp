@@ -58,7 +58,7 @@ class CrossEntropyOptionsOf : public testing::HeadTest {
 INSTANTIATE_TEST_SUITE_P(All, CrossEntropyOptionsOf, ::testing::ValuesIn(testing::all_cases),
                          testing::case_name);
 
-/// Each option alone, and all together; none of the others' losses will do.
+/// Each option alone, and all together; the loss of a different option must not match.
 TEST_P(CrossEntropyOptionsOf, GiveTorchsLossAndGradients) {
   const CrossEntropyOptions all = all_options();
   const std::vector<CrossEntropyOptions> cases{
@@ -103,7 +103,7 @@ TEST_P(CrossEntropyOptionsOf, MeanTheSameForLogitsAtHand) {
   }
 }
 
-/// Logits from one end of the cap to the other: the smallest exponential is still told from 0.
+/// Logits from one end of the cap to the other: the smallest exponential still differs from 0.
 TEST_P(CrossEntropyOptionsOf, CapLogitsThatLieFarApart) {
   const CrossEntropyOptions options{
       .ignored = ignored, .label_smoothing = 0.2, .z_loss = 0.1, .soft_cap = 40};
@@ -155,12 +155,12 @@ TEST_P(CrossEntropyOptionsOf, AreRefusedOutOfRangeBeforeAnythingIsAdded) {
   for (const double wrong : {0.0, infinity, double{NAN}})
     EXPECT_THAT(message({.gradient_scale = wrong}), HasSubstr("gradient_scale"));
   EXPECT_THAT(message({.chunk_rows = -1}), HasSubstr("chunk_rows"));
-  targets_[3] = -100;  // is no label if another one is ignored
+  targets_[3] = -100;  // an invalid label if another value is ignored
   EXPECT_THAT(message({.loss = {.ignored = ignored}}), HasSubstr("-100 in row 3"));
   EXPECT_EQ(slot->contributions, 0);
 }
 
-/// Beyond fp32, or 0 there, which fp64 has room for.
+/// Scales beyond fp32, or 0 there, which fp64 can represent.
 TEST_P(CrossEntropyOptionsOf, RefuseAGradientScaleThatTheSumsPrecisionDoesNotHave) {
   for (const double scale : {1e39, -1e39, 1e-46}) {
     const auto run = [&] {
@@ -200,12 +200,12 @@ TEST_P(CrossEntropyOptionsOf, RefuseAnotherUpstreamWhereASlotTookPart) {
   EXPECT_THAT(error_of([&] { loss.sum.backward(); }), HasSubstr("the gradient 0.25"));
   const Loss again =
       linear_cross_entropy(hidden_, weight_, targets_, copy_, {.gradient_scale = 1.0 / 3});
-  // Both sides round a third to the sum's precision.
+  // Both sides round one third to the sum's precision.
   torch::autograd::backward({again.sum}, {at::full({}, 1.0 / 3, again.sum.options())});
   EXPECT_TRUE(hidden_.grad().defined());
 }
 
-/// In host memory the gradient that comes is read, whatever the caller said of it.
+/// In host memory the actual upstream gradient is read, whatever the caller announced.
 TEST_P(CrossEntropyOptionsOf, ReadTheUpstreamInHostMemory) {
   const auto gradients = [&](const LinearCrossEntropyOptions& options) {
     const Loss loss = linear_cross_entropy(hidden_, weight_, targets_, copy_, options);

@@ -71,7 +71,7 @@ TEST_P(OverwrittenHidden, HasTheGradientOfDoublePrecision) {
   EXPECT_FALSE(close(values, rhidden.grad(), compute(), 4 * rows));
 }
 
-/// As a model has it: what made the hidden states does not need them again.
+/// As in a model: the producer of the hidden states does not need them again.
 TEST_P(OverwrittenHidden, PassesItsGradientOnToTheNormBeforeIt) {
   const at::Tensor scale = at::ones({channels}, weight_.options().requires_grad(false)),
                    shift = at::zeros_like(scale);

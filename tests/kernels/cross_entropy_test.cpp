@@ -39,7 +39,7 @@ class CrossEntropy : public testing::HeadTest {
     return at::cross_entropy_loss(at::matmul(hidden.reshape({-1, weight.size(1)}), weight.t()),
                                   targets.reshape({-1}), {}, at::Reduction::Sum, ignored_label);
   }
-  /// Of the gradients: in bf16 the logits' is rounded twice, as an exponential and as itself.
+  /// The terms of gradients: in bf16 the logits' is rounded twice, as an exponential and as itself.
   std::int64_t terms_of(const Sizes& sizes) const {
     const std::int64_t roundings = compute() == at::kBFloat16 ? 2 : 1;
     return 4 * sizes.channels + roundings * sizes.batch * sizes.length;

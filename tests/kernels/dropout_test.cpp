@@ -124,7 +124,7 @@ TEST(Dropout, MasksAreThoseOfScalarPhilox) {
         EXPECT_TRUE(at::equal(dropout(x, probability, context, 6), scaled.to(dtype)))
             << c10::toString(dtype) << ", " << channels << " channels, p " << probability;
       }
-  // A probability that leaves no word to keep.
+  // A probability at which no word is kept.
   EXPECT_TRUE((dropout(at::ones({2, 3, 64}), 1 - 1e-12, context, 6) == 0).all().item<bool>());
 }
 

@@ -42,7 +42,7 @@ TEST_P(OfDtype, GeluGradientMatchesAutograd) {
     gelu_backward(actual, pre, actual);
     const at::Tensor leaf = pre.to(at::kDouble).detach().clone().requires_grad_(true);
     at::gelu(leaf, "tanh").backward(grad.to(at::kDouble));
-    // Rounding of the exponent, up to about 20 where the derivative still varies, comes on top.
+    // Rounding of the exponent adds up to about 20 while the derivative still varies.
     EXPECT_TRUE(close(actual, leaf.grad(), GetParam(), 20)) << size;
   }
 }

@@ -21,7 +21,7 @@ constexpr std::int64_t vocabulary = 40, positions = 12, channels = 150;
 
 at::Tensor ids_of(std::int64_t batch, std::int64_t length) {
   at::manual_seed(7);
-  // Half of the vocabulary, so that rows repeat and others never occur.
+  // Half of the vocabulary, so that some rows repeat and others never occur.
   return at::randint(vocabulary / 2, {batch, length}, at::kLong);
 }
 

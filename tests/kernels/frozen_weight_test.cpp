@@ -1,4 +1,4 @@
-// Weights that want no gradient: what they save, and what they must not change.
+// Weights without gradients: the savings, and the unchanged results.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(All, FrozenWeight,
                          ::testing::Values(at::kFloat, at::kDouble, at::kBFloat16),
                          [](const auto& param) { return c10::toString(param.param); });
 
-/// The product for the weight's gradient is what x is made again for.
+/// Without the product for the weight's gradient, x need not be recomputed.
 TEST_P(FrozenWeight, CostsALinearLayerNoProduct) {
   const auto input_gradient_of = [&](bool frozen) {
     std::int64_t remade = 0;

@@ -126,7 +126,7 @@ TEST(GradSlot, RefusesAFreshSlotWhoseOldContentsWereAddedTo) {
   EXPECT_THAT(error_of([&] { parameter.sum().backward(); }), HasSubstr("fresh"));
 }
 
-/// Sums twice what it is given.
+/// Sums its input twice.
 class DoublingFold final : public GradFold {
  public:
   explicit DoublingFold(at::Tensor main) : main_(std::move(main)) { main_.zero_(); }

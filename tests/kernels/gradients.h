@@ -21,7 +21,7 @@ inline at::Tensor in_double(const at::Tensor& tensor) {
   return tensor.detach().to(at::kDouble).clone().requires_grad_(true);
 }
 
-/// An open slot on `parameter`, with contents that nothing may let through.
+/// An open slot on `parameter`, whose contents must not appear in any result.
 inline std::shared_ptr<kernels::GradSlot> open_slot(const at::Tensor& parameter) {
   const bool is_double = parameter.scalar_type() == at::kDouble;
   auto slot = std::make_shared<kernels::GradSlot>(at::full(

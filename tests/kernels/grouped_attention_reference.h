@@ -35,8 +35,8 @@ inline GroupedInput grouped_projections(std::int64_t batch, std::int64_t length,
   return {q, k, draw(options.kv_heads)};
 }
 
-/// Grouped attention as matrices that are whole, in double: keys and values repeated for each head
-/// of queries, what is hidden and what is dropped as [B, heads, T, T].
+/// Grouped attention with full matrices, in double: keys and values repeated for each head of
+/// queries, hidden and dropped elements as [B, heads, T, T].
 inline at::Tensor grouped_written_out(const GroupedInput& input,
                                       const kernels::GroupedAttentionOptions& options,
                                       const ForwardContext& context) {
@@ -68,7 +68,7 @@ inline at::Tensor grouped_written_out(const GroupedInput& input,
       if (context.training) block(factor).copy_(mask.of_head(span.sample_id, head, size, size));
     }
   }
-  // Padding sees everything, so that nothing is undefined, and is taken away behind.
+  // Padding sees everything, so that nothing is undefined, and is removed afterwards.
   hidden = hidden.logical_and(covered.view({batch, 1, length, 1}) != 0);
   const double scale =
       options.scale == 0 ? 1 / std::sqrt(static_cast<double>(width)) : options.scale;

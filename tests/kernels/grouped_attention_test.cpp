@@ -133,14 +133,14 @@ TEST_P(GroupedAttention, ComparatorSeesWhatIsLeftOut) {
   differs([](auto& other) { other.scale = 0.5; });
   differs([](auto& other) { other.dropout = 0; });
   differs([](auto& other) { other.site = 5; });
-  // A query that attends with its neighbour group's keys.
+  // A query that attends to its neighbour group's keys.
   const auto turned = [&](const at::Tensor& x) { return x.roll(16, 2); };
   const GroupedResult wrong =
       grouped_reference({input.q, turned(input.k), turned(input.v)}, grad, options, context);
   EXPECT_FALSE(close(actual.out, wrong.out, dtype(), 8 * (70 + 16)));
 }
 
-/// Whose heads are all of their own is attention of packed projections, to the bit.
+/// Without shared heads it is attention of packed projections, to the bit.
 TEST_P(GroupedAttention, IsPackedAttentionWhereNoHeadsAreShared) {
   const GroupedAttentionOptions options{.heads = 3, .kv_heads = 3, .dropout = 0.2, .site = 4};
   const ForwardContext context{.training = true, .seed = 7, .window = 5, .sample_ids = {40, 7}};
@@ -153,7 +153,7 @@ TEST_P(GroupedAttention, IsPackedAttentionWhereNoHeadsAreShared) {
   EXPECT_TRUE(at::equal(at::cat(apart.grads.all(), 2), packed.grad));
 }
 
-/// A packed sample's bits are those of the sample alone, whatever it is packed with.
+/// A packed sample's bits are those of the sample alone, in any packing.
 TEST_P(GroupedAttention, DoesEachSampleByItself) {
   for (const std::int64_t window : {0, 30}) {
     const GroupedAttentionOptions options{
@@ -203,7 +203,7 @@ TEST_P(GroupedAttention, ReadsStridedInputAndRowsOfOnePosition) {
   };
   EXPECT_TRUE(at::equal(our_grouped(input.each(strided), input.q, options, evaluating).out,
                         our_grouped(input, input.q, options, evaluating).out));
-  // The stride of a dimension of one element means nothing.
+  // The stride of a dimension with one element is meaningless.
   const auto one = [](const at::Tensor& x) { return x.narrow(1, 0, 1).contiguous(); };
   const auto odd = [&](const at::Tensor& x) {
     return at::as_strided(one(x), {3, 1, x.size(2)}, {x.size(2), 7, 1});

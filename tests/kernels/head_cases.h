@@ -8,7 +8,7 @@
 
 #include "accrue/kernels/prepared_weight.h"
 
-/// What the tests of the head's products (a loss, log-probabilities) go through.
+/// The cases of the tests of the head's products (a loss, log-probabilities).
 namespace accrue::testing {
 
 struct Case {
@@ -27,7 +27,7 @@ class HeadTest : public ::testing::TestWithParam<Case> {
   kernels::PreparedWeight copy_;
 };
 
-/// Few rows are one chunk; many are several, of unequal size. Few classes are one block.
+/// Few rows fit in one chunk; many make several, of unequal size. Few classes are one block.
 struct Sizes {
   std::int64_t batch, length, channels, classes;
 };

@@ -63,7 +63,7 @@ class LinearLayers : public ::testing::TestWithParam<Case> {
   static at::Tensor aten_mlp(const at::Tensor& x, const Layers& layers) {
     return at::linear(at::gelu(at::linear(x, layers.w1, layers.b1), "tanh"), layers.w2, layers.b2);
   }
-  /// Terms of the longest chain of sums behind a gradient.
+  /// Terms of the longest chain of sums in a gradient.
   static constexpr std::int64_t terms = 64;
 
   PreparedWeight copy1_, copy2_;
@@ -125,7 +125,7 @@ TEST_P(LinearLayers, MlpMatchesATen) {
   }
 }
 
-/// Of operands that are rounded already, as closely as the sums' precision allows.
+/// With operands that are already rounded, as close as the sums' precision allows.
 TEST_P(LinearLayers, MlpsSecondWeightGetsTheProductOfItsOperands) {
   const Layers layers(master());
   const at::Tensor x = input(7, 5), grad = upstream(7, 6);
@@ -192,7 +192,7 @@ TEST_P(LinearLayers, MakeTheirInputsAgainToTheBit) {
   EXPECT_EQ(remade, 2);
 }
 
-/// The backward pass works in the memory of what the forward pass kept, but not where it is wanted
+/// The backward pass works in the memory that the forward pass kept, unless it is needed
 /// again.
 TEST_P(LinearLayers, MlpGivesTheSameGradientsAgainWhereTheGraphIsKept) {
   const Layers layers(master());
@@ -202,7 +202,7 @@ TEST_P(LinearLayers, MlpGivesTheSameGradientsAgainWhereTheGraphIsKept) {
   const auto kept = torch::autograd::grad({y}, all, {grad}, /*retain_graph=*/true);
   const auto last = torch::autograd::grad({y}, all, {grad}, /*retain_graph=*/false);
   for (std::size_t i = 0; i < all.size(); ++i) EXPECT_TRUE(at::equal(last[i], kept[i])) << i;
-  // The comparison sees gradients of another upstream gradient.
+  // The comparison detects gradients of another upstream gradient.
   const auto other = torch::autograd::grad({mlp(x, layers)}, all, {2 * grad});
   for (std::size_t i = 0; i < all.size(); ++i) EXPECT_FALSE(at::equal(other[i], kept[i])) << i;
 }
@@ -247,13 +247,13 @@ TEST_P(LinearLayers, AddUpInSlotsWithoutATemporary) {
     EXPECT_TRUE(close(split_slots[i]->main, expected, master(), terms)) << i;
     EXPECT_EQ(whole_slots[i]->contributions, 1);
     EXPECT_EQ(split_slots[i]->contributions, 2);
-    // Nothing of the parameter's size went through autograd.
+    // No tensor of the parameter's size went through autograd.
     EXPECT_FALSE(whole.all()[i].grad().defined());
     EXPECT_FALSE(split.all()[i].grad().defined());
   }
 }
 
-/// More often than any small count that a kernel might take for another.
+/// More often than any small count with a special meaning in a kernel.
 TEST_P(LinearLayers, AddUpInSlotsHoweverOftenTheyAreUsed) {
   constexpr std::int64_t rows = 40;
   const at::Tensor x = input(rows, 5), grad = upstream(rows, 6);

@@ -1,5 +1,5 @@
-// Dropout masks as random numbers: how much is kept where, and whether neighbours in any direction
-// of the key know of each other.
+// Dropout masks as random numbers: the share of kept elements everywhere, and whether neighbours in
+// any direction of the key are correlated.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ constexpr const char* directions[] = {"seed", "window", "site", "sample", "head"
 constexpr std::int64_t seeds = 3, windows = 3, sites = 3, attention_heads = 4, size = 64;
 const std::vector<std::int64_t> samples{0, 1, 2, 3};
 
-/// What is kept of the probabilities: equal ones, of values that are the unit matrix.
+/// The kept probabilities: equal ones, applied to values that are the unit matrix.
 at::Tensor kept_by_attention(const ForwardContext& context, double probability, std::int64_t site) {
   const auto batch = static_cast<std::int64_t>(samples.size());
   at::Tensor qkv = at::zeros({batch, size, 3, attention_heads, size});
@@ -51,8 +51,8 @@ at::Tensor masks_of(Kernel kernel, double probability) {
   return stacked.view({seeds, windows, sites, stacked.size(1), stacked.size(2), size, size});
 }
 
-/// Standard deviations that the sum of squares of what should be standard normals lies from its
-/// mean (their number; its variance is twice that).
+/// The distance of the sum of squares of values that should be standard normal from its mean (their
+/// number), in standard deviations (its variance is twice that).
 double chi_square_deviation(const at::Tensor& z) {
   const auto count = static_cast<double>(z.numel());
   return std::abs(z.square().sum().item<double>() - count) / std::sqrt(2 * count);
@@ -60,15 +60,15 @@ double chi_square_deviation(const at::Tensor& z) {
 
 constexpr double allowed = 5;
 
-/// How many are kept in each (seed, window, site, sample, head), as standard normals.
+/// The number of kept elements in each (seed, window, site, sample, head), as standard normals.
 at::Tensor keep_rates(const at::Tensor& kept, double probability) {
   const auto count = static_cast<double>(size * size);
   return (kept.to(at::kDouble).sum({-2, -1}) - count * (1 - probability)) /
          std::sqrt(count * probability * (1 - probability));
 }
 
-/// Of the correlations between elements that lie `lag` apart in one direction, one in each
-/// (seed, window, site, sample, head).
+/// The deviation of the correlations between elements that are `lag` apart in one direction, one
+/// for each (seed, window, site, sample, head).
 double neighbour_deviation(const at::Tensor& kept, double probability, std::int64_t direction,
                            std::int64_t lag) {
   const at::Tensor centred =
@@ -118,7 +118,7 @@ TEST_P(MaskStatistics, NeighboursInEveryDirectionAreUncorrelated) {
 }
 
 TEST_P(MaskStatistics, ThresholdsShareTheirWords) {
-  // The same words behind all probabilities: what 0.1 drops, 0.5 drops.
+  // All probabilities use the same words: elements dropped at 0.1 are dropped at 0.5.
   const at::Tensor few = masks_of(GetParam().kernel, 0.5), many = masks_of(GetParam().kernel, 0.1);
   EXPECT_TRUE((many.logical_or(few.logical_not())).all().item<bool>());
 }

@@ -77,7 +77,7 @@ TEST_P(Matvec, HasTheSameBitsForAnyNumberOfThreads) {
   at::set_num_threads(1);
   const at::Tensor alone = product(x, weight, {});
   at::set_num_threads(threads);
-  // ATen's libraries promise no such thing.
+  // ATen's libraries do not guarantee this.
   EXPECT_TRUE(by_aten() ? close(alone, shared, out(), 2 * 700) : at::equal(alone, shared));
 }
 

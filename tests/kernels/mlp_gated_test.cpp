@@ -80,7 +80,7 @@ class MlpGated : public ::testing::TestWithParam<Case> {
     for (at::Tensor& tensor : all) tensor = tensor.grad();
     return all;
   }
-  /// Terms of the longest chain of sums behind a gradient.
+  /// Terms of the longest chain of sums in a gradient.
   static constexpr std::int64_t terms = 128;
 
   PreparedWeight gate_, up_, down_;
@@ -116,7 +116,7 @@ TEST_P(MlpGated, MatchesATen) {
       EXPECT_FALSE(close(layers.all()[i].grad(), reference.all()[i].grad() * 1.2, compute(), terms))
           << i;
     }
-    // The comparison sees the gate and the other projection change places.
+    // The comparison detects an exchange of the gate and the other projection.
     GatedLayers swapped = reference;
     std::swap(swapped.gate, swapped.up);
     EXPECT_FALSE(close(y, aten(rx, swapped), compute(), terms));
@@ -178,8 +178,8 @@ TEST_P(MlpGated, AddsUpInSlots) {
   }
 }
 
-/// Each weight frozen, each alone wanted, and all frozen: the gradients that are wanted are those
-/// of a pass in which all are.
+/// Each weight frozen, each alone trained, and all frozen: the computed gradients are those of a
+/// pass in which all are trained.
 TEST_P(MlpGated, ComputesOnlyWhatIsWanted) {
   const auto expected = gradients_of({}, {});
   for (int wanted = 1; wanted < 16; ++wanted) {

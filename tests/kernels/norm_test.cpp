@@ -34,7 +34,7 @@ class Norm : public ::testing::TestWithParam<Case> {
  protected:
   at::ScalarType master() const { return GetParam().master; }
   at::ScalarType out() const { return GetParam().out; }
-  /// The coarser of the two: what a gradient that passed through the result is worth.
+  /// The coarser of the two: the precision of a gradient that passed through the result.
   at::ScalarType precision() const { return out(); }
 };
 INSTANTIATE_TEST_SUITE_P(
@@ -61,7 +61,7 @@ TEST_P(Norm, MatchesATenForwardsAndBackwards) {
       expected.backward(grad.to(at::kDouble));
       EXPECT_TRUE(close(y, expected, out(), channels));
       EXPECT_TRUE(close(b.grad(), rb.grad(), master(), rows));
-      // With one channel these are zero, and the reference is nothing but rounding.
+      // With one channel these are zero, and the reference is only rounding.
       if (channels > 1) {
         EXPECT_TRUE(close(w.grad(), rw.grad(), master(), 4 * rows + channels));
         EXPECT_TRUE(close(x.grad(), rx.grad(), master(), 16 * channels));
@@ -165,7 +165,7 @@ TEST(LayerNorm, PutsParameterGradientsIntoOpenSlots) {
   w.mutable_grad().reset();
   b.mutable_grad().reset();
 
-  // What a fresh slot holds is not read.
+  // The contents of a fresh slot are not read.
   const auto w_slot = std::make_shared<GradSlot>(at::full({48}, 77.0)),
              b_slot = std::make_shared<GradSlot>(at::full({48}, 77.0));
   attach(w, w_slot);

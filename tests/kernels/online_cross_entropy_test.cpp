@@ -63,7 +63,7 @@ at::Tensor some_logits(std::int64_t rows, std::int64_t classes, at::ScalarType d
   return all.narrow(0, 1, rows * classes).view({rows, classes});
 }
 
-/// `exponentials` may be null, the logits (which are one block then) or apart, and become the
+/// `exponentials` may be null, the logits (which are then one block) or separate; they become the
 /// gradient.
 double run(at::Tensor logits, const CrossEntropyRows& labels, std::int64_t block,
            at::Tensor* exponentials) {
@@ -114,8 +114,8 @@ TEST(OnlineCrossEntropy, MatchesATenInEveryPrecisionAndByAnyBlocks) {
       }
 }
 
-/// Relative to each element, so that small probabilities count: what a running largest logit that
-/// is not undone would get wrong.
+/// Relative to each element, so that small probabilities count: an outdated running maximum of the
+/// logits would make them wrong.
 TEST(OnlineCrossEntropy, KeepsEveryProbabilityWhereTheLargestLogitComesLastOrFirst) {
   const std::int64_t classes = 60;
   for (const double slope : {1.0, -1.0}) {

@@ -20,7 +20,7 @@ at::Tensor values(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t see
   return testing::leaf(sizes, dtype, seed).detach();
 }
 
-/// Undefined if products read a plain one as fast.
+/// Undefined if products read a plain operand just as fast.
 at::Tensor packed_of(const at::Tensor& b) {
   const std::int64_t elements = packed_elements(b.options(), b.size(0), b.size(1));
   if (elements == 0) return {};
@@ -71,7 +71,7 @@ TEST_P(PackedGemm, AcceptsRowsThatLieApart) {
   EXPECT_TRUE(close(out, a.to(at::kDouble).matmul(b.to(at::kDouble)), GetParam(), 66));
 }
 
-/// oneDNN takes no such operand: the packed one is unpacked then.
+/// oneDNN accepts no such operand: the packed one is unpacked in that case.
 TEST_P(PackedGemm, AcceptsOneRowThatStandsForAll) {
   const at::Tensor b = values({64, 48}, GetParam(), 2), packed = packed_of(b);
   if (!packed.defined()) return skip_without_packing();

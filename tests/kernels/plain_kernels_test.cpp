@@ -1,4 +1,4 @@
-// The operations of the Llama family by ATen's plain operators are those by accrue's kernels.
+// The operations of the Llama family agree between ATen's plain operators and accrue's kernels.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 

@@ -33,7 +33,7 @@ TEST(LowPrecision, IsMadeAgainOnlyWhenTheMasterChanged) {
   EXPECT_TRUE(at::equal(copy.copy(other, at::kBFloat16), other.detach().to(at::kBFloat16)));
 }
 
-/// Wide enough for a layout of its own wherever there is one.
+/// Wide enough for a special layout on every machine that has one.
 constexpr std::int64_t wide = 64;
 
 TEST(PackedWeight, IsMadeAgainOnlyWhenTheMasterChanged) {

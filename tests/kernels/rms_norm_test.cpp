@@ -59,7 +59,7 @@ TEST_P(RmsNorm, MatchesTheFormulaForwardsAndBackwards) {
         expected.backward(grad.to(at::kDouble));
         EXPECT_TRUE(close(y, expected, out(), channels));
         EXPECT_TRUE(close(w.grad(), rw.grad(), master(), 4 * rows + channels));
-        // With one channel only the epsilon makes a gradient, and the rest cancels.
+        // With one channel the gradient comes from the epsilon alone, and the rest cancels.
         if (channels > 1) {
           EXPECT_TRUE(close(x.grad(), rx.grad(), x_dtype(), 16 * channels));
         }
@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(All, ResidualRmsNorm,
                                   c10::toString(param.param.out);
                          });
 
-/// The gradients of a sum and of its norm, each by itself and both: those of x, y and the weight.
+/// The gradients of a sum and of its norm, separately and together: those of x, y and the weight.
 TEST_P(ResidualRmsNorm, AddsTheResidualAndBothGradients) {
   constexpr std::int64_t channels = 65;
   const RmsNormOptions options{.eps = 1e-5, .offset = 1};

@@ -41,7 +41,7 @@ TEST_F(AllocatorBudgetTest, RefusesWhatGoesBeyondIt) {
   EXPECT_THAT(message, HasSubstr("reserved"));
   EXPECT_EQ(last_missing_bytes(), 16 * kMebi);
   EXPECT_EQ(live(), 40 * kMebi);
-  // The controls: what just fits, and no budget.
+  // The controls: an allocation that just fits, and no budget.
   EXPECT_EQ(refusal_of(24 * kMebi), "");
   EXPECT_EQ(reserved(), 64 * kMebi);
   set_budget(std::nullopt);
@@ -61,7 +61,7 @@ TEST_F(AllocatorBudgetTest, GivesBackNoMoreThanItNeedsAndTheOldestFirst) {
   const at::Tensor second = bytes_tensor(20 * kMebi);
   EXPECT_EQ(second.data_ptr(), newer);
   EXPECT_EQ(system_calls(), calls);
-  // What is left of the first serves again, grown by what the budget then has room for.
+  // The rest of the first block is reused, grown by the memory that the budget then allows.
   set_budget(std::nullopt);
   const at::Tensor again = bytes_tensor(30 * kMebi).fill_(7);
   EXPECT_EQ(system_calls(), calls);
@@ -84,13 +84,13 @@ TEST_F(AllocatorBudgetTest, PrefersASomewhatLargerBlockToANewOne) {
   EXPECT_EQ(fitted.data_ptr(), block);
   EXPECT_EQ(system_calls(), calls);
   EXPECT_EQ(reserved(), 64 * kMebi);
-  // Nothing is free, but 6 MiB of the block are behind what was asked for.
+  // Nothing is free except 6 MiB of the block after the requested bytes.
   const at::Tensor rest = bytes_tensor(6 * kMebi).fill_(4);
   EXPECT_EQ(reserved(), 64 * kMebi);
   EXPECT_TRUE(holds(fitted, 3));
   EXPECT_TRUE(holds(held, 2));
   EXPECT_NE(refusal_of(kMebi), "") << "now it is full";
-  // Freed, the block serves its own class again.
+  // Once freed, the block serves its own class again.
   fitted.reset();
   set_budget(std::nullopt);
   EXPECT_EQ(bytes_tensor(36 * kMebi).data_ptr(), block);
@@ -142,7 +142,7 @@ TEST_F(AllocatorBudgetTest, WhatIsLeftOutsideIsNotForTensors) {
   EXPECT_EQ(refusal_of(32 * kMebi), "");
 }
 
-/// Against the kernel's own count of this process.
+/// Compared with the kernel's own count for this process.
 TEST_F(AllocatorBudgetTest, OnlyPagesThatWereWrittenAreResident) {
   const std::int64_t before = resident_in_tensors(), process = resident_bytes();
   const at::Tensor held = bytes_tensor(64 * kMebi);
@@ -183,7 +183,7 @@ TEST_F(AllocatorBudgetTest, OnARequestThatTheSystemRefusesAllOfItIsMissing) {
   EXPECT_EQ(last_missing_bytes(), std::int64_t{1} << 50);
 }
 
-/// What threads see that take blocks of random sizes under a budget too small for all of them.
+/// The observations of threads that take blocks of random sizes under a too small budget.
 struct Crowd {
   std::atomic<int> refused{0}, served{0};
   std::atomic<bool> intact{true}, within{true};

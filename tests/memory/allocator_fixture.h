@@ -23,7 +23,7 @@ class AllocatorTest : public ::testing::Test {
   std::int64_t live() const { return usage().live - start_.live; }
   std::int64_t reserved() const { return usage().reserved - start_.reserved; }
   std::int64_t system_calls() const { return usage().system_calls - start_.system_calls; }
-  /// A budget of what other tests left, and `bytes` more.
+  /// Sets a budget of the memory that other tests hold plus `bytes`.
   void allow(std::int64_t bytes) { set_budget(start_.reserved + bytes); }
 
   Usage start_;

@@ -25,7 +25,7 @@ TEST(BudgetTest, IsNoneBytesOrWhatThereIs) {
   const std::optional<std::int64_t> automatic = resolve_budget("auto");
   ASSERT_TRUE(automatic.has_value());
   EXPECT_GT(*automatic, 0);
-  // Other programs take and give memory meanwhile; the reserve is more than that.
+  // Other programs allocate and free memory meanwhile; the reserve is larger than that.
   EXPECT_LT(*automatic, held_of_a_budget() + available_bytes());
 }
 
@@ -59,7 +59,7 @@ class BudgetWatchTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(file_); }
 
   void write(const std::string& content) const { std::ofstream(file_) << content; }
-  /// As if the file had been written an hour ago.
+  /// Sets the file's time to an hour ago.
   void age() const {
     std::filesystem::last_write_time(
         file_, std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
@@ -200,7 +200,7 @@ TEST_F(BudgetWatchTest, HearsWhatCameWhileAnEarlierOneWatched) {
     ASSERT_TRUE(change);
     EXPECT_EQ(change->budget, 900);
   }
-  std::raise(SIGUSR1);  // still no end of the process
+  std::raise(SIGUSR1);  // this must not end the process either
 }
 
 TEST_F(BudgetWatchTest, AfterwardsTheSignalIsWhatItWas) {

@@ -15,7 +15,7 @@
 namespace accrue::memory {
 namespace {
 
-/// What was taken from libtorch's own allocator before ours took its place.
+/// Memory that was taken from libtorch's allocator before ours replaced it.
 struct Foreign {
   at::Tensor tensor;
   void* raw = nullptr;
@@ -87,7 +87,7 @@ TEST_F(CachingAllocatorTest, ReusesBlocksOfAClassWithoutTheSystem) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(bytes_tensor(10 * kMebi - i).data_ptr(), first);
   EXPECT_EQ(usage().system_calls, after_one.system_calls);
   EXPECT_EQ(usage().reserved, after_one.reserved);
-  // The control: another class is another block.
+  // The control: another class gets another block.
   bytes_tensor(20 * kMebi);
   EXPECT_EQ(usage().system_calls, after_one.system_calls + 1);
 }
@@ -148,7 +148,7 @@ TEST_F(CachingAllocatorTest, DataSurviveGrowth) {
   EXPECT_TRUE(at::equal(doubled.slice(0, 100'000), at::arange(100'000, at::kLong)));
 }
 
-/// Each thread fills its blocks with its own value: a block given out twice would be seen.
+/// Each thread fills its blocks with its own value: a block in double use would be detected.
 void hammer(std::uint32_t seed, std::atomic<bool>* intact) {
   std::mt19937 random(seed);
   const auto value = static_cast<std::uint8_t>(seed);
@@ -203,8 +203,8 @@ at::Tensor touched_tensor(std::int64_t bytes) {
   return tensor;
 }
 
-/// In a child, whose resident maximum begins with what is resident, not with that of other tests.
-/// It maps the program's code anew, which a first small tensor has it do.
+/// In a child, whose resident maximum begins with its resident memory, not with that of other
+/// tests. It maps the program's code again, which a first small tensor triggers.
 TEST_F(CachingAllocatorTest, AgreesWithTheResidentMaximum) {
   const auto agrees = [] {
     const at::Tensor first = touched_tensor(kMebi);

@@ -1,4 +1,4 @@
-// What is tried, and what a plan makes of times that are not exact.
+// Which sizes are tried, and how a plan handles inexact times.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ std::vector<PlanPoint> tried(const Machine& on, const PlanQuestion& asked,
                              const MeasureOptions& options = {.longest_seconds = 1e9,
                                                               .most_seconds = 1e9}) {
   measure(on.trial(), asked, options);
-  std::vector<PlanPoint> points;  // once each: they are tried again for their times
+  std::vector<PlanPoint> points;  // each once: they are tried again for their times
   for (const PlanPoint& point : on.tried)
     if (std::ranges::find(points, point) == points.end()) points.push_back(point);
   return points;
@@ -28,7 +28,7 @@ std::vector<PlanPoint> tried(const Machine& on, const PlanQuestion& asked,
 TEST(Measure, TriesOneAndTwoAndTheLargestPowerOfTwoThatTheLimitAllows) {
   // 97% of 3000 hold 1100 + 100 b up to b = 18.
   Machine on = machine();
-  on.costs[Recompute::none].start = 4;  // more at once would gain a fifth
+  on.costs[Recompute::none].start = 4;  // a larger size would gain a fifth
   on.costs[Recompute::selective] = {1100, 95, 4, 1.1};
   const auto points = tried(on, question(64, 3000));
   const std::vector<PlanPoint> none(points.begin(), points.begin() + 3);
@@ -61,7 +61,7 @@ TEST(Measure, TakesThePeakOfTheFirstRun) {
   const auto facts = measure(
       [&](const PlanPoint& point) {
         Measured measured = first_alone(point);
-        if (runs[point]++ > 0) measured.peak_bytes = 500'000;  // what was kept of the others
+        if (runs[point]++ > 0) measured.peak_bytes = 500'000;  // from memory that other trials kept
         return measured;
       },
       question(64, 1'000'000), {.longest_seconds = 1e9, .most_seconds = 1e9});
@@ -139,7 +139,7 @@ TEST(Plan, IsNotMisledByNoise) {
   }
 }
 
-/// What else runs on the machine takes up to two thirds of it, for some trials or for many.
+/// Other programs take up to two thirds of the machine, for some trials or for many.
 Trial on_a_busy_machine(const Machine& on, std::uint64_t seed) {
   auto random = std::make_shared<std::mt19937_64>(seed);
   auto slowed = std::make_shared<double>(1);
@@ -164,7 +164,7 @@ TEST(Plan, IsNotMadeSmallerByABusyMachine) {
     const auto chosen = [&](double most_seconds) {
       const MeasureOptions options{.longest_seconds = 1e9, .most_seconds = most_seconds};
       auto facts = measure(on_a_busy_machine(on, seed), asked, options);
-      if (most_seconds == 0)  // as if a single trial told a time
+      if (most_seconds == 0)  // as if one trial gave a reliable time
         for (Fact& fact : facts) fact.measured.error = 0;
       return on.window_seconds(plan(facts, asked).chosen.point, 32);
     };
@@ -191,7 +191,7 @@ TEST(Plan, KeepsTheLargestMeasuredWhereTimesAreNotKnown) {
 }
 
 TEST(Plan, DoesNotRecomputeForNoise) {
-  // What recomputes more was measured to be faster, as something else ran beside the first trials.
+  // The mode with more recomputation was measured as faster, as others ran during the first trials.
   const auto fact = [](std::int64_t size, Recompute mode, std::int64_t bytes, double seconds) {
     return Fact{{size, mode}, {.peak_bytes = bytes, .seconds = seconds}};
   };

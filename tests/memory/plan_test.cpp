@@ -163,7 +163,7 @@ TEST(Plan, RefusesWhatDoesNotFitWithTheBytesMissing) {
     EXPECT_EQ(error.exit_code(), 3);
     EXPECT_THAT(error.received(), HasSubstr("50 B are missing"));
     EXPECT_THAT(error.suggestion(), HasSubstr("memory.recompute"));
-    // 150 of 200 bytes beyond what is resident, less the margin, in steps of 16.
+    // 150 of 200 bytes beyond the resident ones, less the margin, in steps of 16.
     EXPECT_THAT(error.suggestion(), HasSubstr("model.context = 736"));
     EXPECT_THAT(error.suggestion(), HasSubstr("parameters"));
   }
@@ -225,7 +225,7 @@ std::string suggestion_of(const PlanQuestion& asked, const std::vector<Fact>& fa
   return "it is not refused";
 }
 
-/// The message's numbers add up, and what it names is enough for what was measured.
+/// The message's numbers are consistent, and the named budget is enough for the measured need.
 TEST(Plan, NamesABudgetThatIsEnough) {
   constexpr std::int64_t mebi = 1 << 20;
   const std::string before = "memory.budget = \"";
@@ -250,7 +250,7 @@ TEST(Plan, NamesABudgetThatIsEnough) {
       EXPECT_LE(named, (outside + peak) * 11 / 10 + 8 * mebi) << "but not much more";
     }
   }
-  // What never fitted: arithmetic says what is enough, where it knows.
+  // For a size that never fitted, the known arithmetic gives the sufficient budget.
   PlanQuestion asked{.limit_bytes = 30 * mebi, .enough_bytes = 90 * mebi};
   const std::vector<Fact> failed{{{1}, {.fits = false, .peak_bytes = 40 * mebi}}};
   EXPECT_THAT(suggestion_of(asked, failed), HasSubstr("memory.budget = \"90.0 MiB\""));
@@ -266,7 +266,7 @@ TEST(Plan, TakesTheSmallestWhereTheLimitIsNoBudget) {
   EXPECT_THAT(made.reason, HasSubstr("nothing stays within the limit"));
 }
 
-/// What a trial found to fit may not fit the next time: that counts.
+/// A size that fitted in one trial may fail in the next: then it counts as failed.
 TEST(Plan, DoesNotChooseWhatRanOutOfMemoryAfterItFitted) {
   for (const bool is_budget : {true, false})
     for (const std::int64_t limit : {1110, 3000}) {

@@ -8,7 +8,7 @@
 
 namespace accrue::memory {
 
-/// A machine whose costs are known: bytes fixed + slope * b, seconds start + each * b.
+/// A machine with known costs: bytes fixed + slope * b, seconds start + each * b.
 struct Machine {
   struct Cost {
     std::int64_t fixed, slope;

@@ -67,8 +67,8 @@ TEST(Recovery, TheCountOfQuietWindowsBeginsAnewWithEachFailure) {
   EXPECT_TRUE(recovery.window_done(true));
 }
 
-/// Whatever memory does, the size changes direction at most once in 100 windows: it grows only
-/// after as many quiet ones.
+/// For any behaviour of memory, the size changes direction at most once in 100 windows: it grows
+/// only after as many windows without failures.
 TEST(Recovery, NeverOscillates) {
   std::mt19937_64 random(7);
   for (int trial = 0; trial < 200; ++trial) {

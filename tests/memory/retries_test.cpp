@@ -1,4 +1,4 @@
-// What a window does about memory that runs out, and what it tells of it.
+// A window's reaction to memory that runs out, and its report.
 #include "memory/retries.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 std::runtime_error out_of_memory() { return std::runtime_error("no memory"); }
 
-/// A replay, or the close, may need what each micro-batch alone did not.
+/// A replay, or the close, may need memory that no single micro-batch needed.
 TEST(Retries, MicroBatchesThatPassDoNotMakeAWindowBeginAnewForEver) {
   Recovery recovery({.planned = 4, .micro_batch = 4});
   Retries retries(&recovery, [] { return std::string("less"); });
@@ -61,7 +61,7 @@ TEST(Retries, TellOnceAWindowHoweverOftenItWasSplit) {
                         "each went through"));
 }
 
-/// What an allocation throws that goes beyond the budget.
+/// Calls `failed` with the exception of an allocation that exceeds the budget.
 void fail_beyond_budget(const std::function<void(const std::exception&)>& failed) {
   install_caching_allocator();
   set_budget(usage().live + (std::int64_t{1} << 20));
@@ -74,7 +74,7 @@ void fail_beyond_budget(const std::function<void(const std::exception&)>& failed
   set_budget(std::nullopt);
 }
 
-/// The allocation that failed is not all that a larger micro-batch takes.
+/// A larger micro-batch needs more than the allocation that failed.
 TEST(Retries, NameTheBudgetThatIsEnoughWhereItIsKnown) {
   constexpr std::int64_t kEnough = std::int64_t{330} << 20;
   const auto told_with = [](const Retries::Enough& enough) {

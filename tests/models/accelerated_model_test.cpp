@@ -12,7 +12,7 @@
 #include "support.h"
 #include "support/tolerance.h"
 
-/// Passes of models that know nothing of accrue, in its kernels.
+/// Passes of models that do not use accrue's operations, run with its kernels.
 namespace accrue::models {
 namespace {
 
@@ -22,7 +22,7 @@ using namespace models::testing;
 
 constexpr std::int64_t foreign_samples = 6, foreign_length = 3, foreign_width = 8;
 
-/// Attention with dropout, masked by the caller, too; dropout of planes and elements; LSTM layers
+/// Attention with dropout, also masked by the caller; dropout of planes and elements; LSTM layers
 /// with dropout between them.
 struct ForeignImpl : torch::nn::Module {
   ForeignImpl()
@@ -49,7 +49,7 @@ struct ForeignImpl : torch::nn::Module {
     y = drop(torch::nn::functional::gelu(
         y, torch::nn::functional::GELUFuncOptions().approximate("tanh")));
     if (!recurrent) return out(y);
-    // libtorch folds the rows of what is not dense in a graph alone.
+    // libtorch folds the rows of a tensor that is not dense only in a graph.
     return out(std::get<0>(lstm(y.transpose(0, 1))).transpose(0, 1).contiguous());
   }
 
@@ -68,7 +68,7 @@ Loss squares(const at::Tensor& output, const batch::MicroBatch& micro) {
           .weight = static_cast<double>(output.size(0))};
 }
 
-/// A module as a model, all of which it owns.
+/// A module as a model that owns all of it.
 std::unique_ptr<CustomModel> model_of(const std::shared_ptr<torch::nn::Module>& module,
                                       ModuleForward forward, bool accelerated) {
   auto model = std::make_unique<CustomModel>(
@@ -202,7 +202,7 @@ TEST(AcceleratedModel, NamesTheDropoutsThatAccrueHasNoMasksFor) {
   EXPECT_THAT(dropouts_of(*model_of(net.ptr(), run, false)), ElementsAre("1", "2"));
   const auto accelerated = model_of(net.ptr(), run, true);
   EXPECT_THAT(dropouts_of(*accelerated), ElementsAre("1"));
-  // Once a dropout has met a tensor whose rows are no foreign_samples', none of them is sure.
+  // Once a dropout has met a tensor whose rows are not foreign_samples', none of them is certain.
   const auto odd = model_of(
       net.ptr(),
       [net](const batch::MicroBatch& micro) mutable {
@@ -214,7 +214,7 @@ TEST(AcceleratedModel, NamesTheDropoutsThatAccrueHasNoMasksFor) {
   EXPECT_THAT(dropouts_of(*odd), ElementsAre("1", "2"));
 }
 
-/// Drops elements of a table, whose rows are no samples'.
+/// Drops elements of a table, whose rows are not samples.
 struct TableImpl : torch::nn::Module {
   TableImpl()
       : table(register_parameter("table", at::randn({6, foreign_width}))),
@@ -240,7 +240,7 @@ TEST(AcceleratedModel, NamesDropoutsThatPassesShowNotToBeBySample) {
   pass(*table, 2);
   EXPECT_THAT(dropouts_of(*table), ElementsAre("drop")) << "and not 2 samples', then of 3";
   const auto sequences_first = foreign(true);
-  pass(*sequences_first, 4);  // neither as many as heads nor as positions
+  pass(*sequences_first, 4);  // equal neither to the heads nor to the positions
   EXPECT_THAT(dropouts_of(*sequences_first), ElementsAre());
   pass(*sequences_first, foreign_length);
   EXPECT_THAT(dropouts_of(*sequences_first), ElementsAre("drop", "planes", "lstm"))
@@ -267,7 +267,7 @@ TEST(AcceleratedModel, MasksOfASequentialsOwnDropoutAreNotThoseOfOneInside) {
   const at::NoGradGuard no_grad;
   net[2]->as<torch::nn::Linear>()->weight.fill_(1);
   net[2]->as<torch::nn::Linear>()->bias.fill_(0);
-  // What both keep is worth 4: a quarter of the elements, not half of them.
+  // Elements that both keep have the value 4: a quarter of them, not half.
   const double kept =
       run_segments(model, ones, context_of(ones))[0].mean().item<double>() / foreign_width / 4;
   EXPECT_NEAR(kept, 0.25, 0.05);

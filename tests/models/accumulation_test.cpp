@@ -15,11 +15,11 @@ using testing::small;
 constexpr std::int64_t kMicroBatches = 4, kRows = 3;
 
 batch::MicroBatch micro_batch(std::int64_t index) {
-  // Of different lengths, so that position embeddings are not used to their end.
+  // Of different lengths, so that some position embeddings are not used.
   return random_batch(small(), kRows, 9 + index, static_cast<std::uint64_t>(100 + index));
 }
 
-/// The gradients of all micro-batches' summed loss, in fp64 and by autograd alone.
+/// The gradients of all micro-batches' summed loss, in fp64 and by plain autograd.
 std::vector<at::Tensor> reference(const Gpt2& model, std::int64_t micro_batches) {
   Gpt2 exact(small(Compute::fp64));
   std::vector<at::Tensor> leaves;
@@ -35,7 +35,7 @@ std::vector<at::Tensor> reference(const Gpt2& model, std::int64_t micro_batches)
   return torch::autograd::grad({total}, leaves);
 }
 
-/// What sums of kMicroBatches roundings may lose relative to the largest element, on top of the
+/// The allowed error of kMicroBatches roundings relative to the largest element, in addition to the
 /// kernels' fp32.
 double rounding(Accumulation accumulation) {
   switch (accumulation) {
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, EveryAccumulation,
                                            Accumulation::bf16_stochastic, Accumulation::fixed));
 
 /// Embeddings, linear layers, norms, the tied head and its fused loss write into one scratch, which
-/// holds another parameter's gradient before.
+/// held another parameter's gradient before.
 TEST_P(EveryAccumulation, SumsWhatEveryKernelContributes) {
   Gpt2 model(small(Compute::fp32));
   perturb(model);

@@ -92,7 +92,7 @@ at::Tensor tensor_of(const Trainable& model, const std::string& name) {
   return {};
 }
 
-/// The model without adapters that `model` is the same function as.
+/// The model without adapters that computes the same function as `model`.
 std::unique_ptr<LanguageModel> merged(Family family, const LanguageModel& model) {
   std::unique_ptr<LanguageModel> whole = made(family, {});
   std::map<std::string, at::Tensor> weights;
@@ -133,8 +133,8 @@ TEST_P(Adapters, GiveWhatTheMergedWeightsGive) {
       close(forward(*adapted, micro, context_of(micro)).sum, expected, at::kDouble, small_terms));
 }
 
-/// The chain rule over the merged weight W' of a model without adapters: with V = W + s B A and
-/// W' = (m / |V|) V, |V| held fast, dV = (m / |V|) dW', dA = s Bᵀ dV, dB = s dV Aᵀ.
+/// The chain rule over the merged weight W' of a model without adapters: with V = W + s B A and W'
+/// = (m / |V|) V, |V| held constant, dV = (m / |V|) dW', dA = s Bᵀ dV, dB = s dV Aᵀ.
 TEST_P(Adapters, HaveTheGradientsThatFollowFromThoseOfTheMergedWeights) {
   const auto& [family, adapters] = GetParam();
   const auto adapted = made(family, adapters);
@@ -276,8 +276,8 @@ TEST_P(Adapters, HaveABaseInTheDtypeOfTheProducts) {
   }
   const batch::MicroBatch micro = a_batch();
   const Gradients ours = gradients_of(*model, micro, context_of(micro));
-  // A factor has so few elements that their roundings do not cancel in its projection: that is
-  // taken of all of them together.
+  // A factor has so few elements that their roundings do not cancel in its projection, so the
+  // projection of all of them together is used.
   std::vector<at::Tensor> narrow, wide;
   for (const auto& [name, expected] : gradients_of(*exact, micro, context_of(micro))) {
     EXPECT_LE(relative_error(ours.at(name), expected), tolerance(at::kBFloat16).bound(small_terms))
@@ -291,7 +291,7 @@ TEST_P(Adapters, HaveABaseInTheDtypeOfTheProducts) {
                     at::kBFloat16, small_terms));
 }
 
-/// Products that ran while `action` did.
+/// The products that ran during `action`.
 std::int64_t products_of(const std::function<void()>& action) {
   static std::atomic<std::int64_t> count;
   count = 0;
@@ -312,13 +312,13 @@ TEST(AdaptedModel, MakesNoProductsForGradientsOfItsBase) {
     const Loss loss = forward(*model, micro, context_of(micro));
     return products_of([&] { loss.sum.backward(); });
   };
-  // The fused loss makes its products in forward. Of each of 2 * 4 projections backward makes,
-  // where it is trained, the weight's gradient and the input's; with an adapter the input's, two
-  // for the factors and two for what passes between them, the second of which adds to the input's,
-  // and which the first layer's input, of a frozen embedding, does without.
+  // The fused loss makes its products in forward. For each of 2 * 4 trained projections, backward
+  // makes the weight's gradient and the input's; with an adapter the input's, two for the factors
+  // and two for their connection, the second of which adds to the input's, and which the first
+  // layer's input, of a frozen embedding, does not need.
   EXPECT_EQ(products({.rank = 2}, Family::gpt2) - products({}, Family::gpt2),
             (2 * 4 * 5 - 2) - 2 * 4 * 2);
-  // Nothing is made below the first adapted layer; above it frozen ones pass their input's on.
+  // Nothing is made below the first adapted layer; above it frozen layers pass on their input's.
   EXPECT_EQ(products({.rank = 2, .targets = {"h.1.mlp.c_proj"}}, Family::gpt2), 3);
   EXPECT_EQ(products({.rank = 2, .targets = {"h.1.attn.c_proj"}}, Family::gpt2), 2 + 3);
 }

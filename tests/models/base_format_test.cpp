@@ -50,7 +50,7 @@ LlamaOptions options_in_blocks(const BaseCase& of) {
           .base = of.base};
 }
 
-/// The same shape, all of it trained.
+/// The same shape, completely trained.
 LlamaOptions whole_options(const BaseCase& of) {
   LlamaOptions options = options_in_blocks(of);
   options.variant = {};
@@ -59,7 +59,7 @@ LlamaOptions whole_options(const BaseCase& of) {
   return options;
 }
 
-/// The model whose base is, in the dtype of products, what the blocks of `model` hold.
+/// The model whose base has the values of the blocks of `model`, in the dtype of products.
 std::unique_ptr<Llama> unpacked_model(const Llama& model) {
   LlamaOptions options = model.options();
   options.base = BaseFormat::as_stored;
@@ -215,7 +215,7 @@ TEST_P(BaseInBlocks, RefusesWeightsThatAreNotFinite) {
   EXPECT_THAT(message, HasSubstr("finite"));
 }
 
-/// Queries and keys lie in another order of rows there.
+/// Queries and keys have a different order of rows there.
 TEST(BaseFormats, OfAGgufFileStayTheBlocksThatItHas) {
   const TemporaryFolder folder;
   LlamaOptions whole = options_in_blocks({BaseFormat::q8_0, Compute::fp32});

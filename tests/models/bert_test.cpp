@@ -68,7 +68,7 @@ batch::MicroBatch alone(const batch::MicroBatch& micro, std::size_t row) {
           .sample_ids = {span.sample_id}};
 }
 
-/// All samples in one row behind each other, in turned order.
+/// All samples in one row after each other, in reverse order.
 batch::MicroBatch packed(const batch::MicroBatch& micro) {
   batch::MicroBatch row;
   std::vector<at::Tensor> inputs, targets, weights;
@@ -112,7 +112,7 @@ void add(BertPass& result, Bert& model, const batch::MicroBatch& micro,
   }
 }
 
-/// Keys' biases have no gradient but rounding, and are judged by those of queries and values.
+/// Keys' biases have only rounding as gradient, and are compared relative to queries and values.
 void expect_alike(const BertPass& actual, const BertPass& expected, double bound) {
   EXPECT_NEAR(actual.weight, expected.weight, 1e-6 * expected.weight);
   EXPECT_NEAR(actual.sum, expected.sum, bound * expected.sum);
@@ -279,7 +279,7 @@ double loss_of(Bert& model, const batch::MicroBatch& micro) {
   return evaluate(model, micro, batch::evaluation_context(micro)).sum.item<double>();
 }
 
-/// Saves `tensors` in the place of those of a folder.
+/// Replaces the tensors of a folder by `tensors`.
 void put_tensors(const std::filesystem::path& folder, const NamedParameters& tensors) {
   std::filesystem::remove(folder / "model.safetensors");
   write_safetensors(folder / "model.safetensors", tensors);
@@ -352,7 +352,7 @@ TEST(BertFolder, RefusesWhatDoesNotFitByName) {
               AllOf(HasSubstr("cls.predictions.decoder.bias"), HasSubstr("cls.predictions.bias")));
 }
 
-/// Another number of token types, and norms with another eps.
+/// A different number of token types, and norms with a different eps.
 TEST(BertFolder, ReadsAndWritesWhatIsNotUsual) {
   const TemporaryFolder folder;
   BertOptions options = small_bert();

@@ -16,7 +16,7 @@ using accrue::testing::close;
 using models::testing::message_of;
 using ::testing::HasSubstr;
 
-/// Of the longest chain of sums behind a gradient: rows, three products of width 6, three
+/// Terms of the longest chain of sums in a gradient: rows, three products of width 6, three
 /// micro-batches.
 constexpr std::int64_t chain_terms = 5 * 3 * 6 * 3;
 
@@ -60,7 +60,7 @@ bool same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
 
 enum class How { plain, checkpointed, nested, without_random_state };
 
-/// The block twice, so that each weight is used twice: gradients of x and of the parameters.
+/// Applies the block twice, so that each weight is used twice: gradients of x and the parameters.
 std::vector<at::Tensor> gradients(How how, bool input_wants_gradient = true) {
   torch::nn::Sequential net = block();
   const at::Tensor x = random({5, 6}, 50).requires_grad_(input_wants_gradient);
@@ -84,7 +84,7 @@ std::vector<at::Tensor> gradients(How how, bool input_wants_gradient = true) {
   const at::Tensor after_forward = at::rand({3});
   at::manual_seed(10);
   if (how == How::without_random_state) {
-    // What a checkpoint without the generator's state comes to: other masks than the loss had.
+    // A checkpoint without the generator's state would have other masks than the loss had.
     y = net->forward(net->forward(x));
   }
   const at::Tensor before = at::detail::getDefaultCPUGenerator().get_state();
@@ -105,7 +105,7 @@ TEST(Checkpoint, WouldDifferWithOtherDropoutMasks) {
   EXPECT_FALSE(same(gradients(How::without_random_state), gradients(How::plain)));
 }
 
-/// A mask and a parameter are nobody's history but their own.
+/// A mask and a parameter have no history inside the segment.
 TEST(Checkpoint, LeavesCapturedTensorsThatAreResultsAsTheyAre) {
   const at::Tensor mask = at::tensor({1.F, 0.F, 1.F}), weight = random({3}, 1).requires_grad_(true),
                    x = random({3}, 2).requires_grad_(true);
@@ -186,7 +186,7 @@ TEST(Checkpoint, TakesAndGivesSeveralTensors) {
   expect_same_bits(run(true, false), run(false, false));
 }
 
-/// Backward runs outside of the user's autocast, whose casts are kept no longer than a run.
+/// Backward runs outside of the user's autocast, whose casts are kept for one run only.
 TEST(Checkpoint, RunsAgainUnderTheSameAutocast) {
   const auto run = [](bool checkpointed) {
     torch::nn::Sequential net = block();

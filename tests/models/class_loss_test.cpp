@@ -88,7 +88,7 @@ TEST(PixelCrossEntropy, IsTheLossOfModelsWhoseTargetsAreMasks) {
   EXPECT_EQ(head.correct({logits}, micro), right.sum().item<double>());
 }
 
-/// Lists within lists, with as many classes as the last list is long: a swap would fit, too.
+/// Nested lists with as many classes as the last list is long: exchanged dimensions would fit, too.
 TEST(PixelCrossEntropy, IsNotThatOfOtherTargetsOfThreeDimensions) {
   batch::MicroBatch micro = masks_of_pixels();
   micro.inputs = at::zeros({mask_count, mask_classes}, at::kLong);

@@ -94,7 +94,7 @@ TEST(Decoding, GoesOnBehindWhatTextsHaveInCommon) {
     TokenIds tokens = random_tokens(5, 1);
     for (int turn = 0; turn < 40; ++turn) {
       SCOPED_TRACE(::testing::Message() << model->kind() << ", turn " << turn);
-      // Sometimes the text is cut and goes on otherwise, sometimes it grows beyond the context.
+      // Sometimes the text is cut and continued differently, sometimes it exceeds the context.
       if (random() % 4 == 0) tokens.resize(1 + random() % tokens.size());
       const TokenIds more = random_tokens(random() % 9, random());
       tokens.insert(tokens.end(), more.begin(), more.end());

@@ -1,4 +1,4 @@
-// Files of GGUF as such: what is written is read, and what is damaged is refused.
+// GGUF files themselves: written data can be read, and damage is refused.
 #include "models/files/gguf/gguf_file.h"
 
 #include <fstream>
@@ -32,7 +32,7 @@ class GgufFiles : public ::testing::Test {
  protected:
   std::filesystem::path path() const { return folder_ / "file.gguf"; }
 
-  /// A file with keys and tensors of every kind that is written.
+  /// A file with keys and tensors of every kind that can be written.
   std::string write() const {
     GgufKeyWriter keys;
     keys.add("count", std::uint32_t{4'000'000'000});
@@ -58,12 +58,12 @@ class GgufFiles : public ::testing::Test {
     return message;
   }
 
-  /// Of a file with one key, whose type and value are `value`.
+  /// The refusal of a file with one key, whose type and value are `value`.
   std::string refusal_of_value(const std::string& value) const {
     return refusal(head(0, 1) + text("key") + value + std::string(64, '\0'));
   }
 
-  /// Of a file with one tensor and 64 bytes for it.
+  /// The refusal of a file with one tensor and 64 bytes for it.
   std::string refusal_of_tensor(const std::string& tensor) const {
     return refusal(head(1, 0) + tensor + std::string(128, '\0'));
   }
@@ -131,7 +131,7 @@ TEST_F(GgufFiles, AKeyOfAnotherTypeIsNamed) {
 TEST_F(GgufFiles, AFileCutAnywhereIsRefused) {
   const std::string whole = write();
   for (std::size_t length = 0; length < whole.size(); length += length < 700 ? 1 : 13) {
-    // The padding behind the last tensor may be missing.
+    // The padding after the last tensor may be missing.
     if (length + 28 >= whole.size()) break;
     refusal(whole.substr(0, length));
   }

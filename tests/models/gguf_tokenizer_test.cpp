@@ -21,7 +21,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Files with the keys of a tokenizer alone.
+/// Files with only the keys of a tokenizer.
 class GgufTokenizerFile : public ::testing::Test {
  protected:
   using Change = std::function<void(GgufKeyWriter&)>;
@@ -73,13 +73,13 @@ TEST_F(GgufTokenizerFile, OfAnUnknownPatternIsNamed) {
     EXPECT_FALSE(written(with_pre(known)).tokenizer.empty()) << known;
 }
 
-/// llama.cpp has none beside bytes, whatever the models of that name have in their tokenizer.json.
+/// llama.cpp has none for bytes, whatever the tokenizer.json of models of that name has.
 TEST_F(GgufTokenizerFile, OfBytesHasNoNormalizer) {
   for (const char* known : {"llama-bpe", "qwen2", "deepseek-r1-qwen", "gpt-2"})
     EXPECT_TRUE(json::parse(written(with_pre(known)).tokenizer)["normalizer"].is_null()) << known;
 }
 
-/// In llama.cpp's order: the words of GPT-2 before numbers are taken out of them.
+/// In llama.cpp's order: GPT-2's words are cut before numbers are separated from them.
 TEST_F(GgufTokenizerFile, WithoutANameIsCutAsLlamaCppDoes) {
   const json tokenizer = json::parse(written(add_merges).tokenizer);
   const json& steps = tokenizer["pre_tokenizer"]["pretokenizers"];
@@ -111,7 +111,7 @@ TEST_F(GgufTokenizerFile, ThatContradictsItselfIsNamed) {
               HasSubstr("names of letters, digits and _"));
 }
 
-/// If two tokens have one score, llama.cpp makes the one further left; a tokenizer.json cannot.
+/// If two tokens have the same score, llama.cpp merges the left one; a tokenizer.json cannot.
 TEST_F(GgufTokenizerFile, OfTokensWithOneScoreIsRefused) {
   const std::vector<std::string> tokens{"a", "b", "ab", "bb"};
   EXPECT_THAT(refusal(with_scores({0, 0, -1, -1}), "llama", tokens),
@@ -212,7 +212,7 @@ TEST_F(GgufOfTokenizer, IsTheNearestIfThatIsAskedFor) {
   EXPECT_TRUE(save([](json&) {}, /*nearest=*/true).empty());
 }
 
-/// The rows behind a tokenizer's are unused; one of its own tokens may have the name of such a row.
+/// The rows after a tokenizer's are unused; one of its own tokens may have such a row's name.
 TEST_F(GgufOfTokenizer, HasEachNameOnce) {
   save([](json& tokenizer) { tokenizer["model"]["vocab"]["[PAD299]"] = 298; });
   const std::vector<std::string> tokens = GgufFile(file()).texts("tokenizer.ggml.tokens");

@@ -29,7 +29,7 @@ class Gpt2Gguf : public ::testing::Test {
  protected:
   std::filesystem::path file() const { return folder_ / "model.gguf"; }
 
-  /// Writes a model without some of its keys and tensors, and with what `change` adds.
+  /// Writes a model without some of its keys and tensors, but with the additions of `change`.
   void write_changed(const std::function<void(GgufKeyWriter&, std::vector<GgufOutput>&)>& change,
                      const std::vector<std::string>& without = {}) const {
     save_gpt2_gguf(file(), Gpt2(small_gpt2()), GgufDtype::f32);

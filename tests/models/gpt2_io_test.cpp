@@ -61,7 +61,7 @@ TEST(Gpt2Folder, RoundTripKeepsEveryBitAndTheOptionsThatAreNotShape) {
   }
 }
 
-/// Attention is causal: within the context nothing tells that there were more positions.
+/// Attention is causal: results within the context do not depend on further positions.
 TEST(Gpt2Folder, AShorterContextKeepsTheFirstPositions) {
   const TemporaryFolder folder;
   Gpt2 model(small());
@@ -109,7 +109,7 @@ TEST(Gpt2Folder, StoresBlockMatricesTransposedInTheMastersDtype) {
             (std::vector<std::int64_t>{31, 24}));
   EXPECT_EQ(file.tensors.size(), model.parameters().size());
   NamedParameters parameters = model.parameters();
-  // A square one has the same shape either way.
+  // A square matrix has the same shape either way.
   for (const char* name : {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}) {
     const std::string full = std::string("transformer.h.1.") + name + ".weight";
     EXPECT_TRUE(at::equal(find(file.tensors, full), find(parameters, full).t())) << name;
@@ -230,7 +230,7 @@ TEST(Gpt2Folder, AcceptsWhatMeansTheSame) {
            {"summary_type", "mean"},
            {"is_causal", true},
            {"hidden_size", 24},
-           {"n_layer", json(json::value_t::discarded)},  // said by the next one
+           {"n_layer", json(json::value_t::discarded)},  // stated by the next one
            {"num_hidden_layers", 2}}) {
     change_config(folder / "a", key, value);
     if (key == "n_layer") continue;
@@ -247,7 +247,7 @@ TEST(Gpt2Folder, TakesTheNamesOfOtherModelsBeforeItsOwn) {
   EXPECT_EQ(read_gpt2_shape(folder / "a", small()).heads, 4);
 }
 
-/// A feed-forward part of another width, and norms with another eps.
+/// A feed-forward part of a different width, and norms with a different eps.
 TEST(Gpt2Folder, ReadsAndWritesWhatIsNotUsual) {
   const TemporaryFolder folder;
   Gpt2Options options = small();
@@ -267,7 +267,7 @@ TEST(Gpt2Folder, ReadsAndWritesWhatIsNotUsual) {
   EXPECT_THAT(message_of([&] { load_gpt2_folder(folder / "a", small()); }), HasSubstr("c_fc"));
 }
 
-/// safetensors.torch.save_model keeps one name of tensors that share memory.
+/// safetensors.torch.save_model stores shared memory under one name.
 TEST(Gpt2Folder, ATiedHeadMayBeInThePlaceOfTheEmbedding) {
   const TemporaryFolder folder;
   Gpt2 model(small());

@@ -1,4 +1,4 @@
-// Samples that share a row give what they give apart.
+// Samples that share a row have the results of separate samples.
 
 #include <torch/csrc/autograd/autograd.h>
 
@@ -18,7 +18,7 @@ struct Place {
 };
 
 /// Three samples in the first row, which is longer than the model's context, two in the second;
-/// padding between and behind them.
+/// padding between and after them.
 constexpr Place places[] = {{5, 0, 0}, {12, 0, 5}, {2, 0, 18}, {7, 1, 1}, {1, 1, 10}};
 constexpr std::int64_t rows = 2, columns = 20, ignored = -100;
 
@@ -130,7 +130,7 @@ TEST_P(Gpt2Packing, TheComparisonSeesSamplesThatSeeEachOther) {
   Result apart, joined;
   for (const batch::MicroBatch& sample : samples) add(apart, model, sample);
   batch::MicroBatch micro = packed(samples);
-  micro.spans[1].end = 12;  // the second sample ends in the middle, a stranger has its rest
+  micro.spans[1].end = 12;  // the second sample is cut, and another one has its rest
   micro.spans.push_back({999, 0, 12, 17});
   add(joined, model, micro);
   EXPECT_GT(gradient_error(joined, apart), GetParam().gradient_bound);

@@ -19,7 +19,7 @@ std::vector<at::Tensor> leaves_of(const Gpt2& model) {
 
 struct Errors {
   double loss = 0, gradient = 0;
-  double projection = 0;  ///< how far a gradient's lies from 1
+  double projection = 0;  ///< the distance of a gradient's projection from 1
 };
 
 /// Relative to the reference's largest gradient of each parameter.
@@ -101,7 +101,7 @@ TEST(Gpt2, TheResidualStreamIsInTheMastersDtypeAndGemmInputsInTheComputeDtype) {
   }
 }
 
-/// Each of a block's weights has an operand for each of its two products.
+/// Each weight of a block has an operand for each of its two products.
 TEST(Gpt2, PackedWeightsTakeTheBytesThatItTells) {
   const Gpt2Options options = small(Compute::bf16);
   const std::int64_t weights = options.layers * 12 * options.width * options.width;

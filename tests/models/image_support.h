@@ -6,7 +6,7 @@
 
 namespace accrue::models::testing {
 
-/// What tests of layers and modules are given.
+/// Inputs for the tests of layers and modules.
 inline constexpr std::array<std::int64_t, 3> tiny_image{2, 4, 4};
 inline constexpr std::int64_t tiny_classes = 5;
 
@@ -27,7 +27,7 @@ inline batch::MicroBatch random_images(const std::array<std::int64_t, 3>& image,
 
 using TensorsByName = std::map<std::string, at::Tensor>;
 
-/// Leaves of the same values, in double, by the names and in the layout of files.
+/// Leaves with the same values, in double, with the names and layout of files.
 inline TensorsByName double_leaves(const Model& model) {
   TensorsByName leaves;
   for (const auto& [name, tensor] : model.file_tensors())

@@ -14,7 +14,7 @@ using namespace models::testing;
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-/// What transformers wrote for small models of each family, with what it leaves out left out.
+/// The files that transformers wrote for small models of each family, without its omitted keys.
 json config_of(const std::string& model_type) {
   json config = {{"model_type", model_type}, {"vocab_size", 31},
                  {"hidden_size", 16},        {"intermediate_size", 20},
@@ -152,7 +152,7 @@ TEST(LlamaConfig, RefusesLocalLayersOfQwenWithoutAWindow) {
             (std::vector<bool>{true, false, false, false}));
 }
 
-/// What transformers' configuration classes have.
+/// The defaults of transformers' configuration classes.
 TEST(LlamaConfig, TakesTheShapeOfItsClassWhereKeysAreLeftOut) {
   const auto bare = [](const char* model_type) {
     return options_of({{"model_type", model_type}, {"num_hidden_layers", 2}});
@@ -171,7 +171,7 @@ TEST(LlamaConfig, TakesTheShapeOfItsClassWhereKeysAreLeftOut) {
   EXPECT_EQ(options_of(config).kv_heads, 4) << "as many as queries have";
 }
 
-/// Keys that transformers' class does not read, or not for what is computed.
+/// Keys that transformers' class does not read, or does not use in the computation.
 TEST(LlamaConfig, PassesOverKeysWithoutEffect) {
   struct Key {
     const char* model_type;
@@ -434,7 +434,7 @@ double loss_of(Llama& model, const batch::MicroBatch& micro) {
   return evaluate(model, micro, context_of(micro)).sum.item<double>();
 }
 
-/// Makes a folder as of a family, with a model that only its config.json tells.
+/// Writes a folder of a family, with a model that only its config.json describes.
 void save_family(const std::filesystem::path& folder, const std::string& model_type) {
   Llama model(
       parse_llama_config(config_of(model_type).dump(), "config.json", {.compute = Compute::fp64}));
@@ -504,8 +504,8 @@ TEST(LlamaFolder, LoadsNamesWithoutPrefixATiedHeadOtherDtypesAndOldFrequencies) 
                           model->parameters()[i].tensor.to(at::kBFloat16).to(at::kDouble)));
 }
 
-/// The two share memory: safetensors.torch.save_model keeps either, and names the other in the
-/// metadata.
+/// The two share memory: safetensors.torch.save_model stores one of them, and names the other in
+/// the metadata.
 TEST(LlamaFolder, ATiedHeadMayBeInThePlaceOfTheEmbedding) {
   const TemporaryFolder folder;
   save_family(folder / "a", "gemma2");
@@ -560,7 +560,7 @@ TEST(LlamaFolder, LeavesOutTensorsOfOthersAndNamesThem) {
                                               "v_head.summary.weight"));
 }
 
-/// transformers_weights of config.json, in the place of model.safetensors.
+/// transformers_weights of config.json, instead of model.safetensors.
 TEST(LlamaFolder, TakesTheFileThatItsConfigNames) {
   const TemporaryFolder folder;
   save_family(folder / "a", "llama");

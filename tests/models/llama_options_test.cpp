@@ -1,4 +1,4 @@
-// What follows of LlamaOptions alone: counts, usual widths, refusals, tables of rotary positions.
+// Results of LlamaOptions alone: counts, default widths, refusals, rotary tables.
 #include "accrue/kernels/rotary.h"
 #include "accrue/models/llama.h"
 #include "models/layers/rotary_tables.h"

@@ -37,7 +37,7 @@ at::ScalarType dtype_of_products(Compute compute) {
                                     : at::kFloat;
 }
 
-/// The kernels' pass is that of ATen's plain operators.
+/// Expects that the kernels' pass agrees with that of ATen's plain operators.
 void expect_plain(Llama& model, const batch::MicroBatch& micro, ForwardContext context,
                   Compute compute) {
   const LlamaPass native = pass_of(model, micro, context);
@@ -55,7 +55,7 @@ TEST(Llama, LossAndGradientsAreThoseOfPlainOperators) {
   for (const Compute compute : {Compute::fp64, Compute::fp32, Compute::bf16})
     for (const bool of_all : {false, true})
       for (const double dropout : {0.0, 0.3}) {
-        // Roundings of bf16, which differ there, are a fiftieth of some of its gradients.
+        // The roundings of bf16, which differ there, are a fiftieth of some of its gradients.
         if (accrue::testing::by_aten() && compute == Compute::bf16 && of_all) continue;
         SCOPED_TRACE(std::string(to_string(compute)) + (of_all ? " of all" : " plain") +
                      (dropout > 0 ? ", dropping" : ""));

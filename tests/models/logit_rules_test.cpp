@@ -25,7 +25,7 @@ Logits ruled(const LogitRules& rules, const RuleTokens& tokens, std::int64_t giv
 TEST(LogitRules, ThatStateNothingChangeNothing) { EXPECT_EQ(ruled({}, {0, 1, 2}), plain_logits); }
 
 TEST(LogitRules, NoNgramOccursTwice) {
-  // Behind 0 1 2 0 1 the 2 would be the second "0 1 2".
+  // After 0 1 2 0 1 the 2 would complete a second "0 1 2".
   EXPECT_THAT(ruled({.no_repeat_ngram = 3}, {0, 1, 2, 0, 1}), ElementsAre(1, -1, ruled_out, 0.5));
   EXPECT_EQ(ruled({.no_repeat_ngram = 3}, {0, 1, 2, 1, 1}), plain_logits);
   EXPECT_THAT(ruled({.no_repeat_ngram = 2}, {0, 1, 0, 3, 0}),

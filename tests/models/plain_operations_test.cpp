@@ -1,4 +1,4 @@
-// Models by ATen's plain operators are the models by accrue's kernels.
+// Models with ATen's plain operators agree with models with accrue's kernels.
 
 #include "kernels/plain/plain_operations.h"
 
@@ -30,7 +30,7 @@ PassResult run(Trainable& model, const batch::MicroBatch& micro, ForwardContext 
   return result;
 }
 
-/// Biases and norms begin at values that would hide what is left out of their use.
+/// Biases and norms start at values that would hide an omission of them.
 void move_all(Trainable& model) {
   const at::NoGradGuard no_grad;
   auto generator = at::make_generator<at::CPUGeneratorImpl>(3);
@@ -44,7 +44,7 @@ double projection(const at::Tensor& actual, const at::Tensor& expected) {
   return (a.dot(e) / e.dot(e)).item<double>();
 }
 
-/// The same loss and the same gradient of each parameter, to the tolerance of `dtype`.
+/// Expects the same loss and gradient of each parameter, to the tolerance of `dtype`.
 void expect_the_same(Trainable& model, const batch::MicroBatch& micro,
                      const ForwardContext& context, at::ScalarType dtype) {
   move_all(model);
@@ -122,7 +122,7 @@ TEST(PlainOperations, AreTheKernelsOfAViT) {
   }
 }
 
-/// What is compared is who does the operations: with another mask they differ.
+/// The control: with another mask the two kinds of operations differ.
 TEST(PlainOperations, AnotherMaskIsSeen) {
   Gpt2Options options = small();
   options.dropout = 0.3;

@@ -1,4 +1,4 @@
-// Losses of pairs by whole models: any split, padded or packed, by accrue's kernels or plainly.
+// Losses of pairs with whole models: any split, padded or packed, with accrue's kernels or plain.
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct DrawnSequence {
   at::Tensor inputs, targets;
 };
 
-/// Pairs of random lengths, prompts without a label and weights, each by itself.
+/// Pairs of random lengths, prompts without a label, and weights, each separate.
 class DrawnPairs {
  public:
   explicit DrawnPairs(std::uint64_t seed, std::int64_t vocab, std::int64_t longest)
@@ -52,7 +52,7 @@ class DrawnPairs {
   /// The pairs [begin, end) in one row for all of their sequences.
   batch::MicroBatch packed(std::int64_t begin, std::int64_t end) const {
     std::vector<SampleSpan> spans;
-    std::int64_t at = 1;  // what stands before the first is padding
+    std::int64_t at = 1;  // the place before the first one is padding
     for (std::int64_t i = 2 * begin; i < 2 * end; at += length(i++))
       spans.push_back({.sample_id = i, .row = 0, .begin = at, .end = at + length(i)});
     batch::MicroBatch micro = empty(begin, end, 1, at);

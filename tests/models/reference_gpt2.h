@@ -12,12 +12,12 @@
 
 namespace accrue::models::testing {
 
-/// GPT-2 once more in plain ATen and fp64, written from the paper's formulas and sharing no code
-/// with accrue: logits are whole, attention is a masked softmax, gradients are autograd's. Rows
-/// hold one sample each.
+/// A second GPT-2 in plain ATen and fp64, written from the paper's formulas and sharing no code
+/// with accrue: it computes full logits, attention is a masked softmax, gradients are autograd's.
+/// Rows hold one sample each.
 class ReferenceGpt2 {
  public:
-  /// The model's dropout, as in training under `context`, at all sites but `without`.
+  /// Applies the model's dropout, as in training under `context`, at all sites except `without`.
   void drop(const ForwardContext& context, std::int64_t without = -1) {
     context_ = context;
     without_ = without;
@@ -45,7 +45,7 @@ class ReferenceGpt2 {
     return at::matmul(norm("ln_f", x), at_("wte.weight").t());
   }
 
-  /// The sum over labels that count, each times its weight.
+  /// The sum over labels that count, each multiplied by its weight.
   at::Tensor loss(const batch::MicroBatch& micro) const {
     const at::Tensor scores = at::log_softmax(logits(micro.inputs), -1);
     const at::Tensor losses =

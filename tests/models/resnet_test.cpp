@@ -16,7 +16,7 @@ ResNetOptions small_resnet(Norm norm = Norm::batch, Compute compute = Compute::f
       .layers = 8, .width = 4, .classes = 5, .image = {3, 9, 12}, .norm = norm, .compute = compute};
 }
 
-/// A narrow one of the ImageNet shape.
+/// A narrow network of the ImageNet shape.
 ResNetOptions large_resnet(std::int64_t layers, Norm norm = Norm::batch,
                            Compute compute = Compute::fp64) {
   return {.layers = layers,
@@ -32,7 +32,7 @@ batch::MicroBatch images_for(const ResNetOptions& options, std::int64_t samples)
   return random_images(options.image, options.classes, samples);
 }
 
-/// The network as torchvision writes it, block by block, over tensors by their names in files.
+/// The network as torchvision defines it, block by block, with tensors by their names in files.
 struct ReferenceResNet {
   TensorsByName tensors;
   Norm norm;
@@ -49,8 +49,8 @@ struct ReferenceResNet {
                           tensors.at(name + ".running_var").detach(), training, 0.1, 1e-5, false);
   }
 
-  /// A convolution in fp64; in bf16 of operands that are rounded to it, and so is the gradient that
-  /// arrives.
+  /// A convolution in fp64; in bf16 its operands are rounded to bf16, and so is the incoming
+  /// gradient.
   at::Tensor convolve(const std::string& name, const at::Tensor& x, std::int64_t stride = 1,
                       std::int64_t padding = 0) const {
     const at::Tensor& weight = tensors.at(name + ".weight");
@@ -63,7 +63,7 @@ struct ReferenceResNet {
   static at::Tensor rounded(const at::Tensor& x) {
     return x.detach().to(at::kBFloat16).to(at::kDouble);
   }
-  /// Rounded, with the gradient of what was not.
+  /// Rounded, with the gradient of the unrounded value.
   static at::Tensor through(const at::Tensor& x) { return x + (rounded(x) - x.detach()); }
 
   at::Tensor basic(const std::string& name, const at::Tensor& x, std::int64_t stride) const {
@@ -143,7 +143,7 @@ TEST(ResNet, GradientsInFp32AreWithinRounding) {
   EXPECT_LT(worst_gradient_error(model, micro), tolerance(at::kFloat).bound(resnet_terms));
 }
 
-/// Sums that differ in fp32 round a few operands otherwise, by a step of bf16 each.
+/// Sums that differ in fp32 round a few operands differently, by one step of bf16 each.
 const double bf16_bound = tolerance(at::kBFloat16).bound(1);
 
 TEST(ResNet, GradientsInBf16AreThoseOfRoundedOperands) {
@@ -164,8 +164,8 @@ TEST(ResNet, GradientsInBf16AreThoseOfRoundedOperands) {
   }
 }
 
-/// In a deep and narrow network one operand that is rounded otherwise moves all gradients, so these
-/// are compared for their loss alone.
+/// In a deep and narrow network one differently rounded operand changes all gradients, so only the
+/// loss is compared.
 TEST(ResNet, OfTheImageNetShapeHasTheLossOfBf16) {
   for (const std::int64_t layers : {18, 50}) {
     ResNet model(large_resnet(layers, Norm::group, Compute::bf16));

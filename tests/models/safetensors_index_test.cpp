@@ -74,7 +74,7 @@ std::vector<std::string> names_in(const StoredTensors& tensors) {
   return names;
 }
 
-/// As in transformers, which reads the files as a whole.
+/// transformers does the same, since it reads whole files.
 TEST_F(SafetensorsIndex, TakesTensorsWhereverTheyAre) {
   using ::testing::UnorderedElementsAre;
   map_["a"] = "two.safetensors";
@@ -132,7 +132,7 @@ TEST_F(SafetensorsIndex, NamesAFileThatIsDamaged) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("one.safetensors"), HasSubstr("cut short")));
 }
 
-/// Also if a shard has an old mask, which is no weight.
+/// This holds even if a shard has an old mask, which is not a weight.
 TEST_F(SafetensorsIndex, HoldsAGpt2) {
   Gpt2 model(small());
   perturb(model);
@@ -166,7 +166,7 @@ TEST_F(SafetensorsIndex, HoldsAGpt2) {
               AllOf(HasSubstr("pickle"), HasSubstr("save_pretrained")));
 }
 
-/// The file where the index says that a tensor is, which the model needs.
+/// The file that should contain a needed tensor according to the index.
 TEST_F(SafetensorsIndex, NamesTheFileThatLacksATensorOfTheModel) {
   save_gpt2_folder(folder_ / "gpt2", Gpt2(small()));
   NamedParameters tensors = read_safetensors(folder_ / "gpt2/model.safetensors").tensors;
@@ -184,7 +184,7 @@ TEST_F(SafetensorsIndex, NamesTheFileThatLacksATensorOfTheModel) {
                     HasSubstr("\"transformer.h.1.mlp.c_fc.bias\""), HasSubstr("index.json says")));
 }
 
-/// Of tensors that share memory a file has one; also in several files.
+/// A file has one of the tensors that share memory; also in several files.
 TEST_F(SafetensorsIndex, HoldsATiedHeadInThePlaceOfTheEmbedding) {
   Gpt2 model(small());
   perturb(model);

@@ -27,7 +27,7 @@ std::string file_of(const std::string& header, std::size_t data_bytes = 0) {
   return with_length(header.size(), header + std::string(data_bytes, '\0'));
 }
 
-/// Everything but the memory must be equal.
+/// Expects equality of everything except the memory.
 void expect_same(const NamedParameters& actual, const NamedParameters& expected) {
   ASSERT_EQ(actual.size(), expected.size());
   for (std::size_t i = 0; i < actual.size(); ++i) {
@@ -271,7 +271,7 @@ TEST(OpenSafetensors, CopiesIntoAnyLayoutAndDtypeAndMovesTheVersion) {
   EXPECT_ANY_THROW(stored.copy_to(at::zeros({3, 2}, like)));
 }
 
-/// Values come when they are asked for; damage that the header does not show is found before.
+/// Values are read on request; damage that the header does not show is found before.
 TEST(OpenSafetensors, ReadsLaterButRefusesAtOnce) {
   const TemporaryFolder folder;
   for (const BadFile& bad : bad_files()) {
@@ -302,7 +302,7 @@ TEST(Safetensors, RefusesToWriteWhatCouldNotBeReadAgain) {
   EXPECT_THAT(refused({{"\xff", one_value}}), ::testing::HasSubstr("UTF-8"));
 }
 
-/// Files may grow to `bytes`, and writing beyond fails instead of ending the process.
+/// Limits files to `bytes`; writing beyond that fails instead of ending the process.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

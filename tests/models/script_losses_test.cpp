@@ -79,7 +79,7 @@ class ScriptLossesTest : public ::testing::Test {
     return losses;
   }
 
-  /// The same by ATen: the weight, and the module's outputs.
+  /// The same with ATen: the weight, and the module's outputs.
   at::Tensor weight = (at::arange(6, at::kFloat).view({2, 3}) / 7).to(at::kDouble);
   batch::MicroBatch micro = columns();
   at::Tensor column(const std::string& name) const {

@@ -10,7 +10,7 @@
 namespace accrue::models {
 namespace {
 
-/// Whether both have parameters of the same names, shapes and dtypes, the same of which are
+/// Expects parameters with the same names, shapes and dtypes, the same of which are
 /// trained.
 void expect_same_shapes(const Model& shapes, const Model& values) {
   const NamedParameters without = shapes.parameters(), with = values.parameters();

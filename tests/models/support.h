@@ -16,7 +16,7 @@
 
 namespace accrue::models::testing {
 
-/// An empty folder of this process that goes with the test.
+/// An empty folder of this process that is removed after the test.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -39,7 +39,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// Runs `action`, which must throw an Error that ends with `exit_code`, and returns its message.
+/// Runs `action`, which must throw an Error with exit code `exit_code`, and returns its message.
 inline std::string message_of(const std::function<void()>& action, int exit_code = 2) {
   try {
     action();
@@ -55,7 +55,7 @@ inline Gpt2Options small(Compute compute = Compute::fp64) {
   return {.layers = 2, .heads = 3, .width = 24, .context = 12, .vocab = 31, .compute = compute};
 }
 
-/// A model that has something of every family: grouped queries, heads of another width, a local and
+/// A model with a feature of every family: grouped queries, heads of a different width, a local and
 /// a global layer.
 inline LlamaOptions small_llama(Compute compute = Compute::fp64) {
   return {.layers = 2,
@@ -69,7 +69,7 @@ inline LlamaOptions small_llama(Compute compute = Compute::fp64) {
           .compute = compute};
 }
 
-/// A Gemma 3 that has Gemma 2's caps and Qwen 2's biases besides.
+/// A Gemma 3 that also has Gemma 2's caps and Qwen 2's biases.
 inline LlamaOptions small_llama_of_all(Compute compute = Compute::fp64) {
   LlamaOptions options = small_llama(compute);
   options.variant = {
@@ -92,8 +92,8 @@ inline LlamaOptions small_llama_of_all(Compute compute = Compute::fp64) {
   return options;
 }
 
-/// Sums of up to width, context and vocabulary terms follow on each other through the layers,
-/// forward and backward.
+/// Sums of up to width, context and vocabulary terms follow each other through the layers, forward
+/// and backward.
 inline constexpr std::int64_t small_terms = 2 * 2 * (4 * 24 + 12 + 31);
 
 /// `rows` samples of `length` random ids; the last target of each row is ignored. `options` are a
@@ -122,7 +122,7 @@ inline Loss forward(Trainable& model, const batch::MicroBatch& micro,
   return model.losses().front().forward(run_segments(model, micro, context), micro, context, 1);
 }
 
-/// Moves norms and biases away from 1 and 0, where mistakes in them would not show.
+/// Moves norms and biases away from 1 and 0, which would hide mistakes in them.
 inline void perturb(const Trainable& model) {
   const at::NoGradGuard no_grad;
   auto generator = at::make_generator<at::CPUGeneratorImpl>(11);

@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using namespace models::testing;
 
-/// Holds a batch norm if no cut can reach it.
+/// Contains a batch norm that no cut can reach.
 struct HiddenImpl : torch::nn::Module {
   HiddenImpl() {
     norm = register_module("norm", torch::nn::BatchNorm2d(3));

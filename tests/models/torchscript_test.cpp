@@ -77,7 +77,7 @@ TEST_F(TorchScript, LossAndGradientsAreThoseOfTheModule) {
   }
 }
 
-/// Whoever swaps the file once its digest is known runs no code.
+/// Replacing the file after its digest is computed does not make its code run.
 TEST_F(TorchScript, LoadsTheBytesThatWereAdmitted) {
   const torch::jit::Module module = classifier(), other = classifier("  x = 2 * x\n");
   const std::filesystem::path file = save(module);
@@ -189,8 +189,8 @@ TEST_F(TorchScript, FileTensorsAndModulesComeBack) {
     EXPECT_TRUE(at::equal(saved.file_tensors()[i].tensor, tensors[i].tensor));
 }
 
-/// |w x| of complex w, in a form without complex numbers, is what the module computes; a cast to
-/// real numbers would leave |Re w| |x|.
+/// The module computes |w x| for complex w, in a form without complex numbers; a cast to real
+/// numbers would give |Re w| |x|.
 TEST_F(TorchScript, KeepsComplexBuffers) {
   const at::Tensor real = at::ones({features}), imaginary = 3 * at::ones({features});
   const torch::jit::Module module =
@@ -211,7 +211,7 @@ TEST_F(TorchScript, KeepsComplexBuffers) {
   }
 }
 
-/// Whole numbers and truth values that a module counts, looks up and masks with.
+/// Integers and booleans that a module counts, looks up and masks with.
 TEST_F(TorchScript, KeepsWholeNumbersAndTruthValues) {
   const torch::jit::Module module =
       classifier("  x = torch.where(self.mask, x, torch.zeros_like(x))[:, self.places]\n",
@@ -234,8 +234,8 @@ TEST_F(TorchScript, KeepsWholeNumbersAndTruthValues) {
   }
 }
 
-/// Checkpoints have all of them; those of earlier versions have whole numbers as floating-point
-/// ones.
+/// Checkpoints have all of them; those of earlier versions store integers as floating-point
+/// numbers.
 TEST_F(TorchScript, FilesHoldComplexAndWholeNumbers) {
   const torch::jit::Module module =
       classifier("", {{"w", at::complex(at::ones({3}), at::full({3}, -2.5))},
@@ -307,7 +307,7 @@ TEST_F(TorchScript, RefusesFilesAndOptionsThatDoNotFit) {
   EXPECT_THAT(refusal(save(empty)), HasSubstr("parameters to train"));
 }
 
-/// Beside the same classifier of operands that are rounded, in double.
+/// Compared with the same classifier with rounded operands, in double.
 TEST_F(TorchScript, InBf16RoundsOperandsAndKeepsTheParameters) {
   for (const bool accelerated : {false, true}) {
     TorchScriptModel model = load(classifier(), Compute::bf16);
@@ -333,7 +333,7 @@ TEST_F(TorchScript, InBf16RoundsOperandsAndKeepsTheParameters) {
   }
 }
 
-/// A scripted torch.nn.BatchNorm1d checks this in its own words.
+/// A scripted torch.nn.BatchNorm1d checks this with its own message.
 TEST_F(TorchScript, SaysWhatTheModuleDoesNotTake) {
   TorchScriptModel model =
       load(classifier("  assert x.size(0) > 1, 'Expected more than 1 value per channel'\n"));

@@ -25,8 +25,8 @@ batch::MicroBatch images_for(const VitOptions& options, std::int64_t samples) {
   return random_images(options.image, options.classes, samples);
 }
 
-/// ViTForImageClassification with hidden_act "gelu_pytorch_tanh", over tensors by their names in
-/// files: patches by a strided convolution, query, key and value apart.
+/// ViTForImageClassification with hidden_act "gelu_pytorch_tanh", with tensors by their names in
+/// files: patches by a strided convolution, separate query, key and value.
 struct ReferenceVit {
   TensorsByName tensors;
   std::int64_t layers, heads;

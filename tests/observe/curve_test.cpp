@@ -26,7 +26,7 @@ TEST(Curve, KeepsFewValuesAsTheyAre) {
   EXPECT_THAT(curve.points(1), ElementsAre(2));
 }
 
-/// Each point is the mean of its part of the values, however long the run.
+/// Each point is the mean of its part of the values, for any length of the run.
 TEST(Curve, OfManyValuesIsTheMeansOfItsParts) {
   for (const int values : {512, 513, 1000, 4096, 100'000}) {
     Curve curve;

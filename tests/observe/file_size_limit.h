@@ -6,7 +6,7 @@
 
 namespace accrue::observe::testing {
 
-/// A limit on file sizes cuts a write short, as a disk that fills up does.
+/// A limit on file sizes that cuts a write short, as a full disk does.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {

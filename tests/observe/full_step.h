@@ -4,7 +4,7 @@
 
 namespace accrue::observe::testing {
 
-/// A step of which everything was measured.
+/// A step with all measurements.
 inline StepReport full_step() {
   return {.step = 3,
           .epoch = 0.5,

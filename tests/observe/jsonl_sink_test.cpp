@@ -242,7 +242,7 @@ TEST(BytesOfMetrics, LeaveATornLineOut) {
   EXPECT_EQ(bytes_of("{\"step\":2", 5), 0);
 }
 
-/// The end that is looked at first holds later lines alone, and it begins within a line.
+/// The end that is read first has only later lines, and starts in the middle of a line.
 TEST(BytesOfMetrics, AreFoundFarFromTheEnd) {
   const std::string first = "{\"step\":1}\n";
   std::string later;
@@ -252,7 +252,7 @@ TEST(BytesOfMetrics, AreFoundFarFromTheEnd) {
   EXPECT_EQ(bytes_of(first + later, 2), std::ssize(first + later));
 }
 
-/// A copy of a run's folder by hard links (rsync --link-dest) keeps what it has.
+/// A copy of a run's folder with hard links (rsync --link-dest) keeps its contents.
 TEST_F(JsonlSinkTest, LeavesTheOtherNameOfItsFileAlone) {
   sink(0).on_step(full_step());
   const std::filesystem::path copy = file_.string() + ".copy";

@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// A run of two ranks in the middle of a long step, that has all there is to show.
+/// A run of two ranks in the middle of a long step, with everything that can be shown.
 LiveStatus full_status() {
   LiveStatus status{
       .position = "120/200",

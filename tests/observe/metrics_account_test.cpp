@@ -1,4 +1,4 @@
-// What metrics.jsonl has to hold: lines that are lost, damaged or changed are noticed.
+// The complete contents of metrics.jsonl: lost, damaged or changed lines are noticed.
 #include "observe/metrics_account.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +44,7 @@ std::string event_line(int step) {
   return R"({"step":)" + std::to_string(step) + R"(,"event":"e","reason":""})" + "\n";
 }
 
-/// A log of 12 steps, of which a checkpoint notes 10.
+/// A log of 12 steps; a checkpoint records 10 of them.
 class NotedMetrics : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -61,7 +61,7 @@ class NotedMetrics : public ::testing::Test {
     EXPECT_FALSE(account.as_of(9)) << "lines of step 10 and later are between";
   }
 
-  /// What is said of a log of this content when the run goes on from the checkpoint.
+  /// The remarks on a log of this content when the run continues from the checkpoint.
   std::vector<std::string> remarks_on(const std::string& content) const {
     MetricsAccount account;
     account.expect(noted_);
@@ -140,7 +140,7 @@ TEST_F(NotedMetrics, OfALineThatCouldNotBeWrittenAreMissed) {
   EXPECT_THAT(next.take_remarks(), ElementsAre(HasSubstr("it has no line of step 2;")));
 }
 
-/// A sink that an account is asked about.
+/// A sink whose file is compared with its account.
 class WatchedSink : public ::testing::Test {
  protected:
   void SetUp() override {

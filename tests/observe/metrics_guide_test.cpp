@@ -9,7 +9,7 @@
 #include "observe/full_step.h"
 #include "observe/jsonl_sink.h"
 
-/// docs/guide/metrics.md has every field of metrics.jsonl, and no other.
+/// docs/guide/metrics.md describes exactly the fields of metrics.jsonl.
 namespace accrue::observe {
 namespace {
 
@@ -28,8 +28,8 @@ Names rows_below(const std::string& heading) {
   return names;
 }
 
-/// Fields as the guide names them: parts of an object by dots, but for objects whose keys are the
-/// run's own.
+/// Fields with the guide's names: parts of an object joined by dots, except objects whose keys
+/// depend on the run.
 Names fields_of(const std::string& line) {
   Names names;
   const nlohmann::json parsed = nlohmann::json::parse(line);
@@ -52,7 +52,7 @@ TEST(MetricsGuide, HasTheFieldsOfAnEvaluation) {
             fields_of(to_json_line(Evaluation{.step = 1, .accuracy = 0.5}, 1)));
 }
 
-/// A field that this test's step does not have would be looked for in vain.
+/// A field that is missing in this test's step could not be checked.
 TEST(MetricsGuide, IsComparedWithAStepThatHasEverything) {
   const Names guide = rows_below("A step");
   for (const char* field : {"pipeline_bubble", "wire_bytes", "memory.packed", "batchnorm"})

@@ -104,8 +104,8 @@ TEST(ProgressLines, LeaveOutWhatWasNotMeasured) {
   EXPECT_EQ(stage.taken(), "step 200/200\n");
 }
 
-/// The end of each draw: all that is below is cleared, and the cursor rests at the line's
-/// beginning.
+/// The end of each draw: everything below is cleared, and the cursor stays at the start of the
+/// line.
 const std::string drawn = "\x1b[J\r";
 
 TEST(ProgressBar, IsRedrawnInPlaceAndEndsWithALineBreak) {
@@ -128,7 +128,7 @@ TEST(ProgressBar, IsRedrawnInPlaceAndEndsWithALineBreak) {
   EXPECT_THAT(stage.taken(), ::testing::EndsWith("\x1b[J\r\n"));
 }
 
-/// The bar's line of a run in step 101 of 200 that has all there is to tell.
+/// The bar's line of a run in step 101 of 200 that has everything to show.
 std::string line_at(int width) {
   Stage stage(ProgressStyle::bar);
   stage.width = width;

@@ -10,11 +10,11 @@
 
 #include "observe/progress_sink.h"
 
-/// What the tests of a run's progress on a terminal stand on: a sink whose clock and size they
-/// move, steps to report to it, and a terminal that keeps what is seen.
+/// The base of the tests of a run's progress on a terminal: a sink with a clock and size that tests
+/// change, steps to report to it, and a terminal that stores the visible text.
 namespace accrue::observe {
 
-/// A sink on a string, with a clock and a width that the test moves.
+/// A sink that writes into a string, with a clock and a width that the test changes.
 class Stage {
  public:
   explicit Stage(ProgressStyle style)
@@ -35,7 +35,7 @@ class Stage {
   ProgressSink sink;
 };
 
-/// A step of which nothing was measured.
+/// A step without measurements.
 inline StepReport bare_step(std::int64_t number) {
   StepReport report;
   report.step = number;
@@ -53,7 +53,7 @@ inline StepReport step(std::int64_t number) {
 inline const RunStart start{
     .first_step = 0, .total_steps = 200, .parameters = 10, .summary = "gpt2, 10"};
 
-/// A terminal that wraps its lines anew when it is resized, as most do.
+/// A terminal that wraps its lines again when it is resized, as most do.
 class Screen {
  public:
   int width = 80;
@@ -88,7 +88,7 @@ class Screen {
 
  private:
   std::size_t columns() const { return static_cast<std::size_t>(width); }
-  /// Takes "\x1b[3A" (up) or "\x1b[3B" (down) at `i`; returns where it ends.
+  /// Applies "\x1b[3A" (up) or "\x1b[3B" (down) at `i`; returns the end of it.
   std::size_t moved(const std::string& text, std::size_t i) {
     std::size_t digits = 0;
     const std::size_t lines = std::stoul(text.substr(i + 2), &digits);

@@ -34,14 +34,14 @@ const std::vector<SummedKind>& summed_kinds() {
   return all;
 }
 
-/// Steps with the gradients that `windows` sums, as they are or materialized before.
+/// Steps with the gradients that `windows` sums, as they are or materialized first.
 std::vector<at::Tensor> stepped(const Make& make, at::ScalarType dtype, Accumulation accumulation,
                                 bool materialized, double disturbance = 0) {
   const NamedParameters parameters = make_parameters(dtype);
   Windows windows(parameters, accumulation);
   const std::unique_ptr<Optimizer> optimizer = make(parameters);
   for (std::int64_t step = 0; step < kFewSteps; ++step) {
-    // What bf16 holds exactly, every precision does.
+    // Numbers that bf16 represents exactly, as every precision does.
     std::vector<at::Tensor> sums = windows.sums(step);
     for (at::Tensor& sum : sums) sum = sum.to(at::kBFloat16).to(dtype) + disturbance;
     accum::MeanGradient gradient = windows.mean_of(sums, 4);

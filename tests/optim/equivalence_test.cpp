@@ -1,5 +1,5 @@
-// What is equivalent to dividing the loss by K, and what is not (docs/numerics.md, "What is
-// equivalent and what is not").
+// The optimizers for which dividing the loss by K is equivalent, and the others (docs/numerics.md,
+// "What is equivalent and what is not").
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -20,7 +20,7 @@ constexpr double kDivisor = 8;
 
 using Make = std::function<std::unique_ptr<Optimizer>(const NamedParameters&)>;
 
-/// How far all parameters moved in 20 steps, as one vector.
+/// The change of all parameters in 20 steps, as one vector.
 at::Tensor displacement(const Make& make, double loss_divisor, double lr) {
   const NamedParameters parameters = make_parameters(at::kDouble);
   const NamedParameters start = make_parameters(at::kDouble);

@@ -1,4 +1,4 @@
-// What ends a folded window without a step, and what folding refuses.
+// Failures that end a folded window without a step, and refusals of folding.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -85,7 +85,7 @@ TEST(FailingFoldedWindow, IsLostAndTornWhereAPartWasFolded) {
   EXPECT_TRUE(window.is_torn());
   EXPECT_THROW(failing.optimizer->state(), Error);
   EXPECT_THAT(usage_message([&] { window.open(2, 1, 1); }), HasSubstr("load_state()"));
-  // The last checkpoint mends it.
+  // The last checkpoint repairs it.
   failing.optimizer->load_state(failing.before);
   EXPECT_FALSE(window.is_torn());
   failing.expect_unchanged();
@@ -94,7 +94,7 @@ TEST(FailingFoldedWindow, IsLostAndTornWhereAPartWasFolded) {
 
 TEST(FailingFoldedWindow, IsLostByWhatWasKeptOnlyWhereOthersAreFolded) {
   Failing failing;
-  // "matrix" is kept to the commit and looked at before any of what is kept is folded.
+  // "matrix" is kept until the commit and checked before any kept gradient is folded.
   Micro only_matrix = failing.poisoned(0);
   for (const std::size_t other : {1, 2}) only_matrix.gradients[other].reset();
   EXPECT_EQ(failing.windows.add(only_matrix), MicroStatus::quarantined);
@@ -132,7 +132,7 @@ TEST(FailingFoldedWindow, IsTornWhereItIsDroppedInTheMiddle) {
   EXPECT_TRUE(failing.windows.window.is_torn());
 }
 
-/// The announced weight stays the denominator: what was left out counts as a zero gradient.
+/// The announced weight stays the denominator: the omitted part counts as a zero gradient.
 TEST(FailingFoldedWindow, DividesByTheAnnouncedWeightAfterAQuarantine) {
   for (const bool is_adama : {true, false}) {
     const NamedParameters parameters = flat_parameters(at::kFloat);
@@ -157,7 +157,7 @@ TEST(FailingFoldedWindow, DividesByTheAnnouncedWeightAfterAQuarantine) {
   }
 }
 
-// What is refused.
+// Refusals.
 
 TEST(FoldedWindow, NeedsItsTotalWeight) {
   const NamedParameters parameters = flat_parameters(at::kFloat);
@@ -184,7 +184,7 @@ TEST(FoldedWindow, HasNoGradientToRead) {
   EXPECT_THAT(usage_message([&] { gradient.clip(1); }), HasSubstr("optim.clip"));
   EXPECT_THAT(usage_message([&] { gradient.materialize(); }), HasSubstr("no values to read"));
   EXPECT_THAT(usage_message([&] { gradient.source(0); }), HasSubstr("no values to read"));
-  // Another optimizer does not take it, and this one no other gradient.
+  // Another optimizer does not accept it, and this one accepts no other gradient.
   const auto sgd = make_sgd(parameters, groups_of(parameters, 0), {});
   EXPECT_THROW(sgd->step(std::move(gradient), kLr), Error);
 }

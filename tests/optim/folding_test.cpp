@@ -85,7 +85,7 @@ TEST_P(Folding, AdamAIsThePapersAlgorithm) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     EXPECT_TRUE(close(parameters[i].tensor, reference.values[i], GetParam(), kWindows))
         << parameters[i].name;
-    // The control: the square of the sum, which is AdamW's, is another algorithm.
+    // The control: AdamW's square of the sum is a different algorithm.
     EXPECT_FALSE(close(parameters[i].tensor, one_gradient.values[i], GetParam(), kWindows));
   }
 }
@@ -169,7 +169,7 @@ TEST(FoldingSharedParameters, HaveToBeDeclared) {
               HasSubstr("a second one to 'bias'"));
   windows.window.abort(MicroStatus::lost, "a second contribution");
   EXPECT_TRUE(windows.window.is_torn());
-  // SGD takes them as they come.
+  // SGD accepts them in any order.
   const NamedParameters others = flat_parameters(at::kFloat);
   const auto sgd = folded_sgd(others);
   FedWindows of_sgd(others, {sgd->fold_target()});
@@ -206,7 +206,7 @@ TEST(FoldingState, InBf16ContinuesToTheBitAndIsCloseToFp32s) {
   for (std::size_t i = 0; i < whole.size(); ++i) {
     EXPECT_TRUE(at::equal(resumed[i].tensor, whole[i].tensor));
     EXPECT_FALSE(at::equal(exact[i].tensor, whole[i].tensor));
-    // Each step moves an element by about lr; a moment errs by 2^-8 a fold at most.
+    // Each step moves an element by about lr; a moment errs by at most 2^-8 per fold.
     EXPECT_LE((exact[i].tensor - whole[i].tensor).abs().max().item<double>(),
               kWindows * kLr * 4 * 0x1p-6);
   }
@@ -223,8 +223,8 @@ TEST(FoldingMemory, IsScratchOfTheLargestParameter) {
   EXPECT_EQ(accum::GradientBuffer(parameters).bytes(), 20 * one);  // the control
 }
 
-/// For i.i.d. micro-batch gradients of mean mu and standard deviation sigma, AdamA's second moment
-/// is (mu^2 + sigma^2) / (K mu^2 + sigma^2) of Adam's (docs/numerics.md).
+/// For i.i.d. micro-batch gradients with mean mu and standard deviation sigma, AdamA's second
+/// moment is (mu^2 + sigma^2) / (K mu^2 + sigma^2) times Adam's (docs/numerics.md).
 TEST(AdamASecondMoment, IsSmallerByTheSignalToNoiseRatioOfMicroBatches) {
   constexpr std::int64_t kMicros = 16, kElements = 20'000;
   const auto second_moment = [&](double mu, double sigma, bool folded) {

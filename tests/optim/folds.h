@@ -6,7 +6,7 @@
 
 namespace accrue::optim::testing {
 
-/// One micro-batch: a gradient of each parameter's sum (undefined: none), in order of registration.
+/// One micro-batch: the gradient of each parameter's sum (or undefined), in registration order.
 struct Micro {
   std::vector<at::Tensor> gradients;
   double weight = 1;
@@ -32,7 +32,7 @@ inline double total_weight(const std::vector<Micro>& micros) {
   return total;
 }
 
-/// Windows that are fed contributions as kernels make them; folded into `optimizer`, or summed.
+/// Windows with contributions as kernels make them; folded into `optimizer`, or summed.
 struct FedWindows {
   FedWindows(const NamedParameters& parameters, accum::FoldInto into)
       : buffer(std::make_shared<accum::GradientBuffer>(parameters, std::move(into))),
@@ -53,7 +53,7 @@ struct FedWindows {
       if (micro.gradients[i].defined()) contribute(i, micro.gradients[i]);
     return window.commit(0, micro.weight);
   }
-  /// A whole window, and the step after it.
+  /// Runs a whole window, and the step after it.
   void run(Optimizer& optimizer, std::int64_t index, const std::vector<Micro>& micros, double lr) {
     window.open(index, 1, total_weight(micros));
     for (const Micro& micro : micros) add(micro);

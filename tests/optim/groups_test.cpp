@@ -22,7 +22,7 @@ TEST(GroupRateTest, IsItsFactorsPartOrFallsToTheFloor) {
   EXPECT_EQ(group_rate(1, 0.55, half_way), 0.55) << "the schedule's own, unrounded";
 }
 
-/// Of a loss p c a step moves by the group's rate times c, whichever optimizer takes it.
+/// For a loss p c a step moves p by the group's rate times c, with every optimizer.
 TEST(GroupRateTest, IsWhatAStepMovesBy) {
   for (const bool folds : {false, true}) {
     const at::Tensor w = trained({2, 2});
@@ -76,7 +76,7 @@ TEST(DefaultGroupsTest, TiedParametersStandOnceAndResolve) {
   const auto groups = default_groups(parameters, 0.1, false);
   EXPECT_THAT(groups[0].names, ElementsAre("wte"));
   EXPECT_EQ(resolve_groups(parameters, groups).size(), 2U);
-  // Its other name is the same parameter.
+  // Both names stand for the same parameter.
   const auto resolved = resolve_groups(parameters, {{.names = {"head", "b"}, .lr_factor = 2}});
   EXPECT_EQ(resolved[0].parameter.name, "wte");
   EXPECT_EQ(resolved[0].lr_factor, 2);

@@ -12,7 +12,7 @@ using testing::make_parameters;
 using testing::usage_message;
 using testing::Windows;
 
-/// What a checkpoint does: tensors of their own, in another order.
+/// As in a checkpoint: separate tensors, in a different order.
 NamedParameters saved(const Optimizer& optimizer) {
   NamedParameters copies;
   for (const auto& [name, tensor] : optimizer.state()) copies.push_back({name, tensor.clone()});

@@ -64,7 +64,7 @@ Formula rmsprop_formula(const RmsPropOptions& o) {
 
 double lr_at(std::int64_t step) { return 0.01 / static_cast<double>(1 + step % 4); }
 
-/// A second implementation of a whole run: plain loops over doubles.
+/// A second implementation of a whole run, with plain loops over doubles.
 class Reference {
  public:
   Reference(const NamedParameters& parameters, const std::vector<ParameterGroup>& groups,
@@ -128,7 +128,7 @@ FormulaCase rmsprop_case(const char* name, const RmsPropOptions& o) {
 }
 
 // Adam divides by the root of a mean of squares: at eps 1e-8 the sign of a gradient near zero is
-// amplified in any precision, so fp32 is compared at an eps if the problem is well conditioned.
+// amplified in any precision, so fp32 is compared with a well conditioned eps.
 constexpr double kEps = 1e-5;
 
 std::vector<FormulaCase> cases() {
@@ -203,7 +203,7 @@ TEST(OptimizerTest, DefaultEpsilonAgreesInDouble) {
   EXPECT_LE(largest_error(at::kDouble, c.make, c.formula, decayed_matrices), 1e-12);
 }
 
-/// Of a decay that changes, what is left of the moment before the first step is the product of all.
+/// With a changing decay, the remaining share of the initial moment is the product of all decays.
 TEST(OptimizerTest, AdamsSecondMomentMayChangeItsDecay) {
   const NamedParameters parameters = make_parameters(at::kDouble);
   const AdamOptions options{.beta1 = 0, .eps = 1e-12};

@@ -1,4 +1,4 @@
-// Optimizers that keep and step a part of each parameter.
+// Optimizers that store and step a part of each parameter.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -43,7 +43,7 @@ const std::vector<PartedKind>& parted_kinds() {
   return all;
 }
 
-/// Of several grains with a tail, of codes and of few elements, frozen and tied ones between them.
+/// Parameters with several grains and a tail, with codes, with few elements, frozen and tied.
 NamedParameters make_parameters() {
   NamedParameters parameters{{"matrix", random_tensor({70, 131}, at::kFloat, 1)},
                              {"frozen", random_tensor({2500}, at::kFloat, 2)},
@@ -60,7 +60,7 @@ StateOptions part_options(std::int64_t rank, std::int64_t world,
   return {.precision = precision, .seed = 3, .slice = {rank, world}};
 }
 
-/// Parameters that several optimizers step, each its part.
+/// Parameters that several optimizers step, each a part of them.
 struct Parts {
   NamedParameters parameters = make_parameters();
   Windows windows{parameters};
@@ -73,7 +73,7 @@ struct Parts {
   void step(std::int64_t index) {
     for (const auto& optimizer : optimizers) optimizer->step(windows.mean(index), kLr);
   }
-  /// By name, whole.
+  /// The complete state by name.
   NamedParameters state() const {
     NamedParameters result{optimizers.front()->state().front()};
     for (const auto& optimizer : optimizers) {
@@ -119,7 +119,7 @@ TEST(PartOfAnOptimizer, TogetherHaveTheBitsOfOne) {
       }
 }
 
-/// What the comparison is to notice: a part that did not step.
+/// The comparison must detect this: a part that did not step.
 TEST(PartOfAnOptimizer, OneThatDidNotStepWouldBeNoticed) {
   const MakeWithState& make = parted_kinds().front().make;
   Parts one(make, 1, StatePrecision::fp32), parts(make, 3, StatePrecision::fp32);

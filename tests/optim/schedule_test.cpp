@@ -50,9 +50,9 @@ TEST(ScheduleTest, Table) {
       {of_20_steps(linear), 21, 0.2},
       {of_20_steps(constant), 9, 1},
       {of_20_steps(constant), 1000, 1},
-      // A constant rate warms up whatever the horizon is.
+      // A constant rate warms up for any horizon.
       {{.kind = constant, .peak = 1, .warmup = 4}, 2, 0.75},
-      // A run shorter than its warm-up ends within it; one step behind it has the peak.
+      // A run shorter than its warm-up ends within it; one step after the warm-up has the peak.
       {{.kind = cosine, .peak = 1, .warmup = 10, .total_steps = 5}, 7, 0.5},
       {{.kind = cosine, .peak = 1, .warmup = 4, .total_steps = 4}, 3, 1},
       {{.kind = cosine, .peak = 1, .warmup = 4, .total_steps = 4}, 4, 1},
@@ -61,13 +61,13 @@ TEST(ScheduleTest, Table) {
       {{.kind = cosine, .peak = 1, .min_lr = 0.2, .warmup = 4, .total_steps = 5}, 9, 0.2},
       {{.kind = cosine, .peak = 1, .warmup = 0, .total_steps = 1}, 0, 1},
       {{.kind = cosine, .peak = 1, .warmup = 1, .total_steps = 1}, 0, 1},
-      // Both steps of a run of two move something.
+      // In a run of two steps both change something.
       {{.kind = linear, .peak = 1, .total_steps = 2}, 1, 0.5},
       {{.kind = cosine, .peak = 1, .total_steps = 2}, 1, 0.5},
   });
 }
 
-/// A run that was begun by such a version goes on with it.
+/// A run that was started by such a version continues with it.
 TEST(ScheduleTest, OfTheFirstVersionEndsInTheLastStep) {
   const auto of_first = [](LearningRate schedule) {
     schedule.version = ScheduleVersion::min_in_last_step;
@@ -86,7 +86,7 @@ TEST(ScheduleTest, OfTheFirstVersionEndsInTheLastStep) {
   });
 }
 
-/// The recursion that torch.optim.lr_scheduler.CosineAnnealingLR steps by, which is another form.
+/// The recursion of torch.optim.lr_scheduler.CosineAnnealingLR, which is a different formula.
 TEST(ScheduleTest, IsPyTorchsCosineAnnealing) {
   constexpr double pi = 3.141592653589793;
   for (const std::int64_t steps : {2, 3, 10, 1000}) {
@@ -130,7 +130,7 @@ TEST(ScheduleTest, GroupsFallToOneFloorAsPyTorchs) {
   EXPECT_FALSE(of_20_steps(constant).left(15));
 }
 
-/// Steps that hold more and more of what a run counts: of those of 1, 2, 4, ... the rate at a place
+/// Steps with a growing share of the run's length: with steps of 1, 2, 4, ... the rate at a place
 /// is that of single steps at the same place.
 TEST(ScheduleTest, OfStepsThatGrowIsTheSameAtTheSamePlace) {
   for (const auto kind : {ScheduleKind::linear, ScheduleKind::cosine, ScheduleKind::constant}) {
@@ -170,7 +170,7 @@ TEST(ScaleLearningRateTest, Table) {
   EXPECT_DOUBLE_EQ(scale_learning_rate(0.1, ScaleRule::linear, 8192, 256), 3.2);
   EXPECT_DOUBLE_EQ(scale_learning_rate(0.1, ScaleRule::sqrt, 1024, 256), 0.2);
   EXPECT_DOUBLE_EQ(scale_learning_rate(0.1, ScaleRule::linear, 64, 256), 0.025);
-  // Without scaling the batches are not looked at.
+  // Without scaling the batches are ignored.
   EXPECT_DOUBLE_EQ(scale_learning_rate(0.1, ScaleRule::none, 0, 0), 0.1);
 }
 

@@ -52,7 +52,7 @@ Coded code(const std::vector<float>& values, bool with_sign) {
   return result;
 }
 
-/// Half an interval of the decade that |value| lies in, relative to the block's largest; from the
+/// Half an interval of the decade that contains |value|, relative to the block's largest; from the
 /// definition of the code, in double.
 double half_interval(double value, double largest, bool with_sign) {
   const double top = with_sign ? 1 - 0.45 / 64 : 1 - 0.45 / 128;
@@ -61,7 +61,7 @@ double half_interval(double value, double largest, bool with_sign) {
   for (double lower = 1e-6; decade < 6 && place >= lower; lower *= 10) ++decade;
   const double intervals = std::ldexp(with_sign ? 1 : 2, decade);
   const double half = 0.45 * std::pow(10, decade - 6) / intervals;
-  // Below the first decade the nearest code is zero, or the least one.
+  // Below the first decade the nearest code is zero, or the smallest one.
   const double first = with_sign ? 0.55e-6 : 0.325e-6;
   return (place < 1e-7 ? first : half) / top * largest;
 }
@@ -88,7 +88,7 @@ TEST_P(DynamicCodes, AreWithinHalfAnIntervalOfTheirDecade) {
       ASSERT_LE(error, is_exact ? 1e-6 * largest : largest);
     }
   }
-  // The control: the bound is no looser than it has to be.
+  // The control: the bound is not looser than necessary.
   EXPECT_GT(tightest, 0.98);
 }
 
@@ -98,7 +98,7 @@ TEST_P(DynamicCodes, AreTheSameForWhatTheyStandFor) {
   EXPECT_EQ(code(once.decoded, with_sign).codes, once.codes);
 }
 
-/// docs/numerics.md: half of the least code, on the scale that it is stated on.
+/// docs/numerics.md: half of the smallest code, on the documented scale.
 TEST(DynamicCodes, RoundSmallFirstMomentsToZeroAndSecondOnesUp) {
   const std::vector<float> values{kLargestSigned, 2.6e-7F, 2.9e-7F, -2.6e-7F, -2.9e-7F};
   const std::vector<float> decoded = code(values, true).decoded;
@@ -128,7 +128,7 @@ TEST(DynamicCodes, OfASecondMomentAreZeroOnlyForZero) {
   const Coded squares = code(values, false);
   EXPECT_GT(squares.decoded[1], 0);
   EXPECT_EQ(squares.decoded[2], 0);
-  // The control: where the sign counts, what is nearer to zero is zero.
+  // The control: with signs, values that are closer to zero become zero.
   EXPECT_EQ(code(values, true).decoded[1], 0);
 }
 
@@ -138,7 +138,7 @@ TEST(DynamicCodes, TakeABlockBelowTheLeastNormalFloatForZero) {
     for (const float value : code(values, with_sign).decoded) EXPECT_EQ(value, 0);
 }
 
-/// On devices ATen's operators make them.
+/// On devices they are computed with ATen's operators.
 TEST(KeptStates, HaveTheSameBitsByAten) {
   const RoundingStream stream = rounding_stream(3, 1, {5, 6, 7, 8});
   const std::int64_t several_chunks = (1 << 21) + 300;
@@ -191,7 +191,7 @@ TEST(StochasticBf16, RoundsUpWithTheProbabilityOfTheRemainder) {
     }
     const double sigma = std::sqrt(share * (1 - share) / kCount);
     EXPECT_NEAR(static_cast<double>(up) / kCount, share, 6.5 * sigma);
-    // The control: the bound tells shares apart that nearest rounding does not.
+    // The control: the bound distinguishes shares that nearest rounding does not.
     EXPECT_GT(std::abs(std::round(share) - share), share == 0.5 ? 0.4 : 6.5 * sigma);
   }
 }
@@ -224,7 +224,7 @@ TEST(OptimizerStatePrecision, KeepsWhatItSays) {
   };
   EXPECT_EQ(kept(StatePrecision::fp32)->state_bytes(), 2 * 4 * (6'300 + 90));
   EXPECT_EQ(kept(StatePrecision::bf16)->state_bytes(), 2 * 2 * (6'300 + 90));
-  // A code an element, a scale for each 256; the small tensor stays in fp32.
+  // One code per element, one scale per 256; the small tensor stays in fp32.
   EXPECT_EQ(kept(StatePrecision::int8)->state_bytes(), 2 * (6'300 + 25 * 4) + 2 * 4 * 90);
   std::vector<std::string> names;
   for (const auto& [name, tensor] : kept(StatePrecision::int8)->state()) names.push_back(name);
@@ -293,7 +293,7 @@ TEST(OptimizerStatePrecision, ContinuesToTheBit) {
       const auto plain = after_six_steps(kind, {}, false);
       for (std::size_t i = 0; i < whole.size(); ++i)
         EXPECT_TRUE(at::equal(resumed[i], whole[i])) << kind.name << ' ' << i;
-      // The controls: it is not fp32's state, and bf16's rounding hangs on the seed.
+      // The controls: it differs from fp32's state, and bf16's rounding depends on the seed.
       EXPECT_FALSE(at::equal(plain.back(), whole.back())) << kind.name;
       if (precision == StatePrecision::bf16) {
         EXPECT_FALSE(at::equal(after_six_steps(kind, {precision, 6}, false).back(), whole.back()));
@@ -301,8 +301,8 @@ TEST(OptimizerStatePrecision, ContinuesToTheBit) {
     }
 }
 
-/// A step errs by what the state's precision allows: after one step from zero moments only the
-/// moments are rounded, and the parameters are those of fp32's state to the bit.
+/// A step errs within the state's precision: after one step from zero moments only the moments are
+/// rounded, and the parameters are those of fp32's state to the bit.
 TEST(OptimizerStatePrecision, RoundsWhatIsKeptAndNotTheStepItself) {
   for (const KeptKind& kind : kept_kinds())
     for (const StatePrecision precision : {StatePrecision::bf16, StatePrecision::int8}) {

@@ -34,8 +34,8 @@ inline NamedParameters make_parameters(at::ScalarType dtype) {
   return parameters;
 }
 
-/// Makes mean gradients as only a window can: the loss is sum(parameter * coefficients), so the
-/// gradient of its sum is the coefficients.
+/// Makes mean gradients in the only possible way, with a window: the loss is sum(parameter *
+/// coefficients), so the gradient of its sum is the coefficients.
 class Windows {
  public:
   explicit Windows(const NamedParameters& parameters,

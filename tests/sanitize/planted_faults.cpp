@@ -1,4 +1,4 @@
-// Faults on purpose, each of which a sanitizer is to report.   planted_faults NAME
+// Deliberate faults, each of which a sanitizer must report. planted_faults NAME
 #include <ATen/Parallel.h>
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace {
 constexpr int kCount = 4;
 constexpr std::uintptr_t kNoMultipleOfFour = 2;
 
-/// What a compiler cannot know, so that it neither warns of a fault nor leaves it out.
+/// Unknown to the compiler, so that it neither warns of a fault nor removes it.
 volatile int unknown_zero = 0;
 volatile int sink = 0;
 
@@ -37,7 +37,7 @@ void stack_overflow() {
   sink = first[kCount + unknown_zero];
 }
 
-/// As heap_overflow, in the second thread of a parallel loop, which is no fault in the first.
+/// Like heap_overflow, in the second thread of a parallel loop, where the first one has no fault.
 void chunk_overflow() {
   at::set_num_threads(2);
   const auto numbers = std::make_unique<int[]>(kCount);

@@ -8,17 +8,17 @@
 
 namespace accrue::simulation {
 
-/// Which member holds what of an optimizer whose state is divided among ranks, with a replica of
-/// what the rank before has (dist.shard_replica = "next").
+/// The members' parts of an optimizer whose state is divided among ranks, each with a replica of
+/// the previous rank's part (dist.shard_replica = "next").
 class DividedOptimizer {
  public:
-  /// The state is of `tensors` tensors with a few stretches for each of `ranks` ranks.
+  /// The state has `tensors` tensors with a few ranges for each of `ranks` ranks.
   DividedOptimizer(std::int64_t tensors, int ranks);
 
   /// A step that all ranks took.
   void step() { ++steps_; }
-  /// What the ranks of the next group tell each other: who was in the one before has what it had
-  /// there.
+  /// The messages between the ranks of the next group: a member of the previous group has the parts
+  /// that it had there.
   std::vector<train::RankHoldings> holdings(const std::vector<distributed::Member>& before,
                                             const std::vector<distributed::Member>& now) const;
 

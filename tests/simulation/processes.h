@@ -13,17 +13,17 @@ namespace accrue::simulation {
 
 using Seconds = double;
 
-/// What happens to processes. Means are of exponential distributions; 0: it does not happen.
+/// The fates of processes. Means are of exponential distributions; 0: it does not happen.
 struct Fates {
   Seconds lifetime = 0;                       ///< mean, from the start of a process until it dies
-  Seconds kill_every = 0;                     ///< so often one of all is killed, any
+  Seconds kill_every = 0;                     ///< how often a random process is killed
   Seconds freezes_after = 0, frozen_for = 0;  ///< means, of each process
   Seconds away = 0;                           ///< from its end until its machine starts another
   Seconds start = 0;  ///< from there until that asks to join; those of the beginning are there
 };
 
-/// Processes, one on each machine, that die, freeze and are started again, on a clock of its own.
-/// Those of the beginning are the members 0, 1, ...; who asks to join has a number of
+/// Processes, one on each machine, that die, freeze and are restarted, on a simulated clock. The
+/// initial ones are the members 0, 1, ...; an applicant has a number of
 /// distributed::Membership's.
 class Processes {
  public:
@@ -31,29 +31,29 @@ class Processes {
     int machine = 0;
     std::optional<Seconds> ended = {};
     Seconds frozen_until = 0;
-    Seconds applied = 0;  ///< when it asked to join last
+    Seconds applied = 0;  ///< when it last asked to join
   };
 
   Processes(int machines, const Fates& fates, std::uint64_t seed);
 
   Seconds now() const { return now_; }
-  /// When something happens next; never if nothing does.
+  /// The time of the next event; never if there is none.
   Seconds next_event() const;
-  /// Lets happen what does until then.
+  /// Simulates all events up to that time.
   void advance(Seconds until);
 
   const Process& of(distributed::Member member) const { return all_[index_.at(member)]; }
   bool lives(distributed::Member member) const { return !of(member).ended; }
   bool is_frozen(distributed::Member member) const { return of(member).frozen_until > now_; }
 
-  /// Those that asked to join after the first `applications` who did.
+  /// The applicants after the first `applications`.
   std::vector<distributed::Member> applicants_after(std::int64_t applications) const;
-  /// A process that the others passed over asks again, or has another number from now on.
+  /// A process that the others passed over applies again, or has a different number from now on.
   void apply_again(distributed::Member member);
-  /// A process that the others went on without ends.
+  /// Ends a process that was left out by the others.
   void end(distributed::Member member);
 
-  /// Seconds that processes lived between two times on the clock, all together.
+  /// The total lifetime of all processes between two times on the clock.
   Seconds lived(Seconds from, Seconds to) const;
   std::int64_t deaths() const { return deaths_; }
 
@@ -77,11 +77,11 @@ class Processes {
   std::mt19937_64 random_;
   Seconds now_ = 0;
   std::vector<Process> all_;
-  std::vector<std::size_t> of_machine_;  ///< the last process on each
+  std::vector<std::size_t> of_machine_;  ///< the last process on each machine
   std::unordered_map<distributed::Member, std::size_t> index_;
-  std::vector<distributed::Member> applications_;  ///< in their order
+  std::vector<distributed::Member> applications_;  ///< in the order of application
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::vector<Seconds> starts_, ends_;  ///< of processes, as they come
+  std::vector<Seconds> starts_, ends_;  ///< of processes, in order of time
   std::int64_t deaths_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Simulates a run of many ranks, once with what happens to them and once without, and prints what
-// came of it as JSON: `simulate_ranks '{"machines": 1000, "lifetime": 3600, ...}'`.
+// Simulates a run of many ranks, once with faults and once without, and prints the results as JSON:
+// `simulate_ranks '{"machines": 1000, "lifetime": 3600, ...}'`.
 
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Takes what is stated of `setting`; what is not known is an error.
+/// Reads the given values into a Setting; an unknown key is an error.
 Setting setting_of(json stated) {
   Setting setting;
   const auto take = [&stated](const char* name, auto& value) {

@@ -11,15 +11,15 @@ using distributed::Member;
 using distributed::MemberList;
 using std::chrono::milliseconds;
 
-constexpr Seconds kLook = 0.02;  ///< between two looks at who is there (RankStore)
+constexpr Seconds kLook = 0.02;  ///< between two looks at the members (RankStore)
 constexpr Seconds kBeat = 0.4;   ///< between two signs of life (Heartbeat)
-constexpr int kTries = 16;       ///< of a group that is made anew (GlooGroup)
-constexpr int kPieces = 238;     ///< of 4 MiB, of a state of 1 GB
-/// Since when somebody has asked to join who is let in at a step: the first rank looks with each of
-/// its own signs of life, and has to see a new one between two looks (Membership::has_applicants).
+constexpr int kTries = 16;       ///< of a group that is renewed (GlooGroup)
+constexpr int kPieces = 238;     ///< of 4 MiB, in a state of 1 GB
+/// The minimum age of an application that is accepted at a step: the first rank looks with each of
+/// its own heartbeats, and has to see a new one between two looks (Membership::has_applicants).
 constexpr Seconds kKnown = 0.8;
-/// Requests to the store that each rank makes for each other one: for one look at all of them, for
-/// the texts that they tell each other until they train, and for finding out who is missing.
+/// Requests to the store that each rank makes for each other rank: for one look at all of them, for
+/// the messages between them until they train, and for finding the missing ones.
 constexpr double kRequestsOfLook = 5, kRequestsOfMeeting = 9, kRequestsOfNotice = 8;
 
 milliseconds in_milliseconds(Seconds seconds) {
@@ -66,15 +66,15 @@ void SimulatedGroup::change() {
     if (tries == kTries) throw Broken("ranks were lost in each of 16 tries to meet");
 }
 
-/// The state goes from one newcomer to the next, in pieces of which one is sent while the next one
-/// comes (share_state).
+/// The state is passed from one newcomer to the next, in pieces; one is sent while the next one
+/// arrives (share_state).
 Seconds SimulatedGroup::passing_seconds(std::int64_t newcomers) const {
   if (newcomers == 0) return 0;
   return setting_.costs.newcomer * (1 + static_cast<double>(newcomers - 1) / kPieces);
 }
 
-/// Decides on the next group and lets its ranks meet; whether all of them did. Who lives and is
-/// left out ends.
+/// Decides on the next group and lets its ranks meet; returns whether all of them did. Living
+/// processes that are left out end.
 bool SimulatedGroup::meet() {
   const MemberList next = decide();
   std::int64_t newcomers = 0;
@@ -127,8 +127,8 @@ void SimulatedGroup::wait_for_others() {
   outcome_.waited += processes_.now() - began;
 }
 
-/// What members see of each other since they began to look, `waited` ago. Each has a lifeline to
-/// the one behind it.
+/// The members' views of each other when they have looked for `waited`. Each has a lifeline to the
+/// next one.
 std::vector<Candidate> SimulatedGroup::old_members(Seconds waited) const {
   std::vector<Candidate> candidates;
   for (std::size_t rank = 0; rank < members().size(); ++rank) {

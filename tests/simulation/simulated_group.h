@@ -13,12 +13,12 @@
 
 namespace accrue::simulation {
 
-/// Ends a simulation: a promise does not hold, or the run cannot go on.
+/// Ends a simulation: a guarantee is broken, or the run cannot continue.
 struct Broken : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Calls `function` and notes how long it took.
+/// Calls `function` and records its duration.
 template <class Function>
 auto timed(Outcome& outcome, const std::string& name, Function function) {
   const Stopwatch watch;
@@ -31,8 +31,8 @@ auto timed(Outcome& outcome, const std::string& name, Function function) {
   return result;
 }
 
-/// The ranks of a simulated run, and how they find together as distributed::Membership has them do.
-/// Throws Broken if they cannot. What it is given outlives it.
+/// The ranks of a simulated run, which form groups by distributed::Membership. Throws Broken if
+/// they cannot. Its arguments must outlive it.
 class SimulatedGroup {
  public:
   SimulatedGroup(const Setting& setting, const Rules& rules, Processes& processes,
@@ -42,13 +42,13 @@ class SimulatedGroup {
   std::optional<int> rank_of(distributed::Member member) const {
     return distributed::rank_of(member, list_);
   }
-  /// Whether all of them live and are awake.
+  /// Whether all of them are alive and awake.
   bool is_whole() const;
-  /// Whether a process asks to join of which the first rank knows.
+  /// Whether the first rank knows of a process that asks to join.
   bool is_asked() const;
-  /// After a collective failed, until all know who is missing.
+  /// After a failed collective, simulates the time until all know the missing ranks.
   void find_out_who_is_missing();
-  /// Is made anew until one works.
+  /// Renews the group until one works.
   void change();
 
  private:
@@ -68,7 +68,7 @@ class SimulatedGroup {
   Processes& processes_;
   Outcome& outcome_;
   distributed::MemberList list_;
-  std::unordered_set<distributed::Member> settled_;  ///< those of the last group that worked
+  std::unordered_set<distributed::Member> settled_;  ///< the members of the last working group
 };
 
 }  // namespace accrue::simulation

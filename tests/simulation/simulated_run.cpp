@@ -15,7 +15,7 @@ using batch::Range;
 using distributed::Member;
 using train::RangesOfRanks;
 
-constexpr Seconds kQuarter = 15;  ///< what Outcome::of_quarters is about
+constexpr Seconds kQuarter = 15;  ///< the interval of Outcome::of_quarters
 
 class SimulatedRun {
  public:
@@ -47,7 +47,7 @@ class SimulatedRun {
     return pace_[static_cast<std::size_t>(processes_.of(member).machine)];
   }
 
-  /// What is known of the speed of a member that nobody has observed.
+  /// The known speed of a member that nobody has observed.
   std::vector<double> known_of(Member member) const {
     if (!setting_.knows_speeds) return {};
     return std::vector<double>(distributed::WindowShares::kFewestWindows, pace_of(member));
@@ -94,8 +94,8 @@ class SimulatedRun {
     return shares;
   }
 
-  /// What nobody has done, as ranks tell each other what they have; all of the window where that is
-  /// nothing.
+  /// The part of the window that nobody has done, by the ranks' messages; all of it if the ranks
+  /// have done nothing.
   RangesOfRanks what_is_left(const RangesOfRanks& done) {
     if (std::ranges::all_of(done, &std::vector<Range>::empty)) return shares_of(window());
     RangesOfRanks told;
@@ -105,8 +105,8 @@ class SimulatedRun {
                  [&] { return rules_.divide_what_is_left(window(), told, 1); });
   }
 
-  /// Until all that live have done theirs and the window's sums were exchanged, or were to be; what
-  /// each took, by rank.
+  /// Runs until all living ranks have done their shares and the window's sums were exchanged, or
+  /// would have been; returns the time of each, by rank.
   std::vector<Seconds> run_micro_batches(const RangesOfRanks& ahead) {
     std::normal_distribution<double> noise(1, setting_.noise);
     std::vector<Seconds> seconds, ends;
@@ -119,8 +119,8 @@ class SimulatedRun {
     return seconds;
   }
 
-  /// When all that live are in the collective. One that is frozen comes later by as much; others
-  /// wait for it as long as their patience.
+  /// The time when all living ranks are in the collective. A frozen one comes later by that time;
+  /// others wait for it up to their limit.
   Seconds arrival_of_all(std::vector<Seconds> ends) {
     std::vector<bool> is_late(ends.size(), false);
     while (true) {
@@ -156,7 +156,7 @@ class SimulatedRun {
     take_optimizer_step(static_cast<std::int64_t>(agreed.totals.weight));
   }
 
-  /// `samples` that are in the sums; each weighs 1.
+  /// Takes a step with `samples` in the sums; each weighs 1.
   void take_optimizer_step(std::int64_t samples) {
     ++outcome_.steps;
     outcome_.samples += samples;
@@ -168,7 +168,7 @@ class SimulatedRun {
     kept_sample_ = next_sample_;
   }
 
-  /// Returns what the ranks of the group that was made anew keep of `done`, by their new ranks.
+  /// Returns the part of `done` that the ranks of the renewed group keep, by their new ranks.
   RangesOfRanks change_ranks(const RangesOfRanks& done) {
     const std::vector<Member> before = group_.members();
     const std::vector<std::vector<double>> observed_before = std::move(observed_);
@@ -201,7 +201,7 @@ class SimulatedRun {
     return division.has_value();
   }
 
-  /// To the last checkpoint.
+  /// Goes back to the last checkpoint.
   void go_back() {
     ++outcome_.went_back;
     outcome_.samples -= next_sample_ - kept_sample_;
@@ -240,8 +240,8 @@ class SimulatedRun {
   std::mt19937_64 random_;
   SimulatedGroup group_;
   DividedOptimizer optimizer_;
-  std::vector<Seconds> pace_;                  ///< by machine, of a micro-batch
-  std::vector<std::vector<double>> observed_;  ///< by rank, of a sample (PaceEstimate::observed)
+  std::vector<Seconds> pace_;                  ///< by machine, for a micro-batch
+  std::vector<std::vector<double>> observed_;  ///< by rank, for a sample (PaceEstimate::observed)
   std::optional<distributed::WindowShares> shares_;
   std::int64_t next_sample_ = 0, kept_sample_ = 0, kept_steps_ = 0;
   Seconds kept_at_ = 0;

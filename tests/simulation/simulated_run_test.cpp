@@ -11,8 +11,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// A thousand machines of different speeds, each of whose processes dies every ten minutes, which
-/// is one every 0.6 s, and some of which freeze.
+/// A thousand machines of different speeds; each process dies every ten minutes, so there is one
+/// death every 0.6 s, and some processes freeze.
 Setting thousand() {
   return {.machines = 1000,
           .micro_batches = 8000,
@@ -36,8 +36,8 @@ TEST(SimulatedRun, CountsEachSampleOnceWhileRanksOfAThousandComeAndGo) {
   EXPECT_GT(outcome.changes, 10);
 }
 
-/// If sums are reduced as they come, a window with a loss begins anew: with two losses in three
-/// windows some are done, and with some in each none ever is.
+/// If sums are reduced as they come, a window with a loss begins again: with two losses per three
+/// windows some are completed, and with several in each none ever is.
 TEST(SimulatedRun, BeginsAWindowAnewWhereItIsNotKept) {
   Setting setting = thousand();
   setting.keeps_windows = false;
@@ -91,20 +91,20 @@ TEST(SimulatedRun, WaitsWhereTooFewAreLeft) {
   EXPECT_EQ(simulate(thousand()).waited, 0);
 }
 
-// What is to be found is found: each of these has one decision that is wrong.
+// Faults must be found: each of these has one wrong decision.
 
-/// The ranks' first shares stand: what the dead had is not shared anew.
+/// The ranks' first shares stay: the part of dead ranks is not distributed again.
 train::RangesOfRanks nothing_is_left(batch::Range, const train::RangesOfRanks& done, std::int64_t) {
   return train::RangesOfRanks(done.size());
 }
 
-/// The survivors' part is shared anew as well.
+/// The survivors' part is distributed again as well.
 train::RangesOfRanks all_is_left(batch::Range window, const train::RangesOfRanks& done,
                                  std::int64_t micro_batch) {
   return train::divide_what_is_left(window, train::RangesOfRanks(done.size()), micro_batch);
 }
 
-/// The dead are in the next group.
+/// Dead ranks are in the next group.
 std::optional<std::vector<distributed::Member>> with_the_dead(
     const std::vector<distributed::Candidate>& old, const std::vector<distributed::Candidate>&,
     std::chrono::milliseconds, std::chrono::milliseconds) {

@@ -30,7 +30,7 @@ std::vector<distributed::RankStatus> rows_of(std::int64_t window, const train::R
     rows.push_back({.window = window,
                     .weight = static_cast<double>(samples),
                     .micro_batches = std::ssize(done[rank]),
-                    // As WindowShares::figures() has them.
+                    // The order is that of WindowShares::figures().
                     .figures = {share, seconds[rank]}});
   }
   return rows;

@@ -9,13 +9,13 @@
 
 namespace accrue::simulation {
 
-/// What does not hold of a window whose ranks have these samples in their sums: each is to be there
-/// once, and no other. Empty if that is so.
+/// The error in a window whose ranks have these samples in their sums: each must be there once, and
+/// no other. Empty if there is none.
 std::string what_is_wrong(batch::Range window, const train::RangesOfRanks& done);
 
-/// The rows that ranks exchange at a window's close, of samples of weight 1 that are a micro-batch
-/// each. `shares` are those that WindowShares gave, none if ranks took parts; `seconds` what
-/// each rank worked.
+/// The rows that ranks exchange at a window's close, for samples of weight 1 that are one
+/// micro-batch each. `shares` come from WindowShares, or are none if ranks took parts; `seconds`
+/// are the working times of the ranks.
 std::vector<distributed::RankStatus> rows_of(std::int64_t window, const train::RangesOfRanks& done,
                                              const std::vector<distributed::Lease>& shares,
                                              const std::vector<double>& seconds);

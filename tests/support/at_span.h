@@ -11,8 +11,8 @@
 
 namespace accrue::testing {
 
-/// While it lives, does something wherever this process comes to a span of a trace, on the thread
-/// that comes there. One at a time.
+/// While it exists, runs an action whenever this process reaches a span of a trace, on the thread
+/// that reaches it. Only one may exist at a time.
 class AtSpan {
  public:
   AtSpan(std::string name, std::function<void()> action) {

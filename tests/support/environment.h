@@ -6,7 +6,7 @@
 
 namespace accrue::testing {
 
-/// Sets a variable of the environment, or takes it away (null), while it lives.
+/// Sets an environment variable, or removes it (null), while it exists.
 class EnvironmentVariable {
  public:
   EnvironmentVariable(std::string name, const char* value) : name_(std::move(name)) {

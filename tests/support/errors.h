@@ -9,7 +9,7 @@
 
 namespace accrue::testing {
 
-/// The message of the accrue::Error that `call` throws, which is to be of `kind` if that is given;
+/// The message of the accrue::Error that `call` throws, which must be of `kind` if that is given;
 /// fails if it throws none.
 template <typename Call>
 std::string error_of(Call&& call, std::optional<Error::Kind> kind = {}) {

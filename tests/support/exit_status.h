@@ -6,8 +6,8 @@
 
 namespace accrue::testing {
 
-/// What a program of the tests exits with, as the command line does: what `run` returns, or an
-/// Error's code, behind its message on stderr.
+/// The exit status of a program of the tests, as on the command line: the result of `run`, or an
+/// Error's code, after its message on stderr.
 template <class Run>
 int exit_status_of(const Run& run) {
   try {

@@ -14,7 +14,7 @@
 
 namespace accrue::testing {
 
-/// Something that happens to a process at a named point: tests/faults/fault_points.cpp.
+/// A fault of a process at a named point: tests/faults/fault_points.cpp.
 struct Fault {
   std::string at;  ///< a span of a trace without its spaces, as "reduce:bucket", or "load"
   /// kill, stop, TERM, INT, HUP, XCPU, USR1, USR2, tell:NAME, pause:NAME, clock:SECONDS or
@@ -30,7 +30,7 @@ inline std::string to_text(const Fault& fault) {
          " count=" + (fault.count > 0 ? std::to_string(fault.count) : "every");
 }
 
-/// The words for `env` by which a program that it starts has these faults; none without any.
+/// The words for `env` that arm these faults in the program that it starts; none without faults.
 /// `folder` has the FIFOs of faults that tell or pause (see Pause).
 inline std::vector<std::string> armed(const std::vector<Fault>& faults,
                                       const std::filesystem::path& folder) {
@@ -41,10 +41,10 @@ inline std::vector<std::string> armed(const std::vector<Fault>& faults,
           "ACCRUE_FAULT_FOLDER=" + folder.string()};
 }
 
-/// What happens to which rank.
+/// The faults of each rank.
 using FaultsOfRanks = std::map<int, std::vector<Fault>>;
 
-/// The words of a rank's command, for `env`, behind what arms its faults.
+/// The words of a rank's command, for `env`, after those that arm its faults.
 inline std::vector<std::string> with_faults(const FaultsOfRanks& faults, int rank,
                                             const std::filesystem::path& folder,
                                             std::vector<std::string> command) {
@@ -55,8 +55,8 @@ inline std::vector<std::string> with_faults(const FaultsOfRanks& faults, int ran
   return command;
 }
 
-/// The two FIFOs by which a test meets a process at a point: `pause:NAME`, or `tell:NAME`, of
-/// which the process does not wait.
+/// The two FIFOs by which a test meets a process at a point: with `pause:NAME`, or with
+/// `tell:NAME`, for which the process does not wait.
 class Pause {
  public:
   Pause(const std::filesystem::path& folder, const std::string& name)
@@ -78,7 +78,7 @@ class Pause {
     if (::poll(&ready, 1, 120 * 1000) != 1 || ::read(descriptor_, &byte, 1) != 1)
       throw std::runtime_error("no process came to " + arrived_.string());
   }
-  /// Has the process go on, which is at the point, or soon will be.
+  /// Lets the process continue, which is at the point, or soon will be.
   void release() const { ::close(::open(go_.c_str(), O_WRONLY | O_CLOEXEC)); }
 
  private:

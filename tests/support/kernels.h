@@ -5,7 +5,7 @@
 
 namespace accrue::testing {
 
-/// Whether the test program runs operators of ATen in the place of accrue's kernels.
+/// Whether the test program uses ATen's operators instead of accrue's kernels.
 inline bool by_aten() { return kernels::chosen_kernels() == kernels::Kernels::generic; }
 
 }  // namespace accrue::testing

@@ -10,7 +10,7 @@
 
 namespace accrue::testing {
 
-/// A PNG file of rows of `channels` bytes a pixel, by another library than the one that reads it.
+/// A PNG file of rows of `channels` bytes per pixel, by another library than the reading one.
 inline std::string png_of(int width, int height, int channels, const std::string& pixels) {
   std::string text;
   const auto append = [](void* to, void* data, int size) {

@@ -11,8 +11,8 @@
 
 namespace accrue::testing {
 
-/// Dropout factors, 0 or 1 / (1 - p), one scalar Philox call a word: what the vectorised masks must
-/// equal to the bit.
+/// Dropout factors, 0 or 1 / (1 - p), with one scalar Philox call per word: the vectorised masks
+/// must equal these to the bit.
 class ReferenceMask {
  public:
   ReferenceMask(double probability, const ForwardContext& context, std::int64_t site)

@@ -11,8 +11,8 @@
 
 namespace accrue::testing {
 
-/// From now on these system calls (__NR_linkat) fail with EPERM in this thread and in what it
-/// starts, as an old seccomp profile has it. There is no way back: for a process of the test's own.
+/// Makes these system calls (__NR_linkat) fail with EPERM in this thread and its children from now
+/// on, as an old seccomp profile does. It cannot be undone, so the test needs a separate process.
 /// Returns false if the system has no filters.
 inline bool refuse_system_calls(const std::vector<unsigned>& calls) {
   std::vector<sock_filter> filter{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};

@@ -15,8 +15,8 @@ using Request = std::function<void(const std::vector<std::string>&)>;
 
 /// Runs `request` on the arguments of the program, and ends as the command line does. Without
 /// arguments it reads them from stdin, a JSON array in each line, and answers each with a line of
-/// {"status", "error"}: what the program would have exited with, and the message. libtorch takes
-/// longer to start than most requests to run, so request_program.py sends all of a script to one
+/// {"status", "error"}: the exit status of such a program, and the message. libtorch takes longer
+/// to start than most requests to run, so request_program.py sends all requests of a script to one
 /// process.
 inline int run_requests(int argc, char** argv, const Request& request) {
   if (argc > 1)

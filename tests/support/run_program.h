@@ -23,7 +23,7 @@
 
 namespace accrue::testing {
 
-/// Returns when it is so; throws after two minutes, which ends the test and what it started.
+/// Returns when the condition is true; throws after two minutes, which ends the test.
 inline void wait_until(const std::function<bool()>& is_so) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
   while (!is_so()) {
@@ -33,8 +33,8 @@ inline void wait_until(const std::function<bool()>& is_so) {
   }
 }
 
-/// A program that was started with its streams going to files of their own. One that nobody waited
-/// for is killed at the end.
+/// A program that was started with its streams going to separate files. If nobody waited for it, it
+/// is killed at the end.
 class Program {
  public:
   struct Result {
@@ -72,7 +72,7 @@ class Program {
 
   pid_t process() const { return process_; }
 
-  /// Has `what` live as long as this.
+  /// Keeps `what` alive as long as this.
   void keep(std::shared_ptr<const void> what) { kept_ = std::move(what); }
 
   /// A program that does not end in two minutes is killed, and its errors say so.

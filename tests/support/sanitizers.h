@@ -2,7 +2,7 @@
 
 namespace accrue::testing {
 
-/// Whether this program is compiled with the address sanitizer: g++ and clang have a macro each.
+/// Whether this program is compiled with the address sanitizer: g++ and clang differ in the macro.
 #if defined(__SANITIZE_ADDRESS__)
 inline constexpr bool with_address_sanitizer = true;
 #elif defined(__has_feature)

@@ -7,10 +7,10 @@
 
 namespace accrue::testing {
 
-/// If this is set and not empty (`make test` does), what a build or a set-up lacks is a failure.
+/// If this is set and not empty (as in `make test`), a missing part of a build is a failure.
 inline constexpr const char* require_all_variable = "ACCRUE_REQUIRE_ALL";
 
-/// What a test needs was left out of this build, or not set up: the test is skipped, or fails if
+/// A part that a test needs is missing in this build or set-up: the test is skipped, or fails if
 /// everything is required. To be returned from a test's body: `return missing_in_build("oneDNN");`
 inline void missing_in_build(std::string_view reason) {
   const char* required = std::getenv(require_all_variable);
@@ -19,8 +19,8 @@ inline void missing_in_build(std::string_view reason) {
   GTEST_SKIP() << reason;
 }
 
-/// The machine, or the kind of build, cannot have what a test needs, whatever is installed: the
-/// test is skipped. To be returned from a test's body.
+/// The machine, or the kind of build, cannot support the test, whatever is installed: the test is
+/// skipped. To be returned from a test's body.
 inline void not_possible_here(std::string_view reason) { GTEST_SKIP() << reason; }
 
 }  // namespace accrue::testing

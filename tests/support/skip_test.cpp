@@ -8,7 +8,7 @@
 namespace accrue::testing {
 namespace {
 
-/// The value of an environment variable while this lives.
+/// Sets the value of an environment variable while it exists.
 class Setting {
  public:
   Setting(const char* name, const char* value) : name_(name) {
@@ -24,7 +24,7 @@ class Setting {
   std::string before_;
 };
 
-/// What `skip` reports, without this test's being skipped or failing.
+/// The report of `skip`, without skipping or failing this test.
 template <class Skip>
 ::testing::TestPartResult::Type outcome_of(Skip skip) {
   ::testing::TestPartResultArray results;

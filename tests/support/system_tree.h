@@ -8,7 +8,7 @@
 
 namespace accrue::testing {
 
-/// A /proc and a /sys that a test writes, in a folder that is gone with it.
+/// A /proc and a /sys that a test writes, in a folder that is removed with it.
 class SystemTree {
  public:
   SystemTree() {

@@ -44,20 +44,20 @@ inline double relative_error(const at::Tensor& actual, const at::Tensor& expecte
   return difference == 0 ? 0 : difference / (scale == 0 ? 1 : scale);
 }
 
-/// How much of `expected` is in `actual`: <actual, expected> / <expected, expected>, in double; 1
-/// of a reference that is zero.
+/// The share of `expected` in `actual`: <actual, expected> / <expected, expected>, in double; 1 for
+/// a reference that is zero.
 inline double projection(const at::Tensor& actual, const at::Tensor& expected) {
   const at::Tensor a = actual.detach().to(at::kDouble), e = expected.detach().to(at::kDouble);
   const double square = e.square().sum().item<double>();
   return square == 0 ? 1 : (a * e).sum().item<double>() / square;
 }
 
-/// How far a projection may lie from 1. A bound in units of a half-precision epsilon allows some
-/// percent of the largest element, so that a gradient of which all is a few percent too large would
-/// pass; roundings of both signs nearly cancel in the projection, a wrong factor does not.
+/// The allowed distance of a projection from 1. A bound in units of a half-precision epsilon allows
+/// some percent of the largest element, so a gradient that is a few percent too large everywhere
+/// would pass; roundings of both signs nearly cancel in the projection, a wrong factor does not.
 inline constexpr double projection_limit = 0.01;
 
-/// Whether the relative error is at most `bound` and the projection is 1. NaN never is.
+/// Whether the relative error is at most `bound` and the projection is 1. False for NaN.
 inline ::testing::AssertionResult within(const at::Tensor& actual, const at::Tensor& expected,
                                          double bound) {
   if (actual.sizes() != expected.sizes())

@@ -1,4 +1,4 @@
-// What the comparison of all other tests lets through, and what it refuses.
+// What the comparison of all other tests accepts, and what it refuses.
 #include "support/tolerance.h"
 
 #include <ATen/ATen.h>

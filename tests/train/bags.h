@@ -15,11 +15,11 @@
 #include "accrue/train/trainer.h"
 #include "train/own_network.h"
 
-/// A batch type of a program's own that no slice cuts, a model and losses for it, and what libtorch
-/// alone makes of them.
+/// A program's own batch type that slices cannot cut, a model and losses for it, and the reference
+/// results of libtorch alone.
 namespace accrue::train::testing {
 
-/// Bags of unequal sizes, one behind the other: no dimension is that of samples.
+/// Bags of unequal sizes, one after the other: no dimension is that of samples.
 struct Bags {
   at::Tensor words, begins;   ///< [words of all], [B]
   at::Tensor scales, labels;  ///< fp32 [B], [B]
@@ -76,7 +76,7 @@ inline Loss mean_of_micro_batch(Net& net, const Bags& bags) {
   return {.sum = loss.sum / loss.weight, .weight = 1};
 }
 
-/// The same steps by libtorch alone, each over its whole batch but the samples `left_out`.
+/// The same steps by libtorch alone, each over its whole batch without the samples `left_out`.
 inline std::vector<at::Tensor> trained_by_libtorch(std::int64_t steps,
                                                    std::span<const std::int64_t> left_out = {}) {
   Net net;

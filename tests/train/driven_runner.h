@@ -12,11 +12,11 @@
 
 namespace accrue::train::testing {
 
-/// A runner whose windows are opened, filled and closed as in training, and what is told of them.
+/// A runner whose windows are opened, filled and closed as in training, and its reports.
 template <class R>
 class DrivenRunner {
  public:
-  /// All are kept by reference. `recovery` may be null: nothing is retried.
+  /// All are kept by reference. `recovery` may be null for no retries.
   DrivenRunner(models::Trainable& model, accum::Window& window, data::Loader& loader,
                std::uint64_t run_seed, RunnerOptions options = {},
                memory::Recovery* recovery = nullptr, memory::Retries::Advice advice = {})
@@ -32,7 +32,7 @@ class DrivenRunner {
   }
 
   void add_observer(std::shared_ptr<Observer> observer) { observers_.push_back(observer); }
-  /// From here on signals stop a window.
+  /// From now on signals stop a window.
   void heed(memory::BudgetWatch& budget, const StopSignalWatch& signals) {
     control_ = RunControl(budget, signals, log_, true);
   }

@@ -36,7 +36,7 @@ inline batch::MicroBatch random_samples(at::IntArrayRef sizes, std::int64_t clas
   return all;
 }
 
-/// Gradient sums by parameter, and buffers, as a window left them.
+/// Gradient sums by parameter, and buffers, after a window.
 struct Result {
   std::map<std::string, at::Tensor> gradients, buffers;
   double loss_sum = 0, weight = 0;
@@ -58,13 +58,13 @@ inline Result collect(const models::Trainable& model, const accum::Window& windo
   return result;
 }
 
-/// Makes the same model each time.
+/// Makes the same model on each call.
 using MakeModel = std::function<std::unique_ptr<models::Trainable>()>;
 constexpr std::uint64_t seed = 7;
 constexpr std::int64_t window_index = 2;
 constexpr std::int64_t exact_samples = 9, exact_classes = 4;
 
-/// By libtorch's own autograd through its own batch norm over the whole batch in one graph.
+/// Uses libtorch's own autograd and batch norm over the whole batch in one graph.
 inline Result full_batch(const MakeModel& make, const batch::MicroBatch& all) {
   const std::unique_ptr<models::Trainable> model = make();
   const ForwardContext context = batch::training_context(all, seed, window_index);
@@ -124,7 +124,7 @@ inline Result exact_window(const MakeModel& make, const batch::MicroBatch& all, 
   return exact_window(make, all, batch::split({0, all.inputs.size(0)}, micro), std::move(options));
 }
 
-/// Each micro-batch by its own statistics, as a plain loop does.
+/// Each micro-batch with its own statistics, as in a plain loop.
 inline Result micro_statistics(const MakeModel& make, const batch::MicroBatch& all,
                                std::int64_t micro) {
   const std::unique_ptr<models::Trainable> model = make();
@@ -145,7 +145,7 @@ inline Result micro_statistics(const MakeModel& make, const batch::MicroBatch& a
 /// The largest relative error of a gradient.
 inline double gradient_error(const Result& actual, const Result& expected) {
   EXPECT_EQ(actual.gradients.size(), expected.gradients.size());
-  double scale = 0;  // a gradient that is zero but for rounding is measured by the others
+  double scale = 0;  // a gradient that is zero except for rounding is measured by the others
   for (const auto& [name, gradient] : expected.gradients)
     scale = std::max(scale, gradient.abs().max().item<double>());
   double worst = 0;

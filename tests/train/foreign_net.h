@@ -15,7 +15,7 @@ namespace accrue::train::testing {
 
 inline constexpr std::int64_t foreign_samples = 30, foreign_inputs = 5, foreign_classes = 3;
 
-/// Layers of torch::nn with dropout that no cut reaches.
+/// Layers of torch::nn with dropout that no cut can reach.
 struct ForeignNetImpl : torch::nn::Module {
   explicit ForeignNetImpl(double dropout = 0.3)
       : first(register_module("first", torch::nn::Linear(foreign_inputs, 8))),
@@ -32,7 +32,7 @@ struct ForeignNetImpl : torch::nn::Module {
   torch::nn::Dropout drop;
 };
 
-/// One in which accrue's product is followed by a gradient that is off by a thousandth.
+/// A net in which accrue's product is followed by a gradient that is off by a thousandth.
 struct FaultyNetImpl : ForeignNetImpl {
   using ForeignNetImpl::ForeignNetImpl;
   at::Tensor forward(const at::Tensor& x) override {
@@ -44,7 +44,7 @@ struct FaultyNetImpl : ForeignNetImpl {
   }
 };
 
-/// One that does not do the same twice.
+/// A net whose results change from call to call.
 struct DriftingNetImpl : ForeignNetImpl {
   using ForeignNetImpl::ForeignNetImpl;
   at::Tensor forward(const at::Tensor& x) override {
@@ -69,7 +69,7 @@ inline std::shared_ptr<const data::Source> foreign_data() {
                              at::arange(foreign_samples).mul(7).remainder(foreign_classes));
 }
 
-/// Runs of such nets in fp64, of which libtorch's are the same but for 1e-12.
+/// Runs of such nets in fp64, whose results agree with libtorch's to 1e-12.
 class ForeignRun : public TinyRun {
  protected:
   Config foreign_config(std::int64_t steps, std::int64_t micro,

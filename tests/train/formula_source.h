@@ -15,10 +15,10 @@
 
 namespace accrue::testing {
 
-/// Samples of one length whose tokens follow from their numbers.
+/// Samples of one length whose tokens are computed from their numbers.
 class FormulaSource : public data::Source {
  public:
-  /// Of token `t` of a sample.
+  /// The value of token `t` of a sample.
   using Formula = std::function<std::int64_t(std::int64_t sample, std::int64_t t)>;
 
   FormulaSource(std::int64_t samples, std::int64_t length, std::int64_t vocab, Formula input,
@@ -60,7 +60,7 @@ class FormulaSource : public data::Source {
     return micro;
   }
 
-  /// From now on these have no row (Source::fetch).
+  /// From now on these samples have no row (Source::fetch).
   void damage(std::set<std::int64_t> samples) { unreadable_ = std::move(samples); }
 
  private:

@@ -10,7 +10,7 @@
 
 #include "accrue/train/config.h"
 
-/// What runs of a program's own networks and data have in common.
+/// The common part of runs with a program's own networks and data.
 namespace accrue::train::testing {
 
 /// Values from -1/2 to 1/2 that differ from parameter to parameter.
@@ -21,8 +21,8 @@ inline void set_waves(const torch::nn::Module& net) {
     parameter.copy_(at::arange(parameter.numel()).view_as(parameter).mul(value += 0.07).sin() / 2);
 }
 
-/// `c` as a run of `steps` batches of `samples` of the program's own, in order, by gradient descent
-/// in fp64.
+/// `c` as a run of `steps` batches of `samples` of the program's own data, in order, by gradient
+/// descent in fp64.
 inline Config by_descent(Config c, std::int64_t steps, std::int64_t samples,
                          std::optional<std::int64_t> micro, double momentum = 0) {
   c.run.steps = steps;

@@ -12,7 +12,7 @@
 
 namespace accrue::train::testing {
 
-/// Keeps all that a run tells its observers.
+/// Stores everything that a run reports to its observers.
 class Recorder : public Observer {
  public:
   void on_step(const StepReport& report) override { steps.push_back(report); }
@@ -40,7 +40,7 @@ class AfterStep : public Observer {
   std::function<void()> action_;
 };
 
-/// Raises a signal after a given number of micro-batches, as a scheduler does in the middle of a
+/// Raises a signal after a given number of micro-batches, as a scheduler might in the middle of a
 /// window.
 class SignalAfter : public Observer {
  public:

@@ -15,7 +15,7 @@
 /// Ranks that are threads of this process.
 namespace accrue::train::testing {
 
-/// Calls `run(rank, group)` on a thread of each of `world` ranks, whose group meets on the loopback
+/// Calls `run(rank, group)` on a thread for each of `world` ranks, whose group uses the loopback
 /// interface.
 template <class Run>
 void run_thread_ranks(std::size_t world, const Run& run) {
@@ -45,7 +45,7 @@ class SumOfRanks : public Parallelism {
   distributed::DeferredReduce& reduce_;
 };
 
-/// Where a runner tells what happens.
+/// A recipient of a runner's reports.
 struct Told {
   std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
   RunLog::Observers observers{recorder};

@@ -15,8 +15,8 @@
 
 namespace accrue::train::testing {
 
-/// A folder of its own for each test of each process, with a few KiB of text to train on. A test
-/// neither finds the memory budget of another one's run, which is the process's, nor leaves one.
+/// A separate folder for each test of each process, with a few KiB of text to train on. A test
+/// neither inherits the process's memory budget from another test's run, nor leaves one.
 class TinyRun : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -13,8 +13,8 @@
 
 namespace accrue::train::testing {
 
-/// A network for images of 64 pixels and 4 classes in TorchScript, whose interpreter has an error
-/// handling of its own.
+/// A network for images of 64 pixels and 4 classes in TorchScript, whose interpreter has its own
+/// error handling.
 inline std::unique_ptr<models::Trainable> tiny_torchscript() {
   torch::jit::Module module("Network");
   const auto parameter = [&](const char* name, std::int64_t rows, std::int64_t columns) {

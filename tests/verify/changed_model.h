@@ -13,7 +13,7 @@ namespace accrue::proof::testing {
 using Segments = std::vector<models::Segment>;
 using LossHeads = std::vector<models::LossHead>;
 
-/// A model of which a fault changes segments or losses. Without one it is the model that it has.
+/// A model with a fault that changes segments or losses. Without one it behaves like its model.
 class ChangedModel final : public models::Model {
  public:
   struct Fault {
@@ -21,7 +21,7 @@ class ChangedModel final : public models::Model {
     std::function<void(LossHeads&)> losses = {};
     /// Called with the model's parameters before each forward pass.
     std::function<void(const NamedParameters&, const batch::MicroBatch&)> before_pass = {};
-    std::int64_t flops_per_sample = 0;  ///< that it tells; 0: as it is
+    std::int64_t flops_per_sample = 0;  ///< the reported number; 0: the model's
   };
 
   ChangedModel(std::unique_ptr<models::Model> sound, Fault fault)

@@ -7,7 +7,7 @@
 namespace accrue::proof {
 namespace {
 
-constexpr double much_work = 1e12, little_work = 1e6;  // of a sample
+constexpr double much_work = 1e12, little_work = 1e6;  // per sample
 
 CheckPlanInput large(std::int64_t samples, std::int64_t micro) {
   return {.window_samples = samples, .micro_batch = micro, .flops_per_sample = much_work};

@@ -1,5 +1,5 @@
-// Each operation of the Llama family compared by itself: sound kernels are within the bounds, and a
-// fault in any of them is seen, in every precision.
+// Each operation of the Llama family compared separately: correct kernels are within the bounds,
+// and a fault in any of them is detected, in every precision.
 #include "verify/operations/compared_operations.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 using testing::ScaledGradient;
 using Tensors = std::vector<at::Tensor>;
 
-/// accrue's operations; the gradient of the first input comes back times `factor`.
+/// accrue's operations; the gradient of the first input is multiplied by `factor`.
 class ScaledOperations final : public testing::ForwardingOperations {
  public:
   explicit ScaledOperations(double factor) : factor_(factor) {}
@@ -80,7 +80,7 @@ class OperationsOfLlamas : public ::testing::TestWithParam<at::ScalarType> {
   at::ScalarType dtype() const { return GetParam(); }
   at::ScalarType master() const { return dtype() == at::kDouble ? dtype() : at::kFloat; }
 
-  /// The worst of what was compared of one call, by its ratio to the bound.
+  /// The worst comparison of one call, by its ratio to the bound.
   static double worst(double factor, const NamedParameters& parameters, const Tensors& inputs,
                       const Call& call) {
     const ScaledOperations native(factor);
@@ -91,14 +91,14 @@ class OperationsOfLlamas : public ::testing::TestWithParam<at::ScalarType> {
       sum = sum +
             (result.to(at::kDouble) * drawn(result.sizes(), at::kDouble, ++seed).detach()).sum();
     sum.backward();
-    // Each result, and each gradient that is wanted.
+    // Each result, and each required gradient.
     EXPECT_GT(operations.results().size(), inputs.size());
     return std::ranges::max_element(
                operations.results(), {},
                [](const OperationResult& result) { return result.worst.ratio(); })
         ->worst.ratio();
   }
-  /// Inputs from the second on are parameters, and gradients of these have names.
+  /// Inputs from the second on are parameters, and their gradients have names.
   static void expect_compared(const Tensors& inputs, const Call& call) {
     NamedParameters parameters;
     for (std::size_t i = 1; i < inputs.size(); ++i)

@@ -1,4 +1,4 @@
-// Each cause of the guide's table that a config can have, through verify's own flow.
+// Each cause in the guide's table that a config can have, through verify's own flow.
 #include <gmock/gmock.h>
 
 #include <numeric>
@@ -17,7 +17,7 @@ using ::testing::StartsWith;
 
 using ChangeOfLoss = std::function<void(Loss&, const batch::MicroBatch&)>;
 
-/// What the head reports is changed, whoever asks.
+/// Changes the loss of the head in every pass.
 ChangedModel::Fault of_loss(ChangeOfLoss change) {
   return {.losses = [change = std::move(change)](LossHeads& heads) {
     heads.front().forward = [change, sound = heads.front().forward](
@@ -30,7 +30,7 @@ ChangedModel::Fault of_loss(ChangeOfLoss change) {
   }};
 }
 
-/// What each segment gets as its context is changed, whoever runs it.
+/// Changes the context of each segment in every pass.
 ChangedModel::Fault of_context(std::function<void(ForwardContext&)> change) {
   return {.segments = [change = std::move(change)](Segments& segments) {
     for (models::Segment& segment : segments)
@@ -45,7 +45,7 @@ ChangedModel::Fault of_context(std::function<void(ForwardContext&)> change) {
 
 class ConfigCauses : public testing::ConfigsOfParts {
  protected:
-  /// A loss that autograd differentiates as it is changed, and no kernel ahead of time.
+  /// A loss that autograd differentiates after the change, without a kernel's precomputed gradient.
   train::Config of_plain_loss() const {
     train::Config config = without_dropout();
     config.loss.cross_entropy = train::CrossEntropy::plain;

@@ -23,7 +23,7 @@ inline constexpr const char* foreign_batch_norm =
     "  x = torch.batch_norm(x, None, None, self.mean, self.var, self.training, 0.1, 1e-5, "
     "False)\n";
 
-/// A folder of its own for each test, and configs of what it writes there.
+/// A separate folder for each test, and configs for the data that it writes there.
 class ConfigsToVerify : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -47,7 +47,7 @@ class ConfigsToVerify : public ::testing::Test {
     return c;
   }
 
-  /// A language model with dropout, of a small text.
+  /// A language model with dropout, on a small text.
   train::Config of_text() const {
     std::ofstream text(folder_ / "text.txt");
     for (int i = 0; i < 60; ++i) text << "line " << i * 7919 % 1000 << " of a small text\n";
@@ -61,7 +61,7 @@ class ConfigsToVerify : public ::testing::Test {
     return c;
   }
 
-  /// Handwriting-like noise with a label each, in MNIST's format.
+  /// Handwriting-like noise with labels, in MNIST's format.
   train::Config of_images(train::ModelKind kind) const {
     std::ofstream pictures(folder_ / "train-images-idx3-ubyte", std::ios::binary);
     std::ofstream labels(folder_ / "train-labels-idx1-ubyte", std::ios::binary);
@@ -85,7 +85,7 @@ class ConfigsToVerify : public ::testing::Test {
     train::Config c = of_images(train::ModelKind::resnet);
     c.model.layers = 8;
     c.model.width = 4;
-    c.batch.samples = 6;  // convolutions are compiled anew for each number of samples
+    c.batch.samples = 6;  // convolutions are compiled for each number of samples
     c.model.batchnorm = policy;
     return c;
   }
@@ -97,7 +97,7 @@ class ConfigsToVerify : public ::testing::Test {
     return c;
   }
 
-  /// A classifier by one convolution, whose maps go through `body`.
+  /// A classifier with one convolution, followed by `body`.
   train::Config of_convolution(const std::string& body) const {
     torch::manual_seed(4);
     torch::jit::Module module("Classifier");

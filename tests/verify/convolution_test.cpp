@@ -1,5 +1,5 @@
-// Convolutions sum as many terms per weight as there are output pixels in the batch, by another
-// algorithm for each shape: that is rounding, and hides no fault.
+// Convolutions sum as many terms per weight as there are output pixels in the batch, with a
+// different algorithm for each shape: that is rounding, and must hide no fault.
 #include <gmock/gmock.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/torch.h>
@@ -62,7 +62,7 @@ Loss class_loss(torch::nn::Sequential& model, const Batch& micro) {
           static_cast<double>(micro[0].size(0))};
 }
 
-/// As torch.jit.script makes one of torch.nn.BatchNorm2d.
+/// As torch.jit.script would convert a torch.nn.BatchNorm2d.
 torch::jit::Module scripted_batch_norm(std::int64_t features, torch::ScalarType dtype) {
   torch::jit::Module layer("__torch__.torch.nn.modules.batchnorm.BatchNorm2d");
   layer.register_attribute("training", c10::BoolType::get(), true);
@@ -117,7 +117,7 @@ class Convolutions : public ::testing::TestWithParam<torch::ScalarType> {
  protected:
   void SetUp() override { torch::manual_seed(3); }
   torch::ScalarType dtype() const { return GetParam(); }
-  /// What any fault has to be below to pass.
+  /// The limit that the effect of an undetected fault must not reach.
   double fine() const { return dtype() == torch::kDouble ? 1e-12 : 1e-3; }
   VerifyOptions options_{.micro_batches = {8, 3}};
 };
@@ -225,7 +225,7 @@ TEST_P(Convolutions, InTorchScriptAreToldLikewise) {
               UnorderedElementsAre(Cause::dropout, Cause::batchnorm));
 }
 
-/// The gradient of the first convolution's bias is off by a thousandth in micro-batches.
+/// The gradient of the first convolution's bias has an error of a thousandth in micro-batches.
 TEST_P(Convolutions, ABiasGradientOffByAThousandthIsFound) {
   for (int i = 0; i < 4; ++i) {
     torch::nn::Sequential model = network({}, dtype());

@@ -13,7 +13,7 @@
 
 namespace accrue::proof {
 
-/// A batch type of a program's own.
+/// A program's own batch type.
 struct Rows {
   at::Tensor inputs, targets;
 };
@@ -97,7 +97,7 @@ TEST_F(CustomModelProof, PassesDropoutInsideAModuleWhereItIsAccelerated) {
   EXPECT_EQ(as_written.cause, Cause::dropout) << conclusion(as_written);
 }
 
-/// accrue's product is followed by a gradient that is off by a thousandth.
+/// The gradient of accrue's product has an error of a thousandth.
 Loss off_where_accelerated(Net& net, const batch::MicroBatch& micro) {
   const at::Tensor y = net->forward(micro.inputs);
   const auto& node = y.grad_fn();
@@ -123,8 +123,8 @@ TEST_F(CustomModelProof, NamesABatchNormalisationInside) {
   EXPECT_FALSE(report.equal) << conclusion(report);
 }
 
-/// Squares over all rows, and over those whose target is positive, each with its own number of
-/// them.
+/// Squares over all rows, and over those with a positive target, each with the number of its
+/// rows.
 std::vector<Loss> two_losses(Net& net, const batch::MicroBatch& micro) {
   const at::Tensor squares =
       (net->forward(micro.inputs) - micro.targets.to(micro.inputs.scalar_type())).square();
@@ -133,7 +133,7 @@ std::vector<Loss> two_losses(Net& net, const batch::MicroBatch& micro) {
           {.sum = (squares * counts).sum(), .weight = counts.sum().item<double>()}};
 }
 
-/// The same, but for a second loss that is the mean of its micro-batch.
+/// The same, except that the second loss is the mean of its micro-batch.
 std::vector<Loss> with_a_mean(Net& net, const batch::MicroBatch& micro) {
   std::vector<Loss> losses = two_losses(net, micro);
   losses[1].sum = losses[1].sum / std::max(losses[1].weight, 1.0);

@@ -50,7 +50,7 @@ TEST(Diagnosis, WhatNothingExplainsIsCoupled) {
   EXPECT_EQ(diagnose(differing()).cause, Cause::batch_coupled_loss);
 }
 
-/// Parts whose gradients add up to the whole's, and what training made of them.
+/// Parts whose gradients add up to the whole's, and training's result for them.
 Observations added_up(const AddedUp& added) {
   Observations seen = differing();
   seen.parts_add_up = true;
@@ -126,7 +126,7 @@ TEST(Diagnosis, AFitMayLeaveWhatPassesRoundOtherwise) {
   EXPECT_EQ(diagnose(added_up(added)).cause, Cause::unknown) << "it leaves most of it";
 }
 
-/// A micro-batch that is left out of 16 alike ones is nearly a multiple of the rest.
+/// Omitting one of 16 similar micro-batches is nearly a multiple of the rest.
 TEST(Diagnosis, ACombinationThatFitsGoesBeforeAMultipleThatNearlyDoes) {
   AddedUp added{.residual = 0.069, .keeps_sums = true, .tolerance = 1e-5, .pass_rounding = 0.05};
   added.multiple = Fit{.factor = 0.94, .residual = 0.032};
@@ -276,7 +276,7 @@ TEST(Diagnosis, StateThatPassesLeaveIsNoBatchNorm) {
   Observations seen = differing();
   seen.buffers_moved = true;
   seen.evaluation = Difference{1e-7, 0.1};
-  seen.parts_add_up = true;  // each with the buffers as they were
+  seen.parts_add_up = true;  // each with the unchanged buffers
   EXPECT_EQ(diagnose(seen).cause, Cause::carried_state);
   seen.batch_norms = {"bn1"};
   EXPECT_EQ(diagnose(seen).cause, Cause::batchnorm) << "where a layer is known";
@@ -289,7 +289,7 @@ TEST(Diagnosis, HalfALossThatDoesNotGiveHalfTheGradientIsClipping) {
   Observations seen = differing();
   seen.halved = 0.5;
   EXPECT_EQ(diagnose(seen).cause, Cause::clip_per_micro_batch);
-  seen.halved = 1e-5;  // what fp16 may lose
+  seen.halved = 1e-5;  // the possible loss by fp16
   EXPECT_EQ(diagnose(seen).cause, Cause::batch_coupled_loss);
 }
 

@@ -1,5 +1,5 @@
-// What is wrong with draws and labels is found by what they promise. (tests/mutants has the faults
-// of samplers and schedules, which no test can hand in.)
+// Errors in draws and labels are found by their guarantees. (tests/mutants has the faults of
+// samplers and schedules, which no test can inject.)
 #include "verify/config/draws_check.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ TEST(LabelsCheck, OfHiddenTokensAreWhatWasHidden) {
   one.targets[0][1] = 3;
   EXPECT_THAT(faults_of_hidden_tokens(one, other), ElementsAre(HasSubstr("hidden")));
   one.targets[0][1] = 2;
-  other.inputs[0][2] = 5;  // changed, and not asked for
+  other.inputs[0][2] = 5;  // changed without a request
   EXPECT_THAT(faults_of_hidden_tokens(one, other), ElementsAre(HasSubstr("hidden")));
 }
 

@@ -12,7 +12,7 @@
 
 namespace accrue::proof::testing {
 
-/// What training is made of, of which some is changed. Without a change it is training's own.
+/// The parts of training, some of them replaced. Without replacements they are training's own.
 class FaultyParts final : public TrainingParts {
  public:
   using OptimizerMaker =
@@ -52,7 +52,7 @@ class FaultyParts final : public TrainingParts {
   };
 };
 
-/// An optimizer of which a fault changes the steps. Without one it is the one that it has.
+/// An optimizer with a fault that changes its steps. Without one it behaves like its optimizer.
 class ChangedOptimizer : public optim::Optimizer {
  public:
   explicit ChangedOptimizer(std::unique_ptr<optim::Optimizer> sound) : sound_(std::move(sound)) {}
@@ -71,7 +71,7 @@ class ChangedOptimizer : public optim::Optimizer {
 
 inline constexpr auto both_computes = {models::Compute::fp32, models::Compute::bf16};
 
-/// Configs that are verified as made of other parts than training's.
+/// Configs that are verified with other parts than training's.
 class ConfigsOfParts : public ConfigsToVerify {
  protected:
   static Report verified(const train::Config& config, const FaultyParts& parts) {
@@ -84,7 +84,7 @@ class ConfigsOfParts : public ConfigsToVerify {
   static std::string why(const Report& report) {
     return conclusion(report) + ::testing::PrintToString(report.evidence);
   }
-  /// In fp32 and in bf16.
+  /// Expects the cause in fp32 and in bf16.
   static void expect_found(train::Config config, const FaultyParts& faulty, Cause cause) {
     for (const models::Compute compute : both_computes) {
       config.precision.compute = compute;

@@ -8,7 +8,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::Not;
 
-/// A run that there is nothing to say about.
+/// A run without findings.
 RunFacts healthy() {
   RunFacts facts;
   facts.config.run.steps = 1000;

@@ -4,7 +4,7 @@
 
 namespace accrue::proof::testing {
 
-/// accrue's operations, for those to derive from who change some of them.
+/// accrue's operations, as a base class for changes of some of them.
 class ForwardingOperations : public kernels::Operations {
  public:
   at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

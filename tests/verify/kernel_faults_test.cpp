@@ -1,4 +1,4 @@
-// Faults planted in the operations of a model, and in how they put gradients into slots: verify
+// Faults planted in the operations of a model, and in the way they put gradients into slots: verify
 // finds each, in fp32 and in bf16.
 #include <gmock/gmock.h>
 
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using testing::ScaledGradient;
 using testing::Segments;
 
-/// Only the first row's gradient of `x` [B, T, C] comes back times `factor`.
+/// Only the first row's gradient of `x` [B, T, C] is multiplied by `factor`.
 struct FirstTokenCounts : torch::autograd::Function<FirstTokenCounts> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             double factor) {
@@ -33,7 +33,7 @@ struct FirstTokenCounts : torch::autograd::Function<FirstTokenCounts> {
   }
 };
 
-/// accrue's operations, of which one has a fault.
+/// accrue's operations, one of which has a fault.
 class FaultyOperations final : public testing::ForwardingOperations {
  public:
   double bias_factor = 1;    ///< of the gradient of every linear layer's bias; 0: skipped
@@ -79,7 +79,7 @@ class FaultyOperations final : public testing::ForwardingOperations {
   }
 };
 
-/// Whatever runs by accrue's own operations runs by the faulty ones.
+/// Replaces accrue's own operations by the faulty ones everywhere.
 ChangedModel::Fault done_by(const kernels::Operations& faulty) {
   const auto with_fault = [&faulty](ForwardContext context) {
     if (!context.operations) context.operations = &faulty;
@@ -106,7 +106,7 @@ ChangedModel::Fault done_by(const kernels::Operations& faulty) {
               }};
 }
 
-/// Contribution `which` of each window overwrites the sums: a slot forgets that it has one.
+/// Contribution `which` of each window overwrites the sums, as if the slot were empty.
 ChangedModel::Fault overwrites(std::int64_t which) {
   return {.before_pass = [=](const NamedParameters& parameters, const batch::MicroBatch&) {
     for (const NamedParameter& parameter : parameters) {
@@ -126,7 +126,7 @@ class KernelFaults : public testing::ConfigsToVerify {
   static std::string why(const Report& report) {
     return conclusion(report) + ::testing::PrintToString(report.evidence);
   }
-  /// In fp32 and in bf16; the same config is sound without it.
+  /// Expects the fault in fp32 and in bf16; the same config is correct without it.
   static void expect_found(train::Config config, const FaultyOperations& faulty) {
     for (const models::Compute compute : {models::Compute::fp32, models::Compute::bf16}) {
       config.precision.compute = compute;
@@ -155,14 +155,14 @@ TEST_F(KernelFaults, SoundOperationsAreEqual) {
     EXPECT_TRUE(report.complete);
     if (compute == models::Compute::fp32) {
       EXPECT_THAT(report.left_out, ::testing::IsEmpty());
-    } else {  // steps prove something in fp64 alone, on 8 samples
+    } else {  // steps are only conclusive in fp64, on 8 samples
       EXPECT_THAT(report.left_out,
                   ::testing::ElementsAre(HasSubstr("a proof of the optimizer's steps")));
     }
   }
 }
 
-/// A fault of one operation shows, and has its name, where that operation is compared by itself.
+/// A fault of one operation is detected and named when that operation is compared separately.
 TEST_F(KernelFaults, AnOperationIsNamedByItself) {
   for (const models::Compute compute : {models::Compute::fp32, models::Compute::bf16}) {
     SCOPED_TRACE(to_string(compute));
@@ -243,7 +243,7 @@ TEST_F(KernelFaults, AContributionThatOverwritesIsFound) {
   }
 }
 
-/// A parameter that the loss does not depend on is sound, and said.
+/// A parameter that the loss does not depend on is correct, and is reported.
 TEST_F(KernelFaults, WhatGetsNoGradientIsNamed) {
   const Report report = verify_config(of_torchscript("  y = x * self.unused\n"));
   EXPECT_TRUE(report.equal) << why(report);

@@ -1,4 +1,4 @@
-// What was not compared is said, with what has it, and "Equal" is not.
+// Omitted comparisons are reported with their reason, and then the result is not "Equal".
 #include <gmock/gmock.h>
 
 #include "changed_model.h"
@@ -83,7 +83,7 @@ TEST_F(LeftOut, StepsThatRoundMoments) {
   EXPECT_THAT(report.left_out, Contains(HasSubstr("optim.state = \"bf16\"")));
 }
 
-/// Whose prompts fill the context, so that no label of them counts.
+/// Prompts fill the context, so that no label of them counts.
 TEST_F(LeftOut, NothingWhereTheFirstSamplesDoNotCount) {
   std::ofstream lines(folder_ / "data.jsonl");
   for (int i = 0; i < 10; ++i)
@@ -118,7 +118,7 @@ TEST_F(LeftOut, StepsInFp64HaveAKindOfTheirOwn) {
   EXPECT_THAT(report.steps->splits, HasSubstr("in fp64"));
 }
 
-/// A frozen parameter that moves is found, and so is a batch normalisation beside it.
+/// A frozen parameter that changes is found, also next to a batch normalisation.
 TEST_F(LeftOut, AFrozenParameterThatMovesIsNamed) {
   train::Workload work = train::open_workload(of_text());
   const at::Tensor frozen = work.model->parameters().back().tensor;

@@ -1,4 +1,4 @@
-// What is wrong with how micro-batches are loaded is found by what their samples are alone.
+// Errors in the loading of micro-batches are found by comparison with their single samples.
 #include "verify/config/loading_check.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Change = std::function<void(batch::MicroBatch&)>;
 
-/// Data of which micro-batches of several samples are changed.
+/// Data whose micro-batches of several samples are changed.
 class ChangedSource final : public data::Source {
  public:
   ChangedSource(std::shared_ptr<const data::Source> sound, Change change)
@@ -90,7 +90,7 @@ TEST_F(LoadingCheck, LabelsBehindASampleAreFound) {
               ElementsAre(HasSubstr("is not the sample that it is by itself")));
 }
 
-/// Samples of columns, one of them lists that are padded to the longest; no targets.
+/// Samples of columns, one of which has lists that are padded to the longest; no targets.
 batch::MicroBatch columns_of(std::span<const std::int64_t> indices) {
   std::int64_t longest = 0;
   for (const std::int64_t index : indices) longest = std::max(longest, 1 + index % 4);

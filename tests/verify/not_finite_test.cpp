@@ -1,5 +1,5 @@
-// What is not finite by training's way alone is a difference; what is in a plain pass, too, is the
-// data's.
+// A value that is not finite only in training's computation is a difference; one that is not finite
+// in a plain pass, too, is caused by the data.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 class NotFiniteWindow : public testing::ConfigsToVerify {
  protected:
-  /// The loss of micro-batches of `samples` is not finite: by training's way, or by every way.
+  /// The loss of micro-batches of `samples` is not finite: in training's computation, or in all.
   static Report verified(const train::Config& config, std::int64_t samples, bool every_way) {
     const auto overflows = [=](testing::LossHeads& heads) {
       heads.front().forward = [=, sound = heads.front().forward](
@@ -49,7 +49,7 @@ TEST_F(NotFiniteWindow, ByTrainingsWayAloneIsADifference) {
   }
 }
 
-/// Beside a difference that stands, plain steps that overflow are nobody's fault.
+/// If there is already a difference, overflows of plain steps are not attributed to anything.
 TEST_F(NotFiniteWindow, OfPlainPassesBesideADifferenceIsLeftOut) {
   train::Config config = of_resnet(models::BatchNormPolicy::micro);
   config.optim.lr = 1e30;

@@ -1,5 +1,5 @@
-// Faults planted in what training is made of (the closing of windows, optimizers, data): each is
-// found by verify's own flow, in fp32 and in bf16, and named rightly.
+// Faults planted in the parts of training (the closing of windows, optimizers, data): each is found
+// by verify's own flow, in fp32 and in bf16, with the correct name.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
@@ -20,7 +20,7 @@ using testing::ScaledGradient;
 
 constexpr std::int64_t kContext = 12;  ///< of the texts' samples
 
-/// The mean gradient times `factor`.
+/// Multiplies the mean gradient by `factor`.
 void multiply(accum::MeanGradient& gradient, double factor) {
   const at::NoGradGuard no_grad;
   gradient.materialize();
@@ -46,7 +46,7 @@ FaultyParts::OptimizerMaker with_decay_of(train::Decay decay) {
   };
 }
 
-/// Its steps leave everything as it is.
+/// Its steps change nothing.
 class NeverSteps final : public ChangedOptimizer {
  public:
   using ChangedOptimizer::ChangedOptimizer;
@@ -78,10 +78,10 @@ std::unique_ptr<optim::Optimizer> one_step_ahead(const train::Config& config,
   return optimizer;
 }
 
-/// Each micro-batch's mean counts alike, as if the loop divided a sum of means by their number.
+/// Each micro-batch's mean counts equally, as if the loop divided a sum of means by their number.
 struct MeanOfMeans {
   struct Weights {
-    double first = 1, own = 1;  ///< of the window's first micro-batch, and of the one that runs
+    double first = 1, own = 1;  ///< of the window's first micro-batch, and of the running one
   };
   std::shared_ptr<Weights> weights = std::make_shared<Weights>();
 
@@ -111,7 +111,7 @@ struct MeanOfMeans {
   }
 };
 
-/// Text of which one sample is another one in micro-batches of a size, or counts twice there.
+/// Text in which one sample is replaced in micro-batches of a size, or counts twice there.
 class OneSampleTwice final : public data::Source {
  public:
   enum class How { in_place_of_its_neighbour, by_its_weight };
@@ -159,7 +159,7 @@ class PartsFaults : public testing::ConfigsOfParts {
     config.precision.accumulate = accum::Accumulation::fixed;
     return config;
   }
-  /// A window that the end of the data makes shorter than the batch: 11 samples of 16.
+  /// A window that is shorter than the batch at the end of the data: 11 samples of 16.
   train::Config of_short_window() const {
     train::Config config = without_dropout();
     config.batch.samples = 16;
@@ -247,7 +247,7 @@ TEST_F(PartsFaults, AFixedPointSumOffByOneUnitIsFound) {
   expect_found(of_fixed_sums(), faulty, Cause::unknown);
 }
 
-/// The positions' rows, which a fresh slot is to zero before samples add to some of them.
+/// The positions' rows, which a fresh slot must zero before samples add to some of them.
 TEST_F(PartsFaults, AStaleRowOfAnEmbeddingIsFound) {
   FaultyParts faulty;
   faulty.in_model.before_pass = [](const NamedParameters& parameters, const batch::MicroBatch&) {
@@ -269,7 +269,7 @@ TEST_F(PartsFaults, OneSampleTwiceAmongAThousandIsFound) {
   config.data.order = batch::Order::sequential;
   write_text(config, samples + 64);
   FaultyParts sound;
-  sound.in_model.flops_per_sample = 100'000'000;  // so that few splits are of all samples
+  sound.in_model.flops_per_sample = 100'000'000;  // so that few splits contain all samples
   using How = OneSampleTwice::How;
   for (const models::Compute compute : testing::both_computes)
     for (const How how : {How::by_its_weight, How::in_place_of_its_neighbour}) {
@@ -278,7 +278,7 @@ TEST_F(PartsFaults, OneSampleTwiceAmongAThousandIsFound) {
       work.data.train = std::make_shared<OneSampleTwice>(work.data.train, micro, how);
       const Report report = verified(std::move(work), sound);
       EXPECT_FALSE(report.equal) << to_string(compute) << why(report);
-      // Its gradient is that of the micro-batches as they are loaded; that these are wrong is said.
+      // Its gradient is that of the loaded micro-batches; the report says that these are wrong.
       EXPECT_THAT(all_causes(report), Contains(Cause::unknown)) << why(report);
       EXPECT_THAT(report.evidence, Contains(HasSubstr("of the micro-batch of draws 0 to 49")));
     }

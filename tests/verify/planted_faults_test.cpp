@@ -1,4 +1,4 @@
-// Faults planted in random networks: each is named, and small ones are still seen.
+// Faults planted in random networks: each is named, and small ones are still detected.
 #include <gtest/gtest.h>
 
 #include "accrue/verify/verify.h"
@@ -110,7 +110,7 @@ TEST_F(PlantedFaults, NondeterminismIsNamed) {
 }
 
 TEST_F(PlantedFaults, PrecisionIsNamed) {
-  // Parts lose digits that the whole keeps, until fp64 has enough for both.
+  // Parts lose digits that the whole keeps, but fp64 has enough for both.
   expect(Cause::precision, [](RandomNetwork& m, const Batch& micro) {
     const double shift = micro[0].size(0) < 9 ? 3e4 : 0;
     const torch::Tensor error =
@@ -167,7 +167,7 @@ TEST_F(PlantedFaults, AFactorOfOneAndATenThousandthIsSeen) {
   }
 }
 
-/// Tokens weigh alike, and one of 500 is left out of one micro-batch.
+/// Tokens count equally, and one of 500 is left out of one micro-batch.
 TEST_F(PlantedFaults, OneTokenOfFiveHundredThatIsSkippedIsSeen) {
   constexpr std::int64_t samples = 20, tokens = 25, width = 8;
   torch::nn::Sequential model(torch::nn::Embedding(vocab, width), torch::nn::Linear(width, width),

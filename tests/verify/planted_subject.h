@@ -12,8 +12,8 @@
 
 namespace accrue::proof::testing {
 
-/// A model of one parameter w, whose gradient of sample i is w times a row of its own. Passes of
-/// more samples than fit run out of memory, and training's way has a fault where one is planted.
+/// A model of one parameter w, whose gradient for sample i is w times a separate row. Passes with
+/// more samples than fit run out of memory, and training's computation can have a planted fault.
 class PlantedSubject final : public Subject {
  public:
   explicit PlantedSubject(std::int64_t samples, std::int64_t elements = 5000)
@@ -22,9 +22,9 @@ class PlantedSubject final : public Subject {
   }
 
   std::int64_t most_in_pass = 1 << 20;
-  /// What training does to the gradient of each part, by its number.
+  /// Training's change of the gradient of each part, by its number.
   std::function<at::Tensor(const at::Tensor& gradient, std::size_t part)> fault;
-  at::ScalarType sums_in = at::kFloat;  ///< kBFloat16: what training adds up in
+  at::ScalarType sums_in = at::kFloat;  ///< kBFloat16: the dtype of training's sums
   bool fp64_runs_out = false;
   int evaluations = 0;  ///< passes in evaluation mode
 

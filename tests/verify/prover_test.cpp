@@ -1,5 +1,5 @@
-// The search for a cause, of a model whose gradients are known: what memory does not allow leaves
-// the difference as it is, and fits of many parts are made.
+// The search for a cause, with a model whose gradients are known: without enough memory the
+// difference remains as it is, and fits of many parts are made.
 #include "verify/prover.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ class Proving : public ::testing::Test {
  protected:
   void SetUp() override { at::manual_seed(5); }
 
-  /// Against passes of 10 samples, as where no more fit.
+  /// Compares with passes of 10 samples, as if no more fitted.
   static Prover in_passes(PlantedSubject& subject) {
     const Parts passes = even_split(all_samples, 10).parts;
     Prover few(subject, {0, 10}, 2);
@@ -93,7 +93,7 @@ TEST_F(Proving, OneOfManyPartsThatIsLostIsNamed) {
   subject.fault = [](const at::Tensor& gradient, std::size_t part) {
     return part == 17 ? gradient * 0 : gradient;
   };
-  for (const std::int64_t elements : {1000, 5000}) {  // by itself, and as a sketch
+  for (const std::int64_t elements : {1000, 5000}) {  // directly, and as a sketch
     PlantedSubject one(all_samples.end, elements);
     one.fault = subject.fault;
     const Diagnosis found = explained(one, 1);
@@ -114,7 +114,7 @@ TEST_F(Proving, WhatNoFitExplainsIsNotCalledRuledOutWhereNoneWasMade) {
   EXPECT_THAT(found.ruled_out, Contains(::testing::StartsWith("batch-coupled-loss")));
 }
 
-/// fp64 is asked on the first samples: a fault that is not in these is not called rounding.
+/// fp64 only runs the first samples: a fault that is not in these is not called rounding.
 TEST_F(Proving, AFaultOfLaterSamplesIsNotCalledRounding) {
   PlantedSubject subject(all_samples.end);
   subject.fault = [](const at::Tensor& gradient, std::size_t part) {

@@ -1,4 +1,4 @@
-// No false alarm on models that are right, over many random networks and splits.
+// No false alarm for correct models, over many random networks and splits.
 #include <gtest/gtest.h>
 
 #include "accrue/verify/verify.h"
@@ -36,7 +36,7 @@ TEST_F(RandomModels, NoFalseAlarmOverTwoHundredModelsAndSplits) {
   EXPECT_GT(nearest, 0.005) << "a bound that nothing comes near says nothing";
 }
 
-/// A ReLU network in which a value of every sample lies at the kink but for rounding.
+/// A ReLU network in which a value of every sample is at the kink except for rounding.
 torch::nn::Sequential at_its_kinks(const torch::Tensor& inputs) {
   const std::int64_t units = inputs.size(0);
   torch::nn::Linear first(inputs.size(1), units);

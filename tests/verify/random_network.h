@@ -12,7 +12,7 @@ namespace accrue::testing {
 
 constexpr std::int64_t context = 6, vocab = 11;
 
-/// Networks this small lose time to threads.
+/// Networks this small are slower with more threads.
 class RandomNetworks : public ::testing::Test {
  protected:
   RandomNetworks() { torch::set_num_threads(1); }
@@ -32,7 +32,7 @@ inline NetworkTraits random_traits(std::mt19937& random) {
   return {.tied = third(random), .frozen = third(random), .unused = third(random)};
 }
 
-/// Tokens [B, T] to one number a sample, through a random stack of layers, smooth and with kinks.
+/// Tokens [B, T] to one number per sample, through a random stack of layers, smooth and with kinks.
 struct RandomNetworkImpl : torch::nn::Module {
   explicit RandomNetworkImpl(std::mt19937& random, const NetworkTraits& traits = {})
       : is_tied(traits.tied) {
@@ -115,7 +115,7 @@ struct RandomNetworkImpl : torch::nn::Module {
 };
 TORCH_MODULE(RandomNetwork);
 
-/// Weights are real numbers that grow, so that no two parts of a batch weigh the same per sample.
+/// Weights are increasing real numbers, so no two parts of a batch have the same weight per sample.
 inline Batch random_batch(std::int64_t samples) {
   return {torch::randint(vocab, {samples, context}, torch::kLong), torch::randn({samples, 1}),
           torch::arange(1, samples + 1).reshape({samples, 1}) + torch::rand({samples, 1})};

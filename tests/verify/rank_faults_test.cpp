@@ -1,4 +1,4 @@
-// Ranks and the stages of a pipeline, as threads of this process: what breaks one of them is found.
+// Ranks and the stages of a pipeline, as threads of this process: a fault in one of them is found.
 #include <gmock/gmock.h>
 
 #include "accrue/core/error.h"
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kMicro = 4;
 
-/// Sample `id` adds nothing to the sum of losses, and to their weight what it did.
+/// Sample `id` adds nothing to the sum of losses, but its usual share to their weight.
 ChangedModel::Fault loses_micro_batch_with(std::int64_t id) {
   return {.losses = [id](testing::LossHeads& heads) {
     heads.front().forward = [sound = heads.front().forward, id](
@@ -44,7 +44,7 @@ ChangedModel::Fault skips_its_norm() {
 
 class RankFaults : public testing::ConfigsToVerify {
  protected:
-  /// By 2 ranks, of which the second one has a fault.
+  /// Compares a run of 2 ranks, the second of which has a fault.
   static SplitResult compared(const train::Config& config, const ChangedModel::Fault& fault) {
     train::Workload work = train::open_workload(config);
     work.ranks = train::ranks_that_share(config, 2);

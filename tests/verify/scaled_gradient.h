@@ -4,7 +4,7 @@
 
 namespace accrue::proof::testing {
 
-/// Hands `x` on; its gradient comes back times `factor`.
+/// Returns `x`; its gradient is multiplied by `factor`.
 struct ScaledGradient : torch::autograd::Function<ScaledGradient> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             double factor) {

@@ -21,13 +21,13 @@ using testing::ChangedModel;
 constexpr auto of_both = {models::Compute::fp32, models::Compute::bf16};
 constexpr double found_from = 2, not_found_at = 0.15;
 
-/// What training's way alone makes of the loss.
+/// The change of the loss in training's computation alone.
 struct PlantedInLoss {
-  std::int64_t sample = -1;  ///< which counts otherwise; -1: all
-  double more = 0;           ///< by so much more than once
+  std::int64_t sample = -1;  ///< the sample with a different weight; -1: all
+  double more = 0;           ///< the additional weight
 };
 
-/// Labels that count otherwise, with the weight that they had; where all do, with the loss, too.
+/// Labels count differently, with an unchanged weight; if all do, the loss does, too.
 ChangedModel::Fault planted(const PlantedInLoss& plant) {
   return {.losses = [plant](testing::LossHeads& heads) {
     heads.front().forward = [plant, sound = heads.front().forward](
@@ -71,8 +71,8 @@ class SmallestFaults : public testing::ConfigsToVerify {
   }
 };
 
-/// The closed window of which one parameter's gradient is scaled, beside plain passes, and beside
-/// its micro-batches each by itself where the run compares these.
+/// The closed window with one parameter's gradient scaled, compared with plain passes, and with its
+/// single micro-batches if the run compares these.
 class ScaledWindow {
  public:
   explicit ScaledWindow(const train::Config& config)
@@ -117,7 +117,7 @@ TEST_F(SmallestFaults, TheGradientOfAnyParameterScaled) {
       EXPECT_TRUE(window.is_found(i, 1 + found_from * smallest)) << parameter.name << smallest;
       passed += !window.is_found(i, 1 + not_found_at * smallest);
     }
-    // In bf16 one link of the chain is weaker than the one that is asked here.
+    // In bf16 one link of the chain is weaker than the one that is tested here.
     if (compute == models::Compute::fp32) {
       EXPECT_GT(passed, 0);
     }
@@ -146,13 +146,13 @@ TEST_F(SmallestFaults, ASampleCountedOtherwise) {
           verified(config, {.sample = sample, .more = found_from * share * samples});
       EXPECT_FALSE(found.equal) << sample << ": " << share << why(found);
     }
-    if (compute == models::Compute::bf16) continue;  // what rounds alike shows less there
+    if (compute == models::Compute::bf16) continue;  // equal rounding hides it there
     const Report passed = verified(config, {.sample = 0, .more = not_found_at * share * samples});
     EXPECT_TRUE(passed.equal) << share << why(passed);
   }
 }
 
-/// SGD moves parameters by the gradient, so that what scales it scales their movement.
+/// SGD moves parameters by the gradient, so a scaled gradient scales their movement.
 TEST_F(SmallestFaults, TheMovementOfParametersScaled) {
   for (const models::Compute compute : of_both) {
     SCOPED_TRACE(to_string(compute));

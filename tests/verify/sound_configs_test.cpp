@@ -1,5 +1,5 @@
-// False alarms that drawn configs found (scripts/sound_runs.py), and what must still be named
-// beside them.
+// False alarms that random configs found (scripts/sound_runs.py), and faults that must still be
+// named with them.
 #include "accrue/kernels/kernel_choice.h"
 #include "configs_to_verify.h"
 
@@ -9,7 +9,7 @@ namespace {
 class SoundConfigs : public testing::ConfigsToVerify {};
 
 /// Kernels round at other places than ATen's operators, and optimizers that divide by a gradient's
-/// size make much of it.
+/// size amplify it.
 TEST_F(SoundConfigs, OfBf16WithDropout) {
   train::Config config = of_text();
   config.precision.compute = models::Compute::bf16;
@@ -21,7 +21,7 @@ TEST_F(SoundConfigs, OfBf16WithDropout) {
     }
 }
 
-/// By ATen's operators, as a GPU has it.
+/// With ATen's operators, as on a GPU.
 TEST_F(SoundConfigs, OfFp16WithDropout) {
   const kernels::KernelScope generic(kernels::Kernels::generic);
   train::Config config = of_text();
@@ -30,7 +30,7 @@ TEST_F(SoundConfigs, OfFp16WithDropout) {
   expect(Cause::none, config);
 }
 
-/// What such sums lose is no fault of the optimizer's.
+/// The loss of precision of such sums is not a fault of the optimizer.
 TEST_F(SoundConfigs, OfSumsThatAreCoarserThanTheParameters) {
   train::Config config = of_text();
   for (const auto sums : {accum::Accumulation::bf16_stochastic, accum::Accumulation::bf16_kahan}) {

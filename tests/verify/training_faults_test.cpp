@@ -1,4 +1,4 @@
-// Faults planted in what training does with a window that is sound in one pass: each is found.
+// Faults planted in training's handling of a window that is correct in one pass: each is found.
 #include <gmock/gmock.h>
 
 #include "accrue/models/trainable.h"
@@ -13,7 +13,7 @@ namespace {
 using testing::ChangedModel;
 using testing::Segments;
 
-/// The seed of the masks that a second run of a segment draws, more than the first one's.
+/// The difference between the mask seeds of a segment's second and first run is `more`.
 ChangedModel::Fault reruns_with_seed(std::uint64_t more) {
   return {.segments = [more](Segments& segments) {
     for (models::Segment& segment : segments)
@@ -26,7 +26,7 @@ ChangedModel::Fault reruns_with_seed(std::uint64_t more) {
   }};
 }
 
-/// The batch normalisations of segment `place` are run with the statistics of the micro-batch.
+/// The batch normalisations of segment `place` use the statistics of the micro-batch.
 ChangedModel::Fault normalises_by_micro_batch(std::size_t place) {
   return {.segments = [place](Segments& segments) {
     models::Segment& segment = segments.at(place);
@@ -40,7 +40,7 @@ ChangedModel::Fault normalises_by_micro_batch(std::size_t place) {
   }};
 }
 
-/// Data of which micro-batches of `lost` samples have no labels that count; 0: none.
+/// Data whose micro-batches of `lost` samples have no labels that count; 0: none.
 class LosesMicroBatches final : public data::Source {
  public:
   LosesMicroBatches(std::shared_ptr<const data::Source> sound, std::size_t lost)
@@ -62,10 +62,10 @@ class LosesMicroBatches final : public data::Source {
   std::size_t lost_;
 };
 
-/// SGD whose momentum takes gradients as they come, but for those of one micro-batch.
+/// SGD whose momentum uses all gradients except those of one micro-batch.
 class Forgetful final : public optim::Optimizer {
  public:
-  /// `forgotten`: its number; -1: none.
+  /// `forgotten`: the number of that micro-batch; -1: none.
   Forgetful(const NamedParameters& parameters, std::int64_t forgotten)
       : target_(std::make_shared<Target>(parameters, forgotten)) {}
 
@@ -124,7 +124,7 @@ class TrainingFaults : public testing::ConfigsToVerify {
     return conclusion(report) + ::testing::PrintToString(report.evidence);
   }
 
-  /// Of the split of the window that training takes.
+  /// The result of training's own split of the window.
   static const SplitResult& of_training(const Report& report) {
     const auto found = std::ranges::find(report.splits, "micro-batches of 4", &SplitResult::name);
     EXPECT_NE(found, report.splits.end());
@@ -161,7 +161,7 @@ TEST_F(TrainingFaults, AnExactNormalisationByOneMicroBatchIsFound) {
 }
 
 TEST_F(TrainingFaults, AShortLastMicroBatchThatIsLeftOutIsFound) {
-  train::Config config = of_text();  // of 10 samples, 2 are left after micro-batches of 4
+  train::Config config = of_text();  // of 10 samples, 2 remain after micro-batches of 4
   for (const models::Compute compute : kComputes)
     for (const std::size_t lost : {2, 0}) {
       config.precision.compute = compute;
@@ -177,7 +177,7 @@ TEST_F(TrainingFaults, AShortLastMicroBatchThatIsLeftOutIsFound) {
 
 TEST_F(TrainingFaults, AFoldThatForgetsAMicroBatchIsFound) {
   train::Config config = of_text();
-  config.optim.kind = train::OptimizerKind::adama;  // of which a micro-batch comes whole
+  config.optim.kind = train::OptimizerKind::adama;  // which takes a micro-batch as a whole
   config.optim.clip = 0;
   for (const models::Compute compute : kComputes) {
     config.precision.compute = compute;
@@ -196,7 +196,7 @@ TEST_F(TrainingFaults, AFoldThatForgetsAMicroBatchIsFound) {
   }
 }
 
-/// All ways in which training adds up are compared, by name.
+/// All kinds of accumulation in training are compared, by name.
 TEST_F(TrainingFaults, FoldedGradientsAreComparedAndSound) {
   train::Config config = of_text();
   config.optim.clip = 0;

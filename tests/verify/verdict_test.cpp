@@ -83,7 +83,7 @@ TEST(Verdict, SaysOnHowManySamplesAndWhatHasTheRest) {
   const Report planned = with_extent(4, 64, false);
   EXPECT_THAT(planned.left_out, ElementsAre(HasSubstr("accrue verify --thorough")));
   EXPECT_THAT(conclusion(planned), HasSubstr("splits, orders and steps on the first 4 of its 64"));
-  // What memory does not allow, no option has.
+  // Without enough memory no option helps.
   EXPECT_THAT(
       with_extent(44, 44, true).left_out,
       ElementsAre(::testing::AllOf(HasSubstr("memory.budget"), Not(HasSubstr("--thorough")))));

@@ -116,7 +116,7 @@ TEST_F(VerifyConfig, SamplesOfUnevenLengthsAreSound) {
   expect(Cause::none, config);
 }
 
-/// Each has one token, as samples of running text have as many as each other.
+/// Each sample has one token, as samples of running text have equally many.
 TEST_F(VerifyConfig, ColumnsOfANumberEachAreSound) {
   std::ofstream lines(folder_ / "data.jsonl");
   for (int i = 0; i < 40; ++i)

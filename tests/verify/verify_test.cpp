@@ -108,7 +108,7 @@ TEST_F(Verify, NamesBatchNormOfATrainedModelToo) {
     (loss.sum / loss.weight).backward();
     optimizer.step();
   }
-  // Its gradient all but vanishes in training mode, and not with running statistics.
+  // Its gradient nearly vanishes in training mode, but not with running statistics.
   EXPECT_TRUE(expect(Cause::batchnorm, model, squared_error, batch).besides.empty());
 }
 
@@ -192,7 +192,7 @@ TEST_F(Verify, NamesNondeterminism) {
 
 TEST_F(Verify, NamesPrecisionWhereFp64TakesTheDifferenceAway) {
   torch::nn::Sequential model = small_network(regression_features);
-  // The large term cancels, and takes digits of the sum with it: more in a part than in the whole.
+  // The large term cancels together with digits of the sum: more in a part than in the whole.
   const auto cancelling = [](torch::nn::Sequential& m, const Batch& micro) {
     const torch::Tensor shift = 3e4 * torch::ones_like(micro[1]) *
                                 static_cast<double>(micro[0].size(0) == regression_samples ? 0 : 1);

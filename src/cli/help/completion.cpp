@@ -22,7 +22,7 @@ std::vector<std::string> overrides_of(const CLI::App& verb) {
   return words;
 }
 
-/// What may follow a verb besides files: its actions, its options and theirs, and the keys.
+/// The words, except files, that may follow a verb: its actions, its options and theirs, and keys.
 std::vector<std::string> words_behind(const CLI::App& verb) {
   std::vector<std::string> words = names_of_verbs(verb);
   for (const DescribedOption& option : described_options(verb))

@@ -12,7 +12,7 @@ struct ChatTemplates {
       texts;  ///< by name ("default", "tool_use"); empty when there is none
 };
 
-/// The chat templates beside a tokenizer.json, as transformers takes them: chat_template.jinja (the
+/// The chat templates with a tokenizer.json, as transformers takes them: chat_template.jinja (the
 /// one named "default") and additional_chat_templates/NAME.jinja, or, when there are none of these
 /// files, "chat_template" of tokenizer_config.json: a text, or several by name. A
 /// chat_template.json, which older processors have, counts when nothing else has a template.

@@ -21,7 +21,7 @@ namespace accrue::data {
 /// only learned there.
 ///
 /// One sequence if every turn's prompt, and the turn, begin the whole conversation's text.
-/// Templates that render a turn differently when the conversation goes on (Qwen3 removes the
+/// Templates that render a turn differently when the conversation continues (Qwen3 removes the
 /// reasoning, Mistral moves the tools) make several: each conversation up to a turn that later ones
 /// do not show unchanged, in the order of the conversation. If all turns are withheld it is one
 /// sequence with nothing learned.

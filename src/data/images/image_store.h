@@ -16,7 +16,7 @@
 
 namespace accrue::data {
 
-/// What became of an image that was asked for.
+/// The result of a request for an image.
 struct ImageRead {
   /// Its class, 0 if it has a mask; none if there are no pixels.
   std::optional<std::int64_t> label;

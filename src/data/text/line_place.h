@@ -18,7 +18,7 @@ struct LinePlace {
 /// from 1; none if the line has no such value. The text after the value need not be JSON.
 std::optional<std::size_t> column_of(std::string_view line, const LinePlace& place);
 
-/// A word in the place of a value.
+/// A word at the place of a value.
 struct StrayWord {
   std::string_view text;
   std::size_t column = 0;  ///< where it begins, in bytes from 1

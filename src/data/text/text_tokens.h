@@ -26,7 +26,7 @@ TextTokens tokens_of_text(const FilePool& text, const Tokenizer& tokenizer,
                           std::shared_ptr<TextCache> cache, const TellProgress& tell,
                           const std::string& what);
 
-/// A digest of all the files' bytes, in order, and of what `besides` a cached file depends on.
+/// A digest of all the files' bytes, in order, and of a cached file's other inputs (`besides`).
 std::string digest_of(const FilePool& files, const std::string& besides);
 
 }  // namespace accrue::data

@@ -9,7 +9,7 @@
 
 namespace accrue::data {
 
-/// What to try if a tokenizer.json is wrong.
+/// The suggestion if a tokenizer.json is wrong.
 inline constexpr const char* whole_tokenizer_file = "the tokenizer.json that the model came with";
 /// The same for one of the other files.
 inline constexpr const char* whole_tokenizer_folder = "the files that the tokenizer came with";

@@ -8,7 +8,7 @@
 
 namespace accrue::data {
 
-/// What precedes a part of a text.
+/// The kind of text before a part of a text.
 enum class Before {
   nothing,  ///< it begins the text
   token,    ///< an added token, or another word

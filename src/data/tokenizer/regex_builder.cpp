@@ -272,7 +272,7 @@ void RegexBuilder::put_letters(const std::u32string& letters) {
 }
 
 /// Puts the first letters so that their case does not matter; returns how many. Letters that a
-/// single character can replace are put together, if nothing looks behind.
+/// single character can replace are put together, if there is no lookbehind.
 std::size_t RegexBuilder::put_folded(std::u32string_view letters) {
   const CodePoints first = CodePoints::one(letters.front());
   if (is_behind()) {

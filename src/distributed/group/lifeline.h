@@ -37,8 +37,8 @@ class Lifeline {
     std::string key, text;
   };
   /// From now on watches the process whose place() is `place`, instead of another: writes `words`
-  /// into `texts` once it has ended. If it cannot connect, as behind a firewall, it never does.
-  /// `texts` have their own connection.
+  /// into `texts` once it has ended. If it cannot connect (a firewall), it never does. `texts` have
+  /// their own connection.
   void watch(const std::string& place, SealedTexts texts, std::vector<Word> words);
 
  private:

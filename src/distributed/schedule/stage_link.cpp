@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kHeader = 64;
 constexpr std::int64_t kUndefined = -1;
 /// Lists that may be in transit to a rank when the next one is sent. The schedule needs one
-/// (pipeline_schedule); the second lets a stage go on while its neighbour is busy.
+/// (pipeline_schedule); the second lets a stage continue while its neighbour is busy.
 constexpr std::size_t kOnTheirWay = 2;
 
 at::Tensor header_of(const std::vector<at::Tensor>& tensors) {

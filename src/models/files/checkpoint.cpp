@@ -100,7 +100,7 @@ variable_list run(const CheckpointedFunction& fn, const variable_list& inputs) {
   return results;
 }
 
-/// What the second run needs from the first.
+/// The data of the first run that the second run needs.
 struct FirstRun : torch::CustomClassHolder {
   FirstRun(CheckpointedFunction function, const variable_list& inputs)
       : fn(std::move(function)), state(inputs) {

@@ -166,8 +166,8 @@ class Figures {
     figures_.push_back(std::move(figure));
   }
 
-  /// Shown while a run goes on: by the pace of its last tenth, or of its last ten steps if these
-  /// are more.
+  /// Shown during a run: by the pace of its last tenth, or of its last ten steps if these are
+  /// more.
   std::string time_left() const {
     constexpr std::int64_t fewest_steps = 10;
     const std::int64_t rows = std::ssize(run_.table.steps);

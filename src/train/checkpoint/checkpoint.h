@@ -36,7 +36,7 @@ struct CheckpointContent {
   /// Replaces `optimizer` if no process has all of its state. Each tensor is read once, when it is
   /// written.
   StoredTensors gathered = {};
-  /// What metrics.jsonl has to contain; none if the run keeps no metrics.
+  /// The required contents of metrics.jsonl; none if the run keeps no metrics.
   std::optional<observe::MetricsRecord> metrics = {};
 };
 CheckpointContent checkpoint_content(const TrainState& state, const ModelConfig& shape,

@@ -23,10 +23,10 @@ std::optional<std::int64_t> step_of_folder(const std::filesystem::path& folder);
 std::vector<std::filesystem::path> checkpoint_folders(const RunDirectory& run);
 
 /// Where this process writes the checkpoint of this name before it is put in place. A process that
-/// was left behind and writes one of the same step (RunClaim) uses another folder.
+/// was left out and writes one of the same step (RunClaim) uses another folder.
 std::filesystem::path partial_of(const std::filesystem::path& checkpoint);
 
-/// Puts `partial` in the place of `checkpoint`. The old folder is kept until the new one is there.
+/// Replaces `checkpoint` by `partial`. The old folder is kept until the new one is there.
 void put_in_place(const std::filesystem::path& partial, const std::filesystem::path& checkpoint);
 
 /// Removes a checkpoint: it disappears from the run at once, and from the disk before this returns

@@ -5,9 +5,9 @@
 
 namespace accrue::train {
 
-/// Writes beside training, one checkpoint at a time. This needs no copy: between two optimizer
+/// Writes during training, one checkpoint at a time. This needs no copy: between two optimizer
 /// steps nothing changes the parameters and the optimizer's state, so they are read in place while
-/// the next window accumulates. Whoever is about to change them calls finish() first.
+/// the next window accumulates. The code that changes them calls finish() first.
 class CheckpointWriter {
  public:
   ~CheckpointWriter();  ///< waits; an error that finish() did not rethrow is lost

@@ -6,7 +6,7 @@
 
 namespace accrue::train {
 
-/// What a run records of its data, to recognize them on resumption.
+/// A run's record of its data, to recognize them on resumption.
 struct DataIdentity {
   std::string fingerprint;    ///< of the training data, followed by the held-out data
   std::int64_t samples = 0;   ///< training samples; 0: not known (checkpoints of earlier versions)

@@ -11,7 +11,7 @@ namespace accrue::train {
 /// The machine's name; empty if the system does not report one.
 std::string host_name();
 
-/// What a run's numbers may depend on, apart from its config and its data.
+/// Conditions that a run's numbers may depend on, apart from its config and its data.
 struct RunEnvironment {
   std::map<std::string, std::string> versions;  ///< accrue, libtorch, gemm
   std::string host, processor, isa;

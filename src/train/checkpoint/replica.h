@@ -14,7 +14,7 @@
 
 namespace accrue::train {
 
-/// Copies a run's checkpoints into its replica on its own thread, beside the training. It makes one
+/// Copies a run's checkpoints into its replica on its own thread, during the training. It makes one
 /// copy at a time; a newer checkpoint replaces one that waits. A failure is reported once, tried
 /// again with the next checkpoint, and the recovery is reported too; it never throws. If the system
 /// cannot start a thread, copy() makes the copy itself.

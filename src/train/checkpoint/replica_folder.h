@@ -14,9 +14,9 @@
 
 namespace accrue::train {
 
-/// Copies a run into its replica, one item at a time, while the run goes on. The replica is a valid
-/// run directory at any moment: its files are whole and arrive in such an order that a killed
-/// process leaves one from which the run can be resumed.
+/// Copies a run into its replica, one item at a time, during the run. The replica is a valid run
+/// directory at any moment: its files are whole and arrive in such an order that a killed process
+/// leaves one from which the run can be resumed.
 class ReplicaFolder {
  public:
   explicit ReplicaFolder(RunCopies run, RunTenure tenure = {})

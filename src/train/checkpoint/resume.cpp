@@ -82,7 +82,7 @@ void check_room(std::int64_t needed_bytes, std::int64_t free_bytes, const std::s
 
 std::int64_t checkpoint_room(const RunConfig& config, std::int64_t total_steps,
                              std::int64_t model_bytes, std::int64_t optimizer_bytes) {
-  // A new checkpoint is written beside the kept ones before the oldest is removed.
+  // A new checkpoint is written in addition to the kept ones before the oldest is removed.
   const std::int64_t checkpoints =
       std::min(config.keep, total_steps) + (config.keep_best ? 1 : 0) + 1;
   return checkpoints * (model_bytes + optimizer_bytes);

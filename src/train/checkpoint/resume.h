@@ -18,7 +18,7 @@ struct Resumed {
   bool has_checksums = true;         ///< VerifiedCheckpoint::has_checksums()
   StoredTensors ranks;               ///< VerifiedCheckpoint::ranks()
   StoredTensors window;              ///< VerifiedCheckpoint::window()
-  /// Why the window that the checkpoint interrupts restarts; empty if it goes on.
+  /// Why the window that the checkpoint interrupts restarts; empty if it continues.
   std::string window_begins_again;
   /// The change in the data that was accepted; empty if nothing changed.
   std::string data_change;

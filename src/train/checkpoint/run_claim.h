@@ -24,7 +24,7 @@ struct RunTenure {
 /// also records what this process created there, since nothing else is ever removed.
 ///
 /// The first rank of a later group of the same run takes the run over from a process that is
-/// alive but was left behind (frozen, or cut off): it replaces the lock file with its own. The
+/// alive but was left out (frozen, or cut off): it replaces the lock file with its own. The
 /// holder asks is_held() before each write, so that the other process, if it wakes up, writes
 /// nothing.
 class RunClaim {
@@ -48,7 +48,7 @@ class RunClaim {
 
   /// Writes config.toml and run.json of a new run into a folder that holds none, and `tokenizer`
   /// into a subfolder first: a run that exists has all of them. Throws a usage Error if it cannot,
-  /// and leaves nothing behind.
+  /// and leaves no files.
   void create(const Config& config, const std::string& run_json,
               const KeptTokenizer& tokenizer = {});
   /// Undoes a run that never made progress: removes what `create` and the sinks wrote, unless there

@@ -11,7 +11,7 @@
 namespace accrue::train {
 
 /// The folders that hold a run: its own (run.out) and, if there is one, its replica (run.replica),
-/// which has the same layout. Either of the two may be lost, or behind the other.
+/// which has the same layout. Either of the two may be lost, or older than the other.
 class RunCopies {
  public:
   /// An empty `replica` means there is none.

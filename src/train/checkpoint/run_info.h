@@ -23,7 +23,7 @@ struct RunData {
   std::vector<data::DataFile> val;  ///< empty if the held-out samples are of the training files
 };
 
-/// What run.json records of a new run's beginning, so that it can be repeated.
+/// The record of a new run's beginning in run.json, so that the run can be repeated.
 struct RunInfo {
   Config config;                     ///< as in the run's config.toml
   std::vector<std::string> command;  ///< as typed

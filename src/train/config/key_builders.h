@@ -256,7 +256,7 @@ Key budget_key(KeyName name);
 Key later_key(KeyName name, const std::vector<Value>& harmless);
 
 Key resumable(Key key);
-/// `key`, read only if the choice `decider` has one of `values`, besides its other conditions.
+/// `key`, read only if its other conditions hold and the choice `decider` has one of `values`.
 Key read_with(const std::string& decider, const std::vector<std::string>& values, Key key);
 /// `key`, read only if `holds`, for a condition that no single value of `decider` expresses; `with`
 /// and `reason` are for people.

@@ -19,8 +19,8 @@ namespace accrue::train {
 class Trace {
  public:
   /// Creates a new file: throws a usage Error if anything of that name exists, and a runtime Error
-  /// if it cannot be created. What cannot be written later (a full disk) is left out, with a
-  /// warning at the end: the run goes on. If no span ended, the file is removed again.
+  /// if it cannot be created. Later failures (a full disk) only omit parts, with a warning at the
+  /// end: the run continues. If no span ended, the file is removed again.
   explicit Trace(const std::filesystem::path& file);
   ~Trace();
   Trace(const Trace&) = delete;

@@ -40,7 +40,7 @@ class RecordedPass {
   void stop(const std::string& reason);
 
   std::int64_t repeated() const { return repeated_; }  ///< micro-batches that took one launch
-  /// What was recorded since the last call, or why recording stopped; empty if nothing is new.
+  /// The recordings since the last call, or why recording stopped; empty if nothing is new.
   std::string take_news() { return std::exchange(news_, {}); }
 
  private:

@@ -8,7 +8,7 @@
 
 namespace accrue::train {
 
-/// What exact batch normalisation keeps of a window, and the memory for it.
+/// The tensors of a window that exact batch normalisation keeps, and the memory for them.
 struct ActivationNeeds {
   std::int64_t bytes_per_sample = 0;  ///< activations at the cuts, and their gradients
   std::int64_t window_samples = 0;

@@ -19,7 +19,7 @@ Error no_memory_for(const std::string& operation, const std::exception& error,
 /// Opens a workload; memory that runs out meanwhile is a refused Error that names what is enough.
 Workload open_within_memory(const Config& config, const ShowProgress& show = {});
 
-/// What to try if a single sample does not fit, with the bytes that were missing last.
+/// Advice if a single sample does not fit, with the bytes that were missing last.
 std::string memory_advice(const Workload& work, const RunPlan& plan);
 
 }  // namespace accrue::train

@@ -16,7 +16,7 @@ class TrialRuns {
   /// Creates what a pass needs; its memory counts.
   using Prepare = std::function<Pass()>;
 
-  /// `resident` is held besides the passes. `undo` restores what a pass changed, complete or not.
+  /// `resident` is held during all passes. `undo` restores what a pass changed, complete or not.
   TrialRuns(const memory::Resident& resident, std::function<void()> undo)
       : resident_bytes_(resident.total()), undo_(std::move(undo)) {}
 

@@ -21,9 +21,9 @@ using RangesOfRanks = std::vector<std::vector<batch::Range>>;
 RangesOfRanks divide_what_is_left(batch::Range window, const RangesOfRanks& done,
                                   std::int64_t micro_batch);
 
-/// What rank `rank` continues with: the micro-batches it has done, then its share of the rest in
-/// its own size. All ranks divide alike, by the smallest size in `records`. Ranks whose `allowed`
-/// speed is 0 get no share of the rest; if `allowed` is empty, all work.
+/// The work with which rank `rank` continues: the micro-batches it has done, then its share of the
+/// rest in its own size. All ranks divide alike, by the smallest size in `records`. Ranks whose
+/// `allowed` speed is 0 get no share of the rest; if `allowed` is empty, all work.
 std::vector<batch::Range> part_of_rank(std::size_t rank, batch::Range window,
                                        const RangesOfRanks& done,
                                        const std::vector<RankRecord>& records,

@@ -12,7 +12,7 @@
 namespace accrue::train {
 namespace {
 
-/// The sums of ranks besides weights, in this order: counts, whether each window had weight, and
+/// The sums of ranks in addition to weights, in this order: counts, whether each window had weight,
 /// then requests. Checkpoints hold a rank's own, so new counts are appended to the existing ones
 /// (OuterRounds::load_own_state).
 enum RoundCount { kTokens, kQuarantined, kWindows, kRoundCounts };

@@ -69,7 +69,7 @@ struct Neighbours {
   std::optional<std::int64_t> before, after;
 };
 
-/// The chain begins with the source; the ranks that are behind follow in order.
+/// The chain begins with the source; the ranks with an older state follow in order.
 Neighbours neighbours_of(std::int64_t rank, std::int64_t source,
                          const std::vector<std::int64_t>& ways) {
   std::vector<std::int64_t> chain{source};

@@ -18,7 +18,7 @@ struct StateParts {
   bool operator==(const StateParts&) const = default;
 };
 
-/// What a rank sends the others before the optimizer's state is divided among them again.
+/// A rank's message to the others before the optimizer's state is divided among them again.
 struct RankHoldings {
   std::int64_t parameters = StateParts::kNone;  ///< the step of its parameters
   StateParts own, replica;

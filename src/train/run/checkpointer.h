@@ -17,7 +17,7 @@
 
 namespace accrue::train {
 
-/// Writes a run's checkpoints, beside the training if that is possible, and goes back to the last
+/// Writes a run's checkpoints, during the training if that is possible, and goes back to the last
 /// one.
 class Checkpointer {
  public:
@@ -37,7 +37,7 @@ class Checkpointer {
   /// rank's clock.
   bool due_in_window(double seconds) const;
   /// Writes a checkpoint in the middle of a window, and returns when it is on the disk: the sums
-  /// are read in place, and the window goes on adding to them. If the disk has no room for it an
+  /// are read in place, and the window continues to add to them. If the disk has no room for it an
   /// event reports that, and the last checkpoint stays as it is. If nothing of the window is done,
   /// it equals the checkpoint of the last step.
   void write_in_window(StartedWindow started);
@@ -95,7 +95,7 @@ class Checkpointer {
 /// The checkpoint together with the middle of the next window.
 CheckpointContent with_middle(CheckpointContent content, const StartedWindow& started);
 
-/// What a checkpoint needs and the disk of `folder` has, if that is less; else empty.
+/// The need of a checkpoint and the free bytes of `folder`'s disk, if these are fewer; else empty.
 std::string lack_of_room(const CheckpointContent& content, const std::filesystem::path& folder);
 
 }  // namespace accrue::train

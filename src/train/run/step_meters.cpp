@@ -17,7 +17,7 @@ CeilingShare::Model arithmetic_of(const RunContext& run) {
   const Workload& work = run.work;
   const data::Source& train = *work.data.train;
   const bool is_even = train.image_shape().has_value() || train.uniform_tokens().has_value();
-  // The ceiling measured beside a run is the processor's.
+  // The ceiling that is measured during a run is the processor's.
   const bool is_known = work.config.dist.stages == 1 && is_even && device_of(*work.model).is_cpu();
   return {.flops_per_sample = is_known ? work.model->flops_per_sample() : 0,
           .compute = work.config.precision.compute};

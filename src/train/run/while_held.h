@@ -9,7 +9,7 @@
 namespace accrue::train {
 
 /// Passes reports to an observer that writes into a run directory while this process holds that
-/// directory. A process that was left behind has lost it, and its reports are dropped.
+/// directory. A process that was left out has lost it, and its reports are dropped.
 class WhileHeld final : public Observer {
  public:
   /// `claim` is kept by reference.

@@ -87,7 +87,7 @@ void forget_grads_in(const accum::GradientBuffer& sums) {
   }
 }
 
-/// Trials beside a loop's sums and what else it holds.
+/// Trials while a loop's sums and its other tensors are in memory.
 class LoopTrials {
  public:
   LoopTrials(const Subject& subject, std::int64_t reserve_bytes)

@@ -15,7 +15,7 @@ struct MicroTrial {
   bool of_a_budget = false;  ///< `available_bytes` is the rest of a budget, which is enforced
 };
 
-/// A trial with the memory that is available now: the rest of the budget beside what is in tensors,
+/// A trial with the memory that is available now: the part of the budget that tensors do not use,
 /// or, without a budget, the free memory.
 MicroTrial micro_trial(std::int64_t bytes_per_sample, std::int64_t window_samples);
 

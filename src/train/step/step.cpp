@@ -137,9 +137,9 @@ class SliceStepper::Impl {
     return decision.samples;
   }
 
-  /// The bytes of a sample in a forward pass with its graph, which leaves nothing behind. It runs
-  /// two samples, since batch normalisation may refuse one. If they do not fit it returns the
-  /// memory taken until then, and the first micro-batch is halved.
+  /// The bytes of a sample in a forward pass with its graph, without lasting effects. It runs two
+  /// samples, since batch normalisation may refuse one. If they do not fit it returns the memory
+  /// taken until then, and the first micro-batch is halved.
   std::int64_t trial() {
     constexpr std::int64_t kSamples = 2;
     const Keep keep{GeneratorSnapshot(devices_of(tensors_of(model_.parameters)))};

@@ -13,8 +13,8 @@ namespace accrue::train {
 ///
 /// A ceiling that is not known yet is measured in the middle of a run, after it has trained for a
 /// minute: a run of that length can spare a quarter of a second, the machine is warm by then, and a
-/// short run is not delayed. A ceiling that training exceeds was measured beside other work, and is
-/// measured again.
+/// short run is not delayed. A ceiling that training exceeds was measured while other work ran, and
+/// is measured again.
 class CeilingShare {
  public:
   static constexpr double patience_seconds = 60;

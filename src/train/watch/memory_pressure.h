@@ -10,8 +10,8 @@
 namespace accrue::train {
 
 /// Finds steps whose peak in tensors comes near the budget: nearer than the margin that the planner
-/// leaves free beside all that is reserved for tensors. So a plan alone never triggers it, only
-/// training that takes more than was measured.
+/// keeps free in addition to the memory reserved for tensors. So a plan alone never triggers it,
+/// only training that takes more than was measured.
 class MemoryPressure {
  public:
   MemoryPressure();

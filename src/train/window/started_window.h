@@ -17,7 +17,7 @@ namespace accrue::train {
 struct WindowKeeper {
   /// Whether a checkpoint is due now, in a window that has taken so many seconds.
   std::function<bool(double seconds)> is_due;
-  /// Writes it; the window must not go on before this returns. Null: windows of this run are not
+  /// Writes it; the window must not continue before this returns. Null: windows of this run are not
   /// saved in their middle.
   std::function<void(StartedWindow)> keep;
   /// The ranks that share windows close one early, and the first of them saves it. Null: the

@@ -13,9 +13,9 @@ class WindowRanks {
   /// Whether this rank has to close the window with what it has done: because it `wishes` to, which
   /// the others then learn, or because one of them does. Call it between micro-batches.
   virtual bool close_early(bool wishes) = 0;
-  /// What all ranks have done of a window that they closed early, the same on each; `mine` is this
-  /// rank's. Collective. Throws a runtime Error that names the rank whose part does not fit the
-  /// others' in any window.
+  /// The part that all ranks have done of a window that they closed early, the same on each; `mine`
+  /// is this rank's. Collective. Throws a runtime Error that names the rank whose part does not fit
+  /// the others' in any window.
   virtual WindowMiddle bring_together(const WindowMiddle& mine) = 0;
   /// Whether this is the rank that saves what is done, and continues with the sums.
   virtual bool is_first() const = 0;

@@ -27,8 +27,8 @@ class RunRates {
   double at(std::int64_t window, std::int64_t step) const;
   /// The same with the part above the schedule's floor times `factor`: the floor is absolute.
   double scaled_at(std::int64_t window, std::int64_t step, double factor) const;
-  /// What groups with their own rate need in addition; none if their factor is enough: in the
-  /// warm-up, and for a rate that does not fall or falls to 0.
+  /// The values that groups with their own rate need in addition; none if their factor is enough:
+  /// in the warm-up, and for a rate that does not fall or falls to 0.
   std::optional<optim::RateFall> fall_at(std::int64_t window, std::int64_t step,
                                          double factor) const;
 

@@ -76,7 +76,7 @@ std::unique_ptr<models::Model> make_model_to_load(const Config& config);
 /// Whether the config requests exact batch normalisation, and the model has any.
 bool is_exact(const Config& config, models::Trainable& model);
 
-/// What a run records of its data to recognize them; their contents are not checked yet.
+/// A run's record of its data, to recognize them; their contents are not checked yet.
 DataIdentity data_identity(const Workload& work);
 
 /// Throws a usage Error if no sample fits into the batch, or an epoch would have no window.

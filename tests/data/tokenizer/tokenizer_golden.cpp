@@ -1,10 +1,10 @@
 // Encodes and decodes for tokenizer_golden.py:
 // tokenizer_golden encode TOKENIZER.json TEXTS OUT: TEXTS are texts that end with a zero byte; OUT
-// gets the ids of each as int32, -1 behind each text.
+// gets the ids of each as int32, with -1 after each text.
 // tokenizer_golden decode TOKENIZER.json IDS OUT: the other way round, each text three times:
 // with special tokens, without them, and as a stream.
 // tokenizer_golden parts TOKENIZER.json TEXT OUT: the ids of one text that is read by parts, as
-// int32; tells their number on stdout.
+// int32; prints their number on stdout.
 
 #include <cstring>
 #include <fstream>

@@ -14,7 +14,7 @@ class ChangingBatchOfRanks : public DistributedRun {
     return c;
   }
 
-  /// With the same bits, and the same batch in each step, for 1, 2 and 3 ranks.
+  /// Expects the same bits, and the same batch in each step, for 1, 2 and 3 ranks.
   void expect_alike_for_any_ranks(const Config& alone) const {
     expect_runs(alone, 1);
     const auto expected = steps_of(alone);
@@ -64,7 +64,7 @@ TEST_F(ChangingBatchOfRanks, ThatFollowsTheNoiseHasTheBitsOfOneProcess) {
   c.run.steps = 45;
   c.batch.tokens = 24 * 16;
   c.adapt.min = 6 * 16;
-  c.optim.lr = 1e-5;  // so that the gradient hardly moves, and is far above its noise
+  c.optim.lr = 1e-5;  // so that the gradient hardly changes, and is far above its noise
   c.adapt.batch = adapt::BatchRule::noise_scale;
   c.adapt.lr_rule = adapt::RateRule::linear;
   c.run.checkpoint_every = {20, Duration::Unit::steps};
@@ -72,7 +72,7 @@ TEST_F(ChangingBatchOfRanks, ThatFollowsTheNoiseHasTheBitsOfOneProcess) {
   EXPECT_FALSE(events_of("batch", c).empty()) << "something was decided";
 }
 
-/// Without fixed point each rank's first micro-batch counts; all ranks decide alike all the same,
+/// Without fixed point each rank's first micro-batch counts; all ranks must make the same decision,
 /// or their windows would differ and the run would stop.
 TEST_F(ChangingBatchOfRanks, ThatFollowsTheNoiseIsOneDecisionOfAllRanks) {
   Config c = small("run");

@@ -17,11 +17,11 @@ namespace accrue::train::testing {
 
 using accrue::testing::Pause;
 
-/// Runs whose store outlives any of their ranks, as a launcher's agent lets it. What happens to a
-/// rank happens at a named point of its work (support/faults.h).
+/// Runs whose store outlives all of their ranks, as with a launcher's agent. Faults of ranks happen
+/// at named points of their work (support/faults.h).
 class ChangingRanks : public DistributedRun {
  protected:
-  /// Steps of a run of which something happens to a rank in step kStep.
+  /// The number of steps, and the step in which a rank has a fault.
   static constexpr std::int64_t kSteps = 12, kStep = 6;
 
   void SetUp() override {
@@ -47,17 +47,17 @@ class ChangingRanks : public DistributedRun {
     start_host();
   }
 
-  /// Sums of integers, so that the bits of the result depend on nothing but the samples.
+  /// Sums of integers, so that the bits of the result depend only on the samples.
   Config fixed(const std::string& out, std::int64_t steps = kSteps) const {
     Config c = small(out);
     c.precision.accumulate = accum::Accumulation::fixed;
-    c.dist.shares = Shares::equal;  // so that who has which micro-batches does not depend on speed
+    c.dist.shares = Shares::equal;  // so that the shares of the micro-batches ignore speed
     c.run.steps = steps;
     c.run.eval_every = Duration{static_cast<double>(steps) / 2, Duration::Unit::steps};
     c.dist.timeout = {30, Duration::Unit::seconds};
     return c;
   }
-  /// The same until a signal ends it.
+  /// The same, but it runs until a signal ends it.
   Config endless_fixed(const std::string& out) const {
     Config c = endless(out);
     c.dist.shares = Shares::equal;
@@ -75,17 +75,17 @@ class ChangingRanks : public DistributedRun {
                          std::int64_t step = kStep) {
     return {.at = point, .action = "kill", .step = step, .count = count};
   }
-  /// Tells `pause` when the rank has taken this many steps of its own.
+  /// Signals `pause` when the rank has taken this many steps itself.
   static Fault tells_at_step(const std::string& pause, std::int64_t step) {
     return {.at = "optimizer-step", .action = "tell:" + pause, .step = step};
   }
-  /// Ends the run after some steps of this rank.
+  /// Ends the run after this many steps of this rank.
   static Fault stops_at_step(std::int64_t step) {
     return {.at = "optimizer-step", .action = "TERM", .step = step};
   }
 
-  /// Rank `rank` of `world`, in a folder of its own with a copy of the text. `words` are its
-  /// command, and before that what arms its faults.
+  /// Rank `rank` of `world`, in a separate folder with a copy of the text. `words` are its command,
+  /// preceded by the words that arm its faults.
   Program start_rank(int rank, int world, const Words& words) {
     const std::filesystem::path own = folder_ / ("process" + std::to_string(++started_));
     std::filesystem::create_directories(own);
@@ -114,7 +114,7 @@ class ChangingRanks : public DistributedRun {
     const Program::Result result = rank.wait();
     EXPECT_EQ(result.status, kKilled) << result.errors;
   }
-  /// A signal takes a moment to stop a process: until the kernel says that it is.
+  /// Stops the rank; waits until the kernel reports it as stopped, which takes a moment.
   static void freeze(Program& rank) {
     ::kill(rank.process(), SIGSTOP);
     accrue::testing::wait_until([&] {
@@ -136,7 +136,7 @@ class ChangingRanks : public DistributedRun {
       if (worlds.empty() || worlds.back() != step["world"]) worlds.push_back(step["world"]);
     return worlds;
   }
-  /// The file of the parameters that a run ended with.
+  /// The file of the final parameters of a run.
   static std::string last_model(const Config& c) {
     const RunDirectory run(c.run.out);
     return read_file(run.checkpoint(run.checkpoint_steps().back()) / "model.safetensors");
@@ -148,8 +148,8 @@ class ChangingRanks : public DistributedRun {
     return all;
   }
 
-  /// The run of three ranks of which the `victims` are killed at their points, with a store of its
-  /// own. It ends as `alone` does.
+  /// Runs three ranks, of which the `victims` are killed at their points, with a separate store.
+  /// Expects the result of `alone`.
   void run_without(const FaultsOfRanks& victims, const Config& c, const Config& alone) {
     start_host_again();
     std::vector<Program> ranks = start_all(c, 3, victims);

@@ -1,4 +1,4 @@
-// Ranks that die and come while a run goes on: processes that are lost at named points.
+// Ranks that are lost and join during a run: processes that are killed at named points.
 #include "integration/ranks/changing_ranks.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ using ::testing::Not;
 using testing::Pause;
 using testing::Words;
 
-/// A point at which a rank is lost, and the step after which the others go on.
+/// A point at which a rank is lost, and the step after which the others continue.
 struct Loss {
   const char* point;
   std::int64_t count;
@@ -40,8 +40,8 @@ std::ostream& operator<<(std::ostream& out, const Loss& loss) {
   return out << loss.point << ' ' << loss.count;
 }
 
-/// Each phase of step 6: until the sums of all ranks are whole the others take it without the
-/// victim, and afterwards they have taken it.
+/// Each phase of step 6: before the sums of all ranks are complete the others take the step without
+/// the victim; after that they have taken it.
 constexpr Loss kLosses[]{{"micro-batch", 1, "5"},    {"micro-batch", 2, "5"},
                          {"close-window", 1, "5"},   {"reduce:bucket", 1, "5"},
                          {"reduce:wait", 1, "[56]"}, {"reduce:status", 1, "5"},
@@ -66,7 +66,7 @@ TEST_P(LostInAPhase, TheOthersGoOnToTheBit) {
 
 INSTANTIATE_TEST_SUITE_P(ChangingRanks, LostInAPhase, ::testing::ValuesIn(kLosses));
 
-/// Of an exchange of two buckets the first is summed, or under way, when a rank is lost.
+/// A rank is lost when the first of two buckets of an exchange is summed, or under way.
 TEST_F(ChangingRanks, GoOnToTheBitWhereAnExchangeIsTorn) {
   Config alone = fixed("alone");
   alone.model.width = 256;
@@ -80,17 +80,17 @@ TEST_F(ChangingRanks, GoOnToTheBitWhereAnExchangeIsTorn) {
   }
 }
 
-/// While its checkpoint is being written.
+/// The first rank is lost while its checkpoint is being written.
 TEST_F(ChangingRanks, GoOnToTheBitWhereTheFirstIsLostWithACheckpoint) {
   const Config alone = fixed("alone");
   expect_runs(alone, 1);
   const Config c = as(alone, "lost");
-  // The second one, which is of step 6, and which the update of step 7 waits for.
+  // The second one, of step 6, for which the update of step 7 waits.
   run_without({{0, {killed_at("checkpoint:write", 2, /*step=*/0)}}}, c, alone);
   EXPECT_THAT(reasons_of(c), ContainsRegex("rank 0 of 3 is gone; 2 ranks go on after step [67]"));
 }
 
-/// With a reduction that begins when all micro-batches are done, none of them is lost with another.
+/// If the reduction begins when all micro-batches are done, only the lost rank's are lost.
 TEST_F(ChangingRanks, KeepTheirOwnMicroBatchesOfAWindow) {
   Config alone = fixed("alone");
   alone.batch.tokens = 32 * *alone.model.context;
@@ -104,7 +104,7 @@ TEST_F(ChangingRanks, KeepTheirOwnMicroBatchesOfAWindow) {
   }
 }
 
-/// With sums that overlap, too, if the others hear of the loss before their last micro-batch.
+/// With overlapping sums, too, if the others learn of the loss before their last micro-batch.
 TEST_F(ChangingRanks, KeepTheirOwnMicroBatchesWhereSumsOverlap) {
   Config alone = fixed("alone");
   alone.batch.tokens = 32 * *alone.model.context;
@@ -128,8 +128,8 @@ TEST_F(ChangingRanks, KeepTheirOwnMicroBatchesWhereSumsOverlap) {
                                            "keeps [56] of [0-9]+ micro-batches"));
 }
 
-/// Windows are closed early all the time, when one of those who share them is lost: in its middle,
-/// and in the exchange that closes it early.
+/// Windows are closed early all the time, and one of the sharing ranks is lost: in the middle of a
+/// window, and in the exchange that closes it early.
 TEST_F(ChangingRanks, KeepWindowsWhileOneIsLostToTheBit) {
   Config alone = fixed("alone");
   alone.batch.tokens = 48 * *alone.model.context;
@@ -177,8 +177,8 @@ std::map<std::string, std::string> files_of(const Config& c) {
   return files;
 }
 
-/// The first rank lives on with its hold on the run directory. When it wakes up, the others are
-/// stopped, so that whatever changes there is its doing.
+/// The first rank is still alive and holds the run directory. When it wakes up, the others are
+/// stopped, so that every change there is made by it.
 TEST_F(ChangingRanks, GoOnWithoutAFirstRankThatIsFrozen) {
   const Config alone = fixed("alone");
   expect_runs(alone, 1);
@@ -210,7 +210,7 @@ TEST_F(ChangingRanks, GoOnWithoutAFirstRankThatIsFrozen) {
   expect_same_run(c, alone);
 }
 
-/// Those that come back get the state one from the other.
+/// Ranks that come back receive the state from each other.
 TEST_F(ChangingRanks, WaitForOthersWhereTooFewAreLeft) {
   const Config alone = fixed("alone");
   expect_runs(alone, 1);
@@ -221,7 +221,7 @@ TEST_F(ChangingRanks, WaitForOthersWhereTooFewAreLeft) {
   for (const std::size_t lost : {1U, 2U}) expect_killed(ranks[lost]);
   wait_until([&] { return reasons_of(c).find("the run waits for others") != std::string::npos; });
   EXPECT_THAT(reasons_of(c), ContainsRegex("[a-z]; the run waits for others"));
-  // It is told once, when the first of the two is known to be lost, or both are.
+  // It is reported once, when the first of the two is known to be lost, or
   EXPECT_THAT(reasons_of(c), ::testing::AnyOf(HasSubstr("1 of the 3 ranks are there"),
                                               HasSubstr("2 of the 3 ranks are there")));
   EXPECT_EQ(steps_done(c), kStep - 1);
@@ -235,7 +235,7 @@ TEST_F(ChangingRanks, WaitForOthersWhereTooFewAreLeft) {
   expect_same_run(c, alone);
 }
 
-/// The second look is behind the first one's message.
+/// The second look comes after the first one's message.
 const Fault kStopsWhileItWaits{.at = "ranks:wait", .action = "TERM", .count = 2};
 
 TEST_F(ChangingRanks, StopWhileTheyWait) {
@@ -258,7 +258,7 @@ TEST_F(ChangingRanks, KeepWhatTheyDidOfAWindowWhereTheirWaitingIsEnded) {
   Config c = as(alone, "waits");
   c.dist.min_ranks = 2;
   c.observe.progress = observe::ProgressStyle::lines;
-  // Rank 0 is lost, so that who waits is not the one that tells of the run.
+  // Rank 0 is lost, so that the waiting rank is not the one that reports the run.
   std::vector<Program> ranks =
       start_all(c, 2, {{0, {killed_at("micro-batch", 3)}}, {1, {kStopsWhileItWaits}}});
   expect_killed(ranks[0]);
@@ -297,7 +297,7 @@ TEST_F(ChangingRanks, RefuseOneWithAnotherConfigAndGoOn) {
   expect_bits_of_one_process(c);
 }
 
-/// Each process has a file of its own under one name, as machines do.
+/// Each process has a separate file with the same name, as on several machines.
 TEST_F(ChangingRanks, RefuseOneWithOtherDataAtTheStartAndLater) {
   Config c = endless_fixed("run");
   c.data.train = {"text.txt"};
@@ -327,8 +327,8 @@ TEST_F(ChangingRanks, RefuseOneWithOtherDataAtTheStartAndLater) {
   expect_all_end(ranks, kInterrupted);
 }
 
-/// A rank that says something else than the others know of it ends, and they go on to what they
-/// would have had without it.
+/// A rank whose messages contradict the others' knowledge of it ends, and the others continue with
+/// the results that they would have without it.
 TEST_F(ChangingRanks, RefuseOneThatLiesWhileTheyTrainAndGoOn) {
   Config alone = fixed("alone", 30);
   alone.batch.max_quarantined = 0;

@@ -24,7 +24,7 @@ class CompressedRun : public DistributedRun {
     return c;
   }
 
-  /// Of all steps.
+  /// The mean over all steps.
   static double wire_bytes_of(const Config& c) {
     double bytes = 0;
     for (const nlohmann::json& step : steps_of(c)) bytes += step["wire_bytes"].get<double>();
@@ -38,7 +38,7 @@ class CompressedRun : public DistributedRun {
     return reasons;
   }
 
-  /// As if the checkpoint had been written after a failure.
+  /// Removes the files as if the checkpoint had been written after a failure.
   static void take_away_what_ranks_kept(const Config& c, std::int64_t step) {
     const fs::path checkpoint = RunDirectory(c.run.out).checkpoint(step);
     auto manifest = nlohmann::json::parse(read_file(checkpoint / "manifest.json"));
@@ -52,7 +52,7 @@ TEST_F(CompressedRun, SendsWhatItsCodeTakesAndSaysThatNothingOverlaps) {
   const Config exact = compressed(Compression::none);
   expect_runs(exact, 2);
   EXPECT_THAT(reasons_of(exact, "dist"), IsEmpty());
-  // Beside the codes there is a row of numbers, and parts are whole blocks.
+  // In addition to the codes there is a row of numbers, and parts are whole blocks.
   constexpr double others = 0.02;
   for (const auto& [compress, share] :
        {std::pair{Compression::bf16, 0.5}, {Compression::int8, (1 + 4.0 / 256) / 4}}) {
@@ -65,8 +65,8 @@ TEST_F(CompressedRun, SendsWhatItsCodeTakesAndSaysThatNothingOverlaps) {
   }
 }
 
-/// PowerSGD's sums do not depend on which rank keeps what, so that a resumption by any number of
-/// ranks comes to the same parameters.
+/// PowerSGD's sums do not depend on the division of its state among the ranks, so a resumption with
+/// any number of ranks yields the same parameters.
 TEST_F(CompressedRun, ResumesWithWhatAllRanksKept) {
   const Config c = compressed(Compression::powersgd);
   expect_runs(c, 2);

@@ -27,7 +27,7 @@ using accrue::testing::Fault;
 using accrue::testing::FaultsOfRanks;
 using accrue::testing::Program;
 
-/// A process's exit code after a signal.
+/// The exit code of a process that was stopped by a signal.
 inline constexpr int kInterrupted = 130;
 inline constexpr int kKilled = 128 + SIGKILL;
 
@@ -40,7 +40,7 @@ class DistributedRun : public TinyRun {
     c.run.eval_every = Duration{3, Duration::Unit::steps};
     c.run.checkpoint_every = {3, Duration::Unit::steps};
     c.optim.kind = train::OptimizerKind::sgd;
-    c.optim.lr = 0.1;  // so that each parameter's way is many of its roundings
+    c.optim.lr = 0.1;  // so that each parameter moves by many of its roundings
     c.dist.timeout = {120, Duration::Unit::seconds};
     return c;
   }
@@ -50,9 +50,9 @@ class DistributedRun : public TinyRun {
                                   *c.batch.tokens * *c.run.steps);
   }
 
-  /// For each parameter whether its way from the start is the expected one's, up to the rounding of
-  /// gradients' sums and of the parameter itself in each step. (The start is many times as large as
-  /// the way.)
+  /// For each parameter, whether its change since the start is the expected one, up to the rounding
+  /// of gradients' sums and of the parameter itself in each step. (The start is many times as large
+  /// as the change.)
   static std::vector<::testing::AssertionResult> comparisons(const Config& c,
                                                              const NamedParameters& expected) {
     const NamedParameters start = open_workload(c).model->parameters(),
@@ -110,13 +110,13 @@ class DistributedRun : public TinyRun {
                                         [&](int rank) { return with_faults(faults, rank, words); });
   }
 
-  /// `words` behind what arms the faults of a rank.
+  /// `words` after those that arm the faults of a rank.
   Words with_faults(const FaultsOfRanks& faults, int rank, const Words& words) const {
     return accrue::testing::with_faults(faults, rank, folder_, words);
   }
 
-  /// Rank 1 is killed by its fault: the others end, and name it.
-  /// Returns what the first rank said.
+  /// Rank 1 is killed by its fault: expects that the others end and name it. Returns the first
+  /// rank's output.
   static std::string expect_rank_1_is_missed(std::vector<Program>& ranks) {
     std::string first;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -137,8 +137,8 @@ class DistributedRun : public TinyRun {
       EXPECT_EQ(result.status, 0) << result.errors;
   }
 
-  /// What a process with micro-batches of `samples` needs, by its plan, and what ranks' threads and
-  /// connections may take besides.
+  /// The need of a process with micro-batches of `samples` by its plan, plus what threads and
+  /// connections of ranks may take.
   std::string budget_for(const Config& c, std::int64_t samples) const {
     const Words words{ACCRUE_PROGRAM,
                       "plan",
@@ -154,12 +154,12 @@ class DistributedRun : public TinyRun {
     return std::to_string(bytes / (1 << 20) + 12) + "MiB";
   }
 
-  /// Those of metrics.jsonl that have `key`.
+  /// The lines of metrics.jsonl that have `key`.
   static std::vector<nlohmann::json> lines_with(const std::string& key, const Config& c) {
     std::vector<nlohmann::json> found;
     std::ifstream lines(RunDirectory(c.run.out).metrics_file());
     for (std::string line; std::getline(lines, line);)
-      // The last line of a run under way may not be whole yet.
+      // The last line of a running run may be incomplete.
       if (auto json = nlohmann::json::parse(line, nullptr, false);
           !json.is_discarded() && json.contains(key))
         found.push_back(json);
@@ -179,7 +179,7 @@ class DistributedRun : public TinyRun {
     }
   }
 
-  /// A run that ends by a signal alone; its parameters are those of any run of as many steps.
+  /// A run that only a signal ends; its parameters are those of any run of as many steps.
   Config endless(const std::string& out) const {
     Config c = small(out);
     c.run.steps = 100000;
@@ -189,7 +189,7 @@ class DistributedRun : public TinyRun {
     c.precision.accumulate = accum::Accumulation::fixed;
     return c;
   }
-  /// Compares with a run of one process, without limits, that ends where `c` did.
+  /// Compares with a run of one process without limits that ended at the same step as `c`.
   void expect_bits_of_one_process(const Config& c) const {
     Config alone = c;
     alone.run.out = c.run.out + "-alone";
@@ -207,7 +207,7 @@ class DistributedRun : public TinyRun {
       for (const char* key : {"step", "samples", "tokens", "weight", "batch_samples"})
         EXPECT_EQ(steps[i][key], expected[i][key]) << key << " of step " << i + 1;
   }
-  /// Each step is there once, with the samples and the gradient of the run that nobody disturbed.
+  /// Each step is there once, with the samples and the gradient of the undisturbed run.
   static void expect_same_run(const Config& c, const Config& undisturbed) {
     expect_same_bits(parameters_of(c), parameters_of(undisturbed));
     expect_same_steps(c, undisturbed);
@@ -216,7 +216,7 @@ class DistributedRun : public TinyRun {
       EXPECT_EQ(steps[i]["grad_norm"], expected[i]["grad_norm"]) << "of step " << i + 1;
   }
 
-  /// Of the evaluations, in their order.
+  /// The losses of the evaluations, in their order.
   static at::Tensor eval_losses_of(const Config& c) {
     std::vector<double> losses;
     for (const nlohmann::json& line : lines_with("eval_loss", c))

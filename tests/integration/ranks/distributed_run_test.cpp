@@ -64,7 +64,7 @@ TEST_F(DistributedRun, ShowsTheSharesOfRanksInTheLiveView) {
   EXPECT_THAT(results.back().errors, ::testing::Not(HasSubstr("step  "))) << "the first one tells";
 }
 
-/// Two micro-batches of two samples on each of two ranks are a batch of eight samples.
+/// Two micro-batches of two samples on each of two ranks form a batch of eight samples.
 TEST_F(DistributedRun, TakesABatchInMicroBatchesOfEachRank) {
   Config alone = small("alone");
   alone.batch.tokens = 8 * *alone.model.context;
@@ -86,7 +86,7 @@ TEST_F(DistributedRun, TakesABatchInMicroBatchesOfEachRank) {
   EXPECT_THAT(fewer.errors, HasSubstr("batch.samples = 4 (was 8)"));
 }
 
-/// Memory would hold the whole batch at once, which would leave the second rank without work.
+/// Memory would suffice for the whole batch at once; the second rank would then have no work.
 TEST_F(DistributedRun, PlansForARanksPart) {
   Config c = small("run");
   c.batch.micro.reset();
@@ -122,7 +122,7 @@ TEST_F(DistributedRun, SaysThatARankHasNothingToDo) {
   EXPECT_TRUE(events_of("dist", c).empty());
 }
 
-/// What the comparison of evaluations is to notice: one rank's part of the validation data.
+/// The comparison of evaluations must detect this: an evaluation of one rank's part only.
 TEST_F(DistributedRun, AnEvaluationOfAPartWouldBeNoticed) {
   const Config alone = small("alone");
   expect_runs(alone, 1);
@@ -133,7 +133,7 @@ TEST_F(DistributedRun, AnEvaluationOfAPartWouldBeNoticed) {
   EXPECT_FALSE(evaluates_alike(part, alone));
 }
 
-/// What the comparison of parameters is to notice: steps that are five percent too long.
+/// The comparison of parameters must detect this: steps that are five percent too long.
 TEST_F(DistributedRun, StepsOfAnotherLengthWouldBeNoticedInEveryParameter) {
   const Config alone = small("alone");
   expect_runs(alone, 1);
@@ -194,7 +194,7 @@ TEST_F(DistributedRun, RefusesARankThatDoesNotResumeWithTheOthers) {
 
 TEST_F(DistributedRun, RefusesWhatRanksCannotDoAlikeBeforeTheRunDirectory) {
   Config c = small("run");
-  c.optim.clip = 0;  // which does not go with folded gradients
+  c.optim.clip = 0;  // which is incompatible with folded gradients
   for (const auto& [changed, key] : std::vector<std::pair<std::string, std::string>>{
            {"--run.eval_every=\"90 s\"", "run.eval_every"},
            {"--memory.budget=auto", "memory.budget"},
@@ -208,7 +208,7 @@ TEST_F(DistributedRun, RefusesWhatRanksCannotDoAlikeBeforeTheRunDirectory) {
   }
 }
 
-/// The number in `text` behind `words`.
+/// The number in `text` after `words`.
 std::int64_t number_behind(const std::string& words, const std::string& text) {
   const std::size_t at = text.find(words);
   if (at == std::string::npos) return -1;
@@ -236,7 +236,7 @@ TEST_F(DistributedRun, DividesAnAutomaticBudgetByTheRanksThatShareTheMachine) {
 TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsKilled) {
   Config c = small("run");
   c.run.steps = 100000;
-  c.dist.compress = distributed::Compression::bf16;  // of which each rank keeps something
+  c.dist.compress = distributed::Compression::bf16;  // of which each rank keeps an error
   for (const char* point : {"micro-batch", "reduce:status"}) {
     SCOPED_TRACE(point);
     c.run.out = (folder_ / point).string();
@@ -264,10 +264,10 @@ TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsFrozen) {
       EXPECT_THAT(result.errors, HasSubstr(frozen == 0 ? "host of the store (rank 0"
                                                        : "no sign of life from rank 1"));
     }
-    // A launcher waits for all that it started, so the others end it before they go.
+    // A launcher waits for all its processes, so the others end the frozen one before they exit.
     const Program::Result result = ranks[static_cast<std::size_t>(frozen)].wait();
     EXPECT_EQ(result.status, 128 + SIGKILL);
-    if (frozen == 0) continue;  // it alone writes
+    if (frozen == 0) continue;  // it is the only writer
     ASSERT_FALSE(steps_of(c).empty());
     EXPECT_THAT(RunDirectory(c.run.out).checkpoint_steps(),
                 Contains(steps_of(c).back()["step"].get<std::int64_t>()));
@@ -285,7 +285,7 @@ TEST_F(DistributedRun, StopsTogetherAfterASignalToOneRank) {
 }
 
 TEST_F(DistributedRun, EachRankHasMicroBatchesOfItsOwnPlan) {
-  // Whole shares of the batch need tens of MiB more than two samples: a budget is that exact.
+  // Whole shares of the batch need tens of MiB more than two samples: a budget is that precise.
   Config alone = small("alone");
   alone.model.layers = 4;
   alone.model.width = 128;

@@ -1,5 +1,5 @@
-// Ranks that die and come while they divide the optimizer's state: processes that are lost at named
-// points.
+// Ranks that are lost and join while they divide the optimizer's state: processes that are killed
+// at named points.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,8 +81,8 @@ TEST_F(DividedRanks, GoOnFromTheReplicaWhereOneIsLost) {
   }
 }
 
-/// A rank that is lost within a step's exchange leaves no whole replica, or one that a neighbour
-/// has had whole before the loss (docs/notes/shard_replicas.md): either way the bits are the same.
+/// A rank that is lost during a step's exchange leaves no complete replica, or one that a neighbour
+/// had received completely (docs/notes/shard_replicas.md): either way the bits are the same.
 TEST_F(DividedRanks, HaveTheSameBitsWhereAStepsExchangeIsTorn) {
   const Config alone = fixed("alone");
   expect_runs(alone, 1);
@@ -100,7 +100,7 @@ TEST_F(DividedRanks, HaveTheSameBitsWhereAStepsExchangeIsTorn) {
     }
 }
 
-/// The replica of the first that is lost is lost with the second.
+/// The replica of the first lost rank is lost with the second.
 TEST_F(DividedRanks, GoBackWhereTheReplicaIsLostAsWell) {
   const Config alone = fixed("alone");
   expect_runs(alone, 1);
@@ -125,7 +125,7 @@ TEST_F(DividedRanks, TakeInOneThatComesBack) {
   expect_bits_of_one_process(c);
 }
 
-/// What is restored matters: without the momentum that was lost the parameters become others.
+/// The restored state matters: without the lost momentum the parameters are different.
 TEST_F(DividedRanks, WouldShowThatTheStateIsAnother) {
   Config alone = fixed("alone", 10), other = fixed("other", 10);
   other.optim.momentum = 0.5;

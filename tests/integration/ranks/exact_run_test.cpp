@@ -13,7 +13,7 @@ using accrue::testing::Program;
 using accrue::testing::relative_error;
 using ::testing::HasSubstr;
 
-/// What sums in double may differ by, through four layers' norms and three steps.
+/// The tolerance for sums in double, through four layers' norms and three steps.
 constexpr double kExact = 1e-12;
 
 class ExactRanks : public testing::DistributedRun {

@@ -1,5 +1,5 @@
-// Windows that ranks share, and that end in their middle: processes, and signals at
-// named points.
+// Windows that ranks share, and that stop in the middle: processes, and signals at named
+// points.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ class KeptWindowOfRanks : public DistributedRun {
     broken.run.out = (folder_ / out).string();
     return broken;
   }
-  /// A copy of a run that ended.
+  /// A copy of a finished run.
   Config copy_of(const Config& c, const std::string& out) const {
     const Config copy = broken_as(c, out);
     fs::copy(c.run.out, copy.run.out, fs::copy_options::recursive);
@@ -57,7 +57,7 @@ class KeptWindowOfRanks : public DistributedRun {
   static Fault in_the_middle(const std::string& signal, std::int64_t step = 2) {
     return {.at = "micro-batch", .action = signal, .step = step, .count = 5};
   }
-  /// Ranks of which one gets a signal in the middle of a window, where all stop.
+  /// Runs ranks of which one gets a signal in the middle of a window, where all stop.
   void stop(const Config& c, int world, int rank, const Fault& fault,
             const Words& more = {}) const {
     std::vector<Program> ranks = start(c, world, {{rank, {fault}}}, more);
@@ -68,7 +68,7 @@ class KeptWindowOfRanks : public DistributedRun {
     const RunDirectory directory(c.run.out);
     return directory.checkpoint(directory.checkpoint_steps().back());
   }
-  /// How many micro-batches of a window are done in the newest checkpoint.
+  /// The number of done micro-batches of a window in the newest checkpoint.
   static std::size_t done_in(const Config& c) {
     const json state = json::parse(read_file(newest(c) / "state.json"));
     return state.contains("middle") ? state["middle"]["done"].size() : 0;
@@ -100,7 +100,7 @@ TEST_F(KeptWindowOfRanks, GoesOnWithAnyNumberOfRanksToTheBit) {
     expect_goes_on(copy_of(broken, "on" + std::to_string(world)), world, straight);
 }
 
-/// Stopped by its first rank, gone on with by others, and stopped again in the same window.
+/// Stopped by its first rank, continued by others, and stopped again in the same window.
 TEST_F(KeptWindowOfRanks, IsKeptAgainByOtherRanks) {
   const Config straight = fixed("straight", Reduce::end), broken = broken_as(straight);
   expect_runs(straight, 1);
@@ -117,7 +117,7 @@ TEST_F(KeptWindowOfRanks, IsKeptAgainByOtherRanks) {
 TEST_F(KeptWindowOfRanks, IsKeptAtANoticeToAnyRankAndOutlivesThemAll) {
   const Config straight = fixed("straight"), broken = broken_as(straight);
   expect_runs(straight, 1);
-  // The second close of the window is that of the whole.
+  // The second close of the window is that of the complete window.
   const auto paused = [](const std::string& rank) -> Fault {
     return {.at = "close-window", .action = "pause:" + rank, .step = 2, .count = 2};
   };
@@ -167,7 +167,7 @@ TEST_F(KeptWindowOfRanks, InFp32IsTheSameWithinRounding) {
   expect_runs(broken, 2, {"--resume"});
   expect_same_steps(broken, straight);
   EXPECT_TRUE(are_close(broken, straight));
-  // The control: a window of which what is done has other sums.
+  // The control: a window whose done part has different sums.
   const fs::path file = newest(wrong) / "window.safetensors";
   models::TensorFile window = models::read_safetensors(file);
   for (NamedParameter& sum : window.tensors) sum.tensor.mul_(0.5);
@@ -178,7 +178,7 @@ TEST_F(KeptWindowOfRanks, InFp32IsTheSameWithinRounding) {
   EXPECT_FALSE(are_close(wrong, straight));
 }
 
-/// What cannot be kept is finished, as before.
+/// A window that cannot be kept is finished, as before.
 TEST_F(KeptWindowOfRanks, IsFinishedWhereSumsAreCompressed) {
   Config c = long_windows("run", accum::Accumulation::fp32);
   c.dist.compress = distributed::Compression::bf16;

@@ -1,4 +1,4 @@
-// Ranks whose machines ask them to be slow, to pause, to write a checkpoint, or to stop.
+// Ranks whose machines ask them to slow down, to pause, to write a checkpoint, or to stop.
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -24,7 +24,7 @@ class LimitedRanks : public DistributedRun {
   void write(const std::string& name, const std::string& text) const {
     write_file_atomically(folder_ / name, text);
   }
-  /// The override by which a rank has this limit.
+  /// The override that gives a rank this limit.
   std::string limit(const std::string& file, const std::string& rest) const {
     return R"(--run.limits=[{file = ")" + path(file) + R"(", )" + rest + R"(, every = "0.1 s"}])";
   }
@@ -35,7 +35,7 @@ class LimitedRanks : public DistributedRun {
       return with_faults(faults, rank, words[static_cast<std::size_t>(rank)]);
     });
   }
-  /// Whether an event of this name has these words in its reason.
+  /// Whether an event with this name has these words in its reason.
   static bool is_told(const std::string& name, const std::string& words, const Config& c) {
     return std::ranges::any_of(events_of(name, c), [&](const nlohmann::json& event) {
       return event["reason"].get<std::string>().find(words) != std::string::npos;
@@ -68,7 +68,7 @@ TEST_F(LimitedRanks, ARankThatPausesLeavesItsShareToTheOthersAndTheBitsStay) {
   expect_bits_of_one_process(c);
 }
 
-/// The first rank has no share, and still writes all that is written.
+/// The first rank has no share, and still writes all files.
 TEST_F(LimitedRanks, TheFirstRankMayPauseToo) {
   const Config c = endless("run");
   write("temp", "90");
@@ -81,7 +81,7 @@ TEST_F(LimitedRanks, TheFirstRankMayPauseToo) {
   expect_bits_of_one_process(c);
 }
 
-/// They go on meeting while they wait: a signal to one ends both.
+/// They keep meeting while they wait: a signal to one ends both.
 TEST_F(LimitedRanks, WaitTogetherWhereNobodyMayWorkOrOneIsNeeded) {
   Config pipeline = endless("pipeline"), equal = endless("equal");
   pipeline.dist.stages = 2;
@@ -90,7 +90,7 @@ TEST_F(LimitedRanks, WaitTogetherWhereNobodyMayWorkOrOneIsNeeded) {
     const bool is_shared = c.dist.stages == 1 && c.dist.shares == Shares::speed;
     const Words first = is_shared ? Words{limit("temp", kPause)} : Words{};
     write("temp", "40");
-    // While both wait no step is added: they meet again and again, until one is told to stop.
+    // While both wait no step is added: they meet repeatedly until one is told to stop.
     const Pause waits(folder_, "waits");
     std::vector<Program> ranks =
         start_limited(c, first, {limit("temp", kPause)},
@@ -109,7 +109,7 @@ TEST_F(LimitedRanks, WaitTogetherWhereNobodyMayWorkOrOneIsNeeded) {
   }
 }
 
-/// It waits alone then, and still for its own limit.
+/// The remaining rank then waits alone, and still for its own limit.
 TEST_F(LimitedRanks, ARankThatIsLostWhileAllWaitTakesNobodyWithIt) {
   const Config c = endless("run");
   write("temp", "90");
@@ -141,7 +141,7 @@ TEST_F(LimitedRanks, AnyOfThemAsksForACheckpointAndToStop) {
   EXPECT_EQ(directory.checkpoint_steps().back(), steps_of(c).back()["step"]);
 }
 
-/// While all wait there is no window whose close could tell of it.
+/// While all wait, there is no window whose close could report it.
 TEST_F(LimitedRanks, OneThatPausesAllHasItsCheckpointWritten) {
   Config c = endless("run");
   c.dist.shares = Shares::equal;
@@ -168,16 +168,16 @@ TEST_F(LimitedRanks, ALimitThatCannotBeReadEndsAllBeforeTheyBegin) {
   EXPECT_FALSE(std::filesystem::exists(c.run.out));
 }
 
-/// By its clock each micro-batch takes a second, which those of the machine are nothing beside.
+/// By its clock each micro-batch takes a second, which makes the real durations negligible.
 const Fault kTakesLong{.at = "micro-batch", .action = "clock:1", .count = 0};
 
-/// Micro-batches take as long on both ranks, of which the second rests as long as it works.
+/// Micro-batches take as long on both ranks, but the second rank rests as long as it works.
 TEST_F(LimitedRanks, ARankThatIsToBeSlowHasASmallerShareAndTheBitsStay) {
   Config c = small("run");
   c.run.eval_every.reset();
   c.precision.accumulate = accum::Accumulation::fixed;
   c.run.steps = 6;
-  c.dist.timeout = {600, Duration::Unit::seconds};  // of clocks that run ahead
+  c.dist.timeout = {600, Duration::Unit::seconds};  // for clocks that run ahead
   c.batch.tokens = 32 * *c.model.context;
   c.batch.micro = 1;
   write("temp", "90");

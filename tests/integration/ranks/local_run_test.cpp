@@ -53,7 +53,7 @@ class LocalRun : public DistributedRun {
     c.dist.outer_delay = delay;
     return c;
   }
-  /// Two rounds of three windows of 6 samples, of which two ranks have 3 each: whether labels
+  /// Two rounds of three windows of 6 samples, 3 for each of two ranks. `counts`: whether labels
   /// count, by window and rank.
   Config labelled(const std::string& out, const std::function<bool(int, int)>& counts) const {
     std::ofstream lines(folder_ / (out + ".jsonl"));
@@ -75,7 +75,7 @@ class LocalRun : public DistributedRun {
     c.dist.shares = Shares::equal;
     return c;
   }
-  /// What it counts after each window of a run of two ranks.
+  /// The step count after each window of a run of two ranks, by the first rank.
   std::vector<std::int64_t> first_rank_counts(const Config& c) {
     expect_runs(c, 2);
     std::vector<std::int64_t> steps;
@@ -93,8 +93,8 @@ class LocalRun : public DistributedRun {
   }
 };
 
-/// A mean of steps by the ranks' own mean gradients, weighted by what they were taken on, is the
-/// step by the mean gradient of all. 7 samples are divided unequally.
+/// The mean of steps by the ranks' own mean gradients, weighted by their weights, is the step by
+/// the mean gradient of all. 7 samples are divided unequally.
 TEST_F(LocalRun, AnOuterStepAfterEachPlainStepIsTheStepByTheWholeBatch) {
   const Config alone = plain("alone");
   expect_runs(alone, 1);
@@ -111,7 +111,7 @@ TEST_F(LocalRun, AnOuterStepAfterEachPlainStepIsTheStepByTheWholeBatch) {
   EXPECT_FALSE(are_close(apart, alone)) << "what the comparison is to notice";
 }
 
-/// One micro-batch a window is rank 0's, whose steps are then all there is.
+/// Rank 0 has the only micro-batch of each window, so only its steps count.
 TEST_F(LocalRun, ARankWithoutMicroBatchesTakesPartInTheRound) {
   Config alone = plain("alone"), c = local("idle", 4);
   alone.batch.micro = c.batch.micro = 7;
@@ -120,8 +120,8 @@ TEST_F(LocalRun, ARankWithoutMicroBatchesTakesPartInTheRound) {
   EXPECT_TRUE(are_close(c, alone));
 }
 
-/// The second window has no weight on either rank, the fourth on the first rank alone, which learns
-/// at the end of the round that it was a step.
+/// The second window has no weight on any rank, the fourth only on the first rank, which learns at
+/// the end of the round that it was a step.
 TEST_F(LocalRun, CountsNoStepForAWindowWithoutWeightOnAnyRank) {
   const auto counts = [](int window, int rank) {
     return window != 1 && (window != 3 || rank == 1);
@@ -134,8 +134,8 @@ TEST_F(LocalRun, CountsNoStepForAWindowWithoutWeightOnAnyRank) {
   }
 }
 
-/// What comes behind the exchange is taken for a step where the round ends, and is none a round
-/// later.
+/// A window after the exchange is counted as a step at the end of the round; one round later it
+/// turns out to be none.
 TEST_F(LocalRun, MakesUpForAWindowWithoutWeightThatItCountedBehindTheExchange) {
   const auto counts = [](int window, int) { return window != 2; };
   const Config c = streamed(labelled("run", counts), 1, 1);
@@ -184,7 +184,7 @@ TEST_F(LocalRun, StopsWhereARoundEnds) {
   EXPECT_EQ(last % 3, 0);
   EXPECT_EQ(steps_of(c).back()["step"], last);
 
-  // The evaluation that was due at that step is made when the run goes on.
+  // The evaluation that was due at that step is made after the resumption.
   std::vector<Program> again = start(c, 2, {{0, {stops_at(4)}}}, {"--resume"});
   expect_all_end(again, kInterrupted);
   std::set<std::int64_t> evaluated;
@@ -193,7 +193,7 @@ TEST_F(LocalRun, StopsWhereARoundEnds) {
   EXPECT_TRUE(evaluated.contains(last)) << last;
 }
 
-/// Its own steps since the last round are nobody else's: no checkpoint may hold them.
+/// Its own steps since the last round exist nowhere else: no checkpoint may contain them.
 TEST_F(LocalRun, ARankThatIsLeftAloneSavesNothingOfItsOwnSteps) {
   Config c = diloco("run", 3);
   c.run.steps = 99999;
@@ -208,8 +208,8 @@ TEST_F(LocalRun, ARankThatIsLeftAloneSavesNothingOfItsOwnSteps) {
   }
 }
 
-/// One rank's weight is all there is, so that each part's mean is what that rank had when it sent
-/// it and what it moved since is added: its own way.
+/// One rank has all the weight, so the mean of each part is what that rank had when it sent it,
+/// plus what it has moved since: its own result.
 TEST_F(LocalRun, PartsOfARankThatHasAllTheWeightChangeNothingForIt) {
   Config alone = plain("alone"), c = streamed(local("streamed", 4), 2, 1);
   alone.batch.micro = c.batch.micro = 7;
@@ -233,12 +233,12 @@ TEST_F(LocalRun, PartsTravelAfterStepsOfTheirOwn) {
     const int of_round = (step["step"].get<int>() - 1) % 4 + 1;
     EXPECT_EQ(step.contains("wire_bytes"), of_round >= 3 || step["step"] == 14) << step;
   }
-  // Every 3 steps: at 3, of which all know a round after its end; and the end.
+  // Every 3 steps: at 3, which all know one round after its end; and the end.
   EXPECT_THAT(RunDirectory(c.run.out).checkpoint_steps(), ::testing::ElementsAre(8, 14));
   EXPECT_EQ(lines_with("eval_loss", c).size(), 4U);
 }
 
-/// Ranks' own parameters, and what they have not yet told of their weights, are in the checkpoint.
+/// Ranks' own parameters, and their weights that are not yet sent, are in the checkpoint.
 TEST_F(LocalRun, PartsResumeToTheBitWithAsManyRanks) {
   Config c = streamed(diloco("run", 4), 2, 1);
   c.run.steps = 14;
@@ -250,7 +250,7 @@ TEST_F(LocalRun, PartsResumeToTheBitWithAsManyRanks) {
   for (const Program::Result& result : run(c, 3, {"--resume", "8"})) EXPECT_EQ(result.status, 2);
 }
 
-/// The request to stop travels in an exchange, and is over with the run that it stopped.
+/// The request to stop travels in an exchange, and ends with the run that it stopped.
 TEST_F(LocalRun, PartsThatWereStoppedGoOn) {
   Config c = streamed(diloco("run", 4), 2, 1);
   c.run.steps = 99999;
@@ -286,8 +286,8 @@ TEST_F(LocalRun, TokensOfAllRanksAreCountedWhereTheLastPartWasSent) {
   EXPECT_EQ(steps_of(c).back()["tokens"], steps_of(whole).back()["tokens"]);
 }
 
-/// A rank stands still, as if its link were down: the other goes on to where it needs it, says so,
-/// and waits. What both compute is what they compute without it.
+/// A rank stands still, as if its link were down: the other continues until it needs it, reports
+/// that, and waits. The results of both are the same as without the delay.
 TEST_F(LocalRun, ADelayIsHowFarARankGoesOnWithoutTheOther) {
   Config c = streamed(diloco("stood", 200), 1, 150);
   c.run.steps = 800;
@@ -324,8 +324,8 @@ TEST_F(LocalRun, TakesTheUsualRatesWhereNoneAreStated) {
   EXPECT_TRUE(events_of("dist", stated).empty());
 }
 
-/// A run keeps its rates, whatever is usual in another build: its record states them. One without
-/// is of a build in which what was not stated was the mean.
+/// A run keeps its rates, whatever the default of another build: its record states them. A record
+/// without rates comes from a build whose default was the mean.
 TEST_F(LocalRun, GoesOnWithTheRatesOfItsRecord) {
   Config usual = plain("usual"), mean = local("mean", 4);
   usual.dist.local_steps = 4;

@@ -11,8 +11,8 @@
 
 namespace accrue::testing {
 
-/// What the loops of the tests train: a small network, and for each window 23 samples
-/// that count unequally, as sequences of unequal length do. Every process makes the same.
+/// The problem that the loops of the tests train: a small network, and for each window 23 samples
+/// that count unequally, as sequences of unequal length do. It is the same in every process.
 struct LoopProblem {
   static constexpr std::int64_t kWindows = 4, kSamples = 23;
   static constexpr double kClip = 0.4, kRate = 0.3, kBoxes = 0.25;
@@ -41,7 +41,7 @@ struct LoopProblem {
             .weight = rows(weights).sum().item<double>()};
   }
 
-  /// Two losses with denominators of their own: the error, and that of marked samples alone.
+  /// Two losses with separate denominators: the error, and that of marked samples alone.
   std::vector<Loss> losses(std::int64_t window, std::int64_t begin, std::int64_t end) {
     const auto rows = [&](const at::Tensor& all) { return all[window].slice(0, begin, end); };
     const at::Tensor marked = (model->forward(rows(inputs)) - rows(targets)).abs() * rows(marks);
@@ -53,8 +53,8 @@ struct LoopProblem {
   at::Tensor inputs, targets, weights, marks;
 };
 
-/// A contrastive loss over a window's samples, whose two towers share a network, with a temperature
-/// that is trained.
+/// A contrastive loss over a window's samples, whose two towers share a network, with a trained
+/// temperature.
 struct CoupledModule : torch::nn::Module {
   CoupledModule() {
     tower = register_module("tower", torch::nn::Linear(5, 4));
@@ -74,14 +74,14 @@ struct CoupledModule : torch::nn::Module {
 };
 TORCH_MODULE_IMPL(Coupled, CoupledModule);
 
-/// A part of a window that runs at once, and who runs it.
+/// A part of a window that runs at once, and the rank that runs it.
 struct LoopMicro {
   std::int64_t begin = 0, end = 0, rank = 0;
 };
 
-/// A split of a window's samples that is drawn at random: sizes from 1 to 7, ranks in any order, so
-/// that some may have none. With one sample to spare for each rank, `in_order` keeps each rank's
-/// samples together, in order of rank.
+/// A random split of a window's samples: sizes from 1 to 7, ranks in any order, so that some may
+/// have none. With `in_order` each rank has one sample reserved, and each rank's samples are
+/// consecutive, in order of rank.
 inline std::vector<LoopMicro> random_split(std::uint64_t seed, std::int64_t window,
                                            std::int64_t world, bool in_order = false) {
   std::mt19937_64 random(1000 * seed + static_cast<std::uint64_t>(window));

@@ -1,5 +1,5 @@
-// One rank of a loop of one's own: `loop_program FORM SEED FAULT`, with a launcher's variables. It
-// prints the parameters that it ends with, and its reports.
+// One rank of a user's loop: `loop_program FORM SEED FAULT`, with a launcher's variables. It prints
+// its final parameters and its reports.
 #include <ATen/record_function.h>
 #include <torch/torch.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The window in which something goes wrong, and who does.
+/// The window and the rank of the fault.
 constexpr std::int64_t kBadWindow = 1, kBadRank = 1;
 
 class Loop {
@@ -55,7 +55,7 @@ class Loop {
     return loss_of(micro.sample_ids.front(), micro.sample_ids.back() + 1);
   }
 
-  /// Of the window that goes wrong memory may be enough for two samples alone.
+  /// In the faulty window memory may suffice for two samples only.
   Loss loss_of(std::int64_t begin, std::int64_t end) {
     const bool runs_out = fault_ == "out of memory" && goes_wrong() && end - begin > 2;
     if (!runs_out) return problem_.loss(window_, begin, end);
@@ -74,7 +74,7 @@ class Loop {
 
   bool goes_wrong() const { return window_ == kBadWindow && (world() == 1 || rank() == kBadRank); }
 
-  /// What a fault makes of a micro-batch's loss.
+  /// The loss of a micro-batch after the fault's change.
   Loss faulty(Loss loss, const LoopMicro& micro) {
     if (fault_ == "mean") {
       loss.sum = loss.sum / static_cast<double>(micro.end - micro.begin);
@@ -87,7 +87,7 @@ class Loop {
     return loss;
   }
 
-  /// Trains by micro-batches that a random split gives this rank.
+  /// Trains on the micro-batches that a random split gives this rank.
   void accumulate() {
     torch::optim::SGD optimizer = problem_.optimizer();
     Accumulator acc(problem_.model, options());
@@ -104,7 +104,7 @@ class Loop {
     }
   }
 
-  /// A micro-batch besides, whose loss or gradient is not finite.
+  /// Adds a micro-batch whose loss or gradient is not finite.
   void add_what_is_not_finite(Accumulator& acc) {
     if (!goes_wrong()) return;
     const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -124,8 +124,8 @@ class Loop {
     return ids;
   }
 
-  /// A loop over a loader of a rank's own, by full() and finish(): rank r has every world-th sample
-  /// of all windows, from sample r on.
+  /// A loop over a loader of the rank itself, by full() and finish(): rank r has every world-th
+  /// sample of all windows, starting from sample r.
   void stream() {
     torch::optim::SGD optimizer = problem_.optimizer();
     AccumulatorOptions with_batch = options();
@@ -142,7 +142,7 @@ class Loop {
     print(acc.finish(optimizer));
   }
 
-  /// Two losses with denominators of their own.
+  /// Two losses with separate denominators.
   void losses() {
     torch::optim::SGD optimizer = problem_.optimizer();
     AccumulatorOptions two = options();
@@ -208,7 +208,7 @@ class Loop {
           stepper.step(own_slice({problem_.inputs, problem_.targets, problem_.weights}), loss_fn));
   }
 
-  /// Shares by speed, which the test's faults decide.
+  /// Shares by speed, which the test's faults determine.
   void shares() {
     torch::optim::SGD optimizer = problem_.optimizer();
     AccumulatorOptions with_batch = options();
@@ -226,7 +226,7 @@ class Loop {
     }
   }
 
-  /// Two models with a window each, which are open at the same time.
+  /// Two models, each with a window, which are open at the same time.
   void two_windows() {
     LoopProblem other(9);
     torch::optim::SGD optimizer = problem_.optimizer(), others = other.optimizer();

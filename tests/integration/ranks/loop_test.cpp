@@ -1,4 +1,4 @@
-// Loops of one's own on several ranks, against one graph of libtorch's over the whole batch.
+// Users' loops on several ranks, compared with one graph of libtorch over the whole batch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-/// What sums in double may differ by.
+/// The tolerance for sums in double.
 constexpr double kExact = 1e-12;
 constexpr std::uint64_t kSeeds = 3;
 
@@ -44,7 +44,7 @@ std::vector<Program::Result> run(const Case& c, const FaultsOfRanks& faults = {}
   return results;
 }
 
-/// What the ranks printed, which all have to end with the same parameters.
+/// The output of the ranks, which must all end with the same parameters.
 std::vector<Numbers> train(const Case& c, const FaultsOfRanks& faults = {}) {
   std::vector<Numbers> numbers;
   for (const Program::Result& result : run(c, faults)) {
@@ -87,7 +87,7 @@ void step_on(const at::Tensor& mean, torch::optim::Optimizer& optimizer) {
   optimizer.step();
 }
 
-/// The parameters after all windows, of which `mean_of` has the mean loss.
+/// The final parameters after all windows; `mean_of` returns the mean loss of a window.
 using MeanOf = std::function<at::Tensor(LoopProblem&, std::int64_t window)>;
 std::vector<double> reference(const MeanOf& mean_of, std::int64_t windows = LoopProblem::kWindows,
                               std::uint64_t seed = 7) {
@@ -206,7 +206,7 @@ TEST_P(Loops, LeaveOutWhatIsNotFiniteOnAllRanksAlike) {
   }
 }
 
-/// Also in a rank's last micro-batch of the window, whose sums travel during its backward.
+/// This includes a rank's last micro-batch of the window, whose sums travel during its backward.
 TEST_P(Loops, WhatRunsOutOfMemoryOnOneRankIsSplitThere) {
   const std::vector<double> expected = reference(mean_of_window);
   bool split_somewhere = false;
@@ -276,7 +276,7 @@ TEST(LoopsOfTwoRanks, MayHaveTwoWindowsOpen) {
 }
 
 /// A sum of two ranks' gradients is rounded three times, each time to 1/254 of the largest element
-/// of its block: what each rank sends, which may be larger than the sum, and what comes back.
+/// of its block: each rank's contribution, which may be larger than the sum, and the result.
 TEST(LoopsOfTwoRanks, CompressAsRunsDo) {
   const Case c{.seed = 2, .fault = "int8"};
   const std::vector<double> start = values_of(LoopProblem(7, at::kFloat).model->parameters());
@@ -307,7 +307,7 @@ TEST(LoopsOfTwoRanks, AreSharedBySpeed) {
   const auto takes = [](const char* seconds) -> std::vector<Fault> {
     return {{.at = "sample", .action = std::string("clock:") + seconds, .count = 0}};
   };
-  // All samples of a rank together stay within the group's timeout, by its clock, too.
+  // All samples of a rank together stay within the group's timeout, also by its clock.
   Numbers numbers = train({.form = "shares"}, {{0, takes("0.2")}, {1, takes("0.8")}}).front();
   const std::vector<double>& share = numbers["share"];
   EXPECT_EQ(share.at(1), 12) << "equal before speeds are known";
@@ -332,7 +332,7 @@ TEST(LoopsOfTwoRanks, OfTheExampleLearnWhatOneProcessDoes) {
 }
 #endif
 
-/// What each rank says of an error that ends all.
+/// The message of each rank about an error that ends all.
 std::vector<std::string> errors_of(const Case& c) {
   std::vector<std::string> errors;
   for (const Program::Result& result : run(c)) {

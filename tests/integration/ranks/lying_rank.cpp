@@ -1,6 +1,6 @@
 // One rank of a run of the tests: `lying_rank CONFIG.toml LIE`, with a launcher's variables. LIE is
-// what it lies about: nothing, weight, gradient (which is not finite), both from some micro-batch
-// on, or shapes.
+// the subject of its lie: nothing, weight, gradient (which is not finite), both from some
+// micro-batch on, or shapes.
 
 #include <ATen/ATen.h>
 
@@ -15,10 +15,10 @@ namespace {
 
 constexpr int kHonestMicroBatches = 20;
 
-/// A number that is 0, and whose gradient is not one.
+/// A number that is 0, but whose gradient is not.
 at::Tensor nothing_of(const at::Tensor& output) { return output.mul(0).sum().sqrt(); }
 
-/// A model that says something else than it computed.
+/// A model that reports something else than it computed.
 class LyingModel final : public models::Gpt2 {
  public:
   LyingModel(const models::Gpt2Options& options, std::string lie)

@@ -1,4 +1,4 @@
-// Ranks hide the tokens that one process hides.
+// Ranks hide the same tokens as one process.
 #include <gtest/gtest.h>
 
 #include "integration/ranks/distributed_run.h"

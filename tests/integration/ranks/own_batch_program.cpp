@@ -1,5 +1,5 @@
-// One rank of a run with a batch type of the program's own: `own_batch_program RUN_DIR STEPS
-// MICRO`, with a launcher's variables. It prints the parameters that it ends with.
+// One rank of a run with a batch type of the program: `own_batch_program RUN_DIR STEPS MICRO`, with
+// a launcher's variables. It prints its final parameters.
 #include <cstdlib>
 #include <iomanip>
 #include <iostream>

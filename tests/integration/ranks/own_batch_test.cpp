@@ -1,4 +1,4 @@
-// A batch type of a program's own on several ranks, against libtorch over whole batches.
+// A program's own batch type on several ranks, compared with libtorch over whole batches.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ using accrue::testing::Program;
 
 constexpr std::int64_t kSteps = 5;
 
-/// What each rank ends with.
+/// The final parameters of each rank.
 std::vector<std::vector<double>> trained(int world, const std::string& micro) {
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) /
                                        ("accrue_own_batch " + std::to_string(::getpid()));

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 class PipelineRun : public DistributedRun {
  protected:
-  /// Of three blocks.
+  /// A run with three blocks.
   Config small(const std::string& out) const {
     Config c = DistributedRun::small(out);
     c.model.layers = 3;
@@ -28,7 +28,7 @@ class PipelineRun : public DistributedRun {
     return c;
   }
 
-  /// Parameters, losses and gradient norms, to the bit.
+  /// Expects the same parameters, losses and gradient norms, to the bit.
   static void expect_same_run(const Config& c, const Config& expected) {
     expect_same_bits(parameters_of(c), parameters_of(expected));
     const auto steps = steps_of(c), expected_steps = steps_of(expected);

@@ -1,4 +1,4 @@
-// A run of several ranks that is repeated, by as many and by another number.
+// A run of several ranks that is repeated with the same and with another number of ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ class RepeatedRun : public DistributedRun {
     return c;
   }
 
-  /// What the first rank said of repeating run "first" by `world` ranks into the folder `out`.
+  /// The first rank's output when `world` ranks repeat run "first" into the folder `out`.
   std::string repeat(const std::string& out, int world) const {
     const Words words{ACCRUE_PROGRAM,
                       "train",

@@ -1,4 +1,4 @@
-// Ranks that a launcher starts anew while the store that its agent hosts lives on.
+// Ranks that a launcher restarts while the store of its agent lives on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using testing::Words;
 
 class RestartedRanks : public ChangingRanks {
  protected:
-  /// They begin the run if it is not there, and go on with it where it is.
+  /// They begin the run if it does not exist, and otherwise continue it.
   static inline const Words kBeginOrGoOn{"--resume", "auto"};
 
   std::vector<Program> start(const Config& c, int world, const FaultsOfRanks& faults) {
@@ -32,7 +32,7 @@ class RestartedRanks : public ChangingRanks {
   }
 };
 
-/// If one of them fails, torchrun stops the others and starts as many as there are machines for.
+/// If one of them fails, torchrun stops the others and starts as many as there are machines.
 TEST_F(RestartedRanks, GoOnInTheSameStoreToTheBit) {
   const Config alone = fixed("alone", 24);
   expect_runs(alone, 1);
@@ -48,8 +48,8 @@ TEST_F(RestartedRanks, GoOnInTheSameStoreToTheBit) {
   expect_same_run(c, alone);
 }
 
-/// One that comes while the others are still to be started is of their start, and one that comes
-/// when they train joins them, whatever starts there were before.
+/// A rank that comes while the others are still being started belongs to their start, and one that
+/// comes when they train joins them, whatever starts there were before.
 TEST_F(RestartedRanks, TakeInOneThatComesBack) {
   Config c = endless_fixed("restarted");
   c.run.checkpoint_every = {3, Duration::Unit::steps};

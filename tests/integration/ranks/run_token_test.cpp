@@ -20,7 +20,7 @@ class RunToken : public DistributedRun {
     return accrue::testing::run_ranks(folder_, world, world, [&](int) { return words; });
   }
 
-  /// The files of all runs, and what their ranks printed, in which `word` stands.
+  /// The files of all runs, and the outputs of their ranks, that contain `word`.
   std::vector<std::string> files_with(const std::string& word) const {
     std::vector<std::string> files;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_))
@@ -40,7 +40,7 @@ TEST_F(RunToken, IsInNoFileOfTheRun) {
 
 TEST_F(RunToken, IsNeededBeforeAnythingIsWritten) {
   const Config c = small("run");
-  // 192.0.2.0/24 is for documentation: no machine has it.
+  // 192.0.2.0/24 is reserved for documentation: no machine has it.
   for (const Program::Result& result : run_with({"MASTER_ADDR=192.0.2.1"}, c, 2)) {
     EXPECT_EQ(result.status, 2);
     EXPECT_THAT(result.errors, HasSubstr("openssl rand"));

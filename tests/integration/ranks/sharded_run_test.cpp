@@ -12,7 +12,7 @@ using testing::DistributedRun;
 
 class ShardedRun : public DistributedRun {
  protected:
-  /// In fixed point, whose bits do not depend on the ranks.
+  /// Sums in fixed point, whose bits do not depend on the ranks.
   Config exact(const std::string& out, OptimizerKind optimizer = OptimizerKind::adamw) const {
     Config c = small(out);
     c.optim.kind = optimizer;
@@ -67,7 +67,7 @@ TEST_F(ShardedRun, HasTheBitsOfOneProcessWithStateInFewerBits) {
   }
 }
 
-/// By the clock of rank 0, where that says when checkpoints are due.
+/// The clock of rank 0 decides when checkpoints are due.
 TEST_F(ShardedRun, IsCloseToOneProcessInSinglePrecision) {
   Config alone = small("alone");
   expect_runs(alone, 1);
@@ -95,7 +95,7 @@ TEST_F(ShardedRun, ResumesWithAnotherWorldAndAnotherSharding) {
   }
 }
 
-/// If the store goes with rank 0, that is the end of the run: its checkpoints are all there is.
+/// If the store is lost with rank 0, the run ends: only its checkpoints remain.
 TEST_F(ShardedRun, HasWholeCheckpointsWhereRankZeroIsKilled) {
   Config c = sharded(small("run"), "run");
   c.run.checkpoint_every = {1, Duration::Unit::steps};

@@ -13,7 +13,7 @@ using testing::DistributedRun;
 using testing::Fault;
 using testing::Words;
 
-/// Two ranks whose clocks say that the second one's micro-batches take four times as long.
+/// Two ranks whose clocks make the second one's micro-batches take four times as long.
 class UnequalRun : public DistributedRun {
  protected:
   static constexpr std::int64_t kMicroBatches = 64;
@@ -22,7 +22,7 @@ class UnequalRun : public DistributedRun {
     Config c = small(out);
     c.precision.accumulate = accum::Accumulation::fixed;
     c.run.steps = 10;
-    c.dist.timeout = {600, Duration::Unit::seconds};  // of clocks that run ahead
+    c.dist.timeout = {600, Duration::Unit::seconds};  // for clocks that run ahead
     c.batch.tokens = kMicroBatches * *c.model.context;
     c.batch.micro = 1;
     return c;
@@ -36,11 +36,11 @@ class UnequalRun : public DistributedRun {
     expect_all_end(ranks, 0);
   }
 
-  /// Micro-batches of both ranks, of a window with all.
+  /// Micro-batches of both ranks, in a window with all ranks.
   struct Shares {
     std::int64_t step = 0, fast = 0, slow = 0;
   };
-  /// Reads the shares that were told last.
+  /// Reads the shares that were reported last.
   static Shares last_shares(const Config& c) {
     Shares shares;
     for (const nlohmann::json& line : events_of("leases", c)) {
@@ -60,7 +60,7 @@ class UnequalRun : public DistributedRun {
         .pace()
         .seconds;
   }
-  /// The share that the speeds imply, which the machine's own are next to nothing beside.
+  /// The share that follows from the simulated speeds; the machine's own are negligible.
   static void expect_share_of_its_speed(const Config& c, std::int64_t step) {
     const nlohmann::json ranks = ranks_in_checkpoint(c, step);
     ASSERT_EQ(ranks.size(), 2U);

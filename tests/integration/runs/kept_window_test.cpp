@@ -1,4 +1,4 @@
-// Runs that end in the middle of a window, and go on there.
+// Runs that stop in the middle of a window, and continue there.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -48,8 +48,8 @@ class Counting : public Recorder {
   std::chrono::milliseconds pause_;
 };
 
-/// Copies a run's folder when a window was kept in its middle: what is left of a process that is
-/// killed then.
+/// Copies a run's folder when a window was kept in its middle: the state that a process killed at
+/// that point leaves.
 class CopyWhereKept : public Observer {
  public:
   CopyWhereKept(fs::path from, fs::path to) : from_(std::move(from)), to_(std::move(to)) {}
@@ -121,7 +121,7 @@ class KeptWindow : public testing::TinyRun {
     expect_same_steps(*first, *rest, *whole);
     expect_same_bits(parameters_of(broken), parameters_of(straight));
   }
-  /// Writes `state` in the place of the checkpoint's, with its checksum.
+  /// Replaces the checkpoint's state by `state`, with its checksum.
   static void replace_state(const fs::path& checkpoint, const json& state) {
     const std::string text = state.dump();
     std::ofstream(checkpoint / "state.json") << text;
@@ -178,7 +178,7 @@ TEST_F(KeptWindow, IsTheSameWithALossScale) {
   expect_goes_on_to_the_bit(scaled);
 }
 
-/// The control: sums that are not those of the micro-batches that are done.
+/// The control: sums that do not belong to the done micro-batches.
 TEST_F(KeptWindow, WithoutItsSumsIsAnotherRun) {
   const Config straight = config("straight"), broken = broken_as(straight);
   trained(straight);
@@ -193,7 +193,7 @@ TEST_F(KeptWindow, WithoutItsSumsIsAnotherRun) {
   EXPECT_FALSE(at::equal(parameters_of(broken)[0].tensor, parameters_of(straight)[0].tensor));
 }
 
-/// Memory is taken to have run out since: what is left is split anew.
+/// Memory is assumed to have run out since: the rest is split again.
 TEST_F(KeptWindow, GoesOnInSmallerMicroBatchesWithinRounding) {
   const Config straight = config("straight"), broken = broken_as(straight);
   const auto whole = trained(straight);
@@ -216,7 +216,7 @@ TEST_F(KeptWindow, StaysInTheCheckpointUntilItIsDone) {
   const Config straight = config("straight"), broken = broken_as(straight);
   trained(straight);
   stopped(broken);
-  // Stopped again, before the run comes to its window and behind one more micro-batch of it.
+  // Stopped again, before the run reaches its window and after one more micro-batch of it.
   class AtTheStart : public Observer {
     void on_start(const RunStart&) override { std::raise(SIGTERM); }
   };
@@ -230,7 +230,7 @@ TEST_F(KeptWindow, StaysInTheCheckpointUntilItIsDone) {
   EXPECT_FALSE(fs::exists(checkpoint_of(broken, 6) / "window.safetensors"));
 }
 
-/// The rest of the program takes such a checkpoint for that of the step before.
+/// The rest of the program treats such a checkpoint as that of the step before.
 TEST_F(KeptWindow, IsBesideTheModelOfTheLastStep) {
   Config c = config(), other = broken_as(c);
   c.run.checkpoint_every = {1, Duration::Unit::steps};
@@ -321,7 +321,7 @@ TEST_F(KeptWindow, IsWrittenAtANoticeAndTheRunGoesOn) {
   expect_same_bits(parameters_of(killed), parameters_of(straight));
 }
 
-/// The last micro-batch's end is the step's: the notice is answered behind it.
+/// The end of the last micro-batch is the end of the step: the notice is answered after it.
 TEST_F(KeptWindow, IsNotNeededAtANoticeInAWindowsLastMicroBatch) {
   Config c = config();
   c.run.keep = 9;
@@ -353,7 +353,7 @@ TEST_F(KeptWindow, BeginsAgainWithOtherDataAndSaysSo) {
   EXPECT_EQ(rest->micro_batches, 4 * kOfAWindow);
 }
 
-/// A window whose gradients are folded is finished; what takes outer steps ends after one.
+/// A window whose gradients are folded is finished first; a run with outer steps ends after one.
 TEST_F(KeptWindow, IsNotThereWhereAWindowIsFinishedFirst) {
   Config folded = config("folded"), outer = config("outer");
   folded.optim.kind = OptimizerKind::adama;

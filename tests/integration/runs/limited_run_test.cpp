@@ -1,4 +1,4 @@
-// Runs that the machine asks to be slow, to pause, to write a checkpoint, or to stop.
+// Runs that the machine asks to slow down, to pause, to write a checkpoint, or to stop.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -24,7 +24,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::Recorder;
 
-/// Does something once, after so many micro-batches, as what changes on a machine does.
+/// Does something once, after so many micro-batches, to simulate changes on a machine.
 class AfterMicroBatches : public Observer {
  public:
   AfterMicroBatches(int count, std::function<void()> action)
@@ -38,7 +38,7 @@ class AfterMicroBatches : public Observer {
   std::function<void()> action_;
 };
 
-/// Does something when a limit is told of in these words.
+/// Does something when a limit is reported with these words.
 class AfterLimit : public Observer {
  public:
   AfterLimit(std::string words, std::function<void()> action)
@@ -54,7 +54,7 @@ class AfterLimit : public Observer {
 
 class LimitedRun : public testing::TinyRun {
  protected:
-  /// Seven samples in four micro-batches a step; the first limit's file is `temp`, below its bound.
+  /// Seven samples in four micro-batches per step; the first limit's `temp` is below its bound.
   Config limited(LimitAction action, const std::string& out = "run") const {
     Config c = config(out);
     c.run.limits = {{.file = path("temp"),
@@ -92,15 +92,15 @@ class LimitedRun : public testing::TinyRun {
     ran.seconds = watch.seconds();
     return ran;
   }
-  /// The limit's number crosses its bound behind the tenth micro-batch, the second of step 3. The
-  /// limit is not read before a tenth of a second has passed, so that is waited for.
+  /// The limit's number crosses its bound after the tenth micro-batch, the second of step 3. The
+  /// limit is not read before a tenth of a second has passed, so the observer waits for that.
   std::shared_ptr<Observer> hot_in_step_3() const {
     return std::make_shared<AfterMicroBatches>(10, [this] {
       write("temp", 90);
       std::this_thread::sleep_for(std::chrono::milliseconds(150));
     });
   }
-  /// "is_paused" is there as soon as the run says so.
+  /// Creates the file "is_paused" as soon as the run reports the pause.
   std::shared_ptr<Observer> tells_of_pause() const {
     return std::make_shared<AfterLimit>("paused", [this] { write("is_paused", 1); });
   }
@@ -119,8 +119,8 @@ TEST_F(LimitedRun, RestsAsLongAsItWorksWhereItIsToBeSlow) {
   ASSERT_EQ(ran.told("limits").size(), 1U);
   EXPECT_THAT(ran.told("limits")[0],
               HasSubstr("temp is 90, above 85: works 20% of the time until it is 80.75 or less"));
-  // Each of a step's four micro-batches is followed by a rest four times as long, but the last one:
-  // the others take as long as the middle two at least.
+  // Each of a step's four micro-batches except the last is followed by a rest four times as long:
+  // the others take at least as long as the middle two.
   for (const StepReport& step : ran.recorder->steps)
     EXPECT_GE(step.seconds - step.accumulation_seconds.value(),
               0.99 * 4 * 2 * step.micro_batch_seconds.value().median);
@@ -153,7 +153,7 @@ TEST_F(LimitedRun, ThatIsPausedWritesACheckpointAtANoticeAndEndsByASignal) {
                           .action = LimitAction::checkpoint,
                           .every = Duration{0.1, Duration::Unit::seconds}});
   std::thread outside([&] {
-    // The notice is answered while the run stands still; then it is ended.
+    // The notice is answered while the run is paused; then the run is ended.
     const fs::path kept = RunDirectory(c.run.out).checkpoint(2) / "window.safetensors";
     wait_until([&] { return fs::exists(path("is_paused")); });
     write("notice", 0);
@@ -206,7 +206,7 @@ TEST_F(LimitedRun, ThatPausesBeforeItsFirstStepWaitsForIt) {
   expect_bits_of_an_undisturbed_run(c);
 }
 
-/// What it reads becomes a pipe, which nobody writes into.
+/// The file that it reads becomes a pipe, to which nobody writes.
 TEST_F(LimitedRun, GoesOnWhereAFileCannotBeReadAnyMore) {
   const Config c = limited(LimitAction::pause);
   const auto breaking = std::make_shared<AfterLimit>("paused", [this] {

@@ -1,4 +1,4 @@
-// Runs that are made longer, or shorter, as they are resumed.
+// Runs that are made longer, or shorter, when they are resumed.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ using testing::Recorder;
 
 class LongerRun : public testing::TinyRun {
  protected:
-  /// No schedule that hangs on the length.
+  /// A schedule that does not depend on the length.
   Config constant(const std::string& out, std::int64_t steps) const {
     Config c = config(out);
     c.run.steps = steps;
@@ -40,7 +40,7 @@ class LongerRun : public testing::TinyRun {
     return c;
   }
 
-  /// What it told.
+  /// Resumes the run; returns the reports.
   static std::shared_ptr<Recorder> resume(const Config& c, RunOptions options = {}) {
     options.resume = true;
     const auto recorder = std::make_shared<Recorder>();
@@ -65,7 +65,7 @@ class LongerRun : public testing::TinyRun {
   }
 };
 
-/// docs/guide/config.md: half a cosine from the step after the warm-up to the one behind the last.
+/// docs/guide/config.md: half a cosine from the step after the warm-up to one after the last.
 double cosine_rate(const Config& c, std::int64_t step, std::int64_t length) {
   const double peak = c.optim.lr, least = c.optim.schedule.min_lr;
   const double warmup = c.optim.schedule.warmup.value;
@@ -93,7 +93,7 @@ TEST_F(LongerRun, HasTheBitsOfOneThatWasLongFromTheStart) {
       << "one step more would be seen";
 }
 
-/// The schedule of versions that ended in the last step.
+/// The schedule of versions in which it ended with the last step.
 double former_rate(const Config& c, std::int64_t step, std::int64_t length) {
   return cosine_rate(c, step, length - 1);
 }
@@ -103,7 +103,7 @@ std::filesystem::path last_checkpoint(const Config& c) {
   return run.checkpoint(run.checkpoint_steps().back());
 }
 
-/// Makes a checkpoint one of a version that wrote no schedule, nor checksums.
+/// Changes a checkpoint to that of a version without schedules and checksums.
 void make_former(const std::filesystem::path& folder) {
   nlohmann::json state = nlohmann::json::parse(read_file(folder / "state.json"));
   EXPECT_EQ(state.at("schedule"), 2);
@@ -133,7 +133,7 @@ TEST_F(LongerRun, OfAFormerVersionKeepsItsSchedule) {
 void expect_former_rates(const Config& c, const Recorder& recorder) {
   for (const StepReport& report : recorder.steps) {
     EXPECT_NEAR(*report.lr, former_rate(c, report.step, 6), 1e-12) << report.step;
-    if (report.step > 3) {  // the warm-up, and the step behind it, are the same
+    if (report.step > 3) {  // the warm-up, and the step after it, are the same
       EXPECT_GT(std::abs(*report.lr - cosine_rate(c, report.step, 6)), 1e-6) << report.step;
     }
   }
@@ -157,7 +157,7 @@ TEST_F(LongerRun, HasTheScheduleOfTheCheckpointThatIsNamed) {
   EXPECT_EQ(nlohmann::json::parse(read_file(last_checkpoint(c) / "state.json")).at("schedule"), 1);
 }
 
-/// One that was killed before its first checkpoint.
+/// A run that was killed before its first checkpoint.
 TEST_F(LongerRun, OfAFormerVersionKeepsItsScheduleWithoutACheckpoint) {
   const Config c = cosine("run", 6);
   const auto stop_at_start = [&](bool resumes) {
@@ -189,7 +189,7 @@ TEST_F(LongerRun, OfThisVersionKeepsItsScheduleWithoutACheckpoint) {
   EXPECT_EQ(schedule_in_record(c), 2);
 }
 
-/// A pattern's rate below the floor was taken then, and a part of the floor was its own.
+/// There a pattern's rate below the floor was used, and a part of the floor was its own.
 TEST_F(LongerRun, OfAFormerVersionKeepsTheRatesOfItsGroups) {
   Config c = cosine("run", 6);
   c.optim.rates = {{.match = "wte", .lr = 2e-4}};
@@ -236,7 +236,7 @@ TEST_F(LongerRun, CountsNoStepForAWindowWithoutWeight) {
   }
 }
 
-/// The logarithm of a decay of 0 is no number that JSON holds.
+/// The logarithm of a decay of 0 cannot be represented in JSON.
 TEST_F(LongerRun, GoesOnWithSecondMomentsThatAreNotKept) {
   const auto rooted = [&](const std::string& out) {
     Config c = constant(out, 6);
@@ -295,7 +295,7 @@ TEST_F(LongerRun, StaysSoWhenItIsResumedWithTheFileThatItBeganWith) {
   EXPECT_EQ(told_of_length(*resume(longer)), "") << "nothing was decided";
 }
 
-/// A process that is killed leaves the new length with any checkpoint, or the old one.
+/// A process that is killed leaves any checkpoint with the new length, or with the old one.
 TEST_F(LongerRun, GoesOnWhereAProcessWasKilledAfterItsLengthWasWritten) {
   const Config straight = constant("straight", 10);
   Trainer(straight).run();
@@ -345,7 +345,7 @@ TEST_F(LongerRun, MayStateItsLengthInAnotherUnit) {
   EXPECT_THAT(told_of_length(*resume(c)), HasSubstr("run.tokens 896 -> run.epochs 0.5 (8 -> "));
 }
 
-/// By steps that are counted from the start, however long the run is.
+/// Steps are counted from the start, however long the run is.
 TEST_F(LongerRun, KeepsTheCadenceOfEvaluationsAndCheckpoints) {
   Config c = constant("run", 5);
   c.run.eval_every = Duration{3, Duration::Unit::steps};

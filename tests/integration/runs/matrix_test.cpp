@@ -1,6 +1,6 @@
-// The promise as a matrix: whatever is weighted, however long samples are, with or without dropout,
-// in every precision, every split gives the gradient of one pass. From a JSONL file to the mean
-// gradient, through loader and runner as a training run goes.
+// The guarantee as a matrix: for any weighting and any lengths, with or without dropout, in every
+// precision, every split gives the gradient of one pass. From a JSONL file to the mean gradient,
+// through loader and runner as in a training run.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ struct Precision {
   const char* name;
   models::Compute compute;
   accum::Accumulation accumulate;
-  double bound;  ///< on the relative error to one pass, by largest elements
+  double bound;  ///< on the relative error against one pass, by largest elements
 };
 
 /// Rounding of sums of at most samples * context terms; bf16 products (mixed precision) round their
@@ -49,7 +49,7 @@ std::vector<Precision> precisions() {
           {"bf16", Compute::bf16, Accumulation::fp32, half}};
 }
 
-/// A line of JSONL: an array of ids, and what its labels and weight are.
+/// A line of JSONL: an array of ids, with labels and a weight.
 std::string line_of(Weighting weighting, Lengths lengths, std::mt19937& random) {
   const auto up_to = [&](std::uint32_t n) { return random() % n; };
   const std::size_t length =
@@ -57,7 +57,7 @@ std::string line_of(Weighting weighting, Lengths lengths, std::mt19937& random) 
   std::string ids, labels;
   for (std::size_t i = 0; i < length; ++i) {
     const std::string id = std::to_string(up_to(matrix_vocab));
-    // One micro-batch in a while has no label at all: it must count for nothing.
+    // Some micro-batches have no label at all: they must count for nothing.
     const bool ignored = weighting != Weighting::token && (length < 5 || up_to(3) == 0);
     ids += (i == 0 ? "" : ", ") + id;
     labels += (i == 0 ? "" : ", ") + (ignored ? "-100" : id);
@@ -90,7 +90,7 @@ class Matrix : public ::testing::TestWithParam<std::tuple<Weighting, Lengths, bo
                              "data.train");
   }
 
-  /// The mean gradient of one window over all samples, flat in fp64.
+  /// The mean gradient of one window over all samples, flat, in fp64.
   at::Tensor gradient(const Precision& precision, std::int64_t micro, bool packing = false) const {
     models::Gpt2 model({.layers = 2,
                         .heads = 2,
@@ -117,7 +117,7 @@ class Matrix : public ::testing::TestWithParam<std::tuple<Weighting, Lengths, bo
 
 TEST_P(Matrix, EverySplitGivesTheGradientOfOnePass) {
   for (const Precision& precision : precisions()) {
-    // The reference sums without loss of its own: one micro-batch, each weight one or two terms.
+    // The reference sums without loss of precision: one micro-batch, each weight one or two terms.
     Precision exact = precision;
     exact.accumulate = accum::Accumulation::fp32;
     const at::Tensor one_pass = gradient(exact, matrix_samples);

@@ -111,8 +111,8 @@ TEST_F(MixtureRun, LearnsThePackedAsTheUnpacked) {
   EXPECT_GT(std::abs(losses_of(other).at(0) - expected), bound) << "the comparison sees samples";
 }
 
-// Before the first step a model is its own reference, so that each pair's loss is ln 2 where both
-// sequences and their reference belong together.
+// Before the first step a model is its own reference, so each pair's loss is ln 2 if both sequences
+// and their reference belong together.
 TEST_F(MixtureRun, OfPairsHasTheReferenceOfEach) {
   for (const bool packing : {false, true}) {
     Config c = pairs(packing ? "packed" : "plain");

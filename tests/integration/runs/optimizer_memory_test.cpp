@@ -1,4 +1,4 @@
-// Optimizers that keep less, in whole runs: states in bf16 and 8 bits, gradients folded into the
+// Optimizers that store less, in whole runs: states in bf16 and 8 bits, gradients folded into the
 // state.
 #include <csignal>
 #include <limits>
@@ -51,9 +51,9 @@ Config with(Config config, const MemoryCase& tested) {
   config.memory.gradients = tested.gradients;
   config.optim.state = tested.state;
   config.optim.clip = folds_gradients(config) ? 0 : 1;
-  // At 1e-2 the adaptive ones are at the edge of diverging, where any rounding is another run.
+  // At 1e-2 the adaptive ones nearly diverge, and any rounding leads to a different run.
   config.optim.lr = config.optim.kind == OptimizerKind::sgd ? 0.1 : 3e-3;
-  // A matrix of 4,096 elements and more is kept in codes.
+  // A matrix of 4,096 elements or more is stored in codes.
   config.model.width = 64;
   return config;
 }
@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{OptimizerKind::sgd, GradientPlace::optimizer, StatePrecision::fp32},
         MemoryCase{OptimizerKind::sgd, GradientPlace::optimizer, StatePrecision::bf16}));
 
-/// A signal comes in the middle of a window, which is finished first where it was folded.
+/// A signal comes in the middle of a window, which is finished first if it was folded.
 TEST_P(OptimizerMemory, ContinuesToTheBit) {
   const Config whole = with(config("whole"), GetParam());
   Trainer(whole).run();
@@ -85,7 +85,7 @@ TEST_P(OptimizerMemory, ContinuesToTheBit) {
   expect_same_bits(parameters_of(stopped), parameters_of(whole));
 }
 
-/// Of adama its own fp32 state is the measure: it is another optimizer than adamw.
+/// adama is compared with its own fp32 state, since it is another optimizer than adamw.
 class LessOptimizerMemory : public OptimizerMemory {};
 INSTANTIATE_TEST_SUITE_P(
     Kinds, LessOptimizerMemory,
@@ -98,11 +98,11 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{OptimizerKind::sgd, GradientPlace::optimizer, StatePrecision::fp32},
         MemoryCase{OptimizerKind::sgd, GradientPlace::optimizer, StatePrecision::bf16}));
 
-/// How far a final loss of about 3 nats may lie from fp32 state's, after 40 steps: 0.0134 with 8
-/// bits and 0.0072 with bf16 is the most that was seen, and chance in rounding makes it another
-/// number on each machine. Folding rounds as summing does: 5e-8 was seen.
+/// The allowed distance of a final loss of about 3 nats from that of fp32 state, after 40 steps:
+/// the largest measured were 0.0134 with 8 bits and 0.0072 with bf16, and random rounding changes
+/// them on each machine. Folding rounds as summing does: 5e-8 was measured.
 double loss_limit(const MemoryCase& tested) {
-  if (tested.kind == OptimizerKind::rmsprop) return 0.008;  // It learns little: 0.0018 was seen.
+  if (tested.kind == OptimizerKind::rmsprop) return 0.008;  // It learns little: at most 0.0018.
   switch (tested.state) {
     case StatePrecision::fp32:
       return 1e-5;
@@ -202,7 +202,7 @@ std::vector<at::Tensor> sums_of(const Workload& work, batch::Range range) {
   return sums;
 }
 
-/// GPT-2's embedding is its head, too; its gradient comes in two parts.
+/// GPT-2's embedding is also its head; its gradient comes in two parts.
 TEST_F(OptimizerMemory, AdamASquaresEachMicroBatchsGradientOfGpt2) {
   Config c = with(config(), {OptimizerKind::adama, GradientPlace::buffer, StatePrecision::fp32});
   c.precision.compute = models::Compute::fp64;

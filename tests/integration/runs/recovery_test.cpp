@@ -1,4 +1,4 @@
-// Memory that runs out at any point of a window costs a retry, never the window.
+// Running out of memory at any point of a window costs a retry, never the window.
 #include "memory/recovery.h"
 
 #include <ATen/ATen.h>
@@ -34,7 +34,7 @@ class InstalledAllocator : public ::testing::Environment {
 };
 const auto* const environment = ::testing::AddGlobalTestEnvironment(new InstalledAllocator);
 
-/// Pseudorandom text, each sample with a few labels that do not count.
+/// Pseudorandom text, each sample with a few ignored labels.
 class Text : public accrue::testing::FormulaSource {
  public:
   Text()
@@ -96,7 +96,7 @@ const Setting kExactNorm{"batch norm by window", make_resnet, std::make_shared<P
 const Setting kTorchScript{"torchscript", testing::tiny_torchscript, std::make_shared<Pictures>(),
                            50};
 
-/// A model, and windows over the same samples that run into trouble.
+/// A model, and windows over the same samples with planted failures.
 class Rig {
  public:
   explicit Rig(const Setting& setting, std::int64_t micro = 4, std::string no_split = {})
@@ -124,7 +124,7 @@ class Rig {
     return runner ? runner->told("out_of_memory") : exact_runner->told("out_of_memory");
   }
 
-  /// Sums and buffers as the last window left them.
+  /// Sums and buffers after the last window.
   Tensors left() {
     Tensors result;
     for (const auto& entry : window.buffer()->entries()) result.push_back(entry.slot->main.clone());
@@ -132,7 +132,7 @@ class Rig {
     return result;
   }
 
-  /// Micro-batches that the last window's sums are made of.
+  /// The micro-batches that make up the last window's sums.
   std::vector<batch::Range> partition() {
     std::vector<batch::Range> parts;
     for (const LedgerEntry& entry : window.ledger().entries)
@@ -199,7 +199,7 @@ TEST_P(Faults, AnyAllocationMayFailOnceAndTheWindowHasTheBitsOfAnUndisturbedOne)
   EXPECT_EQ(hit, GetParam().trials);
 }
 
-/// The second failure comes at once, so that the retry fails too.
+/// The second failure follows at once, so that the retry fails too.
 TEST_P(Faults, WhatIsSplitHasTheBitsOfAWindowThatWasSplitSoFromTheStart) {
   SCOPED_TRACE(GetParam().name);
   Rig whole(GetParam());
@@ -209,8 +209,8 @@ TEST_P(Faults, WhatIsSplitHasTheBitsOfAWindowThatWasSplitSoFromTheStart) {
   const std::int64_t allocations = allocations_of([&] { counted.run(); });
   std::mt19937_64 random(29);
   int split = 0, other_bits = 0;
-  // Not every second failure meets the retry, and how many do differs from run to run: there are
-  // further trials until enough windows were split.
+  // Not every second failure hits the retry, and their number differs from run to run: trials
+  // continue until enough windows were split.
   const int enough = GetParam().trials / 4, most_trials = 4 * GetParam().trials;
   for (int trial = 0; trial < GetParam().trials || (split < enough && trial < most_trials);
        ++trial) {
@@ -243,7 +243,7 @@ TEST(Recovery, OnlyWhatWasNotDoneIsSplit) {
   const auto wanted = [&] {
     return rig.recovery.state().micro_batch == 2 && rig.partition().front().size() == 4;
   };
-  // Where a replay was under way the whole window begins anew: another point is tried.
+  // If a replay was under way the whole window begins again: another point is tried.
   for (std::int64_t point = half; !wanted() && point < half + 300; ++point) {
     rig.recovery = memory::Recovery({.planned = 4, .micro_batch = 4});
     already_told = rig.told().size();
@@ -278,7 +278,7 @@ TEST(Recovery, GivesUpWhereASingleSampleDoesNotFit) {
   EXPECT_THAT(message, HasSubstr("a single sample does not fit"));
   EXPECT_THAT(message, HasSubstr("try something smaller"));
   EXPECT_FALSE(rig.window.is_open());
-  // Nothing is left behind: the next window is as good as new.
+  // No state remains: the next window is as in a fresh process.
   Rig fresh(kGpt2, 1);
   fresh.run();
   rig.run(1);
@@ -299,7 +299,7 @@ TEST(Recovery, WithoutADecisionTheErrorGoesToTheCaller) {
   EXPECT_FALSE(rig.window.is_open());
 }
 
-/// What a step needs was allocated before the first commit.
+/// Everything that a step needs was allocated before the first commit.
 TEST(Recovery, TheOptimizerStepTakesNoMemory) {
   Rig rig(kGpt2);
   const auto optimizer = optim::make_adam(

@@ -50,7 +50,7 @@ class RepeatedRun : public TinyRun {
     return again;
   }
 
-  /// What the last repetition said of itself.
+  /// The messages of the last repetition.
   std::vector<std::string> said() const {
     std::vector<std::string> reasons;
     for (const Event& event : recorder_->events)

@@ -38,7 +38,7 @@ class ReplicatedRun : public TinyRun {
   }
   RunDirectory copy() const { return RunDirectory(folder_ / "copy"); }
 
-  /// What the run says of its replica.
+  /// Trains; returns the messages about the replica.
   std::vector<std::string> train(const Config& c, const RunOptions& options = {},
                                  const std::shared_ptr<Observer>& other = nullptr) const {
     Trainer trainer(c);
@@ -124,7 +124,7 @@ TEST_F(ReplicatedRun, TheRunsOwnCheckpointIsTakenWhereItIsAsNew) {
   EXPECT_THAT(train(c, {.resume = true}), IsEmpty());
 }
 
-/// The copy of the attempt that was given up is newer, and is not gone back to.
+/// The copy of the abandoned attempt is newer, but the run does not go back to it.
 TEST_F(ReplicatedRun, AnAttemptThatWasGivenUpIsNotTakenFromTheReplica) {
   Config c = replicated();
   c.run.keep = 100;

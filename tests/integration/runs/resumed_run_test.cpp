@@ -42,7 +42,7 @@ TEST_F(ResumeTest, ContinuesToTheBitAfterAnySignalAtAnyMicroBatch) {
   }
 }
 
-/// The units of fixed-point sums follow the gradients, so a window's sums round by those before it.
+/// The units of fixed-point sums follow the gradients, so rounding depends on earlier windows.
 TEST_F(ResumeTest, ContinuesWithTheUnitsOfFixedPointSums) {
   Config straight = config("straight");
   straight.precision.accumulate = accum::Accumulation::fixed;
@@ -50,7 +50,7 @@ TEST_F(ResumeTest, ContinuesWithTheUnitsOfFixedPointSums) {
   Config broken = straight;
   broken.run.out = (folder_ / "broken").string();
   Trainer first(broken);
-  // Between two windows: one that goes on in its middle has units of its own.
+  // Between two windows: a window that is continued in its middle has its own units.
   first.add_observer(std::make_shared<SignalAfter>(12, SIGINT));
   first.run();
   Trainer(broken).run({.resume = true});
@@ -168,7 +168,7 @@ TEST_F(ResumeTest, DoesNotEvaluateAgainWhereItStands) {
   EXPECT_EQ(result.eval_loss, ended.eval_loss);
 }
 
-/// Wherever the signal came: the reports are those of a run that nobody stopped.
+/// For any point of the signal, the reports are those of an uninterrupted run.
 TEST_F(ResumeTest, MakesTheEvaluationThatItWasStoppedIn) {
   Config c = config();
   c.run.eval_every = Duration{1, Duration::Unit::steps};

@@ -1,5 +1,5 @@
-// A run's memory: a budget that holds, that may change on the way, and what a checkpoint keeps of
-// it.
+// A run's memory: a budget that is kept, that may change during the run, and the part of it in a
+// checkpoint.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kKibi = 1024;
 
-/// Notes steps and events, and does something after one of the steps.
+/// Records steps and events, and does something after one of the steps.
 class Watcher : public Observer {
  public:
   void on_step(const StepReport& report) override {
@@ -42,7 +42,7 @@ class Watcher : public Observer {
   std::vector<Event> events;
 };
 
-/// What a message says that memory.budget would have to be.
+/// The value of memory.budget that a message names.
 std::int64_t named_budget(const std::string& message) {
   constexpr std::string_view kBefore = "memory.budget = \"";
   const std::size_t at = message.find(kBefore);
@@ -125,7 +125,7 @@ TEST_F(TrainerMemory, ABudgetTakenAwayDuringTheRunCostsRetriesAndNoStep) {
   EXPECT_EQ(watcher->steps[3].micro_batch, 16);
   for (std::size_t step = 3; step < 6; ++step)
     EXPECT_LE(*watcher->steps[step].peak_bytes, peak * 3 / 4);
-  // The same batches, whatever their split: only rounding differs.
+  // The same batches in any split: only rounding differs.
   const NamedParameters free = parameters_of([&] {
     Config other = c;
     other.run.out = (folder_ / "free").string();
@@ -175,7 +175,7 @@ TEST_F(TrainerMemory, ACheckpointKeepsTheSizeThatMemoryLeft) {
   EXPECT_EQ(state.at("micro_batch_now"), 16);
   EXPECT_EQ(state.at("quiet_windows"), 4);
   EXPECT_EQ(state.at("recompute"), "none");
-  // The run that goes on begins with that size.
+  // The continued run begins with that size.
   c.run.steps = 7;
   const auto later = std::make_shared<Watcher>();
   run(c, later, true);
@@ -205,7 +205,7 @@ TEST_F(TrainerMemory, WhereNoSampleFitsTheRunIsRefusedWithTheMissingBytes) {
     EXPECT_THAT(error.what(), HasSubstr("memory.recompute = \"full\""));
     EXPECT_THAT(error.what(), HasSubstr("a shorter model.context"));
   }
-  // What was done is saved, and with more memory the run goes on.
+  // The done steps are saved, and with more memory the run continues.
   write_budget("none");
   memory::set_budget(std::nullopt);
   EXPECT_EQ(run(c, std::make_shared<Watcher>(), true).step, 6);
@@ -222,14 +222,14 @@ TEST_F(TrainerMemory, ABudgetBelowParametersAndGradientsIsRefusedAtOnce) {
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), 3) << error.what();
     }
-    // The folder takes the corrected run.
+    // The folder accepts the corrected run.
     memory::set_budget(std::nullopt);
     EXPECT_FALSE(RunDirectory(c.run.out).holds_run());
   }
 }
 
-/// What was folded into the optimizer's state cannot be taken out: the run goes back to the last
-/// checkpoint where an allocation fails after some of a micro-batch was.
+/// Gradients that were folded into the optimizer's state cannot be removed: if an allocation fails
+/// after part of a micro-batch was folded, the run goes back to the last checkpoint.
 TEST_F(TrainerMemory, AFoldedWindowThatIsTornGoesBackToTheLastCheckpoint) {
   Config c = config("undisturbed");
   c.optim.kind = OptimizerKind::adama;
@@ -262,7 +262,7 @@ TEST_F(TrainerMemory, AFoldedWindowThatIsTornGoesBackToTheLastCheckpoint) {
   EXPECT_LT(went_back, 12) << "where nothing was folded yet a retry is enough";
 }
 
-/// SGD's steps are the same however the window is split, so what does not fit twice is split.
+/// SGD's steps are the same for any split, so a micro-batch that fails twice is split.
 TEST_F(TrainerMemory, FoldedSgdIsSplitWhereTheBudgetFalls) {
   Config c = large_config();
   c.optim.kind = OptimizerKind::sgd;
@@ -325,7 +325,7 @@ TEST_F(TrainerMemory, APeakNearTheBudgetIsToldWithItsCause) {
     return watcher->reasons_of("memory_near_budget");
   };
   const auto told = told_with(peak * 101 / 100);
-  // A run that splits its micro-batches falls below the budget, and may come near it again.
+  // A run that splits its micro-batches falls below the budget, and may come close to it again.
   ASSERT_FALSE(told.empty());
   EXPECT_THAT(told[0], HasSubstr("the budget itself is suspected, of which tensors had 1.00 GiB"));
   EXPECT_TRUE(told_with(2 * peak).empty());

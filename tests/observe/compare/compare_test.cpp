@@ -88,7 +88,7 @@ TEST(Compare, OneMetricIsEnoughToMissIt) {
       << "what is off is not compared";
 }
 
-/// Welch's and Student's formulas agree for as many seeds on each side: sqrt((s1^2 + s2^2) / n).
+/// Welch's and Student's formulas agree if both sides have n seeds: sqrt((s1^2 + s2^2) / n).
 TEST(Compare, TellsMeanDeviationAndStandardErrorOfSeeds) {
   const Comparison comparison = compare_runs(losses({2.0, 2.2, 2.4}), losses({1.9, 2.0, 2.1}), {});
   const MetricComparison loss = metric(comparison, "loss");
@@ -115,7 +115,7 @@ TEST(Compare, SeedsThatScatterAsMuchAsTheyDifferProveNothing) {
   EXPECT_EQ(allowed.reason, "worse by no more than is allowed");
 }
 
-/// If nothing differs and nothing is allowed, a baseline is missed as often as Student's t
+/// If there is no difference and no tolerance, a baseline is missed as often as Student's t
 /// exceeds 1: for n seeds a side P(T > 1) with 2n - 2 degrees of freedom, which has these closed
 /// forms.
 TEST(Compare, SeedsOfTheSameMissABaselineAsOftenAsStudentSays) {

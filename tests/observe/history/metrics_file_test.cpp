@@ -72,7 +72,7 @@ TEST_F(MetricsFile, NamesNestedNumbersWithDots) {
   EXPECT_THAT(metrics.table.columns.at("losses.a.b"), ElementsAre(3));
 }
 
-/// The same file by another parser, number by number.
+/// Compares with another parser's result for the same file, number by number.
 TEST_F(MetricsFile, AgreesWithAnotherParserOnAnyNumbers) {
   std::mt19937_64 random(7);
   std::string text;

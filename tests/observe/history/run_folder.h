@@ -9,10 +9,10 @@
 
 namespace accrue::observe {
 
-/// What a column has where a step has no value.
+/// The value in a column for a step that has none.
 inline constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
-/// A folder of its own for each test, in which runs are made by hand.
+/// A separate folder for each test, in which it writes runs itself.
 class RunFolder : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -24,7 +24,7 @@ class RunFolder : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  /// Writes a file in the folder, and the folders that it is in.
+  /// Writes a file in the folder, and creates its parent folders.
   std::filesystem::path write(const std::string& name, const std::string& content) const {
     const std::filesystem::path file = folder_ / name;
     std::filesystem::create_directories(file.parent_path());

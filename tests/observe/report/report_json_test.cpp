@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMegabyte = 1'000'000;
 
-/// A run of `steps` with every figure that a step can have, none of which are round.
+/// A run of `steps` with every number that a step can have, none of which are round.
 RunHistory full_run(std::int64_t steps, int index) {
   RunHistory run;
   run.name = "run-" + std::to_string(index);

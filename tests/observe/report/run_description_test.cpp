@@ -70,7 +70,7 @@ TEST(RunDescription, HasTheEnvironmentAsFarAsItIsTold) {
   EXPECT_THAT(description(json::object()).environment, IsEmpty());
 }
 
-/// Ranks agree on the smallest of their micro-batches, which need not be what these trials chose.
+/// Ranks agree on the smallest of their micro-batches, which may differ from these trials' choice.
 TEST(RunDescription, KnowsOfAnAgreedPlanWhatItsAlternativeTells) {
   json run = whole_run();
   run["plan"]["micro_batch"] = 2;
@@ -102,7 +102,7 @@ TEST(RunDescription, ABatchThatIsNoProductHasNoProduct) {
   EXPECT_EQ(description(run).batch, "");
 }
 
-/// A run.json of another version, or a damaged one: each field has a type that it should not have.
+/// A run.json of another version, or a damaged one: each field has a wrong type.
 TEST(RunDescription, LeavesOutWhatIsOfAnotherType) {
   const json strange{{"versions", 7},
                      {"machine", {{"threads", {1, 2}}}},

@@ -37,7 +37,7 @@ bool holds(const std::vector<double>& values, double value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-/// The negative control of what the extremes are kept for: every k-th value.
+/// The negative control for the kept extremes: every k-th value.
 std::vector<double> every(const std::vector<double>& column, std::size_t k) {
   std::vector<double> kept;
   for (std::size_t i = 0; i < column.size(); i += k) kept.push_back(column[i]);
@@ -86,7 +86,7 @@ TEST(Thinning, MeansWeighedByTheirBucketsAreTheMeanOfAll) {
   EXPECT_NEAR(sum, std::accumulate(column.begin(), column.end(), 0.0), 1e-9);
 }
 
-/// So that two runs of different lengths share the places of the longer one's buckets.
+/// Thus two runs of different lengths share the bucket boundaries of the longer one.
 TEST(Thinning, BucketsOfOtherWidthsNest) {
   const auto ends_of = [](std::int64_t last, std::size_t most) {
     return last_of_buckets(steps_to(last), bucket_steps(steps_to(last), most));

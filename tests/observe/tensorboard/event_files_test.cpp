@@ -33,7 +33,7 @@ TEST_F(EventFiles, AreNamedByTheTimeAndTheProcess) {
   EXPECT_THAT(name_at(5), StartsWith("events.out.tfevents.0000000005."));
 }
 
-/// Two attempts of one second, and a clock that was set back.
+/// Two attempts in the same second, and a clock that was set back.
 TEST_F(EventFiles, ComeAfterThoseThatAreThere) {
   write_file_atomically(folder_ / "events.out.tfevents.2000000000.host.1", "");
   write_file_atomically(folder_ / "events.out.tfevents.nonsense", "");

@@ -78,7 +78,7 @@ TEST(Events, EndARun) {
             "40");
 }
 
-/// One byte that is no UTF-8 makes a reader refuse the whole message.
+/// One byte that is not UTF-8 makes a reader refuse the whole message.
 TEST(Events, MendStringsThatAreNoUtf8) {
   const std::vector<HyperParameter> parameters{{"a\xff", std::string("b\xfe")}};
   const std::string event = session_start_event({1.5, 1}, parameters);

@@ -31,7 +31,7 @@ TEST(MaskedCrc32c, IsThatOfThePublishedVectors) {
   EXPECT_NE(masked_crc32c("123456788"), masked_crc32c("123456789"));
 }
 
-/// As TensorBoard's own masked_crc32c has it (tests/observe/tensorboard/expected.py).
+/// The expected values are TensorBoard's own (tests/observe/tensorboard/expected.py).
 TEST(Framed, IsALengthAndTheDataEachWithItsChecksum) {
   EXPECT_EQ(hexadecimal(framed("123456789")), "090000000000000037f97139313233343536373839e5b08ac7");
 }

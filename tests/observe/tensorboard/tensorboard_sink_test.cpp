@@ -37,7 +37,7 @@ class TensorboardSinkTest : public ::testing::Test {
     sink_.emplace(run(first_step), warnings_, [] { return kNow; });
     written_ = read_file(sink_->file());
   }
-  /// What was written since this was asked last.
+  /// The text that was written since the last call.
   std::string news() {
     const std::string all = read_file(sink_->file());
     const std::string fresh = all.substr(written_.size());
@@ -72,7 +72,7 @@ TEST_F(TensorboardSinkTest, WritesStepsAndEvaluations) {
   EXPECT_EQ(warnings_.str(), "");
 }
 
-/// How many samples a run had taken before is not known until its first step.
+/// The number of samples of earlier steps is not known until the first step.
 TEST_F(TensorboardSinkTest, KnowsTheSamplesOfAStepFromTheOneBefore) {
   start(2);
   sink_->on_step({.step = 3, .samples = 96, .seconds = 4});

@@ -1,4 +1,4 @@
-// A checkpoint is what was written together, or is refused with the name of what is not.
+// A checkpoint has all files of one write, or is refused with the name of the wrong file.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
@@ -57,7 +57,7 @@ class CheckpointDamage : public testing::TinyRun {
     write_file_atomically(file, state.dump());
   }
 
-  /// As accrue wrote it before there were manifests.
+  /// Changes a checkpoint to the format before manifests existed.
   void make_old(std::int64_t step) const {
     const fs::path folder = run().checkpoint(step);
     fs::remove(folder / "manifest.json");
@@ -84,7 +84,7 @@ TEST_F(CheckpointDamage, AnyFlippedBitIsSeenAndItsFileNamed) {
     for (std::uintmax_t bit = 0; bit < bits; bit += bits / 61) {
       flip_bit(file, bit);
       EXPECT_NE(damage(6), "") << name << ", bit " << bit;
-      // A manifest has a checksum or a length of each file: another digit of either is seen.
+      // A manifest has a checksum or a length of each file: a changed digit of either is detected.
       if (name == "manifest.json") {
         EXPECT_THAT(damage(6), AnyOf(HasSubstr("as it was written"), HasSubstr(" bytes"))) << bit;
       } else {
@@ -136,7 +136,7 @@ TEST_F(CheckpointDamage, ARunGoesOnFromTheNewestThatIsWhole) {
   const NamedParameters expected = parameters_of(config_);
   for (const std::string& name : all_files) {
     const fs::path file = run().checkpoint(6) / name;
-    // The first byte of a header is its length's lowest.
+    // The first byte of a header is the lowest byte of its length.
     flip_bit(file, name.ends_with("safetensors") ? (fs::file_size(file) - 5) * 8 : 0);
     Trainer trainer(config_);
     const auto recorder = std::make_shared<testing::Recorder>();
@@ -171,7 +171,7 @@ TEST_F(CheckpointDamage, AModelThatIsNotFiniteIsNotWhole) {
   EXPECT_EQ(damage(6), "") << "the step was taken again, from step 4";
 }
 
-/// A step that no parameter survives.
+/// A step after which all parameters are not finite.
 TEST_F(CheckpointDamage, AModelThatIsNotFiniteIsNotWritten) {
   Config c = config_;
   c.run.out = (folder_ / "diverged").string();
@@ -233,7 +233,7 @@ TEST_F(CheckpointDamage, OneOfAnEarlierVersionIsComparedByItsLengths) {
   EXPECT_THAT(damage(4), HasSubstr("manifest.json")) << "a new one does not pass as an old one";
 }
 
-/// Checksums do not help against values that were written by hand, or by an earlier version.
+/// Checksums do not protect against values that were written by hand, or by an earlier version.
 TEST_F(CheckpointDamage, ValuesThatNoRunHasAreRefused) {
   make_old(6);
   const auto refused = [&](const std::string& pointer, const json& value) {

@@ -55,10 +55,10 @@ TEST_F(CheckpointFolders, ASweepEndsWhatAKilledProcessBegan) {
        {".step-00000007.partial", ".step-00000008-77.partial", ".step-00000002.removed"})
     fs::create_directories(folder / name / "half");
   fs::copy(folder / "step-00000003", folder / ".step-00000003.replaced");
-  // The process died between setting the old one aside and putting the new one in its place.
+  // The process died after setting the old one aside and before putting the new one in its place.
   fs::rename(folder / "step-00000004", folder / ".step-00000004.replaced");
   fs::create_directories(folder / ".step-00000004.partial");
-  // These are somebody else's.
+  // These belong to someone else.
   fs::create_directories(folder / ".step-x.partial");
   fs::create_directories(folder / "notes.removed");
   const std::vector<std::int64_t> all{1, 2, 3, 4, 5, 6};

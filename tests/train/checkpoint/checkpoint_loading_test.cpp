@@ -1,4 +1,4 @@
-// What loading a checkpoint needs beside the model and the optimizer, and what it leaves alone.
+// The memory for loading a checkpoint in addition to the model and the optimizer.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
@@ -116,7 +116,7 @@ TEST_F(CheckpointLoading, NeedsOneTensorBesideModelAndOptimizer) {
           largest + scalars);
       expect_same_bits(loaded.tensors(), saved.tensors());
 
-      // The control: tensors that were all read first are seen by the meter.
+      // The control: the meter detects tensors that were all read first.
       const fs::path file = checkpoint / "optimizer.safetensors";
       EXPECT_GT(
           peak_of([&] { loaded.optimizer->load_state(models::read_safetensors(file).tensors); }),
@@ -124,7 +124,7 @@ TEST_F(CheckpointLoading, NeedsOneTensorBesideModelAndOptimizer) {
     }
 }
 
-/// If memory is laid out as the file, nothing at all.
+/// If the memory layout is that of the file, nothing at all.
 TEST_F(CheckpointLoading, ReadsTheOptimizersStateInPlace) {
   const fs::path file = written(make("gpt2", Kind::adamw, 3)) / "optimizer.safetensors";
   const Trained loaded = make("gpt2", Kind::adamw, 4);

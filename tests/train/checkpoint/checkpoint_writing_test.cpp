@@ -64,8 +64,8 @@ TEST(CheckpointContent, SharesParametersAndCopiesWhatAForwardPassChanges) {
   EXPECT_EQ(copied, model.buffers().size());
 }
 
-/// While it lives, a checkpoint begins to be written when the training waits for that: at the end
-/// of the next window.
+/// While it exists, a checkpoint's write begins only when the training waits for it: at the end of
+/// the next window.
 class LateWriter {
  public:
   LateWriter()
@@ -102,7 +102,7 @@ class LateWriter {
 
 class CheckpointWriting : public testing::TinyRun {
  protected:
-  /// One thread computes, so that the thread sanitizer judges the writer's alone.
+  /// Computes in one thread, so that the thread sanitizer only judges the writer's.
   static Config one_thread(Config config) {
     config.run.threads = 1;
     return config;
@@ -115,7 +115,7 @@ class CheckpointWriting : public testing::TinyRun {
     return all;
   }
 
-  /// The run ends after step `last` with an error: what it saves then has nothing beside it.
+  /// The run ends after step `last` with an error: its last save then runs next to nothing else.
   RunDirectory run_until(std::int64_t last, const Config& config) const {
     Trainer trainer(config);
     std::int64_t steps = 0;

@@ -41,7 +41,7 @@ TEST(DataContinuity, AnotherNumberOfSamplesIsNeverAccepted) {
       HasSubstr("a checkpoint that tells"));
 }
 
-/// Whatever the files: an automatic size may change with one that is left out.
+/// This holds for any files: an automatic size could change with a file that is left out.
 TEST(DataContinuity, ImagesKeepTheirShape) {
   DataIdentity before = started, now = started;
   before.image = {3, 32, 32};

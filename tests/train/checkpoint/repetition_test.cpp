@@ -114,7 +114,7 @@ TEST_F(RepetitionTest, RefusesChangedDataByTheirNames) {
       << "who states other files accepts them";
 }
 
-/// Scratch of a node has another path in each job.
+/// A node's scratch folder has another path in each job.
 TEST_F(RepetitionTest, OfDataThatMovedPromisesTheSameBits) {
   config_.data.train = {"/scratch/17/*.txt"};
   data_.train[0].path = "/scratch/17/a.txt";

@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// A run with checkpoints of steps 1 to 6, of which copies are made as if it still went on.
+/// A run with checkpoints of steps 1 to 6, which are copied as if it were still running.
 class ReplicaTest : public testing::TinyRun {
  protected:
   void SetUp() override {

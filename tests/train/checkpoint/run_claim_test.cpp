@@ -64,7 +64,7 @@ TEST_F(RunClaimTest, DiesWithItsProcess) {
   EXPECT_NO_THROW(RunClaim{run()});
 }
 
-/// Between taking the lock and saying so, what stands in the file is nothing, or of a dead process.
+/// Between locking and writing the name, the file is empty or names a dead process.
 TEST_F(RunClaimTest, TheNameIsWaitedFor) {
   const pid_t dead = fork();
   if (dead == 0) _exit(0);
@@ -196,7 +196,7 @@ TEST_F(RunClaimTest, NoticesThatTheFolderIsGone) {
   EXPECT_NO_THROW(claim.check_there()) << "the control: it came back";
 }
 
-/// Counts what it is told of steps.
+/// Counts the reported steps.
 struct CountsSteps final : Observer {
   explicit CountsSteps(int& told) : told_(told) {}
   void on_step(const StepReport&) override { ++told_; }

@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// A run with checkpoints of steps 1 to 6, and a second folder with all that it has.
+/// A run with checkpoints of steps 1 to 6, and a second folder with a copy of everything.
 class RunCopiesTest : public testing::TinyRun {
  protected:
   void SetUp() override {
@@ -120,7 +120,7 @@ TEST_F(RunCopiesTest, OfOneStepTheRunsOwnCheckpointComesFirst) {
   EXPECT_THAT(usage_message([&] { copies().checkpoint(3); }), HasSubstr("step 3"));
 }
 
-/// The run was resumed from step 2, and the replica does not know it yet.
+/// The run was resumed from step 2, which the replica does not know yet.
 TEST_F(RunCopiesTest, WhatWasGivenUpIsNoCheckpointOfTheReplica) {
   for (const std::int64_t step : {3, 4, 5, 6}) fs::remove_all(folder_of(own_, step));
   EXPECT_EQ(copies().newest_whole(), folder_of(copy_, 6)) << "the control: they were lost";

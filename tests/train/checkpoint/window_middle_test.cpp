@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-/// Of a window of 7 samples in 3 micro-batches, two of which are done.
+/// For a window of 7 samples in 3 micro-batches, two of which are done.
 WindowMiddle middle_of_seven() {
   WindowMiddle middle{.window = 9,
                       .loss_scale = 64,
@@ -91,7 +91,7 @@ TEST(WindowMiddleFile, NamesSamplesOnlyWhereSomeWereLeftOut) {
   EXPECT_THAT(read(out).entry_of(1).micro.sample_ids, ElementsAre(23, 24, 25));
 }
 
-/// As of a rank whose part of the window changed with the ranks.
+/// As for a rank whose part of the window changed with the ranks.
 TEST(WindowMiddleFile, HasMicroBatchesThatDoNotFollowEachOther) {
   WindowMiddle before = middle_of_seven();
   before.micro_batches = {{20, 23}, {30, 33}, {23, 25}};

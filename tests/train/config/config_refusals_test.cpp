@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A config that is right but for `line`, which stands in line 2 below `section`.
+/// A config that is correct except for `line`, which is line 2 of the text, below `section`.
 std::string config_with(const std::string& section, const std::string& line) {
   std::string text = "[" + section + "]\n" + line + "\n";
   const auto add = [&](const std::string& name, const std::string& keys) {
@@ -24,7 +24,7 @@ std::string config_with(const std::string& section, const std::string& line) {
       text += "[" + name + "]\n" + keys;
     }
   };
-  // The section's own keys must follow its header at once, so it comes first.
+  // The section's own keys must follow its header directly, so it comes first.
   if (section == "run") add("run", "steps = 10\n");
   if (section == "data") add("data", "train = [\"a\"]\n");
   if (section == "batch") add("batch", "tokens = 256\n");
@@ -257,7 +257,7 @@ TEST(RefusalsOfMissingKeys, NameWhatIsMissing) {
               HasSubstr("run.toml:3:6"));
 }
 
-/// Label smoothing and a z-loss change a cross-entropy alone, and only one that accrue makes.
+/// Label smoothing and a z-loss only affect a cross-entropy that accrue computes.
 TEST(RefusalsOfLossTerms, NameTheKeyThatNoLossReads) {
   const std::string run = config_with("run", "keep = 1");
   const std::vector<std::string> script{"model.kind=torchscript", "model.from=a.pt"};

@@ -252,7 +252,7 @@ TEST(ParseConfig, GivesEachKindOfModelItsUsualShape) {
   EXPECT_EQ(vit.model.context, 16);
 }
 
-/// A run of an earlier version could only mean the network for small images.
+/// In a run of an earlier version this always meant the network for small images.
 TEST(ParseConfig, AResNetOfARunWithoutAStemIsThatForSmallImages) {
   const std::string run = std::string(smallest) + "[model]\nkind = \"resnet\"\nlayers = 50\n";
   const std::vector<std::string> batch{"batch.samples=8"};
@@ -304,7 +304,7 @@ TEST(Differences, NameEachKeyWithBothValues) {
 TEST(Differences, SeeEveryKeyThatCanBeStated) {
   const Config before = parse(smallest), after = parse(everything);
   const auto found = differences(before, after);
-  // All but the values that are the same in both.
+  // All values except those that are the same in both.
   std::size_t known = 0;
   for (const Key& key : keys())
     known += (is_read(key, after) && key.get(after)) || (is_read(key, before) && key.get(before));
@@ -329,7 +329,7 @@ TEST(MayChangeOnResume, TheLengthAndWhatLeavesTheStepsAlone) {
     EXPECT_FALSE(may_change_on_resume(key)) << key;
 }
 
-/// Unlike the rest of the shape, which stays as the folder has it.
+/// Unlike the rest of the shape, which always comes from the folder.
 TEST(ModelFrom, LeavesTheContextOfAGpt2ToItsFolderUnlessItIsStated) {
   const Config whole = parse(smallest, {"model.from=folder"});
   EXPECT_FALSE(whole.model.context.has_value());

@@ -48,8 +48,8 @@ TEST(GradientFolding, IsStatedWhereTheOptimizerDecidesIt) {
   EXPECT_THAT(differences(config, parse_config(text, "run.toml")), IsEmpty());
 }
 
-/// The table of docs/guide/config.md: whatever stands in a row is refused by its key; what is not
-/// in the table goes together.
+/// The table of docs/guide/config.md: everything in a row is refused with its key; everything else
+/// can be combined.
 TEST(GradientFolding, IsRefusedWithWhatItCannotDo) {
   for (const Config& base : {adama(), folded_sgd()}) {
     EXPECT_THAT(key_of(base), IsEmpty());

@@ -35,7 +35,7 @@ TEST(NearestKey, OfEveryKeyWithALetterLeftOutIsThatKey) {
   }
 }
 
-/// Each was once told the nearest of all keys, however far.
+/// Each used to get the nearest of all keys as a suggestion, however far.
 TEST(NearestKey, IsNoneWhereNothingIsNear) {
   for (const char* name :
        {"accum_steps", "use_amp", "optim.nesterov", "run.wandb", "model.rope_theta", "x", "optim.q",

@@ -10,7 +10,7 @@
 #include "refusal_of.h"
 #include "train/config/key.h"
 
-/// Numbers that no run takes, durations and bytes: what is said of them, and what is not.
+/// Invalid numbers, durations and bytes: the contents of their refusals.
 namespace accrue::train {
 namespace {
 
@@ -130,7 +130,7 @@ TEST(Budgets, AreNeverANumberWithoutAUnit) {
     EXPECT_EQ(said_of({std::string("memory.budget=") + budget}), "accepted") << budget;
 }
 
-/// Earlier versions took bytes without a unit, and wrote them down so.
+/// Earlier versions accepted bytes without a unit, and wrote them like that.
 TEST(Budgets, OfARunOfAnEarlierVersionAreBytes) {
   const Config of_run = parse_config(std::string(kRun) + "[memory]\nbudget = \"6442450944\"\n",
                                      "config.toml", {}, ConfigOrigin::run);

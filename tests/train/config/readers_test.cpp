@@ -25,7 +25,7 @@ train = ["a"]
 samples = 8
 )";
 
-/// The choices that decide who reads what, each as overrides of `base`.
+/// The choices that decide which keys are read, each as overrides of `base`.
 const std::map<std::string, std::vector<std::string>> variants{
     {"gpt2", {}},
     {"gpt2 from a folder", {"model.from=gpt2"}},
@@ -64,11 +64,11 @@ const std::map<std::string, std::vector<std::string>> variants{
     {"divided", {"dist.shard=optimizer"}},
     {"no tensorboard", {"observe.tensorboard=false"}}};
 
-/// Where a key is refused although its value is a usual one; all others are read everywhere.
+/// The variants that refuse a key with a usual value; all other keys are read everywhere.
 struct Expectation {
   std::string value;
   std::vector<std::string> refused_with = {};  ///< variants
-  std::vector<std::string> only_with = {};     ///< refused with all variants but these
+  std::vector<std::string> only_with = {};     ///< refused with all other variants
 };
 
 const std::vector<std::string> of_images{"vit",         "cropped",     "resnet",
@@ -201,7 +201,7 @@ const std::map<std::string, Expectation> expectations{
     {"observe.histograms", {"\"200 steps\"", {"no tensorboard"}}},
     {"observe.progress", {"off"}}};
 
-/// Those that decide who reads others, or that exclude each other, are stated by `variants`.
+/// Keys that decide which others are read, or that exclude each other, are set by `variants`.
 const std::vector<std::string> deciders{
     "run.steps",           "run.tokens",          "run.epochs",          "batch.tokens",
     "batch.micro_batches", "model.kind",          "model.from",          "data.format",

@@ -10,7 +10,7 @@
 
 namespace accrue::train {
 
-/// What a config is refused with; "accepted" if it is not.
+/// The message with which a config is refused; "accepted" if it is not.
 inline std::string refusal_of(const std::string& toml,
                               const std::vector<std::string>& overrides = {}) {
   try {

@@ -83,7 +83,7 @@ TEST(MicroBatches, MakeABatchThatCanBe) {
               HasSubstr("at most 1_000_000_000 samples"));
 }
 
-/// Advice that is followed must not be refused.
+/// Following the advice must not lead to a refusal.
 TEST(MicroBatches, AreAdvisedToBeStatedWithTheirBatch) {
   EXPECT_EQ(micro_batch_advice(config_of({"batch.samples=32", "batch.micro=8"}), "4"),
             "batch.micro = 4");

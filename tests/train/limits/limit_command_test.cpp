@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 Limit above(const std::string& command) { return {.command = command, .above = 1}; }
 
-/// What a command comes to, the clock standing still.
+/// The result of a command while the clock stands still.
 LimitReading run(LimitCommand& command) {
   std::optional<LimitReading> reading;
   command.start(0);
@@ -30,7 +30,7 @@ LimitReading run(const Limit& limit) {
   return run(command);
 }
 
-/// The numbers of processes that a command writes into a file of its own.
+/// The numbers of processes that a command writes into a separate file.
 class WrittenProcesses : public ::testing::Test {
  protected:
   ~WrittenProcesses() override { std::filesystem::remove(file_); }
@@ -46,7 +46,7 @@ class WrittenProcesses : public ::testing::Test {
     });
     return processes;
   }
-  /// Whether it is gone, or dead and not yet taken notice of.
+  /// Whether it is gone, or dead and not yet reaped.
   static bool is_gone(pid_t process) {
     std::ifstream status("/proc/" + std::to_string(process) + "/stat");
     std::string number, name, state;
@@ -122,7 +122,7 @@ TEST_F(WrittenProcesses, EndWithTheObject) {
   wait_until([&] { return is_gone(process); });
 }
 
-/// Ctrl-C reaches the terminal's processes; a command is not to end by it.
+/// Ctrl-C reaches the terminal's processes; it must not end a command.
 TEST_F(WrittenProcesses, AreInAGroupOfTheirOwn) {
   const Limit limit = above("echo $$ >>" + file_ + "; exec sleep 1000");
   LimitCommand command(limit);

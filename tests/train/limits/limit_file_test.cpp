@@ -73,7 +73,7 @@ TEST_F(LimitFile, ReadsTheBeginningOfAHugeOne) {
   EXPECT_EQ(number_in(file_).trouble, "it does not begin with a number");
 }
 
-/// Whoever opened it to read would wait for a writer.
+/// Opening it for reading would wait for a writer.
 TEST_F(LimitFile, DoesNotWaitForAPipe) {
   ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
   EXPECT_EQ(number_in(file_).trouble, "it is no regular file");

@@ -14,7 +14,7 @@ Limit below(double bound) { return {.file = "/charge", .below = bound}; }
 LimitReading read(double value) { return {.value = value}; }
 LimitReading unread() { return {.trouble = "it is gone"}; }
 
-/// The state after these values, a second apart.
+/// The state after these values, one second apart.
 LimitState after_all(const Limit& limit, const std::vector<double>& values) {
   LimitState state;
   double now = 0;
@@ -76,7 +76,7 @@ TEST(LimitState, StaysAsItIsForTenReadingsThatFail) {
   const LimitState back = after(read(90), above(85), gone, 12);
   EXPECT_TRUE(back.is_met);
   EXPECT_FALSE(back.is_left_out);
-  // One that can be read in between starts the count anew.
+  // A readable value in between restarts the count.
   LimitState now_and_then = after(read(84), above(85), state, 10.95);
   now_and_then = after(unread(), above(85), now_and_then, 12);
   EXPECT_FALSE(after(unread(), above(85), now_and_then, 21.9).is_left_out);
@@ -88,7 +88,7 @@ TEST(LimitState, IsReadEverySecondAndACommandEveryTen) {
   EXPECT_EQ(interval_of({.command = "true", .every = Duration{3, Duration::Unit::seconds}}), 3);
 }
 
-/// Limits and readings drawn at random: what holds for all of them.
+/// Properties that hold for random limits and readings.
 class AnyLimit : public ::testing::Test {
  protected:
   Limit limit() {
@@ -99,7 +99,7 @@ class AnyLimit : public ::testing::Test {
     return drawn;
   }
   LimitReading reading() { return number(0, 1) < 0.2 ? unread() : read(number(-200, 200)); }
-  /// A state that readings may lead to, and the time then.
+  /// A state that readings can lead to, and its time.
   std::pair<LimitState, double> state(const Limit& of) {
     LimitState state;
     double now = 0;
@@ -122,7 +122,7 @@ TEST_F(AnyLimit, ChangesNothingWithinItsHysteresis) {
     const bool was_met = at.is_met;
     const double bound = drawn.below ? *drawn.below : *drawn.above, end = end_of(drawn);
     for (int i = 0; i < 50; ++i) {
-      // Strictly behind the end, up to the bound, which itself is not beyond it.
+      // Strictly after the end, up to the bound, which itself is not beyond it.
       const double share = number(0, 1);
       const double value = share == 0 ? bound : bound + (end - bound) * (1 - share);
       if (value == end) continue;

@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// Limits whose files and clock are the test's.
+/// Limits whose files and clock the test controls.
 class LimitWatching : public ::testing::Test {
  protected:
   LimitWatching() { fs::create_directories(folder_); }
@@ -35,7 +35,7 @@ class LimitWatching : public ::testing::Test {
   LimitWatch watch(const std::vector<Limit>& limits) {
     return LimitWatch(limits, [this] { return now_; });
   }
-  /// What it tells `seconds` later.
+  /// The reports `seconds` later.
   std::vector<std::string> later(LimitWatch& watch, double seconds) {
     now_ += seconds;
     return watch.follow();
@@ -141,7 +141,7 @@ TEST_F(LimitWatching, RefusesWhatCannotBeReadAtTheStart) {
   EXPECT_NO_THROW(watch({{.file = path("temp")}})) << "it need not be there";
 }
 
-/// The clock is the test's, and the process is not: it is waited for without it.
+/// The clock is the test's, but the process is real: the test waits for it without the clock.
 TEST_F(LimitWatching, FollowsACommandWithoutWaitingForIt) {
   write("temp", 40);
   LimitWatch watch = this->watch({{.command = "cat " + path("temp"), .above = 85}});

@@ -45,7 +45,7 @@ TEST(KernelTimes, GivesACalleesTimeToTheCalleeAlone) {
     times = listening.by_time();
   }
   const double all_seconds = elapsed.seconds();
-  run_kernel("accrue::later", 0, 1);  // nobody listens any more
+  run_kernel("accrue::later", 0, 1);  // after the profile has ended
   const KernelTime outer = time_of(times, "outer"), inner = time_of(times, "inner");
   EXPECT_EQ(outer.calls, 1);
   EXPECT_EQ(inner.calls, 2);
@@ -54,7 +54,7 @@ TEST(KernelTimes, GivesACalleesTimeToTheCalleeAlone) {
   EXPECT_EQ(inner.bytes, 2 * 256 * 4);
   EXPECT_GE(outer.seconds, 0.005);
   EXPECT_GE(inner.seconds, 0.040);
-  // With the callee's time in its caller too the sum would be nearly twice what passed.
+  // If the callee's time were also in its caller's, the sum would be nearly twice the elapsed time.
   EXPECT_LE(outer.seconds + inner.seconds, all_seconds);
   EXPECT_TRUE(std::ranges::is_sorted(times, std::greater<>(), &KernelTime::seconds));
   EXPECT_EQ(time_of(times, "later").calls, 0);

@@ -1,4 +1,4 @@
-// What recomputation changes (bytes, how often a segment runs) and what it does not (bits).
+// Recomputation changes memory and how often a segment runs, and it does not change the bits.
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -24,7 +24,7 @@ constexpr Recompute modes[] = {Recompute::none, Recompute::selective, Recompute:
 
 struct Run {
   Result result;
-  std::int64_t peak = 0;  ///< bytes allocated during the pass, beyond those before it
+  std::int64_t peak = 0;  ///< bytes allocated during the pass, in addition to earlier ones
 };
 
 Run run(const MakeModel& make, const batch::MicroBatch& micro, Recompute recompute,
@@ -33,7 +33,7 @@ Run run(const MakeModel& make, const batch::MicroBatch& micro, Recompute recompu
   accum::Window window(std::make_shared<accum::GradientBuffer>(model->parameters()));
   window.open(testing::window_index);
   window.begin({.sample_ids = micro.sample_ids});
-  // Low-precision copies of weights are made once a window and do not count.
+  // Low-precision copies of weights are made once per window and do not count.
   models::evaluate(*model, micro, batch::evaluation_context(micro));
   Run made;
   {
@@ -107,7 +107,7 @@ MakeModel resnet(models::Norm norm) {
   };
 }
 
-/// Keeps running statistics and draws from libtorch's generator where accrue does not see it.
+/// Has running statistics and draws from libtorch's generator without accrue's knowledge.
 struct HiddenImpl : torch::nn::Module {
   HiddenImpl() {
     norm = register_module("norm", torch::nn::BatchNorm2d(6));
@@ -132,7 +132,7 @@ std::unique_ptr<models::Trainable> sequential_model() {
   return models::from_sequential(net, models::class_cross_entropy, "net");
 }
 
-/// A forward that depends on how often it has run.
+/// A forward pass that depends on the number of its runs.
 struct CountingImpl : torch::nn::Module {
   CountingImpl() : count(register_buffer("count", at::full({1}, 1.5))) {}
   at::Tensor forward(const at::Tensor& x) {
@@ -213,20 +213,20 @@ TEST(Recompute, MovesRunningStatisticsOnce) {
     }
 }
 
-/// Bytes of activations a layer that the peak holds, from models of 2 and 6 layers.
+/// Bytes of activations per layer at the peak, from models of 2 and 6 layers.
 double bytes_a_layer(Compute compute, Recompute recompute, const batch::MicroBatch& micro) {
   const std::int64_t few = run(gpt2(compute, 0, 2), micro, recompute).peak;
   const std::int64_t many = run(gpt2(compute, 0, 6), micro, recompute).peak;
   return static_cast<double>(many - few) / 4;
 }
 
-/// In elements of the width C and a token: kept are a block's input and its middle (the residual
-/// stream, fp32), two normalised inputs of GEMMs, qkv (3), the attention's result, the
-/// feed-forward part's pre-activation (4).
+/// In elements per width C and token: a block keeps its input and its middle (the residual stream,
+/// fp32), two normalised inputs of GEMMs, qkv (3), the attention's result, the feed-forward part's
+/// pre-activation (4).
 TEST(Recompute, KeepsWhatItSaysOfATransformer) {
   const batch::MicroBatch micro = tokens(16, 16, 40);
   constexpr double tokens_by_width = 16 * 16 * 32;
-  // A number a head and token, and two a norm and token, in fp32.
+  // One number per head and token, and two per norm and token, in fp32.
   constexpr double sums = 16 * 16 * (2 + 2 * 2) * 4.0;
   for (const auto& [compute, bytes] :
        {std::pair(Compute::fp32, 4.0), std::pair(Compute::bf16, 2.0)}) {
@@ -251,7 +251,7 @@ TEST(Recompute, KeepsLessOfAResNet) {
   }
 }
 
-/// A chain of five segments that writes down how it is run: x -> 2x, the blocks beginning at the
+/// A chain of five segments that records how it is run: x -> 2x, with blocks that begin at the
 /// third and the fifth.
 class Diary : public models::Trainable {
  public:

@@ -37,7 +37,7 @@ TEST(ForwardBackward, CutsBetweenSegmentsDoNotChangeTheGradient) {
   const PassResult pass = forward_backward(model, micro, context);
   window.commit(pass.loss_sum, pass.weight);
 
-  // The independent side: one uncut graph, its slots detached, so autograd returns every gradient.
+  // The reference: one uncut graph, its slots detached, so autograd returns every gradient.
   models::Gpt2 same = small_model();
   models::Activations x;
   for (models::Segment& segment : same.segments()) x = segment.forward(x, micro, context);
@@ -54,7 +54,7 @@ TEST(ForwardBackward, CutsBetweenSegmentsDoNotChangeTheGradient) {
         << entries[i].name;
 }
 
-/// Gpt2 with its loss several times over.
+/// Gpt2 with several copies of its loss.
 struct ManyLosses : models::Gpt2 {
   using Gpt2::Gpt2;
   std::vector<models::LossHead> losses() override {

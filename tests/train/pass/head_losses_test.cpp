@@ -57,7 +57,7 @@ HeadOutcome run(models::Trainable& model, const PassOptions& options = {}) {
   return result;
 }
 
-/// One loss by gpt2's own kernel, which does or does not hear of its gradient's scale.
+/// One loss by gpt2's own kernel, which may or may not receive its gradient's scale.
 struct OwnHead : models::Gpt2 {
   using Gpt2::Gpt2;
   std::vector<models::LossHead> losses() override {
@@ -102,7 +102,7 @@ TEST(HeadLosses, AScaleTakesNoMoreMemory) {
   EXPECT_NEAR(static_cast<double>(peak(0.3)), static_cast<double>(peak(1)), 1000);
 }
 
-/// The same loss three times over, which may leave its gradient in what it reads.
+/// Three copies of the same loss, which may overwrite its input with its gradient.
 struct ManyReaders : models::Gpt2 {
   using Gpt2::Gpt2;
   std::vector<models::LossHead> losses() override {

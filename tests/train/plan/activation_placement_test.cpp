@@ -22,8 +22,8 @@ TEST(ActivationPlacement, CountsActivationsAndGradientsAtTheCuts) {
   models::ResNet model({.layers = 8, .width = 4, .classes = 3, .image = {1, 8, 8}});
   batch::MicroBatch one{
       .inputs = at::zeros({1, 1, 8, 8}), .targets = at::zeros({1}, at::kLong), .sample_ids = {0}};
-  // conv1; then per block its first convolution with the block's input, and its second with the
-  // shortcut: 4 channels of 8 x 8, 8 of 4 x 4, 16 of 2 x 2.
+  // conv1; then for each block its first convolution with the block's input, and its second with
+  // the shortcut: 4 channels of 8 x 8, 8 of 4 x 4, 16 of 2 x 2.
   const std::int64_t first = 4 * 64, second = 8 * 16, third = 16 * 4;
   const std::int64_t floats =
       first + 4 * first + (second + first) + 2 * second + (third + second) + 2 * third;

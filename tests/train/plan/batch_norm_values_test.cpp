@@ -1,4 +1,4 @@
-// model.batchnorm = "micro" if a micro-batch has one value for each channel.
+// model.batchnorm = "micro" if a micro-batch has only one value per channel.
 #include "train/plan/batch_norm_values.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ class OneValuePerChannel : public testing::TinyRun {
   }
 };
 
-/// 13 samples in batches of 12: the second step has one.
+/// 13 samples in batches of 12: the second step has one sample.
 TEST_F(OneValuePerChannel, IsRefusedBeforeTheRunBegins) {
   for (const std::int64_t micro : {12, 6, 5}) {
     const Config c = micro_of(micro);
@@ -75,7 +75,7 @@ TEST_F(OneValuePerChannel, IsNoMatterWhereEachMicroBatchHasTwo) {
   EXPECT_NO_THROW(Trainer(dropped, on_samples(13, network())).run());
 }
 
-/// A micro-batch whose size is open has two samples at least.
+/// A micro-batch that the plan chooses has at least two samples.
 TEST_F(OneValuePerChannel, IsLeftOutOfAPlan) {
   Config c = micro_of(5);
   c.batch.micro.reset();
@@ -85,7 +85,7 @@ TEST_F(OneValuePerChannel, IsLeftOutOfAPlan) {
   EXPECT_EQ(statistics["1.num_batches_tracked"].item<std::int64_t>(), 0) << "as they were";
 }
 
-/// What shows only as a run goes: the second batch has one sample. PyTorch's layer refuses it, too.
+/// Only noticed during the run: the second batch has one sample. PyTorch's layer refuses it, too.
 TEST_F(OneValuePerChannel, IsRefusedBeforeTheStepThatHasIt) {
   Config c = micro_of(12);
   c.batch.schedule_unit = BatchUnit::samples;
@@ -99,7 +99,7 @@ TEST_F(OneValuePerChannel, IsRefusedBeforeTheStepThatHasIt) {
   EXPECT_THROW(net->forward(at::rand({1, inputs})), c10::Error);
 }
 
-/// Statistics of the whole batch do not ask for two samples in a micro-batch.
+/// Statistics of the whole batch do not require two samples in a micro-batch.
 TEST_F(OneValuePerChannel, IsNoMatterForTheWholeBatch) {
   Config c = micro_of(1);
   c.model.batchnorm = models::BatchNormPolicy::exact;

@@ -61,7 +61,7 @@ TEST(EffectiveBatch, CountsIdleRanks) {
   EXPECT_EQ(divide_batch(2, {1, 1, 1, 1, 1}).idle_ranks(), 3);
 }
 
-/// Every sample is somewhere, and a product is one.
+/// Every sample is counted, and a product is one.
 TEST(EffectiveBatch, SumsToTheBatch) {
   std::mt19937_64 random(11);
   const auto draw = [&](std::int64_t most) {

@@ -72,14 +72,14 @@ TEST(EstimateRun, NamesTheOptionsThatCloseTheGap) {
   EXPECT_GT(saved("memory.recompute = \"full\""), saved("memory.recompute = \"selective\""));
 }
 
-/// "key = value" of a config file as an override.
+/// A config file's "key = value" as an override.
 std::string override_of(const std::string& line) {
   const std::string equals = " = ";
   const std::size_t at = line.find(equals);
   return line.substr(0, at) + "=" + line.substr(at + equals.size());
 }
 
-/// Those that a saving's text says: "a = 1 with b = 2".
+/// The overrides in a saving's text: "a = 1 with b = 2".
 std::vector<std::string> overrides_of(const std::string& change) {
   const std::string between = " with ";
   const std::size_t at = change.find(between);
@@ -232,7 +232,7 @@ TEST(EstimateRun, HoldsWhatIsFrozenOnce) {
   EXPECT_LT(part.sixteen_bit.gradients, whole.sixteen_bit.gradients / 10);
 }
 
-/// By how much of what trials measure an estimate may be off (memory/estimate.h).
+/// The allowed error of an estimate relative to the trials' measurements (memory/estimate.h).
 double tolerated() {
   return kernels::chosen_kernels() == kernels::Kernels::generic ? 1.0 / 3 : 0.2;
 }
@@ -304,7 +304,7 @@ TEST_F(EstimatedAdapters, AreNearWhatARunOfThemTakes) {
         return static_cast<double>(trials->run({samples, mode.recompute}).peak_bytes);
       };
       const double per_sample = (bytes(32) - bytes(8)) / 24;
-      // It counts as if all parameters were trained, which takes more.
+      // The estimate assumes that all parameters are trained, which takes more.
       EXPECT_GT(static_cast<double>(mode.sample_bytes), (1 - tolerated()) * per_sample)
           << to_string(compute) << ' ' << to_string(mode.recompute);
       EXPECT_LT(static_cast<double>(mode.sample_bytes), 1.4 * per_sample)

@@ -1,4 +1,4 @@
-// What a plan's trials hold, and what they do where that does not fit.
+// The memory of a plan's trials, and their result if they do not fit.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -74,9 +74,9 @@ std::int64_t growth(const memory::Usage& since, MemoryTag tag) {
   return memory::usage().live_as(tag) - since.live_as(tag);
 }
 
-/// fp32: the tensors themselves. bf16: a copy of each matrix besides, but of the positions', which
-/// are looked up and never multiplied. Packed weights count, too; how large they are the machine
-/// says.
+/// fp32: the tensors themselves. bf16: additionally a copy of each matrix, except the positions',
+/// which are looked up and never multiplied. Packed weights count, too; their size depends on the
+/// machine.
 TEST_F(PlanMemory, IsTaggedByWhatItIsFor) {
   for (const auto compute : {models::Compute::fp32, models::Compute::bf16}) {
     SCOPED_TRACE(to_string(compute));

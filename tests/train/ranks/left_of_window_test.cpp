@@ -69,8 +69,8 @@ TEST(LeftOfWindow, IsToldInTexts) {
         << text;
 }
 
-/// Ranks that did any micro-batches of a window and are any number afterwards: each micro-batch of
-/// the undivided window is in one place.
+/// Ranks that did any micro-batches of a window, followed by any number of ranks: each micro-batch
+/// of the undivided window is in exactly one place.
 TEST(LeftOfWindow, TogetherWithWhatIsDoneIsTheWindow) {
   std::mt19937 random(11);
   const auto draw = [&](int from, int to) {

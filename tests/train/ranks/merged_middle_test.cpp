@@ -25,7 +25,7 @@ LedgerEntry entry_of(Range range, double weight) {
   return entry;
 }
 
-/// What a rank tells that has done the first `done` of its micro-batches.
+/// The middle reported by a rank that has done the first `done` of its micro-batches.
 WindowMiddle middle_of(const std::vector<Range>& micro_batches, int done, double weight = 2.5) {
   WindowMiddle middle{.window = 9,
                       .micro_batches = micro_batches,
@@ -47,7 +47,7 @@ WindowMiddle told(const WindowMiddle& middle, std::size_t rank = 0) {
   return middle_from_text(to_text(middle), 9, rank);
 }
 
-/// Two ranks, of which the second has left out a sample and quarantined a micro-batch.
+/// Two ranks; the second one has left out a sample and quarantined a micro-batch.
 std::vector<WindowMiddle> two_ranks() {
   WindowMiddle second = middle_of({{16, 18}, {18, 20}, {20, 21}}, 1);
   LedgerEntry bad = entry_of({18, 20}, 0);
@@ -85,7 +85,7 @@ TEST(MergedMiddle, HasRanksThatAreDoneOrHaveNothingToDo) {
   EXPECT_EQ(all.in_words(), "2 of 3 micro-batches");
 }
 
-/// A window that is divided among ranks at random, of which each has done some.
+/// A window that is divided among ranks at random, each of which has done some.
 TEST(MergedMiddle, OfAnyRanksHasEachSampleOnce) {
   std::mt19937 random(5);
   const auto draw = [&](int from, int to) {

@@ -13,12 +13,12 @@ using ::testing::HasSubstr;
 constexpr std::size_t kWorld = 3;
 const std::vector<batch::Range> kShares{{0, 4}, {4, 9}, {9, 10}};
 
-/// Ten to a sample.
+/// A weight of ten per sample.
 double weigh(batch::Range samples) { return 10.0 * static_cast<double>(samples.size()); }
 
 using Statements = std::vector<accum::RankStatement>;
 
-/// What ranks that did `runs` of their shares state, of which each weighs the next one's.
+/// The statements of ranks that did `runs` of their shares, each weighing the next one's.
 Statements stated(const std::vector<double>& weights,
                   const std::vector<WindowRun>& runs = std::vector<WindowRun>(kWorld),
                   const WeighSamples& weigher = weigh) {

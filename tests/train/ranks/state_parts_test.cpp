@@ -21,7 +21,7 @@ std::vector<RankHoldings> three_ranks() {
           {7, {7, {{8, 4}}}, {7, {{4, 4}}}, {}}};
 }
 
-/// The group without rank `lost`, whose two ranks are to have a half each.
+/// The group without rank `lost`, whose two ranks should have one half each.
 std::vector<RankHoldings> without(std::size_t lost, std::vector<RankHoldings> ranks) {
   ranks.erase(ranks.begin() + static_cast<std::ptrdiff_t>(lost));
   ranks[0].wanted = {{0, 6}};
@@ -71,7 +71,7 @@ TEST(StateParts, NeedNoReplicaWhereNobodyIsLost) {
                                               Passage{0, 2, 2, {8, 1}}, Passage{0, 2, 3, {9, 3}}));
 }
 
-/// One that was lost while others took a step: those that did not have all of the step before.
+/// A rank was lost while others took a step: the step before is the latest with all parts.
 TEST(StateParts, AreOfTheLatestStepThatIsWhole) {
   std::vector<RankHoldings> ranks = without(2, three_ranks());
   ranks[0] = {StateParts::kNone, {8, {{0, 4}}}, {7, {{8, 4}}}, ranks[0].wanted};
@@ -119,8 +119,8 @@ TEST(StateParts, AreRefusedInOtherNumbers) {
     EXPECT_THAT(refused(numbers), ::testing::HasSubstr("ranges of its tensors"));
 }
 
-/// What divide_anew() promises, from its words: who has a part itself keeps it, all else comes from
-/// the first that has it.
+/// The documented result of divide_anew(): a rank that has a part keeps it, everything else comes
+/// from the first rank that has it.
 std::int64_t giver_in_words(const std::vector<RankHoldings>& ranks, std::int64_t receiver,
                             std::int64_t element) {
   for (const auto parts : {&RankHoldings::own, &RankHoldings::replica}) {

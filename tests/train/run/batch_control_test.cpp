@@ -89,7 +89,7 @@ TEST_F(ChangingBatch, IsEvaluatedByWhatWasLearnedFromRatherThanBySteps) {
   EXPECT_THAT(evaluated_after({25, Duration::Unit::percent}), ElementsAre(3, 6, 9, 12));
 }
 
-/// The cosine counts what was learned from, so it goes on where the larger batch begins.
+/// The cosine counts the learned tokens, so it continues smoothly at the larger batch.
 TEST_F(ChangingBatch, DoesNotMakeTheLearningRateJump) {
   const Config c = four_then_eight("run");
   const std::vector<double> all = rates(*run(c));
@@ -190,7 +190,7 @@ TEST_F(ChangingBatch, OfSeesawTakesFewerStepsForTheSameTokens) {
   EXPECT_TRUE(std::is_sorted(all.rbegin(), all.rend()));
 }
 
-/// Noise needs several micro-batches, so now and then one is run as two.
+/// Noise needs several micro-batches, so occasionally one is run as two.
 TEST_F(ChangingBatch, OfOneMicroBatchIsMeasuredInTwo) {
   Config c = by_noise("run");
   c.batch.micro.reset();
@@ -201,7 +201,7 @@ TEST_F(ChangingBatch, OfOneMicroBatchIsMeasuredInTwo) {
   EXPECT_TRUE(recorder->steps.back().gradient_variance);
 }
 
-/// Whatever the batch is a multiple of: nothing changes before something was measured.
+/// For any multiple of the batch: nothing changes before the first measurement.
 TEST_F(ChangingBatch, StaysAsStatedUntilItsNoiseIsKnown) {
   for (const std::int64_t samples : {10, 7, 12}) {
     Config c = by_noise("run" + std::to_string(samples));

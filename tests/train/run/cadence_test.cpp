@@ -36,7 +36,7 @@ TEST(Cadence, IsDueWithinAStepThatTakesLongerThanItsTimes) {
 }
 
 TEST(Cadence, GoesByHowFarStepsOfManySizesHaveCome) {
-  const double behind[] = {0, 100, 200, 600, 1000, 1400};  // tokens behind each step
+  const double behind[] = {0, 100, 200, 600, 1000, 1400};  // tokens after each step
   const Cadence every_500({500, Duration::Unit::tokens}, [&](std::int64_t step) {
     return behind[static_cast<std::size_t>(step)];
   });

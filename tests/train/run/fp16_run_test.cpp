@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::Recorder;
 
-/// Training in fp16 by ATen's operators: the path of a GPU, on the CPU.
+/// Training in fp16 with ATen's operators: the path of a GPU, on the CPU.
 class Fp16Run : public testing::TinyRun {
  protected:
   Config in_fp16(const std::string& out = "run") const {
@@ -46,7 +46,7 @@ class Fp16Run : public testing::TinyRun {
     return nlohmann::json::parse(std::ifstream(checkpoint / "state.json"));
   }
 
-  /// A run of three steps that goes on, to the length of `c`, with losses scaled by `scale`.
+  /// A run of three steps that is continued to the length of `c`, with losses scaled by `scale`.
   std::shared_ptr<Recorder> resumed_with_scale(const Config& c, double scale) const {
     Config first = c;
     first.run.steps = 3;
@@ -54,7 +54,7 @@ class Fp16Run : public testing::TinyRun {
     const fs::path checkpoint = checkpoint_of(c, 3);
     nlohmann::json state = state_of(checkpoint);
     state.at("loss_scale").at("scale") = scale;
-    // A checkpoint from before there were checksums has lengths in place of a manifest.
+    // A checkpoint from before checksums existed has lengths instead of a manifest.
     for (const char* name : {"model.safetensors", "optimizer.safetensors"})
       state["files"][name] = fs::file_size(checkpoint / name);
     std::ofstream(checkpoint / "state.json") << state;

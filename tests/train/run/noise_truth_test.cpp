@@ -13,7 +13,7 @@ namespace {
 using testing::Recorder;
 using testing::TinyRun;
 
-/// Noise and gradient of a model over all of its data, by the gradient of each sample alone.
+/// Noise and gradient of a model over all of its data, from the gradient of each single sample.
 struct Truth {
   double variance = 0, squared_gradient = 0;  ///< per token
   double scale() const { return variance / squared_gradient; }
@@ -21,7 +21,7 @@ struct Truth {
 
 class NoiseOfAModel : public TinyRun {
  protected:
-  /// Parameters that hardly move, so that all windows are of one gradient.
+  /// Parameters that hardly change, so that all windows measure the same gradient.
   Config still(std::int64_t samples) const {
     Config c = config("run" + std::to_string(samples));
     c.run.steps = 160;
@@ -67,7 +67,7 @@ class NoiseOfAModel : public TinyRun {
   }
 };
 
-/// Two micro-batches show least of it: their window's norm is no more certain than the part's.
+/// Two micro-batches are the hardest case: their window's norm is hardly better known than theirs.
 TEST_F(NoiseOfAModel, IsWithinATenthOfBruteForceWhereTheBatchIsAQuarterOfIt) {
   const Truth truth = brute_force(still(4));
   for (const auto& [samples, bound] : {std::pair{4, 0.2}, {8, 0.1}, {16, 0.1}}) {

@@ -1,4 +1,4 @@
-// The one flow of a window, with a runner that answers what a test says.
+// The flow of a window that all runners share, with a runner that a test controls.
 #include "train/run/run_window.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// What a fill does: throws, or answers after one micro-batch was committed.
+/// The result of a fill: an exception, or an answer after one micro-batch was committed.
 struct Answer {
   Filled filled = Filled::whole;
   Filled closed = Filled::whole;

@@ -57,7 +57,7 @@ TEST_F(TrainerTest, TheSplitDoesNotChangeTheResult) {
     Trainer(split).run();
     const NamedParameters actual = parameters_of(split);
     // AdamW turns a gradient's sign into a step, so rounding of near-zero gradients is amplified
-    // over the six steps; the bound allows a thousand times that of one gradient.
+    // over the six steps; the bound allows a thousand times the rounding of one gradient.
     for (std::size_t i = 0; i < expected.size(); ++i)
       EXPECT_LT(accrue::testing::relative_error(actual[i].tensor, expected[i].tensor), 1e-9)
           << expected[i].name;

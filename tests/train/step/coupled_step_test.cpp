@@ -43,7 +43,7 @@ struct Setting {
     torch::manual_seed(4);
   }
   Tensors parameters() const { return model->parameters(); }
-  /// By plain autograd, encoding in slices of these sizes with their graphs kept.
+  /// With plain autograd, encoding in slices of these sizes with their graphs kept.
   Tensors reference(const std::vector<std::int64_t>& sizes = {kSamples});
 
   std::shared_ptr<TwoTowers> model;
@@ -76,7 +76,7 @@ Tensors Setting::reference(const std::vector<std::int64_t>& sizes) {
   return torch::autograd::grad({loss}, parameters());
 }
 
-/// The gradient that `run` stepped with.
+/// The gradient with which `run` took its step.
 template <class Run>
 Tensors gradient_of(Setting& setting, Run&& run) {
   torch::optim::SGD optimizer(setting.parameters(), 1.0);
@@ -131,7 +131,7 @@ TEST(CoupledStep, IsToldApartFromAccumulatingTheMicroBatchesLosses) {
 }
 
 TEST(CoupledStep, DrawsTheSameDropoutInBothPasses) {
-  // Slices are as even as they can be.
+  // Slices are as equal as possible.
   const std::map<std::int64_t, std::vector<std::int64_t>> sizes{
       {2, {2, 2, 2, 2, 2, 2, 1}}, {5, {5, 4, 4}}, {13, {13}}};
   for (const auto& [micro, slices] : sizes) {
@@ -162,7 +162,7 @@ TEST(CoupledStep, TakesOneTowerAndALossOfSumAndWeight) {
     EXPECT_EQ(report.weight, kSamples);
     EXPECT_NEAR(report.loss.value(), loss.sum.item<double>() / kSamples, 1e-9);
   });
-  // The named order: temperature first, then the towers.
+  // The order of names: temperature first, then the towers.
   for (std::size_t i = 0; i < leaves.size(); ++i)
     EXPECT_LT(testing::relative_error(actual[i + 1], expected[i]), 1e-12);
 }

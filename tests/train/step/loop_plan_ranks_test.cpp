@@ -1,4 +1,4 @@
-// Accumulator::plan where ranks share the windows.
+// Accumulator::plan when ranks share the windows.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -17,7 +17,7 @@ using testing::Regression;
 using testing::weighted_error;
 using SlicedBatch = std::vector<torch::Tensor>;
 
-/// Another buffer beside the accumulator's would count the sums twice.
+/// A second buffer in addition to the accumulator's would count the sums twice.
 TEST(LoopPlanOfRanks, TrialsAddIntoTheSumsThatTheLoopHas) {
   const testing::ReservedPort port;
   const auto group = distributed::connect(

@@ -1,5 +1,5 @@
-// accrue::plan and Accumulator::plan: what they choose for a loop of one's own, what they leave as
-// it was, and what they refuse.
+// accrue::plan and Accumulator::plan for users' loops: their choices, the state that they leave
+// unchanged, and their refusals.
 #include "accrue/train/loop_plan.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using testing::weighted_error;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-/// A sample takes about half a MiB in a forward pass, and the parameters next to nothing.
+/// A sample takes about half a MiB in a forward pass, and the parameters very little.
 struct PlannedNet {
   static constexpr std::int64_t kFeatures = 32 * 1024;
   PlannedNet() {
@@ -50,7 +50,7 @@ class LoopPlans : public ::testing::Test {
   }
 };
 
-/// Which of the sizes that fit is chosen is a matter of time, which no test compares.
+/// The choice among the sizes that fit depends on time, which no test compares.
 TEST_F(LoopPlans, TheSizesThatAreTriedFollowTheBudgetAndTheChosenOneFitsIt) {
   const torch::Tensor batch = torch::rand({32, PlannedNet::kFeatures});
   std::int64_t before = 0;
@@ -91,7 +91,7 @@ TEST_F(LoopPlans, TheSizesThatAreTriedFollowTheBudgetAndTheChosenOneFitsIt) {
   EXPECT_EQ(before, 32) << "with 200 MiB all samples run at once";
 }
 
-/// The prediction's control: twice the batch takes more than what was predicted for it.
+/// The prediction's control: twice the batch takes more than its prediction.
 TEST_F(LoopPlans, ThePredictedPeakIsThatOfTheSizeAndNotOfAnother) {
   PlannedNet wide;
   const torch::Tensor more = torch::rand({64, PlannedNet::kFeatures}), batch = more.slice(0, 0, 32);
@@ -167,7 +167,7 @@ TEST_F(LoopPlans, AnAccumulatorPlansForItsBatch) {
       << "the window goes on";
 }
 
-/// Only one sample, or none, fits in any pass.
+/// At most one sample fits in any pass.
 TEST_F(LoopPlans, TokensAreCountedWithinMemory) {
   PlannedNet wide;
   const torch::Tensor batch = torch::rand({4, PlannedNet::kFeatures});
@@ -199,7 +199,7 @@ TEST_F(LoopPlans, ABatchOfAnotherTypeIsNotRepeated) {
   EXPECT_EQ(plan.micro_batches, (12 + plan.micro_batch - 1) / plan.micro_batch);
 }
 
-/// A single sample cannot run, and what two take says nothing of what one more costs.
+/// A single sample cannot run, and the memory of two does not give the cost of one more.
 TEST_F(LoopPlans, BatchNormalisationIsTriedFromTwoSamplesAndWithinTheBudget) {
   constexpr std::int64_t kRows = 64, kBudget = 10;
   torch::nn::Sequential normalised(torch::nn::BatchNorm1d(PlannedNet::kFeatures),
@@ -221,7 +221,7 @@ TEST_F(LoopPlans, BatchNormalisationIsTriedFromTwoSamplesAndWithinTheBudget) {
   for (const LoopPlanEntry& other : plan.alternatives) EXPECT_GE(other.micro_batch, 2);
 }
 
-/// A model that draws random numbers and moves statistics.
+/// A model that draws random numbers and changes statistics.
 struct Moving {
   Moving() {
     torch::manual_seed(4);
@@ -292,8 +292,8 @@ TEST_F(LoopPlans, ALossThatIsNoSumIsRefused) {
               HasSubstr("accrue::coupled_step"));
 }
 
-/// Each of the three sums is rounded to 8 bits, two of them up and one down. The control: of a mean
-/// they are as far apart in bf16 as in any other dtype.
+/// Each of the three sums is rounded to 8 bits, two of them up and one down. The control: for a
+/// mean they differ by as much in bf16 as in any other dtype.
 TEST_F(LoopPlans, ALossIsMeasuredByTheRoundingOfItsDtype) {
   constexpr double kStep = 0x1p-7;  // of bf16 above 1; twice that above 2
   struct Scale {
@@ -336,9 +336,9 @@ TEST_F(LoopPlans, AChainWithBatchNormalisationIsTriedFromTwoSamples) {
   for (const LoopPlanEntry& other : plan.alternatives) EXPECT_GE(other.micro_batch, 2);
 }
 
-/// The layers are many, so that activations are most of one sample's peak: what a product's kernel
-/// takes for itself differs with the machine and its threads, and recomputation spares none of it.
-/// Recomputed whole, the model needs 51% (one thread) to 58% (two) of that peak.
+/// There are many layers, so that activations are most of one sample's peak: the scratch memory of
+/// a product's kernel differs with the machine and its threads, and recomputation saves none of it.
+/// Fully recomputed, the model needs 51% (one thread) to 58% (two) of that peak.
 TEST_F(LoopPlans, AChainIsRecomputedWhereThatMakesItFit) {
   models::Gpt2 model({.layers = 8, .heads = 2, .width = 32, .context = 128, .vocab = 64});
   batch::MicroBatch batch;

@@ -1,5 +1,5 @@
-// The promise the whole project rests on: the gradient of 64 samples of unequal length is the same
-// however they are split into micro-batches.
+// The guarantee that the whole project is based on: the gradient of 64 samples of unequal length is
+// the same however they are split into micro-batches.
 #include <random>
 
 #include "accrue/accum/window.h"

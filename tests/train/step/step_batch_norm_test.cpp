@@ -1,4 +1,4 @@
-// Batch normalisation in the functional forms: said where micro-batches change it.
+// Batch normalisation in the functional forms: a warning if micro-batches change it.
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <torch/torch.h>
@@ -26,7 +26,7 @@ struct Normalised {
   torch::Tensor batch;
 };
 
-/// Keeps libtorch's warnings while it lives.
+/// Collects libtorch's warnings while it exists.
 class Warnings : public c10::WarningHandler {
  public:
   void process(const c10::Warning& warning) override { seen.push_back(warning.msg()); }
@@ -99,7 +99,7 @@ TEST(StepBatchNorm, OfAnAutomaticSizeThatFitsIsTheWholeBatchs) {
   b.step();
   for (std::size_t i = 0; i < split.model->parameters().size(); ++i)
     EXPECT_TRUE(at::allclose(split.model->parameters()[i], whole.model->parameters()[i]));
-  // The trial's forward pass left no trace.
+  // The trial's forward pass changed no statistics.
   EXPECT_TRUE(at::equal(split.model->buffers()[0], whole.model->buffers()[0]));
   EXPECT_EQ(split.model->buffers()[2].item<std::int64_t>(), 1);
 }

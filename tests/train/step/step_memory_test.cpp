@@ -1,4 +1,4 @@
-// Memory in accrue::step and Stepper: the budget's micro-batch, and what runs out of memory.
+// Memory in accrue::step and Stepper: the budget's micro-batch, and failed allocations.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -31,7 +31,7 @@ double largest_error(const Tensors& actual, const Tensors& expected) {
   return worst;
 }
 
-/// Of sums of 13 terms in fp64; a slice lost or counted twice is off by 1e-2.
+/// For sums of 13 terms in fp64; a slice that is lost or counted twice causes an error of 1e-2.
 constexpr double kRounding = 1e-13;
 
 Tensors after_one_pass() {
@@ -49,8 +49,8 @@ class StepMemory : public ::testing::Test {
   void TearDown() override { memory::set_budget(std::nullopt); }
 };
 
-/// Fails `count` allocations from the `first`-th of a step in slices of 7 and 6. What came of it;
-/// nothing where the exception reached the caller, who finds the parameters unchanged.
+/// Fails `count` allocations from the `first`-th of a step in slices of 7 and 6. Returns the
+/// report; none if the exception reached the caller, who finds the parameters unchanged.
 std::optional<StepReport> step_with_failures(Regression& r, std::int64_t first, std::int64_t count,
                                              std::int64_t& failed) {
   torch::optim::SGD optimizer(r.model->parameters(), 0.1);
@@ -101,7 +101,7 @@ TEST_F(StepMemory, TheComparisonSeesASliceThatIsLost) {
   EXPECT_GT(largest_error(r.model->parameters(), after_one_pass()), 1e-4);
 }
 
-/// A sample takes about half a MiB in a forward pass, and the parameters next to nothing.
+/// A sample takes about half a MiB in a forward pass, and the parameters very little.
 struct Wide {
   static constexpr std::int64_t kSamples = 32, kFeatures = 32 * 1024;
   Wide() {

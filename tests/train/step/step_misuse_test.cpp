@@ -1,5 +1,5 @@
-// What the functional forms say where they are given something they cannot use. What the compiler
-// says is in tests/consumer.
+// Messages of the functional forms about arguments that they cannot use. Compiler errors are tested
+// in tests/consumer.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -158,7 +158,7 @@ TEST(StepMisuse, AComplexLossIsNamed) {
               HasSubstr("a real loss sum"));
 }
 
-/// What a Stepper of micro-batches of 5 samples tells of two steps.
+/// The reports of a Stepper with micro-batches of 5 samples for two steps.
 template <class LossFn>
 std::vector<std::string> told_of_steps(Regression& r, LossFn loss_fn) {
   torch::optim::SGD optimizer(r.model->parameters(), 0.1);
@@ -204,7 +204,7 @@ TEST(StepMisuse, ALossThatChangesAParameterIsNamedWithIt) {
       HasSubstr("a changed parameter, as by step() of an optimizer: '2.weight'"));
 }
 
-/// The least that a model of one's own has.
+/// The minimum of a user's model.
 struct OwnModel {
   torch::Tensor weight = torch::ones({4, 1}, torch::kDouble).requires_grad_();
   std::vector<torch::Tensor> parameters() const { return {weight}; }

@@ -33,7 +33,7 @@ TEST(Step, EqualsTheFullBatchForEverySplitAndForAutomatic) {
     EXPECT_TRUE(report.stepped);
     EXPECT_EQ(report.samples, 13);
     const auto actual = r.model->parameters();
-    // clip_grad_norm_ adds 1e-6 to the norm it divides by, so the steps differ by about that much.
+    // clip_grad_norm_ divides by the norm plus 1e-6, so the steps differ by about that much.
     for (std::size_t i = 0; i < expected.size(); ++i)
       EXPECT_LT(testing::relative_error(actual[i], expected[i]), 1e-7) << "micro-batch " << micro;
   }

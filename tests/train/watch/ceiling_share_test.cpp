@@ -59,7 +59,7 @@ TEST_F(CeilingShareTest, MeasuresOnceWhatIsNotKnown) {
   EXPECT_FALSE(later.measure_if_due(room_enough)) << "it is known";
 }
 
-/// A ceiling is too low where it was measured beside another program.
+/// A ceiling is too low if it was measured while another program ran.
 TEST_F(CeilingShareTest, MeasuresAgainWhatTrainingExceeds) {
   know(1e6);
   CeilingShare share(model_of_test, cache(), /*patience=*/0);

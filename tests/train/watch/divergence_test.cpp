@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// The places of the losses that were reported.
+/// The indices of the reported losses.
 std::vector<std::size_t> reported(Divergence divergence, const std::vector<double>& losses) {
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i < losses.size(); ++i)

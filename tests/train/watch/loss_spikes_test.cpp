@@ -94,7 +94,7 @@ TEST_F(SpikesTest, AreNoneOfStepsThatTheRunTakesAgain) {
 }
 
 TEST_F(SpikesTest, AreNoneInWhatIsUsual) {
-  // 400 steps of noise, of a loss that falls fast at first, and of one that lies still.
+  // 400 steps of noise, of a loss that first falls fast, and of one that is constant.
   for (int i = 0; i < 100; ++i) see(3 + 8 * std::exp(-i / 10.0));
   see_usual(400);
   for (int i = 0; i < 100; ++i) see(3);

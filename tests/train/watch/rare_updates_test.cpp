@@ -44,7 +44,7 @@ TEST(RareUpdates, AreFewOfAScheduleThatFalls) {
   EXPECT_EQ(rare_updates(schedule_of(16), other), "");
 }
 
-/// The limit is where a cosine moves by a tenth of its peak from one update to the next.
+/// The limit is a change of a cosine by a tenth of its peak from one update to the next.
 TEST(RareUpdates, BeginWhereACosineJumpsByATenth) {
   const auto largest_jump = [](std::int64_t steps) {
     double largest = 0;

@@ -5,7 +5,7 @@
 namespace accrue::train {
 namespace {
 
-/// A step in which everything is as it should be.
+/// A step without any problem.
 StepReport usual_step(std::int64_t step) {
   StepReport report{.step = step, .loss = 3, .grad_norm = 1, .lr = 1e-3, .seconds = 1};
   report.data_seconds = 0;

@@ -10,7 +10,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// What is told of `steps` steps that take `seconds`, of which they wait for `waiting`.
+/// The reports for `steps` steps that take `seconds`, of which they wait for `waiting`.
 std::vector<std::string> told_of(SlowInput& input, int steps, double waiting, double seconds) {
   std::vector<std::string> told;
   for (int i = 0; i < steps; ++i) {

@@ -1,4 +1,4 @@
-// Windows that ranks close before they are whole, to keep them in their middle; the ranks are
+// Windows that ranks close before they are complete, to keep them in their middle; the ranks are
 // threads of this process.
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ using Parts = std::vector<batch::Range>;
 
 constexpr int kNever = 1 << 20;
 
-/// Ranks that add up their sums and may close a window early.
+/// Ranks that add up their sums and can close a window early.
 class Closing final : public testing::SumOfRanks {
  public:
   Closing(distributed::DeferredReduce& reduce, SharedMiddles& middles, bool stops)
@@ -48,23 +48,23 @@ class Closing final : public testing::SumOfRanks {
   bool stops_;
 };
 
-/// What ranks are to do with two windows.
+/// The tasks of ranks in two windows.
 struct Course {
-  Parts parts = {};              ///< of each window, by rank
-  std::vector<int> wishes = {};  ///< how often each is asked, in the second window, until it wishes
-  bool stops = false;            ///< in place of going on
+  Parts parts = {};                 ///< of each window, by rank
+  std::vector<int> wishes = {};     ///< when each wishes a close of the second window, in questions
+  bool stops = false;               ///< instead of continuing
   std::set<std::int64_t> bad = {};  ///< samples whose loss is not finite
   Accumulation accumulation = Accumulation::fixed;
   bool overlap = true;
-  std::optional<StartedWindow> started = {};  ///< the second window is in the middle of
+  std::optional<StartedWindow> started = {};  ///< the second window, if it was started before
   std::int64_t micro_batch = kLossMicro;
 };
 
-/// What the second window came to, on one rank.
+/// The result of the second window on one rank.
 struct Came {
   at::Tensor gradient;
   WindowRun run;
-  std::optional<StartedWindow> kept;  ///< as a checkpoint gives it back
+  std::optional<StartedWindow> kept;  ///< as read from a checkpoint
   int passes = 0, closes = 0;
   std::vector<std::string> quarantines;
 };
@@ -180,7 +180,7 @@ std::vector<Came> take(const Course& course) {
   return ranks;
 }
 
-/// The windows of one process.
+/// Runs the windows in one process.
 Came take_alone(const Course& course) {
   TokensAndMarks model(course.bad);
   const auto buffer =
@@ -242,8 +242,8 @@ class ClosedEarly : public ::testing::TestWithParam<std::tuple<Accumulation, boo
   }
 };
 
-/// Wherever ranks are: before their first micro-batch, between two, behind the last, which a
-/// reduction overlaps, or with nothing to do.
+/// At any place of the ranks: before their first micro-batch, between two, after the last, which a
+/// reduction overlaps, or without work.
 TEST_P(ClosedEarly, GoesOnToTheSameBitsAndRunsNothingTwice) {
   const Came whole = take_alone(course({}, {}));
   ASSERT_EQ(whole.passes, 6);
@@ -296,8 +296,8 @@ INSTANTIATE_TEST_SUITE_P(Sums, ClosedEarly,
                                                               Accumulation::fp32),
                                             ::testing::Bool()));
 
-/// One that is done before is not found bad again, and one that comes later has what was done of
-/// all ranks run again without it. Each is told once.
+/// A bad sample that was left out before is not found again, and a later one makes all ranks rerun
+/// their done part without it. Each is reported once.
 TEST(ClosedEarlyWindow, LeavesOutWhatIsNotFinite) {
   for (const std::int64_t bad : {4, 10}) {
     const Came whole = take_alone({.bad = {bad}});
@@ -315,7 +315,7 @@ TEST(ClosedEarlyWindow, LeavesOutWhatIsNotFinite) {
   }
 }
 
-/// The control: without the sums of one rank it is another window.
+/// The control: without the sums of one rank the result differs.
 TEST(ClosedEarlyWindow, WithTheSumsOfOneRankAloneIsAnotherWindow) {
   const Came whole = take_alone({});
   const std::vector<Came> stopped = take({.parts = kThree, .wishes = {1, 1, 1}, .stops = true});
@@ -346,7 +346,7 @@ TEST(ClosedEarlyWindow, GoesOnInMicroBatchesOfAnotherSizeWithinRounding) {
   }
 }
 
-/// A wish that is heard when its window is over is for no later one.
+/// A wish that is noticed after its window has ended does not apply to a later one.
 TEST(ClosedEarlyWindow, IsNotClosedForAWishThatCameTooLate) {
   testing::run_thread_ranks(2, [](std::size_t rank, const auto& group) {
     const Ranks ranks(group);

@@ -38,7 +38,7 @@ std::vector<std::int64_t> ids_of(const std::vector<batch::UnreadableSample>& unr
   return ids;
 }
 
-/// Whatever the split, also if all samples of a micro-batch cannot be read.
+/// For any split, even if all samples of a micro-batch cannot be read.
 TEST(MicroBatchRunner, LeavesOutSamplesThatCannotBeRead) {
   WindowRunnerFixture f({.max_quarantined = 0.25});
   const Tensors whole = f.reference();
@@ -56,7 +56,7 @@ TEST(MicroBatchRunner, LeavesOutSamplesThatCannotBeRead) {
   }
 }
 
-/// A replay takes the rows of the first time, and tells of the others once.
+/// A replay uses the rows of the first time, and reports the others once.
 TEST(MicroBatchRunner, ReplaysAroundSamplesThatCannotBeRead) {
   for (const std::int64_t micro : {1, 4}) {
     WindowRunnerFixture f({.max_quarantined = 0.25});
@@ -90,7 +90,7 @@ TEST(MicroBatchRunner, EndsWhereTooManySamplesCannotBeRead) {
 TEST(MicroBatchRunner, FollowsALossScalerAndRunsAgainAtAnOverflow) {
   optim::LossScaler scaler({.initial_scale = 1024, .growth_interval = 2});
   WindowRunnerFixture f({.max_quarantined = 0, .loss_scaler = &scaler});
-  f.model.overflow_above = 128;  // of the first loss, which counts half
+  f.model.overflow_above = 128;  // in the first loss, which counts half
   const Tensors expected = f.reference();
   WindowRun run = f.run(4);
   EXPECT_EQ(run.retries, 2);

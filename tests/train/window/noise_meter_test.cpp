@@ -14,8 +14,8 @@ using ::testing::ElementsAre;
 
 constexpr double kBeta2 = 0.95, kEps = 1e-8;
 
-/// Samples x ~ N(mean, spread^2) pull at parameters p by |p - x|^2 / 2, so a sample's gradient is
-/// p - x: tr(Sigma) is spread^2 times the number of elements, and G is p - mean.
+/// Samples x ~ N(mean, spread^2) attract parameters p by |p - x|^2 / 2, so a sample's gradient is p
+/// - x: tr(Sigma) is spread^2 times the number of elements, and G is p - mean.
 struct Quadratic {
   static constexpr std::int64_t kElements = 400;
   static constexpr double kSpread = 2, kDistance = 0.6;
@@ -111,7 +111,7 @@ TEST(NoiseMeter, TellsNothingWithoutAPart) {
   EXPECT_FALSE(silent.read(silent.sums(), *gradient));
 }
 
-/// In a metric the norms are those of gradients over the root of what Adam divides by.
+/// In a metric the norms are those of gradients divided by the root of Adam's denominator.
 TEST(NoiseMeter, MeasuresInTheOptimizersGeometry) {
   Quadratic problem;
   NamedParameters state = problem.optimizer->state();
@@ -170,8 +170,8 @@ TEST(NoiseMeter, OfASecondMomentThatIsNotThereMeasuresTheEuclideanNormAlone) {
   EXPECT_FALSE(reading->in_geometry);
 }
 
-/// Over a hundred windows the averages come to the closed form, if the batch is a quarter of the
-/// noise scale and more.
+/// Over a hundred windows the averages approach the closed form, if the batch is at least a quarter
+/// of the noise scale.
 TEST(NoiseMeter, ComesToTheClosedFormOfAQuadratic) {
   const Quadratic problem;
   const auto buffer = std::make_shared<accum::GradientBuffer>(problem.parameters);

@@ -14,8 +14,8 @@ struct OneGraph {
   std::vector<double> means;          ///< by loss
 };
 
-/// What the means of a model's losses over the samples of `ranges` come to in one graph of
-/// libtorch's.
+/// The gradients and means of a model's losses over the samples of `ranges` in one graph of
+/// libtorch.
 inline OneGraph one_graph(models::Trainable& model, const data::Loader& loader,
                           const std::vector<batch::Range>& ranges) {
   OneGraph result;

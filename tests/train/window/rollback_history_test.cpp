@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 std::runtime_error no_memory() { return std::runtime_error("no memory"); }
 
-/// The ledger of window 5, which has quarantined two samples each from these on.
+/// The ledger of window 5, in which two samples each from these numbers on were quarantined.
 std::vector<LedgerEntry> quarantined(const std::vector<std::int64_t>& first_samples) {
   std::vector<LedgerEntry> entries{
       {.micro = {.sample_ids = {0, 1}}, .status = MicroStatus::committed}};
@@ -35,7 +35,7 @@ TEST(RollbackHistory, EachAttemptQuarantinesWhatTheOneBeforeWasTornBy) {
   tear({8}, "bad");
   EXPECT_THAT(history.to_quarantine(5), ::testing::ElementsAre(8));
   EXPECT_THAT(history.to_quarantine(6), ::testing::IsEmpty());
-  // The one that is known is quarantined again; another one is the culprit now.
+  // The known one is quarantined again; another one is the culprit now.
   tear({8, 12}, "bad");
   EXPECT_THAT(history.to_quarantine(5), ::testing::ElementsAre(8, 12));
   // Nothing new: going back would end here again.
@@ -53,7 +53,7 @@ TEST(RollbackHistory, WhatDidNotFitTwiceIsSplit) {
   RollbackHistory torn{memory::Retries(&recovery)};
   torn.torn_by_memory(5, 4, no_memory());
   EXPECT_EQ(recovery.state().micro_batch, 4);
-  torn.closed(4);  // an earlier window that is done again
+  torn.closed(4);  // an earlier window that is repeated
   torn.torn_by_memory(5, 4, no_memory());
   EXPECT_EQ(recovery.state().micro_batch, 2);
   torn.closed(5);

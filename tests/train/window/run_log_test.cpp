@@ -1,4 +1,4 @@
-// What is told on which rank, of which step.
+// The reports of each rank, and their steps.
 #include "train/window/run_log.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What both runners leave in the model's buffers, and how the exact one adds up losses.
+// The model's buffers after each kind of runner, and the exact runner's sums of losses.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
@@ -43,7 +43,7 @@ double count_even(const batch::MicroBatch& micro) {
   return static_cast<double>(std::ranges::count_if(micro.sample_ids, is_even));
 }
 
-/// w x, with a running mean of x, and the mean of all and of the even ones as losses.
+/// w x, with a running mean of x; the losses are the mean of all and of the even ones.
 class Scale : public models::Trainable {
  public:
   NamedParameters parameters() const override { return {{"w", w}}; }
@@ -98,7 +98,7 @@ struct RunnerFixture {
     testing::DrivenRunner<R> runner(model, window, loader, 1);
     return runner.run(0, {0, number_count}, 4);
   }
-  /// A signal asks it to stop after so many micro-batches.
+  /// Runs until a signal asks it to stop after so many micro-batches.
   WindowRun run_until(int micro_batches) {
     memory::BudgetWatch budget("");
     const StopSignalWatch signals;

@@ -74,7 +74,7 @@ TEST(SharedLosses, HaveTheirDenominatorsFromAllRanks) {
     expect_means(run_parts(parts, {}), expected);
 }
 
-/// Its rank has other samples, so that the factors change there and on the other ones.
+/// Its rank has different samples, so the factors change on it and on the others.
 TEST(SharedLosses, ChangeTheirFactorsOnAllRanksWhereOneLeavesAMicroBatchOut) {
   const testing::OneGraph expected = one_graph({{0, 6}, {8, 12}});
   EXPECT_GT(relative_error(one_graph({{0, kLossSamples}}).gradients[0], expected.gradients[0]),

@@ -1,4 +1,4 @@
-// Windows that are kept in their middle, and go on from what a checkpoint holds of them.
+// Windows that are kept in their middle, and continue from a checkpoint.
 #include "train/window/started_window.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ class TwoLossesWithStatistic : public TwoLosses {
 
 using Fixture = WindowRunnerFixtureOf<TwoLossesWithStatistic>;
 
-/// What a checkpoint gives back: the numbers through JSON, the tensors through a file.
+/// Writes and reads it as a checkpoint does: the numbers as JSON, the tensors as a file.
 StartedWindow through_files(const StartedWindow& kept) {
   const std::filesystem::path file =
       std::filesystem::path(::testing::TempDir()) /
@@ -61,7 +61,7 @@ StartedWindow through_files(const StartedWindow& kept) {
   return read;
 }
 
-/// Keeps a window once, behind `after` micro-batches of it.
+/// Keeps a window once, after `after` of its micro-batches.
 struct Keeping {
   explicit Keeping(int after) : left(after) {}
   WindowKeeper keeper() {
@@ -77,7 +77,7 @@ struct Keeping {
   std::function<void()> look = {};
 };
 
-/// What a window came to.
+/// The result of a window.
 struct Outcome {
   Tensors gradient;
   at::Tensor seen;
@@ -175,8 +175,8 @@ TEST(StartedWindow, GoesOnInMicroBatchesOfAnotherSizeWithWhatIsLeft) {
   }
 }
 
-/// What was quarantined stays so and is told again, and what is found later is replayed away: the
-/// micro-batches that were done before run again then, from the buffers that the window found.
+/// A quarantine stays and is reported again, and a later one needs a replay: the micro-batches that
+/// were done before then run again, from the buffers at the window's start.
 TEST(StartedWindow, KeepsWhatIsQuarantinedAndReplaysWhatWasDone) {
   for (const Accumulation accumulation : {Accumulation::fp32, Accumulation::fixed})
     for (const auto& [bad_loss, bad_gradient] : {std::pair{4, 7}, {4, 13}, {13, 1}, {13, 10}}) {
@@ -193,7 +193,7 @@ TEST(StartedWindow, KeepsWhatIsQuarantinedAndReplaysWhatWasDone) {
     }
 }
 
-/// Losses that stay on a device until the window is kept are found to be bad only then.
+/// Losses that stay on a device until the window is kept are only then found to be bad.
 TEST(StartedWindow, HasNoMarksOfAFirstMicroBatchThatIsLeftOut) {
   const kernels::KernelScope generic(kernels::Kernels::generic);
   const auto bad_first = [](Fixture& f) { f.model.bad_losses = {1}; };
@@ -216,8 +216,8 @@ TEST(StartedWindow, KnowsSamplesThatCouldNotBeRead) {
   EXPECT_EQ(rest.run.unreadable.at(1).reason, "file 5 is damaged");
 }
 
-/// An overflow that was found at a commit lowered the scale, and the sums are by the lower one; one
-/// that is found at the close lowers it then, and the micro-batches that were done run again, too.
+/// An overflow that was found at a commit lowered the scale, and the sums have the lower one; one
+/// that is found at the close lowers it then, and the done micro-batches run again, too.
 TEST(StartedWindow, HasTheLossScaleThatAnOverflowLeft) {
   struct Scaled {
     Tensors gradient;
@@ -253,7 +253,7 @@ TEST(StartedWindow, HasTheLossScaleThatAnOverflowLeft) {
   }
 }
 
-/// A checkpoint's model is that of the last step, whatever the window's middle moved.
+/// A checkpoint's model is that of the last step, whatever the window has changed since.
 TEST(StartedWindow, IsKeptBesideTheBuffersThatItFound) {
   Keeping keeping(4);
   Fixture f({.keeper = keeping.keeper()});

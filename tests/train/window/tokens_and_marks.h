@@ -20,7 +20,7 @@ inline std::int64_t marked_in(const batch::MicroBatch& micro) {
   return std::ranges::count_if(micro.sample_ids, [](std::int64_t id) { return id % 5 < 2; });
 }
 
-/// A table with a loss of each token, and one of the samples that are marked.
+/// A table with a loss of each token, and one of the marked samples.
 class TokensAndMarks : public models::Trainable {
  public:
   explicit TokensAndMarks(std::set<std::int64_t> bad) : bad_(std::move(bad)) {
@@ -61,7 +61,7 @@ class TokensAndMarks : public models::Trainable {
     return {tokens, marks};
   }
 
-  int passes = 0;  ///< forward ones
+  int passes = 0;  ///< forward passes only
 
  private:
   std::set<std::int64_t> bad_;

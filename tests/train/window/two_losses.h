@@ -21,7 +21,7 @@
 #include "train/formula_source.h"
 #include "train/window/micro_batch_runner.h"
 
-/// A model of two losses with denominators of their own, and the windows that a runner makes of it.
+/// A model of two losses with separate denominators, and its windows in a runner.
 namespace accrue::train::testing {
 
 using accrue::testing::Poison;
@@ -52,8 +52,8 @@ inline double label_count(const batch::MicroBatch& micro) {
   return static_cast<double>((micro.targets != -100).sum().item<std::int64_t>());
 }
 
-/// Adds 0 to a loss; the gradient of `input` is infinite where the upstream one exceeds the limit,
-/// as in a narrow type.
+/// Adds 0 to a loss; the gradient of `input` is infinite if the upstream one exceeds the limit, as
+/// in a narrow type.
 struct OverflowAbove : torch::autograd::Function<OverflowAbove> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
                             double limit) {
@@ -154,7 +154,7 @@ class TwoLosses : public models::Trainable {
   kernels::PreparedWeight copy_;
 };
 
-/// Windows of 16 samples of a model (TwoLosses or one made of it) by a MicroBatchRunner.
+/// Windows of 16 samples of a model (TwoLosses or a derived one) with a MicroBatchRunner.
 template <class Model = TwoLosses>
 struct WindowRunnerFixtureOf {
   explicit WindowRunnerFixtureOf(RunnerOptions options = {},

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr batch::Range kWindow{1000, 1128};
-/// The first of a process, and those after which a speed is known.
+/// The first window of a process, and those after which a speed is known.
 constexpr int kEqualWindows = 1 + WindowLeases::kFewestWindows;
 
 std::vector<RankRecord> records_of(const std::vector<std::int64_t>& micro_batches) {
@@ -27,7 +27,7 @@ std::vector<RankRecord> records_of(const std::vector<std::int64_t>& micro_batche
   return records;
 }
 
-/// Ranks that divide windows, each by what it knows, and take a stated time for a sample.
+/// Ranks that divide windows, each by its own knowledge, and take a given time per sample.
 class Machines {
  public:
   Machines(std::vector<double> each, const std::vector<RankRecord>& records, bool by_speed = true)
@@ -36,7 +36,7 @@ class Machines {
       ranks_.emplace_back(static_cast<std::int64_t>(rank), records, by_speed);
   }
 
-  /// Seconds until the last one is done.
+  /// The seconds until the last rank is done.
   double run(batch::Range window = kWindow) {
     parts.clear();
     double last = 0;
@@ -54,7 +54,7 @@ class Machines {
     return last;
   }
 
-  /// How much of the time each rank may work from now on, which it also does.
+  /// Sets the share of the time that each rank may work from now on, which it also does.
   void limit(const std::vector<double>& speeds) {
     for (WindowLeases& rank : ranks_) rank.limit(speeds);
   }
@@ -70,8 +70,8 @@ class Machines {
 
   const WindowLeases& first() const { return ranks_.front(); }
 
-  std::vector<double> seconds;  ///< for a sample, by rank
-  double noise = 0;             ///< standard deviation, relative to them
+  std::vector<double> seconds;  ///< per sample, by rank
+  double noise = 0;             ///< standard deviation, relative to `seconds`
   std::vector<batch::Range> parts;
   std::vector<std::string> changes;
 
@@ -95,7 +95,7 @@ TEST(WindowLeases, SpeedsOfThreeToOneAreDoneTogether) {
   Machines machines({1, 3}, records_of({2, 2}));
   for (int window = 0; window < kEqualWindows; ++window) EXPECT_DOUBLE_EQ(machines.run(), 192);
   EXPECT_TRUE(machines.changes.empty());
-  // 128 samples at 1 + 1/3 a second.
+  // 128 samples at 1 + 1/3 per second.
   EXPECT_DOUBLE_EQ(machines.run_several(20), 96);
   EXPECT_THAT(machines.changes,
               ElementsAre("64 micro-batches by rank 48 + 16: by measured speed, done in 96 s (as "
@@ -207,7 +207,7 @@ TEST(WindowLeases, GoOnWithTheSpeedsOfACheckpoint) {
   EXPECT_EQ(more.parts[0].size(), 44) << "of another world nothing is known";
 }
 
-/// Groups that last for two windows each, of which all ranks go on.
+/// Groups that last for two windows each; all ranks continue in the next one.
 TEST(WindowLeases, SpeedsAreLearnedInWindowsOfSeveralGroups) {
   std::vector<RankRecord> records = records_of({2, 2});
   for (int group = 0; group < 3; ++group) {

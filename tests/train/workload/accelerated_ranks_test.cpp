@@ -1,4 +1,4 @@
-// What ranks, which are threads of this process, decide about a model that is not accrue's own.
+// Decisions of ranks, as threads of this process, about a model that is not accrue's own.
 #include <gmock/gmock.h>
 
 #include "train/foreign_net.h"
@@ -15,7 +15,7 @@ using testing::SharedNet;
 
 class AcceleratedRanks : public testing::ForeignRun {
  protected:
-  /// The decisions of ranks that have these nets, by rank.
+  /// The decisions of ranks with these nets, by rank.
   std::vector<Acceleration> decisions(const std::vector<SharedNet>& nets) const {
     std::vector<Workload> works;
     for (const SharedNet& net : nets)

@@ -1,4 +1,4 @@
-// Runs of models that are not accrue's own, and whether it does their operations.
+// Runs of models that are not accrue's own, and whether accrue replaces their operations.
 #include <gmock/gmock.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -23,7 +23,7 @@ using testing::SharedNet;
 
 class AcceleratedRun : public testing::ForeignRun {
  protected:
-  /// Trains, and returns what was said of the decision.
+  /// Trains, and returns the message about the decision.
   static std::string train(const Config& c, const SharedNet& net, const RunOptions& options = {}) {
     std::filesystem::path out = c.run.out;
     if (!options.resume) std::filesystem::remove_all(out);
@@ -35,7 +35,7 @@ class AcceleratedRun : public testing::ForeignRun {
       if (event.name == "accelerate") return event.reason;
     return "nothing";
   }
-  /// `net` trained in micro-batches of 5 as it is written.
+  /// Trains `net` in micro-batches of 5 without replacements.
   void train_as_written(const SharedNet& net) const {
     Config c = foreign_config(5, 5, "as_written");
     c.model.accelerate = Accelerate::off;

@@ -1,4 +1,4 @@
-// [lora], model.freeze and optim.rates: whole runs, resumed, exported and started from.
+// [lora], model.freeze and optim.rates: whole runs, resumed, exported and used as a start.
 #include <gmock/gmock.h>
 
 #include <csignal>
@@ -26,7 +26,7 @@ using testing::lines_of;
 
 class AdapterRun : public testing::TinyRun {
  protected:
-  /// Adapters on a base that is a folder.
+  /// Adapters on a base from a folder.
   Config adapters(const std::string& out, ModelKind kind = ModelKind::llama) const {
     Config c = config(out);
     c.model = {};

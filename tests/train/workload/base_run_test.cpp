@@ -50,7 +50,7 @@ class BaseRun : public testing::TinyRun {
   }
 };
 
-/// A folder whose weights are what the blocks hold is the same base, in bf16.
+/// A folder whose weights have the values of the blocks is the same base, in bf16.
 TEST_F(BaseRun, LearnsAsOnItsUnpackedValues) {
   Config c = adapters("blocks");
   Trainer(c).run();

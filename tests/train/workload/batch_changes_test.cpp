@@ -16,7 +16,7 @@ Config batch_of(std::int64_t tokens) {
   return config;
 }
 
-/// The place behind so many tokens, at windows of `window` tokens.
+/// The place after so many tokens, with windows of `window` tokens.
 batch::WindowPlace behind(std::int64_t tokens, std::int64_t window = 160) {
   return {.index = tokens / window, .begin = tokens / 16, .tokens = tokens};
 }
@@ -75,8 +75,8 @@ TEST(BatchChanges, ADoublingRampTakesEqualPartsForItsSizes) {
   EXPECT_EQ(batch_range(config).most, 1280);
 }
 
-/// If the schedule would have halved the rate k times, the batch is 2^k times as large and the
-/// rate 2^(-k/2) of its peak.
+/// At the place where the schedule would have halved the rate k times, the batch is 2^k times as
+/// large and the rate 2^(-k/2) of its peak.
 TEST(BatchChanges, SeesawDoublesWhereTheRateWouldBeHalved) {
   Config config = batch_of(160);
   config.adapt.batch = adapt::BatchRule::seesaw;

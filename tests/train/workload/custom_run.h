@@ -37,7 +37,7 @@ inline Loss summed_loss(Net& net, const batch::MicroBatch& micro) {
           .weight = static_cast<double>(micro.targets.size(0))};
 }
 
-/// What many loops do: the mean of each micro-batch, which counts as one.
+/// As in many loops: the mean of each micro-batch, which counts as one.
 inline Loss mean_of_micro_batch(Net& net, const batch::MicroBatch& micro) {
   const Loss loss = summed_loss(net, micro);
   return {.sum = loss.sum / loss.weight, .weight = 1};
@@ -51,7 +51,7 @@ inline std::shared_ptr<const data::Source> all_samples() {
   return data::tensor_source(all_inputs(), all_targets());
 }
 
-/// Runs of a network of the program's own, on samples that it makes.
+/// Runs of a program's own network, on its own samples.
 class CustomRun : public testing::TinyRun {
  protected:
   Config config_of_steps(std::int64_t steps, std::optional<std::int64_t> micro) const {

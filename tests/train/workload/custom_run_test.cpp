@@ -181,8 +181,8 @@ TEST_F(CustomRun, TakesAChainThatIsCutAtItsBatchNorms) {
   EXPECT_LT(largest_difference(trained[0], trained[1]), 1e-12);
 }
 
-/// Statistics of micro-batches are kept with a window's middle; in an exact window none of them is
-/// done before the others.
+/// Statistics of micro-batches are kept with a window's middle; in an exact window no micro-batch
+/// is done before the others.
 TEST_F(CustomRun, WithBatchNormsIsKeptInItsWindowOrBeginsThatAgain) {
   const auto loss = [](const at::Tensor& output, const batch::MicroBatch& micro) {
     return Loss{.sum = torch::nn::functional::cross_entropy(output, micro.targets,
@@ -223,7 +223,7 @@ TEST_F(CustomRun, WithBatchNormsIsKeptInItsWindowOrBeginsThatAgain) {
   }
 }
 
-/// The same steps under libtorch's autocasting, whose gradients are added up in fp32.
+/// Compares with the same steps under libtorch's autocasting, whose gradients are summed in fp32.
 TEST_F(CustomRun, InBf16StepsAsAutocastingDoes) {
   Net expected;
   for (const auto& [begin, end] : {std::pair{0, 12}, {12, 24}, {24, 30}}) {

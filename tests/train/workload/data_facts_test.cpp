@@ -1,4 +1,4 @@
-// What accrue init finds in files and folders.
+// The facts about files and folders that accrue init finds.
 #include "train/workload/first/data_facts.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ std::string lines_of_text(int lines) {
   return text;
 }
 
-/// What files of these names hold: images, idx, CIFAR's records, token ids, lines or text.
+/// Contents of files with these names: images, idx, CIFAR's records, token ids, lines or text.
 std::string content_of(const std::string& name) {
   constexpr int samples = 20;
   if (name.ends_with(".png")) return png_of(8, 8, 1, std::string(64, 'x'));
@@ -48,7 +48,7 @@ std::string content_of(const std::string& name) {
   return lines_of_text(10);
 }
 
-/// Facts of "d" in a folder with `files`, whose names are relative to it.
+/// Facts about "d" in a folder with `files`, whose names are relative to it.
 DataFacts facts_of(const Names& files, const Names& named = {"d"}) {
   const Folder folder;
   for (const std::string& file : files) folder.write(file, content_of(file));
@@ -201,7 +201,7 @@ TEST(DataFacts, OfImagesHaveTheirClasses) {
   EXPECT_EQ(facts.vocab, 2);
 }
 
-/// CIFAR's records are no token ids, whatever their suffix.
+/// CIFAR's records are not token ids, whatever their suffix.
 TEST(DataFacts, OfSetsOfImagesAreNoTokens) {
   const DataFacts cifar = facts_of({"d/data_batch_1.bin", "d/test_batch.bin"});
   EXPECT_EQ(cifar.format, data::Format::images);

@@ -1,5 +1,5 @@
-// model.from = a Hugging Face folder that others wrote: what is not usual in it, and what is beside
-// the model.
+// model.from = a Hugging Face folder that others wrote: unusual contents, and files next to the
+// model.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -92,7 +92,7 @@ TEST_F(FolderModel, NamesTheTensorsThatAreLeftOut) {
               Contains(AllOf(HasSubstr("6 tensors"), HasSubstr("a, b and c, ..."))));
 }
 
-/// transformers would put the adapter onto the model.
+/// transformers would apply the adapter to the model.
 TEST_F(FolderModel, HasNoAdapterBesideIt) {
   const Config c = gpt2();
   write_file_atomically(folder_ / "model/adapter_config.json", "{}");

@@ -1,5 +1,5 @@
-// An exception around an optimizer step: whatever checkpoint the failing run leaves, a resumption
-// trains each window once.
+// An exception around an optimizer step: with any checkpoint that the failing run leaves, a
+// resumption trains each window once.
 #include <gmock/gmock.h>
 #include <torch/optim/adamw.h>
 
@@ -18,7 +18,7 @@ constexpr std::int64_t kSteps = 6, kFailing = 4;
 
 [[noreturn]] void fail() { throw std::runtime_error("the fault of this test"); }
 
-/// AdamW, with something behind the update of a step.
+/// AdamW, with an action after the update of a step.
 class AdamWWithSequel final : public torch::optim::AdamW {
  public:
   AdamWWithSequel(std::vector<at::Tensor> parameters, std::function<void()> sequel)
@@ -44,7 +44,7 @@ Custom with_sequel(
               }};
 }
 
-/// Throws when it is called for the kFailing-th time.
+/// Throws at its kFailing-th call.
 std::function<void()> failing_at_last() {
   return [calls = std::make_shared<std::int64_t>(0)] {
     if (++*calls == kFailing) fail();

@@ -33,7 +33,7 @@ class LlamaRun : public testing::TinyRun {
     return c;
   }
 
-  /// A folder with a model of bytes, as Gemma 3 has it: more than the keys of a config can state.
+  /// A folder with a model of bytes, with features of Gemma 3 that a config's keys cannot state.
   std::string gemma_folder() const {
     const json config_json = {{"model_type", "gemma3_text"},
                               {"vocab_size", 256},
@@ -185,7 +185,7 @@ TEST(LlamaShapes, HaveTheOperationsOfTheirParameters) {
 }
 
 TEST(LlamaActivations, AreThoseOfAGpt2WhereTheShapesAreAlike) {
-  // Two hidden layers of twice the width are kept as one of four times the width.
+  // Two hidden layers of twice the width are stored as one of four times the width.
   const models::LlamaOptions llama{.layers = 12,
                                    .heads = 12,
                                    .width = 768,

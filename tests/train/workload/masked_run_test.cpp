@@ -1,4 +1,4 @@
-// loss.kind = "mlm": what is hidden follows the draw, and runs of a bert do what other runs do.
+// loss.kind = "mlm": the hidden tokens depend on the draw, and runs of a bert work like others.
 #include <gmock/gmock.h>
 
 #include <csignal>
@@ -37,7 +37,7 @@ class MaskedRun : public testing::TinyRun {
     c.run.eval_every = Duration{3, Duration::Unit::steps};
     return c;
   }
-  /// Lines of 1 to 14 letters in the place of the text.
+  /// Lines of 1 to 14 letters instead of the text.
   Config of_lines(const std::string& out) const {
     std::ofstream lines(folder_ / "lines.jsonl");
     for (int i = 0; i < 60; ++i)
@@ -83,7 +83,7 @@ TEST_F(MaskedRun, LearnsAndGoesOnToTheBitAfterASignal) {
   expect_same_bits(parameters_of(broken), parameters_of(straight));
 }
 
-/// Of all parameters, relative to the largest element of each.
+/// The worst over all parameters, relative to the largest element of each.
 double worst_error(const NamedParameters& actual, const NamedParameters& expected) {
   double worst = 0;
   for (std::size_t i = 0; i < expected.size(); ++i)
@@ -184,7 +184,7 @@ TEST_F(MaskedRun, FilesAreEvaluatedWithTokensHidden) {
   EXPECT_NEAR(one.weight, 0.15 * 8000, 400) << "about that share of the file's tokens";
 }
 
-/// Writes a tokenizer of bytes with these added tokens behind them, and returns its file.
+/// Writes a tokenizer of bytes, followed by these added tokens, and returns its file.
 std::string write_tokenizer(const fs::path& folder, const std::vector<std::string>& added) {
   data::write_byte_tokenizer(folder, /*context=*/16);
   const fs::path file = folder / data::kTokenizerFile;

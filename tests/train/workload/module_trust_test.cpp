@@ -1,4 +1,4 @@
-// Which TorchScript module a run folder may have loaded: its code runs.
+// Which TorchScript modules of a run folder may be loaded: loading runs their code.
 #include <gmock/gmock.h>
 #include <torch/csrc/jit/api/module.h>
 
@@ -32,7 +32,7 @@ class ModuleTrustTest : public testing::TinyRun {
     Trainer(config_).run();
   }
 
-  /// Bytes of text to logits of the next byte.
+  /// Saves a module from bytes of text to logits of the next byte.
   void save(const std::string& name, double factor) const {
     torch::jit::Module module("Bigram");
     module.register_parameter("table", (0.1 * at::rand({256, 256})).requires_grad_(true), false);
@@ -103,7 +103,7 @@ TEST_F(ModuleTrustTest, ARepetitionGoesByTheDigestToo) {
   EXPECT_NO_THROW(expect_module_to_repeat(*record, again, stated)) << "the user's own word";
 }
 
-/// The file that is there when the run begins to train may be another one than was loaded.
+/// The file may have been replaced between loading and the start of training.
 TEST_F(ModuleTrustTest, ARunHasTheDigestOfTheModuleThatItLoaded) {
   config_.run.out = (folder_ / "second").string();
   Trainer trainer(config_);
@@ -115,7 +115,7 @@ TEST_F(ModuleTrustTest, ARunHasTheDigestOfTheModuleThatItLoaded) {
   EXPECT_NO_THROW(load_model(run(), std::nullopt));
 }
 
-/// The config of a resumption is the user's own word. What changed is told, and is the run's then.
+/// The config of a resumption is the user's own statement. A change is reported, and then recorded.
 TEST_F(ModuleTrustTest, AResumptionTakesTheModuleOfItsConfigAndTells) {
   config_.run.steps = 3;
   save("model.pt", 2);

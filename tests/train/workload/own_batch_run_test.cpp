@@ -12,7 +12,7 @@ using namespace testing;  // NOLINT(google-build-using-namespace): the problem o
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// The same without a way into fp64.
+/// The same, but it cannot be converted to fp64.
 struct OtherBags {
   Bags bags;
 };
@@ -80,7 +80,7 @@ TEST_F(OwnBatchRun, GoesOnFromACheckpointWithTheSameBits) {
   EXPECT_THROW(Trainer(c, Net(), summed_loss, all_bags("bags 2")).run({.resume = true}), Error);
 }
 
-/// A gradient that is not finite is found at commit: what was committed before is made again.
+/// A gradient that is not finite is found at commit: earlier commits are repeated.
 TEST_F(OwnBatchRun, ReplaysWhatABadMicroBatchUndoes) {
   const auto poisoned = [](Net& net, const Bags& bags) {
     Loss loss = summed_loss(net, bags);

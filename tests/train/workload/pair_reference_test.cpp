@@ -127,7 +127,7 @@ TEST_F(PreferenceRun, ResumesToTheSameBits) {
   whole.optim.schedule.kind = optim::ScheduleKind::constant;
   Trainer(whole).run();
   half.run.steps = 8;
-  fs::remove_all(folder_ / ".accrue-text");  // it is made again, by the model of the start
+  fs::remove_all(folder_ / ".accrue-text");  // it is made again, with the model at the start
   Trainer(half).run({.resume = true});
   expect_same_bits(parameters_of(half), parameters_of(whole));
 }

@@ -29,7 +29,7 @@ class Predict : public testing::TinyRun {
         << accrue::testing::png_of(kSide, kSide, 1, std::string(kSide * kSide, '\x40'));
   }
 
-  /// A network whose last layer is a bias alone, so that the probabilities are known.
+  /// A network whose last layer is only a bias, so that the probabilities are known.
   static Classifier with_logits(const std::vector<float>& logits) {
     TrainedModel trained;
     trained.checkpoint = "run/checkpoints/step-00000003";

@@ -1,4 +1,4 @@
-// The rates that a run would have against optim.schedule.min_lr, which is absolute.
+// The rates of a run compared with optim.schedule.min_lr, which is absolute.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ class RateChecks : public testing::TinyRun {
   }
 };
 
-/// 112 tokens in place of 11,200 make 1e-2 a rate of 1e-4.
+/// 112 tokens instead of 11,200 make 1e-2 a rate of 1e-4.
 TEST_F(RateChecks, NameTheKeyThatScalesThePeakBelowTheFloor) {
   Config c = with_floor(1e-3);
   c.optim.scale_lr = optim::ScaleRule::linear;
@@ -43,7 +43,7 @@ TEST_F(RateChecks, NameTheKeyThatScalesThePeakBelowTheFloor) {
   EXPECT_NO_THROW(open_workload(c)) << "to 1e-3 alone";
 }
 
-/// What a warm-up is in steps is known only when the data and the plan are.
+/// The steps of a warm-up are only known when the data and the plan are.
 TEST_F(RateChecks, TakeAWarmUpInAnyUnit) {
   for (const Duration::Unit unit :
        {Duration::Unit::tokens, Duration::Unit::epochs, Duration::Unit::percent}) {

@@ -10,7 +10,7 @@
 
 namespace accrue::train::testing {
 
-/// The lines of a run's metrics.jsonl that tell of a step.
+/// The lines of a run's metrics.jsonl that are steps.
 inline std::vector<nlohmann::json> lines_of(const Config& config) {
   std::ifstream lines(RunDirectory(config.run.out).metrics_file());
   std::vector<nlohmann::json> steps;

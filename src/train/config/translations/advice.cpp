@@ -36,7 +36,7 @@ struct Line {
   bool is_stated = false;
 };
 
-/// A key that a row needs besides its first, such as the size with the number of micro-batches.
+/// The second key that a row needs, such as the size with the number of micro-batches.
 Line second_line(const Statement& statement, const std::string& usual,
                  const Statements& statements) {
   const Entry* own = find_statement(statements, statement.key);

@@ -68,8 +68,8 @@ std::optional<std::string> carried(const Statement& statement, const Value& valu
 /// The result of carried(), or the row's example; none if nothing needs to be stated.
 std::optional<std::string> value_for(const Statement& statement, const Value& value);
 
-/// What to state instead of `value`, as lines of TOML ("optim.clip = 0.5"); empty if nothing needs
-/// to be stated.
+/// The lines of TOML to write instead of `value` ("optim.clip = 0.5"); empty if nothing needs to be
+/// stated.
 std::vector<std::string> lines_for(const Translation& row, const Value& value);
 /// The systems that use the name: "Hugging Face", "Hugging Face, Accelerate and other systems".
 std::string users_of(const ForeignName& foreign);

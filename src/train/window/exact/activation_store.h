@@ -10,9 +10,9 @@ namespace accrue::train {
 
 /// Keeps a window's activations between passes, in memory or in a temporary file.
 ///
-/// The file has no name, so nothing is left behind however the process ends. A tensor in it is
-/// mapped while a handle to it exists and then returned to the disk, so that stored tensors do not
-/// count as resident memory.
+/// The file has no name, so it vanishes with the process in any case. A tensor in it is mapped
+/// while a handle to it exists and then returned to the disk, so that stored tensors do not count
+/// as resident memory.
 class ActivationStore {
  public:
   /// An empty `folder` means memory. Throws a usage Error if no file can be made in the folder.

@@ -50,11 +50,11 @@ struct ExactRun {
 /// Runs a window with the batch normalisation of its full batch, however it is split.
 ///
 /// Every micro-batch goes through the segments up to the next batch normalisation, the statistics
-/// are taken over all of them, then they go on. Backward does the same from the last segment: each
-/// micro-batch's segment is run again from its cut, and the sums over the window that the gradient
-/// of the statistics needs are taken before its gradient goes on to the segment before. Only the
-/// activations at the cuts are kept of the whole batch (with the inputs), besides one micro-batch's
-/// graph of one segment. It costs one more forward pass than a plain window.
+/// are taken over all of them, then they continue. Backward does the same from the last segment:
+/// each micro-batch's segment is run again from its cut, and the sums over the window that the
+/// gradient of the statistics needs are taken before its gradient continues to the segment before.
+/// Only the activations at the cuts are kept of the whole batch (with the inputs), in addition to
+/// one micro-batch's graph of one segment. It costs one more forward pass than a plain window.
 ///
 /// Since the contributions of the micro-batches interleave, all are one transaction of the window:
 /// its ledger holds one entry with all their sample ids. A micro-batch whose activations, loss or

@@ -267,8 +267,8 @@ void PipelineRunner::quarantine_before(std::int64_t micro) {
   }
 }
 
-/// What a stage sends the others about its attempt: whether its window is lost, its retries, which
-/// micro-batches it quarantined, and its units.
+/// The findings that a stage sends the others about its attempt: whether its window is lost, its
+/// retries, which micro-batches it quarantined, and its units.
 at::Tensor PipelineRunner::findings() const {
   const std::vector<int> units = context_.window.buffer()->units();
   std::vector<std::int64_t> row(kFindings + micro_batches_.size(), 0);

@@ -11,7 +11,7 @@
 
 namespace accrue::train {
 
-/// What a user wants to train on, and perhaps from, before there is a config.
+/// The files that a user names for training, and perhaps a base model, before a config exists.
 struct FirstFiles {
   std::vector<std::string> train, val;    ///< files, folders or patterns
   std::string model;                      ///< as in model.from; empty: none

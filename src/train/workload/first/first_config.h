@@ -18,7 +18,7 @@ struct FirstWishes {
   std::optional<bool> adapter = std::nullopt;  ///< whether to train an adapter; none: as it fits
 };
 
-/// A config that trains these data: TOML with the reason and the unit of each choice beside it,
+/// A config that trains these data: TOML with the reason and the unit of each choice next to it,
 /// readable by load_config. Model, batch and length are modest: minutes to a few hours of one
 /// machine. A pure function. Throws a usage Error if there is too little data.
 std::string first_config(const DataFacts& data, const MachineFacts& machine,

@@ -44,7 +44,7 @@ struct FolderParts {
 
 /// The parts of a folder of data.
 ///
-/// An entry named train is trained on. One named val, valid, validation or dev beside it is held
+/// An entry named train is trained on. One named val, valid, validation or dev next to it is held
 /// out, or if there is none test; all else is not read. A folder has exactly the name; a file has
 /// it as a word ("wiki.train.tokens", "validation-00000-of-00001.parquet"). For images these are
 /// folders with a folder for each class, and the held-out part has classes of the training part. A

@@ -1,6 +1,6 @@
 #pragma once
-// In place of libtorch's header of this name, in builds by clang with sanitizers: at::parallel_for
-// in threads of our own. They get the chunks that libtorch's header gives OpenMP's threads, so that
+// Replaces libtorch's header of this name in builds by clang with sanitizers: at::parallel_for runs
+// in our own threads. They get the chunks that libtorch's header gives OpenMP's threads, so that
 // sanitizers see what each chunk reads and writes.
 
 #include <c10/util/ParallelGuard.h>
@@ -18,7 +18,7 @@ namespace at::internal {
 template <typename F>
 inline void invoke_parallel(std::int64_t begin, std::int64_t end, std::int64_t grain_size,
                             const F& f) {
-  // A loop within a loop runs in the thread that it is in.
+  // A loop within a loop runs in its caller's thread.
   if (c10::ParallelGuard::is_enabled()) {
     f(begin, end);
     return;

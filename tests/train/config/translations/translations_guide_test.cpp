@@ -5,7 +5,7 @@
 
 #include "train/config/translations/translations.h"
 
-/// docs/guide/translations.md says what the errors say.
+/// docs/guide/translations.md agrees with the error messages.
 namespace accrue::train {
 namespace {
 

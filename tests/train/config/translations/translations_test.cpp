@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-/// What a config of each kind states: a line is right if one of them takes it.
+/// A config of each kind: a line is valid if one of them accepts it.
 const std::vector<std::vector<std::string>> kinds{{"optim.lr=1e305"},
                                                   {"model.kind=resnet"},
                                                   {"data.format=jsonl"},
@@ -50,7 +50,7 @@ std::string override_of(const std::string& line) {
   return line.substr(0, equals) + "=" + line.substr(equals + 3);
 }
 
-/// What each kind says of the lines; "accepted" where one takes them all.
+/// The message of each kind about the lines; "accepted" if one accepts them all.
 std::string answers_to(const std::vector<std::string>& lines) {
   std::string all;
   for (const std::vector<std::string>& kind : kinds) {
@@ -125,7 +125,7 @@ TEST(Translations, ParseAsTheySuggest) {
     EXPECT_EQ(answers_to(lines_for(*row, Value{true})), "accepted") << name_of(*row);
 }
 
-/// Whatever was stated elsewhere, as its own system may have it or not.
+/// Any values of other programs, whether or not accrue has such values.
 TEST(Translations, ParseWhateverWasStatedElsewhere) {
   const std::vector<Value> values{{false},
                                   {std::int64_t{0}},
@@ -245,7 +245,7 @@ TEST(UnknownKeys, OfOtherSystemsAreAnsweredInWords) {
                     HasSubstr("--batch.micro_batches=2")));
 }
 
-/// What a config that states a batch of its own says of `lines` at its top.
+/// The refusal of `lines` at the top of a config that has a batch section itself.
 std::string refusal_beside(const std::string& batch, const std::string& lines) {
   return refusal_of(lines + "\n[run]\nsteps = 10\n[data]\ntrain = [\"a\"]\n[batch]\n" + batch);
 }

@@ -1,4 +1,4 @@
-// Batch normalisation over the whole window at the edges: shapes, places, statistics, conditioning.
+// Batch normalisation over a whole window, special cases: shapes, places, statistics, conditioning.
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -130,7 +130,7 @@ TEST(ExactLayers, AModuleThatWorksInPlaceLeavesTheInputsAlone) {
   EXPECT_TRUE(at::equal(all.inputs, before));
 }
 
-/// Distances from fp64's full batch: of fp32's full batch, and of fp32's exact window.
+/// Distances from fp64's full batch: those of fp32's full batch, and of fp32's exact window.
 struct Distances {
   double full, exact;
 };
@@ -160,8 +160,8 @@ TEST(ExactLayers, ALargeMeanCostsNoMoreDigitsThanInTheFullBatch) {
   }
 }
 
-/// Twenty narrow layers amplify rounding, and a ReLU decides by it: in fp32 the full batch itself
-/// is far from fp64's. The exact window is no farther, over several networks.
+/// Twenty narrow layers amplify rounding, and a ReLU depends on it: in fp32 the full batch itself
+/// differs much from fp64's. The exact window does not differ more, over several networks.
 TEST(ExactLayers, TwentyNarrowReluLayersAreAsFarFromFp64AsTheFullBatchIs) {
   std::vector<double> full, exact;
   for (std::uint64_t start = 0; start < 3; ++start) {

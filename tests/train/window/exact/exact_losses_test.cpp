@@ -1,4 +1,4 @@
-// Several losses with exact batch normalisation, of windows that ranks share: the statistics and
+// Several losses with exact batch normalisation, in windows that ranks share: the statistics and
 // the losses' denominators are those of all ranks. The ranks are threads of this process.
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -24,10 +24,10 @@ using accrue::testing::relative_error;
 
 constexpr std::int64_t kExactRows = 12, kRowsAtOnce = 2, kExactFeatures = 4, kExactClasses = 3;
 
-/// Of sums in double through one layer's statistics.
+/// For sums in double through one layer's statistics.
 constexpr double kSameToRounding = 1e-12;
 
-/// What is planted in a rank's losses, for the comparison to see.
+/// The faults in a rank's losses that the comparison must detect.
 enum class Planted { nothing, divided_by_its_count, one_forgotten };
 
 bool counts_as_marked(std::int64_t id) { return id % 5 < 2; }
@@ -36,7 +36,7 @@ double marks_of(const batch::MicroBatch& micro) {
   return static_cast<double>(std::ranges::count_if(micro.sample_ids, counts_as_marked));
 }
 
-/// A network cut at its batch normalisation, with a loss of each sample and one of some of them.
+/// A network cut at its batch normalisation, with a loss of each sample and one of some samples.
 class NormalisedWithTwoLosses : public models::Trainable {
  public:
   NormalisedWithTwoLosses(std::set<std::int64_t> bad, Planted planted)
@@ -66,7 +66,7 @@ class NormalisedWithTwoLosses : public models::Trainable {
     marks.coefficient = 0.3;
     return {classes, marks};
   }
-  /// The network by itself, as libtorch runs it over a whole batch.
+  /// The network itself, as libtorch runs it over a whole batch.
   torch::nn::Sequential& net() { return net_; }
 
   Loss classes_loss(const at::Tensor& out, const batch::MicroBatch& micro) const {
@@ -121,7 +121,7 @@ void take_outcome(const accum::Window& window, WindowRun run, TwoLossesOutcome& 
 }
 
 /// Two windows of ranks that run `parts`, with samples in `bad` whose loss is not finite; the last
-/// rank's losses have what is planted.
+/// rank's losses have the planted fault.
 std::vector<TwoLossesOutcome> run_exact_parts(const std::vector<batch::Range>& parts,
                                               const std::set<std::int64_t>& bad = {},
                                               Planted planted = Planted::nothing) {
@@ -174,7 +174,7 @@ struct OneGraph {
   double classes = 0, marks = 0;
 };
 
-/// By libtorch's own batch norm and autograd, over samples `ids` in one graph.
+/// With libtorch's own batch norm and autograd, over samples `ids` in one graph.
 OneGraph one_graph_of(const std::vector<std::int64_t>& ids) {
   NormalisedWithTwoLosses model({}, Planted::nothing);
   const at::Tensor places = at::tensor(ids, at::kLong);
@@ -196,8 +196,8 @@ std::vector<std::int64_t> ids_between(std::int64_t begin, std::int64_t end) {
   return ids;
 }
 
-/// A bias in front of a normalisation has a gradient of zero but for rounding, which others
-/// measure.
+/// A bias before a normalisation has a gradient that is zero except for rounding, which is measured
+/// relative to others.
 double gradient_error(const std::vector<at::Tensor>& actual,
                       const std::vector<at::Tensor>& expected) {
   double worst = 0, scale = 0;
@@ -224,7 +224,7 @@ TEST(ExactLosses, AreThoseOfOneGraphOverTheWholeBatch) {
     for (const TwoLossesOutcome& rank : run_exact_parts(parts)) expect_one_graph(rank, expected);
 }
 
-/// Statistics and denominators are then without the micro-batch, on all ranks.
+/// Statistics and denominators then exclude the micro-batch, on all ranks.
 TEST(ExactLosses, ChangeTheirFactorsOnAllRanksWhereOneLeavesAMicroBatchOut) {
   std::vector<std::int64_t> ids = ids_between(0, 6);
   for (const std::int64_t id : ids_between(8, kExactRows)) ids.push_back(id);

@@ -32,12 +32,12 @@ struct NetworkOptions {
   double dropout = 0;
   bool affine = true;
   at::ScalarType dtype = at::kDouble;
-  /// Without the kink of ReLU, at which rounding may choose the side.
+  /// Without the kink of ReLU, at which rounding could decide the side.
   bool smooth = false;
   models::LossFunction loss = models::class_cross_entropy;
 };
 
-/// Convolution, batch norm and an in-place ReLU, so often.
+/// Convolution, batch norm and an in-place ReLU, repeated.
 torch::nn::Sequential network(const NetworkOptions& options) {
   at::manual_seed(3);
   torch::nn::Sequential net;
@@ -76,9 +76,9 @@ MakeModel resnet(std::int64_t layers, models::Compute compute = models::Compute:
   };
 }
 
-/// Each layer's rounding is carried on by those behind it: the larger ones are divided by a
+/// Each layer's rounding passes through the following layers: the larger ones are divided by a
 /// standard deviation at each norm. 2^-53 times the terms of a layer's sum (9 * 5 * 64 * 9), times
-/// the layers, forward and backward, by the table's safety.
+/// the layers, forward and backward, times the table's safety.
 double bound_for(at::ScalarType dtype, std::int64_t layers) {
   return tolerance(dtype).bound(9 * channels * 64 * exact_samples) * 2 *
          static_cast<double>(layers);
@@ -152,7 +152,7 @@ TEST(ExactWindow, KeepsCutsInAFileWithTheSameBits) {
   expect_same_bits(in_file, in_memory);
 }
 
-/// What a sample more costs in memory at the peak, in activations of one cut.
+/// The memory for one more sample at the peak, in activations of one cut.
 double cuts_per_sample(const std::function<void(const batch::MicroBatch&)>& run) {
   const auto peak = [&](std::int64_t count) {
     const batch::MicroBatch all = random_samples({count, 3, 16, 16}, exact_classes);
@@ -161,7 +161,7 @@ double cuts_per_sample(const std::function<void(const batch::MicroBatch&)>& run)
     return static_cast<double>(meter.peak());
   };
   constexpr double cut_bytes = channels * 16 * 16 * sizeof(double);
-  peak(1);  // what is made once
+  peak(1);  // allocates everything that is made once
   return (peak(40) - peak(8)) / 32 / cut_bytes;
 }
 
@@ -180,7 +180,7 @@ TEST(ExactWindow, RefusesAFolderThatIsNotThere) {
   EXPECT_THROW(exact_window(resnet(8), images(), 2, {.cut_folder = "/nowhere"}), Error);
 }
 
-/// The window without its second micro-batch of three.
+/// The result of the window without the second of its three micro-batches.
 Result without_second(const MakeModel& make, const batch::MicroBatch& all) {
   return exact_window(make, all, {{0, 3}, {6, 9}});
 }
@@ -212,7 +212,7 @@ TEST(ExactWindow, LeavesOutAMicroBatchWhoseInputsAreNotFinite) {
   }
 }
 
-/// Also if it is all of a micro-batch: it is none of the statistics.
+/// Even if these are a whole micro-batch: they are not part of the statistics.
 TEST(ExactWindow, LeavesOutSamplesThatCannotBeRead) {
   const batch::MicroBatch all = images();
   const std::vector<batch::Range> parts{{0, 3}, {3, 5}, {5, 9}};
@@ -234,7 +234,7 @@ TEST(ExactWindow, LeavesOutSamplesThatCannotBeRead) {
                    exact_window(sequential({}), all, {{0, 3}, {5, 9}}));
 }
 
-/// Cross-entropy whose sum, or gradient, is not finite if the fifth sample takes part.
+/// Cross-entropy whose sum, or gradient, is not finite if it includes the fifth sample.
 models::LossFunction broken_loss(bool finite_value) {
   return [=](const at::Tensor& logits, const batch::MicroBatch& micro) {
     Loss loss = models::class_cross_entropy(logits, micro);
@@ -253,7 +253,7 @@ TEST(ExactWindow, LeavesOutAMicroBatchWhoseLossOrGradientIsNotFinite) {
 }
 
 TEST(ExactWindow, FindsWhoseParameterGradientIsNotFinite) {
-  // The loss reads a weight by itself, so no activation's gradient tells.
+  // The loss reads a weight directly, so no activation's gradient shows it.
   const MakeModel make = [] {
     const auto net = network({.batch_norms = 1, .dtype = at::kFloat});
     const at::Tensor weight = net->parameters().front();

@@ -1,4 +1,4 @@
-// Several losses with denominators of their own over a pipeline's stages, and over local steps.
+// Several losses with separate denominators over a pipeline's stages, and over local steps.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Of both means over the whole batch, in one graph of libtorch's.
+/// The gradients of both means over the whole batch, in one graph of libtorch.
 std::vector<at::Tensor> one_graph_of_two_losses(const std::vector<batch::Range>& kept) {
   Layers model({.two_losses = true});
   return testing::one_graph(model, make_loader({}), kept).gradients;
@@ -42,7 +42,7 @@ TEST(PipelineLosses, GivesEachOfSeveralLossesItsDenominator) {
     EXPECT_GT(gradient_error(stage, expected), 1e-3) << "what the comparison is to notice";
 }
 
-/// The others' factors follow from what is left, so they run again.
+/// The others' factors depend on the remaining samples, so they run again.
 TEST(PipelineLosses, OfSeveralLossesFactorsAreWithoutWhatIsLeftOut) {
   const PlantedFaults faults{.losses = {2, 9}, .two_losses = true};
   const StageOutcome alone = run_alone(faults, accum::Accumulation::fp64);

@@ -1,4 +1,4 @@
-// A pipeline's stages beside one process: the same bits, and the same where something goes wrong.
+// A pipeline's stages compared with one process: the same bits, also after failures.
 #include "train/window/pipeline/pipeline_runner.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ TEST(PipelineRunner, LeavesOutALossThatIsNotFiniteOnAllStages) {
   EXPECT_EQ(stages[0].run.retries, 0) << "all know of it before the backward";
 }
 
-/// Of a weight alone, which one stage sees, and of activations, which all stages before see too.
+/// A gradient of a weight, which one stage sees, and of activations, which earlier stages see too.
 TEST(PipelineRunner, LeavesOutAGradientThatIsNotFiniteOnAnyStage) {
   for (const bool spreads : {false, true})
     for (const auto accumulation : kAccumulations)
@@ -59,8 +59,8 @@ TEST(PipelineRunner, EnlargesUnitsOfFixedPointAsOneProcessDoes) {
   }
 }
 
-/// What a micro-batch needs that is left out changes no unit: not even if one stage finds it
-/// large and the other one bad.
+/// A micro-batch that is left out changes no unit: not even if one stage finds it large and the
+/// other one bad.
 TEST(PipelineRunner, ABadMicroBatchDoesNotEnlargeUnitsOfOtherStages) {
   const PlantedFaults faults{.losses = {}, .gradients = {{6, 0}}, .large = {{6, 3}}};
   const std::vector<StageOutcome> stages = run_stages(faults, accum::Accumulation::fixed, 2);
@@ -75,7 +75,7 @@ TEST(PipelineRunner, EndsOnAllStagesWhereTooManyAreNotFinite) {
     EXPECT_THAT(stage.run.lost_reason, HasSubstr("samples 2 to 3"));
 }
 
-/// All of micro-batch 1, and one of micro-batch 4.
+/// All samples of micro-batch 1, and one of micro-batch 4.
 TEST(PipelineRunner, LeavesOutSamplesThatCannotBeRead) {
   const PlantedFaults faults{.losses = {6}, .unreadable = {2, 3, 9}};
   for (const std::int64_t stages : {2, 3}) {
@@ -99,7 +99,7 @@ TEST(PipelineReport, BubbleIsThePartOfAllTimeThatIsNotWork) {
   window.micro_batches = 4;
   window.seconds = 2;
   StepReport report;
-  PipelineReport(2, "a | b").tell(window, 3, report);  // of 2 stages, 2 s each
+  PipelineReport(2, "a | b").tell(window, 3, report);  // with 2 stages, 2 s each
   EXPECT_DOUBLE_EQ(report.pipeline_bubble.value(), 0.25);
   EXPECT_DOUBLE_EQ(report.pipeline_bubble_formula.value(), 0.2);
 }

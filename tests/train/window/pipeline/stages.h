@@ -19,7 +19,7 @@
 #include "train/window/micro_batch_runner.h"
 #include "train/window/pipeline/pipeline_runner.h"
 
-/// Stages that are threads of this process, each with a model of its own.
+/// Stages that are threads of this process, each with a separate model.
 namespace accrue::train::stages {
 
 inline constexpr std::int64_t kPipelineSamples = 12, kPipelineMicro = 2, kPipelineLength = 3,
@@ -39,15 +39,15 @@ class PipelineSamples : public accrue::testing::FormulaSource {
   }
 };
 
-/// What goes wrong, by sample.
+/// The planted faults, by sample.
 struct PlantedFaults {
-  std::set<std::int64_t> losses;                        ///< are not finite
-  std::map<std::int64_t, std::int64_t> gradients = {};  ///< of this layer are not finite
-  bool spreads = false;                                 ///< and those of the layers before
-  std::map<std::int64_t, std::int64_t> large = {};      ///< gradients of this layer's weight
-  std::set<std::int64_t> unreadable = {};               ///< has no row
-  bool two_losses = false;                              ///< a second one, of some samples
-  bool forgets_one = false;                             ///< of which the second's sum is left out
+  std::set<std::int64_t> losses;                        ///< losses that are not finite
+  std::map<std::int64_t, std::int64_t> gradients = {};  ///< layers whose gradient is not finite
+  bool spreads = false;                                 ///< and so are those of earlier layers
+  std::map<std::int64_t, std::int64_t> large = {};      ///< layers whose weight's gradient is large
+  std::set<std::int64_t> unreadable = {};               ///< samples without a row
+  bool two_losses = false;                              ///< a second loss, of some samples
+  bool forgets_one = false;                             ///< omits the second loss's sum of a sample
 };
 
 inline bool is_marked(std::int64_t id) { return id % 5 < 2; }
@@ -136,14 +136,14 @@ class Layers : public models::Trainable {
   NamedParameters parameters_;
 };
 
-/// What a window came to on one rank.
+/// The result of a window on one rank.
 struct StageOutcome {
   std::vector<at::Tensor> gradients;  ///< means; empty if there is none
   WindowRun run;
   std::vector<std::string> told;
 };
 
-/// Adds up the sums of ranks that each hold a stage.
+/// Adds up the sums of ranks that each have one stage.
 class SumOfStages final : public testing::SumOfRanks {
  public:
   SumOfStages(distributed::DeferredReduce& reduce, std::int64_t stages)
@@ -181,7 +181,7 @@ inline data::Loader make_loader(const PlantedFaults& faults) {
   return {std::move(samples), batch::Sampler(kPipelineSamples, batch::Order::sequential, 0)};
 }
 
-inline constexpr double kGenerous = 0.5;  ///< of a window that may be left out
+inline constexpr double kGenerous = 0.5;  ///< the share of a window that may be left out
 
 inline StageOutcome run_alone(const PlantedFaults& faults, accum::Accumulation accumulation) {
   Layers model(faults);
