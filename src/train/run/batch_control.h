@@ -58,6 +58,8 @@ class BatchControl {
   /// To be called where the state became an earlier one.
   void restore();
 
+  /// Reports the run's length if it is another one than at its start.
+  void report_length(StepReport& report) const;
   /// Reports what is known of noise; `blocks` are the names of those in the state.
   void report(const std::vector<std::string>& blocks, StepReport& report) const;
 
