@@ -21,14 +21,20 @@ target_compile_definitions(accrue_torch INTERFACE $<$<NOT:$<CONFIG:Release>>:NDE
 # An installed program finds these libraries where the build found them.
 set(ACCRUE_RUNTIME_DIRS ${Libtorch_LIBRARY_DIR})
 
+# OpenMP by the compiler's flag. FindOpenMP's target links it by the path of the compiler's libgomp. libtorch's wheel has a
+# libgomp of the same name beside its libraries, which a program loads in its place, so CMake would warn for each program
+# that no safe runtime search path can be made. The target is accrue's own: OpenMP::OpenMP_CXX may be a user's.
+add_library(accrue_openmp INTERFACE)
+set_target_properties(accrue_openmp PROPERTIES EXPORT_NAME openmp)
 if(ACCRUE_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # clang's OpenMP beside libtorch's would be two of them in a process. Parallel loops run in threads of our own instead,
   # with the chunks that OpenMP's threads would get (docs/notes/sanitizers.md).
-  add_library(OpenMP::OpenMP_CXX INTERFACE IMPORTED)
   include_directories(BEFORE ${PROJECT_SOURCE_DIR}/tests/sanitize/include)
 else()
   find_package(OpenMP REQUIRED)
-  include(${PROJECT_SOURCE_DIR}/cmake/LinkOpenMPByFlag.cmake)
+  separate_arguments(accrue_openmp_flags NATIVE_COMMAND "${OpenMP_CXX_FLAGS}")
+  target_compile_options(accrue_openmp INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${accrue_openmp_flags}>")
+  target_link_libraries(accrue_openmp INTERFACE ${accrue_openmp_flags})
 endif()
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.9 REQUIRED)

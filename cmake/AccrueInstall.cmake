@@ -7,7 +7,7 @@ set_target_properties(accrue_accrue PROPERTIES EXPORT_NAME accrue)
 get_property(accrue_rooms GLOBAL PROPERTY ACCRUE_ROOMS)
 target_link_libraries(accrue_accrue INTERFACE ${accrue_rooms})
 
-install(TARGETS ${accrue_rooms} accrue_accrue EXPORT accrue-targets
+install(TARGETS ${accrue_rooms} accrue_openmp accrue_accrue EXPORT accrue-targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/accrue DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${PROJECT_BINARY_DIR}/include/accrue/version.h
@@ -23,6 +23,5 @@ configure_package_config_file(
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/accrue-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindLibtorch.cmake
-              ${PROJECT_SOURCE_DIR}/cmake/LinkOpenMPByFlag.cmake
               ${PROJECT_BINARY_DIR}/accrue-config.cmake
               ${PROJECT_BINARY_DIR}/accrue-config-version.cmake DESTINATION ${accrue_config_dir})

@@ -17,14 +17,23 @@ std::int64_t integer_of_at_least(std::int64_t least, const json& change, const c
 
 }  // namespace
 
-std::int64_t batch_behind(const std::vector<BatchChange>& changes, std::int64_t begun) {
+std::int64_t batch_after(const std::vector<BatchChange>& changes, std::int64_t begun) {
   return changes.empty() ? begun : changes.back().size;
+}
+
+std::vector<BatchChange> changes_to_go_on_with(std::vector<BatchChange> of_checkpoint,
+                                               const std::vector<BatchChange>& recorded,
+                                               std::int64_t window) {
+  std::erase_if(of_checkpoint, [&](const BatchChange& each) { return each.window >= window; });
+  for (const BatchChange& change : recorded)
+    if (change.window >= window) of_checkpoint.push_back(change);
+  return of_checkpoint;
 }
 
 std::vector<BatchChange> changed_by_hand(std::vector<BatchChange> changes, const BatchChange& next,
                                          std::int64_t begun) {
   std::erase_if(changes, [&](const BatchChange& each) { return each.window >= next.window; });
-  if (batch_behind(changes, begun) != next.size) changes.push_back(next);
+  if (batch_after(changes, begun) != next.size) changes.push_back(next);
   return changes;
 }
 

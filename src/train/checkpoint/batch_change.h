@@ -13,8 +13,15 @@ struct BatchChange {
   bool operator==(const BatchChange&) const = default;
 };
 
-/// The batch behind all `changes`, in the order of their windows, of a run that began with `begun`.
-std::int64_t batch_behind(const std::vector<BatchChange>& changes, std::int64_t begun);
+/// The batch after all `changes`, in the order of their windows, of a run that began with `begun`.
+std::int64_t batch_after(const std::vector<BatchChange>& changes, std::int64_t begun);
+
+/// The changes of a run that goes on from a checkpoint before `window`. Windows that are done had
+/// the batches that the checkpoint has. From `window` on the changes are those of run.json: it has
+/// one before a checkpoint does, and an older checkpoint may have one that was given up since.
+std::vector<BatchChange> changes_to_go_on_with(std::vector<BatchChange> of_checkpoint,
+                                               const std::vector<BatchChange>& recorded,
+                                               std::int64_t window);
 
 /// `changes` with the batch of `next` from its window on. Changes of that window and of later ones
 /// are given up.

@@ -223,8 +223,11 @@ std::string BatchControl::split_in_words() const {
   return counted((samples + micro - 1) / micro, "micro-batch") + " of " + counted(micro, "sample");
 }
 
-void BatchControl::report(const std::vector<std::string>& blocks, StepReport& report) const {
+void BatchControl::report_length(StepReport& report) const {
   if (total_ != run_.plan.total_steps) report.total_steps = total_;
+}
+
+void BatchControl::report(const std::vector<std::string>& blocks, StepReport& report) const {
   report_noise(state_.adapt, blocks, report);
 }
 

@@ -58,6 +58,8 @@ class BatchControl {
   /// Call it when the state has become an earlier one.
   void restore();
 
+  /// Reports the run's length if it is another one than at its start.
+  void report_length(StepReport& report) const;
   /// Reports the noise known so far; `blocks` are the names of the blocks in the state.
   void report(const std::vector<std::string>& blocks, StepReport& report) const;
 

@@ -8,6 +8,7 @@
 #include "train/checkpoint/run_record.h"
 #include "train/ranks/divided_state.h"
 #include "train/ranks/shared_state.h"
+#include "train/workload/batch_changes.h"
 
 namespace accrue::train {
 namespace {
@@ -29,8 +30,9 @@ TrainState state_in(const VerifiedCheckpoint& checkpoint, const ChangingRun& run
   state.data = run.data;
   state.middle.reset();
   // The checkpoint may be of before the last change of the batch by hand.
-  std::vector<BatchChange> by_hand = recorded_batch_changes(run.copies.record());
-  if (!by_hand.empty()) state.adapt.changes = std::move(by_hand);
+  if (!batch_changes(run.work.config))
+    state.adapt.changes = changes_to_go_on_with(
+        std::move(state.adapt.changes), recorded_batch_changes(run.copies.record()), state.window);
   if (!state.ranks.empty()) state.ranks = records_for(run.ranks.world(), state.ranks);
   return state;
 }

@@ -319,6 +319,7 @@ StepReport OptimizerStep::report_of(const WindowRun& window, const Draws& draws,
   }
   if (state.loss_scale) report.loss_scale = window.loss_scale;
   if (takes_micro_statistics_) report.batchnorm = "micro";
+  batch_.report_length(report);
   if (noise_ != nullptr) batch_.report(noise_->block_names(), report);
   flow_.parallelism.report(window, report);
   return report;

@@ -40,7 +40,8 @@ std::string resumption_in_words(const Resumed& resumed, const StartFacts& start)
                      resumed.checkpoint.string();
   if (state.middle)
     from += ", in the middle of the next one: " + state.middle->in_words() + " are done";
-  if (state.window < start.plan.total_steps) return from;
+  const batch::WindowSchedule schedule = with_changes(start.work, state.adapt.changes);
+  if (state.window < total_windows(start.work.config, schedule)) return from;
   return from + ": " + done_in_words(state.step, start.work.config.run);
 }
 

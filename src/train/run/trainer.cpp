@@ -213,7 +213,7 @@ struct Trainer::Impl {
     batch_changes_by_hand = recorded_changes_by_hand();
     const auto stated = batch_in_unit_of(started, given, sample_facts(*work.data.train));
     const std::int64_t begun = stated_batch(started);
-    const bool is_current = stated != begun && stated == batch_behind(batch_changes_by_hand, begun);
+    const bool is_current = stated != begun && stated == batch_after(batch_changes_by_hand, begun);
     if (!stated || !(options.may_change_batch || is_current)) return;
     batch = stated;
     given = with_batch_of(std::move(given), started);
@@ -231,9 +231,10 @@ struct Trainer::Impl {
     }
   }
 
-  /// run.json has a change before a checkpoint has it.
   void take_up_batch_changes(TrainState& state) const {
-    if (!batch_changes_by_hand.empty()) state.adapt.changes = batch_changes_by_hand;
+    if (batch_changes(work.config)) return;
+    state.adapt.changes =
+        changes_to_go_on_with(std::move(state.adapt.changes), batch_changes_by_hand, state.window);
   }
 
   /// Changes the batch of `state` to the one that is stated, from the next window on. Returns the
@@ -242,7 +243,7 @@ struct Trainer::Impl {
     if (!batch) return std::nullopt;
     std::vector<BatchChange>& changes = state.adapt.changes;
     const std::int64_t begun = stated_batch(work.config);
-    const std::int64_t before = batch_behind(changes, begun);
+    const std::int64_t before = batch_after(changes, begun);
     if (*batch == before) return std::nullopt;
     // A window that has begun is finished with the batch that it began with.
     const std::int64_t next = state.window + (state.middle ? 1 : 0);

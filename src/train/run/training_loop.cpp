@@ -15,6 +15,7 @@
 #include "train/ranks/limit_meeting.h"
 #include "train/run/kept_windows.h"
 #include "train/run/noise_record.h"
+#include "train/workload/batch_changes.h"
 
 namespace accrue::train {
 namespace {
@@ -67,6 +68,11 @@ WeighSamples weigher_of(const RunContext& run, const data::Loader& loader) {
   };
 }
 
+/// With changes of the batch that lie ahead, too: the last round of local steps ends with the run.
+std::int64_t windows_of_run(const RunContext& run, const TrainState& state) {
+  return total_windows(run.work.config, with_changes(run.work, state.adapt.changes));
+}
+
 bool stops_alone(const RunContext& run) {
   return !run.ranks.are_many() && !run.work.config.dist.takes_outer_steps();
 }
@@ -92,7 +98,7 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
                                      .loader = loader_,
                                      .state = progress_.state,
                                      .micro_batch = run.plan.micro_batch,
-                                     .total_steps = run.plan.total_steps,
+                                     .total_steps = windows_of_run(run, progress_.state),
                                      .log = log_,
                                      .control = control_,
                                      .may_change = run.ranks.may_go_on(run.work),
