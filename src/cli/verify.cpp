@@ -9,6 +9,7 @@
 #include "accrue/core/error.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/exit_status.h"
 #include "cli/help/verb_help.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
@@ -20,7 +21,6 @@
 namespace accrue::cli {
 namespace {
 
-constexpr int difference_found = 3;
 /// Each is a thread of this process with a copy of the model.
 constexpr std::int64_t most_threads_as_ranks = 64;
 
@@ -211,7 +211,7 @@ int run_verify(const VerifyArguments& arguments, const Program& program) {
   } else {
     print(report);
   }
-  return report.equal ? 0 : difference_found;
+  return exit_status_of_check(report.equal, Error::Kind::refused);
 }
 
 }  // namespace
