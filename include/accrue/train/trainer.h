@@ -18,6 +18,10 @@
 #include "accrue/train/run_plan.h"
 #include "accrue/train/run_record.h"
 
+namespace accrue {
+class NoticeWatch;
+}
+
 namespace accrue::distributed {
 class Group;
 }
@@ -40,6 +44,9 @@ struct RunOptions {
   bool accept_data = false;
   bool quiet = false;                ///< no progress is shown, whatever observe.progress says
   std::vector<std::string> command;  ///< as typed, for run.json
+  /// Notes the scheduler's notices (SIGUSR2) from before the run; the command line has one. Null:
+  /// the run makes its own.
+  const NoticeWatch* notice = nullptr;
 };
 
 struct RunResult {
