@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Whether rooms use only rooms before them:   scripts/check_rooms.py [ROOT]
 
-The order is the table of rooms in docs/design.md, from the first row to the last. Checked are the includes of src/ and
+The order is the table of rooms in docs/design.md, from the first row to the last. A row is a room, a folder inside one, or
+several folders ("kernels/gemm, kernels/rows"), which may use each other. Checked are the includes of src/ and
 include/, and what each room's CMakeLists.txt says that it depends on: that these rooms come before it, and that they are
 all whose headers it includes. Prints each include that breaks the order; the exit status is 1 then.
 """
+import dataclasses
+import functools
 import pathlib
 import re
 import sys
@@ -18,9 +21,15 @@ def fail(operation: str, expected: str, received: str, suggestion: str) -> None:
     sys.exit(f"error: {operation}: expected {expected}, received {received}; try {suggestion}")
 
 
-def rooms_of(design: pathlib.Path) -> dict[str, set[str]]:
-    """The first column of the table in its order, and the headers that a row claims by name."""
-    rows: dict[str, set[str]] = {}
+@dataclasses.dataclass(frozen=True)
+class Room:
+    place: int  # of its row
+    headers: set[str]  # that its row claims by name
+
+
+def rooms_of(design: pathlib.Path) -> dict[str, Room]:
+    """The folders in the first column of the table."""
+    rows: dict[str, Room] = {}
     in_table = False
     for line in design.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -29,7 +38,9 @@ def rooms_of(design: pathlib.Path) -> dict[str, set[str]]:
         elif in_table and not line.startswith("|"):
             break
         elif in_table and not cells[0].startswith("-"):
-            rows[cells[0].strip("`")] = set(re.findall(r"`(\w+\.h)`", line))
+            place = len(rows)
+            for room in cells[0].replace("`", "").split(", "):
+                rows[room] = Room(place, set(re.findall(r"`(\w+\.h)`", line)))
     if not rows:
         fail("rooms", "a table whose first column is called room", f"none in {design}", "docs/design.md of this version")
     return rows
@@ -39,9 +50,9 @@ class Tree:
     def __init__(self, root: pathlib.Path):
         self.root = root
         self.rows = rooms_of(root / "docs" / "design.md")
-        self.order = {room: place for place, room in enumerate(self.rows)}
         self.files = sorted(path.relative_to(root) for folder in ("src", "include") for path in (root / folder).rglob("*")
                             if path.suffix in (".h", ".cpp"))
+        self.known = {str(path): path for path in self.files}
 
     def room_of_source(self, path: pathlib.Path) -> str | None:
         """The longest row that is a folder above it, of a path from src/."""
@@ -56,17 +67,19 @@ class Tree:
         for source in self.files:
             if source.stem == path.stem and source.suffix == ".cpp" and source.parts[:2] == ("src", room):
                 return self.room_of_source(source)
-        return next((row for row, headers in self.rows.items() if row.startswith(room + "/") and path.name in headers), None)
+        return next((name for name, row in self.rows.items() if name.startswith(room + "/") and path.name in row.headers), None)
 
+    @functools.cache
     def room_of(self, path: pathlib.Path) -> str | None:
         return self.room_of_source(path) if path.parts[0] == "src" else self.room_of_header(path)
 
+    def is_before(self, room: str, other: str) -> bool:
+        return self.rows[room].place < self.rows[other].place
+
     def included_by(self, path: pathlib.Path, name: str) -> pathlib.Path | None:
         """The file of this tree that it is; none for all others."""
-        candidates = [pathlib.Path("include") / name, pathlib.Path("src") / name, path.parent / name]
-        if path.parts[0] == "src":
-            candidates += [parent / name for parent in path.parents if parent != pathlib.Path("src")]
-        return next((c for c in candidates if (self.root / c).is_file()), None)
+        folders = ["include", "src", *map(str, path.parents if path.parts[0] == "src" else [path.parent])]
+        return next((file for folder in folders if (file := self.known.get(f"{folder}/{name}"))), None)
 
 
 def check_includes(tree: Tree) -> tuple[list[str], dict[str, dict[str, str]]]:
@@ -87,7 +100,7 @@ def check_includes(tree: Tree) -> tuple[list[str], dict[str, dict[str, str]]]:
             if other is None or other == room:
                 continue
             used[room].setdefault(other, f"{path}:{number}")
-            if tree.order[other] > tree.order[room]:
+            if tree.is_before(room, other):
                 broken.append(f"{path}:{number}: {room} includes {found[1]} of {other}, which comes after it in docs/design.md")
     return broken, used
 
@@ -122,7 +135,7 @@ def check_targets(tree: Tree, used: dict[str, dict[str, str]]) -> list[str]:
     headers_of = declared_dependencies(tree, "HEADERS_OF")
     for room, others in declared.items():
         for other in others + headers_of.get(room, []):
-            if room in tree.order and tree.order.get(other, 0) > tree.order[room]:
+            if room in tree.rows and other in tree.rows and tree.is_before(room, other):
                 broken.append(f"CMake: {room} depends on {other}, which comes after it in docs/design.md")
     built = set(declared) | {other for others in declared.values() for other in others}
     for room, others in used.items():

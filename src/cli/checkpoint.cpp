@@ -5,6 +5,7 @@
 
 #include "accrue/core/units.h"
 #include "cli/commands.h"
+#include "cli/exit_status.h"
 #include "cli/help/verb_help.h"
 #include "cli/print_text.h"
 #include "core/printable.h"
@@ -86,7 +87,8 @@ int show_checkpoints(const CheckpointArguments& arguments, Thoroughness thorough
   if (!arguments.json)
     for (const std::string& sentence : damage)
       print_text("damaged: %s\n", printable_line(sentence).c_str());
-  return whole || thoroughness == Thoroughness::bookkeeping ? 0 : 1;
+  const bool passed = whole || thoroughness == Thoroughness::bookkeeping;
+  return exit_status_of_check(passed, Error::Kind::runtime);
 }
 
 ordered_json steps_of(const std::vector<StoredCheckpoint>& checkpoints) {

@@ -9,6 +9,7 @@
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "cli/commands.h"
+#include "cli/exit_status.h"
 #include "cli/help/verb_help.h"
 #include "cli/run_text.h"
 #include "cli/text_table.h"
@@ -23,8 +24,6 @@ using observe::Comparison;
 using observe::MetricComparison;
 using observe::RunResult;
 using observe::SeedMean;
-
-constexpr int baseline_missed = 3;
 
 struct CompareArguments {
   std::vector<std::string> runs, baseline;
@@ -188,7 +187,7 @@ int run_compare(const CompareArguments& typed) {
     print_table(comparison, sides);
     print_reasons(comparison);
   }
-  return comparison.met ? 0 : baseline_missed;
+  return exit_status_of_check(comparison.met, Error::Kind::refused);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "accrue/device/device.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/exit_status.h"
 #include "cli/help/verb_help.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
@@ -17,8 +18,6 @@
 
 namespace accrue::cli {
 namespace {
-
-constexpr int device_failed = 3;
 
 struct DoctorArguments {
   std::string config;
@@ -77,7 +76,7 @@ int examine_device(const DoctorArguments& arguments) {
     print_text("%s\n", all ? (device.str() + " can be trained on.").c_str()
                            : (device.str() + " does not do all that training asks of it.").c_str());
   }
-  return all ? 0 : device_failed;
+  return exit_status_of_check(all, Error::Kind::refused);
 }
 
 int run_doctor(const DoctorArguments& arguments, const Program& program) {

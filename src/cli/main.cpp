@@ -18,6 +18,7 @@
 #include "accrue/memory/caching_allocator.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/exit_status.h"
 #include "cli/help/help_page.h"
 #include "cli/help/verb_help.h"
 #include "cli/print_error.h"
@@ -35,9 +36,6 @@ namespace {
 using cli::Action;
 using cli::Arguments;
 using cli::Program;
-
-constexpr int failed = 1;
-constexpr int refused = 3;
 
 /// The verbs of a program that provides a model.
 void add_verbs_of_models(CLI::App& app, Action& action, const Arguments& typed,
@@ -114,9 +112,19 @@ int dispatch(const Arguments& typed, const Program& program) {
   return action();
 }
 
-int report(const std::string& message, int status) {
-  cli::print_error(message);
-  return status;
+/// The message for what is not an Error.
+std::string message_of(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return "allocate memory: expected enough for one micro-batch, received a refusal by the "
+           "system; try a smaller batch.micro";
+  const auto* refusal = dynamic_cast<const std::system_error*>(&error);
+  if (refusal != nullptr && refusal->code() == std::errc::resource_unavailable_try_again)
+    return "start a thread: expected one that the work cannot do without, received a refusal by "
+           "the system; try a higher limit on processes (ulimit -u, pids.max of the control "
+           "group), or more memory for stacks";
+  const bool is_of_libtorch = dynamic_cast<const c10::Error*>(&error) != nullptr &&
+                              dynamic_cast<const c10::OutOfMemoryError*>(&error) == nullptr;
+  return (is_of_libtorch ? "libtorch: " : "") + cause_of(error);
 }
 
 int run(int count, char** words, const Program& program) {
@@ -135,25 +143,9 @@ int run(int count, char** words, const Program& program) {
   } catch (const Error& error) {
     cli::print_error(error);
     return error.exit_code();
-  } catch (const c10::OutOfMemoryError& error) {
-    return report(cause_of(error), memory::budget() ? refused : failed);
-  } catch (const std::bad_alloc&) {
-    return report(
-        "allocate memory: expected enough for one micro-batch, received a refusal by the "
-        "system; try a smaller batch.micro",
-        failed);
-  } catch (const std::system_error& error) {
-    if (error.code() != std::errc::resource_unavailable_try_again)
-      return report(cause_of(error), failed);
-    return report(
-        "start a thread: expected one that the work cannot do without, received a refusal by the "
-        "system; try a higher limit on processes (ulimit -u, pids.max of the control group), or "
-        "more memory for stacks",
-        failed);
-  } catch (const c10::Error& error) {
-    return report("libtorch: " + cause_of(error), failed);
   } catch (const std::exception& error) {
-    return report(cause_of(error), failed);
+    cli::print_error(message_of(error));
+    return cli::exit_status_of_failure(error, memory::budget().has_value());
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "accrue/core/error.h"
 #include "cli/commands.h"
+#include "cli/exit_status.h"
 #include "cli/help/verb_help.h"
 #include "cli/print_error.h"
 #include "cli/progress_on_stderr.h"
@@ -83,7 +84,7 @@ int run_predict(const PredictArguments& arguments) {
   // Names of files and classes may be any bytes.
   if (arguments.json)
     std::cout << result.dump(2, ' ', false, Json::error_handler_t::replace) << std::endl;
-  return result["unread"].empty() ? 0 : 1;
+  return exit_status_of_check(result["unread"].empty(), Error::Kind::runtime);
 }
 
 }  // namespace

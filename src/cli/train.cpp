@@ -166,7 +166,7 @@ Task task_of(const TrainArguments& arguments, const Arguments& typed,
 }
 
 train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
-                             const Arguments& typed) {
+                             const Arguments& typed, const NoticeWatch& notice) {
   const bool may_begin = arguments.checkpoint == kWhereThereIsOne;
   return {.resume = arguments.resume,
           .may_begin = may_begin,
@@ -176,7 +176,8 @@ train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
           .repeats = task.repeats,
           .accept_data = arguments.accept_data,
           .quiet = arguments.quiet,
-          .command = typed};
+          .command = typed,
+          .notice = &notice};
 }
 
 /// Tests run on the CPU and on GPUs. Any other device is checked by each run, which takes seconds;
@@ -210,7 +211,7 @@ void begin_trace(std::optional<train::Trace>& trace, const std::string& file,
 int run_train(const TrainArguments& arguments, const Arguments& typed, const Program& program) {
   // Signals before the run begins are answered by the run: opening data may take long.
   const memory::BudgetWatch budget_from_the_start("");
-  const NoticeWatch notice_from_the_start;
+  const NoticeWatch notice;
   take_held_signals();
   const distributed::Launch launch = distributed::launch_of(distributed::this_environment());
   Task task = task_of(arguments, typed, launch, program);
@@ -229,7 +230,7 @@ int run_train(const TrainArguments& arguments, const Arguments& typed, const Pro
               << launch.local_world << " ranks on this machine\n";
   if (arguments.dry_run) {
     const train::Preview preview =
-        train::Trainer(config, group, show).preview(options_of(arguments, task, typed));
+        train::Trainer(config, group, show).preview(options_of(arguments, task, typed, notice));
     if (speaks) print_plan(preview.plan);
     if (speaks)
       for (const std::string& sentence : preview.repetition) print_row("repeat", sentence);
@@ -240,7 +241,7 @@ int run_train(const TrainArguments& arguments, const Arguments& typed, const Pro
   std::optional<train::Trace> trace;
   if (speaks) begin_trace(trace, arguments.trace, group.get());
   train::Trainer trainer(config, group, show);
-  const train::RunResult result = trainer.run(options_of(arguments, task, typed));
+  const train::RunResult result = trainer.run(options_of(arguments, task, typed, notice));
   ignore_stop_signals();
   const train::RunDirectory run(config.run.out);
   const bool is_first = !group || group->rank() == 0;  // perhaps another one than at first

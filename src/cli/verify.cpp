@@ -5,10 +5,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "accrue/core/error.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/exit_status.h"
 #include "cli/help/verb_help.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
@@ -16,11 +19,11 @@
 #include "memory/out_of_memory.h"
 #include "verify/config/against_cpu.h"
 #include "verify/config/verify_config.h"
+#include "verify/report_fields.h"
 
 namespace accrue::cli {
 namespace {
 
-constexpr int difference_found = 3;
 /// Each is a thread of this process with a copy of the model.
 constexpr std::int64_t most_threads_as_ranks = 64;
 
@@ -66,31 +69,31 @@ nlohmann::json to_json(const proof::StepsResult& steps) {
           {"conclusive", steps.conclusive}};
 }
 
+/// Makes JSON of what has fields (verify/report_fields.h).
+struct JsonOf {
+  static nlohmann::json value_of(bool value) { return value; }
+  static nlohmann::json value_of(double value) { return finite(value); }
+  static nlohmann::json value_of(const std::string& value) { return value; }
+  static nlohmann::json value_of(const std::vector<std::string>& value) { return value; }
+  template <class Part>
+  static nlohmann::json value_of(const std::vector<Part>& parts) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Part& part : parts) list.push_back(object_of(part));
+    return list;
+  }
+  template <class Whole>
+  static nlohmann::json object_of(const Whole& whole) {
+    nlohmann::json object = nlohmann::json::object();
+    proof::each_field(whole,
+                      [&](const char* name, const auto& value) { object[name] = value_of(value); });
+    return object;
+  }
+};
+
 nlohmann::json to_json(const proof::Report& report) {
-  nlohmann::json out{{"equal", report.equal},
-                     {"conclusive", report.conclusive},
-                     {"max_relative_error", finite(report.max_relative_error)},
-                     {"bound", finite(report.bound)},
-                     {"cause", proof::to_string(report.cause)},
-                     {"causes", nlohmann::json::array()},
-                     {"conclusion", proof::conclusion(report)},
-                     {"advice", proof::advice(report)},
-                     {"evidence", report.evidence},
-                     {"ruled_out", report.ruled_out},
-                     {"left_out", report.left_out},
-                     {"smallest_fault", nlohmann::json::array()},
-                     {"reference", report.reference},
-                     {"parameters", nlohmann::json::array()},
-                     {"splits", nlohmann::json::array()},
-                     {"skipped", nlohmann::json::array()}};
-  for (const proof::Cause cause : proof::all_causes(report))
-    out["causes"].push_back(proof::to_string(cause));
-  for (const proof::SmallestFault& fault : report.smallest_fault)
-    out["smallest_fault"].push_back({{"kind", fault.kind}, {"relative", finite(fault.relative)}});
-  for (const proof::ParameterError& parameter : report.parameters)
-    out["parameters"].push_back({{"name", parameter.name},
-                                 {"relative_error", finite(parameter.relative_error)},
-                                 {"bound", finite(parameter.bound)}});
+  nlohmann::json out = JsonOf::object_of(report);
+  out["splits"] = nlohmann::json::array();
+  out["skipped"] = nlohmann::json::array();
   for (const proof::SplitResult& split : report.splits) out["splits"].push_back(to_json(split));
   for (const proof::SkippedSplit& split : report.skipped) out["skipped"].push_back(to_json(split));
   if (report.steps) out["steps"] = to_json(*report.steps);
@@ -211,7 +214,7 @@ int run_verify(const VerifyArguments& arguments, const Program& program) {
   } else {
     print(report);
   }
-  return report.equal ? 0 : difference_found;
+  return exit_status_of_check(report.equal, Error::Kind::refused);
 }
 
 }  // namespace

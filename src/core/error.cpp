@@ -23,8 +23,8 @@ Error::Error(Kind kind, std::string operation, std::string expected, std::string
       received_(std::move(received)),
       suggestion_(std::move(suggestion)) {}
 
-int Error::exit_code() const noexcept {
-  switch (kind_) {
+int Error::exit_code(Kind kind) noexcept {
+  switch (kind) {
     case Kind::usage:
       return 2;
     case Kind::refused:

@@ -12,6 +12,7 @@
 #include "python/callback.h"
 #include "python/held.h"
 #include "python/values.h"
+#include "verify/report_fields.h"
 
 namespace py = pybind11;
 
@@ -51,45 +52,37 @@ detail::VerifiedModel model_of(const Described& described) {
   return model;
 }
 
-std::vector<std::string> words_of(const std::vector<proof::Cause>& causes) {
-  std::vector<std::string> words;
-  for (const proof::Cause cause : causes) words.emplace_back(to_string(cause));
-  return words;
-}
+/// Makes a dict of what has fields (verify/report_fields.h).
+struct FieldsOf {
+  template <class Value>
+  static py::object value_of(const Value& value) {
+    return py::cast(value);
+  }
+  static py::object value_of(const std::vector<proof::ParameterError>& parts) {
+    return list_of(parts);
+  }
+  static py::object value_of(const std::vector<proof::SmallestFault>& parts) {
+    return list_of(parts);
+  }
+  template <class Part>
+  static py::list list_of(const std::vector<Part>& parts) {
+    py::list list;
+    for (const Part& part : parts) list.append(dict_of(part));
+    return list;
+  }
+  template <class Whole>
+  static py::dict dict_of(const Whole& whole) {
+    py::dict fields;
+    proof::each_field(whole,
+                      [&](const char* name, const auto& value) { fields[name] = value_of(value); });
+    return fields;
+  }
+};
 
-/// The fields of `accrue verify --json`.
+/// The fields of `accrue verify --json` that the package's Report has, and the loop's factor.
 py::dict dict_of(const proof::Report& report) {
-  py::list parameters;
-  for (const proof::ParameterError& error : report.parameters) {
-    py::dict of_one;
-    of_one["name"] = error.name;
-    of_one["relative_error"] = error.relative_error;
-    of_one["bound"] = error.bound;
-    parameters.append(of_one);
-  }
-  py::dict fields;
-  fields["equal"] = report.equal;
-  fields["conclusive"] = report.conclusive;
-  fields["max_relative_error"] = report.max_relative_error;
-  fields["bound"] = report.bound;
-  fields["cause"] = std::string(to_string(report.cause));
-  fields["causes"] = words_of(proof::all_causes(report));
+  py::dict fields = FieldsOf::dict_of(report);
   fields["factor"] = report.factor;
-  fields["evidence"] = report.evidence;
-  fields["ruled_out"] = report.ruled_out;
-  fields["left_out"] = report.left_out;
-  py::list faults;
-  for (const proof::SmallestFault& fault : report.smallest_fault) {
-    py::dict of_one;
-    of_one["kind"] = fault.kind;
-    of_one["relative"] = fault.relative;
-    faults.append(of_one);
-  }
-  fields["smallest_fault"] = faults;
-  fields["reference"] = report.reference;
-  fields["conclusion"] = proof::conclusion(report);
-  fields["advice"] = proof::advice(report);
-  fields["parameters"] = parameters;
   return fields;
 }
 

@@ -13,6 +13,14 @@ def check(root: pathlib.Path) -> tuple[int, str]:
     return ended.returncode, ended.stdout + ended.stderr
 
 
+def copy_of_tree(root: pathlib.Path) -> pathlib.Path:
+    for folder in ("src", "include"):
+        shutil.copytree(ROOT / folder, root / folder)
+    (root / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "design.md", root / "docs")
+    return root
+
+
 def planted(root: pathlib.Path, name: str, old: str, new: str) -> tuple[int, str]:
     """What is said of the tree with `new` in place of `old`, once; it is as it was afterwards."""
     file = root / name
@@ -31,11 +39,7 @@ def expect(result: tuple[int, str], status: int, *words: str) -> None:
 def main() -> None:
     expect(check(ROOT), 0, "each uses only rooms before it")
     with tempfile.TemporaryDirectory(prefix="accrue-rooms-") as scratch:
-        root = pathlib.Path(scratch)
-        for folder in ("src", "include"):
-            shutil.copytree(ROOT / folder, root / folder)
-        (root / "docs").mkdir()
-        shutil.copy(ROOT / "docs" / "design.md", root / "docs")
+        root = copy_of_tree(pathlib.Path(scratch))
         include = '#include "train/pass/chain_run.h"\n'
         source = "src/train/pass/chain_run.cpp"
         expect(planted(root, source, include, include + '#include "train/run/training_loop.h"\n'), 1, source, "train/run", "comes after")
@@ -52,5 +56,27 @@ def main() -> None:
         expect(planted(root, "docs/design.md", "| room |", "| chamber |"), 1, "error: rooms: expected a table")
 
 
+def expect_order_of_folders() -> None:
+    """Each include stands in a folder that may not have it, except the last: folders of one row may use each other."""
+    includes = {
+        "src/kernels/gemm/linear.cpp": ("kernels/foreign/foreign_product.h", "kernels/gemm", "kernels/foreign"),
+        "src/models/gpt2.cpp": ("models/files/gguf/gguf_file.h", "models", "models/files/gguf"),
+        "src/distributed/nccl/nccl_engine.cpp": ("distributed/group/members.h", "distributed/nccl", "distributed/group"),
+        "src/verify/prover.cpp": ("verify/doctor/doctor.h", "verify", "verify/doctor"),
+        "src/train/config/toml/value.cpp": ("train/config/key.h", "train/config/toml", "train/config"),
+        "src/kernels/rows/norm.cpp": ("kernels/attention/attend.h", None, None)}
+    with tempfile.TemporaryDirectory(prefix="accrue-rooms-") as scratch:
+        root = copy_of_tree(pathlib.Path(scratch))
+        for source, (header, _, _) in includes.items():
+            assert (root / "src" / header).is_file(), header
+            with (root / source).open("a") as file:
+                file.write(f'#include "{header}"\n')
+        result = check(root)
+    words = [f"{room} includes {header} of {other}, which comes after it" for header, room, other in includes.values() if room]
+    expect(result, 1, *words)
+    assert result[1].count("comes after it") == len(words), result
+
+
 if __name__ == "__main__":
     main()
+    expect_order_of_folders()

@@ -21,8 +21,11 @@ class Error : public std::runtime_error {
   Error(Kind kind, std::string operation, std::string expected, std::string received,
         std::string suggestion);
 
+  /// The exit status of a program that an error of this kind ends.
+  static int exit_code(Kind kind) noexcept;
+
   Kind kind() const noexcept { return kind_; }
-  int exit_code() const noexcept;
+  int exit_code() const noexcept { return exit_code(kind_); }
   const std::string& operation() const noexcept { return operation_; }
   const std::string& expected() const noexcept { return expected_; }
   const std::string& received() const noexcept { return received_; }

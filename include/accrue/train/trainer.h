@@ -18,6 +18,10 @@
 #include "accrue/train/run_plan.h"
 #include "accrue/train/run_record.h"
 
+namespace accrue {
+class NoticeWatch;
+}
+
 namespace accrue::distributed {
 class Group;
 }
@@ -44,6 +48,9 @@ struct RunOptions {
   bool accept_data = false;
   bool quiet = false;                ///< shows no progress, whatever observe.progress states
   std::vector<std::string> command;  ///< as typed, for run.json
+  /// Notes the scheduler's notices (SIGUSR2) from before the run; the command line has one. Null:
+  /// the run makes its own.
+  const NoticeWatch* notice = nullptr;
 };
 
 struct RunResult {

@@ -1,11 +1,13 @@
 #include "accrue/train/trainer.h"
 
 #include <algorithm>
+#include <memory>
 #include <sstream>
 
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
 #include "core/atomic_file.h"
+#include "core/notice_signal.h"
 #include "data/text/tokenizer_files.h"
 #include "memory/out_of_memory.h"
 #include "memory/plan.h"
@@ -469,7 +471,8 @@ struct Trainer::Impl {
 
   RunResult train_or_abandon(const RunOptions& options, Surroundings& surroundings) {
     const StopSignalWatch signals;  // watches before a signal could leave anything half-made
-    const NoticeWatch notice;
+    const auto own_notice = options.notice == nullptr ? std::make_unique<NoticeWatch>() : nullptr;
+    const NoticeWatch& notice = own_notice ? *own_notice : *options.notice;
     RunFolders folders =
         ranks.is_first() ? claim_folders(copies, options.resume, {}) : RunFolders{};
     // The others continue when they can read the run directory.

@@ -11,6 +11,7 @@
 #include "accrue/train/trainer.h"
 #include "core/atomic_file.h"
 #include "core/checksum.h"
+#include "core/notice_signal.h"
 #include "support/errors.h"
 #include "support/tolerance.h"
 #include "train/checkpoint/checkpoint_store.h"
@@ -319,6 +320,16 @@ TEST_F(KeptWindow, IsWrittenAtANoticeAndTheRunGoesOn) {
   const Config killed = broken_as(straight, "copy");
   EXPECT_EQ(trained(killed, {.resume = true})->micro_batches, 6 * kOfAWindow - kStoppedAfter);
   expect_same_bits(parameters_of(killed), parameters_of(straight));
+}
+
+/// The command line watches while data are opened, which may take long.
+TEST_F(KeptWindow, IsWrittenAtANoticeFromBeforeTheRun) {
+  const NoticeWatch notice;
+  notice.give();
+  const auto counting = trained(config(), {.notice = &notice});
+  EXPECT_NE(counting->told("checkpoint", "micro-batches of step 1 are kept"), "");
+  EXPECT_FALSE(notice.is_given()) << "it is answered once";
+  EXPECT_EQ(trained(config("other"), {.notice = &notice})->told("checkpoint", "are kept"), "");
 }
 
 /// The end of the last micro-batch is the end of the step: the notice is answered after it.
