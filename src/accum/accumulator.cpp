@@ -8,7 +8,7 @@
 #include "accum/batch_size.h"
 #include "accum/checked_sum.h"
 #include "accum/differentiate.h"
-#include "accum/one_thread.h"
+#include "accum/single_thread_guard.h"
 #include "accum/torch_step.h"
 
 namespace accrue {
@@ -57,7 +57,7 @@ Accumulator::StepFunction finding_mean_in_grad(const Accumulator::StepFunction& 
 
 Accumulator::Accumulator(const NamedParameters& parameters, AccumulatorOptions options,
                          accum::FindBatchNorms batch_norms)
-    : thread_(std::make_unique<accum::OneThread>("Accumulator")),
+    : thread_(std::make_unique<accum::SingleThreadGuard>("Accumulator")),
       options_(std::move(options)),
       find_batch_norms_(std::move(batch_norms)),
       window_(make_buffer(parameters, options_)) {
@@ -111,7 +111,7 @@ double Accumulator::units_of(const Loss& loss, const BatchSize& size,
 void Accumulator::backward(Loss loss) { backward(std::move(loss), BatchSize{}); }
 
 void Accumulator::backward(Loss loss, BatchSize size, std::vector<std::int64_t> sample_ids) {
-  const accum::OneThread::Call call(*thread_, "backward");
+  const accum::SingleThreadGuard::Call call(*thread_, "backward");
   among_ranks<Error>([&] {
     const double sum = checked_sum(loss);
     const double units = units_of(loss, size, sample_ids);
@@ -168,7 +168,7 @@ void Accumulator::add_once(Micro& micro, bool is_last) {
 bool Accumulator::counts(const Loss& loss) { return loss.weight > 0 || loss.sum.requires_grad(); }
 
 void Accumulator::differentiate(const Loss& loss) const {
-  const accum::OneThread::Backward within(*thread_);
+  const accum::SingleThreadGuard::Backward within(*thread_);
   accum::differentiate(*window_.buffer(), loss);
 }
 
@@ -196,7 +196,7 @@ void Accumulator::check_quarantined(const char* call) const {
 }
 
 bool Accumulator::full() const {
-  const accum::OneThread::Query query(*thread_, "full");
+  const accum::SingleThreadGuard::Query query(*thread_, "full");
   if (!window_.is_open()) return share_ && share_->size() == 0;
   if (window_.is_lost()) return true;
   if (options_.micro_batches > 0) return micro_batches_in() >= options_.micro_batches;
@@ -235,7 +235,7 @@ StepReport Accumulator::step(const StepFunction& take_step) {
 }
 
 StepReport Accumulator::step_by(const StepFunction& take_step) {
-  const accum::OneThread::Call call(*thread_, "step");
+  const accum::SingleThreadGuard::Call call(*thread_, "step");
   return among_ranks<std::exception>([&] {
     if (!ranks_ && !window_.is_open())
       throw usage_error("step", "a window with at least one backward()", "none pending",
@@ -305,13 +305,13 @@ StepReport Accumulator::finish(const StepFunction& take_step) {
 }
 
 StepReport Accumulator::finish_by(const StepFunction& take_step) {
-  const accum::OneThread::Call call(*thread_, "finish");
+  const accum::SingleThreadGuard::Call call(*thread_, "finish");
   if (ranks_) return among_ranks<std::exception>([&] { return ranks_->finish(take_step); });
   return window_.is_open() ? step_by(take_step) : blank_report();
 }
 
 void Accumulator::discard() {
-  const accum::OneThread::Call call(*thread_, "discard");
+  const accum::SingleThreadGuard::Call call(*thread_, "discard");
   // The other ranks have opened or will open a window with this number.
   if (ranks_ && window_.is_open()) --counters_.windows;
   window_.discard();
@@ -320,22 +320,22 @@ void Accumulator::discard() {
 }
 
 bool Accumulator::pending() const {
-  const accum::OneThread::Query query(*thread_, "pending");
+  const accum::SingleThreadGuard::Query query(*thread_, "pending");
   return window_.is_open();
 }
 
 const accum::Window& Accumulator::current_window() const {
-  const accum::OneThread::Query query(*thread_, "current_window");
+  const accum::SingleThreadGuard::Query query(*thread_, "current_window");
   return window_;
 }
 
 void Accumulator::next_is_last() {
-  const accum::OneThread::Call call(*thread_, "next_is_last");
+  const accum::SingleThreadGuard::Call call(*thread_, "next_is_last");
   next_is_last_ = true;
 }
 
 AccumulatorScope Accumulator::window() {
-  const accum::OneThread::Call call(*thread_, "window");
+  const accum::SingleThreadGuard::Call call(*thread_, "window");
   if (window_.is_open())
     throw usage_error("window", "no open window", "one with micro-batches pending",
                       "step() or finish() before it");
@@ -343,14 +343,14 @@ AccumulatorScope Accumulator::window() {
 }
 
 AccumulatorState Accumulator::state() const {
-  const accum::OneThread::Call call(*thread_, "state");
+  const accum::SingleThreadGuard::Call call(*thread_, "state");
   AccumulatorState state = counters_;
   state.window = window_.state();
   return state;
 }
 
 void Accumulator::load(const AccumulatorState& state) {
-  const accum::OneThread::Call call(*thread_, "load");
+  const accum::SingleThreadGuard::Call call(*thread_, "load");
   window_.load(state.window);
   counters_ = state;
   counters_.window = {};

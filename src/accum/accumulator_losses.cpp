@@ -8,8 +8,8 @@
 #include "accum/bypass_grad_slots.h"
 #include "accum/checked_sum.h"
 #include "accum/differentiate.h"
-#include "accum/one_thread.h"
 #include "accum/same_total.h"
+#include "accum/single_thread_guard.h"
 
 namespace accrue {
 namespace {
@@ -23,7 +23,7 @@ std::string list_of(const std::vector<double>& values) {
 }  // namespace
 
 void Accumulator::expect(LossTotals totals) {
-  const accum::OneThread::Call call(*thread_, "expect");
+  const accum::SingleThreadGuard::Call call(*thread_, "expect");
   among_ranks<Error>([&] {
     if (window_.is_open())
       throw usage_error("expect", "no open window", "one with micro-batches pending",
@@ -36,7 +36,7 @@ void Accumulator::expect(LossTotals totals) {
 
 void Accumulator::backward(std::vector<Loss> losses, BatchSize size,
                            std::vector<std::int64_t> sample_ids) {
-  const accum::OneThread::Call call(*thread_, "backward");
+  const accum::SingleThreadGuard::Call call(*thread_, "backward");
   if (losses.size() == 1 && !(counters_.losses && window_.is_open()))
     return backward(std::move(losses.front()), size, std::move(sample_ids));
   among_ranks<Error>([&] {
@@ -74,7 +74,7 @@ Accumulator::Micro Accumulator::weighed(const std::vector<Loss>& losses) const {
 
 void Accumulator::backward_from(const std::vector<at::Tensor>& outputs,
                                 const std::vector<at::Tensor>& gradients) {
-  const accum::OneThread::Call call(*thread_, "backward_from");
+  const accum::SingleThreadGuard::Call call(*thread_, "backward_from");
   if (!window_.is_open())
     throw usage_error("backward_from", "an open window", "none pending",
                       "backward() of the loss before it");
@@ -90,7 +90,7 @@ void Accumulator::backward_from(const std::vector<at::Tensor>& outputs,
   if (!window_.is_lost())
     guarded(
         [&] {
-          const accum::OneThread::Backward within(*thread_);
+          const accum::SingleThreadGuard::Backward within(*thread_);
           accum::differentiate(*window_.buffer(), outputs, gradients);
         },
         none);

@@ -4,12 +4,12 @@
 #include "accum/accumulator_ranks.h"
 #include "accum/batch_size.h"
 #include "accum/gradient_norms.h"
-#include "accum/one_thread.h"
+#include "accum/single_thread_guard.h"
 
 namespace accrue {
 
 void Accumulator::set_batch(BatchSize batch) {
-  const accum::OneThread::Call call(*thread_, "set_batch");
+  const accum::SingleThreadGuard::Call call(*thread_, "set_batch");
   if (window_.is_open())
     throw usage_error("set_batch", "no open window", "one with micro-batches pending",
                       "step() or finish() before it");

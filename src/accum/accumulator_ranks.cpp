@@ -8,7 +8,7 @@
 
 #include "accrue/core/error.h"
 #include "accum/batch_size.h"
-#include "accum/one_thread.h"
+#include "accum/single_thread_guard.h"
 
 namespace accrue {
 namespace {
@@ -117,17 +117,17 @@ Accumulator::Ranks::Figures Accumulator::Ranks::figures() const {
 
 void Accumulator::Ranks::take_figures(const std::vector<Figures>& by_rank) {
   require_alike(by_rank);
-  together_ = {};
+  rank_totals_ = {};
   double finishing = 0;
   for (const Figures& figures : by_rank) {
-    together_.units += figures[kUnits];
-    together_.samples.push_back(std::llround(figures[kSamples]));
+    rank_totals_.units += figures[kUnits];
+    rank_totals_.samples.push_back(std::llround(figures[kSamples]));
     finishing += figures[kFinishing];
-    together_.parts += figures[kParts];
-    together_.part_sums.part_squared_norm += figures[kPartSquares];
-    together_.part_sums.part_inverse_weight += figures[kPartInverseWeights];
+    rank_totals_.parts += figures[kParts];
+    rank_totals_.part_sums.part_squared_norm += figures[kPartSquares];
+    rank_totals_.part_sums.part_inverse_weight += figures[kPartInverseWeights];
   }
-  together_.all_finish = finishing == static_cast<double>(by_rank.size());
+  rank_totals_.all_finish = finishing == static_cast<double>(by_rank.size());
 }
 
 /// By loss: the weights of committed micro-batches, and then those of quarantined ones.
@@ -174,15 +174,15 @@ void Accumulator::Ranks::report(StepReport& report) const {
   report.reduce_seconds = totals().reduce_seconds;
   report.reduce_exposed_seconds = totals().exposed_seconds;
   report.wire_bytes = totals().wire_bytes;
-  const bool in_samples = std::ranges::any_of(together_.samples, [](auto n) { return n > 0; });
-  if (in_samples) report.rank_samples = together_.samples;
+  const bool in_samples = std::ranges::any_of(rank_totals_.samples, [](auto n) { return n > 0; });
+  if (in_samples) report.rank_samples = rank_totals_.samples;
 }
 
 std::optional<adapt::NoiseSample> Accumulator::Ranks::noise_part() const {
-  if (together_.parts == 0) return std::nullopt;
-  adapt::NoiseSample mean = together_.part_sums;
-  mean.part_squared_norm /= together_.parts;
-  mean.part_inverse_weight /= together_.parts;
+  if (rank_totals_.parts == 0) return std::nullopt;
+  adapt::NoiseSample mean = rank_totals_.part_sums;
+  mean.part_squared_norm /= rank_totals_.parts;
+  mean.part_inverse_weight /= rank_totals_.parts;
   return mean;
 }
 
@@ -192,18 +192,18 @@ StepReport Accumulator::Ranks::finish(const StepFunction& take_step) {
   do {
     const StepReport report = own_.close(take_step);
     if (report.stepped || !last.stepped) last = report;
-  } while (!together_.all_finish);
+  } while (!rank_totals_.all_finish);
   is_finishing_ = false;
   return last;
 }
 
 /// Call when an exception leaves a call that the other ranks also make.
-void Accumulator::tell_ranks(const char* reason) noexcept {
+void Accumulator::report_to_ranks(const char* reason) noexcept {
   if (ranks_) ranks_->fail(reason);
 }
 
 accum::WindowShare Accumulator::share(BatchSize size) {
-  const accum::OneThread::Call call(*thread_, "share");
+  const accum::SingleThreadGuard::Call call(*thread_, "share");
   if (window_.is_open())
     throw usage_error("share", "no open window", "one with micro-batches pending",
                       "calling it before the window's first backward()");

@@ -33,14 +33,14 @@ class Accumulator::Ranks {
 
   /// The totals over all ranks of the last closed window.
   const accum::WindowTotals& totals() const { return sums_->totals(); }
-  double units() const { return together_.units; }
+  double units() const { return rank_totals_.units; }
   void report(StepReport& report) const;
   /// The mean over the ranks that have one; nothing if none has.
   std::optional<adapt::NoiseSample> noise_part() const;
 
  private:
   using Figures = accum::SharedSums::Figures;
-  struct Together {
+  struct RankTotals {
     double units = 0;
     std::vector<std::int64_t> samples;  ///< by rank
     bool all_finish = false;
@@ -58,7 +58,7 @@ class Accumulator::Ranks {
   double samples_ = 0;  ///< counted in the open window, of this rank
   std::vector<double>
       left_out_;  ///< by loss, the quarantined weights that were subtracted from the losses' totals
-  Together together_;
+  RankTotals rank_totals_;
   bool is_complete_ = false;   ///< the window's last micro-batch is committed
   bool is_finishing_ = false;  ///< this rank has no further micro-batches
 };

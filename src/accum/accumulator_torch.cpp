@@ -4,7 +4,7 @@
 
 #include "accrue/accum/accumulator.h"
 #include "accrue/core/error.h"
-#include "accum/one_thread.h"
+#include "accum/single_thread_guard.h"
 #include "accum/torch_step.h"
 
 namespace accrue {
@@ -34,13 +34,13 @@ Accumulator::StepFunction step_of(torch::optim::Optimizer& optimizer) {
 }  // namespace
 
 StepReport Accumulator::step(torch::optim::Optimizer& optimizer) {
-  const accum::OneThread::Call call(*thread_, "step");
+  const accum::SingleThreadGuard::Call call(*thread_, "step");
   among_ranks<Error>([&] { check_covered(optimizer, *window_.buffer()); });
   return step(step_of(optimizer));
 }
 
 StepReport Accumulator::finish(torch::optim::Optimizer& optimizer) {
-  const accum::OneThread::Call call(*thread_, "finish");
+  const accum::SingleThreadGuard::Call call(*thread_, "finish");
   among_ranks<Error>([&] { check_covered(optimizer, *window_.buffer()); });
   return finish(step_of(optimizer));
 }

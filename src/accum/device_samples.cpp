@@ -42,7 +42,7 @@ DeviceSamples::DeviceSamples(const GradientBuffer& buffer, bool parameters) : bu
 
 /// A parameter with gaps has no flat view: its elements are selected from the memory that it
 /// spans.
-DeviceSamples::Taken DeviceSamples::taken_of(const at::Tensor& parameter) {
+DeviceSamples::SampledElements DeviceSamples::taken_of(const at::Tensor& parameter) {
   const at::Tensor all = parameter.detach();
   const std::int64_t count = std::min(all.numel(), kElements);
   const std::int64_t step = step_through(all.numel());
@@ -111,7 +111,7 @@ at::Tensor DeviceSamples::bytes_of_parameters() {
   for (Parameters& group : parameters_) {
     renew_places(group);
     std::vector<at::Tensor> values;
-    for (const Taken& taken : group.taken) values.push_back(taken.values());
+    for (const SampledElements& taken : group.taken) values.push_back(taken.values());
     bytes.push_back(at::cat(values).view(at::kByte));
   }
   return joined(bytes);
@@ -119,7 +119,7 @@ at::Tensor DeviceSamples::bytes_of_parameters() {
 
 at::Tensor DeviceSamples::bytes_of_sums() const {
   std::vector<at::Tensor> bytes;
-  for (const Taken& sums : sums_) bytes.push_back(sums.values().view(at::kByte));
+  for (const SampledElements& sums : sums_) bytes.push_back(sums.values().view(at::kByte));
   return joined(bytes);
 }
 

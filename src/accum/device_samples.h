@@ -36,16 +36,16 @@ class DeviceSamples {
     std::int64_t begin = 0, end = 0;
   };
   /// Elements of a one-dimensional tensor; all of them if `elements` is undefined.
-  struct Taken {
+  struct SampledElements {
     at::Tensor flat, elements;
     at::Tensor values() const { return elements.defined() ? flat.index_select(0, elements) : flat; }
   };
   struct Parameters {
-    std::vector<std::size_t> of;      ///< entries of one dtype
-    std::vector<Taken> taken;         ///< of them, in order
-    std::vector<const void*> places;  ///< their addresses when `taken` was made
+    std::vector<std::size_t> of;         ///< entries of one dtype
+    std::vector<SampledElements> taken;  ///< of them, in order
+    std::vector<const void*> places;     ///< their addresses when `taken` was made
   };
-  static Taken taken_of(const at::Tensor& parameter);
+  static SampledElements taken_of(const at::Tensor& parameter);
   void make_sums();
   void group_parameters();
   void renew_places(Parameters& group) const;
@@ -54,7 +54,7 @@ class DeviceSamples {
 
   const GradientBuffer& buffer_;
   std::vector<Parameters> parameters_;
-  std::vector<Taken> sums_;  ///< of the flat buffers
+  std::vector<SampledElements> sums_;  ///< of the flat buffers
   std::vector<Part> parts_of_parameters_, parts_of_sums_;
   at::Tensor seen_parameters_, seen_sums_, differs_;
 };

@@ -21,7 +21,8 @@ void show_to(const std::function<void(MeanGradient&)>& hook, MeanGradient& gradi
 }
 
 void step_by_grad(torch::optim::Optimizer& optimizer, const MeanGradient& gradient) {
-  if (auto* told = dynamic_cast<SeesClipping*>(&optimizer)) told->see_clipping(gradient.clipping());
+  if (auto* told = dynamic_cast<ClippingListener*>(&optimizer))
+    told->see_clipping(gradient.clipping());
   optimizer.step();
 }
 

@@ -12,9 +12,9 @@ class Optimizer;
 namespace accrue::accum {
 
 /// An optimizer that receives, before each step, the factor by which its gradient was clipped.
-class SeesClipping {
+class ClippingListener {
  public:
-  virtual ~SeesClipping() = default;
+  virtual ~ClippingListener() = default;
   virtual void see_clipping(double clipping) = 0;
 };
 

@@ -107,7 +107,7 @@ std::vector<Range> split(Range window, std::int64_t micro) {
   return parts;
 }
 
-std::vector<Range> split_anew(std::span<const Range> ranges, std::int64_t micro) {
+std::vector<Range> split_again(std::span<const Range> ranges, std::int64_t micro) {
   std::vector<Range> parts;
   for (std::size_t i = 0; i < ranges.size();) {
     Range whole = ranges[i];

@@ -58,7 +58,7 @@ struct WindowSchedule {
 std::vector<Range> split(Range window, std::int64_t micro);
 
 /// Splits the samples of `ranges` again: adjacent ranges as one, and no part across a gap.
-std::vector<Range> split_anew(std::span<const Range> ranges, std::int64_t micro);
+std::vector<Range> split_again(std::span<const Range> ranges, std::int64_t micro);
 
 /// Samples in a batch of `tokens` input tokens with a fixed context. Throws a usage Error that
 /// names the nearest multiples if `tokens` is not a positive multiple of `context`.

@@ -39,9 +39,9 @@ class TokenClock {
 };
 
 /// An answer's text, passed on as it arrives.
-class ToldText {
+class StreamedText {
  public:
-  ToldText(std::string& text, const TellText& tell) : text_(text), tell_(tell) {}
+  StreamedText(std::string& text, const TextCallback& tell) : text_(text), tell_(tell) {}
   void add(const std::string& piece) {
     text_ += piece;
     if (tell_ && !piece.empty()) tell_(piece);
@@ -49,7 +49,7 @@ class ToldText {
 
  private:
   std::string& text_;
-  const TellText& tell_;
+  const TextCallback& tell_;
 };
 
 models::GenerateOptions generate_options(const TextModel& text_model,
@@ -73,7 +73,7 @@ void note_unseen_beginning(const std::vector<std::int64_t>& prompt, std::int64_t
 
 Answer make_answer(const TextModel& text_model, models::Decoding& decoding,
                    const std::vector<std::int64_t>& prompt, const AnswerOptions& options,
-                   const TellText& tell, const TellText& tell_prompt) {
+                   const TextCallback& tell, const TextCallback& tell_prompt) {
   data::StopTexts stops(options.stop);
   models::Generation generation(decoding, prompt, generate_options(text_model, options));
   note_unseen_beginning(prompt, text_model.model->context());
@@ -83,7 +83,7 @@ Answer make_answer(const TextModel& text_model, models::Decoding& decoding,
     if (tell_prompt) tell_prompt(piece);
   }
   Answer answer{.prompt_tokens = std::ssize(prompt)};
-  ToldText told(answer.text, tell);
+  StreamedText told(answer.text, tell);
   TokenClock clock;
   while (!stops.has_stopped()) {
     const std::optional<std::int64_t> token = generation.next();

@@ -34,13 +34,13 @@ struct Answer {
 };
 
 /// Receives text as it arrives.
-using TellText = std::function<void(std::string_view)>;
+using TextCallback = std::function<void(std::string_view)>;
 
 /// Lets the model continue `prompt`. `tell` gets the answer's text piece by piece; `tell_prompt`,
 /// if it is not empty, that of the prompt before it.
 Answer make_answer(const TextModel& text_model, models::Decoding& decoding,
                    const std::vector<std::int64_t>& prompt, const AnswerOptions& options,
-                   const TellText& tell, const TellText& tell_prompt = {});
+                   const TextCallback& tell, const TextCallback& tell_prompt = {});
 
 nlohmann::json to_json(const Answer& answer, std::uint64_t seed);
 

@@ -71,7 +71,7 @@ int show_checkpoints(const CheckpointArguments& arguments, Thoroughness thorough
   const train::RunDirectory run(arguments.run);
   const std::vector<StoredCheckpoint> checkpoints = train::list_checkpoints(run, thoroughness);
   const std::vector<std::string> damage = thoroughness == Thoroughness::contents
-                                              ? train::damage_beside_checkpoints(run)
+                                              ? train::damage_outside_checkpoints(run)
                                               : std::vector<std::string>{};
   bool whole = damage.empty();
   ordered_json list = ordered_json::array();

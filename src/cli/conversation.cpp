@@ -51,7 +51,7 @@ std::string Conversation::rendered(const Messages& messages, bool add_generation
   return text;
 }
 
-Answer Conversation::reply(const std::string& message, const TellText& tell) {
+Answer Conversation::reply(const std::string& message, const TextCallback& tell) {
   Messages messages = messages_;
   messages.push_back(data::chat_message("user", message));
   const std::vector<std::int64_t> prompt =

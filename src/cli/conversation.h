@@ -20,7 +20,7 @@ class Conversation {
                const std::string& system);
 
   /// The model's answer to one more message. Throws a usage Error if the template refuses it.
-  Answer reply(const std::string& message, const TellText& tell);
+  Answer reply(const std::string& message, const TextCallback& tell);
 
  private:
   std::string rendered(const nlohmann::ordered_json& messages, bool add_generation_prompt) const;

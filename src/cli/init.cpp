@@ -44,7 +44,7 @@ void check_can_be_written(const std::filesystem::path& out) {
 int run_init(const InitArguments& arguments) {
   check_can_be_written(arguments.out);
   const ShowProgress show = progress_on_stderr();
-  const train::DataFacts data = train::look_at(train::sort_out(arguments.files), show);
+  const train::DataFacts data = train::inspect_data(train::sort_out(arguments.files), show);
   const std::string config =
       train::first_config(data, machine_facts(), {.command = as_typed(arguments)});
   // What train would refuse is refused now, by the same words.

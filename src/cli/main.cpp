@@ -108,7 +108,7 @@ int dispatch(const Arguments& typed, const Program& program) {
                       program.name + " " + typed[1] + " --help");
   }
   if (of_folders) return of_folders();
-  cli::expect_what_a_process_needs();
+  cli::require_startable_threads();
   return action();
 }
 

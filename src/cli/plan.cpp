@@ -175,7 +175,7 @@ int run_plan(const PlanArguments& arguments, const Program& program) {
   const distributed::Launch launch = distributed::launch_of(distributed::this_environment());
   if (launch.rank != 0) return 0;  // simultaneous trials would measure each other
   if (config.run.threads == 0 && launch.local_world > 1)
-    config.run.threads = train::threads_beside(launch.local_world);
+    config.run.threads = train::threads_per_process(launch.local_world);
   const ShowProgress show = progress_on_stderr();
   const train::PlanReport report =
       train::plan_run(config, {.progress = staged_operation(show),

@@ -7,7 +7,7 @@
 
 namespace accrue::cli {
 
-void expect_what_a_process_needs() {
+void require_startable_threads() {
   try {
     std::thread([] {}).join();
   } catch (const std::system_error& error) {

@@ -44,8 +44,8 @@ void print(const Answer& answer, const SampleArguments& arguments) {
   note_speed(answer);
 }
 
-TellText shown_unless_json(const SampleArguments& arguments) {
-  return arguments.json ? TellText() : TellText(show);
+TextCallback shown_unless_json(const SampleArguments& arguments) {
+  return arguments.json ? TextCallback() : TextCallback(show);
 }
 
 /// Answers each line of standard input; at a terminal there is a prompt for them.
@@ -86,7 +86,7 @@ int run_sample(const SampleArguments& arguments) {
     return 0;
   }
   models::Decoding decoding(*text_model.model);
-  const TellText tell = shown_unless_json(arguments);
+  const TextCallback tell = shown_unless_json(arguments);
   print(make_answer(text_model, decoding, text_model.encode(*arguments.prompt), arguments.answer,
                     tell, tell),
         arguments);

@@ -181,7 +181,7 @@ bool AtomicFile::give_free_name() {
 }
 
 /// Gives a temporary name: a link cannot replace an existing file, but a rename can.
-void AtomicFile::name_beside() {
+void AtomicFile::name_temporary() {
   auto [made, name] = with_free_name(path_, [this](const std::filesystem::path& free_name) {
     return link_nameless(descriptor_, free_name);
   });
@@ -210,7 +210,7 @@ void AtomicFile::copy_to_named() {
 void AtomicFile::commit() {
   sync();
   if (!temporary_.empty() || !give_free_name()) {
-    if (temporary_.empty()) name_beside();
+    if (temporary_.empty()) name_temporary();
     if (::rename(temporary_.c_str(), path_.c_str()) != 0)
       throw system_failure("rename", path_, errno);
   }

@@ -41,7 +41,7 @@ class AtomicFile {
  private:
   void sync() const;
   bool give_free_name();
-  void name_beside();
+  void name_temporary();
   void copy_to_named();
 
   std::filesystem::path path_, temporary_;

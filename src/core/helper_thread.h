@@ -24,9 +24,9 @@ Thread start_thread(Work work) {
   }
 }
 
-/// The result of run_beside().
+/// The result of run_on_helper().
 template <class Result>
-struct Begun {
+struct HelperTask {
   std::future<Result> result;  ///< its destructor waits
   bool in_place = false;       ///< the caller ran the work, and it is done
 };
@@ -34,12 +34,12 @@ struct Begun {
 /// Runs `work` on a separate thread, or in place if the system refuses one. Exceptions are in the
 /// result in both cases.
 template <class Work>
-Begun<std::invoke_result_t<Work&>> run_beside(const Work& work) {
+HelperTask<std::invoke_result_t<Work&>> run_on_helper(const Work& work) {
   try {
     return {.result = std::async(std::launch::async, work), .in_place = false};
   } catch (const std::system_error&) {
     std::packaged_task<std::invoke_result_t<Work&>()> task(work);
-    Begun<std::invoke_result_t<Work&>> begun{.result = task.get_future(), .in_place = true};
+    HelperTask<std::invoke_result_t<Work&>> begun{.result = task.get_future(), .in_place = true};
     task();
     return begun;
   }

@@ -36,10 +36,10 @@ class SignalStack {
 
 }  // namespace
 
-void give_signals_a_stack() { thread_local const SignalStack of_this_thread; }
+void install_signal_stack() { thread_local const SignalStack of_this_thread; }
 
 void handle_signal(int signal, void (*handler)(int), int flags) {
-  give_signals_a_stack();
+  install_signal_stack();
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = flags | SA_ONSTACK;

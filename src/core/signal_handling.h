@@ -9,7 +9,7 @@ namespace accrue {
 /// system writes below it when a signal arrives would overwrite other data.
 
 /// Gives the calling thread such a stack until the thread ends, unless it has one.
-void give_signals_a_stack();
+void install_signal_stack();
 
 /// Makes `signal` call `handler`, on such a stack in this thread. `flags` are those of
 /// sigaction().

@@ -10,7 +10,7 @@
 #include "core/helper_thread.h"
 #include "core/timed_scope.h"
 #include "data/fetch.h"
-#include "support/one_core.h"
+#include "support/single_core_scope.h"
 
 namespace accrue::data {
 namespace {
@@ -109,7 +109,7 @@ void Loader::cancel() {
 }
 
 void Loader::work() {
-  const OneCore beside_the_training;
+  const SingleCoreScope beside_the_training;
   std::unique_lock lock(mutex_);
   while (true) {
     work_to_do_.wait(

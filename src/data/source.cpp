@@ -13,9 +13,9 @@
 #include "data/parquet/table_lines.h"
 #include "data/text/byte_vocab.h"
 #include "data/text/column_source.h"
-#include "data/text/file_look.h"
 #include "data/text/first_line.h"
 #include "data/text/jsonl_source.h"
+#include "data/text/sniffed_file.h"
 #include "data/text/text_tokens.h"
 #include "data/text/token_stream.h"
 
@@ -84,14 +84,14 @@ void check_format(const SourceOptions& options, Format format, const std::string
   }
 }
 
-std::string with_format(const std::filesystem::path& path, const FileLook& look) {
+std::string with_format(const std::filesystem::path& path, const SniffedFile& look) {
   return path.string() + " (" + std::string(to_string(look.format)) + ")";
 }
 
 /// The contents of each file. CIFAR's records are in .bin files, like token ids, and an idx file,
 /// which begins with a zero byte, looks like a file that is not text.
-std::vector<FileLook> looks_of(const Paths& paths, const std::string& what) {
-  std::vector<FileLook> looks = look_at_files(paths, what);
+std::vector<SniffedFile> looks_of(const Paths& paths, const std::string& what) {
+  std::vector<SniffedFile> looks = sniff_files(paths, what);
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const bool may_be_images = looks[i].format == Format::tokens ||
                                (looks[i].format == Format::text && !looks[i].is.empty());
@@ -102,17 +102,17 @@ std::vector<FileLook> looks_of(const Paths& paths, const std::string& what) {
 
 /// The format of the files, if data.format does not state it.
 Format format_of(const Paths& paths, const std::string& what) {
-  const std::vector<FileLook> looks = looks_of(paths, what);
+  const std::vector<SniffedFile> looks = looks_of(paths, what);
   const Format first = looks.front().format;
-  const auto other =
-      std::ranges::find_if(looks, [first](const FileLook& look) { return look.format != first; });
+  const auto other = std::ranges::find_if(
+      looks, [first](const SniffedFile& look) { return look.format != first; });
   if (other != looks.end())
     throw usage_error(
         what, "files of one format",
         with_format(paths.front(), looks.front()) + " beside " +
             with_format(paths[static_cast<std::size_t>(other - looks.begin())], *other),
         "stating data.format, or globs that match only one of them");
-  refuse_what_is_no_text(paths, looks, what);
+  refuse_non_text(paths, looks, what);
   return first;
 }
 

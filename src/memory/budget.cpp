@@ -176,7 +176,7 @@ std::optional<BudgetWatch::Version> BudgetWatch::version_of(const std::filesyste
 
 namespace {
 
-std::optional<std::string> take_in(const std::optional<BudgetChange>& change) {
+std::optional<std::string> apply_change(const std::optional<BudgetChange>& change) {
   if (!change) return std::nullopt;
   set_budget(change->budget);
   measure_outside();
@@ -187,12 +187,12 @@ std::optional<std::string> take_in(const std::optional<BudgetChange>& change) {
 
 std::optional<std::string> follow_budget(BudgetWatch& watch) {
   if (!caching_allocator_installed()) return std::nullopt;
-  return take_in(watch.poll(budget(), held_of_a_budget()));
+  return apply_change(watch.poll(budget(), held_of_a_budget()));
 }
 
 std::optional<std::string> follow_budget_file(BudgetWatch& watch) {
   if (!caching_allocator_installed()) return std::nullopt;
-  return take_in(watch.poll_file(budget()));
+  return apply_change(watch.poll_file(budget()));
 }
 
 }  // namespace accrue::memory

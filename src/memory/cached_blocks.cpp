@@ -14,7 +14,7 @@ std::int64_t signed_bytes(std::size_t bytes) { return static_cast<std::int64_t>(
 
 }  // namespace
 
-CachedBlocks::Taken CachedBlocks::take(std::size_t bytes, MemoryTag tag) {
+CachedBlocks::Allocation CachedBlocks::take(std::size_t bytes, MemoryTag tag) {
   const SizeClass size_class = size_class_of(bytes);
   const std::size_t needed = touched_bytes(bytes, size_class.capacity_bytes);
   const std::lock_guard lock(mutex_);

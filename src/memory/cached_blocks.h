@@ -21,11 +21,11 @@ class CachedBlocks {
 
   /// A block, or the reason why there is none: the bytes over the budget, or 0 if the system has no
   /// more memory, even after the free lists were returned to it.
-  struct Taken {
+  struct Allocation {
     void* data = nullptr;
     std::int64_t over_budget = 0;
   };
-  Taken take(std::size_t bytes, MemoryTag tag);
+  Allocation take(std::size_t bytes, MemoryTag tag);
 
   /// Returns nothing if the block is not from this allocator.
   std::optional<Released> give_back(void* data);

@@ -89,7 +89,7 @@ class CachingAllocator final : public c10::Allocator, public CountedMemory {
 
   void* take_cached(std::size_t bytes, MemoryTag tag) {
     if (bytes > kLargestRequestBytes) refuse_system(bytes);
-    const CachedBlocks::Taken taken = cached_.take(bytes, tag);
+    const CachedBlocks::Allocation taken = cached_.take(bytes, tag);
     if (taken.over_budget > 0) refuse_budget(bytes, taken.over_budget);
     if (taken.data == nullptr) refuse_system(bytes);
     return taken.data;

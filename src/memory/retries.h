@@ -51,14 +51,14 @@ class Retries {
                                    const std::exception& error);
   /// The effect of memory on a completed window, in words. Nothing if it did not run out since the
   /// last story was taken.
-  std::optional<std::string> take_story();
+  std::optional<std::string> take_retry_report();
   /// How often memory ran out in this window.
   std::int64_t count() const { return count_; }
 
  private:
   /// Describes the first time that memory ran out, and the memory that the largest micro-batch
   /// would have taken.
-  struct Story {
+  struct RetryReport {
     std::string what, cause;
     std::int64_t from = 0, to = 0;  ///< samples; equal if nothing was split
     std::int64_t budget = 0;        ///< bytes of a budget that is enough; 0: unknown
@@ -75,7 +75,7 @@ class Retries {
   Enough enough_ = {};
   std::int64_t count_ = 0, failures_ = 0, restarts_ = 0;
   std::int64_t told_ = 0;  ///< the part of the count that was reported
-  Story story_;
+  RetryReport report_;
 };
 
 }  // namespace accrue::memory

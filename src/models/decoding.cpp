@@ -19,7 +19,7 @@ std::int64_t common_beginning(std::span<const std::int64_t> a, std::span<const s
 
 }  // namespace
 
-at::Tensor Decoding::logits_behind(std::span<const std::int64_t> tokens) {
+at::Tensor Decoding::next_logits(std::span<const std::int64_t> tokens) {
   const auto context = static_cast<std::size_t>(model_.context());
   const std::span<const std::int64_t> seen = tokens.last(std::min(tokens.size(), context));
   const std::int64_t length = std::ssize(seen);

@@ -23,7 +23,7 @@ class Decoding {
   /// tokens of the previous call is not read again. So a text that fits into the context costs one
   /// position per token; once it is longer, its beginning moves with every token and all of the
   /// context is read again each time, as positions count from that beginning.
-  at::Tensor logits_behind(std::span<const std::int64_t> tokens);
+  at::Tensor next_logits(std::span<const std::int64_t> tokens);
 
  private:
   LanguageModel& model_;

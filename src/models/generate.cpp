@@ -50,7 +50,7 @@ OpenText Generation::open_text() const {
 
 std::optional<std::int64_t> Generation::next() {
   if (has_ended_ || drawn_ == options_.max_tokens) return std::nullopt;
-  const at::Tensor logits = decoding_.logits_behind(tokens_);
+  const at::Tensor logits = decoding_.next_logits(tokens_);
   const double uniform =
       random_unit(options_.seed, stream_of("generate"), static_cast<std::uint64_t>(drawn_));
   const std::int64_t token = draw_token(logits, open_text(), sampling_, uniform);

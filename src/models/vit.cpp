@@ -176,7 +176,7 @@ NamedParameters Vit::file_tensors() const {
       tensors.push_back({name, values.view({impl_->options.width, impl_->options.image[0],
                                             impl_->patch_height(), impl_->patch_width()})});
     else
-      append_apart(tensors, name, values);
+      append_split(tensors, name, values);
   }
   return tensors;
 }

@@ -284,9 +284,9 @@ void JsonlSink::tell_of_new_content(const std::string& why) {
   if (warns_) return;  // the account is not used
   try {
     const std::string content = read_file(file_);
-    account_.begin_again(lines_of_metrics(content), why);
+    account_.restart(lines_of_metrics(content), why);
   } catch (const Error& unreadable) {
-    account_.begin_again({}, why + " (" + unreadable.received() + ")");
+    account_.restart({}, why + " (" + unreadable.received() + ")");
   }
 }
 

@@ -88,7 +88,7 @@ void MetricsAccount::begin(const std::vector<MetricsText>& lines, std::int64_t l
   count(lines, last_step);
 }
 
-void MetricsAccount::begin_again(const std::vector<MetricsText>& lines, const std::string& why) {
+void MetricsAccount::restart(const std::vector<MetricsText>& lines, const std::string& why) {
   const StepRanges told = std::exchange(steps_, {});
   count(lines, reached_);
   const StepRanges missing = told.without(steps_);

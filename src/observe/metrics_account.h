@@ -47,7 +47,7 @@ class MetricsAccount {
   void begin(const std::vector<MetricsText>& lines, std::int64_t last_step);
   /// The file's lines differ from those written, for the reason `why`, which follows the file's
   /// name. Adds remarks on the lost steps.
-  void begin_again(const std::vector<MetricsText>& lines, const std::string& why);
+  void restart(const std::vector<MetricsText>& lines, const std::string& why);
   /// A line was written.
   void add(const MetricsText& line);
   /// A line could not be written, for the reason `why`.

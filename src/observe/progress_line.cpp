@@ -68,7 +68,7 @@ void ProgressLine::begin(const OperationProgress& progress) {
 
 void ProgressLine::go_on(const OperationProgress& progress) {
   const auto found = std::ranges::find_if(
-      under_way_, [&](const UnderWay& one) { return one.progress.id == progress.id; });
+      under_way_, [&](const RunningOperation& one) { return one.progress.id == progress.id; });
   if (found == under_way_.end()) return;
   const double now = options_.clock();
   if (found->progress.all == 0 && progress.all > 0) {
@@ -83,7 +83,8 @@ void ProgressLine::go_on(const OperationProgress& progress) {
 
 /// What an inner operation drew stays until the outer one is shown, so that nothing flickers.
 void ProgressLine::end(const OperationProgress& progress) {
-  std::erase_if(under_way_, [&](const UnderWay& one) { return one.progress.id == progress.id; });
+  std::erase_if(under_way_,
+                [&](const RunningOperation& one) { return one.progress.id == progress.id; });
   if (under_way_.empty()) wipe();
 }
 
@@ -97,7 +98,7 @@ void ProgressLine::tick() {
   print(text(under_way_.back()));
 }
 
-std::string ProgressLine::text(const UnderWay& operation) const {
+std::string ProgressLine::text(const RunningOperation& operation) const {
   const OperationProgress& progress = operation.progress;
   const double now = options_.clock();
   if (progress.all <= 0) return heading(progress) + "  " + format_duration(now - operation.since);

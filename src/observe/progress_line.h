@@ -38,7 +38,7 @@ class ProgressLine {
   bool is_under_way() const { return !under_way_.empty(); }
 
  private:
-  struct UnderWay {
+  struct RunningOperation {
     OperationProgress progress;
     double since = 0;            ///< when it began
     std::int64_t done_then = 0;  ///< the first count
@@ -48,16 +48,16 @@ class ProgressLine {
   void begin(const OperationProgress& progress);
   void go_on(const OperationProgress& progress);
   void end(const OperationProgress& progress);
-  std::string text(const UnderWay& operation) const;
+  std::string text(const RunningOperation& operation) const;
   void print(const std::string& text);
   void wipe();
 
   std::ostream& out_;
   ProgressLineOptions options_;
-  std::vector<UnderWay> under_way_;  ///< the innermost last
-  double next_ = 0;                  ///< when a line is due
-  std::optional<double> shown_;      ///< when the last line was shown of what is under way
-  bool is_drawn_ = false;            ///< a line that is redrawn stands on the terminal
+  std::vector<RunningOperation> under_way_;  ///< the innermost last
+  double next_ = 0;                          ///< when a line is due
+  std::optional<double> shown_;              ///< when the last line was shown of what is under way
+  bool is_drawn_ = false;                    ///< a line that is redrawn stands on the terminal
 };
 
 }  // namespace accrue::observe

@@ -60,7 +60,7 @@ AccumulatorOptions options_of(const Options& stated) {
   options.measure_noise = stated.measure_noise;
   options.replay = replay_of(stated.replay);
   options.group = stated.group;
-  options.on_event = teller_of(stated.on_event);
+  options.on_event = event_callback(stated.on_event);
   return options;
 }
 

@@ -26,7 +26,7 @@ std::vector<py::object*> held_by(std::initializer_list<MaybeCallback> callbacks)
   return held;
 }
 
-std::function<void(const Event&)> teller_of(const MaybeCallback& function) {
+std::function<void(const Event&)> event_callback(const MaybeCallback& function) {
   if (!function) return {};
   return [tell = *function](const Event& event) { tell(event); };
 }

@@ -72,7 +72,7 @@ MaybeCallback callback_of(const pybind11::object& function, const char* operatio
 std::vector<pybind11::object*> held_by(std::initializer_list<MaybeCallback> callbacks);
 
 /// What Python is told of events; null if there is none.
-std::function<void(const Event&)> teller_of(const MaybeCallback& function);
+std::function<void(const Event&)> event_callback(const MaybeCallback& function);
 /// Names of batch normalisations that Python finds; null if there is none.
 accum::FindBatchNorms batch_norm_finder_of(const MaybeCallback& function);
 

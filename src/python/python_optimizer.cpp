@@ -50,14 +50,14 @@ std::vector<torch::optim::OptimizerParamGroup> groups_of(const py::object& optim
 }
 
 /// Tells an optimizer of its clipping while it lives.
-class ToldOfClipping {
+class ClippingScope {
  public:
-  ToldOfClipping(const py::object& optimizer, double clipping) : optimizer_(optimizer) {
+  ClippingScope(const py::object& optimizer, double clipping) : optimizer_(optimizer) {
     optimizer_.attr("accrue_clipping") = clipping;
   }
-  ~ToldOfClipping() { PyObject_DelAttrString(optimizer_.ptr(), "accrue_clipping"); }
-  ToldOfClipping(const ToldOfClipping&) = delete;
-  ToldOfClipping& operator=(const ToldOfClipping&) = delete;
+  ~ClippingScope() { PyObject_DelAttrString(optimizer_.ptr(), "accrue_clipping"); }
+  ClippingScope(const ClippingScope&) = delete;
+  ClippingScope& operator=(const ClippingScope&) = delete;
 
  private:
   const py::object& optimizer_;
@@ -70,7 +70,7 @@ PythonOptimizer::PythonOptimizer(const py::object& optimizer)
 
 at::Tensor PythonOptimizer::step(LossClosure /*closure*/) {
   optimizer_.with([this](const py::object& optimizer) {
-    const ToldOfClipping told(optimizer, clipping_);
+    const ClippingScope told(optimizer, clipping_);
     optimizer.attr("step")();
   });
   return {};

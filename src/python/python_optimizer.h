@@ -13,7 +13,7 @@ namespace accrue::python {
 ///
 /// By how much the gradient was clipped it is told while it steps, as its attribute
 /// `accrue_clipping`, so that accrue.watch() knows gradients as they were.
-class PythonOptimizer final : public torch::optim::Optimizer, public accum::SeesClipping {
+class PythonOptimizer final : public torch::optim::Optimizer, public accum::ClippingListener {
  public:
   explicit PythonOptimizer(const pybind11::object& optimizer);
   at::Tensor step(LossClosure closure = nullptr) override;

@@ -35,7 +35,7 @@ class Stepper {
       : optimizer_(optimizer),
         held_(held_by({batch_norms, on_event, optimizer_.held()})),
         slices_(model_of(parameters, buffers, batch_norms), optimizer_,
-                with_teller(on_event, std::move(options))) {}
+                with_event_callback(on_event, std::move(options))) {}
 
   StepReport step(std::int64_t samples, const py::object& run) {
     const detail::RunSlice slices = run_of(callback_of(run, "step", "loss_fn"), "step");
@@ -50,8 +50,8 @@ class Stepper {
   const std::vector<py::object*>& held() const { return held_; }
 
  private:
-  static StepOptions with_teller(const MaybeCallback& on_event, StepOptions options) {
-    options.on_event = teller_of(on_event);
+  static StepOptions with_event_callback(const MaybeCallback& on_event, StepOptions options) {
+    options.on_event = event_callback(on_event);
     return options;
   }
 

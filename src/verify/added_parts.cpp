@@ -50,13 +50,13 @@ std::optional<Fit> AddedParts::fit_span(const Tensors& gradient, double toleranc
   return proof::fit_span({sketch}, parts, tolerance, coefficients);
 }
 
-AddedUp AddedParts::explain(const NamedParameters& parameters, const Gradients& training,
-                            double sum_roundoff) const {
+SumEvidence AddedParts::explain(const NamedParameters& parameters, const Gradients& training,
+                                double sum_roundoff) const {
   const Comparison close = compare_closely(parameters, training, total_);
-  AddedUp added{.residual = relative_error(training, total_),
-                .keeps_sums = sum_roundoff == 0,
-                .sum_rounding = sum_roundoff * norms_of_sums(),
-                .tolerance = tolerance_of_fits(joint_bound(close, total_))};
+  SumEvidence added{.residual = relative_error(training, total_),
+                    .keeps_sums = sum_roundoff == 0,
+                    .sum_rounding = sum_roundoff * norms_of_sums(),
+                    .tolerance = tolerance_of_fits(joint_bound(close, total_))};
   const double scale = training.weight / total_.weight;
   added.multiple = fit_sum(training.sums, total_, scale, added.tolerance);
   added.span = fit_span(training.sums, added.tolerance, &added.shares);

@@ -25,8 +25,8 @@ class AddedParts {
   std::optional<Fit> fit_span(const Tensors& gradient, double tolerance,
                               std::vector<double>* coefficients = nullptr) const;
   /// The reason why `training` is not their sum, by measurements. `sum_roundoff` as in Subject.
-  AddedUp explain(const NamedParameters& parameters, const Gradients& training,
-                  double sum_roundoff) const;
+  SumEvidence explain(const NamedParameters& parameters, const Gradients& training,
+                      double sum_roundoff) const;
 
  private:
   double norms_of_sums() const;

@@ -38,7 +38,7 @@ Evidence relative(double actual, double reference, double bound) {
 }
 
 /// Adds up the components of parameters' differences along the gradient of all of them.
-class Together {
+class ProjectedDifference {
  public:
   void add(double along, double norm, double bound) {
     dot_ += along * norm;
@@ -81,7 +81,7 @@ class Comparer {
       result.parameters.push_back(parameter(i));
       roundoff = std::max(roundoff, unit_roundoff(parameters_[i].tensor.scalar_type()));
     }
-    result.together = together_.result(roundoff, noise_);
+    result.together = projected_.result(roundoff, noise_);
     if (!actual_.has_totals) return result;
     result.weight = relative(actual_.weight, reference_.weight, weight_tolerance);
     result.loss =
@@ -117,7 +117,7 @@ class Comparer {
     }
     const double projection = along[static_cast<std::size_t>(Direction::gradient)];
     if (norms_[i] > 0) result.factor = 1 + projection / norms_[i];
-    together_.add(projection, norms_[i], result.along.front().bound);
+    projected_.add(projection, norms_[i], result.along.front().bound);
     return result;
   }
 
@@ -127,7 +127,7 @@ class Comparer {
   const Noise& noise_;
   const std::vector<double> norms_;
   const double usual_;
-  Together together_;
+  ProjectedDifference projected_;
 };
 
 }  // namespace

@@ -116,20 +116,20 @@ bool leaves_at_most(const std::optional<Fit>& fit, double residual) {
 
 /// A fit that leaves most of the residual without it explains nothing, however small that is.
 /// Biased rounding is partly a factor, so coarse sums need a better fit.
-bool improves(const std::optional<Fit>& fit, const AddedUp& added) {
+bool improves(const std::optional<Fit>& fit, const SumEvidence& added) {
   const double share = added.keeps_sums ? most_left_beside_rounding : most_left_by_rounding_again;
   return leaves_at_most(fit, share * added.residual);
 }
 
 /// The residual allowed for a fit of training's sum if sums or passes round differently.
-double most_left_by_fit(const AddedUp& added) {
+double most_left_by_fit(const SumEvidence& added) {
   const double of_sums = added.keeps_sums ? 0 : added.sum_rounding;
   return std::max(added.tolerance, std::min(std::max(of_sums, added.pass_rounding),
                                             most_left_beside_rounding * added.residual));
 }
 
 /// The multiple of their sum explains it, and no combination does so clearly better.
-bool multiple_explains(const AddedUp& added) {
+bool multiple_explains(const SumEvidence& added) {
   if (!improves(added.multiple, added)) return false;
   if (leaves_at_most(added.multiple, added.tolerance)) return true;
   const bool combination_is_better =
@@ -138,9 +138,9 @@ bool multiple_explains(const AddedUp& added) {
   return leaves_at_most(added.multiple, most_left_by_fit(added)) && !combination_is_better;
 }
 
-bool is_the_sum(const AddedUp& added) { return added.residual <= added.tolerance; }
+bool is_the_sum(const SumEvidence& added) { return added.residual <= added.tolerance; }
 
-bool only_last_counts(const AddedUp& added) {
+bool only_last_counts(const SumEvidence& added) {
   const double much = 0.5;
   const double little = added.keeps_sums ? std::max(1e-3, 10 * added.tolerance) : 0.1;
   const auto first = std::ranges::find_if(added.shares, [&](double s) { return s > much; });
@@ -151,7 +151,7 @@ bool only_last_counts(const AddedUp& added) {
          std::all_of(first, added.shares.end(), is_one);
 }
 
-Explanation by_rounding_again(const AddedUp& added) {
+Explanation by_rounding_again(const SumEvidence& added) {
   if (added.keeps_sums || !added.residual_in_bf16 ||
       *added.residual_in_bf16 > most_left_by_rounding_again * added.residual)
     return {};
@@ -161,7 +161,7 @@ Explanation by_rounding_again(const AddedUp& added) {
                     digits(*added.residual_in_bf16)}};
 }
 
-Explanation by_fit_of_parts(const AddedUp& added) {
+Explanation by_fit_of_parts(const SumEvidence& added) {
   if (multiple_explains(added))
     return Diagnosis{Cause::normalization,
                      {"training's gradient is " + number(added.multiple->factor) +
@@ -176,14 +176,14 @@ Explanation by_fit_of_parts(const AddedUp& added) {
   return Diagnosis{Cause::weighting, {"training's gradient is a weighted sum of them" + shares}};
 }
 
-Explanation by_rounding_of_sums(const AddedUp& added) {
+Explanation by_rounding_of_sums(const SumEvidence& added) {
   if (added.keeps_sums || added.residual > added.sum_rounding) return {};
   return Diagnosis{Cause::precision,
                    {"the sum that training keeps of them loses " + number(added.residual) +
                     ", which its precision may (" + number(added.sum_rounding) + ")"}};
 }
 
-std::string text_of_fits(const AddedUp& added) {
+std::string text_of_fits(const SumEvidence& added) {
   if (!added.span) return "too many, or too small, for a fit by their weighted sums";
   return "no weighted sum of them leaves less than " + number(added.span->residual) + " of it";
 }
@@ -268,7 +268,7 @@ Explanation by_precision(const Observations& seen) {
 }
 
 /// Whether a fit of this kind was made of the difference, and does not explain it.
-bool is_ruled_out(const Observations& seen, std::optional<Fit> AddedUp::*of_training,
+bool is_ruled_out(const Observations& seen, std::optional<Fit> SumEvidence::*of_training,
                   const std::optional<Fit>& of_whole) {
   if (!seen.parts_add_up) return of_whole && !of_whole->matches;
   if (!seen.added_up) return false;
@@ -287,7 +287,8 @@ std::vector<std::string> ruled_out(const Observations& seen) {
        "one pass, run twice from the same seed, is the same");
   const bool weights_agree = same(seen.weight, seen.weight_of_parts, weight_tolerance);
   rule(Cause::weighting,
-       weights_agree && !matches(seen.mean_as_sum) && is_ruled_out(seen, &AddedUp::span, seen.span),
+       weights_agree && !matches(seen.mean_as_sum) &&
+           is_ruled_out(seen, &SumEvidence::span, seen.span),
        "weights add up, and no weighted sum of the parts explains the difference");
   rule(Cause::dropout, vanishes(seen.reseeded), "another seed draws no other masks");
   rule(Cause::dropout, !seen.reseeded && exceeds(seen.evaluation),
@@ -296,7 +297,7 @@ std::vector<std::string> ruled_out(const Observations& seen) {
        "nothing normalises by the batch");
   rule(Cause::batchnorm, !seen.batch_norms.empty() && exceeds(seen.frozen),
        "with batch normalisations on fixed statistics the difference stays");
-  rule(Cause::normalization, is_ruled_out(seen, &AddedUp::multiple, seen.multiple),
+  rule(Cause::normalization, is_ruled_out(seen, &SumEvidence::multiple, seen.multiple),
        "no constant factor explains the difference");
   const auto& doubled = seen.relative_error_in_double;
   rule(Cause::precision, doubled && *doubled > shrunk_in_double,
@@ -351,7 +352,7 @@ bool same(double a, double b, double tolerance) {
   return std::abs(a - b) <= tolerance * std::max(std::abs(a), std::abs(b));
 }
 
-Diagnosis diagnose_sum(const AddedUp& added) {
+Diagnosis diagnose_sum(const SumEvidence& added) {
   for (const auto explain : {by_rounding_again, by_fit_of_parts, by_rounding_of_sums})
     if (Explanation found = explain(added)) return *found;
   return {.cause = Cause::unknown,

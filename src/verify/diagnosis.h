@@ -33,7 +33,7 @@ struct Fit {
 };
 
 /// Training's result for a split, compared with the gradients of its parts in separate passes.
-struct AddedUp {
+struct SumEvidence {
   double residual = 1;      ///< of the parts' sum in fp64
   bool keeps_sums = false;  ///< Subject::sum_roundoff() is 0
   double sum_rounding = 0;  ///< bound of the error of rounding it that way (RoundingTerms)
@@ -78,7 +78,7 @@ struct Observations {
   std::optional<Difference> kernels;
   std::string kernels_parameter;
   double kernels_factor = 1;  ///< ParameterComparison::factor there
-  std::optional<AddedUp> added_up;
+  std::optional<SumEvidence> added_up;
   std::string split_name;  ///< of the worst split
   /// The split again in fp64: the error there relative to the same scale.
   std::optional<double> relative_error_in_double;
@@ -104,7 +104,7 @@ Diagnosis diagnose(const Observations& seen);
 
 /// Explains why training's result is not the sum of the same parts. An exact explanation comes
 /// before rounding, which comes before "unknown".
-Diagnosis diagnose_sum(const AddedUp& added);
+Diagnosis diagnose_sum(const SumEvidence& added);
 
 /// Measurements of a user's loop whose loss alone is correct.
 struct LoopObservations {

@@ -52,7 +52,7 @@ void evaluate_modules(torch::nn::Module& root, Undo& undo) {
 
 }  // namespace
 
-InMode::InMode(const detail::VerifiedModel& model, Mode mode) {
+ModeScope::ModeScope(const detail::VerifiedModel& model, Mode mode) {
   if (mode == Mode::training) return;
   if (model.module) {
     if (mode == Mode::batch_norms_frozen) {
@@ -65,7 +65,7 @@ InMode::InMode(const detail::VerifiedModel& model, Mode mode) {
   }
 }
 
-InMode::~InMode() {
+ModeScope::~ModeScope() {
   for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) (*undo)();
 }
 

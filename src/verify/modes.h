@@ -10,12 +10,12 @@
 namespace accrue::proof {
 
 /// Puts a model into a mode during its lifetime.
-class InMode {
+class ModeScope {
  public:
-  InMode(const detail::VerifiedModel& model, Mode mode);
-  ~InMode();
-  InMode(const InMode&) = delete;
-  InMode& operator=(const InMode&) = delete;
+  ModeScope(const detail::VerifiedModel& model, Mode mode);
+  ~ModeScope();
+  ModeScope(const ModeScope&) = delete;
+  ModeScope& operator=(const ModeScope&) = delete;
 
  private:
   std::vector<std::function<void()>> undo_;

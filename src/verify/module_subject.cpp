@@ -11,9 +11,9 @@
 
 #include "accrue/core/error.h"
 #include "verify/comparison.h"
+#include "verify/grad_hooks_detached.h"
 #include "verify/modes.h"
 #include "verify/running_errors.h"
-#include "verify/unheard.h"
 
 namespace accrue {
 
@@ -139,7 +139,7 @@ ModuleSubject::ModuleSubject(const detail::VerifiedModel& model)
 
 Gradients ModuleSubject::one_pass(batch::Range part, const Conditions& conditions) {
   const KeepState keep(trained_, model_.buffers);
-  const InMode mode(model_, conditions.mode);
+  const ModeScope mode(model_, conditions.mode);
   seed_generator(conditions.seed);
   const Loss loss = scaled(loss_(part.begin, part.end), conditions.weighting);
   require_finite(loss);
@@ -174,9 +174,9 @@ Gradients ModuleSubject::one_pass(batch::Range part, const Conditions& condition
 
 Gradients ModuleSubject::accumulated(const Parts& parts, const Conditions& conditions) {
   const KeepState keep(trained_, model_.buffers);
-  const InMode mode(model_, conditions.mode);
+  const ModeScope mode(model_, conditions.mode);
   seed_generator(conditions.seed);
-  const Unheard unheard(trained_);
+  const GradHooksDetached detached(trained_);
   Accumulator accumulator(trained_, {.check_finite = false});
   const auto& entries = accumulator.current_window().buffer()->entries();
   Gradients result;

@@ -208,11 +208,11 @@ void Prover::fit(Observations& seen) {
 }
 
 /// Training's result for the worst split, compared with its parts in separate passes.
-AddedUp Prover::fit_training() {
+SumEvidence Prover::fit_training() {
   const double sum_roundoff = subject_.sum_roundoff();
   AddedParts parts(worst_split_.parts.size(), sum_roundoff > 0);
   for (const batch::Range range : worst_split_.parts) parts.add(subject_.native_pass(range, {}));
-  AddedUp added = parts.explain(subject_.parameters(), worst_gradients_, sum_roundoff);
+  SumEvidence added = parts.explain(subject_.parameters(), worst_gradients_, sum_roundoff);
   added.pass_rounding = fit_tolerance();
   return added;
 }

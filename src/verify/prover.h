@@ -72,7 +72,7 @@ class Prover {
   double noise_of_gradient() const;
   double halved();
   void fit(Observations& seen);
-  AddedUp fit_training();
+  SumEvidence fit_training();
   void compare_operations(Observations& seen);
   /// On the first samples of `parts`.
   double error_on(std::int64_t samples, Subject& subject, const Parts& parts) const;

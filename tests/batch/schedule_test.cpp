@@ -152,9 +152,9 @@ TEST(Split, CoversTheWindowInOrder) {
   EXPECT_THAT(split({3, 13}, 4), ElementsAre(Range{3, 7}, Range{7, 11}, Range{11, 13}));
   EXPECT_TRUE(split({5, 5}, 4).empty());
   const std::vector<Range> with_a_gap{{0, 3}, {3, 4}, {6, 11}};
-  EXPECT_THAT(split_anew(with_a_gap, 3),
+  EXPECT_THAT(split_again(with_a_gap, 3),
               ElementsAre(Range{0, 3}, Range{3, 4}, Range{6, 9}, Range{9, 11}));
-  EXPECT_TRUE(split_anew({}, 3).empty());
+  EXPECT_TRUE(split_again({}, 3).empty());
   EXPECT_THROW(split({0, 4}, 0), Error);
 }
 

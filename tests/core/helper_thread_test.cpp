@@ -16,10 +16,10 @@ std::ptrdiff_t threads_of_process() {
 }
 
 TEST(HelperThread, GivesWhatTheWorkGave) {
-  Begun<int> begun = run_beside([] { return 7; });
+  HelperTask<int> begun = run_on_helper([] { return 7; });
   EXPECT_FALSE(begun.in_place);
   EXPECT_EQ(begun.result.get(), 7);
-  Begun<int> failed = run_beside([]() -> int { throw std::runtime_error("lost"); });
+  HelperTask<int> failed = run_on_helper([]() -> int { throw std::runtime_error("lost"); });
   EXPECT_THROW(failed.result.get(), std::runtime_error);
 }
 

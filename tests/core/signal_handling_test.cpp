@@ -38,8 +38,8 @@ TEST(SignalHandling, IsNotOnTheStackThatASignalInterrupts) {
   EXPECT_GT(distance(), kFar);
   std::thread([] {
     EXPECT_LT(distance(), kFar) << "the control: a thread without a stack for them";
-    give_signals_a_stack();
-    give_signals_a_stack();
+    install_signal_stack();
+    install_signal_stack();
     EXPECT_GT(distance(), kFar);
   }).join();
   ::sigaction(SIGWINCH, &before, nullptr);
@@ -62,7 +62,7 @@ TEST(SignalHandling, LeavesAStackThatAThreadHas) {
     mine.ss_sp = own;
     mine.ss_size = sizeof own;
     ASSERT_EQ(::sigaltstack(&mine, nullptr), 0);
-    give_signals_a_stack();
+    install_signal_stack();
     stack_t present{};
     ::sigaltstack(nullptr, &present);
     EXPECT_EQ(present.ss_sp, own);

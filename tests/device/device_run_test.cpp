@@ -9,7 +9,7 @@
 #include "device/on_device.h"
 #include "memory/retries.h"
 #include "train/plan/setup.h"
-#include "train/ranks/alone.h"
+#include "train/ranks/single_process.h"
 #include "train/run/make_runner.h"
 #include "train/run/run_window.h"
 #include "train/window/exact/activation_store.h"
@@ -38,7 +38,7 @@ class WindowOnDevice {
     accum::Window window(make_gradient_buffer(work_.config, *work_.model));
     memory::Recovery recovery({.planned = micro, .micro_batch = micro});
     memory::Retries retries(&recovery);
-    Alone alone;
+    SingleProcess alone;
     RunLog log;
     RunControl control;
     const std::unique_ptr<Runner> runner = make_runner(

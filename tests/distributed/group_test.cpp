@@ -233,8 +233,8 @@ TEST(MissingRanks, ThoseThatAreGoneExplainWhyOthersAreLate) {
   EXPECT_EQ(missing_ranks({there, forged, late}, 5),
             "words without this run's ACCRUE_RUN_TOKEN in the place of rank 1");
   EXPECT_EQ(missing_ranks({there, forged, gone}, 5), missing_ranks({there, there, gone}, 5));
-  EXPECT_TRUE(tells_of_death(missing_ranks({there, late, gone}, 5)));
-  EXPECT_FALSE(tells_of_death(missing_ranks({there, late, late}, 5)));
+  EXPECT_TRUE(names_lost_rank(missing_ranks({there, late, gone}, 5)));
+  EXPECT_FALSE(names_lost_rank(missing_ranks({there, late, late}, 5)));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "distributed/group/here_text.h"
+#include "distributed/group/rank_announcement.h"
 #include "distributed/store_fixture.h"
 
 namespace accrue::distributed {
@@ -19,10 +19,10 @@ class MembershipTest : public StoreTest {};
 /// Member 0 is not always rank 0: a process must not take a member's text for that of rank 0.
 TEST_F(MembershipTest, SaysThatAMemberIsHereWhereNoRankSaysSo) {
   Membership alone(texts(), texts(), 0, 1);
-  EXPECT_TRUE(alone.look(1, 1s).is_decided);
+  EXPECT_TRUE(alone.poll(1, 1s).is_decided);
   EXPECT_EQ(alone.list().generation, 1);
   EXPECT_TRUE(plain->check({"group/1/members"}));
-  EXPECT_FALSE(plain->check({std::string("group/1/") + kHere + "/0"}));
+  EXPECT_FALSE(plain->check({std::string("group/1/") + kAnnouncement + "/0"}));
 }
 
 /// Two ask to join in place of one that is lost, and only the first shows that it lives.
@@ -36,7 +36,7 @@ TEST_F(MembershipTest, LetsInWhoShowsLifeAndKeepsThePlacesOfOthersInTheLine) {
   EXPECT_FALSE(left.has_applicants()) << "it may have died since";
   texts().write(beat_key(first.own()), "2");
   EXPECT_TRUE(left.has_applicants());
-  EXPECT_TRUE(left.look(1, 1min).is_decided);
+  EXPECT_TRUE(left.poll(1, 1min).is_decided);
   EXPECT_THAT(left.list().members, ElementsAre(0, first.own()));
   EXPECT_EQ(left.list().applications, 1);
   EXPECT_FALSE(left.has_applicants());

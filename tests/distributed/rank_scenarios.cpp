@@ -277,7 +277,7 @@ void wait_for_heart() {
   std::unique_lock lock(mutex);
   // When the second one begins the first is over.
   if (!beat.wait_for(lock, std::chrono::minutes(1), [&] { return beats >= 2; }))
-    throw std::runtime_error("the heart does not beat");
+    throw std::runtime_error("there is no heartbeat");
 }
 
 void print(std::string_view name, const at::Tensor& values) {

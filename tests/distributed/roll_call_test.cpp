@@ -27,7 +27,7 @@ class RollCalls : public StoreTest {
     std::set<std::optional<std::string>> last;
     for (int i = 0; i < times; ++i) {
       last.clear();
-      for (RollCall& one : all) last.insert(one.look().start);
+      for (RollCall& one : all) last.insert(one.poll().start);
     }
     return last;
   }
@@ -91,7 +91,7 @@ TEST_F(RollCalls, TakeWhoComesInThePlaceOfOneThatDied) {
     for (const int looks : {1, 2, 3}) {
       std::vector<RollCall> all = processes(3);
       const auto victim = all.begin() + (2 - died);
-      for (int i = 0; i < looks; ++i) victim->look();
+      for (int i = 0; i < looks; ++i) victim->poll();
       if (died == 0) names(all, 1);
       *victim = process(died, 3);
       start_of(all);
@@ -109,12 +109,12 @@ TEST_F(RollCalls, NameWhoIsMissing) {
 
 TEST_F(RollCalls, SayWhyThereIsNoStart) {
   RollCall first = process(0, 3), second = process(1, 3);
-  second.look();
-  first.look();
-  EXPECT_EQ(second.look().failure, std::nullopt);
+  second.poll();
+  first.poll();
+  EXPECT_EQ(second.poll().failure, std::nullopt);
   std::jthread giving_up([&] { first.give_up("nothing from rank 2"); });
   std::optional<std::string> failure;
-  while (!failure) failure = second.look().failure;
+  while (!failure) failure = second.poll().failure;
   EXPECT_EQ(failure, "nothing from rank 2");
   giving_up.join();
   std::vector<RollCall> next = processes(3);
@@ -125,12 +125,12 @@ TEST_F(RollCalls, SayWhyThereIsNoStart) {
 TEST_F(RollCalls, TakeNoTicketThatIsForNobody) {
   const auto stranger = client();
   RollCall one = process(1, 2);
-  one.look();
+  one.poll();
   for (const char* text : {"", " ", "a", "a b", "- -", "nobody's ticket"}) {
     stranger->set("accrue/roll/ticket/1", text);
     stranger->set("accrue/roll/complete", text);
     while (!stranger->has("accrue/roll/complete")) continue;
-    const RollCall::Look found = one.look();
+    const RollCall::Status found = one.poll();
     EXPECT_FALSE(found.start || found.failure) << text;
   }
   EXPECT_THAT(one.missing(), ElementsAre(0));

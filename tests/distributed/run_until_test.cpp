@@ -25,7 +25,7 @@ TEST(RunUntil, LeavesACallThatDoesNotComeBackToItself) {
                            gate->get_future().wait();
                            passed->set_value();
                          }),
-               NoAnswer);
+               DeadlineExceeded);
   // It continued, and its objects still exist.
   gate->set_value();
   passed->get_future().wait();

@@ -13,7 +13,7 @@
 #include "distributed/group/text_seal.h"
 #include "distributed/reduce/parcels.h"
 #include "fuzz_targets.h"
-#include "train/ranks/left_of_window.h"
+#include "train/ranks/remaining_window.h"
 
 namespace accrue::fuzz {
 namespace {
@@ -145,7 +145,7 @@ void fuzz_ranges(Input input) {
       train::ranges_from_text(std::string(input.begin(), input.end()));
   expect(train::ranges_from_text(train::to_text(done)) == done, "ranges come back");
   std::int64_t samples = 0;
-  for (const auto& of_rank : train::divide_what_is_left({0, 64}, {done, {}}, 4))
+  for (const auto& of_rank : train::divide_remaining_window({0, 64}, {done, {}}, 4))
     for (const batch::Range& range : of_rank) samples += range.size();
   for (const batch::Range& range : done) samples += range.size();
   expect(samples == 64, "each sample is in one place");

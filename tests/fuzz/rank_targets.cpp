@@ -30,24 +30,24 @@ std::vector<Number> numbers_of(Input input) {
   return numbers;
 }
 
-/// Expects that the passages bring each rank everything that it wants, from a rank that has it.
+/// Expects that the transfers bring each rank everything that it wants, from a rank that has it.
 void expect_all_is_brought(const std::vector<train::RankHoldings>& ranks,
                            const train::Division& division) {
   std::vector<std::vector<std::int64_t>> brought(ranks.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     for (const ElementRange& range : ranks[rank].wanted) brought[rank].push_back(range.begin);
-  for (const train::Passage& passage : division.passages) {
+  for (const train::StateTransfer& transfer : division.transfers) {
     const auto has = [&](const train::StateParts& parts) {
       if (parts.step != division.step) return false;
-      const ElementRange& range = parts.ranges.at(passage.tensor);
-      return range.begin <= passage.elements.begin &&
-             passage.elements.begin + passage.elements.elements <= range.begin + range.elements;
+      const ElementRange& range = parts.ranges.at(transfer.tensor);
+      return range.begin <= transfer.elements.begin &&
+             transfer.elements.begin + transfer.elements.elements <= range.begin + range.elements;
     };
-    const train::RankHoldings& giver = ranks.at(static_cast<std::size_t>(passage.from));
+    const train::RankHoldings& giver = ranks.at(static_cast<std::size_t>(transfer.from));
     expect(has(giver.own) || has(giver.replica), "who gives a part has it");
-    std::int64_t& next = brought.at(static_cast<std::size_t>(passage.to)).at(passage.tensor);
-    expect(passage.elements.begin == next, "parts follow each other");
-    next += passage.elements.elements;
+    std::int64_t& next = brought.at(static_cast<std::size_t>(transfer.to)).at(transfer.tensor);
+    expect(transfer.elements.begin == next, "parts follow each other");
+    next += transfer.elements.elements;
   }
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     for (std::size_t tensor = 0; tensor < ranks[rank].wanted.size(); ++tensor) {
@@ -66,7 +66,7 @@ void fuzz_rank_place(Input input) {
   distributed::take_place(distributed::place_text(state.collective, state.doing), again);
   expect(again.collective == state.collective && again.doing == state.doing, "a place comes back");
   distributed::missing_ranks({state, {}}, 1);
-  distributed::tells_of_death(text);
+  distributed::names_lost_rank(text);
   if (const auto place = distributed::place_from_text(text)) {
     const auto back = distributed::place_from_text(distributed::to_text(*place));
     expect(back && back->host == place->host && back->port == place->port,
@@ -144,7 +144,8 @@ void fuzz_holdings(Input input) {
     expect(train::holdings_from_numbers(train::to_numbers(ranks.back())) == ranks.back(),
            "holdings come back");
   }
-  if (const auto division = train::divide_anew(ranks)) expect_all_is_brought(ranks, *division);
+  if (const auto division = train::plan_redistribution(ranks))
+    expect_all_is_brought(ranks, *division);
 }
 
 /// The bytes of a pace and a grain for each rank, then the units of a window.

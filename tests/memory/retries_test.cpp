@@ -41,22 +41,22 @@ TEST(Retries, TellOnceAWindowHoweverOftenItWasSplit) {
   Recovery recovery({.planned = 16, .micro_batch = 16});
   Retries retries(&recovery);
   retries.start();
-  EXPECT_EQ(retries.take_story(), std::nullopt);
+  EXPECT_EQ(retries.take_retry_report(), std::nullopt);
   for (const std::int64_t size : {16, 16, 8, 8})
     retries.failed("micro-batch 3 (samples 48 to 63)", size, out_of_memory());
   retries.passed();
-  EXPECT_EQ(retries.take_story(),
+  EXPECT_EQ(retries.take_retry_report(),
             "micro-batches of 16 samples ran out of memory (no memory): from here on they have 4, "
             "and the batch stays");
-  EXPECT_EQ(retries.take_story(), std::nullopt);
+  EXPECT_EQ(retries.take_retry_report(), std::nullopt);
   retries.start();
   retries.failed("micro-batch 1 (samples 4 to 7)", 4, out_of_memory());
-  EXPECT_EQ(retries.take_story(),
+  EXPECT_EQ(retries.take_retry_report(),
             "micro-batch 1 (samples 4 to 7) ran out of memory (no memory): it went through when it "
             "was run once more");
   retries.passed();
   retries.failed("micro-batch 2 (samples 8 to 11)", 4, out_of_memory());
-  EXPECT_THAT(retries.take_story().value(),
+  EXPECT_THAT(retries.take_retry_report().value(),
               HasSubstr("(samples 4 to 7) ran out of memory (no memory): the first of 2 times; "
                         "each went through"));
 }
@@ -85,7 +85,7 @@ TEST(Retries, NameTheBudgetThatIsEnoughWhereItIsKnown) {
       for (int attempt = 0; attempt < 2; ++attempt)
         retries.failed("micro-batch 1 (samples 16 to 31)", 16, error);
     });
-    return retries.take_story().value();
+    return retries.take_retry_report().value();
   };
   std::vector<std::int64_t> asked;
   EXPECT_THAT(told_with([&](std::int64_t samples) {

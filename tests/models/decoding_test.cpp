@@ -100,7 +100,7 @@ TEST(Decoding, GoesOnBehindWhatTextsHaveInCommon) {
       tokens.insert(tokens.end(), more.begin(), more.end());
       const auto seen = std::span(tokens).last(
           std::min(tokens.size(), static_cast<std::size_t>(decoded_context)));
-      EXPECT_TRUE(within(decoding.logits_behind(tokens), whole_logits(*model, seen), 1e-12));
+      EXPECT_TRUE(within(decoding.next_logits(tokens), whole_logits(*model, seen), 1e-12));
     }
   }
 }

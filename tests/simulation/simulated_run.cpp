@@ -55,10 +55,10 @@ class SimulatedRun {
 
   /// All ranks hold the same numbers, so one stands for them.
   void begin_shares() {
-    std::vector<distributed::Sharer> sharers;
+    std::vector<distributed::RankPace> paces;
     for (const std::vector<double>& observed : observed_)
-      sharers.push_back({.seconds_per_sample = observed});
-    shares_.emplace(0, std::move(sharers), setting_.follows_speed);
+      paces.push_back({.seconds_per_sample = observed});
+    shares_.emplace(0, std::move(paces), setting_.follows_speed);
   }
 
   Range window() const { return {next_sample_, next_sample_ + setting_.micro_batches}; }
@@ -102,7 +102,7 @@ class SimulatedRun {
     for (const std::vector<Range>& of_rank : done)
       told.push_back(train::ranges_from_text(train::to_text(of_rank)));
     return timed(outcome_, "what is left of a window",
-                 [&] { return rules_.divide_what_is_left(window(), told, 1); });
+                 [&] { return rules_.divide_remaining_window(window(), told, 1); });
   }
 
   /// Runs until all living ranks have done their shares and the window's sums were exchanged, or
@@ -196,7 +196,7 @@ class SimulatedRun {
     if (setting_.state_tensors == 0) return true;
     const std::vector<train::RankHoldings> held = optimizer_.holdings(before, group_.members());
     const auto division = timed(outcome_, "who has what of the optimizer's state",
-                                [&] { return train::divide_anew(held); });
+                                [&] { return train::plan_redistribution(held); });
     if (division && division->needs_replicas) ++outcome_.from_replicas;
     return division.has_value();
   }

@@ -10,7 +10,7 @@
 #include "distributed/group/members.h"
 #include "distributed/schedule/window_shares.h"
 #include "simulation/processes.h"
-#include "train/ranks/left_of_window.h"
+#include "train/ranks/remaining_window.h"
 
 namespace accrue::simulation {
 
@@ -48,7 +48,8 @@ struct Setting {
 /// The program's own decisions, which a test can replace by wrong ones.
 struct Rules {
   decltype(&distributed::next_members) next_members = &distributed::next_members;
-  decltype(&train::divide_what_is_left) divide_what_is_left = &train::divide_what_is_left;
+  decltype(&train::divide_remaining_window) divide_remaining_window =
+      &train::divide_remaining_window;
 };
 
 /// The durations of calls of one function on the simulating machine.

@@ -101,7 +101,7 @@ train::RangesOfRanks nothing_is_left(batch::Range, const train::RangesOfRanks& d
 /// The survivors' part is distributed again as well.
 train::RangesOfRanks all_is_left(batch::Range window, const train::RangesOfRanks& done,
                                  std::int64_t micro_batch) {
-  return train::divide_what_is_left(window, train::RangesOfRanks(done.size()), micro_batch);
+  return train::divide_remaining_window(window, train::RangesOfRanks(done.size()), micro_batch);
 }
 
 /// Dead ranks are in the next group.
@@ -114,14 +114,14 @@ std::optional<std::vector<distributed::Member>> with_the_dead(
 }
 
 TEST(SimulatedRun, FindsWhatTheDeadHadAndNobodyDid) {
-  const Rules rules{.divide_what_is_left = nothing_is_left};
+  const Rules rules{.divide_remaining_window = nothing_is_left};
   EXPECT_THAT(simulate(thousand(), rules).broken, HasSubstr("counts 0 times"));
 }
 
 TEST(SimulatedRun, FindsWhatCountsTwice) {
   Setting setting = thousand();
   setting.fates = {.lifetime = 10'000, .away = 2, .start = 1};
-  const Rules rules{.divide_what_is_left = all_is_left};
+  const Rules rules{.divide_remaining_window = all_is_left};
   EXPECT_THAT(simulate(setting, rules).broken, HasSubstr("counts 2 times"));
 }
 

@@ -5,7 +5,7 @@
 
 #include "distributed/reduce/status_row.h"
 #include "distributed/schedule/leases.h"
-#include "train/ranks/left_of_window.h"
+#include "train/ranks/remaining_window.h"
 
 namespace accrue::simulation {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/ranks/alone.h"
+#include "train/ranks/single_process.h"
 #include "train/recorder.h"
 #include "train/run/run_window.h"
 
@@ -50,7 +50,7 @@ class DrivenRunner {
   TrainState state_;
   RunLog log_{observers_, state_, true};
   RunControl control_;
-  Alone alone_;
+  SingleProcess alone_;
   accum::Window& window_;
   memory::Retries retries_;
   R runner_;

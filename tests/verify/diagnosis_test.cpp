@@ -51,7 +51,7 @@ TEST(Diagnosis, WhatNothingExplainsIsCoupled) {
 }
 
 /// Parts whose gradients add up to the whole's, and training's result for them.
-Observations added_up(const AddedUp& added) {
+Observations added_up(const SumEvidence& added) {
   Observations seen = differing();
   seen.parts_add_up = true;
   seen.split_name = "2 stages, micro-batches of 4";
@@ -60,17 +60,17 @@ Observations added_up(const AddedUp& added) {
 }
 
 TEST(Diagnosis, ASumMayLoseWhatItsPrecisionMay) {
-  const AddedUp within{.residual = 0.01, .sum_rounding = 0.02, .tolerance = 1e-5};
+  const SumEvidence within{.residual = 0.01, .sum_rounding = 0.02, .tolerance = 1e-5};
   EXPECT_EQ(diagnose(added_up(within)).cause, Cause::precision);
-  AddedUp kept = within;
+  SumEvidence kept = within;
   kept.keeps_sums = true;
   EXPECT_EQ(diagnose(added_up(kept)).cause, Cause::unknown) << "an fp32 sum loses nothing like it";
-  const AddedUp beyond{.residual = 0.81, .sum_rounding = 0.02, .tolerance = 1e-5};
+  const SumEvidence beyond{.residual = 0.81, .sum_rounding = 0.02, .tolerance = 1e-5};
   EXPECT_EQ(diagnose(added_up(beyond)).cause, Cause::unknown) << "no rounding is as large";
 }
 
 TEST(Diagnosis, WhatTrainingMadeOfSoundPartsIsFitted) {
-  AddedUp added{.residual = 0.5, .tolerance = 1e-5};
+  SumEvidence added{.residual = 0.5, .tolerance = 1e-5};
   added.multiple = {.factor = 0.25, .residual = 1e-7, .matches = true};
   EXPECT_EQ(diagnose(added_up(added)).cause, Cause::normalization);
   added.multiple = {};
@@ -89,7 +89,7 @@ TEST(Diagnosis, WhatTrainingMadeOfSoundPartsIsFitted) {
 }
 
 TEST(Diagnosis, AFitGoesBeforeWhatABf16SumMayLose) {
-  AddedUp added{.residual = 0.016, .sum_rounding = 0.1, .tolerance = 1e-5};
+  SumEvidence added{.residual = 0.016, .sum_rounding = 0.1, .tolerance = 1e-5};
   added.span = Fit{.residual = 0.003};
   added.shares = {1, 0.001, 1};
   EXPECT_EQ(diagnose(added_up(added)).cause, Cause::weighting);
@@ -102,7 +102,7 @@ TEST(Diagnosis, AFitGoesBeforeWhatABf16SumMayLose) {
 
 /// Bounds of coarse sums are wide, so that any fit is within them.
 TEST(Diagnosis, AFitThatLeavesMostOfWhatACoarseSumLosesExplainsNothing) {
-  AddedUp added{.residual = 0.048, .sum_rounding = 0.16, .tolerance = 0.05};
+  SumEvidence added{.residual = 0.048, .sum_rounding = 0.16, .tolerance = 0.05};
   added.multiple = Fit{.factor = 0.96, .residual = 0.04};
   added.span = Fit{.residual = 0.039};
   added.shares = {1, 0.9, 1};
@@ -116,7 +116,7 @@ TEST(Diagnosis, AFitThatLeavesMostOfWhatACoarseSumLosesExplainsNothing) {
 }
 
 TEST(Diagnosis, AFitMayLeaveWhatPassesRoundOtherwise) {
-  AddedUp added{.residual = 0.05, .keeps_sums = true, .tolerance = 1e-5};
+  SumEvidence added{.residual = 0.05, .keeps_sums = true, .tolerance = 1e-5};
   added.span = Fit{.residual = 0.006};
   added.shares = {1.2, 0.8, 1};
   EXPECT_EQ(diagnose(added_up(added)).cause, Cause::unknown);
@@ -128,7 +128,8 @@ TEST(Diagnosis, AFitMayLeaveWhatPassesRoundOtherwise) {
 
 /// Omitting one of 16 similar micro-batches is nearly a multiple of the rest.
 TEST(Diagnosis, ACombinationThatFitsGoesBeforeAMultipleThatNearlyDoes) {
-  AddedUp added{.residual = 0.069, .keeps_sums = true, .tolerance = 1e-5, .pass_rounding = 0.05};
+  SumEvidence added{
+      .residual = 0.069, .keeps_sums = true, .tolerance = 1e-5, .pass_rounding = 0.05};
   added.multiple = Fit{.factor = 0.94, .residual = 0.032};
   added.span = Fit{.residual = 1e-6};
   added.shares = {1, 1, 0};

@@ -18,7 +18,7 @@ class FirstConfigProof : public testing::ConfigsToVerify {
     for (int i = 0; i < 100; ++i) text << "line " << i * 7919 % 1000 << " of a small text\n";
     text.close();
     const std::string page =
-        train::first_config(train::look_at(train::sort_out({file})),
+        train::first_config(train::inspect_data(train::sort_out({file})),
                             {.multiplies_bf16 = multiplies_bf16}, {.command = "accrue init"});
     return train::parse_config(
         page, "accrue.toml",

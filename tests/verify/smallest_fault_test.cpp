@@ -10,7 +10,7 @@
 #include "changed_model.h"
 #include "configs_to_verify.h"
 #include "verify/config/config_subject.h"
-#include "verify/config/each_by_itself.h"
+#include "verify/config/separate_passes.h"
 #include "verify/prover.h"
 
 namespace accrue::proof {
@@ -80,7 +80,7 @@ class ScaledWindow {
         subject_(work_),
         split_(even_split(subject_.window(), *config.batch.micro)),
         training_(subject_.accumulated(split_.parts, {})),
-        each_(each_by_itself(subject_, split_.parts, {})) {}
+        each_(separate_passes(subject_, split_.parts, {})) {}
 
   const NamedParameters& parameters() const { return subject_.parameters(); }
   bool is_found(std::size_t parameter, double factor) {
@@ -99,7 +99,7 @@ class ScaledWindow {
   ConfigSubject subject_;
   Split split_;
   Gradients training_;
-  EachByItself each_;
+  SeparatePasses each_;
 };
 
 TEST_F(SmallestFaults, TheGradientOfAnyParameterScaled) {

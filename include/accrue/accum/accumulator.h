@@ -30,7 +30,7 @@ class Optimizer;
 namespace accrue {
 
 namespace accum {
-class OneThread;
+class SingleThreadGuard;
 }
 
 struct LoopPlan;
@@ -321,18 +321,18 @@ class Accumulator {
     try {
       return act();
     } catch (const Expected& error) {
-      tell_ranks(error.what());
+      report_to_ranks(error.what());
       throw;
     }
   }
-  void tell_ranks(const char* reason) noexcept;
+  void report_to_ranks(const char* reason) noexcept;
   std::optional<std::int64_t> own_batch() const;
   bool would_fill(double units) const;
   std::int64_t micro_batches_in() const;
 
   class Ranks;
 
-  std::unique_ptr<accum::OneThread> thread_;
+  std::unique_ptr<accum::SingleThreadGuard> thread_;
   AccumulatorOptions options_;
   accum::FindBatchNorms find_batch_norms_;
   bool told_of_batch_norms_ = false;

@@ -101,7 +101,7 @@ class Tokenizer::Decoder {
 
  private:
   std::string rest(bool is_last);
-  void forget_all_but_the_last();
+  void keep_last_only();
 
   const Tokenizer& tokenizer_;
   bool skip_special_;

@@ -43,7 +43,7 @@ inline bool has_json_lines_suffix(const std::filesystem::path& path) {
 }
 
 /// A file's format by its name, for data.format = "auto"; text if the name does not show it
-/// (look_at_files() looks further).
+/// (sniff_files() looks further).
 inline Format format_by_suffix(const std::filesystem::path& path) {
   if (suffix_of(path) == ".bin") return Format::tokens;
   if (has_json_lines_suffix(path)) return Format::jsonl;

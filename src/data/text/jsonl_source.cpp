@@ -144,7 +144,7 @@ std::vector<std::string> JsonlSource::remarks() const {
 }
 
 batch::MicroBatch JsonlSource::fetch(std::span<const std::int64_t> indices) const {
-  const SampleParsers::Lent parser = parsers_.lend();
+  const SampleParsers::Lease parser = parsers_.acquire();
   std::string buffer;
   std::vector<Sequence> sequences;
   std::vector<std::int64_t> lengths;

@@ -127,7 +127,7 @@ class Indexing {
     std::vector<LineFacts> facts(lines_.size());
     at::parallel_for(0, std::ssize(lines_), lines_a_task,
                      [&](std::int64_t begin, std::int64_t end) {
-                       const SampleParsers::Lent parser = parsers_.lend();
+                       const SampleParsers::Lease parser = parsers_.acquire();
                        for (std::int64_t i = begin; i < end; ++i) {
                          const auto place = static_cast<std::size_t>(i);
                          facts[place] = facts_of_line(*parser, lines_[place].text);

@@ -18,13 +18,13 @@ class SampleParsers {
   explicit SampleParsers(Make make) : make_(std::move(make)) {}
 
   /// A parser for one thread, which is returned at the end.
-  class Lent {
+  class Lease {
    public:
-    Lent(SampleParsers& owner, std::unique_ptr<SampleParser> parser)
+    Lease(SampleParsers& owner, std::unique_ptr<SampleParser> parser)
         : owner_(owner), parser_(std::move(parser)) {}
-    ~Lent() { owner_.take_back(std::move(parser_)); }
-    Lent(const Lent&) = delete;
-    Lent& operator=(const Lent&) = delete;
+    ~Lease() { owner_.take_back(std::move(parser_)); }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
     SampleParser& operator*() const { return *parser_; }
     SampleParser* operator->() const { return parser_.get(); }
 
@@ -33,7 +33,7 @@ class SampleParsers {
     std::unique_ptr<SampleParser> parser_;
   };
 
-  Lent lend() {
+  Lease acquire() {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) return {*this, make_()};
     std::unique_ptr<SampleParser> parser = std::move(free_.back());

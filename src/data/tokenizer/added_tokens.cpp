@@ -25,7 +25,7 @@ std::vector<AddedTokens::Found> AddedTokens::find(std::string_view text) const {
   if (is_empty()) return found;
   std::size_t end = 0;  // of the last one, with its white space
   std::size_t free_from = 0;
-  const std::vector<LongestBeginnings::Found> all = beginnings_.find(text);
+  const std::vector<LongestMatches::Found> all = beginnings_.find(text);
   for (auto beginning = all.rbegin(); beginning != all.rend(); ++beginning) {
     if (beginning->at < free_from) continue;
     const AddedToken& token = tokens_[beginning->number];

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/tokenizer/bpe.h"
-#include "data/tokenizer/longest_beginnings.h"
+#include "data/tokenizer/longest_matches.h"
 #include "data/tokenizer/regex.h"
 
 namespace accrue::data {
@@ -40,7 +40,7 @@ class AddedTokens {
 
  private:
   std::vector<AddedToken> tokens_;
-  LongestBeginnings beginnings_;
+  LongestMatches beginnings_;
 };
 
 }  // namespace accrue::data

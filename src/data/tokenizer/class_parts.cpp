@@ -64,7 +64,7 @@ ClassParts gpt_neox_parts(const ClassSettings& settings) {
   ClassParts parts = gpt2_parts(settings);
   parts.named.back().second = "<|padding|>";
   parts.normalizer = plain_step("NFC");
-  parts.around = ClassParts::Around::nothing;
+  parts.around = ClassParts::PostProcessorRule::nothing;
   return parts;
 }
 
@@ -73,7 +73,7 @@ ClassParts roberta_parts(const ClassSettings& settings) {
   parts.named = {{"bos_token", "<s>"},    {"eos_token", "</s>"},  {"sep_token", "</s>"},
                  {"cls_token", "<s>"},    {"unk_token", "<unk>"}, {"pad_token", "<pad>"},
                  {"mask_token", "<mask>"}};
-  parts.around = ClassParts::Around::of_classifier;
+  parts.around = ClassParts::PostProcessorRule::of_classifier;
   return parts;
 }
 
@@ -90,7 +90,7 @@ ClassParts cohere_parts(const ClassSettings& settings) {
   parts.normalizer = plain_step("NFC");
   parts.pre_tokenizer = pre_tokenizer_of({digits_step(), byte_level_step(adds_space, true)});
   parts.decoder = byte_level_step(adds_space, true);
-  parts.afterwards = ClassParts::Afterwards::made_special;
+  parts.afterwards = ClassParts::SpecialTokenRule::made_special;
   return parts;
 }
 
@@ -109,7 +109,7 @@ ClassParts qwen_parts(const ClassSettings& settings, std::string_view words) {
 
 ClassParts qwen2_parts(const ClassSettings& settings) {
   ClassParts parts = qwen_parts(settings, kWordsOfQwen2);
-  parts.afterwards = ClassParts::Afterwards::added_again;
+  parts.afterwards = ClassParts::SpecialTokenRule::added_again;
   return parts;
 }
 
@@ -144,7 +144,7 @@ ClassParts code_llama_parts(const ClassSettings& settings) {
   parts.pre_tokenizer = marked_spaces(settings.adds_prefix_space(true) ? "first" : "never");
   parts.decoder = decoder_of_marked_spaces(true);
   parts.names_unknown = true;
-  parts.around = ClassParts::Around::beginning;
+  parts.around = ClassParts::PostProcessorRule::beginning;
   return parts;
 }
 

@@ -15,14 +15,14 @@ namespace accrue::data {
 /// post-processor from it, and supplies everything else.
 struct ClassParts {
   /// How the file's post-processor is used.
-  enum class Around {
+  enum class PostProcessorRule {
     as_stated,
     nothing,       ///< no token is put around a text
     beginning,     ///< bos_token before each text
     of_classifier  ///< cls_token before and sep_token after each text
   };
   /// How the special tokens are changed after all are added.
-  enum class Afterwards {
+  enum class SpecialTokenRule {
     nothing,
     added_again,  ///< as special tokens of default properties
     made_special  ///< with their present properties
@@ -35,8 +35,8 @@ struct ClassParts {
   bool fuses_unknown = false;
   bool falls_back_to_bytes = false;
   bool names_unknown = false;  ///< unk_token replaces what the vocabulary does not have
-  Around around = Around::as_stated;
-  Afterwards afterwards = Afterwards::nothing;
+  PostProcessorRule around = PostProcessorRule::as_stated;
+  SpecialTokenRule afterwards = SpecialTokenRule::nothing;
 };
 
 /// The parts of the class with this name (tokenizer_class_of()) under the settings of a

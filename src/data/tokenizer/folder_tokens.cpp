@@ -245,7 +245,7 @@ class FolderReading {
   }
 
   std::vector<StatedToken> added_afterwards() const {
-    using enum ClassParts::Afterwards;
+    using enum ClassParts::SpecialTokenRule;
     std::vector<StatedToken> tokens;
     if (class_->afterwards == nothing) return tokens;
     std::set<std::string> seen;
@@ -267,7 +267,7 @@ class FolderReading {
   }
 
   void put_around(const AddedVocabulary& added) {
-    using enum ClassParts::Around;
+    using enum ClassParts::PostProcessorRule;
     if (!class_ || class_->around == as_stated) return;
     Json& around = tokenizer_["post_processor"] = nullptr;
     if (class_->around == of_classifier)
@@ -347,7 +347,7 @@ class FolderReading {
   TokenReader settings_reader_;
   std::string content_;
   Json tokenizer_, config_, no_vocabulary_;
-  FilesBeside files_;
+  CompanionFiles files_;
   TokenArguments arguments_;
   std::optional<ClassParts> class_;
   SpecialTokens named_;

@@ -38,7 +38,7 @@ class UnicodeForm final : public Normalizer {
  public:
   explicit UnicodeForm(const icu::Normalizer2* form)
       : form_(form), filtered_(*form, normalized_characters()) {}
-  void apply(std::string& text, Before, TextGrowth& growth) const override {
+  void apply(std::string& text, PrecedingText, TextGrowth& growth) const override {
     UErrorCode status = U_ZERO_ERROR;
     // Text normalized for a newer version is so for an older one.
     if (form_->isNormalizedUTF8(text, status) != 0 && U_SUCCESS(status)) return;
@@ -61,8 +61,8 @@ class UnicodeForm final : public Normalizer {
 class Prepended final : public Normalizer {
  public:
   explicit Prepended(std::string prefix) : prefix_(std::move(prefix)) {}
-  void apply(std::string& text, Before before, TextGrowth& growth) const override {
-    if (before == Before::text || text.empty()) return;
+  void apply(std::string& text, PrecedingText before, TextGrowth& growth) const override {
+    if (before == PrecedingText::text || text.empty()) return;
     growth.take(prefix_.size());
     text.insert(0, prefix_);
   }
@@ -75,7 +75,7 @@ class ReplacedText final : public Normalizer {
  public:
   ReplacedText(Pattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  void apply(std::string& text, Before, TextGrowth& growth) const override {
+  void apply(std::string& text, PrecedingText, TextGrowth& growth) const override {
     pattern_.replace(text, content_, growth);
   }
 
@@ -87,7 +87,7 @@ class ReplacedText final : public Normalizer {
 class StrippedText final : public Normalizer {
  public:
   StrippedText(bool left, bool right) : left_(left), right_(right) {}
-  void apply(std::string& text, Before, TextGrowth&) const override {
+  void apply(std::string& text, PrecedingText, TextGrowth&) const override {
     if (right_) text.resize(white_space_at_end(text));
     if (left_) text.erase(0, white_space_at_begin(text));
   }
@@ -100,7 +100,7 @@ class NormalizerSteps final : public Normalizer {
  public:
   explicit NormalizerSteps(std::vector<std::unique_ptr<const Normalizer>> steps)
       : steps_(std::move(steps)) {}
-  void apply(std::string& text, Before before, TextGrowth& growth) const override {
+  void apply(std::string& text, PrecedingText before, TextGrowth& growth) const override {
     for (const auto& step : steps_) step->apply(text, before, growth);
   }
 

@@ -9,7 +9,7 @@
 namespace accrue::data {
 
 /// The kind of text before a part of a text.
-enum class Before {
+enum class PrecedingText {
   nothing,  ///< it begins the text
   token,    ///< an added token, or another word
   text,     ///< text that was encoded already, which this part continues
@@ -21,7 +21,7 @@ class Normalizer {
   virtual ~Normalizer() = default;
   /// Valid UTF-8 stays so. Nothing is put before a part that continues a text. `growth` accounts
   /// for the bytes produced.
-  virtual void apply(std::string& text, Before before, TextGrowth& growth) const = 0;
+  virtual void apply(std::string& text, PrecedingText before, TextGrowth& growth) const = 0;
 };
 
 /// The one that "normalizer" of a tokenizer.json states; null if it states none. Knows NFC, NFD,

@@ -20,7 +20,7 @@ constexpr const char* digits = R"([\p{N}\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6}])
 class ByPattern final : public PreTokenizer {
  public:
   ByPattern(Pattern pattern, Cut how) : pattern_(std::move(pattern)), how_(how) {}
-  void cut(std::string_view text, Before, TextGrowth&, const WordSink& sink) const override {
+  void cut(std::string_view text, PrecedingText, TextGrowth&, const WordSink& sink) const override {
     Cutter cutter(text, how_, sink);
     pattern_.for_each(text, [&](Extent match) { cutter.add(match); });
     cutter.end();
@@ -35,9 +35,9 @@ class ByPattern final : public PreTokenizer {
 class Prefixed final : public PreTokenizer {
  public:
   explicit Prefixed(std::string prefix) : prefix_(std::move(prefix)) {}
-  void cut(std::string_view text, Before before, TextGrowth& growth,
+  void cut(std::string_view text, PrecedingText before, TextGrowth& growth,
            const WordSink& sink) const override {
-    if (before == Before::text || text.starts_with(prefix_)) {
+    if (before == PrecedingText::text || text.starts_with(prefix_)) {
       sink(text);
     } else {
       growth.take(prefix_.size() + text.size());
@@ -56,12 +56,12 @@ class MetaspaceWords final : public PreTokenizer {
   MetaspaceWords(std::string shown, Prepend prepend, bool cuts)
       : shown_(std::move(shown)), prepend_(prepend), cuts_(cuts) {}
 
-  void cut(std::string_view text, Before before, TextGrowth& growth,
+  void cut(std::string_view text, PrecedingText before, TextGrowth& growth,
            const WordSink& sink) const override {
     std::string changed(text);
     space_.replace(changed, shown_, growth);
-    const bool wants = (prepend_ == Prepend::always && before != Before::text) ||
-                       (prepend_ == Prepend::first && before == Before::nothing);
+    const bool wants = (prepend_ == Prepend::always && before != PrecedingText::text) ||
+                       (prepend_ == Prepend::first && before == PrecedingText::nothing);
     if (wants && !changed.starts_with(shown_)) {
       growth.take(shown_.size());
       changed.insert(0, shown_);
@@ -84,22 +84,22 @@ class PreTokenizerSteps final : public PreTokenizer {
  public:
   explicit PreTokenizerSteps(std::vector<std::unique_ptr<const PreTokenizer>> steps)
       : steps_(std::move(steps)) {}
-  void cut(std::string_view text, Before before, TextGrowth& growth,
+  void cut(std::string_view text, PrecedingText before, TextGrowth& growth,
            const WordSink& sink) const override {
     cut_from(0, text, before, growth, sink);
   }
 
  private:
-  void cut_from(std::size_t step, std::string_view text, Before before, TextGrowth& growth,
+  void cut_from(std::size_t step, std::string_view text, PrecedingText before, TextGrowth& growth,
                 const WordSink& sink) const {
     if (step == steps_.size()) {
       sink(text);
       return;
     }
-    Before before_part = before;
+    PrecedingText before_part = before;
     steps_[step]->cut(text, before, growth, [&](std::string_view part) {
       cut_from(step + 1, part, before_part, growth, sink);
-      before_part = Before::token;
+      before_part = PrecedingText::token;
     });
   }
 

@@ -18,7 +18,7 @@ class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
   /// `before` precedes this part of the text. `growth` accounts for the bytes produced.
-  virtual void cut(std::string_view text, Before before, TextGrowth& growth,
+  virtual void cut(std::string_view text, PrecedingText before, TextGrowth& growth,
                    const WordSink& sink) const = 0;
 };
 

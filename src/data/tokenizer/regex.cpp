@@ -98,7 +98,7 @@ std::optional<Extent> Regex::Matcher::next() {
     const std::optional<Extent> found = find(from_);
     if (!found) break;
     if (found->size() == 0 && found->end == end_) {
-      from_ = found->end < seen_.size() ? behind_character(found->end) : seen_.size() + 1;
+      from_ = found->end < seen_.size() ? next_character(found->end) : seen_.size() + 1;
       continue;
     }
     from_ = found->end;
@@ -115,7 +115,7 @@ std::optional<Extent> Regex::Matcher::next() {
 std::optional<Extent> Regex::Matcher::find(std::size_t from) {
   for (std::size_t window = kWindow;; window *= 2) {
     const bool is_all = window >= seen_.size() - from;
-    const std::size_t end = is_all ? seen_.size() : behind_character(from + window - 1);
+    const std::size_t end = is_all ? seen_.size() : next_character(from + window - 1);
     if (window > kWindow) charge(end - from);
     const bool is_partial = end < seen_.size();
     const int found = match(from, end, is_partial ? PCRE2_PARTIAL_HARD : 0);
@@ -148,7 +148,7 @@ void Regex::Matcher::charge(std::size_t bytes) {
 }
 
 /// The end of the character at `at`, in what PCRE2 sees.
-std::size_t Regex::Matcher::behind_character(std::size_t at) const {
+std::size_t Regex::Matcher::next_character(std::size_t at) const {
   ++at;
   if (code_->alphabet) return at;
   while (at < seen_.size() && (static_cast<unsigned char>(seen_[at]) & 0xC0U) == 0x80U) ++at;

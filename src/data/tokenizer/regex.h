@@ -54,7 +54,7 @@ class Regex::Matcher {
   int match(std::size_t from, std::size_t end, std::uint32_t partial);
   /// Counts the bytes read beyond the first window.
   void charge(std::size_t bytes);
-  std::size_t behind_character(std::size_t at) const;
+  std::size_t next_character(std::size_t at) const;
   std::size_t place_in_text(std::size_t seen);
 
   struct Data;

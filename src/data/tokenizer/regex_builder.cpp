@@ -275,7 +275,7 @@ void RegexBuilder::put_letters(const std::u32string& letters) {
 /// single character can replace are put together, if there is no lookbehind.
 std::size_t RegexBuilder::put_folded(std::u32string_view letters) {
   const CodePoints first = CodePoints::one(letters.front());
-  if (is_behind()) {
+  if (is_lookbehind()) {
     put(with_case_variants(first));
     return 1;
   }
@@ -335,7 +335,7 @@ void RegexBuilder::insert_at_atom(std::string_view words) {
                        {RegexParts::Piece::Kind::text, std::string(words), 0});
 }
 
-bool RegexBuilder::is_behind() const {
+bool RegexBuilder::is_lookbehind() const {
   return std::any_of(open_.begin(), open_.end(), [](const OpenGroup& group) {
     return group.kind == OpenGroup::Kind::look_behind;
   });

@@ -72,7 +72,7 @@ class RegexBuilder {
   void begin_atom(const MatchFacts& facts);
   void end_alternative();
   void insert_at_atom(std::string_view words);
-  bool is_behind() const;
+  bool is_lookbehind() const;
   void check_repeat(const MatchFacts& part, std::string_view words, const RepeatBounds& bounds);
 
   const RegexReader& reader_;

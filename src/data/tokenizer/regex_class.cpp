@@ -99,7 +99,7 @@ class ClassReader {
       if (name != known) continue;
       const CodePoints set =
           characters_with(known == "punct" ? "posixpunct" : known).value_or(CodePoints());
-      reader_.go_on_behind(end + 2);
+      reader_.advance(end + 2);
       add_set(is_negated ? ~set : set);
       return true;
     }

@@ -154,7 +154,7 @@ bool RegexParser::read_reference(Options options) {
   const char* const begin = rest.data();
   const auto [end, error] = std::from_chars(begin, begin + rest.size(), group);
   if (error != std::errc{} || (group > 9 && group > groups_)) return false;
-  reader_.go_on_behind(static_cast<std::size_t>(end - begin));
+  reader_.advance(static_cast<std::size_t>(end - begin));
   has_numbers_ = true;
   refer_to(group, options);
   return true;
@@ -165,7 +165,7 @@ void RegexParser::read_named_reference(Options options) {
   const std::size_t size = rest.substr(2).find(rest[1] == '<' ? '>' : '\'');
   if (size == std::string_view::npos) reader_.reject("a name without its end");
   const std::string name(rest.substr(2, size));
-  reader_.go_on_behind(size + 3);
+  reader_.advance(size + 3);
   if (const auto found = names_.find(name); found != names_.end() && found->second != 0) {
     refer_to(found->second, options);
     return;
@@ -255,7 +255,7 @@ void RegexParser::read_name(std::string_view end) {
   const std::size_t size = reader_.rest().find(end);
   if (size == std::string_view::npos || size == 0) reader_.reject("a group without a name");
   const std::string name(reader_.rest().substr(0, size));
-  reader_.go_on_behind(size + 1);
+  reader_.advance(size + 1);
   const auto [found, is_new] = names_.emplace(name, ++named_groups_);
   if (!is_new) found->second = 0;
   builder_.open_capturing(true);
@@ -284,7 +284,7 @@ bool RegexParser::read_interval() {
   constexpr std::size_t most_digits = 9;
   if (!reader_.rest().starts_with("{")) return false;
   RegexReader ahead = reader_;
-  ahead.go_on_behind(1);
+  ahead.advance(1);
   const std::string least = ahead.digits(most_digits, 10);
   const std::size_t from = least.empty() ? 0 : std::stoul(least);
   if (!least.empty() && ahead.skip("}")) {

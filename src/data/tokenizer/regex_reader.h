@@ -23,7 +23,7 @@ class RegexReader {
   char32_t next();
   /// Reads `text` if it is next.
   bool skip(std::string_view text);
-  void go_on_behind(std::size_t bytes) { at_ += bytes; }
+  void advance(std::size_t bytes) { at_ += bytes; }
   /// Digits in ASCII of a base up to 16, at most `most`.
   std::string digits(std::size_t most, unsigned base);
 

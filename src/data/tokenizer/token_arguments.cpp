@@ -54,7 +54,8 @@ std::optional<std::int64_t> id_of_value(const SettingsJson& value) {
 /// Merges the files as transformers does, step by step and in its order.
 class Merging {
  public:
-  Merging(const FilesBeside& files, const std::vector<FileToken>& of_file, const std::string& what)
+  Merging(const CompanionFiles& files, const std::vector<FileToken>& of_file,
+          const std::string& what)
       : files_(files),
         of_file_(of_file),
         settings_reader_(what + ": " + (files.folder / kTokenizerSettings).string()),
@@ -251,7 +252,7 @@ class Merging {
     for (const auto& [name, token] : specific_.entries()) made_.other.set(name, token);
   }
 
-  const FilesBeside& files_;
+  const CompanionFiles& files_;
   const std::vector<FileToken>& of_file_;
   TokenReader settings_reader_, map_reader_, added_reader_;
   SettingsJson stated_;  ///< the rest of the settings, and the map's additions
@@ -284,7 +285,7 @@ std::optional<std::string> SpecialTokens::text_of(const std::string& name) const
   return (*token)->text();
 }
 
-TokenArguments token_arguments(const FilesBeside& files, const std::vector<FileToken>& of_file,
+TokenArguments token_arguments(const CompanionFiles& files, const std::vector<FileToken>& of_file,
                                const std::string& what) {
   return Merging(files, of_file, what).merged();
 }

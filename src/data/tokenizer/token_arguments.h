@@ -41,7 +41,7 @@ class SpecialTokens {
 
 /// The JSON objects in files next to a tokenizer.json. If a file is missing, the settings are an
 /// empty object, and the others null.
-struct FilesBeside {
+struct CompanionFiles {
   std::filesystem::path folder;
   nlohmann::ordered_json settings;      ///< tokenizer_config.json
   nlohmann::ordered_json special_map;   ///< special_tokens_map.json
@@ -69,7 +69,7 @@ struct TokenArguments {
 /// added_tokens.json and tokenizer.json are added. `what` begins the operation of errors. Throws
 /// a usage Error that names file and key if a value has a type that transformers does not
 /// accept.
-TokenArguments token_arguments(const FilesBeside& files, const std::vector<FileToken>& of_file,
+TokenArguments token_arguments(const CompanionFiles& files, const std::vector<FileToken>& of_file,
                                const std::string& what);
 
 }  // namespace accrue::data

@@ -158,7 +158,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const std::filesystem::path& fi
     parts->take(token);
     if (token.is_normalized && parts->normalizer) {
       TextGrowth growth(token.text.size());
-      parts->normalizer->apply(token.text, Before::nothing, growth);
+      parts->normalizer->apply(token.text, PrecedingText::nothing, growth);
     }
     (token.is_normalized ? normalized : first).push_back(std::move(token));
   }
@@ -239,18 +239,19 @@ struct Tokenizer::Encoder::State {
 
   /// Takes the added tokens out of `text`; `rest` gets the text between them.
   template <class Rest>
-  void around_added(const AddedTokens& added, std::string_view text, Before before, Rest rest) {
+  void around_added(const AddedTokens& added, std::string_view text, PrecedingText before,
+                    Rest rest) {
     std::size_t end = 0;
     for (const AddedTokens::Found& found : added.find(text)) {
       if (end < found.extent.begin)
-        rest(text.substr(end, found.extent.begin - end), end == 0 ? before : Before::token);
+        rest(text.substr(end, found.extent.begin - end), end == 0 ? before : PrecedingText::token);
       ids->push_back(found.id);
       end = found.extent.end;
     }
-    if (end < text.size()) rest(text.substr(end), end == 0 ? before : Before::token);
+    if (end < text.size()) rest(text.substr(end), end == 0 ? before : PrecedingText::token);
   }
 
-  void encode_words(std::string_view text, Before before) {
+  void encode_words(std::string_view text, PrecedingText before) {
     const auto encode_word = [this](std::string_view word) {
       word_ids.clear();
       cache.encode(word, word_ids);
@@ -262,7 +263,7 @@ struct Tokenizer::Encoder::State {
       encode_word(text);
   }
 
-  void encode_part(std::string_view text, Before before) {
+  void encode_part(std::string_view text, PrecedingText before) {
     if (!parts.normalizer) {
       encode_normalized(text, before);
       return;
@@ -272,9 +273,9 @@ struct Tokenizer::Encoder::State {
     encode_normalized(normalized, before);
   }
 
-  void encode_normalized(std::string_view text, Before before) {
+  void encode_normalized(std::string_view text, PrecedingText before) {
     around_added(parts.found_normalized, text, before,
-                 [&](std::string_view part, Before own) { encode_words(part, own); });
+                 [&](std::string_view part, PrecedingText own) { encode_words(part, own); });
   }
 
   const Parts& parts;
@@ -298,9 +299,10 @@ void Tokenizer::Encoder::encode(std::string_view text, std::vector<std::int64_t>
                       "the text in UTF-8 (iconv -t UTF-8), or data.tokenizer = \"bytes\"");
   state_->ids = &ids;
   state_->growth = TextGrowth(text.size());
-  const Before before = goes_on ? Before::text : Before::nothing;
-  state_->around_added(state_->parts.found_first, text, before,
-                       [&](std::string_view part, Before own) { state_->encode_part(part, own); });
+  const PrecedingText before = goes_on ? PrecedingText::text : PrecedingText::nothing;
+  state_->around_added(
+      state_->parts.found_first, text, before,
+      [&](std::string_view part, PrecedingText own) { state_->encode_part(part, own); });
 }
 
 std::string Tokenizer::Decoder::rest(bool is_last) {
@@ -315,7 +317,7 @@ std::string Tokenizer::Decoder::rest(bool is_last) {
 
 /// The next token may depend on the last character before it (a removed first space): keeping all
 /// tokens would make a long text take quadratic time.
-void Tokenizer::Decoder::forget_all_but_the_last() {
+void Tokenizer::Decoder::keep_last_only() {
   constexpr std::size_t most_of_a_character = 4;
   for (std::size_t count = 1; count <= std::min(most_of_a_character, ids_.size()); ++count) {
     const auto last = std::span(ids_).last(count);
@@ -330,7 +332,7 @@ void Tokenizer::Decoder::forget_all_but_the_last() {
 std::string Tokenizer::Decoder::add(std::int64_t id) {
   ids_.push_back(id);
   std::string piece = rest(false);
-  if (!piece.empty()) forget_all_but_the_last();
+  if (!piece.empty()) keep_last_only();
   return piece;
 }
 

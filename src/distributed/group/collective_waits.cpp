@@ -36,21 +36,21 @@ class Latch {
 
 }  // namespace
 
-bool wait_for_collective(c10d::Work& work, Heartbeat& heart, Deadline until) {
+bool wait_for_collective(c10d::Work& work, Heartbeat& heartbeat, Deadline until) {
   const auto latch = std::make_shared<Latch>();
-  const Heartbeat::Guard guard(heart, until, [latch] { latch->open(false); });
+  const Heartbeat::Guard guard(heartbeat, until, [latch] { latch->open(false); });
   work.getFuture()->addCallback([latch](c10::ivalue::Future&) { latch->open(true); });
   return latch->wait() && work.wait();
 }
 
-bool wait_for_passing(c10d::Work& work, Heartbeat& heart, Deadline until) {
-  const Heartbeat::Guard guard(heart, until, [&work] { work.abort(); });
+bool wait_for_passing(c10d::Work& work, Heartbeat& heartbeat, Deadline until) {
+  const Heartbeat::Guard guard(heartbeat, until, [&work] { work.abort(); });
   return work.wait();
 }
 
-bool wait_on_device(c10d::Work& work, Heartbeat& heart, Deadline until) {
+bool wait_on_device(c10d::Work& work, Heartbeat& heartbeat, Deadline until) {
   std::atomic<bool> is_given_up = false;
-  const Heartbeat::Guard guard(heart, until, [&is_given_up] { is_given_up = true; });
+  const Heartbeat::Guard guard(heartbeat, until, [&is_given_up] { is_given_up = true; });
   while (!work.isCompleted()) {
     if (is_given_up) return false;
     std::this_thread::sleep_for(kAskDevice);

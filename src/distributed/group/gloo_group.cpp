@@ -13,7 +13,7 @@
 #include "distributed/group/post_mortem.h"
 #include "distributed/group/rank_store.h"
 #include "distributed/group/run_until.h"
-#include "distributed/group/without_sigpipe.h"
+#include "distributed/group/sigpipe_guard.h"
 
 namespace accrue::distributed {
 namespace {
@@ -50,7 +50,7 @@ class GlooGroup final : public Group {
 
   ~GlooGroup() override {
     const bool others_go_on = ended_ && may_be_renewed();
-    if (others_go_on) ranks_.say_goodbye();
+    if (others_go_on) ranks_.linger_before_exit();
     leave_engines();
     if (!others_go_on) ranks_.end_stopped_ranks(ended_);
   }
@@ -81,14 +81,14 @@ class GlooGroup final : public Group {
     return ranks_.gather(topic, mine);
   }
 
-  void announce(std::int64_t number) override { ranks_.heart().announce(number); }
-  std::int64_t announced() override { return ranks_.heart().announced(); }
+  void announce(std::int64_t number) override { ranks_.heartbeat().announce(number); }
+  std::int64_t announced() override { return ranks_.heartbeat().announced(); }
 
   void fail(const std::string& reason) noexcept override {
     if (std::exchange(ended_, true)) return;
     // Before the engine ends, because the other ranks notice its end at once.
     ranks_.end_for("rank " + std::to_string(rank()) + " failed: " + reason);
-    ranks_.say_goodbye();
+    ranks_.linger_before_exit();
   }
 
   bool may_be_renewed() const override { return least_ > 0 && (is_settled_ || comes_late()); }
@@ -123,7 +123,7 @@ class GlooGroup final : public Group {
         // Work that the group's end has left unfinished is not waited for.
         const Deadline until =
             from_now(group_.ended_ ? std::chrono::milliseconds(0) : group_.timeout_);
-        is_done = wait_(*work_, group_.ranks_.heart(), until);
+        is_done = wait_(*work_, group_.ranks_.heartbeat(), until);
       } catch (const std::exception& failure) {
         error = cause_of(failure);
       }
@@ -198,7 +198,7 @@ class GlooGroup final : public Group {
     const double timeout = std::chrono::duration<double>(timeout_).count();
     const bool ran_out = watch.seconds() >= timeout;
     const std::string reason = end_in(number, error);
-    const bool was_late = ran_out && !tells_of_death(reason);
+    const bool was_late = ran_out && !names_lost_rank(reason);
     const Error failed =
         runtime_error(what, "all " + std::to_string(world()) + " ranks",
                       reason + ", after " + format_seconds(watch.seconds()) +
@@ -214,7 +214,7 @@ class GlooGroup final : public Group {
   std::string end_in(std::int64_t number, const std::string& error) {
     if (may_be_renewed()) return ranks_.end_for(error);
     std::string reason = ranks_.end_in(number, error);
-    ranks_.say_goodbye();
+    ranks_.linger_before_exit();
     return reason;
   }
 
@@ -267,12 +267,12 @@ void GlooGroup::leave_engines() noexcept {
 }
 
 FormerRanks GlooGroup::renew(const KeepWaiting& keep_waiting) {
-  const WithoutSigpipe for_all_its_threads;
+  const SigpipeGuard for_all_its_threads;
   const std::vector<Member> before = engine_ || ended_ ? ranks_.members() : std::vector<Member>();
   leave_engines();
   for (int left = kRenewals; true; --left) {
     try {
-      ranks_.meet_anew(least_, keep_waiting);
+      ranks_.form_next_group(least_, keep_waiting);
       ended_ = false;
       collectives_ = 0;
       connect_engine();
@@ -380,7 +380,7 @@ bool has_process_groups() { return true; }
 
 std::shared_ptr<Group> connect_with(MakeDeviceEngine make_device_engine, const Launch& launch,
                                     const GroupOptions& options) {
-  const WithoutSigpipe for_all_its_threads;
+  const SigpipeGuard for_all_its_threads;
   return std::make_shared<GlooGroup>(launch, options, std::move(make_device_engine));
 }
 

@@ -93,7 +93,7 @@ Facts facts_from_text(const std::string& text) {
   return facts;
 }
 
-void shake_hands(Group& group, std::string_view topic, const Facts& mine) {
+void exchange_facts(Group& group, std::string_view topic, const Facts& mine) {
   std::vector<Facts> by_rank;
   for (const std::string& text : group.gather_texts(topic, to_text(mine)))
     by_rank.push_back(facts_from_text(text));

@@ -23,7 +23,7 @@ std::string to_text(const Facts& facts);
 Facts facts_from_text(const std::string& text);
 
 /// Compares the ranks' facts. Throws the same usage Error with the differences on all ranks.
-void shake_hands(Group& group, std::string_view topic, const Facts& mine);
+void exchange_facts(Group& group, std::string_view topic, const Facts& mine);
 
 /// Names, shapes and dtypes of parameters, and their values, as short texts that differ if these
 /// differ (FNV-1a, 64 bits).

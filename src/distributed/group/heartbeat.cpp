@@ -153,15 +153,15 @@ void Heartbeat::watch(const std::stop_token& stop) {
   }
 }
 
-Heartbeat::Guard::Guard(Heartbeat& heart, Deadline until, std::function<void()> interrupt)
-    : heart_(heart), until_(until), interrupt_(std::move(interrupt)) {
-  const std::scoped_lock lock(heart_.guards_mutex_);
-  heart_.guards_.push_back(this);
+Heartbeat::Guard::Guard(Heartbeat& heartbeat, Deadline until, std::function<void()> interrupt)
+    : heartbeat_(heartbeat), until_(until), interrupt_(std::move(interrupt)) {
+  const std::scoped_lock lock(heartbeat_.guards_mutex_);
+  heartbeat_.guards_.push_back(this);
 }
 
 Heartbeat::Guard::~Guard() {
-  const std::scoped_lock lock(heart_.guards_mutex_);
-  std::erase(heart_.guards_, this);
+  const std::scoped_lock lock(heartbeat_.guards_mutex_);
+  std::erase(heartbeat_.guards_, this);
 }
 
 }  // namespace accrue::distributed

@@ -45,14 +45,14 @@ class Heartbeat {
   /// reported why the group ended, or the store is gone.
   class Guard {
    public:
-    Guard(Heartbeat& heart, Deadline until, std::function<void()> interrupt);
+    Guard(Heartbeat& heartbeat, Deadline until, std::function<void()> interrupt);
     ~Guard();
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
 
    private:
     friend class Heartbeat;
-    Heartbeat& heart_;
+    Heartbeat& heartbeat_;
     Deadline until_;
     std::function<void()> interrupt_;
   };

@@ -19,11 +19,11 @@ namespace accrue::distributed {
 namespace {
 
 /// Strangers may connect as well; a rank beyond this number is not watched.
-constexpr std::size_t kMostGuests = 64;
+constexpr std::size_t kMostWatchers = 64;
 constexpr char kGreeting = '!';
 
-/// The order in which they are polled; guests follow.
-enum Polled { kWaking, kListening, kWatched, kGuests };
+/// The order in which they are polled; watchers follow.
+enum Polled { kWaking, kListening, kWatched, kWatchers };
 
 Descriptor begin_connection(const std::string& words) {
   try {
@@ -49,10 +49,12 @@ Lifeline::~Lifeline() {
   wake();
 }
 
-void Lifeline::watch(const std::string& place, SealedTexts texts, std::vector<Word> words) {
+void Lifeline::watch(const std::string& place, SealedTexts texts,
+                     std::vector<DeathNotice> notices) {
   {
     const std::scoped_lock lock(mutex_);
-    next_.emplace(Watched{.place = place, .texts = std::move(texts), .words = std::move(words)});
+    next_.emplace(
+        Watched{.place = place, .texts = std::move(texts), .notices = std::move(notices)});
   }
   wake();
 }
@@ -64,13 +66,13 @@ void Lifeline::serve(const std::stop_token& stop) {
     std::vector<pollfd> polled{{waking_.get(), POLLIN, 0},
                                {listening_.get(), POLLIN, 0},
                                {watched_ ? watched_->socket.get() : -1, POLLIN, 0}};
-    for (const Descriptor& guest : guests_) polled.push_back({guest.get(), POLLIN, 0});
+    for (const Descriptor& watcher : watchers_) polled.push_back({watcher.get(), POLLIN, 0});
     if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
-    if (polled[kWatched].revents != 0) listen_to_watched();
-    // A guest sends nothing: it is gone, or does not belong to the run.
-    auto guest = polled.begin() + kGuests;
-    std::erase_if(guests_, [&](const Descriptor&) { return (guest++)->revents != 0; });
-    if (polled[kListening].revents != 0) let_guest_in();
+    if (polled[kWatched].revents != 0) read_from_watched();
+    // A watcher sends nothing: it is gone, or does not belong to the run.
+    auto watcher = polled.begin() + kWatchers;
+    std::erase_if(watchers_, [&](const Descriptor&) { return (watcher++)->revents != 0; });
+    if (polled[kListening].revents != 0) accept_watcher();
     if (polled[kWaking].revents != 0) take_next();
   }
 }
@@ -84,21 +86,21 @@ void Lifeline::take_next() {
   watched_->socket = begin_connection(watched_->place);
 }
 
-void Lifeline::let_guest_in() {
-  Descriptor guest(::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!guest) {
-    // If descriptors run out this process is watched only by the guests that it has.
+void Lifeline::accept_watcher() {
+  Descriptor watcher(::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!watcher) {
+    // If descriptors run out this process is watched only by the watchers that it has.
     if (errno == EMFILE || errno == ENFILE) listening_ = Descriptor();
     return;
   }
-  if (guests_.size() >= kMostGuests) return;
-  const bool is_greeted = ::send(guest.get(), &kGreeting, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
-  if (is_greeted) guests_.push_back(std::move(guest));
+  if (watchers_.size() >= kMostWatchers) return;
+  const bool is_greeted = ::send(watcher.get(), &kGreeting, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+  if (is_greeted) watchers_.push_back(std::move(watcher));
 }
 
 /// Only a connection that was greeted reports a death when it ends and another one cannot be made
 /// and greeted: a process that has ended refuses that at once.
-void Lifeline::listen_to_watched() {
+void Lifeline::read_from_watched() {
   std::array<char, 64> bytes{};
   const auto count = ::recv(watched_->socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (count > 0) {
@@ -111,13 +113,13 @@ void Lifeline::listen_to_watched() {
     watched_->socket = begin_connection(watched_->place);
     if (watched_->socket) return;
   }
-  if (watched_->has_been_connected) tell_of_death();
+  if (watched_->has_been_connected) report_death();
   watched_.reset();
 }
 
-void Lifeline::tell_of_death() {
+void Lifeline::report_death() {
   try {
-    for (const auto& [key, text] : watched_->words) watched_->texts.write(key, text);
+    for (const auto& [key, text] : watched_->notices) watched_->texts.write(key, text);
   } catch (const std::exception&) {
     // The store's host is gone, so nothing can be reported.
   }

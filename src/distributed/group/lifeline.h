@@ -33,19 +33,19 @@ class Lifeline {
   const std::string& place() const { return place_; }
 
   /// The text to write once a process has ended.
-  struct Word {
+  struct DeathNotice {
     std::string key, text;
   };
-  /// From now on watches the process whose place() is `place`, instead of another: writes `words`
+  /// From now on watches the process whose place() is `place`, instead of another: writes `notices`
   /// into `texts` once it has ended. If it cannot connect (a firewall), it never does. `texts` have
   /// their own connection.
-  void watch(const std::string& place, SealedTexts texts, std::vector<Word> words);
+  void watch(const std::string& place, SealedTexts texts, std::vector<DeathNotice> notices);
 
  private:
   struct Watched {
     std::string place;
     SealedTexts texts;
-    std::vector<Word> words;
+    std::vector<DeathNotice> notices;
     Descriptor socket = {};
     bool is_connected = false;
     bool has_been_connected = false;  ///< then it is asked once more whether it lives
@@ -54,17 +54,17 @@ class Lifeline {
   void serve(const std::stop_token& stop);
   void wake();
   void take_next();
-  void let_guest_in();
-  void listen_to_watched();
-  void tell_of_death();
+  void accept_watcher();
+  void read_from_watched();
+  void report_death();
 
   Descriptor listening_;
   Descriptor waking_;  ///< an eventfd: next_ is set, or the thread has to end
   std::string place_;
   std::mutex mutex_;
-  std::optional<Watched> next_;     ///< the next to watch; guarded by the mutex
-  std::optional<Watched> watched_;  ///< used by the thread alone, as guests are
-  std::vector<Descriptor> guests_;  ///< those that watch this process
+  std::optional<Watched> next_;       ///< the next to watch; guarded by the mutex
+  std::optional<Watched> watched_;    ///< used by the thread alone, as watchers are
+  std::vector<Descriptor> watchers_;  ///< those that watch this process
   std::jthread thread_;
 };
 

@@ -23,7 +23,8 @@ constexpr milliseconds kNobodyAfter{10'000};
 
 std::string folder_of(std::int64_t generation) { return "group/" + std::to_string(generation); }
 std::string list_key(std::int64_t generation) { return folder_of(generation) + "/members"; }
-/// Differs from the keys under which ranks meet (kHere): members have other numbers than ranks.
+/// Differs from the keys under which ranks meet (kAnnouncement): members have other numbers than
+/// ranks.
 std::string presence_key(std::int64_t generation, Member member) {
   return folder_of(generation) + "/present/" + std::to_string(member);
 }
@@ -49,9 +50,9 @@ Membership::Membership(SealedTexts texts, SealedTexts line, int world)
 
 bool Membership::have_met(const SealedTexts& texts) { return texts.read(kMet).text.has_value(); }
 
-void Membership::tell_that_all_met(const SealedTexts& texts) { texts.write(kMet, "1"); }
+void Membership::announce_all_met(const SealedTexts& texts) { texts.write(kMet, "1"); }
 
-bool Membership::shows_life() {
+bool Membership::has_live_member() {
   const std::scoped_lock lock(mutex_);
   while (take_next()) continue;
   return std::ranges::any_of(old_members(), &Candidate::is_alive);
@@ -150,7 +151,7 @@ bool Membership::take_next() {
   return true;
 }
 
-Membership::Look Membership::look_whether_admitted() {
+Membership::Status Membership::poll_admission() {
   while (take_next()) {
     if (rank_of(own_, list_)) return {.is_decided = true};
     if (list_.applications < application_) continue;
@@ -162,7 +163,7 @@ Membership::Look Membership::look_whether_admitted() {
               others, [](const Candidate& other) { return other.silence >= kNobodyAfter; })};
 }
 
-Membership::Look Membership::look_with_others(std::int64_t least, milliseconds patience) {
+Membership::Status Membership::poll_members(std::int64_t least, milliseconds patience) {
   const std::int64_t generation = list_.generation + 1;
   if (!began_) {
     texts_.write(presence_key(generation, own_), "1");
@@ -188,9 +189,9 @@ Membership::Look Membership::look_with_others(std::int64_t least, milliseconds p
   return {.is_decided = true};
 }
 
-Membership::Look Membership::look(std::int64_t least, milliseconds patience) {
+Membership::Status Membership::poll(std::int64_t least, milliseconds patience) {
   const std::scoped_lock lock(mutex_);
-  return rank_of(own_, list_) ? look_with_others(least, patience) : look_whether_admitted();
+  return rank_of(own_, list_) ? poll_members(least, patience) : poll_admission();
 }
 
 }  // namespace accrue::distributed

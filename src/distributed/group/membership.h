@@ -30,15 +30,15 @@ class Membership {
 
   /// Whether the ranks of a run have met; a rank of the first group records it.
   static bool have_met(const SealedTexts& texts);
-  static void tell_that_all_met(const SealedTexts& texts);
+  static void announce_all_met(const SealedTexts& texts);
 
   /// For a process that comes late: whether a member of the last decided group gave a sign of life
   /// since the first call.
-  bool shows_life();
+  bool has_live_member();
   /// Asks to join. From then on this process has a number, and has to give signs of life.
   void apply();
 
-  struct Look {
+  struct Status {
     bool is_decided = false;     ///< list() is the next group's
     std::int64_t present = 0;    ///< of a group that would have too few ranks; 0: not known yet
     bool is_first = false;       ///< this process would be that group's first
@@ -47,7 +47,7 @@ class Membership {
   };
   /// Looks once which processes are there, and decides if possible; call it until it is decided. A
   /// group has `least` ranks or more. A member that lives is waited for as long as `patience`.
-  Look look(std::int64_t least, std::chrono::milliseconds patience);
+  Status poll(std::int64_t least, std::chrono::milliseconds patience);
 
   /// Call it once the decided group works. A process that joined a group which never worked is left
   /// out of the next one.
@@ -72,8 +72,8 @@ class Membership {
   std::optional<MemberList> decided() const;
   void take(MemberList next);
   bool take_next();
-  Look look_whether_admitted();
-  Look look_with_others(std::int64_t least, std::chrono::milliseconds patience);
+  Status poll_admission();
+  Status poll_members(std::int64_t least, std::chrono::milliseconds patience);
   /// An applicant, and its last sign of life.
   struct Applicant {
     Member member;

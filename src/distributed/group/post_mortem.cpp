@@ -39,7 +39,7 @@ void take_place(const std::string& text, RankState& state) {
   state.doing.assign(read + 1, end);
 }
 
-bool tells_of_death(std::string_view reason) { return reason.starts_with(kNoLife); }
+bool names_lost_rank(std::string_view reason) { return reason.starts_with(kNoLife); }
 
 std::string missing_ranks(const std::vector<RankState>& ranks, std::int64_t number) {
   const std::string gone = listed(ranks, [](const RankState& state) { return !state.is_alive; });

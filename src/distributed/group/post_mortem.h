@@ -27,6 +27,6 @@ std::string missing_ranks(const std::vector<RankState>& ranks, std::int64_t numb
 
 /// Whether the result of missing_ranks(), on this rank or another, names a rank that is gone:
 /// waiting longer would not have helped.
-bool tells_of_death(std::string_view reason);
+bool names_lost_rank(std::string_view reason);
 
 }  // namespace accrue::distributed

@@ -75,7 +75,7 @@ std::vector<Reading> RankNotes::read_all(const std::string& topic) const {
 }
 
 /// Texts that have arrived are not requested again.
-void RankNotes::look_for_missing(const std::string& topic, Texts& texts) const {
+void RankNotes::find_missing(const std::string& topic, Texts& texts) const {
   for (const int rank : std::exchange(texts.missing, {})) {
     Reading reading = texts_.read(key(topic, rank));
     if (!reading.is_there) texts.missing.push_back(rank);
@@ -96,7 +96,7 @@ RankNotes::Texts RankNotes::exchange(const std::string& topic, const std::string
     texts.had_verdict = has_verdict();
     const bool is_over =
         texts.had_verdict || lost_one() || std::chrono::steady_clock::now() > until;
-    look_for_missing(topic, texts);
+    find_missing(topic, texts);
     if (texts.missing.empty() || !texts.foreign.empty() || is_over) return texts;
   }
 }
@@ -153,7 +153,7 @@ bool RankNotes::all_left() const {
 /// If the store ends with this rank, the others get time to read it first, those still on their way
 /// as well. This needs no trust, so any text counts: also from a rank with another token, which
 /// reads why.
-void RankNotes::say_goodbye() const {
+void RankNotes::linger_before_exit() const {
   texts_.write(key(kLeft, place_.rank), "1");
   if (!place_.hosts_store) return;
   const Deadline until = from_now(kGoodbye);

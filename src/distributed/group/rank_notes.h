@@ -63,10 +63,10 @@ class RankNotes {
   std::string end_in(std::int64_t number, const std::string& error) const;
   /// Call it after that, before this process ends: if the store ends with it, the others get a
   /// moment to read why.
-  void say_goodbye() const;
+  void linger_before_exit() const;
 
  private:
-  void look_for_missing(const std::string& topic, Texts& texts) const;
+  void find_missing(const std::string& topic, Texts& texts) const;
   bool all_left() const;
   std::vector<Reading> read_all(const std::string& topic) const;
   std::vector<Reading> read_of_members(std::string (*key_of)(Member)) const;

@@ -106,11 +106,11 @@ void RankProcess::kill() const {
   if (const std::optional<Found> found = find(text_)) ::kill(found->number, SIGKILL);
 }
 
-void end_stopped(std::vector<Awaited> processes) {
+void end_stopped(std::vector<PendingExit> processes) {
   const auto begin = std::chrono::steady_clock::now();
   while (true) {
     const auto waited = std::chrono::steady_clock::now() - begin;
-    std::erase_if(processes, [&](const Awaited& awaited) {
+    std::erase_if(processes, [&](const PendingExit& awaited) {
       if (!awaited.process.is_stopped()) return true;
       if (waited < awaited.patience) return false;
       awaited.process.kill();

@@ -33,7 +33,7 @@ class RankProcess {
 };
 
 /// A process that has to end, and how long it may be stopped before it is killed.
-struct Awaited {
+struct PendingExit {
   RankProcess process;
   std::chrono::milliseconds patience;
 };
@@ -41,6 +41,6 @@ struct Awaited {
 /// Waits while any of these is stopped, and kills those that are stopped without a break for longer
 /// than their patience: a launcher waits for every process that it started, and a stopped process
 /// never ends. Returns at once if none is stopped.
-void end_stopped(std::vector<Awaited> processes);
+void end_stopped(std::vector<PendingExit> processes);
 
 }  // namespace accrue::distributed

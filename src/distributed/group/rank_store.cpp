@@ -11,8 +11,8 @@
 #include "accrue/distributed/group.h"
 #include "core/cause.h"
 #include "distributed/group/earlier_run.h"
-#include "distributed/group/here_text.h"
 #include "distributed/group/pauses.h"
+#include "distributed/group/rank_announcement.h"
 #include "distributed/group/rank_list.h"
 #include "distributed/group/roll_call.h"
 #include "distributed/group/text_seal.h"
@@ -56,7 +56,7 @@ RankStore::RankStore(const Launch& launch, milliseconds timeout, bool may_change
              .hosts_store = connections_.hosts_the_store()} {
   std::iota(place_.members.begin(), place_.members.end(), 0);
   begin_lifeline();
-  meet_first(may_change);
+  form_first_group(may_change);
 }
 
 /// Without it deaths are noticed later: by missing signs of life.
@@ -68,10 +68,10 @@ void RankStore::begin_lifeline() noexcept {
   }
 }
 
-std::string RankStore::here_text(const std::string& run) const {
-  return HereText{.run = run,
-                  .lifeline = lifeline_ ? lifeline_->place() : "",
-                  .process = RankProcess::own().text()}
+std::string RankStore::announcement(const std::string& run) const {
+  return RankAnnouncement{.run = run,
+                          .lifeline = lifeline_ ? lifeline_->place() : "",
+                          .process = RankProcess::own().text()}
       .text();
 }
 
@@ -85,12 +85,12 @@ void RankStore::answer_roll_call(bool may_change) {
   try {
     while (failure.empty()) {
       const bool is_over = std::chrono::steady_clock::now() > until;
-      const RollCall::Look found = run_until(until + kAnswer, [roll] { return roll->look(); });
+      const RollCall::Status found = run_until(until + kAnswer, [roll] { return roll->poll(); });
       if (found.start) return connections_.set_start(*found.start);
       if (may_change &&
           run_until(until + kAnswer, [roll, earlier] { return earlier->lives(roll->complete()); }))
-        return come_late(*earlier);
-      if (note_.is_due()) note_whom_it_waits_for(roll, until + kAnswer);
+        return start_as_applicant(*earlier);
+      if (note_.is_due()) report_missing_ranks(roll, until + kAnswer);
       if (found.failure) failure = *found.failure;
       if (failure.empty() && is_over) {
         failure = give_up(roll);
@@ -107,7 +107,7 @@ void RankStore::answer_roll_call(bool may_change) {
 }
 
 /// The first of the ranks that have come reports it for all.
-void RankStore::note_whom_it_waits_for(const std::shared_ptr<RollCall>& roll, Deadline until) {
+void RankStore::report_missing_ranks(const std::shared_ptr<RollCall>& roll, Deadline until) {
   const std::vector<int> missing = run_until(until, [roll] { return roll->missing(); });
   const auto before = std::ranges::lower_bound(missing, place_.rank) - missing.begin();
   if (missing.empty() || before != place_.rank) return note_.leave_to_others();
@@ -126,7 +126,7 @@ std::string RankStore::give_up(const std::shared_ptr<RollCall>& roll) {
 }
 
 /// It has no rank yet: it uses none of the numbers of ranks.
-void RankStore::come_late(const EarlierRun& run) {
+void RankStore::start_as_applicant(const EarlierRun& run) {
   connections_ = run.connections();
   membership_ = run.membership();
   came_late_ = true;
@@ -134,23 +134,24 @@ void RankStore::come_late(const EarlierRun& run) {
 }
 
 /// Rank 0 names the run in its first text, which is the only one sealed without a name.
-void RankStore::meet_first(bool may_change) {
+void RankStore::form_first_group(bool may_change) {
   answer_roll_call(may_change);
   if (came_late_) return;
   const SealedTexts nameless = connections_.notes();
   notes_.emplace(nameless, nameless, place_);
   const std::string mine = place_.rank == 0 ? random_name() : "";
-  const std::vector<std::string> here = exchange(kHere, here_text(mine), kConnect, timeout_);
+  const std::vector<std::string> here =
+      exchange(kAnnouncement, announcement(mine), kConnect, timeout_);
   // Rank 0 uses its own text: a rank that read another name does not belong to its run.
-  connections_.set_run(place_.rank == 0 ? mine : HereText::of(here.front()).run);
+  connections_.set_run(place_.rank == 0 ? mine : RankAnnouncement::of(here.front()).run);
   const SealedTexts of_run = connections_.notes();
   if (may_change) {
     membership_ = std::make_shared<Membership>(of_run, connections_.heartbeats(), place_.rank,
                                                place_.world());
-    if (place_.rank == 0) Membership::tell_that_all_met(of_run);
+    if (place_.rank == 0) Membership::announce_all_met(of_run);
   }
   notes_.emplace(of_run, of_run, place_);
-  start_heart(here);
+  start_heartbeat(here);
 }
 
 /// The result of `question`, which asks the store. Throws a runtime Error if its host is gone.
@@ -166,15 +167,15 @@ std::invoke_result_t<Ask&> RankStore::ask(std::string_view what, Ask question) {
 
 void RankStore::apply() {
   ask(kGoOn, [membership = membership_] { membership->apply(); });
-  start_waiting_heart();
+  start_applicant_heartbeat();
 }
 
 /// Signs of life of a process that waits to be let in.
-void RankStore::start_waiting_heart() {
-  heart_.reset();
-  heart_.emplace(RankNotes(connections_.heartbeats("late"), connections_.heartbeats(),
-                           {.members = {membership_->own()}}),
-                 timeout_);
+void RankStore::start_applicant_heartbeat() {
+  heartbeat_.reset();
+  heartbeat_.emplace(RankNotes(connections_.heartbeats("late"), connections_.heartbeats(),
+                               {.members = {membership_->own()}}),
+                     timeout_);
 }
 
 void RankStore::settle() {
@@ -192,15 +193,16 @@ std::string RankStore::in_part(const std::string& name) const {
 }
 
 /// `here` are the ranks' texts when they met. Each rank watches the next one.
-void RankStore::start_heart(const std::vector<std::string>& here) {
-  heart_.reset();
-  heart_.emplace(RankNotes(connections_.heartbeats(part()), connections_.heartbeats(), place_),
-                 timeout_, place_.rank == 0 ? membership_ : nullptr);
+void RankStore::start_heartbeat(const std::vector<std::string>& here) {
+  heartbeat_.reset();
+  heartbeat_.emplace(RankNotes(connections_.heartbeats(part()), connections_.heartbeats(), place_),
+                     timeout_, place_.rank == 0 ? membership_ : nullptr);
   for (std::size_t rank = 0; rank < here.size(); ++rank)
-    met_.insert_or_assign(place_.members[rank], RankProcess(HereText::of(here[rank]).process));
+    met_.insert_or_assign(place_.members[rank],
+                          RankProcess(RankAnnouncement::of(here[rank]).process));
   const auto next = static_cast<std::size_t>((place_.rank + 1) % place_.world());
   if (lifeline_)
-    lifeline_->watch(HereText::of(here[next]).lifeline, connections_.deaths(),
+    lifeline_->watch(RankAnnouncement::of(here[next]).lifeline, connections_.deaths(),
                      {{death_key(place_.members[next]), "1"},
                       {in_part(RankNotes::kLostOne), std::to_string(next)}});
 }
@@ -226,11 +228,11 @@ std::vector<std::string> RankStore::exchange(const std::string& topic, const std
     throw not_all_here(what, decided_ ? *decided_ : host_is_gone(), watch);
   }
   // A verdict from before the ranks met no longer counts when the run has its name.
-  const bool counts = heart_ || !texts.had_verdict;
+  const bool counts = heartbeat_ || !texts.had_verdict;
   if (texts.is_complete() && counts) return texts.by_rank;
   if (!texts.foreign.empty()) refuse(texts, topic, what);
   const RanksGone gone(not_all_here(what, end_for("nothing from " + listed(texts.missing)), watch));
-  if (!heart_) say_goodbye();
+  if (!heartbeat_) linger_before_exit();
   throw gone;
 }
 
@@ -239,8 +241,8 @@ void RankStore::refuse(const RankNotes::Texts& texts, const std::string& topic,
                        std::string_view what) {
   const std::string reason = "something else in the place of " + listed(texts.foreign);
   const std::string decided = end_for(reason);
-  say_goodbye();
-  throw(heart_ ? runtime_error : usage_error)(
+  linger_before_exit();
+  throw(heartbeat_ ? runtime_error : usage_error)(
       what,
       "words signed with this run's ACCRUE_RUN_TOKEN under '" + topic + "' at " +
           connections_.place(),
@@ -251,7 +253,7 @@ void RankStore::refuse(const RankNotes::Texts& texts, const std::string& topic,
 
 void RankStore::enter(std::int64_t collective, std::string_view what) {
   // It is sent without an answer, so it waits only if the host has read nothing for long.
-  if (!decided_ && heart_->silence() <= kAnswer) notes_->enter(collective, what);
+  if (!decided_ && heartbeat_->silence() <= kAnswer) notes_->enter(collective, what);
 }
 
 std::vector<std::string> RankStore::gather(std::string_view topic, const std::string& mine) {
@@ -266,18 +268,18 @@ const std::string& RankStore::host_is_gone() {
 
 /// The heartbeat uses the store all the time: if it gets no answer, no other call will. If an
 /// answer is only late, time shows it.
-bool RankStore::is_deaf() const {
-  if (!heart_) return false;
-  while (heart_->silence() > kLate && heart_->silence() <= kAnswer)
+bool RankStore::has_lost_contact() const {
+  if (!heartbeat_) return false;
+  while (heartbeat_->silence() > kLate && heartbeat_->silence() <= kAnswer)
     std::this_thread::sleep_for(kPollStore);
-  return heart_->silence() > kAnswer;
+  return heartbeat_->silence() > kAnswer;
 }
 
 template <class Decide>
 std::string RankStore::decide(Decide decide) noexcept {
   if (decided_) return *decided_;
   try {
-    if (is_deaf()) return host_is_gone();
+    if (has_lost_contact()) return host_is_gone();
     decided_ = run_until(from_now(kEnd), std::move(decide));
   } catch (const std::exception&) {
     host_is_gone();
@@ -294,17 +296,17 @@ std::string RankStore::end_in(std::int64_t number, const std::string& error) noe
   return decide([notes = *notes_, number, error] { return notes.end_in(number, error); });
 }
 
-void RankStore::say_goodbye() noexcept {
+void RankStore::linger_before_exit() noexcept {
   if (!notes_ || has_lost_host_) return;
   try {
-    run_until(from_now(kEnd), [notes = *notes_] { notes.say_goodbye(); });
+    run_until(from_now(kEnd), [notes = *notes_] { notes.linger_before_exit(); });
   } catch (const std::exception&) {
     // No rank is left to receive it.
   }
 }
 
 void RankStore::end_stopped_ranks(bool is_over) const {
-  std::vector<Awaited> awaited;
+  std::vector<PendingExit> awaited;
   for (const auto& [member, process] : met_) {
     const bool may_go_on =
         !is_over && std::ranges::find(place_.members, member) != place_.members.end();
@@ -313,20 +315,20 @@ void RankStore::end_stopped_ranks(bool is_over) const {
   end_stopped(std::move(awaited));
 }
 
-Membership::Look RankStore::look(std::int64_t least) {
+Membership::Status RankStore::poll(std::int64_t least) {
   return ask(kGoOn, [membership = membership_, least, patience = timeout_] {
-    return membership->look(least, patience);
+    return membership->poll(least, patience);
   });
 }
 
 void RankStore::agree(std::int64_t least, const KeepWaiting& keep_waiting) {
   Deadline asked = std::chrono::steady_clock::now();
   Pauses pauses;
-  for (Membership::Look found = look(least); !found.is_decided; found = look(least)) {
+  for (Membership::Status found = poll(least); !found.is_decided; found = poll(least)) {
     if (found.is_left_alone)
       throw runtime_error(kGoOn, "one that lives and has the run's state", "none",
                           "--resume from the last checkpoint");
-    if (found.has_reapplied) start_waiting_heart();
+    if (found.has_reapplied) start_applicant_heartbeat();
     const Deadline now = std::chrono::steady_clock::now();
     const bool is_let_in = rank_of(membership_->own(), membership_->list()).has_value();
     if ((found.present > 0 || !is_let_in) && now > asked + kAskToWait) {
@@ -340,7 +342,7 @@ void RankStore::agree(std::int64_t least, const KeepWaiting& keep_waiting) {
   }
 }
 
-void RankStore::meet_anew(std::int64_t least, const KeepWaiting& keep_waiting) {
+void RankStore::form_next_group(std::int64_t least, const KeepWaiting& keep_waiting) {
   if (membership_->own() == Membership::kNobody) apply();
   agree(least, keep_waiting);
   const auto rank = rank_of(membership_->own(), membership_->list());
@@ -355,7 +357,7 @@ void RankStore::meet_anew(std::int64_t least, const KeepWaiting& keep_waiting) {
   decided_.reset();
   gathers_ = 0;
   notes_.emplace(connections_.notes(part()), connections_.notes(), place_);
-  start_heart(exchange(kHere, here_text(""), kGoOn, std::min(timeout_, kMeet)));
+  start_heartbeat(exchange(kAnnouncement, announcement(""), kGoOn, std::min(timeout_, kMeet)));
 }
 
 }  // namespace accrue::distributed

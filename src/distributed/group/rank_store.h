@@ -33,8 +33,8 @@ class RankStore {
   /// Connects, and waits until all ranks did. Throws a runtime Error naming those that did not come
   /// within `timeout`, and a usage Error naming those that have another token, or if other machines
   /// could write into the store and there is no token. If `may_change` is set, a process that finds
-  /// the ranks of an earlier start alive has no rank yet: meet_anew() lets it in. `tell_waiting` is
-  /// called if the others do not come for a while (GroupOptions).
+  /// the ranks of an earlier start alive has no rank yet: form_next_group() lets it in.
+  /// `tell_waiting` is called if the others do not come for a while (GroupOptions).
   RankStore(const Launch& launch, std::chrono::milliseconds timeout, bool may_change,
             WaitingNote::Tell tell_waiting);
 
@@ -52,10 +52,12 @@ class RankStore {
   c10::intrusive_ptr<c10d::Store> device_connection() const {
     return connections_.device_engine(part());
   }
-  Heartbeat& heart() { return *heart_; }
+  Heartbeat& heartbeat() { return *heartbeat_; }
   /// The news of the heartbeat; none if there is no heartbeat.
-  std::optional<std::string> lost_one() const { return heart_ ? heart_->lost_one() : std::nullopt; }
-  bool has_applicants() const { return heart_ && heart_->has_applicants(); }
+  std::optional<std::string> lost_one() const {
+    return heartbeat_ ? heartbeat_->lost_one() : std::nullopt;
+  }
+  bool has_applicants() const { return heartbeat_ && heartbeat_->has_applicants(); }
 
   /// Tells the others which collective this rank enters; does nothing if they could not receive it.
   void enter(std::int64_t collective, std::string_view what);
@@ -71,7 +73,7 @@ class RankStore {
   std::string end_in(std::int64_t number, const std::string& error) noexcept;
   /// Call it before this process ends with a group that ended: rank 0, if it hosts the store, waits
   /// a moment, so that the others can read why.
-  void say_goodbye() noexcept;
+  void linger_before_exit() noexcept;
 
   /// Call it last, before this process ends with the run. Kills the ranks of this machine that are
   /// stopped and so would never end: those without which the others continued, those of a group
@@ -86,7 +88,7 @@ class RankStore {
   /// `least` or more, and meets them. Throws RanksGone if one of them is lost meanwhile, and a
   /// runtime Error if the store's host is gone, this rank was left out, or `keep_waiting` gave
   /// up.
-  void meet_anew(std::int64_t least, const KeepWaiting& keep_waiting);
+  void form_next_group(std::int64_t least, const KeepWaiting& keep_waiting);
 
   /// How much later than the timeout a rank may end: it listens to the others' heartbeats, and rank
   /// 0 waits until they have read the reason.
@@ -96,19 +98,19 @@ class RankStore {
   std::string part() const;
   std::string in_part(const std::string& name) const;
   void begin_lifeline() noexcept;
-  std::string here_text(const std::string& run) const;
+  std::string announcement(const std::string& run) const;
   void answer_roll_call(bool may_change);
-  void note_whom_it_waits_for(const std::shared_ptr<RollCall>& roll, Deadline until);
+  void report_missing_ranks(const std::shared_ptr<RollCall>& roll, Deadline until);
   std::string give_up(const std::shared_ptr<RollCall>& roll);
-  void meet_first(bool may_change);
-  void come_late(const EarlierRun& run);
+  void form_first_group(bool may_change);
+  void start_as_applicant(const EarlierRun& run);
   void apply();
   template <class Ask>
   std::invoke_result_t<Ask&> ask(std::string_view what, Ask ask);
-  void start_heart(const std::vector<std::string>& here);
-  void start_waiting_heart();
+  void start_heartbeat(const std::vector<std::string>& here);
+  void start_applicant_heartbeat();
   void agree(std::int64_t least, const KeepWaiting& keep_waiting);
-  Membership::Look look(std::int64_t least);
+  Membership::Status poll(std::int64_t least);
   Error not_all_here(std::string_view what, const std::string& failure, const Stopwatch& watch,
                      const std::string& reason = "") const;
   [[noreturn]] void refuse(const RankNotes::Texts& texts, const std::string& topic,
@@ -118,7 +120,7 @@ class RankStore {
   template <class Decide>
   std::string decide(Decide decide) noexcept;
   const std::string& host_is_gone();
-  bool is_deaf() const;
+  bool has_lost_contact() const;
 
   WaitingNote note_;
   RunConnections connections_;
@@ -131,7 +133,7 @@ class RankStore {
   std::optional<std::string> decided_;      ///< why the group ended
   std::shared_ptr<Membership> membership_;  ///< null if the group cannot change
   std::optional<RankNotes> notes_;
-  std::optional<Heartbeat> heart_;
+  std::optional<Heartbeat> heartbeat_;
   std::map<Member, RankProcess> met_;  ///< every process ever in a group with this one, and itself
   std::optional<Lifeline> lifeline_;   ///< none if this machine provides no sockets
 };

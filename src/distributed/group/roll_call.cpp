@@ -65,15 +65,15 @@ std::optional<std::string> RollCall::come(int rank,
   return is_spent ? std::nullopt : name;
 }
 
-RollCall::Look RollCall::look() {
+RollCall::Status RollCall::poll() {
   if (found_) return {.start = found_, .failure = {}};
   if (!std::exchange(has_come_, true)) client_->set(key("name", rank_), name_);
-  Look look = rank_ == 0 ? call() : answer();
-  found_ = look.start;
-  return look;
+  Status status = rank_ == 0 ? call() : answer();
+  found_ = status.start;
+  return status;
 }
 
-RollCall::Look RollCall::call() {
+RollCall::Status RollCall::call() {
   const std::optional<std::string> last = complete();
   std::vector<std::string> tickets;
   for (int rank = 1; rank < world_; ++rank) {
@@ -100,7 +100,7 @@ bool RollCall::all_answered(const std::vector<std::string>& tickets) const {
   return true;
 }
 
-RollCall::Look RollCall::answer() {
+RollCall::Status RollCall::answer() {
   const std::optional<Ticket> mine = ticket(rank_);
   if (!mine || mine->process != name_) return {};
   const std::string answer_key = key("answer", rank_);

@@ -30,12 +30,12 @@ class RollCall {
   RollCall(std::shared_ptr<StoreClient> client, int rank, int world,
            const std::string& run_id = {});
 
-  struct Look {
+  struct Status {
     std::optional<std::string> start;    ///< the name of the complete start
     std::optional<std::string> failure;  ///< why rank 0 gave up
   };
   /// Does the next step, once; call it until there is a start, which then stays.
-  Look look();
+  Status poll();
 
   /// The last start that was complete.
   std::optional<std::string> complete() const;
@@ -48,8 +48,8 @@ class RollCall {
  private:
   struct Ticket;
 
-  Look call();
-  Look answer();
+  Status call();
+  Status answer();
   std::optional<std::string> read(const std::string& key) const;
   std::optional<Ticket> ticket(int rank) const;
   std::optional<std::string> come(int rank, const std::optional<std::string>& complete) const;

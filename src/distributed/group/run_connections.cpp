@@ -20,7 +20,7 @@ namespace {
 
 struct Made {
   c10::intrusive_ptr<c10d::Store> host;
-  std::shared_ptr<StoreClient> notes, heart, life, engine, device;
+  std::shared_ptr<StoreClient> notes, heartbeat, life, engine, device;
 };
 
 Made make_connections(const std::string& host, const c10d::TCPStoreOptions& options) {
@@ -46,7 +46,7 @@ RunConnections::RunConnections(const Launch& launch, std::chrono::milliseconds t
       token_(launch.run_token),
       run_id_(launch.run_id),
       place_(place_text(launch.master_addr, launch.master_port)) {
-  check_strangers_stay_out(launch);
+  require_run_token(launch);
   connect(launch, timeout, note);
 }
 
@@ -95,7 +95,7 @@ void RunConnections::connect(const Launch& launch, std::chrono::milliseconds tim
     });
     host_ = std::move(made.host);
     notes_ = std::move(made.notes);
-    heart_ = std::move(made.heart);
+    heartbeat_ = std::move(made.heartbeat);
     life_ = std::move(made.life);
     engine_ = std::move(made.engine);
     device_ = std::move(made.device);

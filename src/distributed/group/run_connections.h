@@ -35,7 +35,7 @@ class RunConnections {
 
   /// Texts of the run, or of a part of it, for notes and for heartbeats.
   SealedTexts notes(const std::string& part = {}) const { return texts(notes_, part); }
-  SealedTexts heartbeats(const std::string& part = {}) const { return texts(heart_, part); }
+  SealedTexts heartbeats(const std::string& part = {}) const { return texts(heartbeat_, part); }
   /// Texts of the run, for a lifeline.
   SealedTexts deaths() const { return texts(life_, {}); }
   /// The address of this machine by which it reaches the store.
@@ -63,7 +63,7 @@ class RunConnections {
   bool hosts_the_store_, agent_hosts_;
   std::string token_, run_id_, place_, folder_, run_;
   c10::intrusive_ptr<c10d::Store> host_;
-  std::shared_ptr<StoreClient> notes_, heart_, life_, engine_, device_;
+  std::shared_ptr<StoreClient> notes_, heartbeat_, life_, engine_, device_;
 };
 
 }  // namespace accrue::distributed

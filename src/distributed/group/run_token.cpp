@@ -30,7 +30,7 @@ void check_run_token(std::string_view token) {
                     std::to_string(token.size()) + " characters", kMakeRunToken);
 }
 
-void check_strangers_stay_out(const Launch& launch) {
+void require_run_token(const Launch& launch) {
   if (!launch.run_token.empty() || is_loopback(launch.master_addr)) return;
   expect_an_address(launch.master_addr);
   throw usage_error(

@@ -20,6 +20,6 @@ void check_run_token(std::string_view token);
 
 /// Throws a usage Error if the ranks' store can be reached from other machines and they have no
 /// token, since the store does not authenticate; or if MASTER_ADDR cannot be resolved.
-void check_strangers_stay_out(const Launch& launch);
+void require_run_token(const Launch& launch);
 
 }  // namespace accrue::distributed

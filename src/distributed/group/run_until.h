@@ -19,14 +19,14 @@ inline Deadline from_now(std::chrono::milliseconds time) {
 }
 
 /// Thrown if an answer did not come in time.
-struct NoAnswer : std::runtime_error {
-  NoAnswer() : std::runtime_error("no answer in time") {}
+struct DeadlineExceeded : std::runtime_error {
+  DeadlineExceeded() : std::runtime_error("no answer in time") {}
 };
 
-/// Returns or throws what `call()` does, or throws NoAnswer if that takes longer than `until`.
-/// `call` may block for ever and cannot be stopped: it runs on a separate thread, which then is
-/// abandoned, so it owns whatever it uses. If the system cannot start a thread, it runs on this
-/// one, and may take longer.
+/// Returns or throws what `call()` does, or throws DeadlineExceeded if that takes longer than
+/// `until`. `call` may block for ever and cannot be stopped: it runs on a separate thread, which
+/// then is abandoned, so it owns whatever it uses. If the system cannot start a thread, it runs on
+/// this one, and may take longer.
 template <class Call>
 std::invoke_result_t<Call&> run_until(Deadline until, Call call) {
   using Task = std::packaged_task<std::invoke_result_t<Call&>()>;
@@ -42,7 +42,7 @@ std::invoke_result_t<Call&> run_until(Deadline until, Call call) {
     return result.get();
   }
   thread.detach();
-  throw NoAnswer();
+  throw DeadlineExceeded();
 }
 
 }  // namespace accrue::distributed

@@ -44,7 +44,7 @@ struct DeferredReduce::Impl {
   }
 
   /// A bucket's sum over the ranks, in progress.
-  struct Begun {
+  struct StartedSum {
     std::unique_ptr<Work> work;
     std::vector<std::int64_t> contributions;  ///< by slot of the bucket, at its begin
   };
@@ -65,7 +65,7 @@ struct DeferredReduce::Impl {
   void begin_next() {
     RECORD_USER_SCOPE("reduce: bucket");
     const Bucket& bucket = bucket_at(begun.size());
-    Begun next;
+    StartedSum next;
     for (const std::size_t slot : bucket.slots) {
       const auto& entry = buffer->entries()[slot];
       if (entry.slot->fresh) entry.slot->main.zero_();
@@ -94,7 +94,8 @@ struct DeferredReduce::Impl {
 
   bool is_reduced() const {
     return begun.size() == buckets.size() && (!scatter || scatter->is_idle()) &&
-           std::ranges::none_of(begun, [](const Begun& bucket) { return bucket.work != nullptr; });
+           std::ranges::none_of(begun,
+                                [](const StartedSum& bucket) { return bucket.work != nullptr; });
   }
 
   /// Begins the remaining buckets and waits for all. Nothing is in progress after it, even if it
@@ -113,7 +114,7 @@ struct DeferredReduce::Impl {
       while (begun.size() < buckets.size()) begin_next();
     });
     RECORD_USER_SCOPE("reduce: wait");
-    for (Begun& bucket : begun)
+    for (StartedSum& bucket : begun)
       if (const auto work = std::exchange(bucket.work, nullptr)) attempt([&] { work->wait(); });
     if (scatter) attempt([this] { scatter->finish(); });
     if (first_error) std::rethrow_exception(first_error);
@@ -276,7 +277,7 @@ struct DeferredReduce::Impl {
   std::optional<CompressedSums> compressed;
   std::unique_ptr<ScatterReduce> scatter;  ///< null: sums go to all ranks
   std::optional<std::vector<std::int64_t>> order;
-  std::vector<Begun> begun;  ///< in the order agreed
+  std::vector<StartedSum> begun;  ///< in the order agreed
   std::vector<double> rank_sums, figures;
   std::int64_t left = 0;
   TellLossSums tell_loss_sums;
@@ -312,7 +313,7 @@ void DeferredReduce::begin_micro_batch(bool is_last) {
 
 double DeferredReduce::seconds_in_backward() const { return impl_->seconds_in_backward; }
 
-bool DeferredReduce::left_sums_alone() const {
+bool DeferredReduce::has_local_sums() const {
   return impl_->begun.empty() && !impl_->is_void && !impl_->is_whole && !impl_->compressed;
 }
 

@@ -104,7 +104,7 @@ class DeferredReduce final : public accum::Reduction {
   const accum::SumShard* shard() const override;
   /// Whether the buffer's sums are still this rank's own: the reduction of the current window was
   /// not begun, or a reduce() failed before it began.
-  bool left_sums_alone() const;
+  bool has_local_sums() const;
   void withdraw() noexcept override;
 
  private:

@@ -17,19 +17,19 @@ std::shared_ptr<Group> alike(std::shared_ptr<Group> group, const accum::Gradient
                              const accum::SharingOptions& options) {
   NamedParameters trained;
   for (const auto& entry : buffer.entries()) trained.push_back({entry.name, entry.parameter});
-  shake_hands(*group, "who shares windows",
-              {{"version", version},
-               {"ranks", std::to_string(group->world())},
-               {"shapes of the parameters", shape_digest(trained)},
-               {"accumulate", std::string(accum::to_string(buffer.accumulation()))},
-               {"overlap", options.overlap ? "true" : "false"},
-               {"compress", std::string(to_string(options.compress))},
-               {"by_speed", options.by_speed ? "true" : "false"}});
+  exchange_facts(*group, "who shares windows",
+                 {{"version", version},
+                  {"ranks", std::to_string(group->world())},
+                  {"shapes of the parameters", shape_digest(trained)},
+                  {"accumulate", std::string(accum::to_string(buffer.accumulation()))},
+                  {"overlap", options.overlap ? "true" : "false"},
+                  {"compress", std::string(to_string(options.compress))},
+                  {"by_speed", options.by_speed ? "true" : "false"}});
   return group;
 }
 
-std::vector<Sharer> one_sample_each(std::int64_t world) {
-  return std::vector<Sharer>(static_cast<std::size_t>(world));
+std::vector<RankPace> one_sample_each(std::int64_t world) {
+  return std::vector<RankPace>(static_cast<std::size_t>(world));
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ void ScatterReduce::send_next() {
   sent_.push_back(std::move(next));
 }
 
-void ScatterReduce::take_in_first() {
+void ScatterReduce::finish_oldest() {
   const Sent first = std::move(sent_.front());
   sent_.pop_front();
   first.work->wait();
@@ -54,7 +54,7 @@ void ScatterReduce::take_in_first() {
 }
 
 void ScatterReduce::advance() {
-  while (!sent_.empty() && sent_.front().work->is_done()) take_in_first();
+  while (!sent_.empty() && sent_.front().work->is_done()) finish_oldest();
   while (!waiting_.empty() && sent_.size() < kMostUnderWay) send_next();
 }
 
@@ -63,7 +63,7 @@ void ScatterReduce::finish() {
   while (!is_idle()) {
     try {
       while (!waiting_.empty() && sent_.size() < kMostUnderWay) send_next();
-      take_in_first();
+      finish_oldest();
     } catch (...) {
       if (!error) error = std::current_exception();
       waiting_.clear();

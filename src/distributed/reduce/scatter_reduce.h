@@ -43,7 +43,7 @@ class ScatterReduce {
     std::unique_ptr<Work> work;
   };
   void send_next();
-  void take_in_first();
+  void finish_oldest();
   at::Tensor flat(std::size_t slot) const;
 
   Group& group_;

@@ -200,21 +200,24 @@ Division division_of(std::int64_t units, std::vector<Share> shares, const std::s
   return division;
 }
 
-std::vector<std::int64_t> left_of(const LedgerView& ledger, const std::vector<Running>& running) {
+std::vector<std::int64_t> left_of(const LedgerView& ledger,
+                                  const std::vector<RunningMicroBatch>& running) {
   std::vector<std::int64_t> left;
   for (const LedgerEntry& entry : ledger.entries) {
     const bool is_open = entry.status == MicroStatus::pending || entry.status == MicroStatus::lost;
-    const bool is_run = std::ranges::any_of(
-        running, [&](const Running& one) { return one.micro_batch == entry.micro.index; });
+    const bool is_run = std::ranges::any_of(running, [&](const RunningMicroBatch& one) {
+      return one.micro_batch == entry.micro.index;
+    });
     if (is_open && !is_run) left.push_back(entry.micro.index);
   }
   return left;
 }
 
 /// Corrects shares by the ranks' present work, which shows their pace and when they are free.
-void account_for(const std::vector<Running>& running, double now, std::vector<Share>& shares) {
+void account_for(const std::vector<RunningMicroBatch>& running, double now,
+                 std::vector<Share>& shares) {
   for (Share& share : shares)
-    for (const Running& one : running) {
+    for (const RunningMicroBatch& one : running) {
       if (one.rank != share.rank || share.seconds == 0) continue;
       const double elapsed = std::max(0.0, now - one.since);
       share.seconds = std::max(share.seconds, elapsed);
@@ -266,7 +269,7 @@ std::span<const std::int64_t> Leases::of(std::int64_t rank) const {
 }
 
 Leases decide(const LedgerView& ledger, const std::vector<Worker>& workers, double now,
-              const std::vector<Running>& running) {
+              const std::vector<RunningMicroBatch>& running) {
   require_valid(workers);
   for (const Worker& worker : workers)
     if (worker.grain != 1)

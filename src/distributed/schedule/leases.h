@@ -78,7 +78,7 @@ struct Division {
 Division divide(std::int64_t units, const std::vector<Worker>& workers);
 
 /// A micro-batch that a rank works on.
-struct Running {
+struct RunningMicroBatch {
   std::int64_t rank = 0;
   std::int64_t micro_batch = 0;  ///< its index in the window
   double since = 0;              ///< seconds on the clock of `now`
@@ -108,6 +108,6 @@ struct Leases {
 ///
 /// Runs of this version divide whole windows by divide(); this is for ranks that come and go.
 Leases decide(const LedgerView& ledger, const std::vector<Worker>& workers, double now,
-              const std::vector<Running>& running = {});
+              const std::vector<RunningMicroBatch>& running = {});
 
 }  // namespace accrue::distributed

@@ -13,7 +13,7 @@
 #include "core/joint_state.h"
 #include "distributed/compress/compressed_sums.h"
 #include "distributed/compress/named_state.h"
-#include "support/one_core.h"
+#include "support/single_core_scope.h"
 
 namespace accrue::distributed {
 namespace {
@@ -92,13 +92,13 @@ OuterRounds::OuterRounds(std::shared_ptr<Group> group, const NamedParameters& pa
 }
 
 OuterRounds::~OuterRounds() {
-  for (const UnderWay& message : under_way_) message.exchanged.wait();
+  for (const PendingExchange& message : under_way_) message.exchanged.wait();
 }
 
 OuterOutcome OuterRounds::after_step(const RoundShare& share, bool ends_run) {
   const Stopwatch watch;
   OuterOutcome outcome;
-  take_in(share);
+  add_share(share);
   if (const auto part = schedule_.sent_after(share.steps)) send(*part, share.steps);
   if (merges_after(share.steps)) merge_oldest(outcome);
   if (ends_run) merge_all(share.steps, outcome);
@@ -112,7 +112,7 @@ RoundTotals OuterRounds::end_round() {
   return std::exchange(totals_, {.rank_sums = std::vector<double>(setting_.rank_sums)});
 }
 
-void OuterRounds::take_in(const RoundShare& share) {
+void OuterRounds::add_share(const RoundShare& share) {
   for (double& weight : weights_) weight += share.weight;
   add_to(rank_sums_, share.rank_sums);
 }
@@ -132,24 +132,25 @@ OuterRounds::Message OuterRounds::message_of(std::size_t part, std::int64_t step
 void OuterRounds::send(std::size_t part, std::int64_t steps) {
   const Message message = message_of(part, steps);
   const bool is_merged_at_once = setting_.outer.delay == 0;
-  UnderWay under_way{.part = part, .steps = steps};
+  PendingExchange under_way{.part = part, .steps = steps};
   if (!is_merged_at_once) under_way.sent = message.sent;
-  under_way.exchanged = is_merged_at_once ? done_now(message) : begin(message);
+  under_way.exchanged = is_merged_at_once ? completed_exchange(message) : begin(message);
   under_way_.push_back(std::move(under_way));
 }
 
-std::shared_future<OuterRounds::Exchanged> OuterRounds::done_now(const Message& message) const {
-  std::promise<Exchanged> done;
+std::shared_future<OuterRounds::ExchangeResult> OuterRounds::completed_exchange(
+    const Message& message) const {
+  std::promise<ExchangeResult> done;
   done.set_value(exchange(message));
   return done.get_future().share();
 }
 
 /// Exchanges are made one after the other, on every rank in the same order.
-std::shared_future<OuterRounds::Exchanged> OuterRounds::begin(const Message& message) {
-  std::shared_future<Exchanged> before;
+std::shared_future<OuterRounds::ExchangeResult> OuterRounds::begin(const Message& message) {
+  std::shared_future<ExchangeResult> before;
   if (!under_way_.empty()) before = under_way_.back().exchanged;
-  Begun<Exchanged> begun = run_beside([this, message, before] {
-    const OneCore beside_the_training;
+  HelperTask<ExchangeResult> begun = run_on_helper([this, message, before] {
+    const SingleCoreScope beside_the_training;
     if (before.valid()) before.get();
     return exchange(message);
   });
@@ -159,8 +160,8 @@ std::shared_future<OuterRounds::Exchanged> OuterRounds::begin(const Message& mes
 }
 
 void OuterRounds::merge_oldest(OuterOutcome& outcome) {
-  const UnderWay& oldest = under_way_.front();
-  const Exchanged& exchanged = wait_for(oldest);
+  const PendingExchange& oldest = under_way_.front();
+  const ExchangeResult& exchanged = wait_for(oldest);
   if (exchanged.mean_difference.defined())
     outer_.step(exchanged.mean_difference, oldest.part, oldest.sent);
   if (is_last(oldest.part)) {
@@ -183,7 +184,7 @@ void OuterRounds::merge_all(std::int64_t steps, OuterOutcome& outcome) {
   }
 }
 
-const OuterRounds::Exchanged& OuterRounds::wait_for(const UnderWay& under_way) const {
+const OuterRounds::ExchangeResult& OuterRounds::wait_for(const PendingExchange& under_way) const {
   const auto state = under_way.exchanged.wait_for(kPatience);
   if (state != std::future_status::ready && setting_.say_waiting)
     setting_.say_waiting(
@@ -195,12 +196,12 @@ const OuterRounds::Exchanged& OuterRounds::wait_for(const UnderWay& under_way) c
   return under_way.exchanged.get();
 }
 
-OuterRounds::Exchanged OuterRounds::exchange(const Message& message) const {
+OuterRounds::ExchangeResult OuterRounds::exchange(const Message& message) const {
   RECORD_USER_SCOPE("outer: exchange");
   const Stopwatch watch;
   const at::NoGradGuard no_grad;
   const std::int64_t sent_before = group_ ? group_->wire_bytes() : 0;
-  Exchanged exchanged{.totals = totals_of(message)};
+  ExchangeResult exchanged{.totals = totals_of(message)};
   if (exchanged.totals.weight > 0) {
     exchanged.mean_difference = message.difference;
     exchanged.mean_difference.mul_(message.share.weight / exchanged.totals.weight);

@@ -114,7 +114,7 @@ class OuterRounds {
 
  private:
   /// A completed exchange of a part.
-  struct Exchanged {
+  struct ExchangeResult {
     RoundTotals totals;
     at::Tensor mean_difference;  ///< undefined if the total weight is 0
     double seconds = 0;
@@ -126,23 +126,23 @@ class OuterRounds {
     at::Tensor sent;   ///< this rank's parameters
     at::Tensor difference;
   };
-  struct UnderWay {
+  struct PendingExchange {
     std::size_t part = 0;
     std::int64_t steps = 0;
     at::Tensor sent;
-    std::shared_future<Exchanged> exchanged;
+    std::shared_future<ExchangeResult> exchanged;
   };
 
-  void take_in(const RoundShare& share);
+  void add_share(const RoundShare& share);
   RoundTotals end_round();
   Message message_of(std::size_t part, std::int64_t steps);
   void send(std::size_t part, std::int64_t steps);
-  std::shared_future<Exchanged> done_now(const Message& message) const;
-  std::shared_future<Exchanged> begin(const Message& message);
+  std::shared_future<ExchangeResult> completed_exchange(const Message& message) const;
+  std::shared_future<ExchangeResult> begin(const Message& message);
   void merge_oldest(OuterOutcome& outcome);
   void merge_all(std::int64_t steps, OuterOutcome& outcome);
-  const Exchanged& wait_for(const UnderWay& under_way) const;
-  Exchanged exchange(const Message& message) const;
+  const ExchangeResult& wait_for(const PendingExchange& under_way) const;
+  ExchangeResult exchange(const Message& message) const;
   RoundTotals totals_of(const Message& message) const;
   void add_up(const at::Tensor& differences, std::size_t part) const;
   bool is_last(std::size_t part) const { return part + 1 == outer_.parts().size(); }
@@ -153,13 +153,13 @@ class OuterRounds {
   OuterSchedule schedule_;
   OuterStep outer_;
   std::vector<std::unique_ptr<Compressor>> compressors_;  ///< one for each part, or none
-  std::vector<double> weights_;        ///< of this rank, since each part was sent
-  std::vector<double> rank_sums_;      ///< of this rank, since the last part was sent
-  std::vector<std::int64_t> sent_at_;  ///< inner steps of the run when each part was sent last
-  RoundTotals totals_;                 ///< of the current round
-  at::Tensor own_parameters_;          ///< while the start replaces them
-  bool exchanges_in_place_ = false;    ///< and that was reported
-  std::deque<UnderWay> under_way_;     ///< in order
+  std::vector<double> weights_;            ///< of this rank, since each part was sent
+  std::vector<double> rank_sums_;          ///< of this rank, since the last part was sent
+  std::vector<std::int64_t> sent_at_;      ///< inner steps of the run when each part was sent last
+  RoundTotals totals_;                     ///< of the current round
+  at::Tensor own_parameters_;              ///< while the start replaces them
+  bool exchanges_in_place_ = false;        ///< and that was reported
+  std::deque<PendingExchange> under_way_;  ///< in order
 };
 
 }  // namespace accrue::distributed

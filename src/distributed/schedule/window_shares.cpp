@@ -45,9 +45,9 @@ std::string limits_in_words(const std::vector<double>& allowed) {
 
 }  // namespace
 
-WindowShares::WindowShares(std::int64_t rank, std::vector<Sharer> ranks, bool by_speed)
+WindowShares::WindowShares(std::int64_t rank, std::vector<RankPace> ranks, bool by_speed)
     : rank_(rank), by_speed_(by_speed), paces_(ranks.size()), allowed_(ranks.size(), 1) {
-  for (const Sharer& sharer : ranks) micro_batches_.push_back(sharer.micro_batch);
+  for (const RankPace& one : ranks) micro_batches_.push_back(one.micro_batch);
   if (are_equal(micro_batches_)) unit_ = micro_batches_.front();
   followed_ = workers();  // no speed is known yet
   for (std::size_t i = 0; i < ranks.size(); ++i)

@@ -14,7 +14,7 @@
 namespace accrue::distributed {
 
 /// A rank that shares windows with others.
-struct Sharer {
+struct RankPace {
   std::int64_t micro_batch = 1;                 ///< samples that it runs at once
   std::vector<double> seconds_per_sample = {};  ///< PaceEstimate::observed of earlier windows
 };
@@ -39,7 +39,7 @@ class WindowShares {
   static constexpr double kWorthwhile = 0.05;
 
   /// `ranks` by rank, of which `rank` is this one.
-  WindowShares(std::int64_t rank, std::vector<Sharer> ranks, bool by_speed);
+  WindowShares(std::int64_t rank, std::vector<RankPace> ranks, bool by_speed);
 
   /// From the next share() on each rank works so much of the time, by rank: 1, all of it, before
   /// the first call; 0: it gets no share, and its speed stays as measured. One has to work.
@@ -66,7 +66,7 @@ class WindowShares {
   /// theirs.
   void observe(const std::vector<accum::RankStatement>& of_ranks);
 
-  /// The present Sharer::seconds_per_sample.
+  /// The present RankPace::seconds_per_sample.
   const std::vector<double>& seconds_per_sample(std::size_t rank) const {
     return paces_[rank].observed();
   }

@@ -47,7 +47,7 @@ class AcceleratedModel {
 };
 
 /// The operations of a pass that accrue runs.
-enum class Caught : std::uint8_t {
+enum class InterceptedOperations : std::uint8_t {
   with_graph,  ///< all that it supports, if a graph is recorded
   always,      ///< also if none is, because the pass will run again with one
   dropouts,    ///< only these, by ForwardContext::operations: in passes for comparison
@@ -57,7 +57,7 @@ enum class Caught : std::uint8_t {
 /// second run of the rest begins.
 struct AcceleratedPass {
   std::shared_ptr<AcceleratedModel> model;
-  Caught caught = Caught::with_graph;
+  InterceptedOperations caught = InterceptedOperations::with_graph;
   ForwardContext context = {};
   std::int64_t next_site = 0;  ///< identifies a dropout of the pass
 

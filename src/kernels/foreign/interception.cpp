@@ -27,7 +27,7 @@ namespace {
 /// During its lifetime, operations of this thread go to libtorch. Each function that the dispatcher
 /// calls makes one first. Scopes that another thread closed are left before the key is excluded,
 /// because the key is restored afterwards.
-class Plainly {
+class InterceptionExclusion {
  private:
   static c10::DispatchKey key_behind_closed_scopes() {
     AcceleratedScope::leave_closed();
@@ -42,8 +42,8 @@ constexpr c10::DispatchKeySet later_keys(c10::DispatchKeySet::FULL_AFTER, accele
 /// Whether accrue runs operations of the current pass on this thread.
 bool does_operations() {
   const AcceleratedPass* pass = AcceleratedScope::innermost();
-  if (pass == nullptr || pass->caught == Caught::dropouts) return false;
-  return pass->caught == Caught::always || at::GradMode::is_enabled();
+  if (pass == nullptr || pass->caught == InterceptedOperations::dropouts) return false;
+  return pass->caught == InterceptedOperations::always || at::GradMode::is_enabled();
 }
 
 /// Whether libtorch first casts the operands of products, and then calls again.
@@ -53,7 +53,7 @@ bool is_autocasting() { return at::autocast::is_autocast_enabled(at::kCPU); }
 bool is_differentiated(at::TensorList inputs) {
   for (const at::Tensor& input : inputs)
     if (input.requires_grad()) return true;
-  return AcceleratedScope::innermost()->caught == Caught::always;
+  return AcceleratedScope::innermost()->caught == InterceptedOperations::always;
 }
 
 /// Whether it is a dense tensor on the CPU, of libtorch's own class, without a forward-mode
@@ -88,13 +88,14 @@ AcceleratedPass* pass_of_product(const at::Tensor& x, const at::Tensor& factor) 
   if (!is_real_or_bf16(x) || factor.scalar_type() != x.scalar_type()) return nullptr;
   // Without a graph a cast does not show its origin.
   AcceleratedPass* pass = AcceleratedScope::innermost();
-  if (pass->caught == Caught::always && x.scalar_type() == at::kBFloat16) return pass;
+  if (pass->caught == InterceptedOperations::always && x.scalar_type() == at::kBFloat16)
+    return pass;
   return pass_of_trained(origin_of_factor(factor).parameter);
 }
 
 at::Tensor asked_mm(c10::DispatchKeySet keys, const at::Tensor& x, const at::Tensor& factor) {
   if (is_autocasting()) return at::redispatch::mm(keys & later_keys, x, factor);
-  const Plainly plainly;
+  const InterceptionExclusion exclusion;
   AcceleratedPass* pass = pass_of_product(x, factor);
   if (pass == nullptr) return at::mm(x, factor);
   ++pass->model->calls.products;
@@ -110,7 +111,7 @@ at::Tensor asked_addmm(c10::DispatchKeySet keys, const at::Tensor& bias, const a
                        const at::Tensor& factor, const at::Scalar& beta, const at::Scalar& alpha) {
   if (is_autocasting())
     return at::redispatch::addmm(keys & later_keys, bias, x, factor, beta, alpha);
-  const Plainly plainly;
+  const InterceptionExclusion exclusion;
   AcceleratedPass* pass = pass_of_product(x, factor);
   if (pass == nullptr || !is_bias_of(bias, factor) || beta.toDouble() != 1 || alpha.toDouble() != 1)
     return at::addmm(bias, x, factor, beta, alpha);
@@ -120,7 +121,7 @@ at::Tensor asked_addmm(c10::DispatchKeySet keys, const at::Tensor& bias, const a
 
 at::Tensor asked_embedding(const at::Tensor& table, const at::Tensor& ids, std::int64_t padding,
                            bool scale_grad_by_freq, bool sparse) {
-  const Plainly plainly;
+  const InterceptionExclusion exclusion;
   AcceleratedPass* pass = nullptr;
   if (does_operations() && !scale_grad_by_freq && !sparse && is_ordinary(table) &&
       is_ordinary(ids) && table.dim() == 2 && is_real(table))
@@ -138,7 +139,7 @@ bool is_parameter_of_rows(const at::Tensor& parameter, const at::Tensor& x) {
 at::Tensor asked_layer_norm(const at::Tensor& x, at::IntArrayRef normalized_shape,
                             const std::optional<at::Tensor>& weight,
                             const std::optional<at::Tensor>& bias, double eps, bool cudnn_enable) {
-  const Plainly plainly;
+  const InterceptionExclusion exclusion;
   AcceleratedPass* pass = nullptr;
   if (does_operations() && weight && bias && is_ordinary(x) && is_real(x) &&
       normalized_shape.size() == 1 && x.dim() >= 1 && x.size(-1) == normalized_shape[0] &&
@@ -151,7 +152,7 @@ at::Tensor asked_layer_norm(const at::Tensor& x, at::IntArrayRef normalized_shap
 }
 
 at::Tensor asked_gelu(const at::Tensor& x, std::string_view approximate) {
-  const Plainly plainly;
+  const InterceptionExclusion exclusion;
   const bool fits = does_operations() && is_ordinary(x) && is_real(x) && is_differentiated({x}) &&
                     approximate == "tanh";
   if (!fits) return at::gelu(x, approximate);
@@ -176,7 +177,7 @@ at::Tensor asked_convolution(const at::Tensor& x, const at::Tensor& weight,
                              const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
                              at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
                              at::IntArrayRef output_padding, std::int64_t groups) {
-  const Plainly plainly;
+  const InterceptionExclusion exclusion;
   AcceleratedPass* pass = fits_convolution(x, weight) ? pass_of_trained(weight) : nullptr;
   if (pass == nullptr)
     return at::convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding,
@@ -206,7 +207,7 @@ bool fits_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
 /// its context.
 at::Tensor attention_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const GroupedAttentionOptions& options, const AcceleratedPass& pass) {
-  if (pass.caught == Caught::dropouts)
+  if (pass.caught == InterceptedOperations::dropouts)
     return as_heads(operations_of(pass.context)
                         .grouped_attention(as_positions(q), as_positions(k), as_positions(v),
                                            options, pass.context),
@@ -239,7 +240,7 @@ at::Tensor asked_attention(c10::DispatchKeySet keys, const at::Tensor& q, const 
   if (is_autocasting() || fitted().is_made_of_others(q))
     return at::redispatch::scaled_dot_product_attention(keys & later_keys, q, k, v, mask, dropout,
                                                         is_causal, scale, enable_gqa);
-  const Plainly plainly;
+  const InterceptionExclusion exclusion;
   const auto [pass, drops, fits] = fitted();
   if (!fits || !(drops || (dropout == 0 && does_operations() && is_differentiated({q, k, v}))))
     return at::scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale, enable_gqa);
@@ -280,28 +281,28 @@ AcceleratedPass* pass_of_dropout(const at::Tensor& x, double probability, bool t
 }
 
 at::Tensor asked_dropout(const at::Tensor& x, double probability, bool training) {
-  const Plainly plainly;
+  const InterceptionExclusion exclusion;
   AcceleratedPass* pass = pass_of_dropout(x, probability, training);
   if (pass == nullptr) return at::dropout(x, probability, training);
   return sample_dropout(x, probability, pass->context, pass->next_site++);
 }
 
 at::Tensor& asked_dropout_in_place(at::Tensor& x, double probability, bool training) {
-  const Plainly plainly;
+  const InterceptionExclusion exclusion;
   AcceleratedPass* pass = pass_of_dropout(x, probability, training);
   if (pass == nullptr) return at::dropout_(x, probability, training);
   return x.mul_(sample_factors(x, probability, pass->context, pass->next_site++));
 }
 
 at::Tensor asked_feature_dropout(const at::Tensor& x, double probability, bool training) {
-  const Plainly plainly;
+  const InterceptionExclusion exclusion;
   AcceleratedPass* pass = pass_of_dropout(x, probability, training, Dropped::channels);
   if (pass == nullptr) return at::feature_dropout(x, probability, training);
   return x * feature_factors(x, probability, pass->context, pass->next_site++);
 }
 
 at::Tensor& asked_feature_dropout_in_place(at::Tensor& x, double probability, bool training) {
-  const Plainly plainly;
+  const InterceptionExclusion exclusion;
   AcceleratedPass* pass = pass_of_dropout(x, probability, training, Dropped::channels);
   if (pass == nullptr) return at::feature_dropout_(x, probability, training);
   return x.mul_(feature_factors(x, probability, pass->context, pass->next_site++));

@@ -40,7 +40,7 @@ std::string present_name(const std::string& name) {
 
 NamedParameters to_bert_names(const NamedParameters& parameters) {
   NamedParameters tensors;
-  for (const auto& [name, tensor] : parameters) append_apart(tensors, name, tensor.detach());
+  for (const auto& [name, tensor] : parameters) append_split(tensors, name, tensor.detach());
   return tensors;
 }
 

@@ -114,7 +114,7 @@ NamedParameters file_tensors_of(const NamedParameters& parameters, const NamedPa
   return tensors;
 }
 
-void append_apart(NamedParameters& tensors, const std::string& name, const at::Tensor& values) {
+void append_split(NamedParameters& tensors, const std::string& name, const at::Tensor& values) {
   constexpr std::string_view packed = ".qkv.";
   const std::size_t at = name.find(packed);
   if (at == std::string::npos) {

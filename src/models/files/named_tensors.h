@@ -20,7 +20,7 @@ NamedParameters file_tensors_of(const NamedParameters& parameters, const NamedPa
 
 /// Appends a parameter in its stored form: one that holds query, key and value side by side
 /// ("X.qkv.weight") as three ("X.query.weight", ...), which share its memory.
-void append_apart(NamedParameters& tensors, const std::string& name, const at::Tensor& values);
+void append_split(NamedParameters& tensors, const std::string& name, const at::Tensor& values);
 
 /// The tensors of a model with adapters for which `given` is meant: all of them, or those of the
 /// base if none is an adapter's.

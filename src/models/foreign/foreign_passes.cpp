@@ -13,7 +13,7 @@ namespace {
 
 using kernels::AcceleratedModel;
 using kernels::AcceleratedScope;
-using kernels::Caught;
+using kernels::InterceptedOperations;
 
 /// The first number of the dropouts of part `index`. A Sequential's own Dropout modules have the
 /// numbers from index << 32 on (torch_module.cpp).
@@ -30,11 +30,12 @@ class PassPart {
   PassPart(const std::shared_ptr<AcceleratedModel>& model, const ForwardContext& context,
            std::int64_t index) {
     if (!model || !context.training) return;
-    scope_.emplace(kernels::AcceleratedPass{
-        .model = model,
-        .caught = context.operations == nullptr ? Caught::always : Caught::dropouts,
-        .context = context,
-        .next_site = first_site(index)});
+    scope_.emplace(kernels::AcceleratedPass{.model = model,
+                                            .caught = context.operations == nullptr
+                                                          ? InterceptedOperations::always
+                                                          : InterceptedOperations::dropouts,
+                                            .context = context,
+                                            .next_site = first_site(index)});
   }
 
  private:

@@ -87,8 +87,7 @@ void check_decoded_ids(const char* operation, const at::Tensor& ids, std::int64_
                     "a cache that begins anew with the last tokens");
 }
 
-at::Tensor with_padding_behind(const at::Tensor& ids, std::int64_t most_tokens,
-                               const char* operation) {
+at::Tensor padded_right(const at::Tensor& ids, std::int64_t most_tokens, const char* operation) {
   constexpr std::int64_t length_step = 64;  // lengths are rounded up to it
   check_token_ids(operation, ids, most_tokens, /*packed=*/false);
   const std::int64_t length = ids.size(1);

@@ -48,8 +48,7 @@ void check_decoded_ids(const char* operation, const at::Tensor& ids, std::int64_
 
 /// `ids` followed by zeros, so that kernels see few different shapes: they are specialised by
 /// shape, and the shape grows with every generated token.
-at::Tensor with_padding_behind(const at::Tensor& ids, std::int64_t most_tokens,
-                               const char* operation);
+at::Tensor padded_right(const at::Tensor& ids, std::int64_t most_tokens, const char* operation);
 
 /// LanguageModel::next_token_logits for a `model` of `blocks` blocks that has embed(ids, context),
 /// block(index, x, context), norm_last(x, dtype, context) and `output`, a TokenHead. `operation`
@@ -60,7 +59,7 @@ at::Tensor next_token_logits(Model& model, std::int64_t blocks, const at::Tensor
   const at::NoGradGuard no_grad;
   const ForwardContext context{.training = false, .sample_ids = {}};
   // Attention is causal, so positions after the last token do not affect its logits.
-  at::Tensor x = model.embed(with_padding_behind(ids, most_tokens, operation), context);
+  at::Tensor x = model.embed(padded_right(ids, most_tokens, operation), context);
   for (std::int64_t i = 0; i < blocks; ++i) x = model.block(i, x, context);
   const at::Tensor last = x.select(1, ids.size(1) - 1).contiguous();
   return model.output.logits(model.norm_last(last, model.output.weight.scalar_type(), context),

@@ -17,7 +17,7 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work
   };
   const auto threads = std::min(count, static_cast<std::size_t>(granted_threads()));
   std::vector<std::future<void>> helpers;
-  for (std::size_t i = 1; i < threads; ++i) helpers.push_back(run_beside(take_all).result);
+  for (std::size_t i = 1; i < threads; ++i) helpers.push_back(run_on_helper(take_all).result);
   take_all();
   for (std::future<void>& helper : helpers) helper.get();
 }

@@ -27,10 +27,10 @@ void TensorboardSink::open() {
   if (error) return warn_once(error.message());
   if (const std::string reason = records_.create(file_); !reason.empty()) return warn_once(reason);
   append(version_event(unix_clock_()));
-  begin_again();
+  restart();
 }
 
-void TensorboardSink::begin_again() {
+void TensorboardSink::restart() {
   const EventPlace first = now(run_.first_step + 1);
   append(restart_event(first));
   append(session_start_event(first, run_.hyper_parameters));
@@ -63,7 +63,7 @@ void TensorboardSink::on_histograms(const StepHistograms& histograms) {
 void TensorboardSink::on_rollback(std::int64_t step) {
   samples_done_.reset();
   if (step <= run_.first_step)
-    begin_again();
+    restart();
   else
     append(restart_event(now(step + 1)));
 }

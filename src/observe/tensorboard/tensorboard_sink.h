@@ -48,7 +48,7 @@ class TensorboardSink : public Observer {
  private:
   void open();
   /// Makes TensorBoard discard all steps of this attempt, and writes the run's description.
-  void begin_again();
+  void restart();
   EventPlace now(std::int64_t step) const { return {.time = unix_clock_(), .step = step}; }
   void append(const std::string& event);
   void warn_once(const std::string& reason);

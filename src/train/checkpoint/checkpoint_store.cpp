@@ -76,7 +76,7 @@ std::vector<StoredCheckpoint> list_checkpoints(const RunDirectory& run, Thorough
   return checkpoints;
 }
 
-std::vector<std::string> damage_beside_checkpoints(const RunDirectory& run) {
+std::vector<std::string> damage_outside_checkpoints(const RunDirectory& run) {
   std::vector<std::string> damage;
   try {
     const std::string change = observe::change_of_metrics(run.root(), recorded(run));

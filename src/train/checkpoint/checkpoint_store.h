@@ -33,7 +33,7 @@ std::vector<StoredCheckpoint> list_checkpoints(const RunDirectory& run, Thorough
 
 /// The damage to the other files of a run that have checksums, a sentence each: run.json, the part
 /// of metrics.jsonl that a checkpoint records, and the kept tokenizer. All of them are read.
-std::vector<std::string> damage_beside_checkpoints(const RunDirectory& run);
+std::vector<std::string> damage_outside_checkpoints(const RunDirectory& run);
 
 struct Pruned {
   std::vector<StoredCheckpoint> removed, kept;

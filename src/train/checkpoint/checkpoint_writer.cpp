@@ -11,7 +11,7 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 bool CheckpointWriter::start(const std::function<void()>& write) {
-  Begun<void> begun = run_beside(write);
+  HelperTask<void> begun = run_on_helper(write);
   writing_ = std::move(begun.result);
   return !begun.in_place;
 }

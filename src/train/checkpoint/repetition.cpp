@@ -290,7 +290,7 @@ std::vector<std::string> changed_files(const RunData& before, const RunData& now
   return changes;
 }
 
-Repetition compare_with(const RunRecord& record, const RunBeside& now, bool accept_data) {
+Repetition compare_with(const RunRecord& record, const RepeatingRun& now, bool accept_data) {
   const bool by_ranks = now.config.precision.accumulate != accum::Accumulation::fixed;
   const Config before = config_to_repeat(record);
   const std::vector<ConfigDifference> stated = stated_otherwise(before, now.config);

@@ -8,7 +8,7 @@
 namespace accrue::train {
 
 /// A run that repeats another.
-struct RunBeside {
+struct RepeatingRun {
   const Config& config;
   const RunEnvironment& environment;
   const RunData& data;
@@ -30,7 +30,7 @@ struct Repetition {
 
 /// Compares `now` with the run that it repeats. Throws a usage Error that names the changed files
 /// of data that the config still names, unless they are accepted (--accept-data).
-Repetition compare_with(const RunRecord& record, const RunBeside& now, bool accept_data);
+Repetition compare_with(const RunRecord& record, const RepeatingRun& now, bool accept_data);
 
 /// The differences between the files of two runs, a sentence each: those that grew, shrank or
 /// changed in place, that are missing, and that are new. A file that only moved to another folder

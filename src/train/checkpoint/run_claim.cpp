@@ -127,7 +127,7 @@ RunClaim::RunClaim(const RunDirectory& run, RunTenure tenure)
       make_folder();
     } while (!open_lock());
     for (std::string& remark : links_of_run(run_)) remarks_.push_back(std::move(remark));
-    say_who();
+    write_holder();
   } catch (...) {
     release();
     throw;
@@ -163,10 +163,10 @@ bool RunClaim::open_lock() {
   OpenedFile opened = open_to_change(lock_file(run_), O_RDWR);
   if (opened.error == ENOENT) return false;
   if (opened.error != 0) throw cannot_write(run_, opened.obstacle);
-  if (!opened) throw not_its_own(lock_file(run_), opened.obstacle);
+  if (!opened) throw foreign_entry_error(lock_file(run_), opened.obstacle);
   descriptor_ = std::move(opened.file);
   if (const int error = take_lock(descriptor_.get())) {
-    if (follows_holder()) {
+    if (supersedes_holder()) {
       replace_lock();
       return true;
     }
@@ -190,7 +190,7 @@ bool RunClaim::open_lock() {
 
 /// Whether the lock is held for an earlier group of this run. The first rank of a group stays first
 /// while it is in it: so that process is no longer in this group.
-bool RunClaim::follows_holder() const {
+bool RunClaim::supersedes_holder() const {
   const json who = text_of(descriptor_.get());
   return is_of_run(who, tenure_.run) && who.value("generation", json()).is_number_integer() &&
          who["generation"].get<std::int64_t>() < tenure_.generation;
@@ -205,12 +205,12 @@ void RunClaim::replace_lock() {
   if (!descriptor_) throw cannot_write(run_, made.obstacle);
   const int error = take_lock(descriptor_.get());
   if (error != 0 && !is_lockless(error)) throw cannot_lock(run_, error);
-  say_who();
+  write_holder();
   if (::rename(own.c_str(), lock_file(run_).c_str()) != 0)
     throw cannot_write(run_, std::strerror(errno));
 }
 
-void RunClaim::say_who() const {
+void RunClaim::write_holder() const {
   const std::string text = json{{"host", host_name()},
                                 {"process", ::getpid()},
                                 {"since", now_iso()},

@@ -64,10 +64,10 @@ class RunClaim {
  private:
   void make_folder();
   bool open_lock();  ///< false: the file was removed meanwhile
-  bool follows_holder() const;
+  bool supersedes_holder() const;
   void replace_lock();
   void write_tokenizer(const KeptTokenizer& tokenizer);
-  void say_who() const;
+  void write_holder() const;
   void release();
 
   RunDirectory run_;

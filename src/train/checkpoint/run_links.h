@@ -16,6 +16,6 @@ namespace accrue::train {
 std::vector<std::string> links_of_run(const RunDirectory& run);
 
 /// The error for a `file` of a run directory that is `obstacle`, such as "a link".
-Error not_its_own(const std::filesystem::path& file, const std::string& obstacle);
+Error foreign_entry_error(const std::filesystem::path& file, const std::string& obstacle);
 
 }  // namespace accrue::train

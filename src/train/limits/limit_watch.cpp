@@ -69,12 +69,12 @@ void LimitWatch::take(const LimitReading& reading, Watched& watched, double now)
   if (before.is_left_out) changes_.push_back(in_words(watched.limit, *reading.value) + " again");
   if (state.is_met == before.is_met) return;
   if (state.is_met)
-    come_to_be_met(watched, *reading.value);
+    record_reached(watched, *reading.value);
   else
     changes_.push_back(over_in_words(watched.limit, *reading.value, now - before.since));
 }
 
-void LimitWatch::come_to_be_met(const Watched& watched, double value) {
+void LimitWatch::record_reached(const Watched& watched, double value) {
   changes_.push_back(met_in_words(watched.limit, value));
   asks_to_stop_ |= watched.limit.action == LimitAction::stop;
   has_notice_ |= watched.limit.action == LimitAction::checkpoint;

@@ -48,7 +48,7 @@ class LimitWatch {
 
   std::optional<LimitReading> read_if_due(Watched& watched, double now) const;
   void take(const LimitReading& reading, Watched& watched, double now);
-  void come_to_be_met(const Watched& watched, double value);
+  void record_reached(const Watched& watched, double value);
 
   std::function<double()> clock_;
   std::deque<Watched> watched_;

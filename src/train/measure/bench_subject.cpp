@@ -11,7 +11,7 @@
 #include "train/pass/forward_backward.h"
 #include "train/plan/acceleration.h"
 #include "train/plan/batch_norm_values.h"
-#include "train/ranks/alone.h"
+#include "train/ranks/single_process.h"
 #include "train/run/make_runner.h"
 #include "train/run/run_window.h"
 #include "train/workload/model_factory.h"
@@ -129,7 +129,7 @@ BenchSubject::WindowTimes BenchSubject::run_window(accum::Window& window, std::i
   RunLog log;
   RunControl control;
   memory::Retries retries;
-  Alone alone;
+  SingleProcess alone;
   const std::unique_ptr<Runner> runner = make_runner(
       work_.config, {model(), window, loader_, work_.config.run.seed, log, control, retries},
       {.recompute = micro_.recompute, .recorded = recorded_.get()});

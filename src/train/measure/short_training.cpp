@@ -9,7 +9,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
 #include "train/measure/bench_subject.h"
-#include "train/ranks/alone.h"
+#include "train/ranks/single_process.h"
 #include "train/run/evaluation.h"
 #include "train/run/make_runner.h"
 #include "train/run/noise_record.h"
@@ -70,7 +70,7 @@ ShortTraining::Step ShortTraining::step(std::int64_t samples, double lr) {
   RunLog log;
   RunControl control;
   memory::Retries retries;
-  Alone alone;
+  SingleProcess alone;
   accum::Window window(buffer_);
   const std::int64_t window_index = window_++;
   const batch::Range range{next_draw_, next_draw_ + samples};

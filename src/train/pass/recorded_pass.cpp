@@ -68,7 +68,7 @@ bool RecordedPass::Range::holds(const at::Tensor& numbers) const {
   return from.item<std::int64_t>() >= least && to.item<std::int64_t>() <= largest;
 }
 
-void RecordedPass::Range::take_in(const at::Tensor& numbers) {
+void RecordedPass::Range::extend(const at::Tensor& numbers) {
   if (numbers.numel() == 0) return;
   const auto [from, to] = at::aminmax(numbers);
   const bool is_first = largest < least;
@@ -89,18 +89,18 @@ void check_recorded_pass(models::Trainable& model, c10::Device device) {
 
 PassResult RecordedPass::run(const batch::MicroBatch& micro, const ForwardContext& context,
                              const PassOptions& options) {
-  if (!can_repeat(micro, context, options)) return run_as_always(micro, context, options);
-  if (!knows(micro)) return run_as_always(micro, context, options);
+  if (!can_repeat(micro, context, options)) return run_unrecorded(micro, context, options);
+  if (!knows(micro)) return run_unrecorded(micro, context, options);
   Recorded& recorded = find(kind_of(micro, options));
   bring(micro.inputs, device_, recorded.inputs);
   bring(micro.targets, device_, recorded.targets);
   if (!recorded.has_run) {
-    PassResult result = run_there(recorded, micro, context, options);
+    PassResult result = run_on_device_inputs(recorded, micro, context, options);
     recorded.has_run = true;
     return counted(std::move(result), micro, options);
   }
   if (recorded.work == nullptr && !record(recorded, micro, context, options))
-    return run_as_always(micro, context, options);
+    return run_unrecorded(micro, context, options);
   return repeat(recorded, micro, options);
 }
 
@@ -155,12 +155,12 @@ RecordedPass::Recorded& RecordedPass::find(Kind kind) {
   return *found;
 }
 
-PassResult RecordedPass::run_as_always(const batch::MicroBatch& micro,
-                                       const ForwardContext& context, const PassOptions& options) {
+PassResult RecordedPass::run_unrecorded(const batch::MicroBatch& micro,
+                                        const ForwardContext& context, const PassOptions& options) {
   PassResult result = forward_backward(model_, micro, context, options);
   if (micro.is_empty() || micro.inputs.scalar_type() != at::kLong) return result;
-  ids_.take_in(micro.inputs);
-  labels_.take_in(labels_that_count(micro.targets));
+  ids_.extend(micro.inputs);
+  labels_.extend(labels_that_count(micro.targets));
   return result;
 }
 
@@ -171,8 +171,10 @@ const device::Recording* RecordedPass::any_work() const {
 }
 
 /// The pass that is recorded: forward_backward() on the device's copies.
-PassResult RecordedPass::run_there(const Recorded& recorded, const batch::MicroBatch& micro,
-                                   const ForwardContext& context, const PassOptions& options) {
+PassResult RecordedPass::run_on_device_inputs(const Recorded& recorded,
+                                              const batch::MicroBatch& micro,
+                                              const ForwardContext& context,
+                                              const PassOptions& options) {
   batch::MicroBatch there = micro;
   there.inputs = recorded.inputs;
   there.targets = recorded.targets;
@@ -202,7 +204,8 @@ bool RecordedPass::record(Recorded& recorded, const batch::MicroBatch& micro,
   if (!stream_) stream_ = device::new_stream(device_);
   try {
     recorded.work = std::make_unique<device::Recording>(
-        *stream_, [&] { recorded.result = run_there(recorded, micro, context, options); },
+        *stream_,
+        [&] { recorded.result = run_on_device_inputs(recorded, micro, context, options); },
         any_work());
   } catch (const Error&) {
     restore(parameters_, before);

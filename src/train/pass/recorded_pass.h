@@ -68,7 +68,7 @@ class RecordedPass {
   struct Range {
     std::int64_t least = 0, largest = -1;
     bool holds(const at::Tensor& numbers) const;
-    void take_in(const at::Tensor& numbers);
+    void extend(const at::Tensor& numbers);
   };
 
   bool can_repeat(const batch::MicroBatch& micro, const ForwardContext& context,
@@ -76,10 +76,10 @@ class RecordedPass {
   bool knows(const batch::MicroBatch& micro) const;
   Kind kind_of(const batch::MicroBatch& micro, const PassOptions& options);
   Recorded& find(Kind kind);
-  PassResult run_as_always(const batch::MicroBatch& micro, const ForwardContext& context,
-                           const PassOptions& options);
-  PassResult run_there(const Recorded& recorded, const batch::MicroBatch& micro,
-                       const ForwardContext& context, const PassOptions& options);
+  PassResult run_unrecorded(const batch::MicroBatch& micro, const ForwardContext& context,
+                            const PassOptions& options);
+  PassResult run_on_device_inputs(const Recorded& recorded, const batch::MicroBatch& micro,
+                                  const ForwardContext& context, const PassOptions& options);
   PassResult counted(PassResult result, const batch::MicroBatch& micro,
                      const PassOptions& options) const;
   bool record(Recorded& recorded, const batch::MicroBatch& micro, const ForwardContext& context,

@@ -42,8 +42,8 @@ std::optional<Bf16Twin> measure_bf16(Config config, const memory::PlanEntry& cho
 void plan_and_run(PlanTrials& trials, const PlanRunOptions& options, PlanReport& report) {
   for (;;) {
     remeasure_beyond_budget(
-        [&](const memory::PlanPoint& point) { return trials.run_afresh(point); }, report.question,
-        report.facts);
+        [&](const memory::PlanPoint& point) { return trials.measure_again(point); },
+        report.question, report.facts);
     report.plan = memory::plan(report.facts, report.question);
     const memory::PlanPoint& point = report.plan.chosen.point;
     if (options.progress) options.progress("running the plan: " + memory::describe(point));

@@ -120,7 +120,7 @@ std::unique_ptr<PlanTrials> begin_trials(const Workload& work, memory::PlanQuest
     if (!memory::is_out_of_memory(error)) throw;
   }
   question.resident = memory::state_bytes(question.parameter_count, storage_of(work.config));
-  refuse_what_is_held(question);
+  refuse_resident_bytes(question);
 }
 
 bool may_be_planned(const Workload& work, const memory::PlanPoint& point) {
@@ -130,7 +130,8 @@ bool may_be_planned(const Workload& work, const memory::PlanPoint& point) {
     std::vector<memory::Fact> facts{{point, trials->run(point)}};
     question.resident = trials->resident();
     remeasure_beyond_budget(
-        [&](const memory::PlanPoint& again) { return trials->run_afresh(again); }, question, facts);
+        [&](const memory::PlanPoint& again) { return trials->measure_again(again); }, question,
+        facts);
     const memory::Measured& measured = facts.front().measured;
     return measured.fits && memory::leaves_margin(question, measured.peak_bytes);
   } catch (const Error& error) {
@@ -139,7 +140,7 @@ bool may_be_planned(const Workload& work, const memory::PlanPoint& point) {
   }
 }
 
-void refuse_what_is_held(const memory::PlanQuestion& question) {
+void refuse_resident_bytes(const memory::PlanQuestion& question) {
   const memory::Measured failed{.fits = false,
                                 .peak_bytes = question.limit_bytes + memory::last_missing_bytes()};
   throw memory::refusal({{{question.least_micro_batch, question.modes.back()}, failed}}, question);

@@ -39,6 +39,6 @@ bool may_be_planned(const Workload& work, const memory::PlanPoint& point);
 
 /// Throws the refused Error of a budget that does not hold `question`'s resident bytes, after an
 /// allocation of them failed.
-[[noreturn]] void refuse_what_is_held(const memory::PlanQuestion& question);
+[[noreturn]] void refuse_resident_bytes(const memory::PlanQuestion& question);
 
 }  // namespace accrue::train

@@ -115,7 +115,7 @@ memory::Measured PlanTrials::run(const memory::PlanPoint& point) {
   });
 }
 
-memory::Measured PlanTrials::run_afresh(const memory::PlanPoint& point) {
+memory::Measured PlanTrials::measure_again(const memory::PlanPoint& point) {
   runs_.forget(point);
   return run(point);
 }
@@ -140,7 +140,7 @@ double PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recom
 }
 
 PlanTrials::Step PlanTrials::run_step(const memory::PlanPoint& point) {
-  Step step{.micro = run_afresh(point)};
+  Step step{.micro = measure_again(point)};
   if (!step.micro.fits) return step;
   const memory::Measured whole = runs_.attempt([&] {
     const Input input = fetch(point.micro_batch);

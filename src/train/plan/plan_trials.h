@@ -26,7 +26,7 @@ class PlanTrials {
   memory::Measured run(const memory::PlanPoint& point);
   bool has_run(const memory::PlanPoint& point) const { return runs_.has_run(point); }
   /// Runs a point again as if for the first time.
-  memory::Measured run_afresh(const memory::PlanPoint& point);
+  memory::Measured measure_again(const memory::PlanPoint& point);
 
   /// Runs a point as if for the first time, and then a whole step of one micro-batch with a
   /// learning rate of 0, which changes the state of the trials' own optimizer and no parameter.

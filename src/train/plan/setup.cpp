@@ -57,7 +57,7 @@ void use_team(std::int64_t threads) {
   omp_set_num_threads(count);
   // The system may give a signal to any thread, and each of these runs parts of products.
 #pragma omp parallel
-  give_signals_a_stack();
+  install_signal_stack();
 }
 
 }  // namespace
@@ -85,11 +85,11 @@ std::string remark_on_threads(const Config& config) {
          "are ulimit -u, pids.max of the control group, and memory for stacks)";
 }
 
-std::int64_t threads_beside(std::int64_t processes) {
+std::int64_t threads_per_process(std::int64_t processes) {
   return team_up_to(std::max<std::int64_t>(1, granted_threads() / processes));
 }
 
-std::string budget_beside(std::int64_t processes) {
+std::string budget_per_process(std::int64_t processes) {
   constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
   const std::int64_t bytes =
       memory::auto_budget(memory::held_of_a_budget(), memory::available_bytes() / processes);
@@ -98,8 +98,8 @@ std::string budget_beside(std::int64_t processes) {
 
 Config shared_by(Config config, std::int64_t processes) {
   if (processes == 1) return config;
-  if (config.run.threads == 0) config.run.threads = threads_beside(processes);
-  if (config.memory.budget_is_auto()) config.memory.budget = budget_beside(processes);
+  if (config.run.threads == 0) config.run.threads = threads_per_process(processes);
+  if (config.memory.budget_is_auto()) config.memory.budget = budget_per_process(processes);
   return config;
 }
 
@@ -140,8 +140,9 @@ MicroDecision choose_micro_batch(const Workload& work, const ShowProgress& show)
       reported_trials(*trials, [&](const std::string& what) { planning.begin_part(what); }),
       question);
   question.resident = trials->resident();
-  remeasure_beyond_budget([&](const memory::PlanPoint& point) { return trials->run_afresh(point); },
-                          question, facts);
+  remeasure_beyond_budget(
+      [&](const memory::PlanPoint& point) { return trials->measure_again(point); }, question,
+      facts);
   auto plan = std::make_shared<const memory::Plan>(memory::plan(facts, question));
   // By now libtorch's own share of a device's memory is that of the largest trial.
   if (memory::device_room()) memory::release_cached();

@@ -23,10 +23,10 @@ void use_up_to(std::int64_t threads);
 /// How many of the machine's threads use_threads() left out, and why; empty if none.
 std::string remark_on_threads(const Config& config);
 /// How many threads each of `processes` on this machine may keep busy, and can start; at least 1.
-std::int64_t threads_beside(std::int64_t processes);
+std::int64_t threads_per_process(std::int64_t processes);
 /// The share of memory.budget = "auto" for each of `processes` that share this machine's memory and
 /// have all started, as a value of memory.budget.
-std::string budget_beside(std::int64_t processes);
+std::string budget_per_process(std::int64_t processes);
 /// `config` for one of `processes` on this machine: divides threads that are not stated and a
 /// budget of "auto" among them.
 Config shared_by(Config config, std::int64_t processes);

@@ -62,21 +62,21 @@ const StoredTensor& find(const StoredTensors& tensors, const optim::StateRange& 
                     "the checkpoint of a run with the same optimizer");
 }
 
-bool contains(const StateSource& source, const Division& division, const Passage& passage) {
+bool contains(const StateSource& source, const Division& division, const StateTransfer& transfer) {
   if (source.parts.step != division.step) return false;
-  const ElementRange& range = source.parts.ranges.at(passage.tensor);
-  return range.begin <= passage.elements.begin &&
-         range.begin + range.elements >= passage.elements.begin + passage.elements.elements;
+  const ElementRange& range = source.parts.ranges.at(transfer.tensor);
+  return range.begin <= transfer.elements.begin &&
+         range.begin + range.elements >= transfer.elements.begin + transfer.elements.elements;
 }
 
 /// This rank's values that it has to give.
 at::Tensor values_to_give(const StateSources& sources, const Division& division,
-                          const Passage& passage) {
+                          const StateTransfer& transfer) {
   const StateSource& source =
-      contains(sources.own, division, passage) ? sources.own : sources.replica;
-  return source.values(passage.tensor)
-      .narrow(0, passage.elements.begin - source.parts.ranges[passage.tensor].begin,
-              passage.elements.elements);
+      contains(sources.own, division, transfer) ? sources.own : sources.replica;
+  return source.values(transfer.tensor)
+      .narrow(0, transfer.elements.begin - source.parts.ranges[transfer.tensor].begin,
+              transfer.elements.elements);
 }
 
 at::Tensor as_bytes(const at::Tensor& values) { return values.view(at::kByte); }
@@ -90,20 +90,20 @@ std::vector<at::Tensor> pass_on(const Ranks& ranks, const Division& division,
   taken.reserve(wanted.size());
   for (const optim::StateRange& range : wanted)
     taken.push_back(at::empty({range.range.elements}, range.values.options()));
-  for (const Passage& passage : division.passages) {
-    const bool is_giver = passage.from == ranks.rank(), is_taker = passage.to == ranks.rank();
+  for (const StateTransfer& transfer : division.transfers) {
+    const bool is_source = transfer.from == ranks.rank(), is_taker = transfer.to == ranks.rank();
     at::Tensor given, place;
-    if (is_giver) given = values_to_give(sources, division, passage).contiguous();
+    if (is_source) given = values_to_give(sources, division, transfer).contiguous();
     if (is_taker)
-      place = taken[passage.tensor].narrow(
-          0, passage.elements.begin - wanted[passage.tensor].range.begin,
-          passage.elements.elements);
-    if (is_giver && is_taker)
+      place = taken[transfer.tensor].narrow(
+          0, transfer.elements.begin - wanted[transfer.tensor].range.begin,
+          transfer.elements.elements);
+    if (is_source && is_taker)
       place.copy_(given);
-    else if (is_giver)
-      ranks.send(as_bytes(given), passage.to, kOptimizerState);
+    else if (is_source)
+      ranks.send(as_bytes(given), transfer.to, kOptimizerState);
     else if (is_taker)
-      ranks.receive(as_bytes(place), passage.from, kOptimizerState);
+      ranks.receive(as_bytes(place), transfer.from, kOptimizerState);
   }
   return taken;
 }
@@ -137,13 +137,13 @@ std::optional<Division> agree_on_division(const Ranks& ranks, std::int64_t param
   const RankHoldings mine{parameters, sources.own.parts, sources.replica.parts,
                           elements_of(ranges_of(optimizer))};
   std::vector<RankHoldings> all;
-  for (const std::vector<std::int64_t>& numbers : ranks.each_says(to_numbers(mine)))
+  for (const std::vector<std::int64_t>& numbers : ranks.gather_numbers(to_numbers(mine)))
     all.push_back(holdings_from_numbers(numbers));
-  return divide_anew(all);
+  return plan_redistribution(all);
 }
 
-void take_in(const Ranks& ranks, const Division& division, const StateSources& sources,
-             optim::Optimizer& optimizer) {
+void transfer_state(const Ranks& ranks, const Division& division, const StateSources& sources,
+                    optim::Optimizer& optimizer) {
   const std::vector<optim::StateRange> wanted = ranges_of(optimizer);
   const std::vector<at::Tensor> taken = pass_on(ranks, division, sources, wanted);
   StoredTensors state = stored({{kStepName, at::scalar_tensor(division.step, at::kLong)}});

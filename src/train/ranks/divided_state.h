@@ -28,15 +28,16 @@ StateSources sources_of(const RunOptimizer& optimizer);
 StateSources sources_of(const StoredTensors& checkpoint, std::int64_t step,
                         const optim::Optimizer& like);
 
-/// The decision of all ranks about an optimizer that replaces the former one (divide_anew), based
-/// on what they tell each other. `parameters` is the step of this rank's parameters. Collective.
+/// The decision of all ranks about an optimizer that replaces the former one (plan_redistribution),
+/// based on what they tell each other. `parameters` is the step of this rank's parameters.
+/// Collective.
 std::optional<Division> agree_on_division(const Ranks& ranks, std::int64_t parameters,
                                           const StateSources& sources,
                                           const optim::Optimizer& optimizer);
 
 /// Copies the agreed state into the optimizer, one tensor at a time from rank to rank. Collective.
 /// Throws as collectives do; the optimizer is then unchanged.
-void take_in(const Ranks& ranks, const Division& division, const StateSources& sources,
-             optim::Optimizer& optimizer);
+void transfer_state(const Ranks& ranks, const Division& division, const StateSources& sources,
+                    optim::Optimizer& optimizer);
 
 }  // namespace accrue::train

@@ -8,8 +8,8 @@
 
 namespace accrue::train {
 
-LimitMeeting meet_about_limits(const Ranks& ranks, RunControl& control, RunLog& log,
-                               bool has_notice) {
+LimitMeeting exchange_limits(const Ranks& ranks, RunControl& control, RunLog& log,
+                             bool has_notice) {
   RECORD_USER_SCOPE("limits: meet");
   const auto world = static_cast<std::size_t>(ranks.world());
   std::vector<double> said(world);

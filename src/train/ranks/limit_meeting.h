@@ -18,7 +18,6 @@ struct LimitMeeting {
 /// Exchanges the limits of all ranks, and the events that they noted, which the first rank then
 /// reports. Collective, between windows; a process that is alone exchanges nothing. `has_notice`:
 /// this rank was given notice, and the first rank is to act on it.
-LimitMeeting meet_about_limits(const Ranks& ranks, RunControl& control, RunLog& log,
-                               bool has_notice);
+LimitMeeting exchange_limits(const Ranks& ranks, RunControl& control, RunLog& log, bool has_notice);
 
 }  // namespace accrue::train

@@ -95,19 +95,19 @@ void LocalSteps::after_step(TrainState& state, WindowRun& run) {
 void LocalSteps::count_own_steps(TrainState& state, bool has_weight) {
   if (window_places_ == 0) return;
   if (has_weight) ++own_;
-  state.step = std::max(began_, began_ - untold_ + own_);
+  state.step = std::max(began_, began_ - unreported_ + own_);
 }
 
 /// At the end of a round: the steps that all ranks know replace those of this rank alone.
 void LocalSteps::count_steps(const distributed::RoundTotals& totals, TrainState& state) const {
   if (window_places_ == 0) return;
-  std::int64_t steps = began_ - untold_ + windows_in(rounds_->rank_sums());
+  std::int64_t steps = began_ - unreported_ + windows_in(rounds_->rank_sums());
   steps += windows_with_weight(totals.rank_sums, window_places_);
   state.step = std::max(began_, steps);
 }
 
-void LocalSteps::see_what_is_untold() {
-  untold_ = windows_in(rounds_->rank_sums());
+void LocalSteps::note_unreported_steps() {
+  unreported_ = windows_in(rounds_->rank_sums());
   own_ = windows_with_weight(rounds_->rank_sums(), window_places_);
 }
 
@@ -127,7 +127,7 @@ void LocalSteps::end_round(const distributed::RoundTotals& totals, TrainState& s
   run.stop_requested = whole(requests + kStops) > 0;
   writes_ = whole(requests + kWrites) > 0;
   last_began_ = std::exchange(began_, state.step);
-  see_what_is_untold();
+  note_unreported_steps();
 }
 
 void LocalSteps::report(const WindowRun&, StepReport& report) const {
@@ -178,7 +178,7 @@ void LocalSteps::begin_round(const TrainState& state) {
   while (before > 0 && !rounds_->ends_round(before)) --before;
   began_ = state.step;
   last_began_ = std::max<std::int64_t>(0, state.step - (state.window - before));
-  see_what_is_untold();
+  note_unreported_steps();
 }
 
 }  // namespace accrue::train

@@ -26,7 +26,7 @@ class LocalSteps final : public Parallelism {
 
   batch::Range share(batch::Range window) override;
   void close(accum::Window& window, WindowRun& run) override;
-  bool steps_alone() const override { return true; }
+  bool steps_locally() const override { return true; }
   bool takes_outer_step_after(std::int64_t windows) const override;
   bool is_within_round(std::int64_t windows) const override;
   bool has_set_aside() const override { return rounds_->is_set_aside(); }
@@ -50,7 +50,7 @@ class LocalSteps final : public Parallelism {
   std::vector<double> rank_sums(const TrainState& state, const WindowRun& run);
   void count_own_steps(TrainState& state, bool has_weight);
   void count_steps(const distributed::RoundTotals& totals, TrainState& state) const;
-  void see_what_is_untold();
+  void note_unreported_steps();
   void end_round(const distributed::RoundTotals& totals, TrainState& state, WindowRun& run);
   void begin_round(const TrainState& state);
   void append_own_states(NamedParameters& of_ranks) const;
@@ -67,7 +67,7 @@ class LocalSteps final : public Parallelism {
   std::int64_t began_ = 0, last_began_ = 0;  ///< steps before this round, and before the last
   /// Windows before this round that no exchange has reported yet, and how many of them had weight
   /// in this rank's share, including those of this round.
-  std::int64_t untold_ = 0, own_ = 0;
+  std::int64_t unreported_ = 0, own_ = 0;
   std::int64_t tokens_ = 0;  ///< of all ranks, as far as the ended rounds report them
   bool asks_to_write_ = false,
        writes_ = false;                ///< what is sent next, and what the last round decided

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "train/ranks/alone.h"
 #include "train/ranks/local_steps.h"
 #include "train/ranks/pipeline_stages.h"
 #include "train/ranks/shared_windows.h"
+#include "train/ranks/single_process.h"
 
 namespace accrue::train {
 
@@ -25,7 +25,7 @@ std::string Parallelism::remark(std::int64_t) const { return {}; }
 
 std::unique_ptr<Parallelism> make_parallelism(const ParallelismContext& context) {
   if (context.config.dist.takes_outer_steps()) return std::make_unique<LocalSteps>(context);
-  if (!context.ranks.are_many()) return std::make_unique<Alone>(context.state.ranks);
+  if (!context.ranks.are_many()) return std::make_unique<SingleProcess>(context.state.ranks);
   if (context.config.dist.stages > 1) return std::make_unique<PipelineStages>(context);
   return std::make_unique<SharedWindows>(context);
 }

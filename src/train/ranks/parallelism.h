@@ -36,7 +36,7 @@ class Parallelism {
   /// Lets ranks close a window early to save it unfinished; null if they do not.
   virtual WindowRanks* window_ranks() { return nullptr; }
   /// Whether a rank may fill its share of a window again without the others.
-  virtual bool retries_alone() const { return true; }
+  virtual bool retries_locally() const { return true; }
   /// Closes the filled window, with the sums of all ranks that share it; `run` is replaced by their
   /// combined result.
   virtual void close(accum::Window& window, WindowRun& run) = 0;
@@ -52,7 +52,7 @@ class Parallelism {
   virtual bool others_ask_to_join() const { return false; }
 
   /// Whether ranks take separate steps, each with the loss of its own share.
-  virtual bool steps_alone() const { return false; }
+  virtual bool steps_locally() const { return false; }
   /// Whether the step that ends `windows` windows of the run is followed by an outer step of all
   /// ranks, of some or all parameters.
   virtual bool takes_outer_step_after(std::int64_t windows) const;

@@ -13,7 +13,7 @@ class PipelineStages final : public SummedWindows {
 
   batch::Range share(batch::Range window) override;
   std::optional<PipelineStage> stage() const override { return stage_; }
-  bool retries_alone() const override { return false; }
+  bool retries_locally() const override { return false; }
   void close(accum::Window& window, WindowRun& run) override;
   void report(const WindowRun& run, StepReport& report) const override;
   std::vector<RankRecord> records() const override { return records_; }

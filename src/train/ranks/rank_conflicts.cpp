@@ -34,7 +34,7 @@ std::optional<Conflict> conflict_anywhere(const Config& config, std::int64_t wor
     return Conflict{"memory.budget", "a size, for each rank",
                     "\"auto\", which is divided only where torchrun tells how many ranks share a "
                     "machine (LOCAL_WORLD_SIZE)",
-                    "budget = \"" + budget_beside(world) +
+                    "budget = \"" + budget_per_process(world) +
                         "\", which is the memory of this machine "
                         "divided by the ranks"};
   if (config.run.eval_every && config.run.eval_every->unit == Duration::Unit::seconds)

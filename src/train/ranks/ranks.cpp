@@ -135,7 +135,7 @@ void Ranks::begin(const Workload& work, const std::string& data_fingerprint,
   facts.emplace_back("data", data_fingerprint);
   facts.emplace_back("shapes of the parameters",
                      distributed::shape_digest(work.model->parameters()));
-  distributed::shake_hands(*group_, "who takes part", facts);
+  distributed::exchange_facts(*group_, "who takes part", facts);
   check_divisible(work);
 }
 
@@ -147,7 +147,7 @@ void Ranks::check_state(const Workload& work, const optim::Optimizer& optimizer,
       {"values of the parameters", distributed::value_digest(work.model->parameters())}};
   if (slice(work.config) == RankSlice{})
     facts.emplace_back("the optimizer's state", distributed::value_digest(optimizer.state()));
-  distributed::shake_hands(*group_, "where the run begins", facts);
+  distributed::exchange_facts(*group_, "where the run begins", facts);
 }
 
 std::vector<MicroDecision> Ranks::agree(MicroDecision mine, bool alike) const {
@@ -224,14 +224,14 @@ std::unique_ptr<ShardedOptimizer> Ranks::make_sharded(const Workload& work,
       is_copied ? std::make_unique<SliceReplica>(group_, own) : nullptr);
 }
 
-bool Ranks::as_first_says(bool mine) const {
+bool Ranks::broadcast_first(bool mine) const {
   if (!group_) return mine;
   const at::Tensor said = at::full({1}, mine ? 1 : 0, at::kByte);
   group_->broadcast(said, 0, "what the first rank decided");
   return said.item<std::uint8_t>() != 0;
 }
 
-bool Ranks::all_say(bool mine) const {
+bool Ranks::all_true(bool mine) const {
   if (!group_) return mine;
   at::Tensor against = at::full({1}, mine ? 0 : 1, at::kDouble);
   group_->start_sum(against, "what the ranks decided")->wait();
@@ -262,7 +262,7 @@ std::vector<double> Ranks::add_up(const std::vector<double>& mine, std::string_v
 }
 
 std::vector<std::string> Ranks::gather_long_texts(const std::string& mine) const {
-  const std::vector<std::int64_t> sizes = each_says(std::ssize(mine));
+  const std::vector<std::int64_t> sizes = gather_numbers(std::ssize(mine));
   if (!group_) return {mine};
   const at::Tensor own = at::zeros({std::ranges::max(sizes)}, at::kByte);
   std::ranges::copy(mine, own.mutable_data_ptr<std::uint8_t>());
@@ -276,14 +276,14 @@ std::vector<std::string> Ranks::gather_long_texts(const std::string& mine) const
   return texts;
 }
 
-std::vector<std::int64_t> Ranks::each_says(std::int64_t mine) const {
+std::vector<std::int64_t> Ranks::gather_numbers(std::int64_t mine) const {
   std::vector<std::int64_t> all;
-  for (const std::vector<std::int64_t>& numbers : each_says(std::vector{mine}))
+  for (const std::vector<std::int64_t>& numbers : gather_numbers(std::vector{mine}))
     all.push_back(numbers.front());
   return all;
 }
 
-std::vector<std::vector<std::int64_t>> Ranks::each_says(
+std::vector<std::vector<std::int64_t>> Ranks::gather_numbers(
     const std::vector<std::int64_t>& mine) const {
   if (!group_) return {mine};
   const at::Tensor all = group_->all_gather(at::tensor(mine, at::kLong)).contiguous();

@@ -68,12 +68,12 @@ class Ranks {
   /// rank's has everything. `own` is kept by reference.
   std::unique_ptr<ShardedOptimizer> make_sharded(const Workload& work, optim::Optimizer& own) const;
   /// Returns the first rank's value, on all ranks.
-  bool as_first_says(bool mine) const;
-  std::string as_first_says(std::string_view topic, const std::string& mine) const {
+  bool broadcast_first(bool mine) const;
+  std::string broadcast_first(std::string_view topic, const std::string& mine) const {
     return group_ ? group_->gather_texts(topic, mine).front() : mine;
   }
   /// Returns whether `mine` is true on all ranks, on all ranks.
-  bool all_say(bool mine) const;
+  bool all_true(bool mine) const;
   /// The states of the other ranks on the first, by rank from the second on; empty on the others.
   /// All have the same names, shapes and dtypes. Throws a runtime Error as collectives do.
   std::vector<NamedParameters> states_of_others(const NamedParameters& mine) const;
@@ -91,8 +91,9 @@ class Ranks {
   std::int64_t announced() const { return group_->announced(); }
 
   /// The values of all ranks, by rank; all give the same number of them.
-  std::vector<std::int64_t> each_says(std::int64_t mine) const;
-  std::vector<std::vector<std::int64_t>> each_says(const std::vector<std::int64_t>& mine) const;
+  std::vector<std::int64_t> gather_numbers(std::int64_t mine) const;
+  std::vector<std::vector<std::int64_t>> gather_numbers(
+      const std::vector<std::int64_t>& mine) const;
   /// distributed::Group::start_send() and start_receive(), whose result is waited for; not for a
   /// rank that is alone.
   std::unique_ptr<distributed::Work> start_send(const at::Tensor& values, std::int64_t to,

@@ -1,7 +1,7 @@
 #include "train/ranks/shared_middles.h"
 
-#include "train/ranks/left_of_window.h"
 #include "train/ranks/merged_middle.h"
+#include "train/ranks/remaining_window.h"
 
 namespace accrue::train {
 
@@ -17,7 +17,7 @@ bool SharedMiddles::close_early(bool wishes) {
   return ranks_.announced() >= next;
 }
 
-WindowMiddle SharedMiddles::bring_together(const WindowMiddle& mine) {
+WindowMiddle SharedMiddles::gather_middle(const WindowMiddle& mine) {
   const std::vector<std::string> texts = ranks_.gather_long_texts(to_text(mine));
   std::vector<WindowMiddle> of_ranks;
   for (std::size_t rank = 0; rank < texts.size(); ++rank)

@@ -26,7 +26,7 @@ class SharedMiddles final : public WindowRanks {
   void closed(const std::vector<accum::RankStatement>& of_ranks);
 
   bool close_early(bool wishes) override;
-  WindowMiddle bring_together(const WindowMiddle& mine) override;
+  WindowMiddle gather_middle(const WindowMiddle& mine) override;
   bool is_first() const override { return ranks_.is_first(); }
   WindowMiddle part_of(const WindowMiddle& all) const override;
 

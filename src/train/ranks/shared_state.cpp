@@ -30,14 +30,14 @@ at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.view({-1}).view(at
 
 /// The number of windows that each rank has done, plus one; 0 if it has nothing.
 std::vector<std::int64_t> ways_of(const Ranks& ranks, const std::optional<TrainState>& mine) {
-  return ranks.each_says(mine ? mine->window + 1 : 0);
+  return ranks.gather_numbers(mine ? mine->window + 1 : 0);
 }
 
 /// The first of the ranks that have done the most, preferably one that has evaluated it.
 std::int64_t farthest(const Ranks& ranks, const std::vector<std::int64_t>& ways,
                       const std::optional<TrainState>& mine) {
   const bool has_evaluated = mine && mine->evaluated_step == mine->step;
-  const std::vector<std::int64_t> evaluated = ranks.each_says(has_evaluated ? 1 : 0);
+  const std::vector<std::int64_t> evaluated = ranks.gather_numbers(has_evaluated ? 1 : 0);
   std::vector<std::pair<std::int64_t, std::int64_t>> places;
   for (std::size_t rank = 0; rank < ways.size(); ++rank)
     places.emplace_back(ways[rank], evaluated[rank]);

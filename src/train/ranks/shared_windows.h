@@ -19,7 +19,7 @@ class SharedWindows final : public SummedWindows {
   /// do not run their passes together.
   bool follow_limits(const std::vector<double>& speeds) override;
   /// Ranks whose batch normalisation spans the whole window run its passes together.
-  bool retries_alone() const override { return !is_exact_; }
+  bool retries_locally() const override { return !is_exact_; }
   void window_done(std::int64_t index, const WindowRun& run) override;
   void report(const WindowRun& run, StepReport& report) const override;
   std::vector<RankRecord> records() const override { return leases_.records(); }

@@ -72,35 +72,35 @@ class FirstHolders {
 };
 
 /// The rank that gives an element, and where its part ends.
-struct Giver {
+struct SourceRank {
   std::int64_t rank = 0;
   std::int64_t end = 0;
   bool is_replica = false;
 };
 
-/// Finds givers of one step's state of a tensor.
-class Givers {
+/// Finds the sources of one step's state of a tensor.
+class SourceRanks {
  public:
-  Givers(const std::vector<RankHoldings>& ranks, std::int64_t step, std::size_t tensor)
+  SourceRanks(const std::vector<RankHoldings>& ranks, std::int64_t step, std::size_t tensor)
       : ranks_(ranks),
         step_(step),
         tensor_(tensor),
         owners_(ranks, &RankHoldings::own, step, tensor),
         replicas_(ranks, &RankHoldings::replica, step, tensor) {}
 
-  std::optional<Giver> of(std::int64_t element, std::int64_t receiver) const {
-    if (const auto owner = giver(&RankHoldings::own, owners_, element, receiver)) return owner;
-    return giver(&RankHoldings::replica, replicas_, element, receiver);
+  std::optional<SourceRank> of(std::int64_t element, std::int64_t receiver) const {
+    if (const auto owner = source(&RankHoldings::own, owners_, element, receiver)) return owner;
+    return source(&RankHoldings::replica, replicas_, element, receiver);
   }
 
  private:
-  std::optional<Giver> giver(PartsOf parts, const FirstHolders& first, std::int64_t element,
-                             std::int64_t receiver) const {
+  std::optional<SourceRank> source(PartsOf parts, const FirstHolders& first, std::int64_t element,
+                                   std::int64_t receiver) const {
     const bool is_there = has(at(receiver).*parts, step_, tensor_, element);
     const std::optional<std::int64_t> rank = is_there ? std::optional(receiver) : first.of(element);
     if (!rank) return std::nullopt;
-    return Giver{*rank, end_of((at(*rank).*parts).ranges[tensor_]),
-                 parts == &RankHoldings::replica};
+    return SourceRank{*rank, end_of((at(*rank).*parts).ranges[tensor_]),
+                      parts == &RankHoldings::replica};
   }
   const RankHoldings& at(std::int64_t rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
 
@@ -110,26 +110,26 @@ class Givers {
   FirstHolders owners_, replicas_;
 };
 
-/// Adds passages that bring the range to `receiver`; false if no rank has some of it.
-bool bring(const Givers& givers, std::size_t tensor, std::int64_t receiver,
+/// Adds transfers that bring the range to `receiver`; false if no rank has some of it.
+bool bring(const SourceRanks& sources, std::size_t tensor, std::int64_t receiver,
            const ElementRange& range, Division& division) {
   for (std::int64_t element = range.begin; element < end_of(range);) {
-    const std::optional<Giver> giver = givers.of(element, receiver);
-    if (!giver) return false;
-    const std::int64_t end = std::min(giver->end, end_of(range));
-    division.passages.push_back({tensor, giver->rank, receiver, {element, end - element}});
-    division.needs_replicas = division.needs_replicas || giver->is_replica;
+    const std::optional<SourceRank> source = sources.of(element, receiver);
+    if (!source) return false;
+    const std::int64_t end = std::min(source->end, end_of(range));
+    division.transfers.push_back({tensor, source->rank, receiver, {element, end - element}});
+    division.needs_replicas = division.needs_replicas || source->is_replica;
     element = end;
   }
   return true;
 }
 
 std::optional<Division> divide_of_step(const std::vector<RankHoldings>& ranks, std::int64_t step) {
-  Division division{.step = step, .passages = {}};
+  Division division{.step = step, .transfers = {}};
   for (std::size_t tensor = 0; tensor < ranks.front().wanted.size(); ++tensor) {
-    const Givers givers(ranks, step, tensor);
+    const SourceRanks sources(ranks, step, tensor);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-      if (!bring(givers, tensor, static_cast<std::int64_t>(rank), ranks[rank].wanted.at(tensor),
+      if (!bring(sources, tensor, static_cast<std::int64_t>(rank), ranks[rank].wanted.at(tensor),
                  division))
         return std::nullopt;
   }
@@ -160,7 +160,7 @@ constexpr std::int64_t kSteps = 3;
 
 }  // namespace
 
-std::optional<Division> divide_anew(const std::vector<RankHoldings>& ranks) {
+std::optional<Division> plan_redistribution(const std::vector<RankHoldings>& ranks) {
   std::set<std::int64_t, std::greater<>> steps;
   for (const RankHoldings& rank : ranks) steps.insert(rank.parameters);
   steps.erase(StateParts::kNone);

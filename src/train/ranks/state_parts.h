@@ -28,26 +28,26 @@ struct RankHoldings {
 };
 
 /// Elements of a tensor that move from one rank to another, or stay where they are.
-struct Passage {
+struct StateTransfer {
   std::size_t tensor = 0;
   std::int64_t from = 0, to = 0;
   ElementRange elements;
 
-  bool operator==(const Passage&) const = default;
+  bool operator==(const StateTransfer&) const = default;
 };
 
 /// How the state reaches the ranks that are to keep it.
 struct Division {
-  std::int64_t step = 0;          ///< all ranks continue after this step
-  std::vector<Passage> passages;  ///< by tensor, and in it by receiver
-  bool needs_replicas = false;    ///< some of it exists only in a replica
+  std::int64_t step = 0;                 ///< all ranks continue after this step
+  std::vector<StateTransfer> transfers;  ///< by tensor, and in it by receiver
+  bool needs_replicas = false;           ///< some of it exists only in a replica
 };
 
 /// Divides the state of the latest step for which a rank has the parameters, and the ranks together
 /// have everything that is wanted. Elements that a rank already has stay there; the others come
 /// from the first rank that has them, and from a replica if no rank keeps them as its own. None if
 /// there is no such step. A pure function: all ranks decide alike.
-std::optional<Division> divide_anew(const std::vector<RankHoldings>& ranks);
+std::optional<Division> plan_redistribution(const std::vector<RankHoldings>& ranks);
 
 /// Holdings as numbers for exchange between ranks, the same count for any of `tensors` tensors.
 std::vector<std::int64_t> to_numbers(const RankHoldings& holdings);

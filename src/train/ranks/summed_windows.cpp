@@ -29,15 +29,15 @@ void SummedWindows::close(accum::Window& window, WindowRun& run) {
   close_shared_window(window, *reduce_, asked, sums, run);
   // The first rank takes its notice when the checkpoint is written.
   if (asked.for_checkpoint && !ranks_.is_first()) notice_->take();
-  if (window.is_unfinished()) tell_events(window.ledger().window, run);
+  if (window.is_unfinished()) report_events(window.ledger().window, run);
 }
 
 void SummedWindows::window_done(std::int64_t index, const WindowRun& run) {
   others_ask_to_join_ = *std::prev(run.rank_sums.end(), 2) > 0;
-  tell_events(index, run);
+  report_events(index, run);
 }
 
-void SummedWindows::tell_events(std::int64_t window, const WindowRun& run) {
+void SummedWindows::report_events(std::int64_t window, const WindowRun& run) {
   if (run.rank_sums.back() > 0)
     log_.tell(gather_events(ranks_, log_, "events of window " + std::to_string(window)));
 }

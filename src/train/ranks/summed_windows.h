@@ -36,7 +36,7 @@ class SummedWindows : public Parallelism {
  private:
   /// The figures of a window that this rank sends the others, from its `run`; as many on each rank.
   virtual std::vector<double> figures(const WindowRun& run) const = 0;
-  void tell_events(std::int64_t window, const WindowRun& run);
+  void report_events(std::int64_t window, const WindowRun& run);
 
   const Ranks& ranks_;
   const ShardedOptimizer* sharded_;

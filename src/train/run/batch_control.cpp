@@ -140,8 +140,8 @@ std::optional<double> BatchControl::beta2() const {
                          batch_of_config(config_));
 }
 
-void BatchControl::take_in(const WindowRun& window, std::int64_t samples, bool stepped,
-                           const std::optional<NoiseReading>& reading, TrainState& state) const {
+void BatchControl::update(const WindowRun& window, std::int64_t samples, bool stepped,
+                          const std::optional<NoiseReading>& reading, TrainState& state) const {
   if (stepped)
     if (const auto decay = beta2())
       state.adapt.log_decay = std::max(least_log_decay, state.adapt.log_decay + std::log(*decay));

@@ -50,8 +50,8 @@ class BatchControl {
   std::optional<std::string> change_ahead() const;
 
   /// Takes in a window that `state` already includes, and the reading of its noise.
-  void take_in(const WindowRun& window, std::int64_t samples, bool stepped,
-               const std::optional<NoiseReading>& reading, TrainState& state) const;
+  void update(const WindowRun& window, std::int64_t samples, bool stepped,
+              const std::optional<NoiseReading>& reading, TrainState& state) const;
   /// Decides about the batch from the window ahead on, and returns what there is to tell of it. A
   /// change by hand is in force from here on if its window is ahead (change_ahead() tells it).
   std::optional<std::string> decide(TrainState& state);

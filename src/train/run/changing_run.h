@@ -24,8 +24,9 @@ struct ChangingRun {
   const RunFolders& folders;  ///< as held by the first rank
   std::string& name;          ///< RunTenure::run; a process that joins learns it
   const StopSignalWatch& signals;
-  const std::optional<StepReport>& untold_step;  ///< RunLog::untold_step(), of any loop so far
-  std::function<void(const Event&)> tell;        ///< calls observers, if this rank has any
+  const std::optional<StepReport>&
+      unreported_step;                     ///< RunLog::unreported_step(), of any loop so far
+  std::function<void(const Event&)> tell;  ///< calls observers, if this rank has any
 };
 
 }  // namespace accrue::train

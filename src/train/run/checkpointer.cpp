@@ -8,7 +8,7 @@
 #include "accrue/core/units.h"
 #include "core/helper_thread.h"
 #include "core/timed_scope.h"
-#include "support/one_core.h"
+#include "support/single_core_scope.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/resume.h"
 
@@ -45,19 +45,19 @@ Checkpointer::Checkpointer(const RunContext& run, Progress& progress,
       cadence_(batch.cadence(run.work.config.run.checkpoint_every, "run.checkpoint_every")) {}
 
 void Checkpointer::write_if_due(bool last) {
-  tell_of_replica();
+  report_replica();
   if (written_step_ == progress_.state.step) return;
   const bool due = last || is_due();
   const auto agreed =
       parallelism_.writes_together() ? parallelism_.agreed_to_write(due) : std::optional(due);
-  if (agreed ? *agreed : any_wishes(due)) write();
+  if (agreed ? *agreed : any_rank_asks(due)) write();
 }
 
 void Checkpointer::write_while_waiting() {
-  tell_of_replica();
+  report_replica();
   if (written_step_ == progress_.state.step) return;
   const bool due = is_due();
-  if (parallelism_.writes_together() ? any_wishes(due) : due) write();
+  if (parallelism_.writes_together() ? any_rank_asks(due) : due) write();
 }
 
 /// By the first rank's clock, or because this one was asked.
@@ -67,7 +67,7 @@ bool Checkpointer::is_due() const {
          (run_.ranks.is_first() && cadence_.due(step, parallelism_.step_before(step)));
 }
 
-bool Checkpointer::any_wishes(bool mine) const { return !run_.ranks.all_say(!mine); }
+bool Checkpointer::any_rank_asks(bool mine) const { return !run_.ranks.all_true(!mine); }
 
 bool Checkpointer::due_in_window(double seconds) const {
   return run_.notice.is_given() || (run_.ranks.is_first() && cadence_.due_within_step(seconds));
@@ -89,7 +89,7 @@ void Checkpointer::write_in_window(StartedWindow started) {
                           " are done and not kept, so that a resumption begins the step again: " +
                           "a checkpoint with their gradient sums takes " + lack);
   }
-  write_beside(std::move(content));
+  write_in_background(std::move(content));
   wait();
   log_.event_of_last_step("checkpoint", done + " are kept in the checkpoint of step " +
                                             std::to_string(progress_.state.step) +
@@ -138,7 +138,7 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
   content.ranks = std::move(of_ranks);
   content.gathered = parallelism_.gather_optimizer();
   const bool is_gathered = !content.gathered.empty();
-  write_beside(std::move(content));
+  write_in_background(std::move(content));
   // Gradients folded into the optimizer's state change it within the window; gathering from the
   // ranks must not overlap the next window's collectives.
   if (buffer_.folds() || is_gathered) wait();
@@ -160,7 +160,7 @@ CheckpointContent with_middle(CheckpointContent content, const StartedWindow& st
 }
 
 /// Writes on another thread if one can be started, after the previous write has ended.
-void Checkpointer::write_beside(CheckpointContent content) {
+void Checkpointer::write_in_background(CheckpointContent content) {
   wait();
   const RunConfig& config = run_.work.config.run;
   const TrainState& state = progress_.state;
@@ -171,7 +171,7 @@ void Checkpointer::write_beside(CheckpointContent content) {
                             .keep = config.keep,
                             .best = config.keep_best ? state.best_step : std::nullopt}] {
         RECORD_USER_SCOPE("checkpoint: write");
-        const OneCore beside_the_training;
+        const SingleCoreScope beside_the_training;
         const auto expect_held = [claim] {
           if (claim != nullptr) claim->check_there();
         };
@@ -211,13 +211,13 @@ void Checkpointer::wait() {
   }
 }
 
-void Checkpointer::tell_of_replica() const {
+void Checkpointer::report_replica() const {
   if (run_.replica == nullptr) return;
   for (const std::string& remark : run_.replica->take_remarks())
     log_.event_of_last_step("replica", remark);
 }
 
-std::exception_ptr Checkpointer::save_what_was_done(bool is_whole) noexcept {
+std::exception_ptr Checkpointer::save_after_error(bool is_whole) noexcept {
   const std::int64_t step = progress_.state.step;
   try {
     finish();
@@ -250,7 +250,7 @@ void Checkpointer::go_back(const std::string& reason) {
 }
 
 /// Called if the run itself has no checkpoint, or its folder is gone.
-std::string Checkpointer::what_replica_has() const {
+std::string Checkpointer::replica_text() const {
   const std::vector<std::int64_t> steps =
       run_.replica == nullptr ? std::vector<std::int64_t>()
                               : RunDirectory(run_.replica->path()).checkpoint_steps();
@@ -260,9 +260,9 @@ std::string Checkpointer::what_replica_has() const {
 }
 
 /// Another rank may look while the first one is writing a later checkpoint.
-std::string Checkpointer::what_is_saved() const {
+std::string Checkpointer::saved_state_text() const {
   const std::vector<std::int64_t> steps = run_.directory.checkpoint_steps();
-  if (steps.empty()) return what_replica_has();
+  if (steps.empty()) return replica_text();
   return "step " + std::to_string(steps.back()) +
          (run_.ranks.is_first() ? "" : " (or a later one)") +
          " is saved, and --resume goes on after it";

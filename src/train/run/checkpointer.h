@@ -55,7 +55,7 @@ class Checkpointer {
   /// After an error, saves what was done since the last checkpoint if the parameters are those of
   /// the last step (`is_whole`). Throws nothing. Returns the ModelNotFinite that prevented it,
   /// since that is the cause of the error; else null.
-  std::exception_ptr save_what_was_done(bool is_whole) noexcept;
+  std::exception_ptr save_after_error(bool is_whole) noexcept;
 
   /// Goes back to the last checkpoint: what was folded into the optimizer's state cannot be removed
   /// from it.
@@ -64,19 +64,19 @@ class Checkpointer {
   /// none if it did not wait.
   std::optional<double> take_seconds();
   /// The step from which a resumption begins, for a process that lost a rank.
-  std::string what_is_saved() const;
+  std::string saved_state_text() const;
 
  private:
   bool is_due() const;
-  bool any_wishes(bool mine) const;
+  bool any_rank_asks(bool mine) const;
   void begin_writing(NamedParameters of_ranks);
   CheckpointContent present_content(const std::optional<StartedWindow>& started);
-  void write_beside(CheckpointContent content);
+  void write_in_background(CheckpointContent content);
   void write_last_step();
   void answered();
   void wait();
-  void tell_of_replica() const;
-  std::string what_replica_has() const;
+  void report_replica() const;
+  std::string replica_text() const;
 
   const RunContext& run_;
   Progress& progress_;

@@ -66,7 +66,7 @@ bool shows_noise(const Workload& work) {
          work.model->losses().size() == 1;
 }
 
-void expect_noise_that_decides(const Workload& work) {
+void require_measurable_noise(const Workload& work) {
   if (!uses_noise(work.config) || shows_noise(work)) return;
   throw usage_error("adapt.batch", "a model with one loss, whose gradient's noise can be measured",
                     "several losses with denominators of their own",

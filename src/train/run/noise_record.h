@@ -29,7 +29,7 @@ bool uses_noise(const Config& config);
 /// Whether micro-batches of such a run leave separate sums, whose norms show the noise.
 bool shows_noise(const Workload& work);
 /// Throws a usage Error if decisions depend on a noise that cannot be measured.
-void expect_noise_that_decides(const Workload& work);
+void require_measurable_noise(const Workload& work);
 
 /// Measures the noise of a run's gradients; null if the config requests no measurement, or no
 /// micro-batch leaves a separate sum.

@@ -73,18 +73,18 @@ OptimizerStep::OptimizerStep(const RunContext& run, Progress& progress, memory::
 
 /// If ranks are lost before the step is taken, the window is taken again in the units with which it
 /// began: a close has already planned those of the next one.
-OptimizerStep::Taken OptimizerStep::take() {
+OptimizerStep::Outcome OptimizerStep::take() {
   const std::int64_t window = progress_.state.window;
   const std::vector<int> units = flow_.window.buffer()->units();
   try {
-    return take_in_these_units();
+    return take_with_units();
   } catch (const distributed::RanksGone&) {
     if (progress_.state.window == window) flow_.window.buffer()->set_units(units);
     throw;
   }
 }
 
-OptimizerStep::Taken OptimizerStep::take_in_these_units() {
+OptimizerStep::Outcome OptimizerStep::take_with_units() {
   const Stopwatch watch;
   const memory::PeakScope peak;
   meters_.begin();
@@ -97,13 +97,13 @@ OptimizerStep::Taken OptimizerStep::take_in_these_units() {
   const std::int64_t micro_batch =
       batch_.micro_batch(draws.own.size(), recovery_.state().micro_batch);
   std::optional<WindowRun> window = run_unless_torn(draws.own, micro_batch);
-  if (!window) return Taken::went_back;
+  if (!window) return Outcome::went_back;
   if (window->interrupted) {
-    tell_of_interruption();
-    return Taken::stopped;
+    report_interruption();
+    return Outcome::stopped;
   }
-  tell_of(*window);
-  look_at_first(*window);
+  report_window(*window);
+  check_first_window(*window);
   require_a_finite_loss(*window);
   see_divergence(*window);
   if (window->gradient) histograms_.see(*window->gradient, progress_.state.step + 1);
@@ -113,14 +113,14 @@ OptimizerStep::Taken OptimizerStep::take_in_these_units() {
   StepReport report = report_of(*window, draws, update, watch.seconds() + window->earlier_seconds);
   report.micro_batch = std::min(micro_batch, range.size());
   meters_.report(*window, draws.own.size(), peak.peak(), flow_.window.buffer()->bytes(), report);
-  tell_step(report, *window);
-  tell_what_looks_wrong(report, range);
+  report_step(report, *window);
+  report_anomalies(report, range);
   if (const auto decided = batch_.decide(progress_.state))
     flow_.log.event_of_last_step("batch", *decided);
   histograms_.tell(flow_.log);
   if (const auto decision = recovery_.window_done(window->out_of_memory == 0))
     flow_.log.event_of_this_rank("plan", decision->reason);
-  return window->stop_requested ? Taken::stopped : Taken::whole;
+  return window->stop_requested ? Outcome::stopped : Outcome::whole;
 }
 
 /// With fixed-point sums the window's first micro-batch counts, on whichever rank it is, so that
@@ -170,14 +170,14 @@ std::optional<WindowRun> OptimizerStep::run_unless_torn(batch::Range share,
   return std::nullopt;
 }
 
-void OptimizerStep::tell_of_interruption() const {
+void OptimizerStep::report_interruption() const {
   if (!why_windows_are_not_kept_.empty())
     flow_.log.event_of_last_step("checkpoint", "a resumption begins step " +
                                                    std::to_string(progress_.state.step + 1) +
                                                    " again: " + why_windows_are_not_kept_);
 }
 
-void OptimizerStep::tell_of(const WindowRun& window) {
+void OptimizerStep::report_window(const WindowRun& window) {
   const std::int64_t index = progress_.state.window;
   if (const auto story = rollback_history_.closed(index)) flow_.log.event("out_of_memory", *story);
   flow_.parallelism.window_done(index, window);
@@ -191,14 +191,14 @@ void OptimizerStep::tell_of(const WindowRun& window) {
                                  "left out of the batch: " + describe(window.unreadable));
 }
 
-void OptimizerStep::look_at_first(const WindowRun& window) {
+void OptimizerStep::check_first_window(const WindowRun& window) {
   if (!window.gradient || std::exchange(looked_at_window_, true)) return;
   for (const accum::WindowRemark& remark : accum::remarks_on(flow_.window))
     flow_.log.event(remark.name, remark.reason);
 }
 
 void OptimizerStep::require_a_finite_loss(const WindowRun& window) const {
-  if (flow_.parallelism.steps_alone()) return;
+  if (flow_.parallelism.steps_locally()) return;
   if (window.micro_batches == 0 || window.quarantined < window.micro_batches) return;
   throw runtime_error("step " + std::to_string(progress_.state.step + 1), "a finite loss",
                       "none in any of its micro-batches",
@@ -212,7 +212,7 @@ void OptimizerStep::see_divergence(const WindowRun& window) {
   if (!reason) return;
   const std::string step = "step " + std::to_string(progress_.state.step + 1);
   const bool stops = run_.work.config.optim.on_divergence == OnDivergence::stop &&
-                     !flow_.parallelism.steps_alone();
+                     !flow_.parallelism.steps_locally();
   if (!stops) return flow_.log.event("divergence", *reason);
   throw runtime_error(step, "a loss that does not diverge (optim.on_divergence = \"stop\")",
                       *reason, "--resume from an earlier checkpoint with another config");
@@ -260,7 +260,7 @@ void OptimizerStep::advance(batch::Range samples, WindowRun& window,
                             const std::optional<NoiseReading>& noise) {
   TrainState& state = progress_.state;
   is_half_done_ = true;
-  batch_.take_in(window, samples.size(), window.gradient.has_value(), noise, state);
+  batch_.update(window, samples.size(), window.gradient.has_value(), noise, state);
   if (window.gradient) state.step += 1;
   state.window += 1;
   progress_.started.reset();
@@ -285,7 +285,7 @@ std::optional<double> OptimizerStep::clipped_norm(accum::MeanGradient& gradient)
 StepReport OptimizerStep::report_of(const WindowRun& window, const Draws& draws,
                                     const Update& update, double seconds) {
   progress_.keep_time();
-  const std::optional<double> epoch_seconds = seconds_of_epoch_that_ended();
+  const std::optional<double> epoch_seconds = ended_epoch_seconds();
   const TrainState& state = progress_.state;
   StepReport report{
       .step = state.step,
@@ -299,7 +299,7 @@ StepReport OptimizerStep::report_of(const WindowRun& window, const Draws& draws,
       .lr = update.lr,
       .lrs = rates_of_groups(update),
       .micro_batches = window.micro_batches,
-      .batch_samples = (flow_.parallelism.steps_alone() ? draws.own : draws.all).size(),
+      .batch_samples = (flow_.parallelism.steps_locally() ? draws.own : draws.all).size(),
       .seconds = seconds,
       .epoch_seconds = epoch_seconds,
       .updates_per_hour = 3600 / seconds,
@@ -326,7 +326,7 @@ StepReport OptimizerStep::report_of(const WindowRun& window, const Draws& draws,
 }
 
 /// Windows do not cross the ends of epochs.
-std::optional<double> OptimizerStep::seconds_of_epoch_that_ended() {
+std::optional<double> OptimizerStep::ended_epoch_seconds() {
   const std::int64_t window = progress_.state.window;
   if (std::floor(batch_.epoch_at(window)) == std::floor(batch_.epoch_at(window - 1)))
     return std::nullopt;
@@ -341,7 +341,7 @@ std::map<std::string, double> OptimizerStep::rates_of_groups(const Update& updat
   return rates;
 }
 
-void OptimizerStep::tell_step(const StepReport& report, const WindowRun& window) const {
+void OptimizerStep::report_step(const StepReport& report, const WindowRun& window) const {
   flow_.log.step(report);
   if (report.stepped || !window.lost_reason.empty()) return;
   flow_.log.event_of_last_step("no_step", window.quarantined > 0 || !window.unreadable.empty()
@@ -349,7 +349,7 @@ void OptimizerStep::tell_step(const StepReport& report, const WindowRun& window)
                                               : "no label in the batch counts");
 }
 
-void OptimizerStep::tell_what_looks_wrong(const StepReport& report, batch::Range draws) {
+void OptimizerStep::report_anomalies(const StepReport& report, batch::Range draws) {
   if (const auto spike = watch_.see_loss(report, draws)) flow_.log.tell({&*spike, 1});
   if (!run_.work.config.adapt.is_on())
     if (const auto noise = watch_.see_noise(report)) flow_.log.tell({&*noise, 1});

@@ -33,12 +33,12 @@ class OptimizerStep {
                 RunControl& control, BatchControl& batch, NoiseMeter* noise,
                 std::string why_windows_are_not_kept);
 
-  enum class Taken {
+  enum class Outcome {
     whole,
     stopped,    ///< a signal requested it, on any rank
     went_back,  ///< the window was torn: the run continues from the last checkpoint
   };
-  Taken take();
+  Outcome take();
   /// Whether an exception left only some parameters updated, or a step that is not
   /// counted.
   bool is_half_done() const { return is_half_done_; }
@@ -61,10 +61,10 @@ class OptimizerStep {
   void begin_noise(const Draws& draws);
   WindowRequest request_of(batch::Range share, std::int64_t micro_batch);
   std::optional<WindowRun> run_unless_torn(batch::Range share, std::int64_t micro_batch);
-  void tell_of_interruption() const;
-  void tell_of(const WindowRun& window);
-  Taken take_in_these_units();
-  void look_at_first(const WindowRun& window);
+  void report_interruption() const;
+  void report_window(const WindowRun& window);
+  Outcome take_with_units();
+  void check_first_window(const WindowRun& window);
   void require_a_finite_loss(const WindowRun& window) const;
   /// Ends the run if its loss has diverged and the config requests that.
   void see_divergence(const WindowRun& window);
@@ -75,10 +75,10 @@ class OptimizerStep {
   void advance(batch::Range samples, WindowRun& window, const std::optional<NoiseReading>& noise);
   StepReport report_of(const WindowRun& window, const Draws& draws, const Update& update,
                        double seconds);
-  std::optional<double> seconds_of_epoch_that_ended();
+  std::optional<double> ended_epoch_seconds();
   std::map<std::string, double> rates_of_groups(const Update& update) const;
-  void tell_step(const StepReport& report, const WindowRun& window) const;
-  void tell_what_looks_wrong(const StepReport& report, batch::Range draws);
+  void report_step(const StepReport& report, const WindowRun& window) const;
+  void report_anomalies(const StepReport& report, batch::Range draws);
 
   const RunContext& run_;
   Progress& progress_;

@@ -13,9 +13,9 @@
 #include "observe/jsonl_sink.h"
 #include "observe/step_from_line.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/ranks/left_of_window.h"
+#include "train/ranks/remaining_window.h"
 #include "train/run/checkpointer.h"
-#include "train/run/one_state.h"
+#include "train/run/recovered_state.h"
 #include "train/workload/batch_changes.h"
 
 namespace accrue::train {
@@ -118,7 +118,7 @@ void learn_name(const ChangingRun& run) {
 
 /// The report of step `step` by a rank that took it without reporting; none if there is none.
 std::optional<StepReport> report_of_step(const ChangingRun& run, std::int64_t step) {
-  const std::optional<StepReport>& mine = run.untold_step;
+  const std::optional<StepReport>& mine = run.unreported_step;
   const bool has_it = mine && mine->step == step;
   for (const std::string& text : run.ranks.gather_texts("the step that was taken last",
                                                         has_it ? observe::to_json_line(*mine) : ""))
@@ -130,7 +130,7 @@ std::optional<StepReport> report_of_step(const ChangingRun& run, std::int64_t st
 ChangedRanks take_part(const ChangingRun& run, std::optional<TrainState>& mine,
                        const std::optional<StartedWindow>& done) {
   learn_name(run);
-  OneState one = bring_to_one_state(run, mine);
+  RecoveredState one = recover_common_state(run, mine);
   std::optional<StartedWindow> part = part_of_window(run, one.state, done);
   std::optional<StepReport> last_step = report_of_step(run, one.state.step);
   return {std::move(one.state),

@@ -28,7 +28,7 @@ std::optional<StartedWindow> part_of_window(const ChangingRun& run, const TrainS
                                             std::optional<StartedWindow> mine);
 
 /// Rebuilds the group of a run from the remaining ranks and those that ask to join, and brings all
-/// to one state (bring_to_one_state): with a divided optimizer they may go back to the last
+/// to one state (recover_common_state): with a divided optimizer they may go back to the last
 /// checkpoint. `state` is this rank's, `done` what it did of the next window, and `why` explains
 /// what happened to the former group. Ranks that are lost meanwhile are left out as well. With
 /// fewer than dist.min_ranks it saves a checkpoint and waits for others.

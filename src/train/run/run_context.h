@@ -19,8 +19,8 @@
 namespace accrue::train {
 
 /// The demands of the machine on a run while it trains.
-struct Surroundings {
-  explicit Surroundings(const Config& config)
+struct ResourceWatches {
+  explicit ResourceWatches(const Config& config)
       : budget(config.memory.budget_file), limits(config.run.limits) {}
 
   memory::BudgetWatch budget;
@@ -36,7 +36,7 @@ struct RunContext {
   const RunDirectory& directory;
   const std::vector<std::shared_ptr<Observer>>& observers;
   const Trainer::GradientHook& gradient_hook;
-  Surroundings& surroundings;
+  ResourceWatches& watches;
   const Ranks& ranks;
   const StopSignalWatch& signals;
   const NoticeWatch& notice;

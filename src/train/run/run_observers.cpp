@@ -7,14 +7,14 @@
 
 namespace accrue::train {
 
-void RunObservers::begin_to_tell(const std::vector<std::shared_ptr<Observer>>& sinks) {
+void RunObservers::start_reporting(const std::vector<std::shared_ptr<Observer>>& sinks) {
   of_steps_ = added_;
   of_steps_.insert(of_steps_.end(), sinks.begin(), sinks.end());
   tell(std::exchange(kept_, {}));
 }
 
-void RunObservers::tell_or_keep(const Event& event,
-                                std::optional<observe::ProgressStyle> progress) {
+void RunObservers::report_or_keep(const Event& event,
+                                  std::optional<observe::ProgressStyle> progress) {
   if (!of_steps_.empty()) return tell({&event, 1});
   observe::ProgressSink(progress).on_event(event);
   kept_.push_back(event);
@@ -26,8 +26,8 @@ void RunObservers::tell(std::span<const Event> events) const {
       observer->on_event(event);
 }
 
-void RunObservers::tell_if_missing(const std::optional<StepReport>& last,
-                                   const std::filesystem::path& metrics) const {
+void RunObservers::report_if_missing(const std::optional<StepReport>& last,
+                                     const std::filesystem::path& metrics) const {
   if (!last || observe::has_step(metrics, last->step)) return;
   for (const std::shared_ptr<Observer>& observer : of_steps_) observer->on_step(*last);
 }

@@ -15,7 +15,7 @@ namespace accrue::train {
 namespace {
 
 void tell_story(const WindowFlow& flow) {
-  if (const auto story = flow.retries.take_story())
+  if (const auto story = flow.retries.take_retry_report())
     flow.log.event_of_this_rank("out_of_memory", *story);
 }
 
@@ -67,7 +67,7 @@ Filled fill_and_close(const WindowFlow& flow, WindowRequest& request, WindowRun&
     if (!is_to_be_closed || filled == Filled::interrupted) drop(flow);
     return filled;
   } catch (const distributed::RanksGone&) {
-    if (flow.kept != nullptr) *flow.kept = flow.runner.what_is_done(request, run);
+    if (flow.kept != nullptr) *flow.kept = flow.runner.completed_part(request, run);
     drop(flow);
     throw;
   } catch (...) {
@@ -110,7 +110,7 @@ bool begins_anew(const WindowFlow& flow, WindowRequest& request, const std::exce
   const auto decision =
       flow.retries.window_failed(request.index, micro_batches.front().size(), error);
   if (decision.action == memory::Recovery::Action::split)
-    micro_batches = batch::split_anew(micro_batches, decision.micro_batch);
+    micro_batches = batch::split_again(micro_batches, decision.micro_batch);
   return true;
 }
 

@@ -5,13 +5,13 @@
 namespace accrue::train {
 
 void settle_acceleration(Workload& work, const Ranks& ranks,
-                         const std::optional<Repeated>& repeated) {
+                         const std::optional<RepeatedRun>& repeated) {
   if (!work.model->can_be_accelerated()) return;
   if (repeated && repeated->repetition.keeps_plan && repeated->record->accelerate)
     return accelerate_as(work, *repeated->record->accelerate,
                          repeated->record->folder + " had them");
   decide_acceleration(work);
-  const bool mine = work.acceleration->on, all = ranks.all_say(mine);
+  const bool mine = work.acceleration->on, all = ranks.all_true(mine);
   if (mine && !all) accelerate_as(work, false, "on another rank");
 }
 

@@ -154,7 +154,7 @@ struct Trainer::Impl {
 
   TrainState start_new(const optim::Optimizer& optimizer, const RunOptions& options,
                        RunClaim* claim) {
-    expect_noise_that_decides(work);
+    require_measurable_noise(work);
     if (claim != nullptr) create_directory(optimizer, options, *claim);
     return first_state();
   }
@@ -312,15 +312,15 @@ struct Trainer::Impl {
     note_resumption(directory, notes(options), *resumed, started);
   }
 
-  RunResult train(const RunOptions& options, Surroundings& surroundings,
+  RunResult train(const RunOptions& options, ResourceWatches& watches,
                   const StopSignalWatch& signals, const NoticeWatch& notice, RunFolders& folders) {
     std::optional<RunOptimizer> optimizer;
     const auto tell = [&](const Event& event) {
-      observers.tell_or_keep(event, observed(given, options.quiet).progress);
+      observers.report_or_keep(event, observed(given, options.quiet).progress);
     };
-    std::optional<StepReport> untold;
-    const ChangingRun changing{ranks,   work,     optimizer, data,   copies,
-                               folders, run_name, signals,   untold, tell};
+    std::optional<StepReport> unreported;
+    const ChangingRun changing{ranks,   work,     optimizer, data,       copies,
+                               folders, run_name, signals,   unreported, tell};
     std::optional<StartedWindow> part;
     TrainState state;
     if (ranks.are_joined_late()) {
@@ -339,13 +339,13 @@ struct Trainer::Impl {
         part = part_of_started_window(changing, state, resumed->window);
     }
     ranks.settle();
-    if (ranks.is_first()) begin_to_tell(options, folders, state.step);
+    if (ranks.is_first()) start_reporting(options, folders, state.step);
     if (resumed) resumed->metrics.reset();  // a rank that takes over continues from another log
     const auto make_loop = [&](TrainState from, const StoredTensors& of_ranks,
                                StoredTensors of_window) {
       return std::make_unique<TrainingLoop>(
           RunContext{work, *planner.plan(), optimizer->whole(), optimizer->sharded(), directory,
-                     observers.of_steps(), gradient_hook, surroundings, ranks, signals, notice,
+                     observers.of_steps(), gradient_hook, watches, ranks, signals, notice,
                      folders.claim.get(), folders.replica.get(),
                      ranks.is_first() && given.observe.jsonl ? &metrics : nullptr},
           std::move(from), of_ranks, std::move(of_window));
@@ -357,7 +357,7 @@ struct Trainer::Impl {
         {work, *planner.plan(), planner.records(), length, resumed, repeated, ranks.world()}));
     announce_all(events_of_others(first_step));
     if (ranks.is_first()) announce_all(folder_events(folders, copies, resumed));
-    loop->tell_start();
+    loop->report_start();
     if (part) loop->go_on_in(*std::move(part));
     std::optional<RunResult> ended = loop->run();
     while (!ended) {
@@ -366,21 +366,22 @@ struct Trainer::Impl {
       std::optional<StartedWindow> done = std::move(loop->done_of_window());
       const std::string why = loop->why_ranks_change();
       const Stopwatch since_checkpoint = loop->since_checkpoint();
-      if (loop->untold_step()) untold = loop->untold_step();
+      if (loop->unreported_step()) unreported = loop->unreported_step();
       loop.reset();
       ChangedRanks changed = go_on_with_other_ranks(changing, std::move(left), done, why);
       planner.take_up(changed.state, "as before the ranks changed");
       const bool takes_over = ranks.is_first() && folders.claim == nullptr;
       if (takes_over) {
         folders = claim_folders(copies, true, {run_name, ranks.generation()});
-        begin_to_tell(options, folders, changed.state.step);
+        start_reporting(options, folders, changed.state.step);
       } else if (changed.state.step < steps) {
         observers.roll_back(changed.state.step);
       }
-      if (ranks.is_first()) observers.tell_if_missing(changed.last_step, directory.metrics_file());
+      if (ranks.is_first())
+        observers.report_if_missing(changed.last_step, directory.metrics_file());
       announce_all({changed.event});
       loop = make_loop(std::move(changed.state), {}, {});
-      if (takes_over) loop->tell_start();
+      if (takes_over) loop->report_start();
       loop->count_from(since_checkpoint);
       if (changed.part) loop->go_on_in(*std::move(changed.part));
       ended = loop->run();
@@ -398,10 +399,10 @@ struct Trainer::Impl {
   }
 
   /// Makes this rank the one that reports the run, with sinks that write into its directory.
-  void begin_to_tell(const RunOptions& options, const RunFolders& folders, std::int64_t step) {
+  void start_reporting(const RunOptions& options, const RunFolders& folders, std::int64_t step) {
     metrics.expect(resumed ? resumed->metrics : std::nullopt);
-    observers.begin_to_tell(make_sinks({given, observed(given, options.quiet), *planner.plan(),
-                                        directory, *folders.claim, step, metrics}));
+    observers.start_reporting(make_sinks({given, observed(given, options.quiet), *planner.plan(),
+                                          directory, *folders.claim, step, metrics}));
   }
 
   /// The state from which a resumption continues; none if there is no checkpoint yet.
@@ -461,15 +462,15 @@ struct Trainer::Impl {
     if (!ranks.are_joined_late()) ranks.begin(work, data.fingerprint, start_of(options, plans));
     take_reference(work, show);
     if (ranks.are_many() && !ranks.are_joined_late()) hear_remarks_of_others();
-    Surroundings surroundings(given);
+    ResourceWatches watches(given);
     // A budget file counts from the start: the plan is made for its value.
-    if (const auto reason = memory::follow_budget_file(surroundings.budget))
+    if (const auto reason = memory::follow_budget_file(watches.budget))
       announce_all({{.name = "budget", .reason = *reason}});
     if (plans) planner.decide();
-    return train_or_abandon(options, surroundings);
+    return train_or_abandon(options, watches);
   }
 
-  RunResult train_or_abandon(const RunOptions& options, Surroundings& surroundings) {
+  RunResult train_or_abandon(const RunOptions& options, ResourceWatches& watches) {
     const StopSignalWatch signals;  // watches before a signal could leave anything half-made
     const auto own_notice = options.notice == nullptr ? std::make_unique<NoticeWatch>() : nullptr;
     const NoticeWatch& notice = own_notice ? *own_notice : *options.notice;
@@ -477,14 +478,14 @@ struct Trainer::Impl {
         ranks.is_first() ? claim_folders(copies, options.resume, {}) : RunFolders{};
     // The others continue when they can read the run directory.
     if (!ranks.are_joined_late())
-      run_name = ranks.as_first_says("the name of the run",
-                                     folders.claim ? folders.claim->tenure().run : "");
+      run_name = ranks.broadcast_first("the name of the run",
+                                       folders.claim ? folders.claim->tenure().run : "");
     // A mistake that appears only in the first step must not block the corrected run.
     const auto abandon = [&] {
       if (!options.resume && folders.claim) folders.claim->abandon();
     };
     try {
-      return train(options, surroundings, signals, notice, folders);
+      return train(options, watches, signals, notice, folders);
     } catch (const Error& error) {
       if (error.kind() != Error::Kind::runtime) abandon();
       throw;
@@ -518,7 +519,7 @@ struct Trainer::Impl {
   std::optional<std::int64_t> batch;
   std::vector<BatchChange> batch_changes_by_hand;  ///< of a run that is resumed, before that
   std::optional<Resumed> resumed;
-  std::optional<Repeated> repeated;
+  std::optional<RepeatedRun> repeated;
   RunPlanner planner{given, ranks, work, repeated, show};
   std::optional<RunEnvironment> environment;   ///< set if it is noted or compared
   std::vector<std::string> remarks_of_others;  ///< of other ranks, on the data

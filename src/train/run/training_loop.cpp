@@ -85,7 +85,7 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
       why_windows_are_not_kept_(why_windows_are_not_kept(run.work, run.ranks.world())),
       progress_(std::move(state), std::move(of_window)),
       log_(run.observers, progress_.state, run.ranks.is_first()),
-      control_(run.surroundings.budget, run.signals, log_, stops_alone(run)),
+      control_(run.watches.budget, run.signals, log_, stops_alone(run)),
       recovery_(progress_.state.micro_batches, fixed_micro_batch_reason(run.work.config)),
       buffer_(make_buffer(run, progress_.state)),
       loader_(run.work.data.train, make_sampler(run.work.config, *run.work.data.train)),
@@ -127,15 +127,15 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
             {window_, *runner_, *parallelism_, retries_, log_, kept_of_windows()}, loader_,
             checkpointer_, control_, batch_, noise_.get(), why_windows_are_not_kept_) {
   window_.set_reduction(parallelism_->reduction());
-  run_.surroundings.budget.leave_at_least([this] { return least_budget(); });
-  if (!run_.surroundings.limits.is_empty())
-    control_.heed(run_.surroundings.limits, run_.notice, patience_of_others(run_));
+  run_.watches.budget.leave_at_least([this] { return least_budget(); });
+  if (!run_.watches.limits.is_empty())
+    control_.heed(run_.watches.limits, run_.notice, patience_of_others(run_));
   if (!of_ranks.empty()) parallelism_->load_state(of_ranks, progress_.state);
 }
 
 memory::Retries TrainingLoop::make_retries() {
   return memory::Retries(
-      parallelism_->retries_alone() ? &recovery_ : nullptr,
+      parallelism_->retries_locally() ? &recovery_ : nullptr,
       [this] { return memory_advice(run_.work, run_.plan); },
       [this](std::int64_t samples) {
         return enough_budget(run_.work, samples, run_.plan.recompute);
@@ -165,7 +165,7 @@ std::optional<StartedWindow>* TrainingLoop::kept_of_windows() {
   return run_.work.config.adapt.is_on() ? nullptr : &done_of_window_;
 }
 
-void TrainingLoop::tell_start() const {
+void TrainingLoop::report_start() const {
   log_.start({.first_step = progress_.state.step,
               .total_steps = run_.plan.total_steps,
               .parameters = run_.plan.parameters,
@@ -192,11 +192,11 @@ std::optional<RunResult> TrainingLoop::run() {
       log_.rollback();  // drops reports of a step that the new group takes again
       return std::nullopt;
     }
-    save_what_was_done();
+    save_after_error();
     if (!run_.ranks.are_many() || error.kind() != Error::Kind::runtime) throw;
     throw with_what_is_saved(error);
   } catch (...) {
-    save_what_was_done();
+    save_after_error();
     throw;
   }
   if (ended == Ended::before_others_join) {
@@ -216,12 +216,12 @@ std::optional<RunResult> TrainingLoop::run() {
 
 Error TrainingLoop::with_what_is_saved(const Error& error) const {
   return {error.kind(), error.operation(), error.expected(), error.received(),
-          error.suggestion() + "; " + checkpointer_.what_is_saved()};
+          error.suggestion() + "; " + checkpointer_.saved_state_text()};
 }
 
 TrainingLoop::Ended TrainingLoop::train() {
   const TrainState& state = progress_.state;
-  has_limits_ = !run_.ranks.all_say(run_.surroundings.limits.is_empty());
+  has_limits_ = !run_.ranks.all_true(run_.watches.limits.is_empty());
   look_at_metrics();
   bool stopped = !wait_for_limits();
   // A window that is torn goes back to a checkpoint, so there has to be one.
@@ -232,14 +232,14 @@ TrainingLoop::Ended TrainingLoop::train() {
     stopped = !evaluator_.evaluate_if_due(false);
   while (!stopped && state.window < batch_.total_windows()) {
     const bool last = state.window + 1 >= batch_.total_windows();
-    const OptimizerStep::Taken taken = step_.take();
+    const OptimizerStep::Outcome taken = step_.take();
     keep_loss_scale();
     expect_folder();
     look_at_metrics();
-    if (taken == OptimizerStep::Taken::went_back) batch_.restore();
-    if (taken == OptimizerStep::Taken::went_back || parallelism_->is_within_round(state.window))
+    if (taken == OptimizerStep::Outcome::went_back) batch_.restore();
+    if (taken == OptimizerStep::Outcome::went_back || parallelism_->is_within_round(state.window))
       continue;
-    stopped = taken == OptimizerStep::Taken::stopped || !evaluator_.evaluate_if_due(last);
+    stopped = taken == OptimizerStep::Outcome::stopped || !evaluator_.evaluate_if_due(last);
     if (!stopped && !last) stopped = !wait_for_limits();
     if (!stopped) checkpointer_.write_if_due(last);
     if (!stopped && !last && parallelism_->others_ask_to_join()) {
@@ -266,7 +266,7 @@ bool TrainingLoop::wait_for_limits() {
   while (true) {
     // All ranks are at one point, when the first one can act on a notice.
     const bool takes_notice = !run_.ranks.is_first() && run_.notice.take();
-    const LimitMeeting met = meet_about_limits(run_.ranks, control_, log_, takes_notice);
+    const LimitMeeting met = exchange_limits(run_.ranks, control_, log_, takes_notice);
     control_.met_others();
     if (met.has_notice && run_.ranks.is_first()) run_.notice.give();
     if (met.stops || parallelism_->follow_limits(met.speeds)) return !met.stops;
@@ -285,7 +285,7 @@ void TrainingLoop::keep_while_waiting() {
 /// Ranks that lost a part of the optimizer's state go back to a checkpoint as well.
 bool TrainingLoop::lacks_checkpoint_to_go_back_to() const {
   return run_.sharded != nullptr && run_.ranks.may_go_on(run_.work) &&
-         run_.ranks.as_first_says(run_.directory.checkpoint_steps().empty());
+         run_.ranks.broadcast_first(run_.directory.checkpoint_steps().empty());
 }
 
 /// A window goes back to a checkpoint only if gradients are folded, which fp16's are not.
@@ -310,9 +310,9 @@ void TrainingLoop::look_at_metrics() const {
 }
 
 /// A model that is not finite is the cause of such losses: its error replaces the one thrown.
-void TrainingLoop::save_what_was_done() {
+void TrainingLoop::save_after_error() {
   log_.failed();
-  if (const std::exception_ptr cause = checkpointer_.save_what_was_done(!step_.is_half_done()))
+  if (const std::exception_ptr cause = checkpointer_.save_after_error(!step_.is_half_done()))
     std::rethrow_exception(cause);
 }
 

@@ -30,7 +30,7 @@ class TrainingLoop {
                StoredTensors of_window);
 
   /// Reports to observers that a run begins or continues.
-  void tell_start() const;
+  void report_start() const;
   /// Returns none if ranks are gone or others ask to join, and the run may continue with another
   /// group: in another loop that begins with state().
   std::optional<RunResult> run();
@@ -45,8 +45,8 @@ class TrainingLoop {
   const Stopwatch& since_checkpoint() const { return checkpointer_.since_checkpoint(); }
   void count_from(const Stopwatch& since_checkpoint) { checkpointer_.count_from(since_checkpoint); }
 
-  /// RunLog::untold_step()
-  const std::optional<StepReport>& untold_step() const { return log_.untold_step(); }
+  /// RunLog::unreported_step()
+  const std::optional<StepReport>& unreported_step() const { return log_.unreported_step(); }
   /// Why run() returned nothing, for people.
   const std::string& why_ranks_change() const { return why_ranks_change_; }
   /// This rank's work on a window at that time; none if it no longer counts.
@@ -62,7 +62,7 @@ class TrainingLoop {
   void keep_loss_scale();
   void expect_folder() const;
   void look_at_metrics() const;
-  void save_what_was_done();
+  void save_after_error();
   std::int64_t least_budget() const;
   memory::Retries make_retries();
   WindowKeeper make_keeper();

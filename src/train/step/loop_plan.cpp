@@ -105,7 +105,7 @@ class LoopTrials {
     return runs_.run(point,
                      [&]() -> train::TrialRuns::Pass { return [&] { return pass(point); }; });
   }
-  memory::Measured run_afresh(const memory::PlanPoint& point) {
+  memory::Measured measure_again(const memory::PlanPoint& point) {
     runs_.forget(point);
     return run(point);
   }
@@ -168,14 +168,14 @@ std::unique_ptr<LoopTrials> begin_trials(const Subject& subject,
   } catch (const std::exception& error) {
     if (!memory::is_out_of_memory(error)) throw;
   }
-  train::refuse_what_is_held(question);
+  train::refuse_resident_bytes(question);
 }
 
 /// Plans, and runs the plan, until one went through.
 LoopPlan plan_and_run(LoopTrials& trials, memory::PlanQuestion& question,
                       std::vector<memory::Fact>& facts, std::int64_t batch_samples) {
   const memory::Trial afresh = [&](const memory::PlanPoint& point) {
-    return trials.run_afresh(point);
+    return trials.measure_again(point);
   };
   for (;;) {
     train::remeasure_beyond_budget(afresh, question, facts);
@@ -271,7 +271,7 @@ std::optional<std::int64_t> samples_of_step(const detail::PlannedLoop& loop,
   memory::PlanQuestion question =
       question_of(subject, memory::tensor_budget(), options.reserve_bytes);
   if (!question.is_budget) question.limit_bytes = train::preferred_limit(question.resident);
-  train::refuse_what_is_held(question);
+  train::refuse_resident_bytes(question);
 }
 
 /// Checks the loss function, for which memory may run out.

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "accrue/kernels/accelerate.h"
-#include "accum/one_thread.h"
+#include "accum/single_thread_guard.h"
 #include "distributed/group/among_ranks.h"
 #include "memory/out_of_memory.h"
 #include "memory/retries.h"
@@ -54,12 +54,12 @@ class SliceStepper::Impl {
         accumulator_(model_.parameters, accumulation(), model_.batch_norms) {}
 
   StepReport step(std::int64_t samples, const RunSlice& run) {
-    const accum::OneThread::Call call(thread_, kStep);
+    const accum::SingleThreadGuard::Call call(thread_, kStep);
     return distributed::among_ranks(options_.group.get(), [&] { return step_alike(samples, run); });
   }
 
   accum::WindowShare share(std::int64_t samples) {
-    const accum::OneThread::Call call(thread_, "share");
+    const accum::SingleThreadGuard::Call call(thread_, "share");
     return accumulator_.share(Samples{samples});
   }
 
@@ -94,7 +94,7 @@ class SliceStepper::Impl {
     if (samples > planned_for_) plan(samples);
     retries_->start();
     run_window(samples);
-    if (const auto story = retries_->take_story()) tell("out_of_memory", *story);
+    if (const auto story = retries_->take_retry_report()) tell("out_of_memory", *story);
   }
 
   AccumulatorOptions accumulation() {
@@ -197,7 +197,7 @@ class SliceStepper::Impl {
     }
   }
 
-  accum::OneThread thread_{"Stepper"};
+  accum::SingleThreadGuard thread_{"Stepper"};
   SteppedModel model_;
   torch::optim::Optimizer& optimizer_;
   StepOptions options_;

@@ -223,7 +223,7 @@ void MicroBatchRunner::undo_micro_batch() {
 void MicroBatchRunner::split_from(std::size_t position, std::vector<batch::Range>& micro_batches,
                                   std::int64_t micro) {
   const std::vector<batch::Range> rest =
-      batch::split_anew(std::span(micro_batches).subspan(position), micro);
+      batch::split_again(std::span(micro_batches).subspan(position), micro);
   micro_batches.resize(position);
   micro_batches.insert(micro_batches.end(), rest.begin(), rest.end());
   losses_.split_from(position, rest, fetch());
@@ -270,7 +270,7 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
                                                    context_of(micro), options, &losses_);
   const double seconds = watch.seconds() - (reducing_seconds() - reducing_before);
   context_.control.worked(seconds);
-  if (options_.recorded != nullptr) tell_of_recordings();
+  if (options_.recorded != nullptr) report_recordings();
   if (ran.status == MicroStatus::committed) {
     if (is_part) options_.noise->see_part(ran.pass.weight, context_.window.loss_scale());
     if (ran.pass.unread.defined()) {
@@ -287,7 +287,7 @@ void MicroBatchRunner::run_micro_batch(const MicroRef& ref, const batch::MicroBa
   }
 }
 
-void MicroBatchRunner::tell_of_recordings() {
+void MicroBatchRunner::report_recordings() {
   if (const std::string news = options_.recorded->take_news(); !news.empty())
     context_.log.event("graphs", news);
 }
@@ -336,13 +336,13 @@ std::optional<double> MicroBatchRunner::next_loss_scale() {
   return scaler.scale();
 }
 
-void MicroBatchRunner::tell_of(const LedgerEntry& quarantined) const {
+void MicroBatchRunner::report_quarantined(const LedgerEntry& quarantined) const {
   context_.log.quarantine(quarantined.micro, quarantined.reason,
                           context_.loader.samples_of(quarantined.micro.sample_ids));
 }
 
 bool MicroBatchRunner::quarantine(const LedgerEntry& entry) {
-  tell_of(entry);
+  report_quarantined(entry);
   return losses_.quarantine(entry.micro.index);
 }
 

@@ -31,8 +31,8 @@ class MicroBatchRunner final : public Runner {
   Filled fill(WindowRequest& request, WindowRun& run) override;
   Filled closed(WindowRequest& request, WindowRun& run) override;
   void undo() override;
-  std::optional<StartedWindow> what_is_done(const WindowRequest& request,
-                                            const WindowRun& run) const override;
+  std::optional<StartedWindow> completed_part(const WindowRequest& request,
+                                              const WindowRun& run) const override;
 
  private:
   Filled run_micro_batches(WindowRequest& request, WindowRun& run);
@@ -62,13 +62,13 @@ class MicroBatchRunner final : public Runner {
     return options_.reduce == nullptr ? 0 : options_.reduce->seconds_in_backward();
   }
   void share_losses();
-  void tell_of_recordings();
+  void report_recordings();
   bool shows_noise(const MicroRef& ref, bool is_last) const;
   Loss replay(const MicroRef& ref);
   ForwardContext context_of(const batch::MicroBatch& micro) const;
   PassOptions pass_options() const;
   bool quarantine(const LedgerEntry& entry);
-  void tell_of(const LedgerEntry& quarantined) const;
+  void report_quarantined(const LedgerEntry& quarantined) const;
   std::optional<double> next_loss_scale();
   bool is_first_committed(const MicroRef& ref) const;
   WindowLosses::Fetch fetch() const;

@@ -28,7 +28,7 @@ void MicroBatchRunner::take_up(const WindowRequest& request, WindowRun& run) {
   load_buffers(*request.started, context_.model);
   for (std::size_t i = 0; i < middle.done.size(); ++i) {
     if (middle.done[i].entry.status == MicroStatus::quarantined) {
-      if (!request.was_told) tell_of(middle.entry_of(i));
+      if (!request.was_told) report_quarantined(middle.entry_of(i));
       losses_.quarantine(static_cast<std::int64_t>(i));
     } else {
       losses_.note(static_cast<std::int64_t>(i),
@@ -89,7 +89,7 @@ void MicroBatchRunner::leave(std::size_t position, const WindowRequest& request,
 /// and with all that is done; the others continue only with their shares of the rest.
 Filled MicroBatchRunner::keep_with_others(WindowRequest& request, WindowRun& run) {
   const WindowKeeper& keeper = options_.keeper;
-  const WindowMiddle all = keeper.ranks->bring_together(middle_of(request, run));
+  const WindowMiddle all = keeper.ranks->gather_middle(middle_of(request, run));
   settle_buffers();
   StoredTensors buffers = stored_buffers(context_.model);
   at_open_.restore();
@@ -114,10 +114,10 @@ Filled MicroBatchRunner::keep_with_others(WindowRequest& request, WindowRun& run
   return Filled::goes_on;
 }
 
-std::optional<StartedWindow> MicroBatchRunner::what_is_done(const WindowRequest& request,
-                                                            const WindowRun& run) const {
+std::optional<StartedWindow> MicroBatchRunner::completed_part(const WindowRequest& request,
+                                                              const WindowRun& run) const {
   const accum::Window& window = context_.window;
-  const bool are_own = options_.reduce != nullptr && options_.reduce->left_sums_alone();
+  const bool are_own = options_.reduce != nullptr && options_.reduce->has_local_sums();
   if (!are_own || window.is_unfinished() || window.in_micro_batch() || window.is_lost() ||
       !unread_.empty())
     return std::nullopt;

@@ -35,7 +35,7 @@ void RollbackHistory::torn_by_memory(std::int64_t window, std::int64_t samples,
 std::optional<std::string> RollbackHistory::closed(std::int64_t window) {
   if (short_of_memory_ != window) return std::nullopt;
   short_of_memory_.reset();
-  return retries_.take_story();
+  return retries_.take_retry_report();
 }
 
 }  // namespace accrue::train

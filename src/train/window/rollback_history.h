@@ -29,8 +29,8 @@ class RollbackHistory {
   void torn_by_gradient(const LedgerView& torn, const std::string& reason);
   /// Throws a refused Error if nothing is left to try. `samples` are those of a micro-batch.
   void torn_by_memory(std::int64_t window, std::int64_t samples, const std::exception& error);
-  /// Call it for each window that was closed; returns memory::Retries::take_story() if it was short
-  /// of memory.
+  /// Call it for each window that was closed; returns memory::Retries::take_retry_report() if it
+  /// was short of memory.
   std::optional<std::string> closed(std::int64_t window);
 
  private:

@@ -34,7 +34,7 @@ void RunLog::micro_batch(std::int64_t done, std::int64_t total) const {
 
 void RunLog::step(const StepReport& report) {
   each([&](Observer& o) { o.on_step(report); });
-  if (!is_first_rank_) untold_step_ = report;
+  if (!is_first_rank_) unreported_step_ = report;
 }
 
 void RunLog::evaluation(const Evaluation& evaluation) const {

@@ -47,7 +47,7 @@ class RunLog {
                   std::span<const std::int64_t> samples);
 
   /// The last step, on a rank that does not report: the first rank may be lost before it does.
-  const std::optional<StepReport>& untold_step() const { return untold_step_; }
+  const std::optional<StepReport>& unreported_step() const { return unreported_step_; }
   /// Events that are still to be sent to the first rank.
   const std::vector<Event>& noted() const { return noted_; }
   std::vector<Event> take_noted();
@@ -61,7 +61,7 @@ class RunLog {
   const Observers* observers_ = nullptr;
   const TrainState* state_ = nullptr;
   bool is_first_rank_ = true;
-  std::optional<StepReport> untold_step_;
+  std::optional<StepReport> unreported_step_;
   std::vector<Event> noted_;
 };
 

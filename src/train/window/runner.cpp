@@ -10,7 +10,7 @@ void WindowRequest::go_on_from(StartedWindow from, std::int64_t micro_batch) {
   micro_batches = middle.micro_batches;
   if (middle.micro_batch != micro_batch) {
     const std::vector<batch::Range> left =
-        batch::split_anew(std::span(micro_batches).subspan(middle.done.size()), micro_batch);
+        batch::split_again(std::span(micro_batches).subspan(middle.done.size()), micro_batch);
     micro_batches.resize(middle.done.size());
     micro_batches.insert(micro_batches.end(), left.begin(), left.end());
   }

@@ -129,8 +129,8 @@ class Runner {
   virtual void undo() = 0;
   /// The finished part of a window that was filled and could not be closed, with copies of its
   /// sums; none if they are no longer this rank's own, or it cannot continue from there.
-  virtual std::optional<StartedWindow> what_is_done(const WindowRequest& /*request*/,
-                                                    const WindowRun& /*run*/) const {
+  virtual std::optional<StartedWindow> completed_part(const WindowRequest& /*request*/,
+                                                      const WindowRun& /*run*/) const {
     return std::nullopt;
   }
 };

@@ -5,12 +5,12 @@
 namespace accrue::train {
 namespace {
 
-std::vector<distributed::Sharer> sharers_of(const std::vector<RankRecord>& records) {
-  std::vector<distributed::Sharer> sharers;
+std::vector<distributed::RankPace> rank_paces_of(const std::vector<RankRecord>& records) {
+  std::vector<distributed::RankPace> rank_paces;
   for (const RankRecord& record : records)
-    sharers.push_back(
+    rank_paces.push_back(
         {.micro_batch = record.micro_batch, .seconds_per_sample = record.seconds_per_sample});
-  return sharers;
+  return rank_paces;
 }
 
 batch::Range range_of(const distributed::Lease& lease, const batch::Range& window) {
@@ -20,7 +20,7 @@ batch::Range range_of(const distributed::Lease& lease, const batch::Range& windo
 }  // namespace
 
 WindowLeases::WindowLeases(std::int64_t rank, std::vector<RankRecord> records, bool by_speed)
-    : records_(std::move(records)), shares_(rank, sharers_of(records_), by_speed) {}
+    : records_(std::move(records)), shares_(rank, rank_paces_of(records_), by_speed) {}
 
 batch::Range WindowLeases::share(batch::Range window) {
   const batch::Range mine = range_of(shares_.share(window.size()), window);

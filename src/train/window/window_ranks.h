@@ -16,7 +16,7 @@ class WindowRanks {
   /// The part that all ranks have done of a window that they closed early, the same on each; `mine`
   /// is this rank's. Collective. Throws a runtime Error that names the rank whose part does not fit
   /// the others' in any window.
-  virtual WindowMiddle bring_together(const WindowMiddle& mine) = 0;
+  virtual WindowMiddle gather_middle(const WindowMiddle& mine) = 0;
   /// Whether this is the rank that saves what is done, and continues with the sums.
   virtual bool is_first() const = 0;
   /// The part of `all` with which this rank continues: on the first rank what is done, and on each

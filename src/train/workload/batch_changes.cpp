@@ -173,7 +173,7 @@ bool batch_changes(const Config& config) {
   return config.batch.changes_as_stated() || config.adapt.is_on();
 }
 
-bool goes_by_length(const Config& config) {
+bool depends_on_run_length(const Config& config) {
   const auto is_part = [](const Duration& at) { return at.unit == Duration::Unit::percent; };
   const BatchConfig& batch = config.batch;
   return config.adapt.batch == adapt::BatchRule::seesaw ||

@@ -23,7 +23,7 @@ struct Workload;
 bool batch_changes(const Config& config);
 
 /// Whether the batch at a place also depends on the run's length.
-bool goes_by_length(const Config& config);
+bool depends_on_run_length(const Config& config);
 
 /// The properties that all samples of a run share.
 struct SampleFacts {

@@ -163,8 +163,8 @@ void check_loaded_model(const Config& config, models::Model& model, const data::
   if (config.model.kind == ModelKind::torchscript) expect_to_take_a_sample(config, model, train);
 }
 
-void settle_what_is_trained(const Config& config, models::Model& model,
-                            std::vector<std::string>& remarks) {
+void apply_adapters_and_freeze(const Config& config, models::Model& model,
+                               std::vector<std::string>& remarks) {
   const std::string& adapter = config.model.lora.from;
   if (auto* language_model = dynamic_cast<models::LanguageModel*>(&model);
       language_model != nullptr && !adapter.empty()) {

@@ -44,8 +44,8 @@ void check_loaded_model(const Config& config, models::Model& model, const data::
 /// Loads the adapters of `lora.from` and freezes the parameters in `model.freeze`, once the model
 /// has its weights; adds to `remarks` how much of it is trained, if that is not all. Throws a usage
 /// Error if the adapters are of another base, or a pattern matches nothing.
-void settle_what_is_trained(const Config& config, models::Model& model,
-                            std::vector<std::string>& remarks);
+void apply_adapters_and_freeze(const Config& config, models::Model& model,
+                               std::vector<std::string>& remarks);
 
 /// make_model() without values, of any size without memory: to count parameters and their
 /// bytes.

@@ -55,7 +55,7 @@ std::string rate_in_words(const Config& config, const Horizon& horizon, std::int
 }
 
 void expect_batch_to_take(const LengthDecision& decision, const Config& config) {
-  if (!decision.changes || !goes_by_length(config)) return;
+  if (!decision.changes || !depends_on_run_length(config)) return;
   throw usage_error("resume with another length", "a batch that changes at steps, tokens or epochs",
                     "one that changes by parts of the run (percent, or adapt.batch = \"seesaw\")",
                     "the length that the run began with, or a new run");

@@ -20,11 +20,11 @@ RunRates::RunRates(const Config& config, const Horizon& horizon,
   if (config.adapt.batch == adapt::BatchRule::seesaw) {
     rate_ = rate_over_length(config, samples);
   } else if (!counts_steps_) {
-    count_what_windows_hold(windows);
+    count_window_contents(windows);
   }
 }
 
-void RunRates::count_what_windows_hold(std::int64_t windows) {
+void RunRates::count_window_contents(std::int64_t windows) {
   const Duration& warmup = config_.optim.schedule.warmup;
   const auto whole = static_cast<double>(held_before(windows));
   rate_.total_steps = rate_.version == optim::ScheduleVersion::min_in_last_step

@@ -33,7 +33,7 @@ class RunRates {
                                          double factor) const;
 
  private:
-  void count_what_windows_hold(std::int64_t windows);
+  void count_window_contents(std::int64_t windows);
   static std::int64_t held_before(const batch::ChangingWindows& windows, std::int64_t window);
   std::int64_t held_before(std::int64_t window) const {
     return held_before(*schedule_.changing, window);

@@ -14,7 +14,7 @@
 #include "accrue/core/error.h"
 #include "accrue/train/run_directory.h"
 #include "core/atomic_file.h"
-#include "data/text/text_beginning.h"
+#include "data/text/sniffed_format.h"
 #include "train/checkpoint/run_links.h"
 
 namespace accrue::train {
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* reading_input = "data.train = \"-\" (standard input)";
 constexpr std::array<const char*, 2> kept_input_names{"standard-input.jsonl", "standard-input.txt"};
-constexpr std::size_t input_block_bytes = data::most_beginning_bytes;
+constexpr std::size_t input_block_bytes = data::most_sniffed_bytes;
 
 Error unreadable_input(const std::string& received) {
   return usage_error(reading_input, "text, or a JSON object per line", received,
@@ -74,12 +74,12 @@ std::string_view read_input_block(std::vector<char>& buffer) {
 /// By its first bytes, as for files without a name that marks them as JSON lines.
 bool is_text_input(const Config& config, std::string_view first_block) {
   if (config.data.format) return *config.data.format == data::Format::text;
-  switch (data::beginning_of(first_block, first_block.size() < input_block_bytes)) {
-    case data::TextBeginning::json_lines:
+  switch (data::sniff_format(first_block, first_block.size() < input_block_bytes)) {
+    case data::SniffedFormat::json_lines:
       return false;
-    case data::TextBeginning::json_document:
+    case data::SniffedFormat::json_document:
       throw unreadable_input("JSON that is no object per line; state data.format");
-    case data::TextBeginning::unclear:
+    case data::SniffedFormat::unclear:
       throw unreadable_input(
           "a first line of more than 1 MiB that may be either; state data.format");
     default:
@@ -95,7 +95,7 @@ fs::path keep_input(const Config& config) {
   const fs::path folder = input_folder_of(config);
   std::error_code error;
   if (fs::is_symlink(folder, error))
-    throw not_its_own(folder, "a link to " + fs::read_symlink(folder, error).string());
+    throw foreign_entry_error(folder, "a link to " + fs::read_symlink(folder, error).string());
   const bool text = is_text_input(config, block);
   fs::create_directories(folder, error);  // if it fails, writing the file reports why
   AtomicFile file(folder / kept_input_names[text ? 1 : 0]);

@@ -274,7 +274,7 @@ Workload open_workload(Config config, const ShowProgress& show,
   fit_model_to_data(config, *train);
   during(show, "preparing the model", [&] {
     work.model = loaded ? std::move(loaded) : make_initial_model(config);
-    settle_what_is_trained(config, *work.model, work.remarks);
+    apply_adapters_and_freeze(config, *work.model, work.remarks);
     check_loaded_model(config, *work.model, *train);
     work.model->pack_weights(affords_packing(*work.model));
   });

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "verify/config/each_by_itself.h"
+#include "verify/config/separate_passes.h"
 #include "verify/operations/operation_check.h"
 #include "verify/text.h"
 
@@ -45,10 +45,10 @@ void CloseChecks::each_operation(batch::Range samples) {
   links_.slots = smallest_faults(subject_.parameters(), slots, operations->returned, {});
 }
 
-void CloseChecks::each_by_itself(const Split& split, const Gradients& training,
-                                 const std::optional<FixedPoint>& fixed_point,
-                                 const Gradients& sample) {
-  const EachByItself each = proof::each_by_itself(subject_, split.parts, fixed_point);
+void CloseChecks::separate_passes(const Split& split, const Gradients& training,
+                                  const std::optional<FixedPoint>& fixed_point,
+                                  const Gradients& sample) {
+  const SeparatePasses each = proof::separate_passes(subject_, split.parts, fixed_point);
   if (each.fixed) note(*each.fixed);
   if (!each.left_out.empty())
     report_.left_out.push_back("fixed-point sums to the unit of " + first_names(each.left_out) +

@@ -25,8 +25,8 @@ class CloseChecks {
   void each_operation(batch::Range samples);
   /// The window as `split` compared with its micro-batches in separate passes; `fixed_point` has
   /// training's sums if they are fixed-point. `sample` as in smallest_faults().
-  void each_by_itself(const Split& split, const Gradients& training,
-                      const std::optional<FixedPoint>& fixed_point, const Gradients& sample);
+  void separate_passes(const Split& split, const Gradients& training,
+                       const std::optional<FixedPoint>& fixed_point, const Gradients& sample);
 
   const std::optional<Blame>& operation() const { return operation_; }
   const std::optional<Blame>& sums() const { return sums_; }  ///< the first that differ

@@ -384,7 +384,7 @@ DataCheck ConfigSubject::check_data(const Parts& parts) const {
   return check;
 }
 
-std::vector<std::string> ConfigSubject::frozen_that_moved() const {
+std::vector<std::string> ConfigSubject::moved_frozen_parameters() const {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < frozen_.size(); ++i)
     if (frozen_before_[i].moved()) names.push_back(frozen_[i].name);

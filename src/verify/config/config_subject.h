@@ -99,7 +99,7 @@ class ConfigSubject : public Subject {
   std::vector<at::Tensor> after_reference_steps(const std::vector<batch::Range>& windows,
                                                 const Conditions& conditions = {});
   /// The names of parameters that are not trained and have changed since construction.
-  std::vector<std::string> frozen_that_moved() const;
+  std::vector<std::string> moved_frozen_parameters() const;
   /// Checks the run's draws, the window's micro-batches as loaded, and its labels if they are
   /// running text.
   DataCheck check_data(const Parts& parts) const;

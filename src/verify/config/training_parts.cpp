@@ -1,6 +1,6 @@
 #include "verify/config/training_parts.h"
 
-#include "train/ranks/alone.h"
+#include "train/ranks/single_process.h"
 #include "train/workload/workload.h"
 
 namespace accrue::proof {
@@ -15,7 +15,7 @@ std::unique_ptr<optim::Optimizer> TrainingParts::optimizer(const train::Config& 
 }
 
 std::unique_ptr<train::Parallelism> TrainingParts::parallelism() const {
-  return std::make_unique<train::Alone>();
+  return std::make_unique<train::SingleProcess>();
 }
 
 const TrainingParts& training_parts() {

@@ -17,9 +17,9 @@
 #include "verify/config/ranked_window.h"
 #include "verify/config/samples_that_fit.h"
 #include "verify/config/skipped.h"
+#include "verify/config/split_gradients.h"
 #include "verify/config/steps_check.h"
 #include "verify/config/trained_window.h"
-#include "verify/config/training_ways.h"
 #include "verify/config/verdict.h"
 #include "verify/power.h"
 #include "verify/prover.h"
@@ -212,7 +212,7 @@ class ConfigVerification {
     Gradients reference =
         few_->samples() == window && fits ? few_->reference() : subject_.in_passes(passes, {});
     all_.emplace(subject_, passes, std::move(reference), few_->noise());
-    for (const TrainingsWay& way : as_training_)
+    for (const SplitGradients& way : as_training_)
       report_.splits.push_back(all_->record(way.split, way.gradients, findings_));
     const NamedParameters& parameters = subject_.parameters();
     power_.window = smallest_faults(parameters, all_->last(), all_->reference(), a_sample());
@@ -226,7 +226,7 @@ class ConfigVerification {
   /// round identically, so that only the summation may differ.
   void beside_each_by_itself() {
     if (!is_coarse(work_.config)) return;
-    const TrainingsWay& own = as_training_.front();
+    const SplitGradients& own = as_training_.front();
     const std::string what = own.split.name + ", beside each by itself";
     if (subject_.takes_statistics_of_window()) {
       report_.left_out.push_back(
@@ -234,7 +234,7 @@ class ConfigVerification {
       return;
     }
     tell(what);
-    close_.each_by_itself(own.split, own.gradients, fixed_point_, a_sample());
+    close_.separate_passes(own.split, own.gradients, fixed_point_, a_sample());
   }
 
   void attempt_steps() {
@@ -340,7 +340,7 @@ class ConfigVerification {
                                    report_.steps->parameter},
                       .error = report_.steps->relative_error,
                       .bound = report_.steps->bound});
-    for (const std::string& name : subject_.frozen_that_moved())
+    for (const std::string& name : subject_.moved_frozen_parameters())
       blame(report_, {.place = Place::frozen,
                       .evidence = {"the parameter " + name + " is not trained, and moved"}});
     blame_draws(report_, data);
@@ -366,7 +366,7 @@ class ConfigVerification {
   Report report_;
   CloseChecks close_{subject_, findings_, report_};
   CheckPlan plan_;
-  std::vector<TrainingsWay> as_training_;
+  std::vector<SplitGradients> as_training_;
   std::optional<FixedPoint> fixed_point_;  ///< of the first of them
   std::int64_t limit_ = 1, micro_ = 1;
   std::optional<Prover> few_, all_;  ///< of first samples, and of the window

@@ -22,9 +22,9 @@ bool is_zero(const at::Tensor& tensor) {
 using Adder = decltype(torch::autograd::impl::grad_accumulator(at::Tensor()));
 
 /// Called before a gradient is added to a parameter's `.grad`, or returned to its caller.
-class Before final : public torch::autograd::FunctionPreHook {
+class PreGradHook final : public torch::autograd::FunctionPreHook {
  public:
-  explicit Before(std::function<void()> tell) : tell_(std::move(tell)) {}
+  explicit PreGradHook(std::function<void()> tell) : tell_(std::move(tell)) {}
   torch::autograd::variable_list operator()(
       const torch::autograd::variable_list& gradients) override {
     tell_();
@@ -97,7 +97,7 @@ LoopWatch::LoopWatch(const NamedParameters& parameters) : impl_(std::make_shared
     impl_->watched.push_back({parameter.name, parameter.tensor, {}});
     Impl::Watched& watched = impl_->watched.back();
     // Tensor::register_hook() would clear the hooks that Python has registered.
-    auto before = std::make_unique<Before>([impl = std::weak_ptr<Impl>(impl_), index] {
+    auto before = std::make_unique<PreGradHook>([impl = std::weak_ptr<Impl>(impl_), index] {
       if (const auto alive = impl.lock()) alive->see(index);
     });
     watched.hook = before.get();

@@ -32,7 +32,7 @@ Answer cutting(const Json& stated) {
     TextGrowth growth(text.size());
     const auto take = [&](std::string_view word) { answer.append(word) += end_of_word; };
     if (cutter != nullptr)
-      cutter->cut(text, Before::nothing, growth, take);
+      cutter->cut(text, PrecedingText::nothing, growth, take);
     else
       take(text);
   };
@@ -43,7 +43,7 @@ Answer normalizing(const Json& stated) {
   return [normalizer](std::string_view text, std::string& answer) {
     TextGrowth growth(text.size());
     std::string normalized(text);
-    normalizer->apply(normalized, Before::nothing, growth);
+    normalizer->apply(normalized, PrecedingText::nothing, growth);
     answer.append(normalized) += end_of_word;
   };
 }

@@ -13,7 +13,7 @@
 #include "support/errors.h"
 #include "train/checkpoint/run_info.h"
 #include "train/recorder.h"
-#include "train/run/while_held.h"
+#include "train/run/claimed_observer.h"
 #include "train/tiny_run.h"
 
 namespace accrue::train {
@@ -213,7 +213,7 @@ TEST_F(RunClaimTest, IsTakenOverByALaterGroupOfTheSameRun) {
   EXPECT_THAT(usage_message([&] { RunClaim(run(), first.tenure()); }), HasSubstr("held by process"))
       << "the control: the same group";
   int told = 0;
-  WhileHeld tells(first, std::make_unique<CountsSteps>(told));
+  ClaimedObserver tells(first, std::make_unique<CountsSteps>(told));
   tells.on_step({});
   EXPECT_TRUE(first.is_held());
   EXPECT_EQ(told, 1);

@@ -34,27 +34,28 @@ void forget_replicas(std::vector<RankHoldings>& ranks) {
 }
 
 TEST(StateParts, ComeFromTheReplicaOfARankThatIsLost) {
-  const auto division = divide_anew(without(1, three_ranks()));
+  const auto division = plan_redistribution(without(1, three_ranks()));
   ASSERT_TRUE(division);
   EXPECT_EQ(division->step, 7);
   EXPECT_TRUE(division->needs_replicas);
-  EXPECT_THAT(division->passages, ElementsAre(Passage{0, 0, 0, {0, 4}}, Passage{0, 1, 0, {4, 2}},
-                                              Passage{0, 1, 1, {6, 2}}, Passage{0, 1, 1, {8, 4}}));
+  EXPECT_THAT(division->transfers,
+              ElementsAre(StateTransfer{0, 0, 0, {0, 4}}, StateTransfer{0, 1, 0, {4, 2}},
+                          StateTransfer{0, 1, 1, {6, 2}}, StateTransfer{0, 1, 1, {8, 4}}));
 }
 
 TEST(StateParts, AreLostWhereNobodyHasAReplica) {
   for (const std::size_t lost : {0U, 1U, 2U}) {
     std::vector<RankHoldings> ranks = without(lost, three_ranks());
-    EXPECT_TRUE(divide_anew(ranks)) << lost;
+    EXPECT_TRUE(plan_redistribution(ranks)) << lost;
     forget_replicas(ranks);
-    EXPECT_FALSE(divide_anew(ranks)) << lost;
+    EXPECT_FALSE(plan_redistribution(ranks)) << lost;
   }
 }
 
 TEST(StateParts, AreLostWhereTheReplicaIsOfAnotherStep) {
   std::vector<RankHoldings> ranks = without(1, three_ranks());
   ranks[1].replica.step = 6;
-  EXPECT_FALSE(divide_anew(ranks));
+  EXPECT_FALSE(plan_redistribution(ranks));
 }
 
 TEST(StateParts, NeedNoReplicaWhereNobodyIsLost) {
@@ -63,25 +64,27 @@ TEST(StateParts, NeedNoReplicaWhereNobodyIsLost) {
   ranks.push_back({});  // it joins
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     ranks[rank].wanted = {{static_cast<std::int64_t>(rank) * 3, 3}};
-  const auto division = divide_anew(ranks);
+  const auto division = plan_redistribution(ranks);
   ASSERT_TRUE(division);
   EXPECT_FALSE(division->needs_replicas);
-  EXPECT_THAT(division->passages, ElementsAre(Passage{0, 0, 0, {0, 3}}, Passage{0, 0, 1, {3, 1}},
-                                              Passage{0, 1, 1, {4, 2}}, Passage{0, 1, 2, {6, 2}},
-                                              Passage{0, 2, 2, {8, 1}}, Passage{0, 2, 3, {9, 3}}));
+  EXPECT_THAT(division->transfers,
+              ElementsAre(StateTransfer{0, 0, 0, {0, 3}}, StateTransfer{0, 0, 1, {3, 1}},
+                          StateTransfer{0, 1, 1, {4, 2}}, StateTransfer{0, 1, 2, {6, 2}},
+                          StateTransfer{0, 2, 2, {8, 1}}, StateTransfer{0, 2, 3, {9, 3}}));
 }
 
 /// A rank was lost while others took a step: the step before is the latest with all parts.
 TEST(StateParts, AreOfTheLatestStepThatIsWhole) {
   std::vector<RankHoldings> ranks = without(2, three_ranks());
   ranks[0] = {StateParts::kNone, {8, {{0, 4}}}, {7, {{8, 4}}}, ranks[0].wanted};
-  const auto before = divide_anew(ranks);
+  const auto before = plan_redistribution(ranks);
   ASSERT_TRUE(before);
   EXPECT_EQ(before->step, 7);
   ranks[1] = {8, {8, {{4, 4}}}, {8, {{0, 4}}}, ranks[1].wanted};
-  EXPECT_FALSE(divide_anew(ranks)) << "of step 8 a part is lost, and of step 7 the parameters";
+  EXPECT_FALSE(plan_redistribution(ranks))
+      << "of step 8 a part is lost, and of step 7 the parameters";
   ranks[0].replica.step = 8;
-  const auto after = divide_anew(ranks);
+  const auto after = plan_redistribution(ranks);
   ASSERT_TRUE(after);
   EXPECT_EQ(after->step, 8);
 }
@@ -90,8 +93,8 @@ TEST(StateParts, OfARankThatKeepsNothingAreNoGap) {
   std::vector<RankHoldings> ranks = without(1, three_ranks());
   ranks[0].wanted = {{0, 12}};
   ranks[1].wanted = {{12, 0}};
-  EXPECT_TRUE(divide_anew(ranks));
-  EXPECT_FALSE(divide_anew({RankHoldings{}, RankHoldings{}}));
+  EXPECT_TRUE(plan_redistribution(ranks));
+  EXPECT_FALSE(plan_redistribution({RankHoldings{}, RankHoldings{}}));
 }
 
 TEST(StateParts, AreToldInNumbers) {
@@ -119,8 +122,8 @@ TEST(StateParts, AreRefusedInOtherNumbers) {
     EXPECT_THAT(refused(numbers), ::testing::HasSubstr("ranges of its tensors"));
 }
 
-/// The documented result of divide_anew(): a rank that has a part keeps it, everything else comes
-/// from the first rank that has it.
+/// The documented result of plan_redistribution(): a rank that has a part keeps it, everything else
+/// comes from the first rank that has it.
 std::int64_t giver_in_words(const std::vector<RankHoldings>& ranks, std::int64_t receiver,
                             std::int64_t element) {
   for (const auto parts : {&RankHoldings::own, &RankHoldings::replica}) {
@@ -150,11 +153,11 @@ TEST(StateParts, ComeFromWhomTheyAreToComeWhereverRangesLie) {
     std::vector<RankHoldings> ranks;
     for (int rank = 0; rank < 4; ++rank)
       ranks.push_back({7, {7, {range()}}, {6 + draw(1), {range()}}, {range()}});
-    const auto division = divide_anew(ranks);
+    const auto division = plan_redistribution(ranks);
     if (!division) continue;
     ++divided;
-    for (const Passage& passage : division->passages)
-      EXPECT_EQ(passage.from, giver_in_words(ranks, passage.to, passage.elements.begin));
+    for (const StateTransfer& transfer : division->transfers)
+      EXPECT_EQ(transfer.from, giver_in_words(ranks, transfer.to, transfer.elements.begin));
   }
   EXPECT_GT(divided, 50);
 }

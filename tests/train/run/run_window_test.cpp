@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "accrue/core/error.h"
-#include "train/ranks/alone.h"
+#include "train/ranks/single_process.h"
 #include "train/recorder.h"
 
 namespace accrue::train {
@@ -79,7 +79,7 @@ struct Flow {
   RunLog::Observers observers{recorder};
   TrainState state;
   RunLog log{observers, state, true};
-  Alone alone;
+  SingleProcess alone;
   memory::Recovery recovery{{.planned = 4, .micro_batch = 4}};
   ScriptedRunner runner;
   memory::Retries retries;

@@ -10,8 +10,8 @@
 #include "accrue/models/safetensors.h"
 #include "support/tolerance.h"
 #include "train/checkpoint/state_reader.h"
-#include "train/ranks/alone.h"
 #include "train/ranks/shared_middles.h"
+#include "train/ranks/single_process.h"
 #include "train/run/run_window.h"
 #include "train/thread_ranks.h"
 #include "train/window/micro_batch_runner.h"
@@ -188,7 +188,7 @@ Came take_alone(const Course& course) {
   accum::Window window(buffer);
   data::Loader loader = testing::make_samples();
   testing::Told told;
-  Alone alone;
+  SingleProcess alone;
   MicroBatchRunner runner({model, window, loader, 1, told.log, told.control, told.retries},
                           {.max_quarantined = 0.5});
   const auto take = [&](std::int64_t index, const std::optional<StartedWindow>& started) {

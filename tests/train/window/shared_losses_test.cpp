@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "support/tolerance.h"
-#include "train/ranks/alone.h"
+#include "train/ranks/single_process.h"
 #include "train/run/run_window.h"
 #include "train/thread_ranks.h"
 #include "train/window/micro_batch_runner.h"

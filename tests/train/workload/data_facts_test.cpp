@@ -54,7 +54,7 @@ DataFacts facts_of(const Names& files, const Names& named = {"d"}) {
   for (const std::string& file : files) folder.write(file, content_of(file));
   FirstFiles first;
   for (const std::string& name : named) first.train.push_back(folder.path(name));
-  DataFacts facts = look_at(first);
+  DataFacts facts = inspect_data(first);
   for (Names* names : {&facts.train, &facts.val, &facts.unread})
     for (std::string& name : *names) name = name.substr(folder.path("").size());
   return facts;

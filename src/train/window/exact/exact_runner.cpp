@@ -32,13 +32,14 @@ ExactRunner::~ExactRunner() {
 ExactOptions ExactRunner::exact_options() {
   AllReduce all_reduce;
   if (options_.reduce != nullptr) all_reduce = [this](at::Tensor& sums) { add_up(sums); };
-  return {.cut_folder = options_.cut_folder,
-          .all_reduce = std::move(all_reduce),
-          .losses = [this] { return losses_of_attempt(); },
-          .interrupted = [this] { return stops_here(); },
-          .on_progress = [this](std::int64_t done, std::int64_t all) { tell_progress(done, all); },
-          .on_quarantine = [this](const MicroRef& micro,
-                                  const std::string& reason) { quarantine(micro, reason); }};
+  return {
+      .cut_folder = options_.cut_folder,
+      .all_reduce = std::move(all_reduce),
+      .losses = [this] { return losses_of_attempt(); },
+      .interrupted = [this] { return stops_here(); },
+      .on_progress = [this](std::int64_t done, std::int64_t all) { report_progress(done, all); },
+      .on_quarantine = [this](const MicroRef& micro,
+                              const std::string& reason) { quarantine(micro, reason); }};
 }
 
 /// Adds the statistics' sums over the ranks that share the window.
@@ -61,7 +62,7 @@ bool ExactRunner::stops_here() const {
 }
 
 /// Reports progress in micro-batches, each of which takes several passes.
-void ExactRunner::tell_progress(std::int64_t passes_done, std::int64_t passes) {
+void ExactRunner::report_progress(std::int64_t passes_done, std::int64_t passes) {
   const std::int64_t done = passes_done * micro_batches_ / passes;
   if (done == told_) return;
   told_ = done;

@@ -26,7 +26,7 @@ class ExactRunner final : public Runner {
   PassOptions losses_of_attempt();
   bool stops_here() const;
   void add_up(const at::Tensor& sums);
-  void tell_progress(std::int64_t passes_done, std::int64_t passes);
+  void report_progress(std::int64_t passes_done, std::int64_t passes);
   void quarantine(const MicroRef& micro, const std::string& reason);
 
   RunnerContext context_;

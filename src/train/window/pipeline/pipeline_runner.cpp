@@ -170,7 +170,7 @@ void PipelineRunner::run_backward(bool is_last) {
     // All stages know that it is empty and exchange nothing.
     context_.window.commit(0, 0);
   } else if (!(stage_.is_last() ? backward_from_loss(flight) : backward_from_next(flight))) {
-    tell_stage_before(true, {});
+    send_to_previous_stage(true, {});
   }
   ++in_ledger_;
   in_flight_.pop_front();
@@ -207,12 +207,13 @@ bool PipelineRunner::backward_from_next(InFlight& flight) {
 }
 
 void PipelineRunner::backward(InFlight& flight, models::Activations gradients) {
-  tell_stage_before(false, flight.chain.backward(std::move(gradients)));
+  send_to_previous_stage(false, flight.chain.backward(std::move(gradients)));
 }
 
 /// Sends first whether the micro-batch is quarantined, then the gradients of that stage's output,
 /// unless nothing needs any.
-void PipelineRunner::tell_stage_before(bool is_quarantined, const models::Activations& gradients) {
+void PipelineRunner::send_to_previous_stage(bool is_quarantined,
+                                            const models::Activations& gradients) {
   if (stage_.is_first()) return;
   std::vector<at::Tensor> message{at::full({1}, is_quarantined ? 1 : 0, at::kByte)};
   if (any_defined(gradients)) message.insert(message.end(), gradients.begin(), gradients.end());

@@ -59,7 +59,7 @@ class PipelineRunner final : public Runner {
   bool backward_from_loss(InFlight& flight);
   bool backward_from_next(InFlight& flight);
   void backward(InFlight& flight, models::Activations gradients);
-  void tell_stage_before(bool is_quarantined, const models::Activations& gradients);
+  void send_to_previous_stage(bool is_quarantined, const models::Activations& gradients);
   void send(std::int64_t to, const std::vector<at::Tensor>& tensors, const char* what);
   std::vector<at::Tensor> receive(std::int64_t from, const char* what);
   bool settle(const MicroRef& ref, double loss_sum, double weight);

@@ -46,13 +46,13 @@ ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resum
   const RunCopies copies(run, stated.run.replica);
   if (resume && std::filesystem::exists(copies.record().config_file()))
     return {.page = {}, .config = load_config(copies.record().config_file(), overrides)};
-  const DataFacts data = look_at({.train = stated.data.train,
-                                  .val = stated.data.val,
-                                  .model = stated.model.from,
-                                  .tokenizer = stated.data.tokenizer,
-                                  .operation = "data.train"},
-                                 show);
-  FirstWishes wishes{.command = command};
+  const DataFacts data = inspect_data({.train = stated.data.train,
+                                       .val = stated.data.val,
+                                       .model = stated.model.from,
+                                       .tokenizer = stated.data.tokenizer,
+                                       .operation = "data.train"},
+                                      show);
+  FirstConfigOptions wishes{.command = command};
   if (overrides_state(overrides, "lora.rank")) wishes.adapter = stated.model.lora.adapters.rank > 0;
   ChosenConfig chosen{.page = first_config(data, machine, wishes), .config = {}};
   chosen.config = parse_config(chosen.page, "the chosen config", overrides);

@@ -23,7 +23,7 @@ std::vector<std::string> with_kept_input(std::vector<std::string> overrides, std
 
 /// The config for the data, and perhaps the model, in `overrides`, and with everything else that
 /// they state. With `resume` it is that of the run in run.out, if there is one. `command` is for
-/// the page's first line, and its first words for errors. Throws a usage Error as look_at(),
+/// the page's first line, and its first words for errors. Throws a usage Error as inspect_data(),
 /// first_config() and parse_config() do.
 ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resume,
                            const MachineFacts& machine, const std::string& command,

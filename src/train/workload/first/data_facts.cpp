@@ -357,7 +357,7 @@ FirstFiles sort_out(const std::vector<std::string>& names) {
   return files;
 }
 
-DataFacts look_at(const FirstFiles& files, const ShowProgress& show) {
+DataFacts inspect_data(const FirstFiles& files, const ShowProgress& show) {
   const LongOperation reading(show, "reading the data");
   DataFacts facts = facts_of_files(files);
   Config config = config_of(files);

@@ -64,7 +64,7 @@ struct DataFacts {
 /// token files and lines once; text, where the model or the user brings a tokenizer, which makes
 /// tokens of it beside the run that name_of_run() names. Throws a usage Error if formats are
 /// mixed, a file is refused as data::open_source refuses it, or the model is none.
-DataFacts look_at(const FirstFiles& files, const ShowProgress& show = {});
+DataFacts inspect_data(const FirstFiles& files, const ShowProgress& show = {});
 
 /// The folder of the first run on these files: "runs/tale", from a model "runs/SmolLM2-135M-tale".
 std::string name_of_run(const std::vector<std::string>& train, const std::string& model);

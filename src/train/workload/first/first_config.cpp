@@ -125,7 +125,7 @@ std::string amount_of(const DataFacts& data) {
 }
 
 void write_language_model(Page& page, const DataFacts& data, const MachineFacts& machine,
-                          const FirstWishes& wishes) {
+                          const FirstConfigOptions& wishes) {
   const bool starts_from = !data.model.from.empty();
   const auto tokens =
       static_cast<std::int64_t>(static_cast<double>(data.tokens) * (1 - held_out_fraction(data)));
@@ -182,7 +182,7 @@ void write_classifier(Page& page, const DataFacts& data) {
 }  // namespace
 
 std::string first_config(const DataFacts& data, const MachineFacts& machine,
-                         const FirstWishes& wishes) {
+                         const FirstConfigOptions& wishes) {
   Page page("Written by `" + wishes.command + "`: every value is a choice to look at.");
   page.remark("Any key can be overridden on the command line: --optim.lr=1e-3");
   if (data.format == data::Format::images) {

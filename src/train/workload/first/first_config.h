@@ -13,7 +13,7 @@ struct MachineFacts {
 };
 
 /// The decisions that the user has made already.
-struct FirstWishes {
+struct FirstConfigOptions {
   std::string command;                         ///< for the first line of the config
   std::optional<bool> adapter = std::nullopt;  ///< whether to train an adapter; none: as it fits
 };
@@ -22,6 +22,6 @@ struct FirstWishes {
 /// readable by load_config. Model, batch and length are modest: minutes to a few hours of one
 /// machine. A pure function. Throws a usage Error if there is too little data.
 std::string first_config(const DataFacts& data, const MachineFacts& machine,
-                         const FirstWishes& wishes);
+                         const FirstConfigOptions& wishes);
 
 }  // namespace accrue::train

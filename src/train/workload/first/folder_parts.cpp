@@ -16,7 +16,7 @@
 #include "data/files/glob.h"
 #include "data/files/suffix.h"
 #include "data/images/image_set_file.h"
-#include "data/text/file_look.h"
+#include "data/text/sniffed_file.h"
 
 namespace accrue::train {
 namespace {
@@ -272,7 +272,7 @@ bool is_image(const fs::path& file) {
 }
 
 bool has_lines(const fs::path& file) {
-  const data::Format format = data::look_at_files({file}, "data.train").front().format;
+  const data::Format format = data::sniff_files({file}, "data.train").front().format;
   return format == data::Format::jsonl || format == data::Format::parquet;
 }
 

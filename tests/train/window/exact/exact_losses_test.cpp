@@ -12,7 +12,7 @@
 #include "accrue/data/own_source.h"
 #include "accrue/models/torch_module.h"
 #include "support/tolerance.h"
-#include "train/ranks/alone.h"
+#include "train/ranks/single_process.h"
 #include "train/run/run_window.h"
 #include "train/thread_ranks.h"
 #include "train/window/exact/exact_runner.h"
@@ -159,7 +159,7 @@ TwoLossesOutcome run_exact_alone() {
   RunLog log;
   RunControl control;
   memory::Retries retries;
-  Alone alone;
+  SingleProcess alone;
   ExactRunner runner({model, window, loader, 1, log, control, retries});
   TwoLossesOutcome outcome;
   take_outcome(window,

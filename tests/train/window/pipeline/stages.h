@@ -13,7 +13,7 @@
 #include "accrue/accum/accumulation.h"
 #include "accum/poison.h"
 #include "train/formula_source.h"
-#include "train/ranks/alone.h"
+#include "train/ranks/single_process.h"
 #include "train/run/run_window.h"
 #include "train/thread_ranks.h"
 #include "train/window/micro_batch_runner.h"
@@ -189,7 +189,7 @@ inline StageOutcome run_alone(const PlantedFaults& faults, accum::Accumulation a
   data::Loader loader = make_loader(faults);
   StageOutcome outcome;
   Told told;
-  Alone alone;
+  SingleProcess alone;
   MicroBatchRunner runner({model, window, loader, 1, told.log, told.control, told.retries},
                           {.max_quarantined = kGenerous});
   run_window(runner, window, alone, told, outcome);

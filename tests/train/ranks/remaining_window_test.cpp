@@ -1,4 +1,4 @@
-#include "train/ranks/left_of_window.h"
+#include "train/ranks/remaining_window.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,33 +16,34 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(LeftOfWindow, IsTheShareOfOneThatIsGone) {
-  EXPECT_THAT(divide_what_is_left({10, 22}, {{{10, 12}, {12, 14}}, {{18, 20}, {20, 22}}}, 2),
+TEST(RemainingWindow, IsTheShareOfOneThatIsGone) {
+  EXPECT_THAT(divide_remaining_window({10, 22}, {{{10, 12}, {12, 14}}, {{18, 20}, {20, 22}}}, 2),
               ElementsAre(ElementsAre(Range{14, 16}), ElementsAre(Range{16, 18})));
 }
 
-TEST(LeftOfWindow, CanBeInSeveralPlacesAndLessThanThereAreRanks) {
+TEST(RemainingWindow, CanBeInSeveralPlacesAndLessThanThereAreRanks) {
   EXPECT_THAT(
-      divide_what_is_left({0, 9}, {{{2, 4}}, {{6, 8}}, {}}, 2),
+      divide_remaining_window({0, 9}, {{{2, 4}}, {{6, 8}}, {}}, 2),
       ElementsAre(ElementsAre(Range{0, 2}), ElementsAre(Range{4, 6}), ElementsAre(Range{8, 9})));
-  EXPECT_THAT(divide_what_is_left({0, 4}, {{{0, 2}}, {}, {}}, 2),
+  EXPECT_THAT(divide_remaining_window({0, 4}, {{{0, 2}}, {}, {}}, 2),
               ElementsAre(ElementsAre(Range{2, 4}), IsEmpty(), IsEmpty()));
-  EXPECT_THAT(divide_what_is_left({0, 4}, {{{0, 4}}, {}}, 2), ElementsAre(IsEmpty(), IsEmpty()));
+  EXPECT_THAT(divide_remaining_window({0, 4}, {{{0, 4}}, {}}, 2),
+              ElementsAre(IsEmpty(), IsEmpty()));
 }
 
-TEST(LeftOfWindow, IsRefusedWhereSamplesWouldCountTwice) {
+TEST(RemainingWindow, IsRefusedWhereSamplesWouldCountTwice) {
   for (const RangesOfRanks& done :
        {RangesOfRanks{{{0, 4}}, {{2, 6}}}, RangesOfRanks{{{0, 4}}, {{0, 4}}},
         RangesOfRanks{{{6, 12}}, {}}, RangesOfRanks{{{-2, 2}}, {}}, RangesOfRanks{{{3, 3}}, {}}})
     EXPECT_THAT(error_of(
                     [&] {
-                      divide_what_is_left({0, 10}, done, 2);
+                      divide_remaining_window({0, 10}, done, 2);
                     },
                     Error::Kind::runtime),
                 HasSubstr("without overlap"));
 }
 
-TEST(LeftOfWindow, IsNothingOfRanksThatMayNotWork) {
+TEST(RemainingWindow, IsNothingOfRanksThatMayNotWork) {
   const RangesOfRanks done{{{0, 2}}, {{4, 6}}, {}};
   std::vector<RankRecord> records(3);
   for (RankRecord& record : records) record.micro_batch = 2;
@@ -58,7 +59,7 @@ TEST(LeftOfWindow, IsNothingOfRanksThatMayNotWork) {
   EXPECT_EQ(part(0, {}).size() + part(1, {}).size() + part(2, {}).size(), 6U);
 }
 
-TEST(LeftOfWindow, IsToldInTexts) {
+TEST(RemainingWindow, IsToldInTexts) {
   const std::vector<Range> ranges{{0, 4}, {8, 12}};
   EXPECT_EQ(ranges_from_text(to_text(ranges)), ranges);
   EXPECT_THAT(ranges_from_text("[]"), IsEmpty());
@@ -71,7 +72,7 @@ TEST(LeftOfWindow, IsToldInTexts) {
 
 /// Ranks that did any micro-batches of a window, followed by any number of ranks: each micro-batch
 /// of the undivided window is in exactly one place.
-TEST(LeftOfWindow, TogetherWithWhatIsDoneIsTheWindow) {
+TEST(RemainingWindow, TogetherWithWhatIsDoneIsTheWindow) {
   std::mt19937 random(11);
   const auto draw = [&](int from, int to) {
     return std::uniform_int_distribution(from, to)(random);
@@ -86,7 +87,7 @@ TEST(LeftOfWindow, TogetherWithWhatIsDoneIsTheWindow) {
         done[static_cast<std::size_t>(draw(0, std::ssize(done) - 1))].push_back(range);
     std::vector<Range> all;
     for (const auto& of_rank : done) all.insert(all.end(), of_rank.begin(), of_rank.end());
-    const RangesOfRanks left = divide_what_is_left(window, done, micro);
+    const RangesOfRanks left = divide_remaining_window(window, done, micro);
     ASSERT_EQ(left.size(), done.size());
     for (const auto& of_rank : left) {
       EXPECT_LE(of_rank.size(), left.front().size());

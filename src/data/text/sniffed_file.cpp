@@ -1,4 +1,4 @@
-#include "data/text/file_look.h"
+#include "data/text/sniffed_file.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "accrue/core/error.h"
 #include "data/files/file_pool.h"
 #include "data/files/suffix.h"
-#include "data/text/text_beginning.h"
+#include "data/text/sniffed_format.h"
 
 namespace accrue::data {
 namespace {
@@ -64,11 +64,11 @@ class FileBeginning {
     return first.find('\0') != first.npos;
   }
 
-  TextBeginning kind() {
-    TextBeginning kind = beginning_of(bytes_, is_all());
-    if (kind != TextBeginning::unclear) return kind;
-    read(most_beginning_bytes);
-    return beginning_of(bytes_, is_all());
+  SniffedFormat kind() {
+    SniffedFormat kind = sniff_format(bytes_, is_all());
+    if (kind != SniffedFormat::unclear) return kind;
+    read(most_sniffed_bytes);
+    return sniff_format(bytes_, is_all());
   }
 
  private:
@@ -86,7 +86,7 @@ class FileBeginning {
   std::string bytes_;
 };
 
-FileLook look_at_bytes(const FilePool& files, std::size_t file) {
+SniffedFile sniff_bytes(const FilePool& files, std::size_t file) {
   FileBeginning beginning(files, file);
   if (beginning.has_zero_byte())
     return {.is = "a binary file, with zero bytes",
@@ -94,11 +94,11 @@ FileLook look_at_bytes(const FilePool& files, std::size_t file) {
                 "the format that it has in data.format, or data.format = \"text\" to train "
                 "on its bytes"};
   switch (beginning.kind()) {
-    case TextBeginning::json_lines:
+    case SniffedFormat::json_lines:
       return {.format = Format::jsonl, .is = "", .advice = ""};
-    case TextBeginning::json_document:
+    case SniffedFormat::json_document:
       return {.is = json_is, .advice = json_advice};
-    case TextBeginning::unclear:
+    case SniffedFormat::unclear:
       return {.is = "a first line of more than 1 MiB that may be JSON",
               .advice = "data.format = \"jsonl\" or \"text\""};
     default:
@@ -108,9 +108,9 @@ FileLook look_at_bytes(const FilePool& files, std::size_t file) {
 
 }  // namespace
 
-std::vector<FileLook> look_at_files(const std::vector<std::filesystem::path>& paths,
-                                    const std::string& what) {
-  std::vector<FileLook> looks(paths.size());
+std::vector<SniffedFile> sniff_files(const std::vector<std::filesystem::path>& paths,
+                                     const std::string& what) {
+  std::vector<SniffedFile> looks(paths.size());
   std::vector<std::filesystem::path> unnamed;  // files whose names do not show their contents
   std::vector<std::size_t> places;             // of these among all
   for (std::size_t i = 0; i < paths.size(); ++i) {
@@ -126,14 +126,14 @@ std::vector<FileLook> look_at_files(const std::vector<std::filesystem::path>& pa
   }
   const FilePool files(unnamed, what);
   for (std::size_t file = 0; file < files.count(); ++file)
-    looks[places[file]] = look_at_bytes(files, file);
+    looks[places[file]] = sniff_bytes(files, file);
   return looks;
 }
 
-void refuse_what_is_no_text(const std::vector<std::filesystem::path>& paths,
-                            const std::vector<FileLook>& looks, const std::string& what) {
+void refuse_non_text(const std::vector<std::filesystem::path>& paths,
+                     const std::vector<SniffedFile>& looks, const std::string& what) {
   const auto found =
-      std::ranges::find_if(looks, [](const FileLook& look) { return !look.is.empty(); });
+      std::ranges::find_if(looks, [](const SniffedFile& look) { return !look.is.empty(); });
   if (found == looks.end()) return;
   throw usage_error(
       what, "text",

@@ -11,7 +11,7 @@
 namespace accrue::proof {
 
 /// A window's gradient by one of training's methods.
-struct TrainingsWay {
+struct SplitGradients {
   Split split;
   Gradients gradients;
 };

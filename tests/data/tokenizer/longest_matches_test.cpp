@@ -1,4 +1,4 @@
-#include "data/tokenizer/longest_beginnings.h"
+#include "data/tokenizer/longest_matches.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 using Place = std::pair<std::size_t, std::size_t>;
 
 std::vector<Place> found(const std::vector<std::string>& words, const std::string& text) {
-  LongestBeginnings beginnings;
+  LongestMatches beginnings;
   for (std::size_t i = 0; i < words.size(); ++i) beginnings.add(words[i], i);
   beginnings.finish();
   std::vector<Place> places;
@@ -36,7 +36,7 @@ std::vector<Place> tried(const std::vector<std::string>& words, const std::strin
   return places;
 }
 
-TEST(LongestBeginnings, FindsTheLongestWordAtEachPlaceFromTheLast) {
+TEST(LongestMatches, FindsTheLongestWordAtEachPlaceFromTheLast) {
   EXPECT_EQ(found({"ab", "abcd", "b", "bc"}, "xabcab"),
             (std::vector<Place>{{5, 2}, {4, 0}, {2, 3}, {1, 0}}));
   EXPECT_EQ(found({"a", "a"}, "a"), (std::vector<Place>{{0, 0}})) << "the first of equals";
@@ -46,7 +46,7 @@ TEST(LongestBeginnings, FindsTheLongestWordAtEachPlaceFromTheLast) {
             (std::vector<Place>{{0, 0}}));
 }
 
-TEST(LongestBeginnings, FindsWhatTryingEachWordFinds) {
+TEST(LongestMatches, FindsWhatTryingEachWordFinds) {
   std::mt19937 random(7);
   const auto drawn = [&](std::size_t longest) {
     std::string text(1 + random() % longest, 'a');

@@ -1,10 +1,10 @@
-#include "verify/config/each_by_itself.h"
+#include "verify/config/separate_passes.h"
 
 namespace accrue::proof {
 
-EachByItself each_by_itself(ConfigSubject& subject, const Parts& parts,
-                            const std::optional<FixedPoint>& fixed_point) {
-  EachByItself result{.parts = AddedParts(parts.size(), subject.sum_roundoff() > 0)};
+SeparatePasses separate_passes(ConfigSubject& subject, const Parts& parts,
+                               const std::optional<FixedPoint>& fixed_point) {
+  SeparatePasses result{.parts = AddedParts(parts.size(), subject.sum_roundoff() > 0)};
   std::optional<FixedSums> fixed;
   if (fixed_point) fixed.emplace(*fixed_point, subject.parameters(), subject.shared_parameters());
   for (const batch::Range samples : parts) {

@@ -18,8 +18,8 @@ using RangesOfRanks = std::vector<std::vector<batch::Range>>;
 ///
 /// A pure function. Throws a runtime Error if two ranks have done the same samples, or one has done
 /// samples outside the window: they would count twice, or not at all.
-RangesOfRanks divide_what_is_left(batch::Range window, const RangesOfRanks& done,
-                                  std::int64_t micro_batch);
+RangesOfRanks divide_remaining_window(batch::Range window, const RangesOfRanks& done,
+                                      std::int64_t micro_batch);
 
 /// The work with which rank `rank` continues: the micro-batches it has done, then its share of the
 /// rest in its own size. All ranks divide alike, by the smallest size in `records`. Ranks whose

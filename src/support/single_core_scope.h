@@ -8,12 +8,12 @@ namespace accrue {
 /// During its lifetime, the calling thread computes on one core. For helper threads: the training
 /// thread must not wait for theirs in barriers, and each would have its own team of OpenMP threads,
 /// which ends the process if the system refuses to start more.
-class OneCore {
+class SingleCoreScope {
  public:
-  OneCore() : before_(of_this_thread()) { omp_set_num_threads(1); }
-  ~OneCore() { omp_set_num_threads(before_); }
-  OneCore(const OneCore&) = delete;
-  OneCore& operator=(const OneCore&) = delete;
+  SingleCoreScope() : before_(of_this_thread()) { omp_set_num_threads(1); }
+  ~SingleCoreScope() { omp_set_num_threads(before_); }
+  SingleCoreScope(const SingleCoreScope&) = delete;
+  SingleCoreScope& operator=(const SingleCoreScope&) = delete;
 
  private:
   static int of_this_thread() {

@@ -13,19 +13,19 @@ namespace accrue::proof {
 
 /// During its lifetime no hook is called when a gradient has been added to these parameters: code
 /// that then steps or sends it should only do so in training. An Accumulator replaces such hooks.
-class Unheard {
+class GradHooksDetached {
  public:
-  explicit Unheard(const NamedParameters& parameters) {
+  explicit GradHooksDetached(const NamedParameters& parameters) {
     for (const NamedParameter& parameter : parameters)
       kept_.emplace_back(parameter.tensor,
                          std::move(torch::autograd::impl::post_acc_grad_hooks(parameter.tensor)));
   }
-  ~Unheard() {
+  ~GradHooksDetached() {
     for (auto& [tensor, hook] : kept_)
       torch::autograd::impl::set_post_acc_grad_hooks(tensor, std::move(hook));
   }
-  Unheard(const Unheard&) = delete;
-  Unheard& operator=(const Unheard&) = delete;
+  GradHooksDetached(const GradHooksDetached&) = delete;
+  GradHooksDetached& operator=(const GradHooksDetached&) = delete;
 
  private:
   std::vector<std::pair<at::Tensor, std::unique_ptr<torch::autograd::PostAccumulateGradHook>>>

@@ -1,18 +1,18 @@
-#include "data/tokenizer/longest_beginnings.h"
+#include "data/tokenizer/longest_matches.h"
 
 #include <algorithm>
 #include <numeric>
 
 namespace accrue::data {
 
-LongestBeginnings::Node LongestBeginnings::longer(Node node, char letter) const {
+LongestMatches::Node LongestMatches::longer(Node node, char letter) const {
   if (node == 0) return of_one_[static_cast<unsigned char>(letter)];
   Node found = first_longer_[node];
   while (found != 0 && first_letter_[found] != letter) found = beside_[found];
   return found;
 }
 
-LongestBeginnings::Node LongestBeginnings::make_longer(Node node, char letter) {
+LongestMatches::Node LongestMatches::make_longer(Node node, char letter) {
   if (const Node found = longer(node, letter); found != 0) return found;
   const auto made = static_cast<Node>(word_.size());
   first_letter_.push_back(letter);
@@ -25,13 +25,13 @@ LongestBeginnings::Node LongestBeginnings::make_longer(Node node, char letter) {
   return made;
 }
 
-LongestBeginnings::Node LongestBeginnings::next(Node node, char letter) const {
+LongestMatches::Node LongestMatches::next(Node node, char letter) const {
   for (; node != 0; node = shorter_[node])
     if (const Node found = longer(node, letter); found != 0) return found;
   return longer(0, letter);
 }
 
-void LongestBeginnings::add(std::string_view word, std::size_t number) {
+void LongestMatches::add(std::string_view word, std::size_t number) {
   Node node = 0;
   for (auto letter = word.rbegin(); letter != word.rend(); ++letter)
     node = make_longer(node, *letter);
@@ -39,7 +39,7 @@ void LongestBeginnings::add(std::string_view word, std::size_t number) {
 }
 
 /// Nodes by their number of letters: the beginning of a node is shorter, and done before it.
-void LongestBeginnings::finish() {
+void LongestMatches::finish() {
   std::vector<std::uint32_t> depth(word_.size(), 0);
   for (Node node = 1; node < depth.size(); ++node) depth[node] = depth[without_first_[node]] + 1;
   std::vector<Node> order(word_.size());
@@ -52,7 +52,7 @@ void LongestBeginnings::finish() {
   without_first_ = {};
 }
 
-std::vector<LongestBeginnings::Found> LongestBeginnings::find(std::string_view text) const {
+std::vector<LongestMatches::Found> LongestMatches::find(std::string_view text) const {
   std::vector<Found> found;
   Node node = 0;
   for (std::size_t at = text.size(); at > 0; --at) {

@@ -1,4 +1,4 @@
-#include "train/ranks/left_of_window.h"
+#include "train/ranks/remaining_window.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -35,9 +35,9 @@ std::vector<batch::Range> gaps_in(batch::Range window, const RangesOfRanks& done
 
 }  // namespace
 
-RangesOfRanks divide_what_is_left(batch::Range window, const RangesOfRanks& done,
-                                  std::int64_t micro_batch) {
-  const std::vector<batch::Range> left = batch::split_anew(gaps_in(window, done), micro_batch);
+RangesOfRanks divide_remaining_window(batch::Range window, const RangesOfRanks& done,
+                                      std::int64_t micro_batch) {
+  const std::vector<batch::Range> left = batch::split_again(gaps_in(window, done), micro_batch);
   const auto world = std::ssize(done);
   RangesOfRanks shares;
   auto next = left.begin();
@@ -68,8 +68,8 @@ std::vector<batch::Range> part_of_rank(std::size_t rank, batch::Range window,
   }
   of_workers.front().insert(of_workers.front().end(), of_others.begin(), of_others.end());
   const RankRecord& smallest = *std::ranges::min_element(records, {}, &RankRecord::micro_batch);
-  const RangesOfRanks left = divide_what_is_left(window, of_workers, smallest.micro_batch);
-  for (const batch::Range& range : batch::split_anew(left[place], records[rank].micro_batch))
+  const RangesOfRanks left = divide_remaining_window(window, of_workers, smallest.micro_batch);
+  for (const batch::Range& range : batch::split_again(left[place], records[rank].micro_batch))
     part.push_back(range);
   return part;
 }

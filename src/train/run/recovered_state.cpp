@@ -1,4 +1,4 @@
-#include "train/run/one_state.h"
+#include "train/run/recovered_state.h"
 
 #include <utility>
 
@@ -63,7 +63,7 @@ std::string why_back(const Config& config) {
   return lost + " (dist.shard_replica = \"none\")";
 }
 
-OneState share_whole_state(const ChangingRun& run, std::optional<TrainState>& mine) {
+RecoveredState share_whole_state(const ChangingRun& run, std::optional<TrainState>& mine) {
   if (!run.optimizer) run.optimizer.emplace(run.ranks, run.work);
   SharedState shared = share_state(run.ranks, mine, *run.work.model, &run.optimizer->whole());
   mine = shared.state;
@@ -71,7 +71,7 @@ OneState share_whole_state(const ChangingRun& run, std::optional<TrainState>& mi
   return {std::move(shared.state), {}};
 }
 
-OneState share_divided_state(const ChangingRun& run, std::optional<TrainState>& mine) {
+RecoveredState share_divided_state(const ChangingRun& run, std::optional<TrainState>& mine) {
   RunOptimizer next(run.ranks, run.work);
   StateSources sources = run.optimizer ? sources_of(*run.optimizer) : StateSources{};
   auto division = agree_on_division(run.ranks, step_of(mine), sources, next.whole());
@@ -91,7 +91,7 @@ OneState share_divided_state(const ChangingRun& run, std::optional<TrainState>& 
   SharedState shared = share_state(run.ranks, mine, *run.work.model, nullptr);
   mine = shared.state;
   if (shared.was_sent) run.ranks.check_state(run.work, next.whole(), shared.state.step);
-  take_in(run.ranks, *division, sources, next.whole());
+  transfer_state(run.ranks, *division, sources, next.whole());
   next.bring_replica_up_to_date();
   run.optimizer = std::move(next);
   return {std::move(shared.state), std::move(remark)};
@@ -99,7 +99,7 @@ OneState share_divided_state(const ChangingRun& run, std::optional<TrainState>& 
 
 }  // namespace
 
-OneState bring_to_one_state(const ChangingRun& run, std::optional<TrainState>& mine) {
+RecoveredState recover_common_state(const ChangingRun& run, std::optional<TrainState>& mine) {
   return run.work.config.dist.shard == Shard::none ? share_whole_state(run, mine)
                                                    : share_divided_state(run, mine);
 }

@@ -15,15 +15,15 @@ namespace accrue::accum {
 /// Admits one thread at a time into the calls of an object, which may call each other, also from a
 /// callback. A second thread is refused instead of waiting: a caller that holds Python's
 /// interpreter would block the first one's callbacks while it waits.
-class OneThread {
+class SingleThreadGuard {
  public:
-  explicit OneThread(const char* object) : object_(object) {}
+  explicit SingleThreadGuard(const char* object) : object_(object) {}
 
   /// The duration of one call.
   class Call {
    public:
     /// Throws a usage Error, of `operation`, if another thread is in a call.
-    Call(OneThread& of, const char* operation) : of_(of) {
+    Call(SingleThreadGuard& of, const char* operation) : of_(of) {
       const std::thread::id self = std::this_thread::get_id();
       if (of_.inside_.load(std::memory_order_relaxed) == self) return;
       std::thread::id nobody;
@@ -42,7 +42,7 @@ class OneThread {
     Call& operator=(const Call&) = delete;
 
    private:
-    OneThread& of_;
+    SingleThreadGuard& of_;
     bool is_outermost_ = false;
   };
 
@@ -50,7 +50,7 @@ class OneThread {
   /// which run the hooks of tensors on a device while the caller waits.
   class Backward {
    public:
-    explicit Backward(const OneThread& of)
+    explicit Backward(const SingleThreadGuard& of)
         : mark_(c10::DebugInfoKind::PRODUCER_INFO, std::make_shared<Mark>(of, innermost())) {}
 
    private:
@@ -61,7 +61,7 @@ class OneThread {
   class Query {
    public:
     /// Throws like Call, unless this thread works for a Backward of the object.
-    Query(OneThread& of, const char* operation) {
+    Query(SingleThreadGuard& of, const char* operation) {
       if (!of.works_for_backward()) call_.emplace(of, operation);
     }
 
@@ -71,8 +71,8 @@ class OneThread {
 
  private:
   struct Mark final : c10::DebugInfoBase {
-    Mark(const OneThread& marked, const Mark* outer_mark) : of(marked), outer(outer_mark) {}
-    const OneThread& of;
+    Mark(const SingleThreadGuard& marked, const Mark* outer_mark) : of(marked), outer(outer_mark) {}
+    const SingleThreadGuard& of;
     const Mark* outer;  ///< of the enclosing backward pass, or null
     /// Keeps `outer` alive as long as this exists.
     std::shared_ptr<c10::ThreadLocalDebugInfo> around = c10::ThreadLocalDebugInfo::current();

@@ -9,9 +9,9 @@
 namespace accrue::train {
 
 /// One process that does each window by itself.
-class Alone final : public Parallelism {
+class SingleProcess final : public Parallelism {
  public:
-  explicit Alone(std::vector<RankRecord> records = {}) : records_(std::move(records)) {}
+  explicit SingleProcess(std::vector<RankRecord> records = {}) : records_(std::move(records)) {}
 
   batch::Range share(batch::Range window) override { return window; }
   void close(accum::Window& window, WindowRun& run) override { close_window(window, run); }

@@ -1,10 +1,10 @@
 // The contents of files, judged by their names and their first bytes.
-#include "data/text/file_look.h"
+#include "data/text/sniffed_file.h"
 
 #include <gmock/gmock.h>
 
 #include "accrue/data/source.h"
-#include "data/text/text_beginning.h"
+#include "data/text/sniffed_format.h"
 #include "folder.h"
 #include "refusal.h"
 
@@ -19,9 +19,9 @@ using testing::open;
 using testing::refusal;
 using testing::values;
 
-TEST(TextBeginning, IsToldByTheFirstLine) {
-  using enum TextBeginning;
-  const std::pair<const char*, TextBeginning> rows[] = {
+TEST(SniffedFormat, IsToldByTheFirstLine) {
+  using enum SniffedFormat;
+  const std::pair<const char*, SniffedFormat> rows[] = {
       {"", text},
       {"\n \r\n", text},
       {"words", text},
@@ -52,22 +52,22 @@ TEST(TextBeginning, IsToldByTheFirstLine) {
       {"null\n", text},
       {"# {\"text\": \"a\"}\n", text}};
   for (const auto& [bytes, expected] : rows)
-    EXPECT_EQ(static_cast<int>(beginning_of(bytes, true)), static_cast<int>(expected)) << bytes;
+    EXPECT_EQ(static_cast<int>(sniff_format(bytes, true)), static_cast<int>(expected)) << bytes;
 }
 
-TEST(TextBeginning, IsUnclearWithoutTheWholeLine) {
-  using enum TextBeginning;
-  EXPECT_EQ(beginning_of("{\"text\": \"a\"}", false), unclear);
-  EXPECT_EQ(beginning_of("{\"text\": \"a\"}\n", false), json_lines);
-  EXPECT_EQ(beginning_of("words", false), text);
-  EXPECT_EQ(beginning_of("  \n", false), unclear);
-  EXPECT_EQ(beginning_of(std::string(most_beginning_bytes, '\n'), false), text);
-  EXPECT_EQ(beginning_of(std::string(most_beginning_bytes, '{'), false), unclear);
+TEST(SniffedFormat, IsUnclearWithoutTheWholeLine) {
+  using enum SniffedFormat;
+  EXPECT_EQ(sniff_format("{\"text\": \"a\"}", false), unclear);
+  EXPECT_EQ(sniff_format("{\"text\": \"a\"}\n", false), json_lines);
+  EXPECT_EQ(sniff_format("words", false), text);
+  EXPECT_EQ(sniff_format("  \n", false), unclear);
+  EXPECT_EQ(sniff_format(std::string(most_sniffed_bytes, '\n'), false), text);
+  EXPECT_EQ(sniff_format(std::string(most_sniffed_bytes, '{'), false), unclear);
 }
 
 constexpr const char* two_lines = "{\"text\": \"ab\"}\n{\"text\": \"cde\"}\n";
 
-TEST(FileLook, LinesOfJsonAreSamplesWhateverTheFileIsCalled) {
+TEST(SniffedFile, LinesOfJsonAreSamplesWhateverTheFileIsCalled) {
   const Folder folder;
   for (const char* name :
        {"a.jsonl", "a.JSONL", "a.jsonlines", "a.json-lines", "a.ndjson", "a.NDJSON", "a.ldjson",
@@ -82,7 +82,7 @@ TEST(FileLook, LinesOfJsonAreSamplesWhateverTheFileIsCalled) {
   EXPECT_EQ(bytes_to_text(values(fetch(*as_text, {0}).inputs)), "{\"text\":");
 }
 
-TEST(FileLook, NamesOfLinesHoldLines) {
+TEST(SniffedFile, NamesOfLinesHoldLines) {
   const Folder folder;
   for (const char* name : {"a.jsonl", "a.ndjson", "a.jsonlines", "a.ldjson", "a.jsonl.1"})
     EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(folder.write(name, "words\n"), 2); }),
@@ -91,7 +91,7 @@ TEST(FileLook, NamesOfLinesHoldLines) {
     EXPECT_EQ(open(folder.write(name, "words"), 2)->size(), 2) << name << " is text";
 }
 
-TEST(FileLook, JsonThatIsNoLinesIsRefusedByName) {
+TEST(SniffedFile, JsonThatIsNoLinesIsRefusedByName) {
   const Folder folder;
   for (const char* name : {"a.json", "a.JSON", "a.jsonc", "a.json5", "a.geojson", "a.jsonld",
                            "a.ipynb", "a.csv", "a.CSV", "a.tsv", "a.xml"}) {
@@ -112,7 +112,7 @@ TEST(FileLook, JsonThatIsNoLinesIsRefusedByName) {
   }
 }
 
-TEST(FileLook, LinesBesideTextAreNotMixed) {
+TEST(SniffedFile, LinesBesideTextAreNotMixed) {
   const Folder folder;
   folder.write("a.txt", "words");
   folder.write("b.txt", two_lines);
@@ -123,7 +123,7 @@ TEST(FileLook, LinesBesideTextAreNotMixed) {
   EXPECT_EQ(open(folder.path("*.txt"), 4)->size(), 4);
 }
 
-TEST(FileLook, AFirstLineWithoutAnEndIsRefused) {
+TEST(SniffedFile, AFirstLineWithoutAnEndIsRefused) {
   const Folder folder;
   const auto file = folder.write("a.txt", "{" + std::string(std::size_t{2} << 20, 'x'));
   EXPECT_THAT(refusal(Error::Kind::usage, [&] { open(file, 4); }),

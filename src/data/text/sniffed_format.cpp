@@ -1,4 +1,4 @@
-#include "data/text/text_beginning.h"
+#include "data/text/sniffed_format.h"
 
 #include <nlohmann/json.hpp>
 
@@ -34,20 +34,20 @@ std::string_view without_byte_order_mark(std::string_view bytes) {
 
 }  // namespace
 
-TextBeginning beginning_of(std::string_view bytes, bool is_all) {
+SniffedFormat sniff_format(std::string_view bytes, bool is_all) {
   bytes = without_byte_order_mark(bytes);
   const std::size_t begin = bytes.find_first_not_of(blank);
   if (begin == bytes.npos)
-    return is_all || bytes.size() >= most_beginning_bytes / 2 ? TextBeginning::text
-                                                              : TextBeginning::unclear;
+    return is_all || bytes.size() >= most_sniffed_bytes / 2 ? SniffedFormat::text
+                                                            : SniffedFormat::unclear;
   bytes.remove_prefix(begin);
   if (bytes.front() == '[' && goes_on_as_object(behind(bytes.substr(1), '{')))
-    return TextBeginning::json_document;
-  if (bytes.front() != '{') return TextBeginning::text;
+    return SniffedFormat::json_document;
+  if (bytes.front() != '{') return SniffedFormat::text;
   const std::size_t feed = bytes.find('\n');
-  if (feed == bytes.npos && !is_all) return TextBeginning::unclear;
-  if (nlohmann::json::accept(bytes.substr(0, feed))) return TextBeginning::json_lines;
-  return goes_on_as_object(bytes.substr(1)) ? TextBeginning::json_document : TextBeginning::text;
+  if (feed == bytes.npos && !is_all) return SniffedFormat::unclear;
+  if (nlohmann::json::accept(bytes.substr(0, feed))) return SniffedFormat::json_lines;
+  return goes_on_as_object(bytes.substr(1)) ? SniffedFormat::json_document : SniffedFormat::text;
 }
 
 }  // namespace accrue::data

@@ -10,7 +10,7 @@ namespace accrue::data {
 
 /// For each position of a text the longest of many words that begins there: Aho and Corasick,
 /// "Efficient string matching" (CACM 18, 1975), on words and texts from their ends.
-class LongestBeginnings {
+class LongestMatches {
  public:
   /// A word that is not empty. If a word is added again the first one counts.
   void add(std::string_view word, std::size_t number);

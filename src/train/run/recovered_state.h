@@ -9,7 +9,7 @@
 namespace accrue::train {
 
 /// The common state of all ranks of a group that was rebuilt.
-struct OneState {
+struct RecoveredState {
   TrainState state;
   std::string remark;  ///< a clause about its origin, with "; " at its end; empty: from a rank
 };
@@ -22,6 +22,6 @@ struct OneState {
 /// `mine` is this rank's state, none if it has none or its parameters belong to no step; it is set
 /// to the state of the present parameters. Collective. Throws a runtime Error if a slice of the
 /// state is lost and there is no checkpoint to go back to.
-OneState bring_to_one_state(const ChangingRun& run, std::optional<TrainState>& mine);
+RecoveredState recover_common_state(const ChangingRun& run, std::optional<TrainState>& mine);
 
 }  // namespace accrue::train

@@ -1,4 +1,4 @@
-#include "verify/config/training_ways.h"
+#include "verify/config/split_gradients.h"
 
 #include "memory/out_of_memory.h"
 #include "verify/config/ranked_window.h"

@@ -6,17 +6,17 @@ namespace accrue::distributed {
 
 /// Threads created while it exists get EPIPE from a socket that a rank closed, not a signal that
 /// ends the process: libuv, on which the store is hosted, writes without MSG_NOSIGNAL.
-class WithoutSigpipe {
+class SigpipeGuard {
  public:
-  WithoutSigpipe() {
+  SigpipeGuard() {
     sigset_t pipe;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe, &before_);
   }
-  ~WithoutSigpipe() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  WithoutSigpipe(const WithoutSigpipe&) = delete;
-  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+  ~SigpipeGuard() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SigpipeGuard(const SigpipeGuard&) = delete;
+  SigpipeGuard& operator=(const SigpipeGuard&) = delete;
 
  private:
   sigset_t before_{};

@@ -6,7 +6,7 @@
 namespace accrue::data {
 
 /// The kind of a text by its first bytes, if it is not stated.
-enum class TextBeginning {
+enum class SniffedFormat {
   text,
   json_lines,     ///< its first line is an object of JSON
   json_document,  ///< JSON that goes over several lines, a list of objects, or a broken line of it
@@ -14,9 +14,9 @@ enum class TextBeginning {
 };
 
 /// After this many bytes it is clear, or never.
-inline constexpr std::size_t most_beginning_bytes = std::size_t{1} << 20;
+inline constexpr std::size_t most_sniffed_bytes = std::size_t{1} << 20;
 
 /// `is_all`: nothing follows these bytes. Blank lines at the beginning are skipped.
-TextBeginning beginning_of(std::string_view bytes, bool is_all);
+SniffedFormat sniff_format(std::string_view bytes, bool is_all);
 
 }  // namespace accrue::data

@@ -10,10 +10,10 @@ namespace accrue::train {
 
 /// Passes reports to an observer that writes into a run directory while this process holds that
 /// directory. A process that was left out has lost it, and its reports are dropped.
-class WhileHeld final : public Observer {
+class ClaimedObserver final : public Observer {
  public:
   /// `claim` is kept by reference.
-  WhileHeld(const RunClaim& claim, std::unique_ptr<Observer> observer)
+  ClaimedObserver(const RunClaim& claim, std::unique_ptr<Observer> observer)
       : claim_(claim), observer_(std::move(observer)) {}
 
   void on_start(const RunStart& start) override { tell(&Observer::on_start, start); }
