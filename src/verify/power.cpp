@@ -53,6 +53,10 @@ double weakest_link(const Power& power, std::string_view kind) {
   return weakest;
 }
 
+bool is_scaled(const SmallestFault& fault) {
+  return fault.kind == matrix_scaled || fault.kind == vector_scaled || fault.kind == all_scaled;
+}
+
 /// Whether `name` is the factor A of an adapter whose factor B is 0, so that its gradient is
 /// exactly 0. PEFT may have the adapter's name behind "lora_A".
 bool waits_for_factor_b(const NamedParameters& parameters, std::string name) {
@@ -104,13 +108,15 @@ std::vector<SmallestFault> smallest_faults_of(const Power& power) {
 double largest_scaled(const std::vector<SmallestFault>& faults) {
   double largest = 0;
   for (const SmallestFault& fault : faults)
-    if (fault.kind == matrix_scaled || fault.kind == vector_scaled || fault.kind == all_scaled)
-      largest = std::max(largest, fault.relative);
+    if (is_scaled(fault)) largest = std::max(largest, fault.relative);
   return largest;
 }
 
 bool are_conclusive(const std::vector<SmallestFault>& faults) {
-  return largest_scaled(faults) <= most_conclusive_fault;
+  // NaN proves nothing: it is not at most anything.
+  return std::ranges::all_of(faults, [](const SmallestFault& fault) {
+    return !is_scaled(fault) || fault.relative <= most_conclusive_fault;
+  });
 }
 
 std::vector<std::string> parameters_left_out(const NamedParameters& parameters,
