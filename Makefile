@@ -134,7 +134,8 @@ test-run:
 
 # The tools that work on the sources, which need no build.
 check-scripts:
-	@for test in check_rooms check_calls figures mutants gate long_tests campaigns; do python3 tests/support/$${test}_test.py || exit 1; done
+	@python3 scripts/check_prose.py
+	@for test in check_rooms check_calls check_prose figures mutants gate long_tests campaigns; do python3 tests/support/$${test}_test.py || exit 1; done
 
 # Builds and tests with other versions of libtorch; about ten minutes each. ARGS='2.14.1': some of them.
 matrix: setup-test
