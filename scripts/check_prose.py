@@ -38,9 +38,9 @@ class Pattern:
     holds_in: tuple[str, ...]
 
 
-# The groups that a pattern holds in. To hold all in others, add their names here: "changelog", "headers", "sources", "messages".
-EVERYWHERE = ("readme", "documents", "python")
-COMMENTS = ("python",)
+# The groups that a pattern holds in. To hold all in others, add their names here: "sources", "messages".
+EVERYWHERE = ("readme", "documents", "changelog", "headers", "python")
+COMMENTS = ("headers", "python")
 ALL = ("readme", "documents", "changelog", "headers", "sources", "messages", "python")
 
 OLD = "nobody in this field writes it"
@@ -62,7 +62,7 @@ PATTERNS = (
             r"\b(?:errors?|null|none|nullopt|undefined|nothing|empty|false|true|refused|refuses|throws|fails|failed|ignored|skipped)\s+where\b",
             PLACES, '"if" or "when"', EVERYWHERE),
     Pattern("where: begins a sentence", START + r"Where\s[^.?!]{0,200}?,", PLACES, '"If" or "When"', EVERYWHERE),
-    Pattern("nobody", r"\bnobody\b", WHO, '"no rank", "no test", "no one"', ("readme", "python")),
+    Pattern("nobody", r"\bnobody\b", WHO, '"no rank", "no test", "no one"', ("readme", "changelog", "headers", "python")),
     Pattern("whoever", r"\b(?:whoever|whosoever|whatsoever)\b", WHO, '"a caller that", "users who", "code that"', EVERYWHERE),
     Pattern("somebody", r"\bsomebody(?:'s)?\b", WHO, '"another process", "a user", "another program"', ()),
     Pattern("archaic",
