@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test gate test-build test-run check-scripts test-all examples-alone faults faults-build build build-all benches setup setup-test setup-wheel wheel setup-deb deb container-test sanitize sanitize-build sanitize-test sanitize-corpus asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test gate test-build test-run check-scripts test-all examples-alone faults faults-build build build-all benches setup setup-test setup-wheel wheel setup-deb setup-docs deb container-test sanitize sanitize-build sanitize-test sanitize-corpus asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -40,6 +40,7 @@ help:
 	@echo 'make faults   kills, flipped bits, full disks, lost ranks, in full counts (FAULTS=...: some of them)'
 	@echo 'make wheel   the Python package, as dist/accrue-*.whl'
 	@echo 'make deb   the command as a Debian package, as dist/accrue_*.deb'
+	@echo 'make docs   the guides, and a reference of the headers and of the Python package, as pages in build/docs/html'
 	@echo 'make container-test   what Containerfile runs, in bare Debians made by debootstrap (ARGS=dist/accrue_....deb: installing alone)'
 	@echo 'make build  set up and build build/release/accrue'
 	@echo 'Measuring, alone on the machine, on 2 cores; ARGS=--quick: a tiny model, nothing kept, a minute or two unless said otherwise:'
@@ -73,7 +74,7 @@ help:
 	@echo 'make sanitize   tests of the rooms that handle raw memory, and the kept inputs of the fuzzers, under sanitizers'
 	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: the kept inputs)'
 	@echo 'make test-all   all tests, sanitizers for all rooms, other versions of libtorch, fault campaigns, mutants; a day (ARGS=--list: the parts)'
-	@echo 'make fmt | lint | docs | asan | tsan | install PREFIX_DIR=... | clean'
+	@echo 'make fmt | lint | asan | tsan | install PREFIX_DIR=... | clean'
 
 setup:
 	@scripts/setup.sh $(if $(PARQUET),parquet,build)
@@ -86,6 +87,9 @@ setup-wheel:
 
 setup-deb:
 	@scripts/setup.sh deb
+
+setup-docs:
+	@scripts/setup.sh docs
 
 build: setup
 	@mkdir -p build
@@ -134,7 +138,8 @@ test-run:
 
 # The tools that work on the sources, which need no build.
 check-scripts:
-	@for test in check_rooms check_calls figures mutants gate long_tests campaigns; do python3 tests/support/$${test}_test.py || exit 1; done
+	@python3 scripts/check_prose.py
+	@for test in check_rooms check_calls check_prose figures mutants gate long_tests campaigns; do python3 tests/support/$${test}_test.py || exit 1; done
 
 # Builds and tests with other versions of libtorch; about ten minutes each. ARGS='2.14.1': some of them.
 matrix: setup-test
@@ -376,7 +381,8 @@ lint: setup-test
 	@$(call CONFIGURE,lint)
 	@scripts/lint.sh $(BASE)
 
-docs: setup
+# The guides and the references as pages in build/docs/html; two to five minutes.
+docs: setup-docs
 	@scripts/docs.sh
 
 install: build

@@ -141,6 +141,8 @@ PARTS = (
          number_of("mutants", r"^mutants: (\d+) have their place")),
     Part("figures", "whether the documents have the figures of bench/results", "a second", "python3 bench/e2e/write_benchmarks.py --check",
          number_of("documents", r"^(\d+) documents have")),
+    Part("docs", "the documentation as pages: every link, every public header and every public Python name", "5 minutes",
+         f"{MAKE} docs setup-test && .venv-test/bin/python tests/support/docs_pages.py build/docs/html", of_unittest),
     Part("right-loops", "1000 right loops of Python, of which none is called wrong", "a minute",
          f"{BUILT} && ACCRUE_RIGHT_LOOPS=1000 PYTHONPATH=build/release/python .venv-test/bin/python -m pytest -q -p no:cacheprovider tests/python/test_right_loops.py",
          of_pytest),

@@ -6,6 +6,7 @@
 #   scripts/setup.sh fuzz    what build and, for `make fuzz`, clang with libFuzzer
 #   scripts/setup.sh wheel   what build and, for `make wheel`, what packs the Python package, in .venv-wheel (which sees .venv)
 #   scripts/setup.sh gate    all that `make gate` needs: test, fuzz, wheel, and ccache
+#   scripts/setup.sh docs    what `make docs` needs and nothing else: doxygen, and Sphinx in .venv-docs
 #   scripts/setup.sh deb     what build and, for `make deb`, what finds the packages that the command needs
 #   scripts/setup.sh llama-cpp  what test and, for `make test-all ARGS=llama-cpp`, llama.cpp's Python bindings, built from their sources, in .venv-llama-cpp (which sees .venv-test)
 #   scripts/setup.sh peers   also the systems that `make bench-peers` compares with, and tcmalloc, in .venv-peers (which sees .venv)
@@ -25,6 +26,7 @@ PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
           libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libsimdjson-dev libspng-dev libjpeg-dev libpcre2-dev libicu-dev libprotozero-dev libisal-dev libsodium-dev
           libgtest-dev libgmock-dev libbenchmark-dev)
 DEB_PACKAGES=(dpkg-dev file)
+DOCS_PACKAGES=(git python3 python3-venv doxygen)
 TEST_PACKAGES=(clang-format clang-tidy libstb-dev chromium tmux debootstrap iproute2 openmpi-bin slurm-wlm "${DEB_PACKAGES[@]}")
 FUZZ_PACKAGES=(clang libclang-rt-dev llvm)     # llvm: names in the sanitizers' reports
 GATE_PACKAGES=(ccache)
@@ -104,6 +106,8 @@ pip_parquet() { pip_install .venv-parquet --no-deps "$PYARROW"; }
 
 pip_unicode() { pip_install .venv-unicode --no-deps "${UNICODE[@]}"; }
 
+pip_docs() { pip_install .venv-docs -r docs/site/requirements.txt; }
+
 pip_test() { install_beside_build .venv-test -r tests/requirements.txt; }
 
 # The bindings are built without what reads images. A build takes a quarter of an hour on two cores.
@@ -142,6 +146,8 @@ make_parquet_venv() { make_venv .venv-parquet "$PYARROW" pip_parquet; }
 make_unicode_venv() { make_venv .venv-unicode "${UNICODE[*]}" pip_unicode; }
 
 make_test_venv() { make_venv .venv-test "$TORCH $(tr '\n' ' ' <tests/requirements.txt)" pip_test; }
+
+make_docs_venv() { make_venv .venv-docs "$(tr '\n' ' ' <docs/site/requirements.txt)" pip_docs; }
 
 make_llama_cpp_venv() { make_venv .venv-llama-cpp "${LLAMA_CPP[*]}" pip_llama_cpp; }
 
@@ -187,6 +193,10 @@ case "${1:-build}" in
     install_packages "${PACKAGES[@]}" "${DEB_PACKAGES[@]}"
     make_build_venv
     ;;
+  docs)
+    install_packages "${DOCS_PACKAGES[@]}"
+    make_docs_venv
+    ;;
   fuzz)
     install_packages "${PACKAGES[@]}" "${FUZZ_PACKAGES[@]}"
     make_build_venv
@@ -202,5 +212,5 @@ case "${1:-build}" in
     make_build_venv
     make_venv .venv-peers "$TORCH $DEEPSPEED tcmalloc $(tr '\n' ' ' <bench/peers/requirements.txt)" pip_peers
     ;;
-  *) die "expected build, test, gate, wheel, deb, parquet, fuzz, llama-cpp or peers, received $1; try scripts/setup.sh build" ;;
+  *) die "expected build, test, gate, wheel, deb, docs, parquet, fuzz, llama-cpp or peers, received $1; try scripts/setup.sh build" ;;
 esac

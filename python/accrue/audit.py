@@ -42,7 +42,7 @@ def audit(trainer: Any, loss_fn: LossFn | None = None, *, model: Any = None, loa
             to be a mean over samples or labels. If neither holds, the window is not judged. Required for Lightning.
         model: the LightningModule, for Lightning only.
         loader: the DataLoader, for Lightning only.
-        copies: limits what is copied in order to restore it. None: `accrue.Copies()`.
+        copies: limits what is copied to restore it. None: `accrue.Copies()`.
 
     Returns:
         A Report.

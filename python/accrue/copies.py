@@ -15,7 +15,7 @@ SHARE = 2
 
 @dataclass(frozen=True)
 class Copies:
-    """How much watch, verify, verify_loop and audit may copy of what the model and loss_fn reach, in order to restore it.
+    """How much watch, verify, verify_loop and audit may copy of what the model and loss_fn reach, to restore it.
 
     A check that needs more is not judged. Its reason has the number that it exceeded.
 

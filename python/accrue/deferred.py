@@ -49,7 +49,7 @@ class DeferredLogits(torch.Tensor):
         return self.made is not None or (self.made_from is not None and self.made_from[0].is_made())
 
     def plain(self) -> torch.Tensor:
-        """Returns the logits as a plain tensor with their graph. They are computed once, whoever asks first."""
+        """Returns the logits as a plain tensor with their graph. They are computed once, at the first call."""
         if self.made is None:
             with torch.inference_mode(False), torch.enable_grad():
                 self.made = self._make()

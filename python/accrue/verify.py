@@ -83,7 +83,7 @@ def verify(model: Any, batch: Any, loss_fn: LossFn, *, micro_batches: Sequence[i
         micro_batches: the micro-batch sizes to try, in samples. Empty: 1, 2, 3, 7, half of the batch, and all of it.
         noise_draws: the number of passes that measure rounding.
         seed: the seed of torch's generator in each pass.
-        copies: limits what is copied in order to restore it. None: `accrue.Copies()`.
+        copies: limits what is copied to restore it. None: `accrue.Copies()`.
 
     Returns:
         A Report. It has `judged` False if the check needs more copies than `copies` allows, or cannot restore something.
@@ -110,7 +110,7 @@ def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, li
 
         print(accrue.verify_loop(model, batch, loss_fn, loop, micro_batch=4))
 
-    The loop runs once, and once more if its gradient differs. If nothing is wrong, this takes about the time of four windows. What the loop
+    The loop runs once, and once more if its gradient differs. If nothing is wrong, this takes about the time of four windows. All that the loop
     changes is restored: the model, and the models, optimizers, schedules, scalers, tensors and generators that it reaches, but not its own
     lists and names.
 

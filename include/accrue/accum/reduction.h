@@ -11,7 +11,7 @@ namespace accrue::accum {
 class GradientBuffer;
 class SumShard;
 
-/// What one rank reports about its share of a window.
+/// The report of one rank about its share of a window.
 struct RankStatement {
   double weight = 0;
   std::int64_t quarantined = 0;

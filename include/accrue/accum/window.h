@@ -210,8 +210,8 @@ class Window {
   void check_arrived() const;
   std::int64_t contributions() const;
 
-  /// Where a replay looks for values that are not finite: at the marks of accumulations that check
-  /// each contribution, or at the sums.
+  /// A replay looks for values that are not finite at the marks of accumulations that check each
+  /// contribution, or at the sums.
   enum class Look { marks, sums };
   /// Handles what was found in the contributions of `entry`. Returns a description if the committed
   /// micro-batches have to run again, and otherwise an empty text. So do non_finite(),

@@ -7,7 +7,7 @@
 
 namespace accrue {
 
-/// What an operation that may take long is doing, for the people who wait for it.
+/// The progress of an operation that may take long, for the people who wait for it.
 struct OperationProgress {
   enum class Stage { begun, under_way, ended };
   using InWords = std::string (*)(std::int64_t count);
@@ -22,7 +22,7 @@ struct OperationProgress {
   const void* id = nullptr;  ///< of the operation: one may be under way within another
 };
 
-/// Shows progress to people; empty: nobody is shown any. It is called by one thread at a time, and
+/// Shows progress to people; empty: it is not shown. It is called by one thread at a time, and
 /// must not throw when an operation has ended.
 using ShowProgress = std::function<void(const OperationProgress&)>;
 

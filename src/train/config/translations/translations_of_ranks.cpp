@@ -8,7 +8,7 @@ const std::vector<Translation>& translations_of_ranks() {
   static const std::vector<Translation> table{
       // Devices and ranks.
       {{{"run.device", "\"cpu\"", nullptr, "\"cpu\""}},
-       "a GPU where there is one, where nothing is said",
+       "by default a GPU if there is one",
        {{kLightning, "accelerator"},
         {kHuggingFace, "use_cpu no_cuda"},
         {kAccelerate, "cpu use_cpu"},
