@@ -32,7 +32,7 @@ std::string run_json_of(const RunDirectory& run) { return recorded(run).dump(); 
 
 }  // namespace
 
-RepeatedRun repeat(std::shared_ptr<const RunRecord> record, const RunNotes& now, bool accept_data) {
+OriginalRun repeat(std::shared_ptr<const RunRecord> record, const RunNotes& now, bool accept_data) {
   const RunData data = data_of(now);
   const std::string start = digest_of(*now.work.model);
   Repetition repetition =
@@ -40,7 +40,7 @@ RepeatedRun repeat(std::shared_ptr<const RunRecord> record, const RunNotes& now,
   return {std::move(record), std::move(repetition)};
 }
 
-std::vector<std::string> in_words(const RepeatedRun& repeated) {
+std::vector<std::string> in_words(const OriginalRun& repeated) {
   const Repetition& repetition = repeated.repetition;
   std::vector<std::string> sentences{
       repeated.record->folder + " is repeated from its beginning, by " +
@@ -65,7 +65,7 @@ void expect_data_of_start(const RunDirectory& run, const RunNotes& now, const Co
 
 std::string note_start(const RunNotes& notes, const RunPlan& plan,
                        const std::vector<RankRecord>& records,
-                       const std::optional<RepeatedRun>& repeated, const KeptTokenizer& tokenizer) {
+                       const std::optional<OriginalRun>& repeated, const KeptTokenizer& tokenizer) {
   nlohmann::json planned = to_json(plan, records);
   if (const auto budget = memory::budget()) planned["budget_bytes"] = *budget;
   return describe_run(

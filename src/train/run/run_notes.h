@@ -24,16 +24,16 @@ struct RunNotes {
 };
 
 /// A run that is repeated, and how the repetition differs from it.
-struct RepeatedRun {
+struct OriginalRun {
   std::shared_ptr<const RunRecord> record;
   Repetition repetition;
 };
 
 /// Compares a run with the one that it repeats. Throws a usage Error if data changed and that is
 /// not accepted.
-RepeatedRun repeat(std::shared_ptr<const RunRecord> record, const RunNotes& now, bool accept_data);
+OriginalRun repeat(std::shared_ptr<const RunRecord> record, const RunNotes& now, bool accept_data);
 /// Remarks on a repetition, a sentence each.
-std::vector<std::string> in_words(const RepeatedRun& repeated);
+std::vector<std::string> in_words(const OriginalRun& repeated);
 
 /// For a run that starts again because it has no checkpoint yet: throws a usage Error if its data
 /// have moved and are not those that it began with, unless that is accepted (--accept-data).
@@ -44,7 +44,7 @@ void expect_data_of_start(const RunDirectory& run, const RunNotes& now, const Co
 /// run.json of a new run.
 std::string note_start(const RunNotes& notes, const RunPlan& plan,
                        const std::vector<RankRecord>& records,
-                       const std::optional<RepeatedRun>& repeated, const KeptTokenizer& tokenizer);
+                       const std::optional<OriginalRun>& repeated, const KeptTokenizer& tokenizer);
 /// Adds a resumption to run.json; `started` is the config that the run had before.
 void note_resumption(const RunDirectory& run, const RunNotes& notes, const Resumed& resumed,
                      const Config& started);

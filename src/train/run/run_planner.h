@@ -22,7 +22,7 @@ class RunPlanner {
   /// All of it is kept by reference. `given` is what the run directory keeps; a plan settles in
   /// `work` what it decides of that, and shows its trials to `show`.
   RunPlanner(const Config& given, const Ranks& ranks, Workload& work,
-             const std::optional<RepeatedRun>& repeated, const ShowProgress& show)
+             const std::optional<OriginalRun>& repeated, const ShowProgress& show)
       : given_(given), ranks_(ranks), work_(work), repeated_(repeated), show_(show) {}
 
   /// The plan, which is decided once. Collective.
@@ -45,7 +45,7 @@ class RunPlanner {
   const Config& given_;
   const Ranks& ranks_;
   Workload& work_;
-  const std::optional<RepeatedRun>& repeated_;
+  const std::optional<OriginalRun>& repeated_;
   const ShowProgress& show_;
   std::optional<RunPlan> plan_;
   std::vector<RankRecord> records_;

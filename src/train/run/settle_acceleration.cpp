@@ -5,7 +5,7 @@
 namespace accrue::train {
 
 void settle_acceleration(Workload& work, const Ranks& ranks,
-                         const std::optional<RepeatedRun>& repeated) {
+                         const std::optional<OriginalRun>& repeated) {
   if (!work.model->can_be_accelerated()) return;
   if (repeated && repeated->repetition.keeps_plan && repeated->record->accelerate)
     return accelerate_as(work, *repeated->record->accelerate,

@@ -20,7 +20,7 @@ struct StartFacts {
   const std::vector<RankRecord>& records;
   const std::optional<LengthDecision>& length;  ///< set for a run that is resumed
   const std::optional<Resumed>& resumed;
-  const std::optional<RepeatedRun>& repeated;  ///< set for a run that repeats another
+  const std::optional<OriginalRun>& repeated;  ///< set for a run that repeats another
   std::int64_t ranks = 1;
 };
 

@@ -519,7 +519,7 @@ struct Trainer::Impl {
   std::optional<std::int64_t> batch;
   std::vector<BatchChange> batch_changes_by_hand;  ///< of a run that is resumed, before that
   std::optional<Resumed> resumed;
-  std::optional<RepeatedRun> repeated;
+  std::optional<OriginalRun> repeated;
   RunPlanner planner{given, ranks, work, repeated, show};
   std::optional<RunEnvironment> environment;   ///< set if it is noted or compared
   std::vector<std::string> remarks_of_others;  ///< of other ranks, on the data
