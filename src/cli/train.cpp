@@ -297,7 +297,7 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed, const Prog
   CLI::Option* resume =
       verb->add_option("--resume", arguments->checkpoint,
                        "Continue the run in run.out, from the newest whole checkpoint or this one "
-                       "(a step or a folder); auto: where there is none, begin it")
+                       "(a step or a folder); auto: begin it if there is none")
           ->expected(0, 1)
           ->type_name("[CHECKPOINT]");
   CLI::Option* repeat =
