@@ -38,10 +38,9 @@ class Pattern:
     holds_in: tuple[str, ...]
 
 
-# The groups that a pattern holds in. To hold all in others, add their names here: "sources", "messages".
-EVERYWHERE = ("readme", "documents", "changelog", "headers", "python")
-COMMENTS = ("headers", "python")
-ALL = ("readme", "documents", "changelog", "headers", "sources", "messages", "python")
+# The groups that a pattern holds in. Notes and guides may begin a sentence with "What".
+EVERYWHERE = ("readme", "documents", "changelog", "headers", "sources", "messages", "python")
+OUTSIDE_DOCUMENTS = ("readme", "changelog", "headers", "sources", "messages", "python")
 
 OLD = "nobody in this field writes it"
 PLACES = '"where" is for places'
@@ -51,7 +50,7 @@ FIRST = "a reader learns the subject last"
 
 PATTERNS = (
     Pattern("anew", r"\banew\b", OLD, '"again", or what happens: "restarts", "is computed again"', EVERYWHERE),
-    Pattern("how-manieth", r"\bhow-manieth\b", "it is no word", '"the index of", "the position of"', ALL),
+    Pattern("how-manieth", r"\bhow-manieth\b", "it is no word", '"the index of", "the position of"', EVERYWHERE),
     Pattern("of one's own", r"\bof\s+one's\s+own\b", OLD, '"your own", "its own"', EVERYWHERE),
     Pattern("tells of", r"\b(?:tells?|told)\s+of\b", PROGRAMS, '"reports", "prints", "logs"', EVERYWHERE),
     Pattern("a program tells", r"\b(?:accrue|report|step|run|verify|doctor|it|which|that|interval|file)\s+tells\b", PROGRAMS, '"reports", "shows", "states"', EVERYWHERE),
@@ -62,21 +61,21 @@ PATTERNS = (
             r"\b(?:errors?|null|none|nullopt|undefined|nothing|empty|false|true|refused|refuses|throws|fails|failed|ignored|skipped)\s+where\b",
             PLACES, '"if" or "when"', EVERYWHERE),
     Pattern("where: begins a sentence", START + r"Where\s[^.?!]{0,200}?,", PLACES, '"If" or "When"', EVERYWHERE),
-    Pattern("nobody", r"\bnobody\b", WHO, '"no rank", "no test", "no one"', ("readme", "changelog", "headers", "python")),
+    Pattern("nobody", r"\bnobody\b", WHO, '"no rank", "no test", "no one"', EVERYWHERE),
     Pattern("whoever", r"\b(?:whoever|whosoever|whatsoever)\b", WHO, '"a caller that", "users who", "code that"', EVERYWHERE),
-    Pattern("somebody", r"\bsomebody(?:'s)?\b", WHO, '"another process", "a user", "another program"', ()),
+    Pattern("somebody", r"\bsomebody(?:'s)?\b", WHO, '"another process", "a user", "another program"', EVERYWHERE),
     Pattern("archaic",
             r"\b(?:whereof|thereof|wherein|whereby|therein|hereby|thereby|therewith|lest|whilst|amongst|hence|heretofore|hitherto|aught|naught|albeit)\b",
             OLD, '"in which", "by which", "so", "while", "among"', EVERYWHERE),
     Pattern("but for", r",\s+but\s+for\b", OLD, '"except", "without"', EVERYWHERE),
     Pattern("what is, is", r"\bwhat\s[^.,;:?!]{1,70}\s(?:is|are|was),\s+(?:is|are|was)\b", FIRST, "name the thing", EVERYWHERE),
-    Pattern("goes with ... alone", r"\b(?:goes|go|works|work|runs|run)\s+with\s+[^.,;]{1,40}\s+alone\b", "it is a requirement", '"requires"', ALL),
-    Pattern("deaf", r"\bdeaf\b", "programs do not hear", '"ignores messages", "does not answer"', ALL),
+    Pattern("goes with ... alone", r"\b(?:goes|go|works|work|runs|run)\s+with\s+[^.,;]{1,40}\s+alone\b", "it is a requirement", '"requires"', EVERYWHERE),
+    Pattern("deaf", r"\bdeaf\b", "programs do not hear", '"ignores messages", "does not answer"', EVERYWHERE),
     Pattern("lives on", r"\blives?\s+on\b", "data do not live", '"stays", "continues to exist"', EVERYWHERE),
     Pattern("padding",
             r"\b(?:in\s+order\s+to|due\s+to\s+the\s+fact\s+that|it\s+is\s+(?:worth\s+noting|important\s+to\s+note)\s+that|utili[sz]es?|needless\s+to\s+say|of\s+course|obviously)\b",
             "it adds nothing", 'nothing, or "to", "because", "use"', EVERYWHERE),
-    Pattern("what: begins a comment", START + r"What\s(?![^.!]{0,300}\?)[^.]{0,300}\.", FIRST, "name the thing, then its meaning", COMMENTS),
+    Pattern("what: begins a comment", START + r"What\s(?!to\s+do:)(?![^.!]{0,300}\?)[^.]{0,300}\.", FIRST, "name the thing, then its meaning", OUTSIDE_DOCUMENTS),
 )
 
 

@@ -58,7 +58,7 @@ def audit(trainer: Any, loss_fn: LossFn | None = None, *, model: Any = None, loa
     if kinds & {"lightning", "pytorch_lightning"}:
         return _audited(lambda: _audit_lightning(trainer, loss_fn, model, loader, limits))
     raise UsageError("audit", "a Trainer of transformers, TRL or Lightning", type(trainer).__name__,
-                     "accrue.watch(model, optimizer, loss_fn) around one window of a loop of one's own, Accelerate's among them")
+                     "accrue.watch(model, optimizer, loss_fn) around one window of your own loop, Accelerate's among them")
 
 
 def _audited(run: Callable[[], Report]) -> Report:
@@ -70,7 +70,7 @@ def _audited(run: Callable[[], Report]) -> Report:
 
 def _require_renewable(data: Any) -> None:
     if isinstance(data, Iterator):
-        raise UsageError("audit", "data that can be read anew", f"an iterator of type {type(data).__name__}, which audit would use up",
+        raise UsageError("audit", "data that can be read again", f"an iterator of type {type(data).__name__}, which audit would use up",
                          "a DataLoader, or a Dataset")
 
 

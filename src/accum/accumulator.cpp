@@ -116,7 +116,7 @@ void Accumulator::backward(Loss loss, BatchSize size, std::vector<std::int64_t> 
     const double sum = checked_sum(loss);
     const double units = units_of(loss, size, sample_ids);
     if (counters_.losses && window_.is_open())
-      throw usage_error("backward", "all losses that expect() was told of", "one loss",
+      throw usage_error("backward", "all losses given to expect()", "one loss",
                         "backward(std::vector{first, second})");
     open_lazily();
     add({std::move(loss), sum, units, samples_of(units, size), {}, std::move(sample_ids)});

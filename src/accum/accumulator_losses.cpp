@@ -136,7 +136,7 @@ std::vector<double> Accumulator::loss_weights(MicroStatus status) const {
 
 void Accumulator::require_totals(const std::vector<double>& seen) const {
   if (std::ranges::equal(seen, counters_.losses->totals(), same_total)) return;
-  throw usage_error("step", "the total weights that expect() was told",
+  throw usage_error("step", "the total weights given to expect()",
                     list_of(seen) + " instead of " + list_of(counters_.losses->totals()),
                     "counting the labels of exactly the micro-batches of this window, or "
                     "discard() and a new expect()");

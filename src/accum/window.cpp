@@ -47,7 +47,7 @@ void Window::require_foldable(double loss_scale, std::optional<double> total_wei
   require(total_weight && std::isfinite(*total_weight) && *total_weight >= 0,
           "the window's total weight, finite and >= 0",
           total_weight ? std::to_string(*total_weight) : "none",
-          "LossHead::weight, which tells it from the labels");
+          "LossHead::weight, which computes it from the labels");
   require(loss_scale == 1, "no loss scale", std::to_string(loss_scale), "a gradient buffer");
   require(!buffer_->is_between_steps(), "an optimizer between two windows",
           "one whose state is that of an unfinished window",
@@ -222,8 +222,8 @@ void Window::check_total_weight() {
   const std::string received = "weights that add up to " + std::to_string(weight());
   lose(received + " where " + std::to_string(total_weight_) + " were announced");
   throw usage_error("close (" + where() + ")",
-                    "the total weight that open() was told, " + std::to_string(total_weight_),
-                    received, "counting the same terms in LossHead::weight; this window is lost");
+                    "the total weight given to open(), " + std::to_string(total_weight_), received,
+                    "counting the same terms in LossHead::weight; this window is lost");
 }
 
 std::optional<MeanGradient> Window::mean() {

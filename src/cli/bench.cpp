@@ -222,14 +222,13 @@ void add_bench(CLI::App& app, Action& action, const Program& program) {
   CLI::Option* rounds = verb->add_option("--rounds", arguments->rounds, "How often each is run")
                             ->capture_default_str();
   CLI::Option* profile = verb->add_flag("--profile", arguments->profile,
-                                        "Where a micro-batch's time goes instead: by kernel, with "
+                                        "The time of a micro-batch by kernel instead, with "
                                         "its share of the machine's ceiling");
   profile->excludes(rounds);
-  CLI::Option* sweep_micro =
-      verb->add_flag(
-              "--sweep-micro", arguments->sweep_micro,
-              "What the split costs instead: the batch in one pass, as two, ..., as single samples")
-          ->excludes(profile);
+  CLI::Option* sweep_micro = verb->add_flag("--sweep-micro", arguments->sweep_micro,
+                                            "The cost of the split instead: the batch in one pass, "
+                                            "as two, ..., as single samples")
+                                 ->excludes(profile);
   CLI::Option* sweep_lr =
       verb->add_flag("--sweep-lr", arguments->sweep_lr,
                      "How high a learning rate may be instead: one step at each of many rates");

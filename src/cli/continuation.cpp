@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What `read` returns; empty if that is none that this version reads.
+/// The result of `read`; empty if the file is none that this version reads.
 template <class Read>
 auto if_readable(const Read& read) -> decltype(read()) {
   try {

@@ -111,7 +111,7 @@ void add_doctor(CLI::App& app, Action& action, const Program& program) {
   add_config(*verb, arguments->config);
   verb->add_option("--device", arguments->device,
                    "Whether a device (cpu, cuda, or another of torch's) does what training asks of "
-                   "it, instead; exit status 3 where not");
+                   "it, instead; exit status 3 if not");
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->callback([=, &action, &program] {
     arguments->overrides = take_overrides(*verb);

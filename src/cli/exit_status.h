@@ -10,8 +10,8 @@ namespace accrue::cli {
 /// kind `otherwise`.
 int exit_status_of_check(bool passed, Error::Kind otherwise);
 
-/// The exit status of a program that `error` ended. Where the program `has_budget`, libtorch's lack
-/// of memory is a refused Error.
+/// The exit status of a program that `error` ended. If the program `has_budget`, libtorch's lack of
+/// memory is a refused Error.
 int exit_status_of_failure(const std::exception& error, bool has_budget);
 
 }  // namespace accrue::cli

@@ -47,7 +47,7 @@ int run_init(const InitArguments& arguments) {
   const train::DataFacts data = train::inspect_data(train::sort_out(arguments.files), show);
   const std::string config =
       train::first_config(data, machine_facts(), {.command = as_typed(arguments)});
-  // What train would refuse is refused now, by the same words.
+  // A config that train would refuse is refused here, with the same message.
   const train::Workload work =
       train::open_workload(train::parse_config(config, arguments.out), show);
   write_file_atomically(arguments.out, config);

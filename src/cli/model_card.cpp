@@ -45,8 +45,8 @@ constexpr const char* token_files_sentence =
     "folder; ids must come\nfrom the same one.\n";
 
 constexpr const char* json_lines_sentence =
-    "The model was trained on JSON lines. Where they held text, the id of a token is the value of "
-    "a byte, 0 to 255; where\nthey held `input_ids`, ids must come from the tokenizer that made "
+    "The model was trained on JSON lines. If they held text, the id of a token is the value of "
+    "a byte, 0 to 255; if\nthey held `input_ids`, ids must come from the tokenizer that made "
     "them, which is not part of this folder.\n";
 
 constexpr const char* loading_without_tokenizer = R"(

@@ -71,7 +71,7 @@ int run_report(const ReportArguments& arguments) {
   tell_remarks(written.remarks, told);
   tell(written, file);
   if (!arguments.watch) return 0;
-  std::cout << "watching     it is written anew whenever the run goes on; Ctrl-C ends this"
+  std::cout << "watching     it is written again whenever the run goes on; Ctrl-C ends this"
             << std::endl;
   keep_fresh(runs, file, state, std::move(told));
 }
@@ -92,7 +92,7 @@ void add_report(CLI::App& app, Action& action) {
   const auto arguments = std::make_shared<ReportArguments>();
   verb->add_option("RUN_DIR", arguments->runs, "Folders of runs")->required();
   verb->add_option("--out", arguments->out, "The file to write")->type_name("FILE.html");
-  verb->add_flag("--watch", arguments->watch, "Write it anew whenever a run goes on");
+  verb->add_flag("--watch", arguments->watch, "Write it again whenever a run goes on");
   verb->callback([=, &action] { action = [=] { return run_report(*arguments); }; });
 }
 

@@ -118,14 +118,14 @@ bool states_batch(const std::vector<std::string>& overrides) {
          train::overrides_state(overrides, "batch.samples");
 }
 
-/// What is to be trained.
+/// The config to train, and its origin.
 struct Task {
   train::Config config;
   std::shared_ptr<const train::RunRecord> repeats;  ///< null if no run is repeated
   std::string chosen;  ///< the generated page if there was no config; else empty
 };
 
-/// What comes before the steps. The first rank shows it; only the tokens are shown by whichever
+/// Progress before the first step. The first rank shows it; only the tokens are shown by whichever
 /// rank makes them.
 ShowProgress progress_of_rank(const TrainArguments& arguments, const distributed::Launch& launch,
                               std::optional<observe::ProgressStyle> stated = std::nullopt) {
@@ -297,7 +297,7 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed, const Prog
   CLI::Option* resume =
       verb->add_option("--resume", arguments->checkpoint,
                        "Continue the run in run.out, from the newest whole checkpoint or this one "
-                       "(a step or a folder); auto: where there is none, begin it")
+                       "(a step or a folder); auto: begin it if there is none")
           ->expected(0, 1)
           ->type_name("[CHECKPOINT]");
   CLI::Option* repeat =

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view kTemporary = ".partial-";
 
-/// What was missing where a system call failed, and what to try.
+/// The condition that a failed system call did not find, and what to try.
 struct Want {
   std::string_view expected, suggestion;
 };

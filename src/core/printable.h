@@ -5,7 +5,7 @@
 
 namespace accrue {
 
-/// `text` in a form that a terminal may show, whoever wrote it. Characters that would move the
+/// Untrusted `text` in a form that a terminal may show. Characters that would move the
 /// cursor, colour, ring or change the direction of writing become "\\u001b", as in JSON, and bytes
 /// that are not UTF-8 "\\x9b": control characters except line feeds and tabs, and the marks of
 /// bidirectional text. Applying it again changes nothing.

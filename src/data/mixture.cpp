@@ -31,7 +31,7 @@ Sequence sequence_at(const batch::MicroBatch& micro, const SampleSpan& span) {
   return sequence;
 }
 
-/// Where the sequences of `micro` lie, which are samples `indices` of `source`.
+/// The spans of the sequences of `micro`, which are samples `indices` of `source`.
 std::vector<SampleSpan> spans_of(const batch::MicroBatch& micro, const Source& source,
                                  std::span<const std::int64_t> indices) {
   if (!micro.spans.empty()) return micro.spans;

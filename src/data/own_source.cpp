@@ -26,7 +26,7 @@ void check(const OwnSamples& samples) {
                       "OwnSamples::fetch and OwnSamples::identity");
   if (samples.tokens <= 0)
     throw usage_error(kOwnSamples, "at least one token in a sample", std::to_string(samples.tokens),
-                      "OwnSamples::tokens = 1 where there are none");
+                      "OwnSamples::tokens = 1 if there are none");
 }
 
 class Own final : public Source {

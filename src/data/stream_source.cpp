@@ -164,7 +164,7 @@ class Stream final : public Source {
             samples_.open ? "no identity" : "no function",
             "StreamSamples::open and StreamSamples::identity");
     require(samples_.tokens > 0, "at least one token in a sample", std::to_string(samples_.tokens),
-            "StreamSamples::tokens = 1 where there are none");
+            "StreamSamples::tokens = 1 if there are none");
     require(samples_.keep > 0, "a number of samples to keep above 0", std::to_string(samples_.keep),
             "StreamSamples::keep = twice the samples of a batch");
   }

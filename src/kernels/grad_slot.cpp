@@ -99,7 +99,7 @@ void expect_attachable(const at::Tensor& parameter, const GradSlot& slot) {
   const auto* hook = hook_of(parameter);
   if (hook != nullptr && dynamic_cast<const SlotHook*>(hook) == nullptr)
     throw usage_error("attach a gradient slot", "a parameter without a post-accumulate hook",
-                      "one that carries somebody else's", "removing that hook first");
+                      "one that has a hook of other code", "removing that hook first");
 }
 
 /// Whether the current backward pass is one of torch::autograd::grad for this gradient: within

@@ -17,7 +17,7 @@ std::int64_t least_need(const std::exception& error);
 /// cause if no budget refused it.
 std::string why_out_of_memory(const std::exception& error);
 
-/// What to try if a budget is too small: `enough` bytes, if that is known.
+/// The advice if a budget is too small: `enough` bytes, if that is known.
 std::string larger_budget(std::optional<std::int64_t> enough);
 
 }  // namespace accrue::memory

@@ -33,8 +33,8 @@ struct Canvas {
 };
 
 /// The view's lines: an empty one, then step, loss, speed, memory, batch and ranks. Each is
-/// narrower than the canvas (the last column would wrap), and there are fewer than its rows. What
-/// does not fit is left out: from a line its last fields, from the lines the empty one and the last
+/// narrower than the canvas (the last column would wrap), and there are fewer than its rows. Parts
+/// that do not fit are left out: of a line its last fields, of the lines the empty one and the last
 /// ones.
 std::vector<std::string> live_view(const LiveStatus& status, const Canvas& canvas);
 

@@ -81,7 +81,7 @@ void ProgressLine::go_on(const OperationProgress& progress) {
   tick();
 }
 
-/// What an inner operation drew stays until the outer one is shown, so that nothing flickers.
+/// The line of an inner operation stays until the outer one is shown, so that nothing flickers.
 void ProgressLine::end(const OperationProgress& progress) {
   std::erase_if(under_way_,
                 [&](const RunningOperation& one) { return one.progress.id == progress.id; });

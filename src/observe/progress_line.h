@@ -25,7 +25,7 @@ struct ProgressLineOptions {
 ///
 /// An operation that is shown at once leaves a line with its name, whatever it takes.
 ///
-/// What it writes is Unescaped, which behind PrintableStreams uses nothing of the stream but its
+/// Its output is Unescaped, which behind PrintableStreams uses nothing of the stream but its
 /// buffer: another thread may write to std::cerr meanwhile.
 class ProgressLine {
  public:

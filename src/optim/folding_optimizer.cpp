@@ -154,7 +154,7 @@ void FoldingOptimizer::step(accum::MeanGradient&& gradient, double lr) {
     }
     const WholeFold whole = whole_of(task.parameter, {}, task.states);
     step_whole(task.update, whole);
-    // What was already folded keeps its rounding.
+    // Gradients that were already folded keep their rounding.
     if (task.update.first) keep(whole, task.states);
   }
   run_in_memory(in_memory);

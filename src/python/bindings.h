@@ -2,7 +2,7 @@
 
 #include <pybind11/pybind11.h>
 
-/// What each part of the module accrue._native adds to it.
+/// The parts of the module accrue._native, each of which adds its own names.
 namespace accrue::python {
 
 void bind_accelerate(pybind11::module_& module);

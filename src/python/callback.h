@@ -30,12 +30,12 @@ class Callback {
   explicit Callback(pybind11::object function)
       : function_(new pybind11::object(std::move(function)), &let_go) {}
 
-  /// Calls it, and returns what `read` makes of its answer. What it raises is thrown (rethrow()).
+  /// Calls it, and returns what `read` makes of its answer. Its exceptions are thrown (rethrow()).
   template <class Read, class... Arguments>
   auto call(Read read, const Arguments&... arguments) const {
     return with([&](const pybind11::object& function) { return read(function(arguments...)); });
   }
-  /// Lets `use` have the object, with the interpreter held. What that raises is thrown.
+  /// Lets `use` have the object, with the interpreter held. Its exceptions are thrown.
   template <class Use>
   auto with(Use use) const {
     const pybind11::gil_scoped_acquire held;
@@ -51,7 +51,7 @@ class Callback {
     call([](const pybind11::object&) {}, arguments...);
   }
 
-  /// What it calls, which all copies share: see held.h.
+  /// The Python function, which all copies share: see held.h.
   pybind11::object* object() const { return function_.get(); }
 
  private:
@@ -71,7 +71,7 @@ MaybeCallback callback_of(const pybind11::object& function, const char* operatio
 /// The objects that callbacks hold.
 std::vector<pybind11::object*> held_by(std::initializer_list<MaybeCallback> callbacks);
 
-/// What Python is told of events; null if there is none.
+/// Passes events to Python; null if there is no function.
 std::function<void(const Event&)> event_callback(const MaybeCallback& function);
 /// Names of batch normalisations that Python finds; null if there is none.
 accum::FindBatchNorms batch_norm_finder_of(const MaybeCallback& function);

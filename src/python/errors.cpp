@@ -50,7 +50,7 @@ bool says_reentrant(const py::error_already_set& error) {
          std::string_view(error.what()).find("use_reentrant=True") != std::string_view::npos;
 }
 
-/// What Python code raised under autograd's engine.
+/// Raises again an exception that Python code raised under autograd's engine.
 void raise_again(python_error& thrown) {
   const py::gil_scoped_acquire held;
   thrown.restore();
@@ -69,7 +69,7 @@ void rethrow(py::error_already_set& error) {
   if (error.matches(out_of_memory) || error.matches(PyExc_MemoryError) ||
       (error.matches(PyExc_RuntimeError) && says_out_of_memory(error)))
     TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
-  // What ends a program is no error of a pass: nobody who looks for a cause is to go on with it.
+  // An exception that ends a program is no error of a pass: a search for a cause must not go on.
   if (!error.matches(PyExc_Exception)) throw Ended{error};
   throw;
 }

@@ -4,7 +4,7 @@
 
 namespace accrue::python {
 
-/// What leaves accrue arrives as Python has it: accrue.Error and those derived from it
+/// Exceptions that leave accrue arrive as Python's: accrue.Error and those derived from it
 /// (accrue/errors.py), torch.OutOfMemoryError, RuntimeError for libtorch's other errors, and what
 /// Python code raised on its way through C++.
 void translate_errors();

@@ -1,4 +1,4 @@
-// The module accrue._native. What users call is in python/accrue, which explains it.
+// The module accrue._native. Users call python/accrue, which explains its functions.
 #include <torch/csrc/utils/pybind.h>
 
 #include "python/bindings.h"

@@ -38,8 +38,9 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const Optional&
 }  // namespace
 
 void bind_operations(py::module_& module) {
-  py::class_<kernels::PreparedWeight>(module, "PreparedWeight",
-                                      "What products need of a weight, made when it has changed.")
+  py::class_<kernels::PreparedWeight>(
+      module, "PreparedWeight",
+      "The forms of a weight that products need, made when it has changed.")
       .def(py::init<>());
   module.def("linear_cross_entropy", &linear_cross_entropy, WithoutInterpreter(), py::arg("hidden"),
              py::arg("weight"), py::arg("targets"), py::arg("prepared"), py::kw_only(),

@@ -11,7 +11,7 @@ namespace accrue::python {
 /// A torch.optim optimizer of Python as C++ code takes one: step() calls its step(). Its groups
 /// have the same parameters, as they are when it is made.
 ///
-/// By how much the gradient was clipped it is told while it steps, as its attribute
+/// While it steps it has the factor by which the gradient was clipped, as its attribute
 /// `accrue_clipping`, so that accrue.watch() knows gradients as they were.
 class PythonOptimizer final : public torch::optim::Optimizer, public accum::ClippingListener {
  public:

@@ -74,7 +74,7 @@ class RunLog {
   observe::JsonlSink metrics_;
   std::unique_ptr<observe::TensorboardSink> events_;
   std::int64_t first_step_;
-  std::optional<std::int64_t> tokens_;  ///< so far; none before the first step that is told
+  std::optional<std::int64_t> tokens_;  ///< so far; none before the first step that is logged
   Stopwatch since_start_;
 };
 

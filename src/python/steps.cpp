@@ -67,7 +67,7 @@ void bind_entry(py::module_& module) {
       .def_readonly("predicted_peak_bytes", &LoopPlanEntry::predicted_peak_bytes)
       .def_readonly("seconds_per_sample", &LoopPlanEntry::seconds_per_sample)
       .def_readonly("within_limit", &LoopPlanEntry::within_limit);
-  py::class_<LoopPlan, LoopPlanEntry>(module, "Plan", "How to run a batch in a loop of one's own.")
+  py::class_<LoopPlan, LoopPlanEntry>(module, "Plan", "How to run a batch in your own loop.")
       .def_readonly("batch_samples", &LoopPlan::batch_samples)
       .def_readonly("measured_peak_bytes", &LoopPlan::measured_peak_bytes)
       .def_readonly("reason", &LoopPlan::reason, "why this micro-batch")

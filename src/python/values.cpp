@@ -111,17 +111,17 @@ void bind_report(py::module_& module) {
       .def_readonly("stepped", &StepReport::stepped,
                     "False: total weight 0 or a dropped window; nothing was changed")
       .def_readonly("samples", &StepReport::samples, "cumulative")
-      .def_readonly("tokens", &StepReport::tokens, "cumulative, None where not counted")
+      .def_readonly("tokens", &StepReport::tokens, "cumulative, None if not counted")
       .def_readonly("weight", &StepReport::weight, "terms in this step's loss")
       .def_readonly("loss", &StepReport::loss, "mean over `weight`")
       .def_readonly("losses", &StepReport::losses)
       .def_readonly("grad_norm", &StepReport::grad_norm, "of the mean gradient, before clipping")
       .def_readonly("noise_scale", &StepReport::noise_scale,
-                    "tr(Sigma) / |G|^2 in units of `weight`, smoothed; None where not measured")
+                    "tr(Sigma) / |G|^2 in units of `weight`, smoothed; None if not measured")
       .def_readonly("noise_scale_low", &StepReport::noise_scale_low,
                     "the lower end of an interval that holds the truth 9 times in 10")
       .def_readonly("noise_scale_high", &StepReport::noise_scale_high,
-                    "the upper end, None where there is none")
+                    "the upper end, None if there is none")
       .def_readonly("gradient_variance", &StepReport::gradient_variance,
                     "tr(Sigma) per unit of weight, smoothed")
       .def_readonly("lr", &StepReport::lr)

@@ -19,7 +19,7 @@ namespace py = pybind11;
 namespace accrue::python {
 namespace {
 
-/// What Python tells of a model: python/accrue/verify.py.
+/// A model as Python describes it: python/accrue/verify.py.
 struct Described {
   Named parameters, buffers;
   MaybeCallback batch_norms, evaluate;
@@ -86,7 +86,7 @@ py::dict dict_of(const proof::Report& report) {
   return fields;
 }
 
-/// What is said of causes that Python found by itself.
+/// The report of causes that Python found by itself.
 py::dict dict_of_causes(const std::vector<std::string>& causes, double error, double bound) {
   proof::Report report{.equal = causes.empty(), .max_relative_error = error, .bound = bound};
   for (const std::string& word : causes) {

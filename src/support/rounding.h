@@ -82,9 +82,9 @@ struct RoundingTerms {
 /// 8 noise + 4 accumulation + 8 u gradient_norm (docs/numerics.md, "verify's bound").
 inline double rounding_bound(const RoundingTerms& terms) {
   // Both sides round, so on average their difference is below twice the noise. One or two draws may
-  // have come out at a quarter of the usual value, hence 8. A sum may be rounded several times
-  // within one product that adds into it, hence 4 times its error; and each side rounds its result
-  // a few times, hence 8 u.
+  // have come out at a quarter of the usual value, so 8. A sum may be rounded several times within
+  // one product that adds into it, so 4 times its error; and each side rounds its result a few
+  // times, so 8 u.
   return 8 * terms.noise + 4 * terms.accumulation + 8 * terms.unit_roundoff * terms.gradient_norm;
 }
 

@@ -48,8 +48,8 @@ CauseInWords in_words(Cause cause) {
               "clip once, the mean gradient, behind the last micro-batch"};
     case Cause::packing_leak:
       return {"documents that are packed into one row see each other",
-              "give the model attention that ends where a document does (position_ids that begin "
-              "anew with an attention that reads them), and no label across the border"};
+              "give the model attention that ends where a document does (position_ids that restart "
+              "there, with an attention that reads them), and no label across the border"};
     case Cause::last_window:
       return {"a short last window is dropped, or divided as if it were whole",
               "step behind the last micro-batch, too, and divide by what the window holds"};

@@ -38,8 +38,8 @@ std::vector<SmallestFault> scaled_faults(double matrix, double vector);
 /// By what part gradients may be scaled and not be noticed; 0 if no such fault is among them.
 double largest_scaled(const std::vector<SmallestFault>& faults);
 
-/// Whether gradients that are scaled would have been noticed. What counts otherwise is told by
-/// weights and draws, too, and steps have a bound of their own (StepsResult::conclusive).
+/// Whether gradients that are scaled would have been noticed. Wrong counts also show in weights
+/// and draws, and steps have a bound of their own (StepsResult::conclusive).
 bool are_conclusive(const std::vector<SmallestFault>& faults);
 
 /// Parameters that were not compared, or whose comparison shows little: no gradient reaches them

@@ -53,7 +53,7 @@ const char* remedy(Place place) {
       return "report it with this config: the fault is accrue's, or that of a model whose layers "
              "are not the same in each run";
     case Place::not_searched:
-      return "see what was left out, and run it again where that can be had";
+      return "see what was left out, and run it again in an environment that allows it";
     case Place::none:
     case Place::window:
       break;

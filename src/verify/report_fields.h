@@ -5,7 +5,7 @@
 
 #include "accrue/verify/report.h"
 
-/// What a report of a proof has, by name: the fields that `accrue verify --json` and the Python
+/// The content of a proof's report, by name: the fields that `accrue verify --json` and the Python
 /// package's Report have in common. Each calls `put(name, value)` per field. A value is a bool, a
 /// double, a std::string, a list of strings, or a list of what has fields itself.
 namespace accrue::proof {

@@ -54,7 +54,7 @@ TEST(Facts, AreNothingElse) {
   for (const char* text : {"", "{}", "[[", R"([["version"]])", R"([["version", 1]])",
                            R"([["version", "1", "2"]])", R"({"version": "1"})"})
     EXPECT_THAT(error_of([&] { facts_from_text(text); }, Error::Kind::runtime),
-                HasSubstr("what a rank says of itself"))
+                HasSubstr("the facts of a rank, by name"))
         << text;
 }
 

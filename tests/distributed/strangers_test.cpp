@@ -120,7 +120,7 @@ TEST_F(StrangersTest, ATextThatSomebodyElseWroteIsRefusedByTheNameOfItsRank) {
     EXPECT_EQ(results[rank].status, 1);
     EXPECT_THAT(results[rank].errors,
                 AllOf(HasSubstr("greeting"), HasSubstr("in the place of rank 1"),
-                      HasSubstr("somebody else writes into the store")));
+                      HasSubstr("another program writes into the store")));
   }
 }
 

@@ -486,6 +486,6 @@ def test_an_audit_of_transformers_writes_nothing(tmp_path, monkeypatch, when):
 
 def test_data_that_an_audit_would_use_up_are_refused(tmp_path):
     lightning = pytest.importorskip("lightning")
-    with pytest.raises(accrue.UsageError, match="data that can be read anew, received an iterator of type generator"):
+    with pytest.raises(accrue.UsageError, match="data that can be read again, received an iterator of type generator"):
         accrue.audit(lightning.Trainer(logger=False, default_root_dir=tmp_path), lambda net, micro: None, model=torch.nn.Linear(1, 1),
                      loader=(each for each in [1]))

@@ -30,7 +30,7 @@ PLANTED = {
     "deaf": ("A rank that is deaf.", "A rank that ignores messages."),
     "lives on": ("The store lives on.", "The store that lives in one process."),
     "padding": ("In order to train, it reads.", "The order to train in."),
-    "what: begins a comment": ("What a plan is made within.", "What does a plan cost?"),
+    "what: begins a comment": ("What a plan is made within.", "What does a plan cost? What to do: plan again."),
 }
 KINDS = {
     "document": (check_prose.markdown, "# Title\n\n{}\n"),

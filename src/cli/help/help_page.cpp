@@ -20,7 +20,7 @@ std::string full_name(const CLI::App& app) {
 
 constexpr std::size_t widest_column = 24;
 
-/// Where the meanings begin, for names of these lengths.
+/// The column in which the meanings begin, for names of these lengths.
 std::size_t column_for(const std::vector<std::string>& names) {
   std::size_t longest = 0;
   constexpr std::size_t around = 4;  // two spaces before a name, two after it

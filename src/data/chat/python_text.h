@@ -24,9 +24,9 @@ std::string_view stripped_right(std::string_view text);
 std::string_view stripped(std::string_view text, std::optional<std::string_view> characters,
                           bool left, bool right);
 
-/// Where `part` is first found at or after `from`, in bytes, in time linear in both.
+/// The first offset of `part` at or after `from`, in bytes, in time linear in both.
 std::size_t find_text(std::string_view text, std::string_view part, std::size_t from);
-/// Where it is found last, in the same way.
+/// The last offset of `part`, in the same way.
 std::size_t find_last_text(std::string_view text, std::string_view part);
 /// The number of its occurrences that do not overlap.
 std::size_t count_text(std::string_view text, std::string_view part);

@@ -79,7 +79,7 @@ Value Renderer::call_global(CallArguments arguments) {
     throw Failure("a function that this version knows", "'" + name + "'");
   arguments.expect({"message"}, 1);
   throw Failure("messages that the template takes",
-                "'" + str_of(arguments.get("message"), work_) + "', which it says of these");
+                "'" + str_of(arguments.get("message"), work_) + "', which the template raises");
 }
 
 Value Renderer::make_namespace(const CallArguments& arguments) {

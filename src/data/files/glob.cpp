@@ -96,7 +96,7 @@ class GlobWalk {
     if (!fs::is_symlink(path, reason) || fs::exists(path, reason)) return;
     throw usage_error(what_, "files that can be read",
                       path.string() + ": a link to " + fs::read_symlink(path, reason).string() +
-                          ", where nothing is",
+                          ", which does not exist",
                       "mounting or making what it leads to, removing it, or a glob that leaves it "
                       "out");
   }

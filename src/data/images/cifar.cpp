@@ -74,7 +74,7 @@ class Cifar final : public ImageStore {
  private:
   using Labels = std::vector<std::uint8_t>;
 
-  /// Where an image begins, with its labels.
+  /// The place of an image, with its labels.
   struct Record {
     std::size_t file;
     std::int64_t begin;

@@ -11,7 +11,7 @@
 namespace accrue::data {
 
 /// Whether the bytes begin like a JPEG. libjpeg-turbo reads JPEG: baseline and progressive, grey
-/// and colour. What the library would only warn of, such as a truncated file, counts as damage.
+/// and colour. A warning of the library, such as of a truncated file, counts as damage.
 bool is_jpeg(std::span<const std::byte> encoded);
 /// The header's contents: 1 channel for grey, 3 for colour; none if it is not a JPEG header, larger
 /// than `most_pixels_a_side`, or not reached in these bytes.

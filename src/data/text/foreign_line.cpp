@@ -102,7 +102,7 @@ JsonOrProblem message_of_sharegpt(ForeignJson& stated) {
   if (role.empty() && name_key == std::string_view("from"))
     return LineProblem{
         R"("from" as human, user, gpt, assistant, system, tool, observation or function_call)",
-        '"' + shortened(name) + '"', "one of these names for whoever says it"};
+        '"' + shortened(name) + '"', "one of these names for the speaker"};
   if (name == calls_tools && stated.contains("tool_calls"))
     return refuse(R"("function_call" beside "tool_calls")");
   ForeignJson message{{"role", role.empty() ? name : std::string(role)}};

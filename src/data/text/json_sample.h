@@ -102,7 +102,7 @@ class JsonSampleParser final : public SampleParser {
   std::optional<LineProblem> take_packed_samples();
   std::optional<LineProblem> take_alpaca();
   void add_fields_of_other_forms();
-  /// What is given, if anything, is not learned.
+  /// `given`, if there is any, is not learned.
   void take_text(std::optional<std::string_view> given, std::string_view learned);
 
   std::int64_t vocab_bound_;

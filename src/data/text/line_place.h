@@ -14,8 +14,8 @@ struct LinePlace {
   bool is_within = false;                             ///< it is a value inside that of the key
 };
 
-/// Where the value begins (for one within a value, other than an element, that value), in bytes
-/// from 1; none if the line has no such value. The text after the value need not be JSON.
+/// The column in which the value begins (for one within a value, other than an element, that
+/// value), in bytes from 1; none if there is none. The text after the value need not be JSON.
 std::optional<std::size_t> column_of(std::string_view line, const LinePlace& place);
 
 /// A word at the place of a value.

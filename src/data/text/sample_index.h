@@ -22,7 +22,7 @@ struct UnreadKeys {
   bool operator==(const UnreadKeys&) const = default;
 };
 
-/// Where the samples of JSON lines files are, and their common properties.
+/// The places of the samples of JSON lines files, and their common properties.
 struct SampleIndex {
   std::vector<std::int64_t> begins;   ///< where sample i's line begins in its file
   std::vector<std::int32_t> lengths;  ///< sample i's input tokens; for a pair those of both

@@ -5,7 +5,7 @@
 
 namespace accrue::data {
 
-/// What holds of all matches of a part of a pattern, at each place of a text. That of no parts is
+/// Properties of all matches of a part of a pattern, at each place of a text. That of no parts is
 /// the default.
 struct MatchFacts {
   bool takes_one = false;          ///< each takes a character

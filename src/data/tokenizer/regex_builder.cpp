@@ -222,8 +222,8 @@ void RegexBuilder::repeat(std::string words, const RepeatBounds& bounds) {
 }
 
 /// Oniguruma ends a repeat with the first match of nothing, however few there were; PCRE2 goes on
-/// up to a count. What is found is the same if going on finds nothing that was not tried before:
-/// if the part tries nothing last, or has no other way to match. Groups must not see it, either.
+/// up to a count. Both find the same if going on finds nothing that was not tried before: if the
+/// part tries nothing last, or has no other way to match. Groups must not see it, either.
 void RegexBuilder::check_repeat(const MatchFacts& part, std::string_view words,
                                 const RepeatBounds& bounds) {
   if (part.takes_one || bounds.most <= 1) return;

@@ -23,7 +23,7 @@ struct StatedToken {
 /// The value of a special token: only a text, or a token with its properties.
 struct SpecialToken {
   StatedToken token;
-  bool is_text = true;  ///< whoever adds it chooses the properties
+  bool is_text = true;  ///< the code that adds it chooses the properties
 
   const std::string& text() const { return token.text; }
   /// As Python compares them: a text is not equal to a token.

@@ -6,7 +6,7 @@
 namespace accrue::data {
 namespace {
 
-/// Where the last character of a text begins, which is not empty.
+/// The offset of the last character of a text, which is not empty.
 std::size_t last_character(std::string_view text) {
   std::size_t at = text.size() - 1;
   while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;

@@ -24,7 +24,7 @@ class CompressionShards {
   std::int64_t elements() const { return elements_; }
   std::int64_t shard_elements() const { return shard_elements_; }  ///< of each shard, with padding
   std::int64_t padded_elements() const { return world_ * shard_elements_; }
-  /// Where the elements of the shard of `rank` lie in the buffer, without padding.
+  /// The range of the shard of `rank` in the buffer, without padding.
   FlatRange range(std::int64_t rank) const;
 
  private:

@@ -80,8 +80,8 @@ std::string to_text(const Facts& facts) { return nlohmann::json(facts).dump(); }
 Facts facts_from_text(const std::string& text) {
   const auto expect = [](bool holds) {
     if (!holds)
-      throw runtime_error("join the other ranks", "what a rank says of itself, by name",
-                          "something else", "the same build of accrue on all ranks");
+      throw runtime_error("join the other ranks", "the facts of a rank, by name", "something else",
+                          "the same build of accrue on all ranks");
   };
   const nlohmann::json list = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   expect(list.is_array());

@@ -30,7 +30,7 @@ struct GroupPlace {
 class RankNotes {
  public:
   /// `texts` are the group's. Signs of life belong to the run, under the members' names, because a
-  /// process lives on while its group is rebuilt.
+  /// process continues to run while its group is rebuilt.
   RankNotes(SealedTexts texts, SealedTexts of_run, GroupPlace place)
       : texts_(std::move(texts)), of_run_(std::move(of_run)), place_(std::move(place)) {}
 

@@ -247,7 +247,7 @@ void RankStore::refuse(const RankNotes::Texts& texts, const std::string& topic,
       "words signed with this run's ACCRUE_RUN_TOKEN under '" + topic + "' at " +
           connections_.place(),
       decided,
-      "the same ACCRUE_RUN_TOKEN on all ranks, or none on all; where it is the same, somebody else "
+      "the same ACCRUE_RUN_TOKEN on all ranks, or none on all; if it is the same, another program "
       "writes into the store");
 }
 

@@ -57,8 +57,8 @@ Error RunConnections::not_reached(const std::string& reason) const {
                        "listens on the interface of MASTER_ADDR alone");
 }
 
-/// Returns when the run's store answers. c10d's client would wait as well, but for any store, and
-/// if none comes it prints a stack.
+/// Returns when the run's store answers. c10d's client would wait as well, but it takes any store,
+/// and if none comes it prints a stack.
 void RunConnections::await_store(const Launch& launch, Deadline until, WaitingNote& note) const {
   constexpr std::chrono::milliseconds again{50};
   const std::string host = agent_hosts_ ? "the launcher's agent" : "rank 0";

@@ -7,7 +7,7 @@
 namespace accrue::distributed {
 namespace {
 
-/// Where each flat allocation ends, by its number.
+/// The end of each flat allocation, by its number.
 std::vector<std::int64_t> ends_of(std::span<const SlotPlace> places) {
   std::vector<std::int64_t> ends;
   for (const SlotPlace& place : places) {

@@ -35,7 +35,7 @@ std::int64_t most_in_flight(std::int64_t stage, std::int64_t stages, std::int64_
 /// (micro_batches + stages - 1).
 double bubble_fraction(std::int64_t stages, std::int64_t micro_batches);
 
-/// Where to cut a chain of blocks that take `costs` seconds each into `stages` parts, so that the
+/// The cuts of a chain of blocks that take `costs` seconds each into `stages` parts, so that the
 /// slowest is as fast as possible: stages + 1 ascending positions, the first 0 and the last
 /// costs.size(). No stage is empty; of several such divisions it is the one whose last stage, and
 /// then whose stage before it, begins earliest. Throws a usage Error if there are fewer blocks than

@@ -34,7 +34,7 @@ void KeyValueCache::expect(const at::Tensor& added) const {
   if (positions() + added.size(1) > shape_.most_positions)
     throw usage_error(
         append_to_cache, "at most " + std::to_string(shape_.most_positions) + " positions",
-        std::to_string(positions() + added.size(1)), "beginning anew with the last positions");
+        std::to_string(positions() + added.size(1)), "a new cache with the last positions");
 }
 
 void KeyValueCache::make_room(std::int64_t count) {

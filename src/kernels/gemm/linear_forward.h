@@ -26,7 +26,7 @@ at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, std::in
 /// the WeightOperands::data_gradient.
 at::Tensor input_gradient(const at::Tensor& grad, const at::Tensor& weight, at::IntArrayRef sizes);
 
-/// What an autograd Function receives of a weight besides the master. It is wrapped because a
+/// The part of a weight that an autograd Function receives besides the master. It is wrapped: a
 /// Function treats every tensor argument as an input of the graph, as the master already is.
 struct ComputeWeight {
   WeightOperands operands;

@@ -247,7 +247,7 @@ GenerationJson generation_part(const GenerationJson& config) {
   return part;
 }
 
-/// What a folder states of its texts, and the file that states it.
+/// How a folder wants texts to be generated, and the file that states it.
 struct StatedGeneration {
   fs::path file;
   std::string text;  ///< empty: nothing is stated

@@ -37,7 +37,7 @@ void expect_trainable_dtypes(const NamedParameters& parameters, const NamedParam
     if (parameter.tensor.requires_grad() && !at::isFloatingType(parameter.tensor.scalar_type()))
       throw usage_error(operation, "real numbers as parameters to train", in_words(parameter),
                         "a parameter of real and imaginary parts (torch.view_as_real), of which "
-                        "the module makes the complex one, or a buffer where it is not trained");
+                        "the module makes the complex one, or a buffer if it is not trained");
   expect_in_files(parameters, operation);
   expect_in_files(buffers, operation);
 }

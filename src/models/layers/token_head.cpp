@@ -84,7 +84,7 @@ void check_decoded_ids(const char* operation, const at::Tensor& ids, std::int64_
                     "int64 token ids [1, T], T from 1 to the " + std::to_string(room) +
                         " that the context has room for",
                     ids.defined() ? c10::str(ids.scalar_type(), ' ', ids.sizes()) : "no tensor",
-                    "a cache that begins anew with the last tokens");
+                    "a new cache with the last tokens");
 }
 
 at::Tensor padded_right(const at::Tensor& ids, std::int64_t most_tokens, const char* operation) {

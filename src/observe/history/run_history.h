@@ -72,9 +72,9 @@ struct RunHistory {
 /// Whether the folder has what every run has: run.json or metrics.jsonl.
 bool is_run(const std::filesystem::path& folder);
 
-/// Reads a run, even a running one. What is torn or of another version is left out, with a remark;
-/// if a step occurs twice (a run that went back), the later line and those after it count. Throws a
-/// usage Error if `root` is not a run folder.
+/// Reads a run, even a running one. Lines that are torn or of another version are left out, with a
+/// remark; if a step occurs twice (a run that went back), the later line and those after it count.
+/// Throws a usage Error if `root` is not a run folder.
 RunHistory read_run(const std::filesystem::path& root);
 
 /// Reads several runs, on as many threads as this process is allowed, and makes their names unique.

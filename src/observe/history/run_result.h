@@ -17,7 +17,7 @@ struct RunResult {
   std::optional<std::int64_t> last_step, total_steps;
   /// The training loss: of the last step that has one.
   std::optional<double> last_loss;
-  /// What losses of runs are compared by: the mean over the last tenth of the steps (one of fewer
+  /// The loss by which runs are compared: the mean over the last tenth of the steps (one of fewer
   /// than 20), each with its `weight` where all have one.
   std::optional<double> train_loss;
   std::optional<double> eval_loss;  ///< the last

@@ -111,7 +111,7 @@ std::vector<Chart> speed_charts() {
        .series = {{"share_of_ceiling", "share"}}},
       {.id = "time_parts",
        .title = "Where the time of a step goes",
-       .note = "Means of the steps. What is hidden runs beside the backward pass.",
+       .note = "Means of the steps. Hidden time runs beside the backward pass.",
        .section = Section::speed,
        .unit = Unit::seconds,
        .drawing = Drawing::stack,

@@ -17,8 +17,8 @@ void add_if_any(StepTable& table, const char* name, Column column) {
   if (has_value(column)) table.columns[name] = std::move(column);
 }
 
-/// Clocks that are read one after the other differ a little: no part is below zero. What was not
-/// measured stays NaN.
+/// Clocks that are read one after the other differ a little: no part is below zero. A part that
+/// was not measured stays NaN.
 double at_least_nothing(double seconds) { return seconds < 0 ? 0 : seconds; }
 
 /// A column that may be missing.

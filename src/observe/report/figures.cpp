@@ -70,7 +70,7 @@ class Figures {
     if (!run_.evaluations.empty()) add_evaluation();
   }
 
-  /// What runs are compared by, if it is not the last step's alone.
+  /// The loss by which runs are compared, if it is not the last step's alone.
   std::string mean_of_many() const {
     const std::int64_t steps = steps_of_last_tenth(run_.table);
     if (steps == 1 || !result_.train_loss) return "";

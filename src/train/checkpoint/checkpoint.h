@@ -22,8 +22,8 @@ inline constexpr const char* compression_prefix = "compression.";
 std::string optimizer_prefix(std::int64_t rank);
 
 /// The contents of a checkpoint. Parameters and the optimizer's state are not copied, so they must
-/// not change until the checkpoint is written. What a forward pass changes (Trainable::buffers) is
-/// copied.
+/// not change until the checkpoint is written. The buffers that a forward pass changes
+/// (Trainable::buffers) are copied.
 struct CheckpointContent {
   TrainState state;
   ModelConfig shape;  ///< the model's configuration

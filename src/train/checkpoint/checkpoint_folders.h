@@ -13,7 +13,7 @@ namespace accrue::train {
 
 /// The folders under checkpoints/: step-00000010 is a checkpoint, process 77 is writing
 /// .step-00000010-77.partial, a .replaced folder is about to be replaced by the next one of its
-/// name, and a .removed folder is being removed. Whoever changes them holds the run (RunClaim).
+/// name, and a .removed folder is being removed. A process that changes them has a RunClaim.
 
 /// The step in a folder's name; none if it is not the name of a checkpoint.
 std::optional<std::int64_t> step_of_folder(const std::filesystem::path& folder);

@@ -52,7 +52,7 @@ DataChange check_continuity(const DataIdentity& before, const DataIdentity& now,
            " held out";
   };
   throw usage_error("resume with --accept-data",
-                    before.samples == 0 ? "a checkpoint that tells how many samples its data had"
+                    before.samples == 0 ? "a checkpoint that states how many samples its data had"
                                         : counts(before) + ", as before",
                     counts(now) + " in " + received,
                     "the same files, or a new run.out that starts from this model");

@@ -196,8 +196,8 @@ bool is_batch_size(const std::string& key) {
   return key == "batch.tokens" || key == "batch.samples";
 }
 
-/// How the run that is repeated went if it was resumed. What changed then is nothing that a run
-/// from beginning to end repeats, except its batch.
+/// How the run that is repeated went if it was resumed. A run from beginning to end repeats none of
+/// the changes at that time, except its batch.
 std::vector<Difference> history_of(const RunRecord& record, bool bits_depend_on_ranks) {
   std::vector<Difference> found;
   for (const PastResumption& past : record.resumed) {

@@ -58,7 +58,7 @@ std::string reason_for_replica(const RunCopies& run, const fs::path& chosen) {
          what;
 }
 
-/// What to do about what `changed`. A batch may change if the command line states it.
+/// The advice about keys that `changed`. A batch may change if the command line states it.
 std::string how_to_go_on(const std::vector<ConfigDifference>& changed, const Config& now) {
   const ConfigDifference& first = changed.front();
   const bool is_batch = first.key == "batch.tokens" || first.key == "batch.samples";

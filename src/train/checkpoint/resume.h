@@ -25,7 +25,7 @@ struct Resumed {
   /// models::TorchScriptModel::digest(); set on the first rank, which records it.
   std::string module;
   /// Describes a TorchScript module that differs from the run's; empty if it is the same. A module
-  /// is code, and whoever changed it is responsible for continuing with it.
+  /// is code, and the user who changed it is responsible for continuing with it.
   std::string module_change;
   std::vector<std::string> skipped;  ///< the damage of checkpoints that would come first
   /// Why the replica's checkpoint was used; empty if it is the run's own.

@@ -107,7 +107,7 @@ std::string add_resumption(const std::string& run_json, const Resumption& resump
   run["schedule"] = static_cast<int>(resumption.schedule);
   if (!resumption.module.empty()) run["module"] = resumption.module;
   note_batch_changes(resumption.batch_changes, run);
-  // A run of an earlier version stays one that tells too little to be repeated.
+  // A run of an earlier version stays one that has too little to be repeated.
   if (run.contains("config")) run["config"] = to_json(resumption.config);
   if (run.contains("data")) run["data"] = to_json(resumption.data);
   return text_with_checksum(std::move(run));

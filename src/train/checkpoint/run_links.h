@@ -11,7 +11,7 @@ namespace accrue::train {
 
 /// The folders of a run directory that are links to others (`checkpoints` on another disk), in
 /// words for the user: the run writes to their targets. Throws a usage Error if one of its
-/// files is a link, since the target may belong to somebody else, or if a link leads to
+/// files is a link, since the target may belong to another user, or if a link leads to
 /// nothing.
 std::vector<std::string> links_of_run(const RunDirectory& run);
 

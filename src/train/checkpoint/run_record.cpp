@@ -133,9 +133,9 @@ std::shared_ptr<const RunRecord> read_run_record(const RunDirectory& run) {
     return std::make_shared<const RunRecord>(record_in(parsed, folder));
   } catch (const json::exception& missing) {
     throw usage_error(
-        operation, "a run.json that tells config, plan, data, environment and start of the run",
+        operation, "a run.json with config, plan, data, environment and start of the run",
         "one of an earlier version, or damaged (" + std::string(missing.what()) + ")",
-        "accrue train " + run.config_file().string() + " --run.out=NEW, which plans anew");
+        "accrue train " + run.config_file().string() + " --run.out=NEW, which plans again");
   }
 }
 

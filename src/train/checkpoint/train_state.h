@@ -18,7 +18,7 @@
 
 namespace accrue::train {
 
-/// What a run measured of its gradient's noise, and what was decided about its batch: by the noise,
+/// The noise of the gradient as a run measured it, and the decisions about its batch: by the noise,
 /// or by hand, as the run was resumed.
 struct AdaptState {
   adapt::NoiseAverage::State noise = {};

@@ -390,7 +390,7 @@ void check_eps(const Config& config, const std::string& place) {
   throw usage_error(place,
                     "at least " + to_toml(Value{kLeast}) +
                         ", as an update is divided by the root of a second moment plus eps, and "
-                        "where no gradient came that is 0 / 0",
+                        "if no gradient came that is 0 / 0",
                     to_toml(Value{config.optim.eps}), "optim.eps = 1e-8");
 }
 

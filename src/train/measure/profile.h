@@ -22,7 +22,7 @@ struct KernelCost {
   double share_of_ceiling = 0;
 };
 
-/// Where the time of a window goes, as measured on one thread.
+/// The time of a window by its parts, as measured on one thread.
 struct Profile {
   std::int64_t micro_batch = 0;
   std::int64_t micro_batches = 0;

@@ -59,7 +59,7 @@ class ChainRun {
 /// `activations` as leaves of a new graph.
 models::Activations as_leaves(const models::Activations& activations);
 bool any_defined(const models::Activations& gradients);
-/// The gradients that backward left in leaves; undefined where none arrived.
+/// The gradients that backward left in leaves; undefined for leaves that none reached.
 models::Activations gradients_of(const models::Activations& leaves);
 
 }  // namespace accrue::train

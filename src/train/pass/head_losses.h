@@ -19,7 +19,7 @@ class HeadLosses {
     /// The sums of the heads that were run, by head, if left on a device (leave_losses_on_device):
     /// `sum` and `heads` then have 0 for them. Undefined otherwise.
     at::Tensor unread;
-    /// Where backward starts: the heads' sums, each with its factor times the loss scale.
+    /// The start of backward: the heads' sums, each with its factor times the loss scale.
     std::vector<at::Tensor> roots, gradients;
   };
   /// Runs the losses. Throws a usage Error naming LossHead::weight if heads have different weights

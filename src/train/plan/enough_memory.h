@@ -11,7 +11,7 @@
 namespace accrue::train {
 
 /// A memory.budget that is sufficient for the config's micro-batch, or for single samples, with the
-/// most recomputation that it allows: computed from the model's shape, with a margin where that is
+/// most recomputation that it allows: computed from the model's shape, with a margin if that is
 /// not exact. It advises users whose run is refused before anything could be measured. None if the
 /// config does not determine the shape (images, models from files).
 std::optional<std::int64_t> enough_budget(const Config& config);

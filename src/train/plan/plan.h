@@ -42,7 +42,7 @@ struct PlanReport {
 };
 
 struct PlanRunOptions {
-  std::function<void(const std::string& what)> progress;  ///< told of each trial
+  std::function<void(const std::string& what)> progress;  ///< called for each trial
   ShowProgress show = {};  ///< shows what comes before the trials: data and model are opened
   std::int64_t ranks = 1;  ///< those of the run, each on a machine like this one
 };

@@ -52,8 +52,8 @@ class BatchControl {
   /// Takes in a window that `state` already includes, and the reading of its noise.
   void update(const WindowRun& window, std::int64_t samples, bool stepped,
               const std::optional<NoiseReading>& reading, TrainState& state) const;
-  /// Decides about the batch from the window ahead on, and returns what there is to tell of it. A
-  /// change by hand is in force from here on if its window is ahead (change_ahead() tells it).
+  /// Decides about the batch from the window ahead on, and returns a remark about it, if any. A
+  /// change by hand is in force from here on if its window is ahead (change_ahead() has it).
   std::optional<std::string> decide(TrainState& state);
   /// Call it when the state has become an earlier one.
   void restore();

@@ -20,8 +20,8 @@ class HistogramTaker {
   HistogramTaker(const RunContext& run, const BatchControl& batch);
 
   /// Takes the mean gradient that step `step` is about to use, before clipping, if that step is
-  /// due. What cannot be read here is left out: a gradient that was folded into the optimizer, or
-  /// one that is divided among the ranks.
+  /// due. Gradients that cannot be read here are left out: one that was folded into the optimizer,
+  /// or one that is divided among the ranks.
   void see(const accum::MeanGradient& gradient, std::int64_t step);
   /// Adds the weights after that step, and reports both; does nothing if it was not due.
   void tell(const RunLog& log);

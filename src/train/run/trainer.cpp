@@ -102,7 +102,7 @@ struct Trainer::Impl {
     return !options.resume || (options.checkpoint.empty() && !copies.newest_whole());
   }
 
-  /// What ranks have to agree on before any of them decides a plan or loads anything.
+  /// The facts that ranks have to agree on before any of them decides a plan or loads anything.
   distributed::Facts start_of(const RunOptions& options, bool plans) const {
     const std::string checkpoint =
         options.checkpoint.empty() ? "the newest checkpoint" : options.checkpoint;

@@ -151,7 +151,7 @@ void MicroBatchRunner::require_few_bad(const WindowRequest& request, const Windo
 
 bool MicroBatchRunner::stops_here() const {
   context_.control.follow();
-  // What is folded into the optimizer cannot be undone: such a window is completed first.
+  // A gradient that is folded into the optimizer stays there: such a window is completed first.
   return context_.control.stops_here() && !context_.window.buffer()->is_between_steps();
 }
 

@@ -83,7 +83,7 @@ batch::WindowSchedule as_changing(const Workload& work);
 /// The schedule of `work` with what was decided on the way or by hand.
 batch::WindowSchedule with_changes(const Workload& work, const std::vector<BatchChange>& changes);
 
-/// The batch that `stated` has, in the unit of `begun`; none if that cannot be told: either has no
+/// The batch that `stated` has, in the unit of `begun`; none if that is not known: either has no
 /// batch that stays as it is, or samples differ in length.
 std::optional<std::int64_t> batch_in_unit_of(const Config& begun, const Config& stated,
                                              const SampleFacts& samples);

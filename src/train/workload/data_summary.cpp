@@ -255,7 +255,7 @@ void expect_tokens_or_images(const data::Source& source) {
   throw usage_error("show the data", "samples of tokens, or images",
                     sample.columns.empty() ? "samples of another kind, which the program brings"
                                            : "tensors by name, as data.columns says",
-                    "accrue plan, which tells how many there are and what a batch takes");
+                    "accrue plan, which shows how many there are and what a batch takes");
 }
 
 }  // namespace

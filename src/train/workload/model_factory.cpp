@@ -148,7 +148,8 @@ void expect_to_take_a_sample(const Config& config, models::Model& model,
 void fit_model_to_data(Config& config, const data::Source& train) {
   if (config.model.kind == ModelKind::torchscript && config.data.packing)
     throw usage_error("data.packing", "a model that keeps the samples of a row apart",
-                      "model.kind \"torchscript\", which is not told of them", "packing = false");
+                      "model.kind \"torchscript\", which does not receive their boundaries",
+                      "packing = false");
   if (!is_foreign(config.model.kind)) expect_images(config, train);
   if (const auto image = train.image_shape()) {
     fit_image(config, *image);

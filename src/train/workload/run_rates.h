@@ -12,10 +12,10 @@
 
 namespace accrue::train {
 
-/// The learning rate of each window of a run. Where the batch stays as it is the schedule counts
-/// optimizer steps; where it changes, what the windows hold (tokens, or samples that have none), so
+/// The learning rate of each window of a run. If the batch stays as it is, the schedule counts
+/// optimizer steps; if it changes, the contents of the windows (tokens, or samples without any), so
 /// that the rate does not jump if the batch does. A run of a stated number of steps whose batch
-/// is decided on the way, or changed by hand, counts steps: nobody knows what they will hold.
+/// is decided on the way, or changed by hand, counts steps: their contents are not known before.
 class RunRates {
  public:
   /// `windows` is the run's length. A warm-up in steps is that of `as_begun`, the schedule before

@@ -176,7 +176,7 @@ void check_order(const Config& config, const data::Source& train) {
   if (config.data.val_fraction > 0)
     throw usage_error("data.val_fraction of a stream", "0",
                       std::to_string(config.data.val_fraction),
-                      "validation data of its own, as reading the stream's end would begin it anew "
+                      "validation data of its own, as reading the stream's end would restart it "
                       "after each evaluation");
 }
 

@@ -56,7 +56,7 @@ struct Workload {
 /// of the one that `model.from` names. Throws a usage Error as open_workload() does for data.
 Datasets open_data(Config& config, const ShowProgress& show = {});
 
-/// What is shown while text becomes tokens. Of ranks that share a cache of text only one makes
+/// The progress shown while text becomes tokens. Of ranks that share a cache of text only one makes
 /// them; all else they do alike.
 inline constexpr const char* kTokenizing = "tokenizing";
 

@@ -43,7 +43,7 @@ std::string what_moves_as_far(const StepsResult& steps) {
   return why;
 }
 
-/// What to change where fp64 did not decide: the precision, the memory that fp64 lacked, or
+/// The thing to change if fp64 did not decide: the precision, the memory that fp64 lacked, or
 /// `otherwise`.
 std::string what_decides(const Report& report, const Bounds& bounds, const char* otherwise) {
   if (bounds.compute == "bf16" || bounds.compute == "fp16")

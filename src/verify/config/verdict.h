@@ -35,7 +35,7 @@ struct Bounds {
 };
 /// Whether what was compared proves something (Report::conclusive), by its smallest faults, by what
 /// rounding may change, and by the bound of the steps; and if not, why and what to change
-/// (Report::inconclusive). What was left out of the comparison in fp64 is in the report by then.
+/// (Report::inconclusive). The report must already have what the comparison in fp64 left out.
 void judge_bounds(Report& report, const Bounds& bounds);
 
 /// The samples of the window on which splits, orders and steps were not run.

@@ -305,7 +305,7 @@ class ConfigVerification {
     return loosest;
   }
 
-  /// What comparisons with plain passes are explained by: the window's, or that of few samples.
+  /// The diagnosis of the comparisons with plain passes: the window's, or that of few samples.
   Diagnosis explained() {
     std::optional<Prover>& worse = few_ && few_->worst().exceeds() ? few_ : all_;
     if (!worse) return {};

@@ -210,7 +210,7 @@ void expect_trainable(c10::Device device) {
                     "one that fails " + std::to_string(failed) + " of " +
                         std::to_string(checks.size()) +
                         " checks, the first of them: " + first->name + ": " + first->detail,
-                    "accrue doctor --device=" + word + ", which tells all of them, or \"cpu\"");
+                    "accrue doctor --device=" + word + ", which reports all of them, or \"cpu\"");
 }
 
 }  // namespace accrue::proof

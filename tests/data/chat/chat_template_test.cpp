@@ -147,7 +147,7 @@ TEST(ChatTemplate, WhatIsNoTemplateIsRefusedWithItsLine) {
 
 TEST(ChatTemplate, WhatTheTemplateRaisesIsSaid) {
   expect_names(refused("\n{{ raise_exception('roles must alternate') }}"),
-               "'roles must alternate', which it says of these in line 2");
+               "'roles must alternate', which the template raises in line 2");
   expect_names(refused("{{ x.y.z }}", {{"x", Variables::object()}}), "'z'");
   expect_names(refused("{{ 'a' + none }}"), "a text and None");
   expect_names(refused("{{ x.append(1) }}", {{"x", Variables::array()}}), "'append'");

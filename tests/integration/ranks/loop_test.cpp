@@ -350,7 +350,7 @@ TEST(LoopsOfTwoRanks, EndTogetherWithTheReason) {
   EXPECT_THAT(errors_of({.fault = "other seed"}),
               Each(HasSubstr("the same parameters on all of them")));
   EXPECT_THAT(errors_of({.form = "losses", .seed = 2, .fault = "forgets one"}),
-              Each(HasSubstr("the total weights that expect() was told")));
+              Each(HasSubstr("the total weights given to expect()")));
   EXPECT_THAT(errors_of({.form = "losses", .seed = 2, .fault = "gives one"}),
               Each(HasSubstr("combine losses")));
 }

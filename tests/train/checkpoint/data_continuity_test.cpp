@@ -38,7 +38,7 @@ TEST(DataContinuity, AnotherNumberOfSamplesIsNeverAccepted) {
   const DataIdentity old{.fingerprint = "text: 1 files, hash a"};
   EXPECT_THAT(
       usage_message([&] { check_continuity(old, {.fingerprint = "b", .samples = 10}, true); }),
-      HasSubstr("a checkpoint that tells"));
+      HasSubstr("a checkpoint that states"));
 }
 
 /// This holds for any files: an automatic size could change with a file that is left out.

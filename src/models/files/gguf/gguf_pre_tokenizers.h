@@ -24,8 +24,8 @@ std::optional<GgufPreTokenizer> find_gguf_pre_tokenizer(std::string_view name);
 /// "llama-bpe, dbrx, ...": only the main names.
 std::string listed_gguf_pre_tokenizers();
 
-/// Those under the main names that cut text like a part of a tokenizer.json. What does not affect
-/// cutting (offsets) is ignored.
+/// Those under the main names that cut text like a part of a tokenizer.json. Properties that do not
+/// affect cutting (offsets) are ignored.
 std::vector<GgufPreTokenizer> gguf_pre_tokenizers_like(const nlohmann::json& pre_tokenizer);
 
 /// Whether a part of a tokenizer.json only cuts text into words of bytes.

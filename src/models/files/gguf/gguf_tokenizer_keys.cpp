@@ -282,8 +282,8 @@ class TokenKeys {
     keys_.add("tokenizer.ggml." + name + "_token_id", static_cast<std::uint32_t>(id));
   }
 
-  /// A file has three keys for tokens that end a text; some end one by their texts, too. What is
-  /// stated is all before which `accrue sample` ends a text; the folder is read if nothing is.
+  /// A file has three keys for tokens that end a text; some end one by their texts, too. The
+  /// tokens are those before which `accrue sample` ends a text; without any, the folder's.
   void add_ends(std::optional<std::int64_t> end) {
     const std::vector<std::int64_t>& stated =
         wanted_.end_tokens.empty() ? folder_.end_ids : wanted_.end_tokens;

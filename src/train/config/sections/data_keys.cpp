@@ -149,8 +149,8 @@ std::vector<Key> batch_keys() {
           {"batch.ramp.by", "How the batch grows."}, ramp_shape_words, {},
           [](auto& c) -> auto& { return c.batch.ramp_by; })),
       choice_key(
-          {"batch.last", "What is done with an epoch's short last batch."},
-          batch::last_window_words, {}, [](auto& c) -> auto& { return c.batch.last; }),
+          {"batch.last", "How an epoch's short last batch is treated."}, batch::last_window_words,
+          {}, [](auto& c) -> auto& { return c.batch.last; }),
       resumable(number_key(
           {"batch.max_quarantined",
            "Share of a step's micro-batches that may be left out because they are not finite."},

@@ -48,11 +48,11 @@ std::vector<Key> dist_keys() {
            "How micro-batches are shared between ranks: by measured speed, or equally."},
           shares_words, {}, [](auto& c) -> auto& { return c.dist.shares; }))),
       resumable(choice_key(
-          {"dist.shard", "What each rank keeps only its part of (ZeRO)."}, shard_words, {},
-          [](auto& c) -> auto& { return c.dist.shard; })),
+          {"dist.shard", "The state of which each rank keeps only its part (ZeRO)."}, shard_words,
+          {}, [](auto& c) -> auto& { return c.dist.shard; })),
       resumable(choice_key(
           {"dist.shard_replica",
-           "Where a copy of a rank's part is kept, so that a lost rank loses nothing."},
+           "The place of a copy of a rank's part, so that a lost rank loses nothing."},
           shard_replica_words, {}, [](auto& c) -> auto& { return c.dist.shard_replica; })),
       choice_key(
           {"dist.compress", "Compression of gradients between ranks."},
@@ -104,8 +104,8 @@ std::vector<Key> observe_keys() {
           {"observe.progress", "How progress is shown on the terminal."},
           observe::progress_style_words, {}, [](auto& c) -> auto& { return c.observe.progress; })),
       resumable(choice_key(
-          {"observe.noise", "What is measured of the gradient noise scale."}, noise_detail_words,
-          {}, [](auto& c) -> auto& { return c.observe.noise; })),
+          {"observe.noise", "The detail in which the gradient noise scale is measured."},
+          noise_detail_words, {}, [](auto& c) -> auto& { return c.observe.noise; })),
       resumable(later_key({"observe.prometheus", "Not in this version."}, {{""}})),
       resumable(later_key({"observe.mlflow", "Not in this version."}, {{""}})),
   };
@@ -123,7 +123,7 @@ Key of_adapted_batches(Key key) {
 std::vector<Key> adapt_keys() {
   return {
       choice_key(
-          {"adapt.batch", "What decides how the batch size changes."}, adapt::batch_rule_words, {},
+          {"adapt.batch", "The rule by which the batch size changes."}, adapt::batch_rule_words, {},
           [](auto& c) -> auto& { return c.adapt.batch; }),
       of_adapted_batches(integer_key(
           {"adapt.min", "Smallest batch size that is chosen."}, {1, most::tokens},

@@ -82,7 +82,7 @@ std::vector<Key> model_keys() {
                     {.least = 0, .most = 1, .most_excluded = true},
                     [](auto& c) -> auto& { return c.model.dropout; })),
       string_key(
-          {"model.from", "What training starts from."},
+          {"model.from", "The model that training starts from."},
           "a Hugging Face folder, a GGUF file, a run folder, or a file",
           [](auto& c) -> auto& { return c.model.from; }),
       strings_key(
@@ -102,7 +102,7 @@ std::vector<Key> model_keys() {
       read_with("model.kind", {"resnet", "torchscript", "custom"},
                 choice_key(
                     {"model.batchnorm",
-                     "What is done with batch normalisation, which depends on the micro-batch."},
+                     "The treatment of batch normalisation, which depends on the micro-batch."},
                     models::batch_norm_policy_words, {},
                     [](auto& c) -> auto& { return c.model.batchnorm; })),
       read_with("model.kind", {"torchscript", "custom"},

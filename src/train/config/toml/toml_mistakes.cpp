@@ -107,7 +107,7 @@ class Corrector {
   bool quoted_ = false, respelt_ = false;
 };
 
-/// Where the value of a line begins: after its first '=', or at its start inside an array.
+/// The offset of the value of a line: after its first '=', or at its start inside an array.
 std::size_t begin_of_value(const std::string& line) {
   const std::size_t equals = line.find('=');
   return equals == std::string::npos ? 0 : equals + 1;

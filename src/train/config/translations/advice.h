@@ -17,7 +17,7 @@ enum class Medium { file, command_line };
 
 /// The end of an error: what to state instead of `value`, which was stated under another system's
 /// name, and what differs. A second key that a row needs takes the value that `statements` have for
-/// it, under its own name or another system's. What is already stated is not advised again, and
+/// it, under its own name or another system's. Keys that are stated are not advised again, and
 /// statements that the new keys exclude are named as replaced.
 std::string advice_for(const Translation& row, const Value& value, Medium medium,
                        const Statements& statements = {});

@@ -56,7 +56,7 @@ const Key* kind_meant(const Entry& entry) {
   return kind != nullptr && takes(*kind, entry.value) ? kind : nullptr;
 }
 
-/// What to state instead of a value if a table is expected: the kind that it names, or any key.
+/// The key to state instead of a value if a table is expected: the kind that it names, or any.
 std::string key_in_table(const Entry& entry) {
   const Key* kind = kind_meant(entry);
   if (!kind && !entry.bare) return "[" + entry.path + "] with its keys below";

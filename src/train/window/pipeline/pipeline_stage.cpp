@@ -17,7 +17,7 @@ using models::Segment;
 
 constexpr int kTimed = 3;
 
-/// Where blocks begin, and where the last one ends.
+/// The first segment of each block, and the end of the last one.
 std::vector<std::size_t> block_bounds(const std::vector<Segment>& segments) {
   std::vector<std::size_t> bounds{0};
   for (std::size_t i = 1; i < segments.size(); ++i)

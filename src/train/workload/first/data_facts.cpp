@@ -101,7 +101,7 @@ Patterns patterns_of_folder(const FolderFindings& found, bool is_alone) {
   return patterns;
 }
 
-/// What `folder` holds: as it is `known`, of itself or of a folder around it, or else looked into.
+/// The findings of `folder`: as they are `known`, or part of a known folder around it, or else new.
 FolderFindings findings_of(const fs::path& folder, const std::vector<FolderFindings>& known,
                            const std::string& what) {
   for (const FolderFindings& one : known) {

@@ -14,7 +14,7 @@ bool is_image(const std::filesystem::path& file);
 /// Whether each line or row of a file is a sample, by its suffix or its first bytes.
 bool has_lines(const std::filesystem::path& file);
 
-/// What is trained on of a folder: the first of these of which it has files.
+/// The kind of a folder's files that is trained on: the first of these of which it has files.
 enum class FolderKind {
   images,
   image_sets,  ///< CIFAR's or idx files, and not labels alone
@@ -36,7 +36,7 @@ struct FolderFindings {
 /// Throws a usage Error, its operation being `what`, if a link leads to nothing.
 FolderFindings look_into(const std::filesystem::path& folder, const std::string& what);
 
-/// What of a folder is trained on, and what is held out: files and folders.
+/// The parts of a folder that are trained on, and those that are held out: files and folders.
 struct FolderParts {
   std::vector<std::filesystem::path> train, val;
   std::vector<std::filesystem::path> unread;  ///< the other contents
