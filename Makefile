@@ -381,7 +381,7 @@ lint: setup-test
 	@$(call CONFIGURE,lint)
 	@scripts/lint.sh $(BASE)
 
-# The guides and the references as pages in build/docs/html; two to five minutes.
+# The guides and the references as pages in build/docs/html.
 docs: setup-docs
 	@scripts/docs.sh
 
