@@ -2,6 +2,7 @@
 """Runs every command of the guides that say <!-- tested -->.
 
     guides.py PROGRAM [PAGE...]        (without pages: README.md, and those of docs/guide that carry the marker)
+    guides.py PROGRAM --part 2/3       the second, fifth, eighth, ... of these pages
 
 In such a page, blocks between three backticks are
 
@@ -365,16 +366,26 @@ def check_controls(folder: pathlib.Path, programs: pathlib.Path) -> None:
             raise Wrong(f"control {mistake!r}: expected {expected!r}, and the page passed")
 
 
+def part_of(text: str) -> tuple[int, int]:
+    part, parts = (int(number) for number in text.split("/"))
+    if not 1 <= part <= parts:
+        raise ValueError
+    return part, parts
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("pages", type=pathlib.Path, nargs="*")
+    parser.add_argument("--part", type=part_of, default=(1, 1))
     arguments = parser.parse_args()
     pages = arguments.pages or [page for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").rglob("*.md")))
                                 if MARKER in page.read_text().splitlines()[:3]]
     if not pages:
         print("error: no page of docs/guide says", MARKER)
         return 1
+    part, parts = arguments.part
+    pages = pages[part - 1::parts]
     failed, missing = 0, set()
     with tempfile.TemporaryDirectory(prefix="accrue_guides_") as name:
         programs = pathlib.Path(name)
