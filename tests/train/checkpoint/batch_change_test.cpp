@@ -12,21 +12,22 @@ using ::testing::IsEmpty;
 
 using Changes = std::vector<BatchChange>;
 
-constexpr std::int64_t begun = 7;
+constexpr std::int64_t size_at_start = 7;
 
 TEST(BatchChanges, TheLastOneIsTheBatch) {
-  EXPECT_EQ(batch_after({}, begun), 7);
-  EXPECT_EQ(batch_after({{.window = 3, .size = 12}, {.window = 5, .size = 9}}, begun), 9);
+  EXPECT_EQ(batch_after({}, size_at_start), 7);
+  EXPECT_EQ(batch_after({{.window = 3, .size = 12}, {.window = 5, .size = 9}}, size_at_start), 9);
 }
 
 TEST(BatchChanges, AChangeByHandGivesUpThoseFromItsWindowOn) {
   const Changes changes{{.window = 3, .size = 12}, {.window = 5, .size = 9}};
   EXPECT_THAT(
-      changed_by_hand(changes, {.window = 5, .size = 8}, begun),
+      changed_by_hand(changes, {.window = 5, .size = 8}, size_at_start),
       ElementsAre(BatchChange{.window = 3, .size = 12}, BatchChange{.window = 5, .size = 8}));
-  EXPECT_THAT(changed_by_hand(changes, {.window = 4, .size = 12}, begun),
+  EXPECT_THAT(changed_by_hand(changes, {.window = 4, .size = 12}, size_at_start),
               ElementsAre(BatchChange{.window = 3, .size = 12}));
-  EXPECT_THAT(changed_by_hand(changes, {.window = 3, .size = begun}, begun), IsEmpty());
+  EXPECT_THAT(changed_by_hand(changes, {.window = 3, .size = size_at_start}, size_at_start),
+              IsEmpty());
 }
 
 TEST(BatchChanges, OfACheckpointFromBeforeTheChangeAreThoseOfTheRun) {
