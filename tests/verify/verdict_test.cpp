@@ -194,7 +194,7 @@ TEST(LeftOutParameters, AFactorAWithoutGradientBesideAFactorBIsNoNormalCase) {
                                    {"v.lora_A.weight", at::ones({2, 4})}};
   EXPECT_THAT(
       left_out_of(parameters, {0, 1, 0}),
-      ElementsAre("no gradient reaches q.lora_A.weight, v.lora_A.weight from these samples"));
+      ElementsAre("no gradient reaches q.lora_A.weight and v.lora_A.weight from these samples"));
 }
 
 TEST(LeftOutParameters, AFactorAWithAGradientIsCompared) {
