@@ -56,7 +56,7 @@ TEST_F(Doctor, KeepsToTheBudget) {
   write_long_text();
   // The whole batch is far too large; train plans a micro-batch that fits, and so does doctor.
   const Words tight{"--model.layers=2", "--model.width=128", "--model.context=256",
-                    "--batch.tokens=131072", "--memory.budget=1GiB"};
+                    "--batch.tokens=65536", "--memory.budget=512MiB"};
   Words train{"train", "run.toml", "--run.steps=1", "--quiet"};
   train.insert(train.end(), tight.begin(), tight.end());
   train.push_back("--batch.micro=auto");
