@@ -165,7 +165,7 @@ TEST(ClassFolders, SayWhatTheyLeaveOut) {
   const ClassFolders all = tree.open({"t/**/*.png"});
   ASSERT_THAT(all.remarks(), SizeIs(2));
   EXPECT_THAT(all.remarks()[0], HasSubstr("t/cover.png"));
-  EXPECT_THAT(all.remarks()[1], AllOf(HasSubstr("t/meta, "), HasSubstr("t/runs"),
+  EXPECT_THAT(all.remarks()[1], AllOf(HasSubstr("t/meta and "), HasSubstr("t/runs"),
                                       ::testing::Not(HasSubstr("cache"))));
   EXPECT_THAT(tree.open({"t/[cd]*/*.png"}).remarks(), IsEmpty());
   EXPECT_THAT(tree.open({"t/*/*.png"}, {"cat", "dog", "meta"}).remarks(), IsEmpty())
