@@ -56,7 +56,7 @@ SumEvidence AddedParts::explain(const NamedParameters& parameters, const Gradien
   SumEvidence added{.residual = relative_error(training, total_),
                     .keeps_sums = sum_roundoff == 0,
                     .sum_rounding = sum_roundoff * norms_of_sums(),
-                    .tolerance = tolerance_of_fits(joint_bound(close, total_))};
+                    .tolerance = tolerance_of_fits(joint_bound(close))};
   const double scale = training.weight / total_.weight;
   added.multiple = fit_sum(training.sums, total_, scale, added.tolerance);
   added.span = fit_span(training.sums, added.tolerance, &added.shares);

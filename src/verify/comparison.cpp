@@ -105,6 +105,7 @@ class Comparer {
     ParameterComparison result;
     const double scale = std::max(norms_[i], vanishing * usual_ * std::sqrt(elements));
     if (scale > 0) result.scale = scale;
+    result.reference_norm = norms_[i];
     result.norm = {.error = l2_norm(difference), .bound = rounding_bound(terms)};
     if (!actual_.sums_are_biased)
       terms.accumulation *= std::min(1.0, deviations / std::sqrt(std::max(1.0, elements)));
@@ -213,22 +214,21 @@ Comparison compare_closely(const NamedParameters& parameters, Gradients actual,
   return compare(parameters, actual, reference, {});
 }
 
-double joint_bound(const Comparison& comparison, const Gradients& reference) {
+double joint_bound(const Comparison& comparison) {
   double bounds = 0, norms = 0;
-  for (const ParameterComparison& parameter : comparison.parameters)
+  for (const ParameterComparison& parameter : comparison.parameters) {
     bounds += parameter.norm.bound * parameter.norm.bound;
-  for (const double norm : mean_norms(reference)) norms += norm * norm;
+    norms += parameter.reference_norm * parameter.reference_norm;
+  }
   return norms == 0 ? 0 : std::sqrt(bounds / norms);
 }
 
-LoosestBound loosest_bound(const NamedParameters& parameters, const Comparison& comparison,
-                           const Gradients& reference) {
-  const std::vector<double> norms = mean_norms(reference);
+LoosestBound loosest_bound(const NamedParameters& parameters, const Comparison& comparison) {
   LoosestBound loosest;
-  for (std::size_t i = 0; i < norms.size(); ++i) {
-    const bool is_faint = norms[i] < comparison.parameters[i].scale;
-    if (is_faint || norms[i] == 0) continue;
-    const double relative = comparison.parameters[i].norm.bound / norms[i];
+  for (std::size_t i = 0; i < comparison.parameters.size(); ++i) {
+    const ParameterComparison& one = comparison.parameters[i];
+    if (one.is_faint() || one.reference_norm == 0) continue;
+    const double relative = one.norm.bound / one.reference_norm;
     if (relative > loosest.relative) loosest = {parameters[i].name, relative};
   }
   return loosest;
@@ -241,13 +241,11 @@ std::string what_rounding_may_change(double joint, const LoosestBound& loosest) 
   return text;
 }
 
-bool are_conclusive(const Comparison& comparison, const Gradients& reference) {
-  const std::vector<double> norms = mean_norms(reference);
-  for (std::size_t i = 0; i < norms.size(); ++i) {
-    const bool is_faint = norms[i] < comparison.parameters[i].scale;
-    if (!is_faint && norms[i] > 0 && comparison.parameters[i].norm.bound >= norms[i]) return false;
-  }
-  return joint_bound(comparison, reference) <= most_conclusive_bound;
+bool are_conclusive(const Comparison& comparison) {
+  for (const ParameterComparison& one : comparison.parameters)
+    if (!one.is_faint() && one.reference_norm > 0 && one.norm.bound >= one.reference_norm)
+      return false;
+  return joint_bound(comparison) <= most_conclusive_bound;
 }
 
 double relative_error(const Gradients& actual, const Gradients& reference) {

@@ -40,13 +40,16 @@ struct Evidence {
 struct ParameterComparison {
   Evidence norm;
   std::vector<Evidence> along;
-  double scale = 1;   ///< the unit of errors and bounds
+  double scale = 1;           ///< the unit of errors and bounds
+  double reference_norm = 0;  ///< of one parameter's mean reference gradient
   double factor = 1;  ///< the multiple of the reference that is nearest to the actual gradient
 
   /// The measure whose error is largest relative to its bound.
   const Evidence& worst() const;
   /// The norm, or the worst measure if a bound is exceeded, relative to `scale`.
   Evidence shown() const;
+  /// Whether the reference gradient is far smaller than is usual for the other parameters.
+  bool is_faint() const { return reference_norm < scale; }
 };
 
 struct Comparison {
@@ -75,18 +78,17 @@ Comparison compare_closely(const NamedParameters& parameters, Gradients actual,
 /// A comparison whose bounds allow more than this fraction of the gradient proves nothing.
 constexpr double most_conclusive_bound = 0.1;
 /// The bounds of all parameters' norms together, relative to the gradient.
-double joint_bound(const Comparison& comparison, const Gradients& reference);
+double joint_bound(const Comparison& comparison);
 
 /// The parameter whose bound is largest beside its gradient, of those whose gradient is not faint.
-LoosestBound loosest_bound(const NamedParameters& parameters, const Comparison& comparison,
-                           const Gradients& reference);
+LoosestBound loosest_bound(const NamedParameters& parameters, const Comparison& comparison);
 /// "rounding may change 0.3 of the gradient, most in w (0.9 of its own)"; `joint` is of all
 /// parameters (joint_bound).
 std::string what_rounding_may_change(double joint, const LoosestBound& loosest);
 
 /// Whether the bounds leave little enough: of all parameters together at most
 /// most_conclusive_bound, and of each whose gradient is not faint less than that gradient itself.
-bool are_conclusive(const Comparison& comparison, const Gradients& reference);
+bool are_conclusive(const Comparison& comparison);
 
 /// |mean gradient - mean reference| / |mean reference|, all parameters together.
 double relative_error(const Gradients& actual, const Gradients& reference);

@@ -18,14 +18,12 @@ constexpr const char* all_scaled = "all gradients scaled";
 constexpr const char* sample_counted = "a sample counted twice or left out";
 constexpr const char* micro_batch_counted = "a micro-batch counted twice or left out in the sum";
 
-bool is_faint(const ParameterComparison& parameter, double norm) { return norm < parameter.scale; }
-
-/// The smallest fraction of a gradient with that norm that is detected along itself.
-double noticed(const ParameterComparison& parameter, double norm) {
+/// The smallest fraction of its gradient that is detected along itself.
+double noticed(const ParameterComparison& parameter) {
   double bound = parameter.norm.bound;
   for (const Evidence& one : parameter.along)
     if (one.measure == Measure::gradient) bound = std::min(bound, one.bound);
-  return bound / norm;
+  return bound / parameter.reference_norm;
 }
 
 double smallest_share(const Comparison& comparison, const Gradients& reference,
@@ -73,12 +71,12 @@ bool waits_for_factor_b(const NamedParameters& parameters, std::string name) {
 std::vector<SmallestFault> smallest_faults(const NamedParameters& parameters,
                                            const Comparison& comparison, const Gradients& reference,
                                            const Gradients& sample) {
-  const std::vector<double> norms = mean_norms(reference);
   std::optional<double> matrix, vector;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (is_faint(comparison.parameters[i], norms[i])) continue;
+    const ParameterComparison& one = comparison.parameters[i];
+    if (one.is_faint()) continue;
     std::optional<double>& kind = parameters[i].tensor.dim() >= 2 ? matrix : vector;
-    kind = std::max(kind.value_or(0), noticed(comparison.parameters[i], norms[i]));
+    kind = std::max(kind.value_or(0), noticed(one));
   }
   std::vector<SmallestFault> faults;
   if (matrix) faults.push_back({matrix_scaled, *matrix});
@@ -120,19 +118,19 @@ bool are_conclusive(const std::vector<SmallestFault>& faults) {
 }
 
 std::vector<std::string> parameters_left_out(const NamedParameters& parameters,
-                                             const Comparison& comparison,
-                                             const Gradients& reference) {
-  const std::vector<double> norms = mean_norms(reference);
+                                             const Comparison& comparison) {
   std::vector<std::string> unreached, faint;
   std::int64_t waiting = 0;
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    if (norms[i] == 0 && waits_for_factor_b(parameters, parameters[i].name)) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const ParameterComparison& one = comparison.parameters[i];
+    const bool is_unreached = one.reference_norm == 0;
+    if (is_unreached && waits_for_factor_b(parameters, parameters[i].name))
       ++waiting;
-    } else if (norms[i] == 0) {
+    else if (is_unreached)
       unreached.push_back(parameters[i].name);
-    } else if (is_faint(comparison.parameters[i], norms[i])) {
+    else if (one.is_faint())
       faint.push_back(parameters[i].name);
-    }
+  }
   std::vector<std::string> left;
   if (waiting > 0)
     left.push_back("the gradient of " + counted(waiting, "lora_A factor") +

@@ -45,7 +45,6 @@ bool are_conclusive(const std::vector<SmallestFault>& faults);
 /// Parameters that were not compared, or whose comparison shows little: no gradient reaches them
 /// from these samples, or theirs is close to 0.
 std::vector<std::string> parameters_left_out(const NamedParameters& parameters,
-                                             const Comparison& comparison,
-                                             const Gradients& reference);
+                                             const Comparison& comparison);
 
 }  // namespace accrue::proof

@@ -140,9 +140,9 @@ SplitResult Prover::record(const Split& split, const Gradients& accumulated, Fin
     worst_ = comparison.difference();
     worst_split_ = split;
     worst_gradients_ = accumulated;
-    joint_bound_ = proof::joint_bound(comparison, reference_);
-    is_conclusive_ = are_conclusive(comparison, reference_);
-    loosest_ = loosest_bound(subject_.parameters(), comparison, reference_);
+    joint_bound_ = proof::joint_bound(comparison);
+    is_conclusive_ = are_conclusive(comparison);
+    loosest_ = loosest_bound(subject_.parameters(), comparison);
   }
   last_ = comparison;
   return result_of(split.name, samples_.size(), std::ssize(split.parts), subject_.parameters(),

@@ -48,8 +48,7 @@ void state_power(const proof::Subject& subject, const proof::Prover& prover,
                  proof::Report& report) {
   report.smallest_fault =
       proof::smallest_faults(subject.parameters(), prover.last(), prover.reference(), {});
-  for (std::string& left :
-       proof::parameters_left_out(subject.parameters(), prover.last(), prover.reference()))
+  for (std::string& left : proof::parameters_left_out(subject.parameters(), prover.last()))
     report.left_out.push_back(std::move(left));
 }
 

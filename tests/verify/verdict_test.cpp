@@ -143,7 +143,7 @@ TEST(LoosestBound, IsOfTheParameterWhoseBoundIsLargestBesideItsGradient) {
   Comparison comparison = compare(parameters, reference, reference, {});
   comparison.parameters[0].norm.bound = 1;  // of a norm of 4
   comparison.parameters[1].norm.bound = 1;  // of a norm of 2
-  const LoosestBound loosest = loosest_bound(parameters, comparison, reference);
+  const LoosestBound loosest = loosest_bound(parameters, comparison);
   EXPECT_EQ(loosest.parameter, "b");
   EXPECT_DOUBLE_EQ(loosest.relative, 0.5);
 }
@@ -174,7 +174,7 @@ std::vector<std::string> left_out_of(const NamedParameters& parameters,
   Gradients reference{.sums = {}, .weight = 1};
   for (std::size_t i = 0; i < gradients.size(); ++i)
     reference.sums.push_back(at::full_like(parameters[i].tensor, gradients[i]));
-  return parameters_left_out(parameters, compare(parameters, reference, reference, {}), reference);
+  return parameters_left_out(parameters, compare(parameters, reference, reference, {}));
 }
 
 TEST(LeftOutParameters, FactorsAOfFactorsBThatAreZeroAreOneLine) {

@@ -58,17 +58,16 @@ class Steps {
   StepsComparison judged() const {
     const Comparison comparison = compared();
     const SplitResult of_all = result_of(split_.name, 0, 0, subject_.parameters(), comparison);
-    StepsComparison judged{
-        .result = {.steps = std::ssize(split_.coarse),
-                   .splits = split_.name,
-                   .parameter = of_all.parameter,
-                   .relative_error = of_all.relative_error,
-                   .bound = of_all.bound,
-                   .largest_error = of_all.largest_error,
-                   .largest_bound = of_all.largest_bound,
-                   .equal = of_all.equal,
-                   .joint_bound = joint_bound(comparison, reference_),
-                   .loosest = loosest_bound(subject_.parameters(), comparison, reference_)}};
+    StepsComparison judged{.result = {.steps = std::ssize(split_.coarse),
+                                      .splits = split_.name,
+                                      .parameter = of_all.parameter,
+                                      .relative_error = of_all.relative_error,
+                                      .bound = of_all.bound,
+                                      .largest_error = of_all.largest_error,
+                                      .largest_bound = of_all.largest_bound,
+                                      .equal = of_all.equal,
+                                      .joint_bound = joint_bound(comparison),
+                                      .loosest = loosest_bound(subject_.parameters(), comparison)}};
     judged.result.conclusive = judged.result.joint_bound <= most_conclusive_bound;
     double noticed = 0;
     for (const SmallestFault& fault :

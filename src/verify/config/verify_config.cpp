@@ -216,7 +216,7 @@ class ConfigVerification {
       report_.splits.push_back(all_->record(way.split, way.gradients, findings_));
     const NamedParameters& parameters = subject_.parameters();
     power_.window = smallest_faults(parameters, all_->last(), all_->reference(), a_sample());
-    std::ranges::move(parameters_left_out(parameters, all_->last(), all_->reference()),
+    std::ranges::move(parameters_left_out(parameters, all_->last()),
                       std::back_inserter(report_.left_out));
   }
 

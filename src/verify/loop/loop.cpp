@@ -208,10 +208,10 @@ proof::Comparison compared(proof::Subject& subject, proof::Prover& prover,
   return plainly.difference().ratio > no_rounding ? plainly : prover.judge(gradients, {});
 }
 
-std::string why_inconclusive(const NamedParameters& parameters, const proof::Comparison& comparison,
-                             const Gradients& reference) {
-  return proof::what_rounding_may_change(proof::joint_bound(comparison, reference),
-                                         proof::loosest_bound(parameters, comparison, reference)) +
+std::string why_inconclusive(const NamedParameters& parameters,
+                             const proof::Comparison& comparison) {
+  return proof::what_rounding_may_change(proof::joint_bound(comparison),
+                                         proof::loosest_bound(parameters, comparison)) +
          "; try the loop in fp64, or other samples or weights, where this gradient is larger";
 }
 
@@ -241,10 +241,8 @@ proof::Report verify_loop(const VerifiedModel& model, const Loop& loop,
   findings.add(comparison);
   findings.write(report);
   // The loop itself has no fp64: faults hidden by rounding stay hidden.
-  report.conclusive = comparison.exceeds() || proof::are_conclusive(comparison, prover.reference());
-  report.inconclusive =
-      report.conclusive ? ""
-                        : why_inconclusive(subject.parameters(), comparison, prover.reference());
+  report.conclusive = comparison.exceeds() || proof::are_conclusive(comparison);
+  report.inconclusive = report.conclusive ? "" : why_inconclusive(subject.parameters(), comparison);
   LoopObservations seen{.difference = comparison.difference(),
                         .micro_batches = static_cast<std::int64_t>(split.parts.size()),
                         .total_weight = prover.reference().weight,
