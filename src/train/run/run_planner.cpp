@@ -66,16 +66,12 @@ void RunPlanner::take_up(TrainState& state, const std::string& reason) {
   resume_acceleration(work_, state.accelerate);
   state.ranks = records_;
   plan_by_records(reason);
-  const std::int64_t total = windows_of_run(state);
+  const std::int64_t total = windows_of_run(work_, state.adapt.changes);
   if (state.window <= total) return;
   throw usage_error("resume with " + length_in_words(given_.run),
                     "a run of at least the " + std::to_string(state.window) +
                         " steps that the checkpoint has done",
                     std::to_string(total), "a longer run, or --resume with an earlier checkpoint");
-}
-
-std::int64_t RunPlanner::windows_of_run(const TrainState& state) const {
-  return total_windows(work_.config, with_changes(work_, state.adapt.changes));
 }
 
 }  // namespace accrue::train

@@ -36,8 +36,6 @@ class RunPlanner {
   const std::optional<RunPlan>& plan() const { return plan_; }
   /// By rank, from the plan or a checkpoint.
   const std::vector<RankRecord>& records() const { return records_; }
-  /// The windows of a run that continues from `state`, with its decisions on the batch.
-  std::int64_t windows_of_run(const TrainState& state) const;
 
  private:
   const RunPlan& plan_by_records(const std::string& reason);

@@ -40,8 +40,7 @@ std::string resumption_in_words(const Resumed& resumed, const StartFacts& start)
                      resumed.checkpoint.string();
   if (state.middle)
     from += ", in the middle of the next one: " + state.middle->in_words() + " are done";
-  const batch::WindowSchedule schedule = with_changes(start.work, state.adapt.changes);
-  if (state.window < total_windows(start.work.config, schedule)) return from;
+  if (state.window < windows_of_run(start.work, state.adapt.changes)) return from;
   return from + ": " + done_in_words(state.step, start.work.config.run);
 }
 

@@ -439,7 +439,7 @@ struct Trainer::Impl {
     if (repeated) found.repetition = in_words(*repeated);
     found.length = length_change_in_words(work.config, found.plan, length, step);
     if (state) found.batch = changes_by_hand_in_words(work.config, state->adapt.changes);
-    if (state && state->window >= planner.windows_of_run(*state))
+    if (state && state->window >= windows_of_run(work, state->adapt.changes))
       found.done = done_in_words(state->step, given.run);
     return found;
   }

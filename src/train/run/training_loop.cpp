@@ -68,11 +68,6 @@ WeighSamples weigher_of(const RunContext& run, const data::Loader& loader) {
   };
 }
 
-/// With changes of the batch that lie ahead, too: the last round of local steps ends with the run.
-std::int64_t windows_of_run(const RunContext& run, const TrainState& state) {
-  return total_windows(run.work.config, with_changes(run.work, state.adapt.changes));
-}
-
 bool stops_alone(const RunContext& run) {
   return !run.ranks.are_many() && !run.work.config.dist.takes_outer_steps();
 }
@@ -89,21 +84,23 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
       recovery_(progress_.state.micro_batches, fixed_micro_batch_reason(run.work.config)),
       buffer_(make_buffer(run, progress_.state)),
       loader_(run.work.data.train, make_sampler(run.work.config, *run.work.data.train)),
-      parallelism_(make_parallelism({.config = run.work.config,
-                                     .ranks = run.ranks,
-                                     .model = *run.work.model,
-                                     .optimizer = run.optimizer,
-                                     .sharded = run.sharded,
-                                     .buffer = buffer_,
-                                     .loader = loader_,
-                                     .state = progress_.state,
-                                     .micro_batch = run.plan.micro_batch,
-                                     .total_steps = windows_of_run(run, progress_.state),
-                                     .log = log_,
-                                     .control = control_,
-                                     .may_change = run.ranks.may_go_on(run.work),
-                                     .notice = &run.notice,
-                                     .weigh = weigher_of(run, loader_)})),
+      parallelism_(
+          make_parallelism({.config = run.work.config,
+                            .ranks = run.ranks,
+                            .model = *run.work.model,
+                            .optimizer = run.optimizer,
+                            .sharded = run.sharded,
+                            .buffer = buffer_,
+                            .loader = loader_,
+                            .state = progress_.state,
+                            .micro_batch = run.plan.micro_batch,
+                            // The last round of local steps ends with the run.
+                            .total_steps = windows_of_run(run.work, progress_.state.adapt.changes),
+                            .log = log_,
+                            .control = control_,
+                            .may_change = run.ranks.may_go_on(run.work),
+                            .notice = &run.notice,
+                            .weigh = weigher_of(run, loader_)})),
       retries_(make_retries()),
       window_(buffer_),
       noise_(make_noise_meter(run_, *buffer_)),

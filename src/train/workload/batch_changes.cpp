@@ -318,6 +318,10 @@ batch::WindowSchedule with_changes(const Workload& work, const std::vector<Batch
   return changes.empty() ? work.schedule : with_changes(work.config, as_changing(work), changes);
 }
 
+std::int64_t windows_of_run(const Workload& work, const std::vector<BatchChange>& changes) {
+  return total_windows(work.config, with_changes(work, changes));
+}
+
 std::optional<std::int64_t> batch_in_unit_of(const Config& begun, const Config& stated,
                                              const SampleFacts& samples) {
   if (!batch_may_change(begun) || !batch_may_change(stated)) return std::nullopt;

@@ -82,6 +82,8 @@ batch::WindowSchedule with_changes(const Config& config, batch::WindowSchedule s
 batch::WindowSchedule as_changing(const Workload& work);
 /// The schedule of `work` with what was decided on the way or by hand.
 batch::WindowSchedule with_changes(const Workload& work, const std::vector<BatchChange>& changes);
+/// The windows of a whole run with them, also with those that lie ahead.
+std::int64_t windows_of_run(const Workload& work, const std::vector<BatchChange>& changes);
 
 /// The batch that `stated` has, in the unit of `begun`; none if that is not known: either has no
 /// batch that stays as it is, or samples differ in length.
