@@ -9,6 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "core/words.h"
+#include "train/config/batch_checks.h"
 #include "train/config/data_paths.h"
 
 namespace accrue::train {
@@ -185,16 +186,11 @@ Difference difference_of(const ConfigDifference& stated) {
   return {counts ? stated.key : "", in_words(stated)};
 }
 
-/// Bits do not depend on where data lie; changed data are detected separately.
-Difference move_of(const ConfigDifference& stated) { return {"", in_words(stated)}; }
+/// One on which bits do not depend: data are elsewhere (changed data are detected separately), or
+/// the change is made again.
+Difference without_effect(const ConfigDifference& stated) { return {"", in_words(stated)}; }
 
 // --- what was resumed
-
-/// A batch that was changed by hand is so again (Repetition::batch_changes); one that is stated
-/// otherwise is a difference by itself.
-bool is_batch_size(const std::string& key) {
-  return key == "batch.tokens" || key == "batch.samples";
-}
 
 /// How the run that is repeated went if it was resumed. A run from beginning to end repeats none of
 /// the changes at that time, except its batch.
@@ -204,9 +200,9 @@ std::vector<Difference> history_of(const RunRecord& record, bool bits_depend_on_
     std::vector<std::string> texts;
     bool counts = past.data_changed;
     for (const ConfigDifference& change : past.changes) {
+      // A batch that was changed by hand is so again (Repetition::batch_changes).
       const bool is_repeated = names_data_files(change.key) || is_batch_size(change.key);
-      const Difference difference =
-          is_repeated ? Difference{"", in_words(change)} : difference_of(change);
+      const Difference difference = is_repeated ? without_effect(change) : difference_of(change);
       texts.push_back(difference.text);
       counts = counts || !difference.what.empty();
     }
@@ -301,7 +297,7 @@ Repetition compare_with(const RunRecord& record, const RepeatingRun& now, bool a
   std::vector<Difference> found;
   for (const ConfigDifference& difference : stated) {
     const bool moves = only_moves(difference.key, before, now.config);
-    found.push_back(moves ? move_of(difference) : difference_of(difference));
+    found.push_back(moves ? without_effect(difference) : difference_of(difference));
     if (is_of_plan(difference.key) && !(moves && files.empty())) repetition.keeps_plan = false;
   }
   for (std::string& change : files) found.push_back({"data", std::move(change)});

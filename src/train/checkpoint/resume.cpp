@@ -9,6 +9,7 @@
 #include "accrue/core/units.h"
 #include "core/words.h"
 #include "train/checkpoint/checkpoint_folders.h"
+#include "train/config/batch_checks.h"
 #include "train/config/data_paths.h"
 
 namespace accrue::train {
@@ -61,8 +62,7 @@ std::string reason_for_replica(const RunCopies& run, const fs::path& chosen) {
 /// The advice about keys that `changed`. A batch may change if the command line states it.
 std::string how_to_go_on(const std::vector<ConfigDifference>& changed, const Config& now) {
   const ConfigDifference& first = changed.front();
-  const bool is_batch = first.key == "batch.tokens" || first.key == "batch.samples";
-  if (changed.size() == 1 && is_batch && batch_may_change(now))
+  if (changed.size() == 1 && is_batch_size(first.key) && batch_may_change(now))
     return first.key + " = " + first.before + ", or --" + first.key + "=" + first.after +
            " on the command line, which changes the batch from the next step on";
   if (changed.size() > 1) return "the old values, or a new run.out";

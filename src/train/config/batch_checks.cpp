@@ -110,6 +110,10 @@ void check_adapt(const Config& config, const StatedKeys& stated) {
 
 }  // namespace
 
+bool is_batch_size(const std::string& key) {
+  return key == "batch.tokens" || key == "batch.samples";
+}
+
 void take_batch_of_schedule(Config& config, StatedKeys& stated) {
   BatchConfig& batch = config.batch;
   if (!begins_at_zero(batch) || batch.tokens || batch.samples || batch.micro_batches) return;
