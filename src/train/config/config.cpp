@@ -96,10 +96,6 @@ bool holds(const std::string& folder, const char* file) {
   return std::filesystem::exists(std::filesystem::path(folder) / file, unreadable);
 }
 
-std::optional<Value> read_value(const Key& key, const Config& config) {
-  return is_read(key, config) ? key.get(config) : std::nullopt;
-}
-
 }  // namespace
 
 std::string image_in_words(const std::vector<std::int64_t>& image) {

@@ -50,6 +50,10 @@ const Reader* missing_reader(const Key& key, const Config& config);
 inline bool is_read(const Key& key, const Config& config) {
   return missing_reader(key, config) == nullptr;
 }
+/// The config's value of a key that it reads; none if it states none, or does not read the key.
+inline std::optional<Value> read_value(const Key& key, const Config& config) {
+  return is_read(key, config) ? key.get(config) : std::nullopt;
+}
 
 /// Whether this value is valid for `key`.
 bool takes(const Key& key, const Value& value);

@@ -25,10 +25,6 @@ bool is_within(const std::string& key, const std::string& name) {
   return key == name || key.starts_with(name + ".");
 }
 
-std::optional<Value> value_in(const Config& config, const Key& key) {
-  return key.in_this_version && is_read(key, config) ? key.get(config) : std::nullopt;
-}
-
 /// Copies a page line by line, with other values.
 class Rewriter {
  public:
@@ -74,7 +70,7 @@ class Rewriter {
   }
 
   void write(const Key& key) {
-    const std::optional<Value> value = value_in(config_, key);
+    const std::optional<Value> value = read_value(key, config_);
     if (!value) return;
     const std::string name = key.name.substr(section_.size() + 1);
     text_ += line_of_key(name, to_toml(*value), stated_.contains(key.name) ? stated_mark : "");
@@ -82,7 +78,7 @@ class Rewriter {
 
   bool is_missing(const Key& key) const {
     const bool is_wanted = differing_.contains(key.name) || stated_.contains(key.name);
-    return is_wanted && !written_.contains(key.name) && value_in(config_, key);
+    return is_wanted && !written_.contains(key.name) && read_value(key, config_);
   }
 
   /// Adds what the page lacks in the section.
