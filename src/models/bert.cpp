@@ -31,7 +31,7 @@ BertOptions checked(BertOptions options) {
     throw usage_error(make_bert, "loss.kind \"mlm\", since a position sees all of its sample",
                       "\"" + std::string(to_string(options.loss.kind)) + "\"",
                       "LossKind::mlm, of data with hidden tokens");
-  if (options.ffn_width == 0) options.ffn_width = 4 * options.width;
+  options.ffn_width = options.inner_width();
   check_at_least_one(make_bert, "model.ffn_width", options.ffn_width);
   const auto width = static_cast<double>(options.width);
   const double of_block = 4 * width + 2 * static_cast<double>(options.ffn_width);

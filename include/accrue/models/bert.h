@@ -25,6 +25,8 @@ struct BertOptions {
   bool fused_loss = true;
   Compute compute = Compute::fp32;  ///< bf16 is mixed: masters and the residual stream in fp32
   std::uint64_t seed = 1337;        ///< of the initialisation
+
+  std::int64_t inner_width() const { return ffn_width == 0 ? 4 * width : ffn_width; }
 };
 
 /// BERT as a masked language model (Devlin et al., arXiv:1810.04805): embeddings of token, position

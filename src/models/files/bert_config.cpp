@@ -17,7 +17,7 @@ BertOptions parse_bert_config(const std::string& text, const std::string& file,
   options.layers = config.count_unless_absent("num_hidden_layers", usual.layers);
   options.heads = config.count_unless_absent("num_attention_heads", usual.heads);
   options.width = config.count_unless_absent("hidden_size", usual.width);
-  options.ffn_width = config.count_unless_absent("intermediate_size", 4 * usual.width);
+  options.ffn_width = config.count_unless_absent("intermediate_size", usual.inner_width());
   options.context = config.count_unless_absent("max_position_embeddings", usual.context);
   options.vocab = config.count_unless_absent("vocab_size", usual.vocab);
   options.token_types = config.count_unless_absent("type_vocab_size", usual.token_types);

@@ -20,8 +20,7 @@ Config with_usual_widths_stated(Config config) {
     model.kv_heads = shape.kv_heads;
     model.ffn_width = shape.ffn_width;
   } else if (model.kind == ModelKind::bert) {
-    constexpr std::int64_t usual = 4;
-    model.ffn_width = model.ffn_width.value_or(usual * model.width);
+    model.ffn_width = bert_options(config).inner_width();
   }
   return config;
 }
