@@ -61,9 +61,7 @@ void ProgressLine::begin(const OperationProgress& progress) {
   if (!progress.at_once) return tick();
   wipe();
   out_ << Unescaped{printable_line(heading(progress)) + "\n"};
-  shown_ = now;
-  next_ =
-      now + (options_.redraws ? seconds_between_redraws_of_a_line : seconds_between_added_lines);
+  wait_from(now);
 }
 
 void ProgressLine::go_on(const OperationProgress& progress) {
@@ -92,10 +90,14 @@ void ProgressLine::tick() {
   if (under_way_.empty()) return;
   const double now = options_.clock();
   if (now < next_) return;
+  wait_from(now);
+  print(text(under_way_.back()));
+}
+
+void ProgressLine::wait_from(double now) {
   shown_ = now;
   next_ =
       now + (options_.redraws ? seconds_between_redraws_of_a_line : seconds_between_added_lines);
-  print(text(under_way_.back()));
 }
 
 std::string ProgressLine::text(const RunningOperation& operation) const {

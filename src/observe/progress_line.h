@@ -51,6 +51,8 @@ class ProgressLine {
   std::string text(const RunningOperation& operation) const;
   void print(const std::string& text);
   void wipe();
+  /// A line is shown `now`: the next one is due later.
+  void wait_from(double now);
 
   std::ostream& out_;
   ProgressLineOptions options_;
