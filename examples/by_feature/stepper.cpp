@@ -27,7 +27,7 @@ std::string steps_over(const std::vector<Batch>& loader, std::int64_t micro_batc
   accrue::Stepper stepper(model, optimizer, {.micro_batch = micro_batch, .on_event = tell});
   for (const Batch& batch : loader) {
     const accrue::StepReport report = stepper.step(batch, loss_fn);
-    if (report.batchnorm) statistics = *report.batchnorm;  // "micro" where the batch was split
+    if (report.batchnorm) statistics = *report.batchnorm;  // "micro" if the batch was split
   }
   return statistics;
 }
