@@ -12,6 +12,7 @@
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/offload.h"
 #include "core/atomic_file.h"
 #include "core/signal_handling.h"
 
@@ -88,7 +89,9 @@ namespace {
 std::optional<std::string> leave_what_lies_outside(bool kept) {
   const std::optional<std::int64_t> stated = budget();
   if (!stated || budget_of() != BudgetOf::process) return std::nullopt;
-  const std::int64_t outside = std::max<std::int64_t>(0, resident_bytes() - resident_in_tensors());
+  leave_memory();  // what of offloaded state is here at this moment says little
+  const std::int64_t outside = std::max<std::int64_t>(0, resident_bytes() - resident_in_tensors()) +
+                               offload_usage().most_in_memory;
   const std::int64_t reserve = reserve_outside(*stated);
   const std::int64_t before = left_outside(), now = outside + reserve;
   if (kept && before >= now - reserve / 2 && before <= now) return std::nullopt;

@@ -19,6 +19,7 @@
 #include "memory/counted_memory.h"
 #include "memory/counters.h"
 #include "memory/device_memory.h"
+#include "memory/offload.h"
 #include "memory/small_blocks.h"
 
 namespace accrue::memory {
@@ -71,9 +72,11 @@ class CachingAllocator final : public c10::Allocator, public CountedMemory {
   void* take(std::size_t bytes) {
     const MemoryTag tag = memory_tag();
     if (!counters_.count_allocation()) refuse_system(bytes);
-    void* const data =
-        bytes < kSmallestCachedBytes ? take_small(bytes, tag) : take_cached(bytes, tag);
-    counters_.add_live(bytes, tag);
+    void* data = take_offloaded(bytes, tag);
+    if (data == nullptr) {
+      data = bytes < kSmallestCachedBytes ? take_small(bytes, tag) : take_cached(bytes, tag);
+      counters_.add_live(bytes, tag);
+    }
     c10::profiledCPUMemoryReporter().New(data, bytes);
     return data;
   }
@@ -102,6 +105,7 @@ class CachingAllocator final : public c10::Allocator, public CountedMemory {
   void give_back(void* data) {
     // This comes first, since another thread may get the block before give_back() returns.
     c10::profiledCPUMemoryReporter().Delete(data);
+    if (give_back_offloaded(data)) return;
     if (const auto block = own_block_given_back(data)) {
       counters_.remove_live(*block);
     } else {

@@ -94,6 +94,12 @@ std::int64_t resident_bytes() {
   return pages >> mapped >> resident ? resident * sysconf(_SC_PAGESIZE) : 0;
 }
 
+std::int64_t mapped_file_bytes() {
+  std::ifstream pages("/proc/self/statm");
+  std::int64_t mapped = 0, resident = 0, shared = 0;
+  return pages >> mapped >> resident >> shared ? shared * sysconf(_SC_PAGESIZE) : 0;
+}
+
 std::int64_t peak_resident_bytes() {
 #ifdef __APPLE__
   return usage_of_process().ru_maxrss;

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorOptions.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+namespace accrue::memory {
+
+/// State that is larger than memory (docs/notes/offloading.md). While the object exists, accrue's
+/// allocator places the tensors of a run's state (every MemoryTag but `working`; from 64 KiB) in a
+/// file without a name in `folder`, which vanishes with the process. Such tensors are ordinary
+/// tensors: their memory is a shared mapping of the file, so every access finds their values. The
+/// functions below only decide which part of the state is in memory. The file stays until its last
+/// tensor is freed.
+///
+/// Offloaded tensors do not count in the budget; the largest part of them that was in memory at
+/// once counts as memory outside tensors (memory/budget.h).
+class OffloadScope {
+ public:
+  /// Throws a usage Error if the allocator is not installed or another scope exists, if no file can
+  /// be made in the folder, or if the folder lies in memory itself (tmpfs).
+  explicit OffloadScope(const std::filesystem::path& folder);
+  ~OffloadScope();
+  OffloadScope(const OffloadScope&) = delete;
+  OffloadScope& operator=(const OffloadScope&) = delete;
+};
+
+/// Whether an OffloadScope exists.
+bool is_offloading();
+/// Whether the tensor's memory lies in the file of the scope.
+bool is_offloaded(const at::Tensor& tensor);
+
+/// States which part of the state is needed: `now` is read first, all else is written back and
+/// leaves memory, then `next` is read. This happens in the background, and a later call replaces
+/// what was not done yet; an access to values that are not in memory waits for them. Ignores
+/// undefined tensors and those that are not offloaded. Throws a runtime Error if an earlier
+/// write failed.
+void keep_in_memory(std::span<const at::Tensor> now, std::span<const at::Tensor> next = {});
+/// Writes all offloaded state back and waits until it has left memory. Throws a runtime Error if
+/// the disk refuses a write.
+void leave_memory();
+/// Ends the use of the values of `tensor`: it reads as zeros, and they are neither written nor read
+/// again. Does nothing if the tensor is not offloaded.
+void discard(const at::Tensor& tensor);
+/// Zeros with `options` on the CPU or elsewhere; an offloaded tensor is zero already and is not
+/// written.
+at::Tensor zeros(at::IntArrayRef sizes, const at::TensorOptions& options);
+
+/// Offloaded state, in bytes.
+struct OffloadUsage {
+  std::int64_t state = 0;           ///< in tensors now
+  std::int64_t most_in_memory = 0;  ///< the largest part of it that was in memory at once
+};
+/// Zeros without a scope.
+OffloadUsage offload_usage();
+
+}  // namespace accrue::memory

@@ -1,0 +1,171 @@
+#include "memory/offload.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "accrue/core/error.h"
+#include "accrue/memory/caching_allocator.h"
+#include "memory/size_class.h"
+#include "memory/state_file.h"
+#include "memory/state_mover.h"
+#include "memory/system_memory.h"
+
+namespace accrue::memory {
+namespace {
+
+/// Smaller tensors are not worth a transfer: all of a model's biases and norms are some megabytes.
+constexpr std::size_t kSmallestOffloadedBytes = kSmallestCachedBytes;
+
+/// The file of a scope, which lives until the scope and its last tensor are gone.
+struct Offloaded {
+  explicit Offloaded(const std::filesystem::path& folder)
+      : file(std::make_shared<StateFile>(folder)),
+        mover(file),
+        mapped_before(mapped_file_bytes()) {}
+
+  std::shared_ptr<StateFile> file;
+  StateMover mover;
+  std::int64_t mapped_before;
+  std::atomic<std::int64_t> most_in_memory{0};
+
+  void measure() {
+    const std::int64_t now = mapped_file_bytes() - mapped_before;
+    std::int64_t most = most_in_memory;
+    while (now > most && !most_in_memory.compare_exchange_weak(most, now)) {
+    }
+  }
+};
+
+/// The allocator is one for the process, and so is this. A file whose tensors outlive the scope
+/// stays in `left`, until they are freed.
+struct Registry {
+  std::mutex mutex;
+  std::shared_ptr<Offloaded> current;
+  std::vector<std::shared_ptr<Offloaded>> left;
+  std::atomic<bool> is_used{false};  ///< whether there is any file, asked without the lock
+};
+
+Registry& registry() {
+  static Registry& one = *new Registry;  // tensors in static variables outlive it otherwise
+  return one;
+}
+
+std::shared_ptr<Offloaded> current() {
+  Registry& all = registry();
+  if (!all.is_used) return nullptr;
+  const std::lock_guard lock(all.mutex);
+  return all.current;
+}
+
+bool lies_in(const Offloaded& offloaded, const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().is_cpu() && tensor.layout() == at::kStrided &&
+         tensor.has_storage() && tensor.numel() > 0 &&
+         offloaded.file->holds(tensor.const_data_ptr());
+}
+
+std::vector<FileRange> ranges_of(const Offloaded& offloaded, std::span<const at::Tensor> tensors) {
+  std::vector<FileRange> ranges;
+  for (const at::Tensor& tensor : tensors)
+    if (lies_in(offloaded, tensor))
+      ranges.push_back(offloaded.file->range_of(tensor.const_data_ptr(), tensor.nbytes()));
+  return merged(std::move(ranges));
+}
+
+}  // namespace
+
+OffloadScope::OffloadScope(const std::filesystem::path& folder) {
+  if (!caching_allocator_installed())
+    throw usage_error("offload state (memory.offload)", "accrue's allocator",
+                      "a program without it", "install_caching_allocator() in main()");
+  auto offloaded = std::make_shared<Offloaded>(folder);
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  if (all.current)
+    throw usage_error("offload state (memory.offload)", "one run at a time in a process",
+                      "a second one, beside that in " + all.current->file->folder(),
+                      "another process");
+  all.current = std::move(offloaded);
+  all.is_used = true;
+}
+
+OffloadScope::~OffloadScope() {
+  Registry& all = registry();
+  std::shared_ptr<Offloaded> ended;  // its thread ends without the lock
+  const std::lock_guard lock(all.mutex);
+  ended = std::exchange(all.current, nullptr);
+  if (ended->file->bytes_in_blocks() > 0) all.left.push_back(std::move(ended));
+  all.is_used = !all.left.empty();
+}
+
+bool is_offloading() { return current() != nullptr; }
+
+bool is_offloaded(const at::Tensor& tensor) {
+  const auto offloaded = current();
+  return offloaded && lies_in(*offloaded, tensor);
+}
+
+void keep_in_memory(std::span<const at::Tensor> now, std::span<const at::Tensor> next) {
+  const auto offloaded = current();
+  if (!offloaded) return;
+  offloaded->measure();
+  offloaded->mover.request({ranges_of(*offloaded, now), ranges_of(*offloaded, next)});
+}
+
+void leave_memory() {
+  const auto offloaded = current();
+  if (!offloaded) return;
+  offloaded->measure();
+  offloaded->mover.request({});
+  offloaded->mover.wait();
+}
+
+void discard(const at::Tensor& tensor) {
+  const auto offloaded = current();
+  if (!offloaded || !lies_in(*offloaded, tensor)) return;
+  offloaded->file->make_zero(tensor.data_ptr(), tensor.nbytes());
+}
+
+at::Tensor zeros(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  at::Tensor made = at::empty(sizes, options);
+  if (!is_offloaded(made)) made.zero_();
+  return made;
+}
+
+OffloadUsage offload_usage() {
+  const auto offloaded = current();
+  if (!offloaded) return {};
+  return {.state = offloaded->file->bytes_in_blocks(), .most_in_memory = offloaded->most_in_memory};
+}
+
+void* take_offloaded(std::size_t bytes, MemoryTag tag) {
+  if (tag == MemoryTag::working || bytes < kSmallestOffloadedBytes) return nullptr;
+  const auto offloaded = current();
+  return offloaded ? offloaded->file->take(bytes, tag) : nullptr;
+}
+
+std::optional<Released> give_back_offloaded(void* data) {
+  Registry& all = registry();
+  if (!all.is_used) return std::nullopt;
+  std::shared_ptr<Offloaded> emptied;  // destroyed after the lock is released
+  const std::lock_guard lock(all.mutex);
+  if (all.current)
+    if (const auto block = all.current->file->give_back(data)) return block;
+  for (auto& one : all.left) {
+    const auto block = one->file->give_back(data);
+    if (!block) continue;
+    if (one->file->bytes_in_blocks() == 0) {
+      emptied = std::move(one);
+      std::erase(all.left, nullptr);
+      all.is_used = all.current != nullptr || !all.left.empty();
+    }
+    return block;
+  }
+  return std::nullopt;
+}
+
+}  // namespace accrue::memory

@@ -1,0 +1,219 @@
+#include "memory/state_file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "accrue/core/error.h"
+#include "accrue/core/units.h"
+#include "memory/size_class.h"
+
+namespace accrue::memory {
+namespace {
+
+constexpr const char* kOperation = "offload state (memory.offload)";
+
+std::size_t up_to_page(std::size_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+std::size_t down_to_page(std::size_t bytes) { return bytes / kPageBytes * kPageBytes; }
+
+::off_t offset(std::size_t bytes) { return static_cast<::off_t>(bytes); }
+
+/// The size of the file system, which no file in it can exceed. Throws if it is no disk.
+std::size_t disk_bytes(const std::string& folder) {
+  struct statfs system {};
+  if (::statfs(folder.c_str(), &system) != 0)
+    throw usage_error(kOperation, "a folder on a disk", folder + ": " + std::strerror(errno),
+                      "a folder that exists");
+  if (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC)
+    throw usage_error(kOperation, "a folder on a disk",
+                      folder + ", which lies in memory itself (tmpfs)",
+                      "a folder on a local disk, for example beside the run folder");
+  return down_to_page(static_cast<std::size_t>(system.f_blocks) *
+                      static_cast<std::size_t>(system.f_bsize));
+}
+
+/// A file without a name; made with one and unlinked if the file system has none.
+Descriptor nameless_file(const std::string& folder) {
+  if (Descriptor file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
+      file)
+    return file;
+  std::string name = folder + "/state.XXXXXX";
+  Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
+  if (!file)
+    throw usage_error(kOperation, "a folder that files can be made in",
+                      folder + ": " + std::strerror(errno), "another folder");
+  ::unlink(name.c_str());
+  return file;
+}
+
+}  // namespace
+
+std::vector<FileRange> merged(std::vector<FileRange> ranges) {
+  std::erase_if(ranges, [](const FileRange& range) { return range.begin >= range.end; });
+  std::ranges::sort(ranges, {}, &FileRange::begin);
+  std::vector<FileRange> result;
+  for (const FileRange& range : ranges) {
+    if (!result.empty() && range.begin <= result.back().end)
+      result.back().end = std::max(result.back().end, range.end);
+    else
+      result.push_back(range);
+  }
+  return result;
+}
+
+std::vector<FileRange> rest_of(const std::vector<FileRange>& ranges, std::size_t end) {
+  std::vector<FileRange> rest;
+  std::size_t at = 0;
+  for (const FileRange& range : ranges) {
+    if (range.begin > at) rest.push_back({at, std::min(range.begin, end)});
+    at = std::max(at, range.end);
+  }
+  if (at < end) rest.push_back({at, end});
+  return rest;
+}
+
+StateFile::StateFile(const std::filesystem::path& folder)
+    : folder_(folder.string()), reserved_(disk_bytes(folder_)), file_(nameless_file(folder_)) {
+  void* const base = ::mmap(nullptr, reserved_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                            file_.get(), 0);
+  if (base == MAP_FAILED)
+    throw usage_error(kOperation, "addresses for a file on " + folder_, std::strerror(errno),
+                      "a larger limit of addresses (ulimit -v)");
+  base_ = static_cast<std::byte*>(base);
+}
+
+StateFile::~StateFile() {
+  if (base_ != nullptr) ::munmap(base_, reserved_);
+}
+
+FileRange StateFile::range_of(const void* data, std::size_t bytes) const {
+  const auto begin = static_cast<std::size_t>(static_cast<const std::byte*>(data) - base_);
+  return {down_to_page(begin), up_to_page(begin + bytes)};
+}
+
+std::size_t StateFile::end() const {
+  const std::lock_guard lock(mutex_);
+  return end_;
+}
+
+std::int64_t StateFile::bytes_in_blocks() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_in_blocks_;
+}
+
+void* StateFile::take(std::size_t bytes, MemoryTag tag) {
+  const std::size_t capacity = up_to_page(bytes);
+  const std::lock_guard lock(mutex_);
+  const std::optional<std::size_t> found = reuse(capacity);
+  const std::size_t place = found ? *found : append(capacity);
+  in_use_[place] = {capacity, {bytes, tag}};
+  bytes_in_blocks_ += static_cast<std::int64_t>(bytes);
+  return base_ + place;
+}
+
+/// The first free part that is large enough.
+std::optional<std::size_t> StateFile::reuse(std::size_t capacity) {
+  const auto found =
+      std::ranges::find_if(free_, [&](const auto& part) { return part.second >= capacity; });
+  if (found == free_.end()) return std::nullopt;
+  const auto [place, size] = *found;
+  free_.erase(found);
+  if (size > capacity) free_[place + capacity] = size - capacity;
+  return place;
+}
+
+std::size_t StateFile::append(std::size_t capacity) {
+  if (const int error = ::posix_fallocate(file_.get(), offset(end_), offset(capacity)); error != 0)
+    throw runtime_error(
+        kOperation,
+        format_bytes(static_cast<std::int64_t>(capacity)) + " more on the disk of " + folder_,
+        std::generic_category().message(error) + " after " +
+            format_bytes(static_cast<std::int64_t>(end_)),
+        "a folder on a disk with more room, or a smaller optim.state");
+  const std::size_t place = end_;
+  end_ += capacity;
+  return place;
+}
+
+std::optional<Released> StateFile::give_back(void* data) {
+  if (!holds(data)) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const auto found = in_use_.find(static_cast<std::size_t>(static_cast<std::byte*>(data) - base_));
+  if (found == in_use_.end()) return std::nullopt;
+  const auto [place, block] = *found;
+  in_use_.erase(found);
+  bytes_in_blocks_ -= static_cast<std::int64_t>(block.request.bytes);
+  FileRange part{place, place + block.capacity};
+  zero_pages(part);
+  if (const auto next = free_.find(part.end); next != free_.end()) {
+    part.end += next->second;
+    free_.erase(next);
+  }
+  if (auto next = free_.lower_bound(part.begin); next != free_.begin()) {
+    if (const auto before = std::prev(next); before->first + before->second == part.begin) {
+      part.begin = before->first;
+      free_.erase(before);
+    }
+  }
+  free_[part.begin] = part.bytes();
+  return block.request;
+}
+
+/// Keeps the disk space, so that a later write cannot lack it.
+void StateFile::zero_pages(const FileRange& range) const {
+  if (range.begin >= range.end) return;
+  if (::fallocate(file_.get(), FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, offset(range.begin),
+                  offset(range.bytes())) == 0)
+    return;
+  std::memset(base_ + range.begin, 0, range.bytes());
+}
+
+void StateFile::make_zero(void* data, std::size_t bytes) {
+  auto* const first = static_cast<std::byte*>(data);
+  const auto begin = static_cast<std::size_t>(first - base_);
+  const FileRange whole{up_to_page(begin), down_to_page(begin + bytes)};
+  if (whole.begin >= whole.end) {
+    std::memset(first, 0, bytes);
+    return;
+  }
+  std::memset(first, 0, whole.begin - begin);
+  std::memset(base_ + whole.end, 0, begin + bytes - whole.end);
+  zero_pages(whole);
+}
+
+/// In steps, because the kernel cuts each request off at the device's read-ahead.
+void StateFile::read_ahead(const FileRange& range) const {
+  constexpr std::size_t kStepBytes = std::size_t{128} << 10;
+  for (std::size_t at = range.begin; at < range.end; at += kStepBytes)
+    ::posix_fadvise(file_.get(), offset(at), offset(std::min(kStepBytes, range.end - at)),
+                    POSIX_FADV_WILLNEED);
+}
+
+bool StateFile::begin_writing(const FileRange& range) const {
+  return ::sync_file_range(file_.get(), offset(range.begin), offset(range.bytes()),
+                           SYNC_FILE_RANGE_WRITE) == 0;
+}
+
+/// Pages that are mapped stay in memory, so the addresses are unmapped first: the pages take over
+/// what was written through them. A page that is touched again in between is only kept.
+bool StateFile::take_out_of_memory(const FileRange& range) const {
+  constexpr unsigned kWriteAndWait =
+      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  ::madvise(base_ + range.begin, range.bytes(), MADV_DONTNEED);
+  if (::sync_file_range(file_.get(), offset(range.begin), offset(range.bytes()), kWriteAndWait) !=
+      0)
+    return false;
+  ::posix_fadvise(file_.get(), offset(range.begin), offset(range.bytes()), POSIX_FADV_DONTNEED);
+  return true;
+}
+
+}  // namespace accrue::memory

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/descriptor.h"
+#include "memory/counters.h"
+
+namespace accrue::memory {
+
+/// Bytes [begin, end) of a file; whole pages.
+struct FileRange {
+  std::size_t begin = 0, end = 0;
+  std::size_t bytes() const { return end - begin; }
+  friend bool operator==(const FileRange&, const FileRange&) = default;
+};
+
+/// The ranges in order, without those that are empty and without overlaps.
+std::vector<FileRange> merged(std::vector<FileRange> ranges);
+/// What [0, end) has besides `ranges`, which are merged().
+std::vector<FileRange> rest_of(const std::vector<FileRange>& ranges, std::size_t end);
+
+/// A file without a name that is mapped as a whole, and the blocks in it. The kernel reads a page
+/// when it is touched; the calls about ranges decide earlier and for many pages at once. All calls
+/// are thread-safe.
+class StateFile {
+ public:
+  /// Throws a usage Error if no file can be made in the folder or if it lies in memory (tmpfs).
+  explicit StateFile(const std::filesystem::path& folder);
+  ~StateFile();
+  StateFile(const StateFile&) = delete;
+  StateFile& operator=(const StateFile&) = delete;
+
+  /// A block of zeros, page-aligned. The disk has its space from here on, so that no later write
+  /// can lack it. Throws a runtime Error if there is none left.
+  void* take(std::size_t bytes, MemoryTag tag);
+  /// Returns nothing if the block is not from this file.
+  std::optional<Released> give_back(void* data);
+  bool holds(const void* data) const {
+    const auto* const byte = static_cast<const std::byte*>(data);
+    return byte >= base_ && byte < base_ + reserved_;
+  }
+  /// The pages that `bytes` from `data` touch.
+  FileRange range_of(const void* data, std::size_t bytes) const;
+  /// The end of the last block that there ever was.
+  std::size_t end() const;
+  std::int64_t bytes_in_blocks() const;
+  const std::string& folder() const { return folder_; }
+
+  /// Starts to read the range into memory; does not wait.
+  void read_ahead(const FileRange& range) const;
+  /// Starts to write what was changed in the range; does not wait. Returns false if it fails.
+  bool begin_writing(const FileRange& range) const;
+  /// Writes what was changed in the range, waits, and takes the range out of memory. Its values
+  /// stay, also if it is written to meanwhile. Returns false, with errno, if a write failed.
+  bool take_out_of_memory(const FileRange& range) const;
+  /// Makes the whole pages within `bytes` from `data` zeros without writing them, and writes zeros
+  /// to the rest.
+  void make_zero(void* data, std::size_t bytes);
+
+ private:
+  struct Block {
+    std::size_t capacity;  ///< whole pages
+    Released request;
+  };
+  void zero_pages(const FileRange& range) const;
+  std::optional<std::size_t> reuse(std::size_t capacity);
+  std::size_t append(std::size_t capacity);
+
+  std::string folder_;
+  std::size_t reserved_;  ///< bytes of addresses
+  Descriptor file_;
+  std::byte* base_ = nullptr;
+  mutable std::mutex mutex_;
+  std::size_t end_ = 0;
+  std::map<std::size_t, std::size_t> free_;  ///< capacity by offset; neighbours are joined
+  std::map<std::size_t, Block> in_use_;      ///< by offset
+  std::int64_t bytes_in_blocks_ = 0;
+};
+
+}  // namespace accrue::memory

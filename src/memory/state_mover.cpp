@@ -1,0 +1,112 @@
+#include "memory/state_mover.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "accrue/core/error.h"
+#include "core/helper_thread.h"
+
+namespace accrue::memory {
+namespace {
+
+/// A request may be replaced between two pieces.
+constexpr std::size_t kPieceBytes = std::size_t{32} << 20;
+
+template <class Use>
+bool for_pieces(const std::vector<FileRange>& ranges, const Use& use) {
+  for (const FileRange& range : ranges)
+    for (std::size_t at = range.begin; at < range.end; at += kPieceBytes)
+      if (!use(FileRange{at, std::min(at + kPieceBytes, range.end)})) return false;
+  return true;
+}
+
+}  // namespace
+
+StateMover::StateMover(std::shared_ptr<const StateFile> file) : file_(std::move(file)) {
+  thread_ = start_thread([this] { work(); });
+}
+
+StateMover::~StateMover() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void StateMover::request(Request request) {
+  if (!thread_.joinable()) {
+    fulfil(request);
+    return throw_if_failed();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_ = std::make_unique<Request>(std::move(request));
+  }
+  changed_.notify_all();
+  throw_if_failed();
+}
+
+void StateMover::wait() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return waiting_ == nullptr && !is_busy_; });
+  }
+  throw_if_failed();
+}
+
+void StateMover::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return ends_ || waiting_ != nullptr; });
+    if (ends_) return;
+    const std::unique_ptr<Request> request = std::move(waiting_);
+    is_busy_ = true;
+    lock.unlock();
+    fulfil(*request);
+    lock.lock();
+    is_busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+/// What is left behind is written before more is read, so that the disk's traffic does not grow
+/// memory by both.
+void StateMover::fulfil(const Request& request) {
+  const auto read = [this](const FileRange& piece) {
+    file_->read_ahead(piece);
+    return !is_replaced();
+  };
+  const auto take_out = [this](const FileRange& piece) {
+    if (!file_->take_out_of_memory(piece)) {
+      const std::lock_guard lock(mutex_);
+      if (failure_.empty()) failure_ = std::strerror(errno);
+    }
+    return !is_replaced();
+  };
+  if (!for_pieces(request.now, read)) return;
+  std::vector<FileRange> kept = request.now;
+  kept.insert(kept.end(), request.next.begin(), request.next.end());
+  const std::vector<FileRange> others = rest_of(merged(std::move(kept)), file_->end());
+  for (const FileRange& range : others) file_->begin_writing(range);
+  if (!for_pieces(others, take_out)) return;
+  for_pieces(request.next, read);
+}
+
+bool StateMover::is_replaced() const {
+  const std::lock_guard lock(mutex_);
+  return ends_ || waiting_ != nullptr;
+}
+
+void StateMover::throw_if_failed() const {
+  const std::lock_guard lock(mutex_);
+  if (failure_.empty()) return;
+  throw runtime_error("write offloaded state (memory.offload)", "a disk that takes writes",
+                      file_->folder() + ": " + failure_,
+                      "another folder, and --resume from the last checkpoint");
+}
+
+}  // namespace accrue::memory
