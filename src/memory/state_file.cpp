@@ -15,6 +15,10 @@
 #include "accrue/core/units.h"
 #include "memory/size_class.h"
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22  // of Linux 5.14; older headers lack it
+#endif
+
 namespace accrue::memory {
 namespace {
 
@@ -190,17 +194,22 @@ void StateFile::make_zero(void* data, std::size_t bytes) {
   zero_pages(whole);
 }
 
-/// In steps, because the kernel cuts each request off at the device's read-ahead.
-void StateFile::read_ahead(const FileRange& range) const {
+/// Reading through the mapping takes large pages, and maps them at once. Kernels before Linux 5.14
+/// cannot do that; they are asked in steps, because they cut each request off at the device's
+/// read-ahead.
+bool StateFile::read(const FileRange& range) const {
+  if (::madvise(base_ + range.begin, range.bytes(), MADV_POPULATE_READ) == 0) return true;
+  if (errno != EINVAL) return errno != EFAULT;
   constexpr std::size_t kStepBytes = std::size_t{128} << 10;
   for (std::size_t at = range.begin; at < range.end; at += kStepBytes)
     ::posix_fadvise(file_.get(), offset(at), offset(std::min(kStepBytes, range.end - at)),
                     POSIX_FADV_WILLNEED);
+  return true;
 }
 
-bool StateFile::begin_writing(const FileRange& range) const {
-  return ::sync_file_range(file_.get(), offset(range.begin), offset(range.bytes()),
-                           SYNC_FILE_RANGE_WRITE) == 0;
+void StateFile::begin_writing(const FileRange& range) const {
+  ::madvise(base_ + range.begin, range.bytes(), MADV_DONTNEED);
+  ::sync_file_range(file_.get(), offset(range.begin), offset(range.bytes()), SYNC_FILE_RANGE_WRITE);
 }
 
 /// Pages that are mapped stay in memory, so the addresses are unmapped first: the pages take over

@@ -53,10 +53,12 @@ class StateFile {
   std::int64_t bytes_in_blocks() const;
   const std::string& folder() const { return folder_; }
 
-  /// Starts to read the range into memory; does not wait.
-  void read_ahead(const FileRange& range) const;
-  /// Starts to write what was changed in the range; does not wait. Returns false if it fails.
-  bool begin_writing(const FileRange& range) const;
+  /// Reads the range into memory. Returns false, with errno, if the disk refuses.
+  bool read(const FileRange& range) const;
+  /// Unmaps the range and starts to write what was changed in it; does not wait. Pages that are
+  /// mapped would have to be protected one by one while they are written, each with an interrupt to
+  /// all processors.
+  void begin_writing(const FileRange& range) const;
   /// Writes what was changed in the range, waits, and takes the range out of memory. Its values
   /// stay, also if it is written to meanwhile. Returns false, with errno, if a write failed.
   bool take_out_of_memory(const FileRange& range) const;

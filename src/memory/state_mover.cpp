@@ -76,16 +76,17 @@ void StateMover::work() {
 /// What is left behind is written before more is read, so that the disk's traffic does not grow
 /// memory by both.
 void StateMover::fulfil(const Request& request) {
-  const auto read = [this](const FileRange& piece) {
-    file_->read_ahead(piece);
-    return !is_replaced();
+  const auto note = [this](bool succeeded, const char* what) {
+    const std::string reason = std::strerror(errno);
+    const std::lock_guard lock(mutex_);
+    if (!succeeded && failure_.empty()) failure_ = what + reason;
+    return !ends_ && waiting_ == nullptr;
   };
-  const auto take_out = [this](const FileRange& piece) {
-    if (!file_->take_out_of_memory(piece)) {
-      const std::lock_guard lock(mutex_);
-      if (failure_.empty()) failure_ = std::strerror(errno);
-    }
-    return !is_replaced();
+  const auto read = [&](const FileRange& piece) {
+    return note(file_->read(piece), "reading failed: ");
+  };
+  const auto take_out = [&](const FileRange& piece) {
+    return note(file_->take_out_of_memory(piece), "writing failed: ");
   };
   if (!for_pieces(request.now, read)) return;
   std::vector<FileRange> kept = request.now;
@@ -96,15 +97,10 @@ void StateMover::fulfil(const Request& request) {
   for_pieces(request.next, read);
 }
 
-bool StateMover::is_replaced() const {
-  const std::lock_guard lock(mutex_);
-  return ends_ || waiting_ != nullptr;
-}
-
 void StateMover::throw_if_failed() const {
   const std::lock_guard lock(mutex_);
   if (failure_.empty()) return;
-  throw runtime_error("write offloaded state (memory.offload)", "a disk that takes writes",
+  throw runtime_error("move offloaded state (memory.offload)", "a disk that reads and writes",
                       file_->folder() + ": " + failure_,
                       "another folder, and --resume from the last checkpoint");
 }

@@ -25,16 +25,16 @@ class StateMover {
   StateMover(const StateMover&) = delete;
   StateMover& operator=(const StateMover&) = delete;
 
-  /// Replaces the last request, as far as it is not fulfilled. Throws a runtime Error if a write
-  /// has failed.
+  /// Replaces the last request, as far as it is not fulfilled. Throws a runtime Error if the disk
+  /// has refused a read or a write.
   void request(Request request);
-  /// Waits until the last request is fulfilled. Throws a runtime Error if a write has failed.
+  /// Waits until the last request is fulfilled. Throws a runtime Error if the disk has
+  /// refused a read or a write.
   void wait();
 
  private:
   void work();
   void fulfil(const Request& request);
-  bool is_replaced() const;
   void throw_if_failed() const;
 
   std::shared_ptr<const StateFile> file_;

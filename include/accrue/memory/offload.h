@@ -36,11 +36,11 @@ bool is_offloaded(const at::Tensor& tensor);
 /// States which part of the state is needed: `now` is read first, all else is written back and
 /// leaves memory, then `next` is read. This happens in the background, and a later call replaces
 /// what was not done yet; an access to values that are not in memory waits for them. Ignores
-/// undefined tensors and those that are not offloaded. Throws a runtime Error if an earlier
-/// write failed.
+/// undefined tensors and those that are not offloaded. Throws a runtime Error if the disk has
+/// refused a read or a write.
 void keep_in_memory(std::span<const at::Tensor> now, std::span<const at::Tensor> next = {});
 /// Writes all offloaded state back and waits until it has left memory. Throws a runtime Error if
-/// the disk refuses a write.
+/// the disk has refused a read or a write.
 void leave_memory();
 /// Ends the use of the values of `tensor`: it reads as zeros, and they are neither written nor read
 /// again. Does nothing if the tensor is not offloaded.
