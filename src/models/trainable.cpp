@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "accrue/core/error.h"
+#include "accrue/memory/offload.h"
 #include "kernels/blocks/block_matrix.h"
 
 namespace accrue::models {
@@ -48,8 +49,10 @@ Activations run_segment(const Segment& segment, const Activations& input,
 Activations run_segments(Trainable& model, const batch::MicroBatch& micro,
                          const ForwardContext& context) {
   Activations activations;
-  for (const Segment& segment : model.segments())
+  for (const Segment& segment : model.segments()) {
+    memory::keep_in_memory({});  // offloaded state of the segments before leaves memory
     activations = run_segment(segment, activations, micro, context);
+  }
   return activations;
 }
 

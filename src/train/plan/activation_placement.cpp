@@ -7,6 +7,7 @@
 
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/offload.h"
 #include "data/fetch.h"
 
 namespace accrue::train {
@@ -37,7 +38,9 @@ ActivationPlacement decide_activation_placement(const ActivationNeeds& needs) {
 
 ActivationPlacement choose_activation_placement(const Workload& work, std::int64_t window_samples) {
   const std::int64_t bytes_per_sample =
-      cut_bytes_per_sample(*work.model, data::fetch_one(*work.data.train));
+      takes_window_statistics(work.config, *work.model)
+          ? cut_bytes_per_sample(*work.model, data::fetch_one(*work.data.train))
+          : layered_bytes_per_sample(*work.model, data::fetch_one(*work.data.train));
   return decide_activation_placement({.bytes_per_sample = bytes_per_sample,
                                       .window_samples = window_samples,
                                       .available_bytes = free_bytes()});
@@ -55,6 +58,24 @@ std::int64_t cut_bytes_per_sample(models::Trainable& model, const batch::MicroBa
     activations = models::run_segment(segment, activations, one_sample, context);
   }
   return bytes;
+}
+
+std::int64_t layered_bytes_per_sample(models::Trainable& model,
+                                      const batch::MicroBatch& one_sample) {
+  const at::NoGradGuard no_grad;
+  const ForwardContext context = batch::evaluation_context(one_sample);
+  std::int64_t all = 0, largest = 0;
+  models::Activations activations;
+  for (const models::Segment& segment : model.segments()) {
+    std::int64_t at_cut = 0;
+    for (const at::Tensor& tensor : activations)
+      at_cut += static_cast<std::int64_t>(tensor.nbytes());
+    all += at_cut;
+    largest = std::max(largest, at_cut);
+    memory::keep_in_memory({});  // offloaded state of the segments before leaves memory
+    activations = models::run_segment(segment, activations, one_sample, context);
+  }
+  return all + largest;
 }
 
 }  // namespace accrue::train

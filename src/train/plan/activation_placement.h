@@ -8,7 +8,7 @@
 
 namespace accrue::train {
 
-/// The tensors of a window that exact batch normalisation keeps, and the memory for them.
+/// The tensors that a window in layered order keeps, and the memory for them.
 struct ActivationNeeds {
   std::int64_t bytes_per_sample = 0;  ///< activations at the cuts, and their gradients
   std::int64_t window_samples = 0;
@@ -32,5 +32,10 @@ ActivationPlacement choose_activation_placement(const Workload& work, std::int64
 /// The bytes of one sample at the inputs of segments that begin with a batch normalisation, counted
 /// twice: activation and gradient. Runs it forward, by the running statistics.
 std::int64_t cut_bytes_per_sample(models::Trainable& model, const batch::MicroBatch& one_sample);
+
+/// The bytes of one sample at the inputs of all segments but the first, and once more those of the
+/// largest cut, whose gradients exist beside them. Runs it forward.
+std::int64_t layered_bytes_per_sample(models::Trainable& model,
+                                      const batch::MicroBatch& one_sample);
 
 }  // namespace accrue::train

@@ -4,14 +4,18 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "accrue/core/clock.h"
 #include "accrue/device/device.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/offload.h"
 #include "data/fetch.h"
+#include "train/config/accumulation_order.h"
 #include "train/pass/run_micro_batch.h"
 #include "train/plan/activation_placement.h"
+#include "train/window/layered/layered_window.h"
 #include "train/workload/placement.h"
 
 namespace accrue::train {
@@ -63,6 +67,20 @@ at::Tensor hold_decoding(const Workload& work) {
 
 std::int64_t bytes_held(const at::Tensor& bytes) { return bytes.defined() ? bytes.numel() : 0; }
 
+/// Offloaded state does not count in the budget.
+memory::Resident state_in_memory(const Workload& work, const accum::GradientBuffer& buffer,
+                                 const optim::Optimizer& optimizer, std::int64_t replica) {
+  if (memory::is_offloading()) {
+    const memory::Usage usage = memory::usage();
+    return {.parameters = usage.live_as(MemoryTag::parameters),
+            .gradients = usage.live_as(MemoryTag::gradients),
+            .optimizer = usage.live_as(MemoryTag::optimizer)};
+  }
+  return {.parameters = bytes_of(*work.model),
+          .gradients = buffer.bytes(),
+          .optimizer = optimizer.state_bytes() + replica};
+}
+
 }  // namespace
 
 PlanTrials::PlanTrials(const Workload& work)
@@ -73,12 +91,12 @@ PlanTrials::PlanTrials(const Workload& work)
       optimizer_(make_optimizer(work.config, work.model->parameters(), work.slice)),
       replica_(hold_replica(work, *optimizer_)),
       window_(make_gradient_buffer(work.config, *work.model)),
-      resident_{.parameters = bytes_of(*work.model),
-                .gradients = window_.buffer()->bytes(),
-                .optimizer = optimizer_->state_bytes() + bytes_held(replica_),
-                .cuts = bytes_held(cuts_)},
+      resident_(state_in_memory(work, *window_.buffer(), *optimizer_, bytes_held(replica_))),
+      segment_state_(*window_.buffer(), work.model->segments().size()),
       runs_(resident_, [this] { undo(); }),
-      longest_(longest_samples(*work.data.train, work.schedule.samples_per_window)) {}
+      longest_(longest_samples(*work.data.train, work.schedule.samples_per_window)) {
+  resident_.cuts = bytes_held(cuts_);
+}
 
 PlanTrials::Input PlanTrials::fetch(std::int64_t samples) const {
   std::vector<std::int64_t> indices, ids(static_cast<std::size_t>(samples));
@@ -128,15 +146,35 @@ double PlanTrials::pass(const batch::MicroBatch& micro, Recompute recompute) {
 
 /// Runs a pass and leaves the window open.
 double PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recompute) {
-  const std::vector<models::LossHead> heads = work_.model->losses();
+  const PassOptions options{.factors = std::vector<double>(work_.model->losses().size(), 1.0),
+                            .recompute = recompute};
   const Stopwatch watch;
   RECORD_USER_SCOPE("plan: trial");
   window_.open(0);
-  run_micro_batch(window_, *work_.model, {.index = 0, .sample_ids = micro.sample_ids}, micro,
-                  batch::training_context(micro, work_.config.run.seed, 0),
-                  {.factors = std::vector<double>(heads.size(), 1.0), .recompute = recompute});
+  if (asks_for_layered(work_.config)) {
+    pass_layered(micro, options);
+  } else {
+    run_micro_batch(window_, *work_.model, {.index = 0, .sample_ids = micro.sample_ids}, micro,
+                    batch::training_context(micro, work_.config.run.seed, 0), options);
+  }
   device::synchronize(device_);
   return watch.seconds();
+}
+
+/// The micro-batch as a window in layered order: the graph is that of one segment at a time, and
+/// offloaded state comes and goes with the segments.
+void PlanTrials::pass_layered(const batch::MicroBatch& micro, const PassOptions& options) {
+  LayeredWindow pass(
+      *work_.model, window_, [&](batch::Range) { return micro; }, work_.config.run.seed,
+      {.losses = [&] { return options; },
+       .before_segment = [this](const SegmentVisit& visit) { segment_state_.before(visit); },
+       .on_parameters =
+           [this](std::size_t segment, std::vector<at::Tensor> parameters) {
+             segment_state_.note(segment, std::move(parameters));
+           },
+       .window_statistics = takes_window_statistics(work_.config, *work_.model)});
+  const std::array whole{batch::Range{0, std::ssize(micro.sample_ids)}};
+  pass.run(0, whole);
 }
 
 PlanTrials::Step PlanTrials::run_step(const memory::PlanPoint& point) {

@@ -9,7 +9,9 @@
 #include "accrue/optim/optimizer.h"
 #include "memory/plan.h"
 #include "train/pass/buffer_snapshot.h"
+#include "train/pass/forward_backward.h"
 #include "train/plan/trial_runs.h"
+#include "train/window/layered/segment_state.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -52,6 +54,7 @@ class PlanTrials {
   Input fetch(std::int64_t samples) const;
   double pass(const batch::MicroBatch& micro, Recompute recompute);
   double open_and_pass(const batch::MicroBatch& micro, Recompute recompute);
+  void pass_layered(const batch::MicroBatch& micro, const PassOptions& options);
   std::optional<double> close_and_step();
   void undo();
 
@@ -63,6 +66,7 @@ class PlanTrials {
   at::Tensor replica_;  ///< stands for SliceReplica's, or undefined
   accum::Window window_;
   memory::Resident resident_;
+  SegmentState segment_state_;
   TrialRuns runs_;
   std::vector<std::int64_t> longest_;  ///< samples, the one with most tokens first
 };
