@@ -6,6 +6,7 @@
 #include "accrue/accum/sum_shard.h"
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
+#include "accrue/memory/offload_passes.h"
 #include "accum/folded_gradient.h"
 #include "accum/staged_sum.h"
 
@@ -95,7 +96,7 @@ std::vector<Group> lay_out(std::vector<GradientBuffer::Entry>& entries, Accumula
 }
 
 at::Tensor allocate(const Group& group) {
-  at::Tensor flat = at::zeros({group.elements}, group.options);
+  at::Tensor flat = memory::zeros({group.elements}, group.options);
   for (const auto& [entry, offset] : group.offsets)
     entry->slot = std::make_shared<kernels::GradSlot>(
         flat.narrow(0, offset, entry->parameter.numel()).view(entry->parameter.sizes()));
@@ -249,6 +250,19 @@ void GradientBuffer::claim() {
 void GradientBuffer::begin_window(std::int64_t index) {
   if (staging_) staging_->window = index;
   for (FixedSum* sum : fixed_) sum->begin_window();
+  discard_sums();
+}
+
+/// All slots are fresh: nothing of the last window's sums is read again, so that offloaded ones
+/// need not be written to the disk and read back.
+void GradientBuffer::discard_sums() const {
+  if (std::ranges::none_of(flat_, memory::is_offloaded)) return;
+  for (const at::Tensor& flat : flat_) memory::discard(flat);
+  for (const Entry& entry : entries_) {
+    if (!entry.staged) continue;
+    if (const at::Tensor extra = entry.staged->compensation(); extra.defined())
+      memory::discard(extra);
+  }
 }
 
 bool GradientBuffer::folds_into(const FoldTarget& target) const {

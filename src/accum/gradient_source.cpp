@@ -56,6 +56,14 @@ void GradientSource::read(std::int64_t begin, std::int64_t count, double* to) co
   staged ? staged->read(first + begin, count, to) : read_tensor(tensor, begin, count, to);
 }
 
+std::vector<at::Tensor> GradientSource::memory_of(const ElementRange& range) const {
+  const std::int64_t begin = staged ? first + range.begin : range.begin;
+  std::vector<at::Tensor> touched;
+  for (const at::Tensor& whole : staged ? staged->tensors() : std::vector{tensor})
+    touched.push_back(whole.view({-1}).narrow(0, begin, range.elements));
+  return touched;
+}
+
 GradientSource GradientSource::on_host() const {
   if (staged && staged->is_by_aten()) {
     const at::Tensor all = staged->values(at::kDouble).cpu().view({-1});

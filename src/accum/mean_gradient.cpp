@@ -9,6 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/kernel_choice.h"
+#include "accrue/memory/offload_passes.h"
 #include "accum/slot_binding.h"
 #include "accum/staged_sum.h"
 #include "accum/sum_of_terms.h"
@@ -25,17 +26,26 @@ constexpr std::int64_t kBlockElements = kRangeGrain;
 constexpr std::int64_t kChunkBlocks = kChunkElements / kBlockElements;
 constexpr std::int64_t kBlocksOfATask = 8;
 
-/// `sum_of_chunk(first, count)` over chunks of `total` elements, added in order.
+static_assert(memory::kPieceElements % kChunkElements == 0);
+
+std::int64_t chunks_of(std::int64_t elements) {
+  return (elements + kChunkElements - 1) / kChunkElements;
+}
+
+/// `sum_of_chunk(first, count)` over chunks of the elements, added in order.
 template <typename SumOfChunk>
-double sum_over_chunks(std::int64_t total, const SumOfChunk& sum_of_chunk) {
-  const std::int64_t chunks = (total + kChunkElements - 1) / kChunkElements;
-  std::vector<double> sums(static_cast<std::size_t>(chunks));
-  at::parallel_for(0, chunks, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-      const std::int64_t first = chunk * kChunkElements;
-      sums[static_cast<std::size_t>(chunk)] =
-          sum_of_chunk(first, std::min(kChunkElements, total - first));
-    }
+double sum_over_chunks(const at::Tensor& flat, const SumOfChunk& sum_of_chunk) {
+  const std::int64_t total = flat.numel();
+  std::vector<double> sums(static_cast<std::size_t>(chunks_of(total)));
+  memory::for_pieces(flat, [&](std::int64_t piece, std::int64_t elements) {
+    at::parallel_for(piece / kChunkElements, chunks_of(piece + elements), 1,
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t chunk = begin; chunk < end; ++chunk) {
+                         const std::int64_t first = chunk * kChunkElements;
+                         sums[static_cast<std::size_t>(chunk)] =
+                             sum_of_chunk(first, std::min(kChunkElements, total - first));
+                       }
+                     });
   });
   double sum = 0;
   for (const double chunk : sums) sum += chunk;
@@ -45,7 +55,7 @@ double sum_over_chunks(std::int64_t total, const SumOfChunk& sum_of_chunk) {
 template <typename Element>
 double cpu_sum_of_squares(const at::Tensor& flat) {
   const Element* values = flat.const_data_ptr<Element>();
-  return sum_over_chunks(flat.numel(), [&](std::int64_t first, std::int64_t count) {
+  return sum_over_chunks(flat, [&](std::int64_t first, std::int64_t count) {
     return sum_of_squares_of(values + first, count);
   });
 }
@@ -77,6 +87,24 @@ void sum_blocks(const GradientSource& source, const ElementRange& range, std::sp
                            sum_of_squares_of(block.data(), size);
                      }
                    });
+}
+
+/// Elements of one entry that are read at once.
+struct EntryPart {
+  std::size_t entry;
+  GradientSource source;
+  ElementRange range;
+
+  std::vector<at::Tensor> touched() const { return source.memory_of(range); }
+};
+static_assert(memory::kPieceElements % kBlockElements == 0);
+
+/// Appends the range of an entry, in pieces if its sum is offloaded.
+void append_parts(std::vector<EntryPart>& parts, const EntryPart& whole, bool is_offloaded) {
+  const std::int64_t end = whole.range.begin + whole.range.elements;
+  const std::int64_t step = is_offloaded ? memory::kPieceElements : whole.range.elements;
+  for (std::int64_t begin = whole.range.begin; begin < end; begin += step)
+    parts.push_back({whole.entry, whole.source, {begin, std::min(step, end - begin)}});
 }
 
 /// Adds up the blocks' sums by chunks, in order.
@@ -152,8 +180,19 @@ double MeanGradient::sum_of_entries() const {
   const auto of = [&](std::size_t i) {
     return std::span(blocks).subspan(first[i], first[i + 1] - first[i]);
   };
-  for (std::size_t i = 0; i < entries; ++i)
-    sum_blocks(source(i), element_range_of(elements(i), i, slice), of(i));
+  bool any_offloaded = false;
+  std::vector<EntryPart> parts;
+  for (std::size_t i = 0; i < entries; ++i) {
+    const bool is_offloaded = memory::is_offloaded(buffer_->entries()[i].slot->main);
+    any_offloaded = any_offloaded || is_offloaded;
+    append_parts(parts, {i, source(i), element_range_of(elements(i), i, slice)}, is_offloaded);
+  }
+  for (auto part = parts.begin(); part != parts.end(); ++part) {
+    if (any_offloaded)
+      memory::keep_in_memory(part->touched(), part + 1 == parts.end() ? std::vector<at::Tensor>()
+                                                                      : (part + 1)->touched());
+    sum_blocks(part->source, part->range, of(part->entry));
+  }
   if (shard_ != nullptr) shard_->add_up(blocks);
   double sum = 0;
   for (std::size_t i = 0; i < entries; ++i) sum += sum_in_order(of(i));

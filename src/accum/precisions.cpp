@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "accrue/memory/offload_passes.h"
 #include "accum/staged_sum.h"
 #include "accum/tensor_folds.h"
 #include "core/rounding_stream.h"
@@ -111,7 +112,7 @@ class KahanSum final : public NarrowSum {
  public:
   KahanSum(std::shared_ptr<Staging> staging, at::Tensor main, at::ScalarType dtype)
       : NarrowSum(std::move(staging), std::move(main), dtype),
-        compensation_(at::zeros_like(this->main())) {}
+        compensation_(memory::zeros(this->main().sizes(), this->main().options())) {}
   using NarrowSum::read;
   void read(std::int64_t begin, std::int64_t count, float* to) const override {
     read_bf16_kahan(sum() + begin, owed() + begin, size_of(count), to);
@@ -132,9 +133,7 @@ class KahanSum final : public NarrowSum {
     NarrowSum::restore(saved[0]);
     compensation_.copy_(saved[1]);
   }
-  std::int64_t extra_bytes() const override {
-    return static_cast<std::int64_t>(compensation_.nbytes());
-  }
+  at::Tensor compensation() const override { return compensation_; }
 
  protected:
   using StagedSum::fold;

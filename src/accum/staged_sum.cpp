@@ -126,4 +126,15 @@ bool StagedSum::fits(const at::Tensor& saved) const {
 }
 void StagedSum::restore(const at::Tensor& saved) { main_.copy_(saved); }
 
+std::int64_t StagedSum::extra_bytes() const {
+  const at::Tensor extra = compensation();
+  return extra.defined() ? static_cast<std::int64_t>(extra.nbytes()) : 0;
+}
+
+std::vector<at::Tensor> StagedSum::tensors() const {
+  std::vector<at::Tensor> all{main_};
+  if (const at::Tensor extra = compensation(); extra.defined()) all.push_back(extra);
+  return all;
+}
+
 }  // namespace accrue::accum

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "accrue/accum/accumulation.h"
 #include "accrue/core/rank_slice.h"
@@ -67,8 +68,11 @@ class StagedSum : public kernels::GradFold {
   virtual at::Tensor saved() const;
   virtual bool fits(const at::Tensor& saved) const;
   virtual void restore(const at::Tensor& saved);
-  /// Bytes in addition to the slot's `main`.
-  virtual std::int64_t extra_bytes() const { return 0; }
+  /// The memory of the sum in addition to the slot's `main`; undefined if there is none.
+  virtual at::Tensor compensation() const { return {}; }
+  std::int64_t extra_bytes() const;
+  /// All memory of the sum.
+  std::vector<at::Tensor> tensors() const;
 
   StagedSum(std::shared_ptr<Staging> staging, at::Tensor main, at::ScalarType contribution_dtype);
 

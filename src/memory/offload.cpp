@@ -130,12 +130,6 @@ void discard(const at::Tensor& tensor) {
   offloaded->file->make_zero(tensor.data_ptr(), tensor.nbytes());
 }
 
-at::Tensor zeros(at::IntArrayRef sizes, const at::TensorOptions& options) {
-  at::Tensor made = at::empty(sizes, options);
-  if (!is_offloaded(made)) made.zero_();
-  return made;
-}
-
 OffloadUsage offload_usage() {
   const auto offloaded = current();
   if (!offloaded) return {};

@@ -3,17 +3,23 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <sstream>
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/kernel_choice.h"
+#include "accrue/memory/offload.h"
 #include "core/kernel_span.h"
 #include "optim/parallel_ranges.h"
+#include "optim/state_pieces.h"
 
 namespace accrue::optim {
 namespace {
+
+/// The bytes of one step's part of an offloaded state; two such parts are in memory at a time.
+constexpr std::size_t kOffloadedGroupBytes = std::size_t{64} << 20;
 
 bool is_for_passes(const UpdatedTensors& tensors) {
   return !kernels::by_aten(tensors.parameter) && tensors.parameter.is_contiguous();
@@ -122,14 +128,63 @@ void ElementwiseOptimizer::run(std::vector<Task>& tasks) const {
       run_whole({&task});  // one at a time: it needs copies of the parameter's size
   }
   run_whole(plain);
-  std::vector<std::size_t> sizes;
-  for (const Task* task : flat)
-    sizes.push_back(static_cast<std::size_t>(task->tensors.parameter.numel()));
-  for_ranges(sizes, [&](std::size_t task, std::size_t begin, std::size_t end) {
-    update_range(flat[task]->update, flat[task]->tensors, begin, end);
-  });
+  const bool is_offloaded = std::ranges::any_of(
+      flat, [](const Task* task) { return memory::is_offloaded(task->tensors.parameter); });
+  is_offloaded ? run_offloaded(flat) : run_in_memory(flat);
   // Reports the writes through raw pointers to low-precision copies and autograd's checks.
   for (const Task* task : flat) torch::autograd::impl::bump_version(task->tensors.parameter);
+}
+
+void ElementwiseOptimizer::run_in_memory(const std::vector<const Task*>& tasks) const {
+  std::vector<TaskRange> wholes;
+  for (const Task* task : tasks)
+    wholes.push_back({wholes.size(), 0, static_cast<std::size_t>(task->tensors.parameter.numel())});
+  run_ranges(tasks, wholes);
+}
+
+/// Group by group, while the next one is read from the disk.
+void ElementwiseOptimizer::run_offloaded(const std::vector<const Task*>& tasks) const {
+  std::vector<TaskSize> sizes;
+  for (const Task* task : tasks) {
+    const auto elements = static_cast<std::size_t>(task->tensors.parameter.numel());
+    TaskSize size{.elements = elements, .bytes = 0};
+    for (const at::Tensor& tensor : touched_in(*task, 0, elements)) size.bytes += tensor.nbytes();
+    sizes.push_back(size);
+  }
+  const std::vector<std::vector<TaskRange>> groups = state_pieces(sizes, kOffloadedGroupBytes);
+  const auto touched = [&](std::size_t group) {
+    std::vector<at::Tensor> tensors;
+    if (group == groups.size()) return tensors;
+    for (const TaskRange& range : groups[group])
+      for (at::Tensor& tensor : touched_in(*tasks[range.task], range.begin, range.end))
+        tensors.push_back(std::move(tensor));
+    return tensors;
+  };
+  std::vector<at::Tensor> now = touched(0);
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    std::vector<at::Tensor> next = touched(group + 1);
+    memory::keep_in_memory(now, next);
+    run_ranges(tasks, groups[group]);
+    now = std::move(next);
+  }
+}
+
+void ElementwiseOptimizer::run_ranges(const std::vector<const Task*>& tasks,
+                                      const std::vector<TaskRange>& ranges) const {
+  for_ranges(ranges, [&](std::size_t task, std::size_t begin, std::size_t end) {
+    update_range(tasks[task]->update, tasks[task]->tensors, begin, end);
+  });
+}
+
+std::vector<at::Tensor> ElementwiseOptimizer::touched_in(const Task& task, std::size_t begin,
+                                                         std::size_t end) {
+  const ElementRange range{.begin = static_cast<std::int64_t>(begin),
+                           .elements = static_cast<std::int64_t>(end - begin)};
+  std::vector<at::Tensor> touched = task.tensors.gradient.memory_of(range);
+  touched.push_back(task.tensors.parameter.view({-1}).narrow(0, range.begin, range.elements));
+  for (const WrittenState& state : task.tensors.state)
+    for (at::Tensor& tensor : state.kept->memory_of(range)) touched.push_back(std::move(tensor));
+  return touched;
 }
 
 void ElementwiseOptimizer::run_whole(const std::vector<Task*>& tasks) const {

@@ -7,6 +7,7 @@
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
 #include "accrue/kernels/kernel_choice.h"
+#include "accrue/memory/offload_passes.h"
 #include "kernels/generic/stochastic_rounding.h"
 #include "optim/dynamic_code.h"
 #include "optim/state_passes.h"
@@ -49,10 +50,13 @@ KeptState::KeptState(const at::Tensor& parameter, StateSign sign, StatePrecision
       range ? std::vector{range->elements} : parameter.sizes().vec();
   if (is_coded()) {
     const int zero = format_ == Format::signed_codes ? static_cast<int>(kSignedZero) : 0;
-    values_ = at::full(shape, zero, options.dtype(at::kByte));
-    scales_ = at::zeros({blocks_of(values_.numel())}, options);
+    values_ = zero == 0 ? memory::zeros(shape, options.dtype(at::kByte))
+                        : at::full(shape, zero, options.dtype(at::kByte));
+    memory::keep_only(values_);
+    scales_ = memory::zeros({blocks_of(values_.numel())}, options);
   } else {
-    values_ = at::zeros(shape, format_ == Format::bf16 ? options.dtype(at::kBFloat16) : options);
+    values_ =
+        memory::zeros(shape, format_ == Format::bf16 ? options.dtype(at::kBFloat16) : options);
   }
 }
 
@@ -104,6 +108,14 @@ void KeptState::assign_by_aten(const at::Tensor& whole, const RoundingStream& st
 
 const std::array<float, 256>& KeptState::values_of_codes() const {
   return format_ == Format::signed_codes ? kSignedValues : kUnsignedValues;
+}
+
+std::vector<at::Tensor> KeptState::memory_of(const ElementRange& range) const {
+  constexpr auto block = static_cast<std::int64_t>(kStateBlock);
+  std::vector<at::Tensor> touched{values_.view({-1}).narrow(0, range.begin, range.elements)};
+  if (scales_.defined())
+    touched.push_back(scales_.narrow(0, range.begin / block, blocks_of(range.elements)));
+  return touched;
 }
 
 std::int64_t KeptState::bytes() const {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "accrue/core/rank_slice.h"
 #include "accrue/optim/state_precision.h"
@@ -43,6 +44,8 @@ class KeptState {
   at::Tensor whole() const;
   void assign(const at::Tensor& whole, const RoundingStream& stream) const;
 
+  /// The memory of these elements; the range begins at a multiple of 256.
+  std::vector<at::Tensor> memory_of(const ElementRange& range) const;
   std::int64_t bytes() const;
 
  private:

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "accrue/core/error.h"
+#include "accrue/memory/offload_passes.h"
 #include "optim/dynamic_code.h"
 
 namespace accrue::optim {
@@ -119,8 +120,11 @@ void OptimizerState::load(const StoredTensors& given) {
 
   const at::NoGradGuard no_grad;
   steps_ = steps;
-  for (const StateRange& mine : own)
-    if (mine.name != kStepName) take(mine, *given_by_name.at(mine.name));
+  for (const StateRange& mine : own) {
+    if (mine.name == kStepName) continue;
+    memory::keep_only(mine.values);
+    take(mine, *given_by_name.at(mine.name));
+  }
 }
 
 std::int64_t OptimizerState::bytes() const {

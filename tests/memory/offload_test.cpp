@@ -10,6 +10,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
+#include "accrue/memory/offload_passes.h"
 #include "allocator_fixture.h"
 #include "memory/state_file.h"
 #include "memory/system_memory.h"

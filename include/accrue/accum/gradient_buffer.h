@@ -142,6 +142,7 @@ class GradientBuffer {
   void attach_all();
   void release();
   void judge_staged();
+  void discard_sums() const;
   void plan_units(const SumShard* shard);
 
   /// The properties of a parameter when its slot was made.
@@ -172,6 +173,8 @@ struct GradientSource {
   /// Writes elements [begin, begin + count) to `to`, rounded to its type. Thread-safe.
   void read(std::int64_t begin, std::int64_t count, float* to) const;
   void read(std::int64_t begin, std::int64_t count, double* to) const;
+  /// The memory that these elements are read from.
+  std::vector<at::Tensor> memory_of(const ElementRange& range) const;
   /// Copies the values to host memory if they lie elsewhere, for many partial reads.
   GradientSource on_host() const;
   /// Returns all elements times `scale`, in a new contiguous tensor of `parameter`'s shape and

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/TensorOptions.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -45,9 +44,6 @@ void leave_memory();
 /// Ends the use of the values of `tensor`: it reads as zeros, and they are neither written nor read
 /// again. Does nothing if the tensor is not offloaded.
 void discard(const at::Tensor& tensor);
-/// Zeros with `options` on the CPU or elsewhere; an offloaded tensor is zero already and is not
-/// written.
-at::Tensor zeros(at::IntArrayRef sizes, const at::TensorOptions& options);
 
 /// Offloaded state, in bytes.
 struct OffloadUsage {

@@ -8,6 +8,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
+#include "accrue/memory/offload_passes.h"
 #include "accrue/models/adapter_io.h"
 #include "kernels/blocks/block_matrix.h"
 #include "kernels/finite.h"
@@ -165,7 +166,10 @@ void copy_by_name(const NamedParameters& targets, const StoredTensors& given,
   check_by_name(targets, given, origin, what);
   const TensorsByName tensors = by_name(given, {origin, what});
   const at::NoGradGuard no_grad;
-  for (const NamedParameter& target : targets) copy_values(*tensors.at(target.name), target.tensor);
+  for (const NamedParameter& target : targets) {
+    memory::keep_only(target.tensor);
+    copy_values(*tensors.at(target.name), target.tensor);
+  }
 }
 
 }  // namespace accrue::models

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "accrue/memory/offload_passes.h"
 #include "core/atomic_file.h"
 #include "core/checksum.h"
 #include "models/files/safetensors_header.h"
@@ -152,13 +153,18 @@ class CheckedOutput {
 };
 
 /// A tensor that is not contiguous is copied a few rows at a time: a checkpoint can be written even
-/// if memory has run out.
+/// if memory has run out. Of one that is offloaded, little is in memory at a time.
 void write_tensor(CheckedOutput& file, const at::Tensor& tensor) {
   constexpr std::int64_t piece_bytes = 48 << 10;
   if (tensor.is_contiguous() || tensor.dim() == 0 || tensor.numel() == 0) {
     const at::Tensor dense = tensor.cpu().contiguous();
-    return file.write(bytes_of(dense.const_data_ptr(), dense.nbytes()));
+    const auto* const first = static_cast<const char*>(dense.const_data_ptr());
+    const auto bytes = static_cast<std::int64_t>(dense.element_size());
+    return memory::for_pieces(dense, [&](std::int64_t begin, std::int64_t count) {
+      file.write(bytes_of(first + begin * bytes, static_cast<std::size_t>(count * bytes)));
+    });
   }
+  memory::keep_only(tensor);
   const auto row_bytes = static_cast<std::int64_t>(tensor.nbytes()) / tensor.size(0);
   const std::int64_t rows = std::max<std::int64_t>(1, piece_bytes / row_bytes);
   for (std::int64_t row = 0; row < tensor.size(0); row += rows) {

@@ -5,6 +5,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
+#include "accrue/memory/offload_passes.h"
 #include "core/rng.h"
 #include "kernels/blocks/block_matrix.h"
 
@@ -30,10 +31,23 @@ std::vector<std::int64_t> sizes_in_blocks(const std::string& name, BaseFormat ba
   return kernels::sizes_in_blocks(format, size);
 }
 
+/// Bytes of offloaded parameters that are drawn at a time.
+constexpr std::int64_t kDrawnBytes = std::int64_t{64} << 20;
+
+/// The same values without a copy: memory does not suffice for a second large matrix.
+void draw_in_place(const at::Tensor& parameter, double standard_deviation, std::uint64_t seed,
+                   std::uint64_t stream) {
+  fill_normal({parameter.mutable_data_ptr<float>(), static_cast<std::size_t>(parameter.numel())},
+              seed, stream);
+  at::Tensor(parameter).mul_(standard_deviation);
+}
+
 void draw_values(const at::Tensor& parameter, double standard_deviation, std::uint64_t seed,
                  std::uint64_t stream) {
   const at::NoGradGuard no_grad;  // grad mode is per thread, and this runs on the pool's
   const bool in_blocks = kernels::is_in_blocks(parameter);
+  if (memory::is_offloaded(parameter) && parameter.scalar_type() == at::kFloat)
+    return draw_in_place(parameter, standard_deviation, seed, stream);
   const std::vector<std::int64_t> sizes =
       in_blocks ? sizes_of(kernels::matrix_size(parameter)) : parameter.sizes().vec();
   at::Tensor values = at::empty(sizes, at::TensorOptions().dtype(at::kFloat));
@@ -95,7 +109,8 @@ at::Tensor ParameterBuilder::made(const std::string& name, std::vector<std::int6
                                   at::ScalarType dtype, double value) {
   const MemoryTagScope tag(MemoryTag::parameters);
   const at::Device device = makes_values() ? at::kCPU : at::kMeta;
-  at::Tensor tensor = at::full(shape, value, at::TensorOptions().dtype(dtype).device(device));
+  const at::TensorOptions options = at::TensorOptions().dtype(dtype).device(device);
+  at::Tensor tensor = value == 0 ? memory::zeros(shape, options) : at::full(shape, value, options);
   tensor.set_requires_grad(trained_);
   parameters_.push_back({name, tensor});
   return tensor;
@@ -103,15 +118,39 @@ at::Tensor ParameterBuilder::made(const std::string& name, std::vector<std::int6
 
 void ParameterBuilder::draw(std::uint64_t seed) {
   if (!makes_values()) pending_.clear();
-  const auto count = static_cast<std::int64_t>(pending_.size());
-  at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const Pending& next = pending_[static_cast<std::size_t>(i)];
-      const NamedParameter& parameter = parameters_[next.index];
-      draw_values(parameter.tensor, next.standard_deviation, seed, stream_of(parameter.name));
-    }
-  });
+  for (std::size_t begin = 0; begin < pending_.size();) {
+    const std::size_t end = end_of_group(begin);
+    if (memory::is_offloading()) keep_group(begin, end);
+    at::parallel_for(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end), 1,
+                     [&](std::int64_t first, std::int64_t last) {
+                       for (std::int64_t i = first; i < last; ++i) {
+                         const Pending& next = pending_[static_cast<std::size_t>(i)];
+                         const NamedParameter& parameter = parameters_[next.index];
+                         draw_values(parameter.tensor, next.standard_deviation, seed,
+                                     stream_of(parameter.name));
+                       }
+                     });
+    begin = end;
+  }
   pending_.clear();
+}
+
+/// Parameters in memory do not count: without offloaded ones, all are one group.
+std::size_t ParameterBuilder::end_of_group(std::size_t begin) const {
+  std::int64_t bytes = 0;
+  for (std::size_t i = begin; i < pending_.size(); ++i) {
+    const at::Tensor& tensor = parameters_[pending_[i].index].tensor;
+    if (!memory::is_offloaded(tensor)) continue;
+    bytes += static_cast<std::int64_t>(tensor.nbytes());
+    if (bytes > kDrawnBytes && i > begin) return i;
+  }
+  return pending_.size();
+}
+
+void ParameterBuilder::keep_group(std::size_t begin, std::size_t end) const {
+  std::vector<at::Tensor> group;
+  for (std::size_t i = begin; i < end; ++i) group.push_back(parameters_[pending_[i].index].tensor);
+  memory::keep_in_memory(group);
 }
 
 }  // namespace accrue::models

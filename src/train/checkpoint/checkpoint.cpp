@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "accrue/core/error.h"
+#include "accrue/memory/offload_passes.h"
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
 #include "core/checksum.h"
@@ -196,9 +197,9 @@ bool may_be_infinite(at::ScalarType dtype) {
 void expect_finite(const CheckpointContent& content) {
   const bool is_own = !is_foreign(content.shape.kind);
   for (const auto& [name, tensor] : content.model) {
-    if (!(is_own || tensor.requires_grad()) || !may_be_infinite(tensor.scalar_type()) ||
-        kernels::all_finite(tensor))
-      continue;
+    if (!(is_own || tensor.requires_grad()) || !may_be_infinite(tensor.scalar_type())) continue;
+    memory::keep_only(tensor);
+    if (kernels::all_finite(tensor)) continue;
     const std::string step = std::to_string(content.state.step);
     throw ModelNotFinite(Error::Kind::runtime, "write the checkpoint of step " + step,
                          "a model of finite numbers",

@@ -2,10 +2,12 @@
 
 #include <ATen/record_function.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "accrue/core/units.h"
+#include "accrue/memory/offload.h"
 #include "core/helper_thread.h"
 #include "core/timed_scope.h"
 #include "support/single_core_scope.h"
@@ -29,6 +31,14 @@ std::int64_t bytes_of(const StoredTensors& tensors) {
 std::int64_t bytes_of(const CheckpointContent& content) {
   return bytes_of(stored(content.model)) + bytes_of(stored(content.optimizer)) +
          bytes_of(content.window);
+}
+
+bool has_offloaded_tensors(const CheckpointContent& content) {
+  const auto is_offloaded = [](const NamedParameter& parameter) {
+    return parameter.tensor.defined() && memory::is_offloaded(parameter.tensor);
+  };
+  return std::ranges::any_of(content.model, is_offloaded) ||
+         std::ranges::any_of(content.optimizer, is_offloaded);
 }
 
 }  // namespace
@@ -138,10 +148,12 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
   content.ranks = std::move(of_ranks);
   content.gathered = parallelism_.gather_optimizer();
   const bool is_gathered = !content.gathered.empty();
+  const bool is_offloaded = has_offloaded_tensors(content);
   write_in_background(std::move(content));
   // Gradients folded into the optimizer's state change it within the window; gathering from the
-  // ranks must not overlap the next window's collectives.
-  if (buffer_.folds() || is_gathered) wait();
+  // ranks must not overlap the next window's collectives. If the state is offloaded, the writer and
+  // a window would each evict what the other one reads.
+  if (buffer_.folds() || is_gathered || is_offloaded) wait();
 }
 
 /// The present state of the run, with the finished part of the next window.

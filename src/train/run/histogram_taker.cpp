@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "accrue/memory/offload_passes.h"
 #include "core/histogram_counter.h"
 #include "train/config/gradient_folding.h"
 
@@ -75,9 +76,11 @@ std::vector<NamedHistogram> histograms_of(const accum::MeanGradient& gradient) {
   std::vector<NamedHistogram> histograms;
   if (!gradient.has_values() || gradient.shard() != nullptr) return histograms;
   const auto& entries = gradient.buffer().entries();
-  for (std::size_t i = 0; i < entries.size(); ++i)
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    memory::keep_only(entries[i].slot->main);
     histograms.push_back({entries[i].name, histogram_of(gradient.source(i), gradient.scale(),
                                                         entries[i].parameter.numel())});
+  }
   return histograms;
 }
 
@@ -101,8 +104,10 @@ void HistogramTaker::see(const accum::MeanGradient& gradient, std::int64_t step)
 void HistogramTaker::tell(const RunLog& log) {
   if (!seen_) return;
   RECORD_USER_SCOPE("histograms");
-  for (const NamedParameter& weight : weights_)
+  for (const NamedParameter& weight : weights_) {
+    memory::keep_only(weight.tensor);
     seen_->weights.push_back({weight.name, histogram_of(weight.tensor)});
+  }
   log.histograms(*std::exchange(seen_, std::nullopt));
 }
 
