@@ -49,9 +49,8 @@ std::int64_t cut_bytes_per_sample(models::Trainable& model, const batch::MicroBa
   std::int64_t bytes = 0;
   models::Activations activations;
   for (const models::Segment& segment : model.segments()) {
-    if (!segment.batch_norms.empty())
-      for (const at::Tensor& tensor : activations)
-        bytes += 2 * static_cast<std::int64_t>(tensor.nbytes());
+    for (const at::Tensor& tensor : activations)
+      bytes += 2 * static_cast<std::int64_t>(tensor.nbytes());
     activations = models::run_segment(segment, activations, one_sample, context);
   }
   return bytes;

@@ -8,7 +8,7 @@
 
 namespace accrue::train {
 
-/// The tensors of a window that exact batch normalisation keeps, and the memory for them.
+/// The tensors of a window that the layered order keeps, and the memory for them.
 struct ActivationNeeds {
   std::int64_t bytes_per_sample = 0;  ///< activations at the cuts, and their gradients
   std::int64_t window_samples = 0;
@@ -29,8 +29,8 @@ ActivationPlacement decide_activation_placement(const ActivationNeeds& needs);
 /// set.
 ActivationPlacement choose_activation_placement(const Workload& work, std::int64_t window_samples);
 
-/// The bytes of one sample at the inputs of segments that begin with a batch normalisation, counted
-/// twice: activation and gradient. Runs it forward, by the running statistics.
+/// The bytes of one sample at the inputs of all segments after the first, counted twice: activation
+/// and gradient. Runs it forward, by the running statistics of batch normalisations.
 std::int64_t cut_bytes_per_sample(models::Trainable& model, const batch::MicroBatch& one_sample);
 
 }  // namespace accrue::train
