@@ -65,6 +65,17 @@ enum class GradientPlace {
 inline constexpr auto gradient_place_words = enum_words<GradientPlace>(
     {{GradientPlace::buffer, "buffer"}, {GradientPlace::optimizer, "optimizer"}});
 
+/// The order in which the micro-batches of a window pass through the model.
+enum class AccumulationOrder {
+  automatic,  ///< standard, unless memory.offload or exact batch normalisation needs layered
+  standard,   ///< each through all segments before the next micro-batch
+  layered,    ///< all through one segment before the next segment (arXiv:2106.02679)
+};
+inline constexpr auto accumulation_order_words =
+    enum_words<AccumulationOrder>({{AccumulationOrder::automatic, "auto"},
+                                   {AccumulationOrder::standard, "standard"},
+                                   {AccumulationOrder::layered, "layered"}});
+
 enum class CrossEntropy {
   fused,  ///< in chunks of rows
   plain,  ///< from complete logits

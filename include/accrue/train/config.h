@@ -183,6 +183,9 @@ struct MemoryConfig {
   std::optional<Recompute> recompute;  ///< not set: auto
   /// `optimizer` is for sgd; adama always uses it.
   GradientPlace gradients = GradientPlace::buffer;
+  AccumulationOrder accumulation = AccumulationOrder::automatic;
+  /// A folder for a file with parameters, sums of gradients and optimizer state; empty: in memory.
+  std::string offload;
 
   bool has_budget() const { return budget != "none"; }
   /// Whether the budget is determined by the machine.
@@ -356,13 +359,13 @@ std::vector<ConfigDifference> differences(const Config& before, const Config& af
 /// run.epochs); it is the horizon of the schedule, and later steps follow the new one. The others
 /// do not change the mathematics of the steps: run.out, run.threads, run.checkpoint_every,
 /// run.keep, run.keep_best, run.replica, run.eval_every, run.eval_batches, run.limits,
-/// memory.budget, memory.budget_file, memory.recompute, dist.backend, dist.reduce, dist.shares,
-/// dist.shard, dist.stages, dist.timeout, batch.max_quarantined, data.exclude, data.image (which
-/// must result in the same size: load_checkpoint) and observe.*.
+/// memory.budget, memory.budget_file, memory.recompute, memory.offload, dist.backend, dist.reduce,
+/// dist.shares, dist.shard, dist.stages, dist.timeout, batch.max_quarantined, data.exclude,
+/// data.image (which must result in the same size: load_checkpoint) and observe.*.
 bool may_change_on_resume(const std::string& key);
 /// Whether the batch of a run of this config may be changed by hand as the run is resumed
 /// (RunOptions::may_change_batch): it stays as it is stated, and its windows are planned one by
-/// one, which those of exact batch normalisation are not.
+/// one, which those in layered order are not.
 bool batch_may_change(const Config& config);
 
 }  // namespace accrue::train

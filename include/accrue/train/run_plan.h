@@ -34,7 +34,7 @@ struct RunPlan {
   std::string micro_reason;        ///< for this micro-batch and recomputation
   /// The choice of this rank's trials, with the alternatives; null if no trials were needed.
   std::shared_ptr<const memory::Plan> trials;
-  bool cuts_in_file = false;  ///< exact batch normalisation keeps activations in run.out
+  bool cuts_in_file = false;  ///< windows in layered order keep activations in run.out
   std::string cuts_reason;    ///< why activations are kept there or in memory; empty without cuts
   /// Decisions about the data and about the model from which training starts, one sentence
   /// each.

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "accrue/core/error.h"
+#include "train/config/accumulation_order.h"
 #include "train/config/gradient_folding.h"
 #include "train/config/toml/value.h"
 
@@ -80,8 +81,8 @@ std::string what_hides_noise(const Config& config) {
   if (config.dist.stages > 1) return "a pipeline, whose stages hold a part of the model each";
   if (config.dist.compress != distributed::Compression::none)
     return "dist.compress, by which the sums of all ranks are not those of their parts";
-  if (config.model.batchnorm == models::BatchNormPolicy::exact)
-    return "model.batchnorm = \"exact\", which runs all micro-batches together";
+  if (const std::optional<LayeredKey> order = layered_key(config))
+    return order->statement() + ", which runs all micro-batches together";
   return {};
 }
 

@@ -7,6 +7,7 @@
 
 #include "accrue/core/error.h"
 #include "core/words.h"
+#include "train/config/accumulation_order.h"
 #include "train/config/batch_checks.h"
 #include "train/config/gradient_folding.h"
 #include "train/config/graph_checks.h"
@@ -227,6 +228,12 @@ void check_loss_scale(const Config& config, const StatedKeys& stated) {
                     std::to_string(std::bit_floor(scale)));
 }
 
+void refuse_conflict(const std::optional<Conflict>& conflict, const StatedKeys& stated) {
+  if (conflict)
+    throw usage_error(where(stated, conflict->key), conflict->expected, conflict->received,
+                      conflict->suggestion);
+}
+
 void check_optimizer_memory(const Config& config, const StatedKeys& stated) {
   if (config.optim.kind == OptimizerKind::adama &&
       config.memory.gradients == GradientPlace::buffer && stated.contains("memory.gradients"))
@@ -234,9 +241,11 @@ void check_optimizer_memory(const Config& config, const StatedKeys& stated) {
                       "\"optimizer\" with optim.kind = \"adama\", which folds each micro-batch's "
                       "gradient into its moments",
                       "\"buffer\"", "optim.kind = \"adamw\", or removing memory.gradients");
-  if (const auto conflict = optimizer_memory_conflict(config))
-    throw usage_error(where(stated, conflict->key), conflict->expected, conflict->received,
-                      conflict->suggestion);
+  refuse_conflict(optimizer_memory_conflict(config), stated);
+}
+
+void check_accumulation_order(const Config& config, const StatedKeys& stated) {
+  refuse_conflict(layered_conflict(config), stated);
 }
 
 void check_compression(const Config& config, const StatedKeys& stated) {
@@ -428,6 +437,7 @@ void check_together(const Config& config, const StatedKeys& stated, const std::s
   check_schedule(config, stated);
   check_loss_scale(config, stated);
   check_optimizer_memory(config, stated);
+  check_accumulation_order(config, stated);
   check_dist(config, stated);
 }
 

@@ -4,6 +4,7 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
+#include "train/config/accumulation_order.h"
 #include "train/config/alternatives.h"
 #include "train/config/batch_checks.h"
 #include "train/config/checks.h"
@@ -190,8 +191,7 @@ bool may_change_on_resume(const std::string& key) {
 }
 
 bool batch_may_change(const Config& config) {
-  return !config.batch.changes_as_stated() && !config.adapt.is_on() &&
-         config.model.batchnorm != models::BatchNormPolicy::exact;
+  return !config.batch.changes_as_stated() && !config.adapt.is_on() && !layered_key(config);
 }
 
 }  // namespace accrue::train

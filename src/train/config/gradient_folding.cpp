@@ -1,6 +1,7 @@
 #include "train/config/gradient_folding.h"
 
 #include "core/words.h"
+#include "train/config/accumulation_order.h"
 
 namespace accrue::train {
 namespace {
@@ -36,11 +37,13 @@ std::optional<Conflict> folding_conflict(const Config& config) {
         "another than \"fp16\", whose gradients overflow now and then and are made again "
         "with a smaller loss scale",
         "\"fp16\"", "memory.gradients = \"buffer\", or compute = \"bf16\""};
-  if (config.model.batchnorm == models::BatchNormPolicy::exact)
-    return Conflict{"model.batchnorm",
-                    "another than \"exact\", which takes the gradients of a window's micro-batches "
-                    "in one transaction that could not be undone",
-                    "\"exact\"", "memory.gradients = \"buffer\", or batchnorm = \"convert-group\""};
+  if (const std::optional<LayeredKey> order = layered_key(config))
+    return Conflict{order->name,
+                    "gradients in a buffer with " + order->statement() +
+                        ", which takes those of a window's micro-batches in one transaction that "
+                        "could not be undone",
+                    "gradients that are folded into the optimizer",
+                    "memory.gradients = \"buffer\", or " + order->without};
   return std::nullopt;
 }
 

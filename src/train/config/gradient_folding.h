@@ -1,23 +1,15 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "accrue/train/config.h"
+#include "train/config/conflict.h"
 
 namespace accrue::train {
 
 /// Whether micro-batches' gradients go directly into the optimizer's state and there is no gradient
 /// buffer: `optim.kind = "adama"`, or `memory.gradients = "optimizer"`.
 bool folds_gradients(const Config& config);
-
-/// Two keys that exclude each other.
-struct Conflict {
-  std::string key;       ///< the one to change
-  std::string expected;  ///< with the reason
-  std::string received;
-  std::string suggestion;
-};
 
 /// The setting in `config` that conflicts with folded gradients, or with the precision of the
 /// optimizer's state: the single table (docs/guide/config.md), for all verbs.

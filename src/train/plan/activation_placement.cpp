@@ -38,30 +38,13 @@ ActivationPlacement decide_activation_placement(const ActivationNeeds& needs) {
 
 ActivationPlacement choose_activation_placement(const Workload& work, std::int64_t window_samples) {
   const std::int64_t bytes_per_sample =
-      takes_window_statistics(work.config, *work.model)
-          ? cut_bytes_per_sample(*work.model, data::fetch_one(*work.data.train))
-          : layered_bytes_per_sample(*work.model, data::fetch_one(*work.data.train));
+      cut_bytes_per_sample(*work.model, data::fetch_one(*work.data.train));
   return decide_activation_placement({.bytes_per_sample = bytes_per_sample,
                                       .window_samples = window_samples,
                                       .available_bytes = free_bytes()});
 }
 
 std::int64_t cut_bytes_per_sample(models::Trainable& model, const batch::MicroBatch& one_sample) {
-  const at::NoGradGuard no_grad;
-  const ForwardContext context = batch::evaluation_context(one_sample);
-  std::int64_t bytes = 0;
-  models::Activations activations;
-  for (const models::Segment& segment : model.segments()) {
-    if (!segment.batch_norms.empty())
-      for (const at::Tensor& tensor : activations)
-        bytes += 2 * static_cast<std::int64_t>(tensor.nbytes());
-    activations = models::run_segment(segment, activations, one_sample, context);
-  }
-  return bytes;
-}
-
-std::int64_t layered_bytes_per_sample(models::Trainable& model,
-                                      const batch::MicroBatch& one_sample) {
   const at::NoGradGuard no_grad;
   const ForwardContext context = batch::evaluation_context(one_sample);
   std::int64_t all = 0, largest = 0;

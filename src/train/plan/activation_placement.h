@@ -29,13 +29,9 @@ ActivationPlacement decide_activation_placement(const ActivationNeeds& needs);
 /// set.
 ActivationPlacement choose_activation_placement(const Workload& work, std::int64_t window_samples);
 
-/// The bytes of one sample at the inputs of segments that begin with a batch normalisation, counted
-/// twice: activation and gradient. Runs it forward, by the running statistics.
-std::int64_t cut_bytes_per_sample(models::Trainable& model, const batch::MicroBatch& one_sample);
-
 /// The bytes of one sample at the inputs of all segments but the first, and once more those of the
-/// largest cut, whose gradients exist beside them. Runs it forward.
-std::int64_t layered_bytes_per_sample(models::Trainable& model,
-                                      const batch::MicroBatch& one_sample);
+/// largest cut, whose gradients exist beside them. Runs it forward, by the running statistics of
+/// batch normalisations.
+std::int64_t cut_bytes_per_sample(models::Trainable& model, const batch::MicroBatch& one_sample);
 
 }  // namespace accrue::train

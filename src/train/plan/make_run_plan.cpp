@@ -121,7 +121,7 @@ RunPlan make_plan(const Workload& work, const MicroDecision& decision,
   if (work.acceleration) plan.accelerate = work.acceleration->on;
   plan.micro_reason = decision.reason;
   plan.trials = decision.trials;
-  if (is_exact(config, *work.model)) {
+  if (is_layered(config, *work.model)) {
     const ActivationPlacement cuts = choose_activation_placement(work, schedule.samples_per_window);
     plan.cuts_in_file = cuts.in_file;
     plan.cuts_reason = cuts.reason;

@@ -17,7 +17,7 @@
 namespace accrue::train {
 
 bool can_recompute(const Workload& work) {
-  return work.model->segments().size() > 1 && !is_exact(work.config, *work.model);
+  return work.model->segments().size() > 1 && !is_layered(work.config, *work.model);
 }
 
 namespace {

@@ -10,6 +10,7 @@
 #include "batch/schedule.h"
 #include "data/files/suffix.h"
 #include "kernels/blocks/block_matrix.h"
+#include "train/config/accumulation_order.h"
 #include "train/config/gradient_folding.h"
 #include "train/plan/llama_activations.h"
 #include "train/plan/storage.h"
@@ -57,7 +58,7 @@ std::vector<std::int64_t> image_of(const Config& config, const EstimateOptions& 
 
 std::vector<Recompute> modes_of(const Config& config) {
   if (config.memory.recompute) return {*config.memory.recompute};
-  if (config.model.batchnorm == models::BatchNormPolicy::exact) return {Recompute::none};
+  if (layered_key(config)) return {Recompute::none};
   return {Recompute::none, Recompute::selective, Recompute::full};
 }
 

@@ -39,10 +39,9 @@ std::vector<std::int64_t> longest_samples(const data::Source& source, std::int64
   return samples;
 }
 
-/// Memory of the size that exact batch normalisation will keep of a window, if it keeps that in
-/// memory.
+/// Memory of the size that the layered order will keep of a window, if it keeps that in memory.
 at::Tensor hold_cuts(const Workload& work) {
-  if (!is_exact(work.config, *work.model)) return {};
+  if (!is_layered(work.config, *work.model)) return {};
   const ActivationPlacement place =
       choose_activation_placement(work, work.schedule.samples_per_window);
   return place.in_file ? at::Tensor() : at::empty({place.bytes}, at::kByte);

@@ -5,6 +5,8 @@
 #include "accrue/accum/compression.h"
 #include "core/words.h"
 #include "distributed/reduce/deferred_reduce.h"
+#include "train/config/accumulation_order.h"
+#include "train/config/gradient_folding.h"
 #include "train/plan/setup.h"
 
 namespace accrue::train {
@@ -19,6 +21,9 @@ std::optional<Conflict> conflict_anywhere(const Config& config, std::int64_t wor
                       "kind = \"adamw\""};
     return Conflict{"memory.gradients", expected, "\"optimizer\"", "gradients = \"buffer\""};
   }
+  if (!config.memory.offload.empty())
+    return Conflict{"memory.offload", "one process, which is all that this version offloads for",
+                    in_quotes(config.memory.offload), "leaving it out, or one process"};
   const bool adds_sums = !config.dist.takes_outer_steps();
   if (adds_sums && !distributed::adds_up(config.precision.accumulate))
     return Conflict{
@@ -58,9 +63,8 @@ std::optional<Conflict> conflict_on_device(const Config& config) {
   if (dist.compress != distributed::Compression::none)
     return Conflict{"dist.compress", expected, in_quotes(to_string(dist.compress)),
                     "compress = \"none\""};
-  if (config.model.batchnorm == models::BatchNormPolicy::exact)
-    return Conflict{"model.batchnorm", expected, "\"exact\"",
-                    "batchnorm = \"convert-group\", or one process"};
+  if (const std::optional<LayeredKey> order = layered_key(config))
+    return Conflict{order->name, expected, order->value, order->without + ", or one process"};
   return std::nullopt;
 }
 
@@ -93,8 +97,7 @@ Error refusal_of(const Conflict& conflict, std::int64_t world) {
 bool can_lose_ranks(const Config& config) {
   const DistConfig& dist = config.dist;
   return dist.stages == 1 && !dist.takes_outer_steps() &&
-         dist.compress == distributed::Compression::none &&
-         config.model.batchnorm != models::BatchNormPolicy::exact;
+         dist.compress == distributed::Compression::none && !layered_key(config);
 }
 
 }  // namespace accrue::train

@@ -7,7 +7,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
-#include "train/config/gradient_folding.h"
+#include "train/config/conflict.h"
 
 namespace accrue::train {
 

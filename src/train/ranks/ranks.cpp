@@ -108,7 +108,7 @@ void Ranks::check_divisible(const Workload& work) const {
   };
   const bool share_windows = work.config.dist.stages == 1 && !work.config.dist.takes_outer_steps();
   const auto found = models::find_batch_norms(*work.model);
-  if (!found.none() && !(is_exact(work.config, *work.model) && share_windows))
+  if (!found.none() && !(takes_window_statistics(work.config, *work.model) && share_windows))
     refuse("model.batchnorm", "a model whose statistics are those of all ranks, or that takes none",
            in_quotes(to_string(work.config.model.batchnorm)) +
                ", whose statistics would be each rank's own",

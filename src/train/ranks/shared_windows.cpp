@@ -15,11 +15,11 @@ SharedWindows::SharedWindows(const ParallelismContext& context)
               context.config.dist.shares == Shares::speed),
       claims_(context.ranks.rank(), context.ranks.world(), context.weigh),
       middles_(context.ranks, context.state.ranks),
-      is_exact_(is_exact(context.config, context.model)),
+      is_layered_(is_layered(context.config, context.model)),
       follows_speed_(context.config.dist.shares == Shares::speed) {}
 
 bool SharedWindows::follow_limits(const std::vector<double>& speeds) {
-  if (is_exact_ || !follows_speed_) return SummedWindows::follow_limits(speeds);
+  if (is_layered_ || !follows_speed_) return SummedWindows::follow_limits(speeds);
   leases_.limit(speeds);
   middles_.limit(speeds);
   return std::ranges::any_of(speeds, [](double speed) { return speed > 0; });

@@ -18,8 +18,8 @@ class SharedWindows final : public SummedWindows {
   /// A rank that may not work leaves its share to the others, if shares follow speeds and the ranks
   /// do not run their passes together.
   bool follow_limits(const std::vector<double>& speeds) override;
-  /// Ranks whose batch normalisation spans the whole window run its passes together.
-  bool retries_locally() const override { return !is_exact_; }
+  /// Ranks in layered order begin each attempt of a window together.
+  bool retries_locally() const override { return !is_layered_; }
   void window_done(std::int64_t index, const WindowRun& run) override;
   void report(const WindowRun& run, StepReport& report) const override;
   std::vector<RankRecord> records() const override { return leases_.records(); }
@@ -32,7 +32,7 @@ class SharedWindows final : public SummedWindows {
   RankClaims claims_;
   SharedMiddles middles_;
   bool was_closed_early_ = false;  ///< the current window
-  bool is_exact_;
+  bool is_layered_;
   bool follows_speed_;
 };
 

@@ -54,9 +54,10 @@ std::string why_windows_are_not_kept(const Workload& work, std::int64_t world) {
     return "a run with outer steps (dist.local_steps, dist.outer) stops after a step";
   if (folds_gradients(work.config))
     return "gradients are folded into the optimizer's state, and such a window is finished";
-  if (is_exact(work.config, *work.model))
-    return "exact batch normalisation runs all micro-batches from cut to cut, so that none of them "
-           "is done before the others";
+  if (is_layered(work.config, *work.model))
+    return "layered accumulation (memory.accumulation, model.batchnorm = \"exact\") runs all "
+           "micro-batches through one segment before the next, so that none of them is done before "
+           "the others";
   return world > 1 ? why_ranks_do_not_keep(work.config) : "";
 }
 

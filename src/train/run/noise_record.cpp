@@ -62,8 +62,8 @@ bool uses_noise(const Config& config) {
 bool shows_noise(const Workload& work) {
   const Config& config = work.config;
   return !folds_gradients(config) && !config.dist.takes_outer_steps() && config.dist.stages == 1 &&
-         config.dist.compress == distributed::Compression::none && !is_exact(config, *work.model) &&
-         work.model->losses().size() == 1;
+         config.dist.compress == distributed::Compression::none &&
+         !is_layered(config, *work.model) && work.model->losses().size() == 1;
 }
 
 void require_measurable_noise(const Workload& work) {

@@ -18,8 +18,10 @@
 #include "batch/variable_windows.h"
 #include "core/words.h"
 #include "data/text/column_source.h"
+#include "train/config/accumulation_order.h"
 #include "train/config/gradient_folding.h"
 #include "train/workload/batch_changes.h"
+#include "train/workload/layered_model.h"
 #include "train/workload/model_factory.h"
 #include "train/workload/pair_reference.h"
 #include "train/workload/peak_rate.h"
@@ -276,6 +278,7 @@ Workload open_workload(Config config, const ShowProgress& show,
     work.model = loaded ? std::move(loaded) : make_initial_model(config);
     apply_adapters_and_freeze(config, *work.model, work.remarks);
     check_loaded_model(config, *work.model, *train);
+    check_layered_model(config, *work.model);
     work.model->pack_weights(affords_packing(*work.model));
   });
   work.data = during(show, kReadingData, [&] {
@@ -289,9 +292,13 @@ Workload open_workload(Config config, const ShowProgress& show,
   return work;
 }
 
-bool is_exact(const Config& config, models::Trainable& model) {
+bool takes_window_statistics(const Config& config, models::Trainable& model) {
   return config.model.batchnorm == models::BatchNormPolicy::exact &&
          !models::find_batch_norms(model).none();
+}
+
+bool is_layered(const Config& config, models::Trainable& model) {
+  return asks_for_layered(config) || takes_window_statistics(config, model);
 }
 
 DataIdentity data_identity(const Workload& work) {

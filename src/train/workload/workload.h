@@ -73,8 +73,12 @@ std::unique_ptr<models::Model> make_model(const Config& config);
 /// The same for a caller that loads all its values: those of a llama are zeros, which is fast.
 std::unique_ptr<models::Model> make_model_to_load(const Config& config);
 
-/// Whether the config requests exact batch normalisation, and the model has any.
-bool is_exact(const Config& config, models::Trainable& model);
+/// Whether the statistics of the model's batch normalisations are those of whole windows: the
+/// config requests exact batch normalisation, and the model has any.
+bool takes_window_statistics(const Config& config, models::Trainable& model);
+/// Whether all micro-batches of a window pass through one segment before the next segment begins:
+/// for such statistics, or because the config requests that order.
+bool is_layered(const Config& config, models::Trainable& model);
 
 /// A run's record of its data, to recognize them; their contents are not checked yet.
 DataIdentity data_identity(const Workload& work);

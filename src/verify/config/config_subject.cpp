@@ -97,7 +97,7 @@ ConfigSubject::ConfigSubject(const train::Workload& work, const TrainingParts& p
       loader_(std::make_unique<data::Loader>(work.data.train,
                                              train::make_sampler(work.config, *work.data.train))),
       window_(work.schedule.window(0)),
-      exact_(train::is_exact(config_, model_)) {
+      exact_(train::takes_window_statistics(config_, model_)) {
   for (const NamedParameter& parameter : model_.parameters())
     (parameter.tensor.requires_grad() ? trained_ : frozen_).push_back(parameter);
   for (const NamedParameter& parameter : frozen_)

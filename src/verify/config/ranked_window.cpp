@@ -103,7 +103,7 @@ class Rank {
     // Buckets begin in the order of the first window, which is reduced at its close. If passes
     // interleave, all windows are.
     if (work_.config.dist.reduce == train::Reduce::overlap && work_.config.dist.stages == 1 &&
-        !train::is_exact(work_.config, *work_.model))
+        !train::is_layered(work_.config, *work_.model))
       run_share({all.begin, all.begin + 1});
     run_ = run_share(all);
     ranks_.finish();

@@ -36,7 +36,7 @@ class TrainedWindow::Watch final : public Observer {
 
 TrainedWindow::TrainedWindow(const TrainedWindowContext& context, train::RunnerOptions options)
     : buffer_(context.buffer),
-      interleaves_(train::is_exact(context.config, context.model)),
+      interleaves_(train::is_layered(context.config, context.model)),
       observers_{std::make_shared<Watch>(*this)},
       log_(observers_, state_, true),
       window_(buffer_),
@@ -63,7 +63,7 @@ void TrainedWindow::micro_batch_done(std::int64_t done, std::int64_t of) {
 void TrainedWindow::require_finite() const {
   for (const LedgerEntry& entry : window_.ledger().entries) {
     if (entry.status != MicroStatus::quarantined) continue;
-    if (interleaves_) throw not_finite("a loss", "in the exact window");
+    if (interleaves_) throw not_finite("a loss", "in a window in layered order");
     const std::vector<std::int64_t>& samples = entry.micro.sample_ids;
     throw not_finite(
         entry.reason.find("gradient") == std::string::npos ? "a loss" : "a gradient",

@@ -127,6 +127,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"memory", "budget = 6442450944", {"try \"6442450944 B\""}},
         Case{"memory", "budget = \"0 GiB\"", {"\"6GiB\""}},
         Case{"memory", "recompute = \"some\"", {"\"selective\"", "\"full\""}},
+        Case{"memory", "accumulation = \"layer\"", {"\"standard\"", "\"layered\""}},
+        Case{"memory", "offload = true", {"a folder's path", "a boolean"}},
         Case{"data", "format = \"csv\"", {"\"jsonl\"", "\"images\""}},
         Case{"data", "tokenizer = 1", {"tokenizer.json"}},
         Case{"data", "packing = 1", {"true or false"}},

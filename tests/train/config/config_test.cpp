@@ -75,6 +75,7 @@ accumulate = "fixed"
 budget = "6GiB"
 budget_file = "budget"
 recompute = "full"
+accumulation = "standard"
 [loss]
 cross_entropy = "plain"
 label_smoothing = 0.1
@@ -174,6 +175,7 @@ TEST(ParseConfig, ReadsEveryKeyOfThisVersion) {
   EXPECT_EQ(config.batch.last, batch::LastWindow::drop);
   EXPECT_EQ(config.precision.compute, models::Compute::bf16);
   EXPECT_EQ(config.precision.accumulate, accum::Accumulation::fixed);
+  EXPECT_EQ(config.memory.accumulation, AccumulationOrder::standard);
   EXPECT_TRUE(config.data.packing);
   EXPECT_EQ(config.batch.max_quarantined, 0.5);
   EXPECT_EQ(config.optim.kind, OptimizerKind::rmsprop);
@@ -310,8 +312,8 @@ TEST(Differences, SeeEveryKeyThatCanBeStated) {
     known += (is_read(key, after) && key.get(after)) || (is_read(key, before) && key.get(before));
   for (const char* same :
        {"batch.schedule", "adapt.batch", "observe.noise", "model.kind", "model.from", "lora.from",
-        "data.val_fraction", "loss.kind", "memory.gradients", "dist.compress", "dist.local_steps",
-        "dist.stages", "run.graphs"}) {
+        "data.val_fraction", "loss.kind", "memory.gradients", "memory.offload", "dist.compress",
+        "dist.local_steps", "dist.stages", "run.graphs"}) {
     EXPECT_EQ(std::ranges::count(found, same, &ConfigDifference::key), 0) << same;
     --known;
   }

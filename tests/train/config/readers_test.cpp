@@ -157,6 +157,8 @@ const std::map<std::string, Expectation> expectations{
     {"memory.budget", {"1GiB"}},
     {"memory.budget_file", {"budget"}},
     {"memory.recompute", {"none"}},
+    {"memory.accumulation", {"standard"}},
+    {"memory.offload", {"\"\""}},
     {"loss.mask_fraction", {.value = "0.3", .only_with = {"bert", "bert from a folder"}}},
     {"loss.mask_token", {.value = "103", .only_with = {"bert", "bert from a folder"}}},
     {"loss.beta", {.value = "0.2", .only_with = {"dpo", "orpo"}}},

@@ -211,7 +211,7 @@ TEST_F(CustomRun, WithBatchNormsIsKeptInItsWindowOrBeginsThatAgain) {
         train(c, false, std::make_shared<testing::SignalAfter>(4, SIGTERM)).second->events;
     const bool kept = policy == models::BatchNormPolicy::micro;
     const std::string told = kept ? "1 of 3 micro-batches of step 2 are kept"
-                                  : "begins step 2 again: exact batch normalisation";
+                                  : "begins step 2 again: layered accumulation";
     EXPECT_TRUE(std::ranges::any_of(stopped, [&](const Event& event) {
       return event.name == "checkpoint" && event.reason.find(told) != std::string::npos;
     })) << told;

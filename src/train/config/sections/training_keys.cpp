@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "accrue/core/error.h"
+#include "train/config/accumulation_order.h"
 #include "train/config/gradient_folding.h"
 #include "train/config/key_builders.h"
 #include "train/config/sections/sections.h"
@@ -19,6 +20,17 @@ Key decided_by_optimizer(Key gradients) {
     return std::optional(value_of(std::string(gradient_place_words.of(place))));
   };
   return gradients;
+}
+
+/// States the order that memory.offload decides, so that a run that is resumed without it keeps the
+/// order of its sums.
+Key decided_by_offload(Key order) {
+  order.get = [](const Config& config) {
+    const AccumulationOrder decided =
+        asks_for_layered(config) ? AccumulationOrder::layered : config.memory.accumulation;
+    return std::optional(value_of(std::string(accumulation_order_words.of(decided))));
+  };
+  return order;
 }
 
 std::string without_spaces_around(const std::string& text) {
@@ -97,6 +109,15 @@ std::vector<Key> memory_keys() {
           {"memory.gradients",
            "Sum gradients in a buffer, or fold them into the optimizer's state."},
           gradient_place_words, {}, [](auto& c) -> auto& { return c.memory.gradients; })),
+      decided_by_offload(choice_key(
+          {"memory.accumulation",
+           "Order of a window: each micro-batch through the whole model (standard), or all through "
+           "one segment after the other (layered)."},
+          accumulation_order_words, {}, [](auto& c) -> auto& { return c.memory.accumulation; })),
+      resumable(string_key(
+          {"memory.offload",
+           "Folder for a file that holds parameters, sums of gradients and optimizer state."},
+          "a folder's path", [](auto& c) -> auto& { return c.memory.offload; })),
   };
 }
 

@@ -35,7 +35,7 @@ const std::vector<Translation>& translations_of_batches() {
         {kMmEngine, "accumulative_counts"},
         {kPyTorch, "iters_to_accumulate"},
         {kScripts,
-         "accumulation_steps accum_steps accum_iter accum_iters accum_grad accumulation "
+         "accumulation_steps accum_steps accum_iter accum_iters accum_grad "
          "accumulate_steps grad_accum grad_accumulation_steps grad_accumulation "
          "gradient_accumulation "
          "num_accumulation_steps"}}},

@@ -1,0 +1,103 @@
+#include "train/config/accumulation_order.h"
+
+#include "core/words.h"
+
+namespace accrue::train {
+namespace {
+
+/// The order "standard" with a key that needs the layered one.
+std::optional<Conflict> standard_conflict(const Config& config, const LayeredKey& key) {
+  if (config.memory.accumulation != AccumulationOrder::standard) return std::nullopt;
+  const std::string reason = config.memory.offload.empty()
+                                 ? ", whose statistics are those of all micro-batches"
+                                 : ", which has the state of one segment at a time in memory";
+  return Conflict{"memory.accumulation", "\"auto\" or \"layered\" with " + key.statement() + reason,
+                  "\"standard\"", "accumulation = \"layered\", or " + key.without};
+}
+
+/// A setting for which micro-batches have to run through the whole model one by one.
+std::optional<Conflict> order_conflict(const Config& config, const LayeredKey& key) {
+  const std::string with = " with " + key.statement(), or_without = ", or " + key.without;
+  if (config.precision.compute == models::Compute::fp16)
+    return Conflict{"precision.compute",
+                    "another than \"fp16\"" + with +
+                        ", since a loss scale is not in this version of the layered order",
+                    "\"fp16\"", "compute = \"bf16\"" + or_without};
+  if (config.run.graphs)
+    return Conflict{"run.graphs",
+                    "false" + with + ", whose passes through one segment are not recorded", "true",
+                    "graphs = false" + or_without};
+  if (config.memory.recompute && *config.memory.recompute != Recompute::none)
+    return Conflict{"memory.recompute",
+                    "\"none\" or \"auto\"" + with +
+                        ", which computes each segment again from its input for backward",
+                    in_quotes(to_string(*config.memory.recompute)),
+                    "recompute = \"none\"" + or_without};
+  if (config.dist.stages > 1)
+    return Conflict{"dist.stages", "1" + with + ", which runs all segments on each rank",
+                    std::to_string(config.dist.stages), "stages = 1" + or_without};
+  if (config.dist.takes_outer_steps())
+    return Conflict{config.dist.local_steps > 1 ? "dist.local_steps"
+                    : config.dist.outer_lr      ? "dist.outer.lr"
+                                                : "dist.outer.momentum",
+                    "ranks that take each step together" + with, "ranks that step alone",
+                    "local_steps = 1 without dist.outer" + or_without};
+  return std::nullopt;
+}
+
+/// A setting that needs state of a model that this version does not offload.
+std::optional<Conflict> offload_conflict(const Config& config, const LayeredKey& key) {
+  const std::string with = " with " + key.statement(), or_without = ", or " + key.without;
+  if (config.run.device && *config.run.device != Device::cpu)
+    return Conflict{
+        "run.device", "\"cpu\" or \"auto\"" + with + ", whose state lies in a file of the host",
+        in_quotes(device_words.of(*config.run.device)), "device = \"cpu\"" + or_without};
+  if (config.dist.shard != Shard::none)
+    return Conflict{"dist.shard", "\"none\"" + with + ", which is for one process in this version",
+                    in_quotes(to_string(config.dist.shard)), "shard = \"none\"" + or_without};
+  if (config.model.lora.is_on())
+    return Conflict{
+        config.model.lora.from.empty() ? "lora.rank" : "lora.from",
+        "no adapters" + with + ", which offloads trained parameters alone in this version",
+        "adapters on a frozen base", "rank = 0" + or_without};
+  if (!config.model.freeze.empty())
+    return Conflict{"model.freeze",
+                    "[]" + with + ", which offloads trained parameters alone in this version",
+                    "frozen parameters", "freeze = []" + or_without};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<LayeredKey> layered_key(const Config& config) {
+  if (!config.memory.offload.empty())
+    return LayeredKey{"memory.offload", in_quotes(config.memory.offload),
+                      "leaving memory.offload out"};
+  if (config.memory.accumulation == AccumulationOrder::layered)
+    return LayeredKey{"memory.accumulation", "\"layered\"", "memory.accumulation = \"standard\""};
+  if (config.model.batchnorm == models::BatchNormPolicy::exact)
+    return LayeredKey{"model.batchnorm", "\"exact\"", "batchnorm = \"convert-group\""};
+  return std::nullopt;
+}
+
+bool asks_for_layered(const Config& config) {
+  return !config.memory.offload.empty() || config.memory.accumulation == AccumulationOrder::layered;
+}
+
+std::optional<Conflict> layered_conflict(const Config& config) {
+  const std::optional<LayeredKey> key = layered_key(config);
+  if (!key) return std::nullopt;
+  if (auto conflict = standard_conflict(config, *key)) return conflict;
+  if (config.adapt.lr_rule == adapt::RateRule::adascale)
+    return Conflict{"adapt.lr_rule",
+                    "a rule that needs no gradient of a single micro-batch with " +
+                        key->statement() + ", which runs all micro-batches together",
+                    "\"adascale\"", "lr_rule = \"sqrt\", or " + key->without};
+  // Exact batch normalisation has none of these limits itself; for a model with batch
+  // normalisations other checks refuse recomputation, stages and local steps.
+  if (!asks_for_layered(config)) return std::nullopt;
+  if (auto conflict = order_conflict(config, *key)) return conflict;
+  return config.memory.offload.empty() ? std::nullopt : offload_conflict(config, *key);
+}
+
+}  // namespace accrue::train

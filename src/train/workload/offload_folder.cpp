@@ -1,0 +1,24 @@
+#include "train/workload/offload_folder.h"
+
+#include <system_error>
+
+#include "accrue/core/error.h"
+
+namespace accrue::train {
+
+namespace fs = std::filesystem;
+
+fs::path offload_folder(const Config& config) {
+  const fs::path folder = config.memory.offload;
+  if (folder.empty()) return folder;
+  std::error_code unreadable;
+  const fs::file_status found = fs::status(folder, unreadable);
+  if (fs::is_directory(found)) return folder;
+  const bool is_file = fs::exists(found);
+  throw usage_error(
+      "memory.offload", "an existing folder on a disk with room for the state",
+      folder.string() + (is_file ? ", which is not a folder" : ", which is not there"),
+      is_file ? "another folder" : "mkdir -p " + folder.string());
+}
+
+}  // namespace accrue::train

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <filesystem>
+
+#include "accrue/train/config.h"
+
+namespace accrue::train {
+
+/// The folder of memory.offload, for memory::offload_state(); empty if the config names none.
+/// Throws a usage Error if it is not an existing folder.
+std::filesystem::path offload_folder(const Config& config);
+
+}  // namespace accrue::train
