@@ -12,7 +12,7 @@
 #include "train/ranks/single_process.h"
 #include "train/run/make_runner.h"
 #include "train/run/run_window.h"
-#include "train/window/exact/activation_store.h"
+#include "train/window/layered/activation_store.h"
 #include "train/workload/workload.h"
 #include "verify/config/against_cpu.h"
 #include "verify/configs_to_verify.h"

@@ -13,7 +13,7 @@
 #include "accrue/models/trainable.h"
 #include "support/tolerance.h"
 #include "train/pass/forward_backward.h"
-#include "train/window/exact/exact_window.h"
+#include "train/window/layered/layered_window.h"
 
 namespace accrue::train::testing {
 
@@ -86,19 +86,24 @@ inline Result full_batch(const MakeModel& make, const batch::MicroBatch& all) {
   return result;
 }
 
-/// A model, its window and an exact run over `all`.
+inline LayeredOptions with_window_statistics(LayeredOptions options = {}) {
+  options.window_statistics = true;
+  return options;
+}
+
+/// A model, its window and a run over `all` with the window's statistics.
 struct Exact {
   std::unique_ptr<models::Trainable> model;
   accum::Window window;
-  ExactWindow exact;
+  LayeredWindow exact;
   batch::MicroBatch all;
 
-  Exact(const MakeModel& make, batch::MicroBatch samples, ExactOptions options = {})
+  Exact(const MakeModel& make, batch::MicroBatch samples, LayeredOptions options = {})
       : model(make()),
         window(std::make_shared<accum::GradientBuffer>(model->parameters())),
         exact(
             *model, window, [this](batch::Range range) { return slice(all, range); }, seed,
-            std::move(options)),
+            with_window_statistics(std::move(options))),
         all(std::move(samples)) {
     window.set_replay([this](const MicroRef&) { return exact.replay(); });
   }
@@ -106,21 +111,21 @@ struct Exact {
   Exact(const Exact&) = delete;
   Exact& operator=(const Exact&) = delete;
 
-  ExactRun run(const std::vector<batch::Range>& parts) {
+  LayeredRun run(const std::vector<batch::Range>& parts) {
     window.open(window_index);
     return exact.run(window_index, parts);
   }
 };
 
 inline Result exact_window(const MakeModel& make, const batch::MicroBatch& all,
-                           const std::vector<batch::Range>& parts, ExactOptions options = {}) {
+                           const std::vector<batch::Range>& parts, LayeredOptions options = {}) {
   Exact exact(make, all, std::move(options));
   exact.run(parts);
   return collect(*exact.model, exact.window);
 }
 
 inline Result exact_window(const MakeModel& make, const batch::MicroBatch& all, std::int64_t micro,
-                           ExactOptions options = {}) {
+                           LayeredOptions options = {}) {
   return exact_window(make, all, batch::split({0, all.inputs.size(0)}, micro), std::move(options));
 }
 

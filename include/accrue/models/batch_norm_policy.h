@@ -12,7 +12,7 @@ enum class BatchNormPolicy {
   convert_group,     ///< convert to another norm
   convert_layer,     //
   convert_instance,  //
-  exact,             ///< the window's statistics, segment by segment (train/window/exact)
+  exact,             ///< the window's statistics, segment by segment (train/window/layered)
   micro,             ///< the statistics of each micro-batch: not the full batch's gradient
 };
 /// The words of model.batchnorm.

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "train/window/exact/exact_runner.h"
+#include "train/window/layered/layered_runner.h"
 #include "train/window/micro_batch_runner.h"
 #include "train/window/pipeline/pipeline_runner.h"
 #include "train/workload/placement.h"
@@ -13,10 +13,11 @@ namespace accrue::train {
 std::unique_ptr<Runner> make_runner(const Config& config, const RunnerContext& context,
                                     RunnerOptions options, std::optional<PipelineStage> stage) {
   options.max_quarantined = config.batch.max_quarantined;
+  options.window_statistics = config.model.batchnorm == models::BatchNormPolicy::exact;
   if (stage)
     return std::make_unique<PipelineRunner>(context, std::move(*stage), std::move(options));
-  if (is_exact(config, context.model))
-    return std::make_unique<ExactRunner>(context, std::move(options));
+  if (is_layered(config, context.model))
+    return std::make_unique<LayeredRunner>(context, std::move(options));
   return std::make_unique<MicroBatchRunner>(context, std::move(options));
 }
 

@@ -68,7 +68,7 @@ struct WindowRun {
   double earlier_seconds = 0;  ///< the part of them before the window was saved in its middle
   bool went_on = false;        ///< WindowRequest::went_on: its samples may be any of the window
   /// How long each committed micro-batch took, without reductions that overlapped; empty if
-  /// micro-batches interleave (exact batch normalisation, a pipeline).
+  /// micro-batches interleave (segment by segment, or in a pipeline).
   std::vector<double> micro_batch_seconds = {};
   double own_seconds = 0;      ///< `seconds` without waiting for other ranks
   double closing_seconds = 0;  ///< the gradient's norm, and the audit if it is not finite
@@ -151,8 +151,11 @@ struct RunnerOptions {
       0.1;  ///< fraction of micro-batches, and of samples (allowed_quarantined)
   /// Gives the factor of losses, window by window, and receives overflows; null: 1.
   optim::LossScaler* loss_scaler = nullptr;
-  /// Exact batch normalisation stores the activations at its cuts in this folder; empty: in memory.
+  /// A window that runs segment by segment keeps the activations at its cuts in this folder; empty:
+  /// in memory. Only LayeredRunner uses it.
   std::filesystem::path cut_folder = {};
+  /// Batch normalisation by the statistics of the whole window. Only LayeredRunner uses it.
+  bool window_statistics = false;
   Recompute recompute = Recompute::none;
   /// A factor of losses and weights alike, which makes a verification round again
   /// (PassOptions::weighting). Only MicroBatchRunner uses it.

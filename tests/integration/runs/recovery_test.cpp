@@ -16,7 +16,7 @@
 #include "train/driven_runner.h"
 #include "train/formula_source.h"
 #include "train/tiny_torchscript.h"
-#include "train/window/exact/exact_runner.h"
+#include "train/window/layered/layered_runner.h"
 #include "train/window/micro_batch_runner.h"
 
 namespace accrue::train {
@@ -87,12 +87,20 @@ struct Setting {
   std::unique_ptr<models::Trainable> (*make)();
   std::shared_ptr<const data::Source> source;
   int trials = 20;
-  bool exact = false;
+  bool layered = false;
+  bool window_statistics = false;
 };
 const Setting kGpt2{"gpt2", make_gpt2, std::make_shared<Text>(), 200};
 const Setting kMicroNorm{"batch norm by micro-batch", make_resnet, std::make_shared<Pictures>()};
-const Setting kExactNorm{"batch norm by window", make_resnet, std::make_shared<Pictures>(), 20,
-                         true};
+const Setting kExactNorm{"batch norm by window",
+                         make_resnet,
+                         std::make_shared<Pictures>(),
+                         20,
+                         /*layered=*/true,
+                         /*window_statistics=*/true};
+const Setting kLayered{"gpt2, layered", make_gpt2, std::make_shared<Text>(), 50, /*layered=*/true};
+const Setting kLayeredMicroNorm{"batch norm by micro-batch, layered", make_resnet,
+                                std::make_shared<Pictures>(), 20, /*layered=*/true};
 const Setting kTorchScript{"torchscript", testing::tiny_torchscript, std::make_shared<Pictures>(),
                            50};
 
@@ -105,9 +113,10 @@ class Rig {
         recovery({.planned = micro, .micro_batch = micro}, std::move(no_split)),
         loader(setting.source, batch::Sampler(kTextSamples, batch::Order::sequential, 0)) {
     const auto advice = [] { return std::string("something smaller"); };
-    if (setting.exact)
-      exact_runner = std::make_unique<DrivenRunner<ExactRunner>>(
-          *model, window, loader, 1, RunnerOptions{}, &recovery, advice);
+    if (setting.layered)
+      layered_runner = std::make_unique<DrivenRunner<LayeredRunner>>(
+          *model, window, loader, 1, RunnerOptions{.window_statistics = setting.window_statistics},
+          &recovery, advice);
     else
       runner = std::make_unique<DrivenRunner<MicroBatchRunner>>(*model, window, loader, 1,
                                                                 RunnerOptions{}, &recovery, advice);
@@ -118,10 +127,10 @@ class Rig {
     return run(WindowRequest::even(3, {0, kTextSamples}, micro));
   }
   WindowRun run(WindowRequest request) {
-    return runner ? runner->run(std::move(request)) : exact_runner->run(std::move(request));
+    return runner ? runner->run(std::move(request)) : layered_runner->run(std::move(request));
   }
   std::vector<std::string> told() const {
-    return runner ? runner->told("out_of_memory") : exact_runner->told("out_of_memory");
+    return runner ? runner->told("out_of_memory") : layered_runner->told("out_of_memory");
   }
 
   /// Sums and buffers after the last window.
@@ -146,7 +155,7 @@ class Rig {
   memory::Recovery recovery;
   data::Loader loader;
   std::unique_ptr<DrivenRunner<MicroBatchRunner>> runner;
-  std::unique_ptr<DrivenRunner<ExactRunner>> exact_runner;
+  std::unique_ptr<DrivenRunner<LayeredRunner>> layered_runner;
 };
 
 bool same_bits(const Tensors& a, const Tensors& b) {
@@ -170,7 +179,8 @@ class Faults : public ::testing::TestWithParam<Setting> {
   int threads_ = at::get_num_threads();
 };
 INSTANTIATE_TEST_SUITE_P(Recovery, Faults,
-                         ::testing::Values(kGpt2, kMicroNorm, kExactNorm, kTorchScript),
+                         ::testing::Values(kGpt2, kMicroNorm, kExactNorm, kTorchScript, kLayered,
+                                           kLayeredMicroNorm),
                          [](const auto& setting) { return std::to_string(setting.index); });
 
 TEST_P(Faults, AnyAllocationMayFailOnceAndTheWindowHasTheBitsOfAnUndisturbedOne) {
@@ -223,7 +233,7 @@ TEST_P(Faults, WhatIsSplitHasTheBitsOfAWindowThatWasSplitSoFromTheStart) {
     if (rig.recovery.state().micro_batch == 4) continue;
     ++split;
     Rig planned(GetParam());
-    if (GetParam().exact)
+    if (GetParam().layered)
       planned.run(rig.recovery.state().micro_batch);
     else
       planned.run({.index = 3, .micro_batches = rig.partition()});

@@ -1,4 +1,4 @@
-// The model's buffers after each kind of runner, and the exact runner's sums of losses.
+// The model's buffers and the sums of losses after each kind of runner.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
@@ -11,7 +11,7 @@
 #include "accrue/core/error.h"
 #include "accum/poison.h"
 #include "train/driven_runner.h"
-#include "train/window/exact/exact_runner.h"
+#include "train/window/layered/layered_runner.h"
 #include "train/window/micro_batch_runner.h"
 
 namespace accrue::train {
@@ -120,17 +120,23 @@ double running_mean(const std::vector<int>& begins) {
   return mean;
 }
 
-TEST(Runner, LeavesNoTraceOfAQuarantinedMicroBatchInTheBuffers) {
+template <class R>
+void expect_no_trace_of_a_quarantined_micro_batch() {
   for (const bool in_gradient : {false, true})
     for (const int bad : {0, 4, 12}) {
       RunnerFixture f;
       (in_gradient ? f.model.bad_gradients : f.model.bad_losses).insert(bad + 1);
-      EXPECT_EQ(f.run<MicroBatchRunner>().quarantined, 1);
+      EXPECT_EQ(f.run<R>().quarantined, 1);
       std::vector<int> good{0, 4, 8, 12};
       EXPECT_NE(f.model.mean.item<double>(), running_mean(good)) << "moved by all of them";
       std::erase(good, bad);
       EXPECT_EQ(f.model.mean.item<double>(), running_mean(good)) << in_gradient << " " << bad;
     }
+}
+
+TEST(Runner, LeavesNoTraceOfAQuarantinedMicroBatchInTheBuffers) {
+  expect_no_trace_of_a_quarantined_micro_batch<MicroBatchRunner>();
+  expect_no_trace_of_a_quarantined_micro_batch<LayeredRunner>();
 }
 
 TEST(Runner, LeavesTheBuffersOfAWindowThatWasNotFinishedAlone) {
@@ -158,9 +164,9 @@ void expect_the_means_of_both_losses(std::set<std::int64_t> bad, double expected
 TEST(Runner, AddsLossesByTheirOwnDenominators) {
   const double all = 0.5 * 7.5 + 2 * 7, without_the_second = 0.5 * 98 / 12 + 2 * 46.0 / 6;
   expect_the_means_of_both_losses<MicroBatchRunner>({}, all);
-  expect_the_means_of_both_losses<ExactRunner>({}, all);
+  expect_the_means_of_both_losses<LayeredRunner>({}, all);
   expect_the_means_of_both_losses<MicroBatchRunner>({6}, without_the_second);
-  expect_the_means_of_both_losses<ExactRunner>({6}, without_the_second);
+  expect_the_means_of_both_losses<LayeredRunner>({6}, without_the_second);
 }
 
 using Means = std::map<std::string, double>;
@@ -170,11 +176,11 @@ TEST(Runner, TellsTheMeanOfEachLoss) {
       without_the_second{{"all", 98.0 / 12}, {"even", 46.0 / 6}};
   RunnerFixture f;
   EXPECT_EQ(f.run<MicroBatchRunner>().losses, all);
-  EXPECT_EQ(f.run<ExactRunner>().losses, all);
+  EXPECT_EQ(f.run<LayeredRunner>().losses, all);
   for (std::set<std::int64_t>* bad : {&f.model.bad_losses, &f.model.bad_gradients}) {
     *bad = {6};
     EXPECT_EQ(f.run<MicroBatchRunner>().losses, without_the_second);
-    EXPECT_EQ(f.run<ExactRunner>().losses, without_the_second);
+    EXPECT_EQ(f.run<LayeredRunner>().losses, without_the_second);
     bad->clear();
   }
 }
@@ -188,14 +194,14 @@ TEST(Runner, TellsTheTimeOfEachMicroBatchThatCounts) {
   for (const double seconds : run.micro_batch_seconds) sum += seconds;
   EXPECT_GT(std::ranges::min(run.micro_batch_seconds), 0);
   EXPECT_LE(sum, run.seconds);
-  EXPECT_TRUE(f.run<ExactRunner>().micro_batch_seconds.empty()) << "they interleave";
+  EXPECT_TRUE(f.run<LayeredRunner>().micro_batch_seconds.empty()) << "they interleave";
 }
 
-TEST(Runner, StopsAnExactWindowWhereTooManyAreQuarantined) {
+TEST(Runner, StopsALayeredWindowWhereTooManyAreQuarantined) {
   RunnerFixture f;
   f.model.bad_losses = {1, 6, 9};
   try {
-    f.run<ExactRunner>();
+    f.run<LayeredRunner>();
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), Error::Kind::runtime);

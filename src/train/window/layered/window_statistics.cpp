@@ -1,4 +1,4 @@
-#include "train/window/exact/window_statistics.h"
+#include "train/window/layered/window_statistics.h"
 
 #include <ATen/ATen.h>
 

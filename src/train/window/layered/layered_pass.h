@@ -4,14 +4,14 @@
 #include <vector>
 
 #include "train/pass/head_losses.h"
-#include "train/window/exact/activation_store.h"
-#include "train/window/exact/exact_window.h"
-#include "train/window/exact/window_statistics.h"
+#include "train/window/layered/activation_store.h"
+#include "train/window/layered/cut_statistics.h"
+#include "train/window/layered/layered_window.h"
 
 namespace accrue::train {
 
 /// A micro-batch of the window; its inputs are stored if the cuts are.
-struct ExactMicroBatch {
+struct LayeredMicroBatch {
   MicroRef ref;
   batch::MicroBatch micro;
   ActivationStore::Kept inputs;
@@ -26,15 +26,16 @@ struct NonFiniteMicroBatch {
 
 /// One attempt to run a window: forward to the last cut with every micro-batch, then backward. It
 /// ends at a segment's step that finds micro-batches that are not finite.
-class ExactPass {
+class LayeredPass {
  public:
   enum class Outcome { done, non_finite, interrupted };
 
-  /// All arguments are kept by reference. `audit` checks the gradient buffer after every step, so
-  /// that a gradient that is not finite is found together with its micro-batch.
-  ExactPass(models::Trainable& model, const accum::GradientBuffer& buffer, double loss_scale,
-            const ExactOptions& options, const std::vector<ExactMicroBatch>& micro_batches,
-            ActivationStore& store, bool audit);
+  /// All arguments are kept by reference. `audit` checks all activations and gradients, and the
+  /// gradient buffer after every step, so that a gradient that is not finite is found together with
+  /// its micro-batch.
+  LayeredPass(models::Trainable& model, const accum::GradientBuffer& buffer, double loss_scale,
+              const LayeredOptions& options, const std::vector<LayeredMicroBatch>& micro_batches,
+              ActivationStore& store, bool audit);
 
   /// Runs the chain forward; computes no gradient and touches no slot.
   Outcome forward();
@@ -47,14 +48,14 @@ class ExactPass {
   double loss_sum() const { return loss_sum_; }
   double weight() const { return weight_; }
   const HeadSums& heads() const { return heads_; }
+  /// Updates running statistics by those of the whole window, if it has them.
   void update_running_statistics() const;
 
  private:
   /// The window's data at the input of a segment.
   struct Cut {
-    std::vector<std::vector<ActivationStore::Kept>> activations, gradients;  ///< by micro-batch
-    std::vector<WindowStatistics> statistics;  ///< by batch normalisation
-    std::vector<GradientSums> sums;
+    std::vector<CutStatistics::KeptActivations> activations, gradients;  ///< by micro-batch
+    CutStatistics statistics;  ///< empty if those of micro-batches are used
   };
   /// A segment's input: gradients are taken for `leaves`, and the segment sees `read`.
   struct Entrance {
@@ -68,9 +69,12 @@ class ExactPass {
   Outcome run_forward(std::size_t segment);
   Outcome run_backward(std::size_t segment);
   Entrance enter(std::size_t segment, std::size_t place) const;
-  models::Activations run(std::size_t segment, std::size_t place, const Entrance& entrance) const;
+  models::Activations run(std::size_t segment, std::size_t place, const Entrance& entrance,
+                          const ForwardContext& context) const;
+  ForwardContext context_in_backward(std::size_t segment, std::size_t place) const;
   batch::MicroBatch micro_of(std::size_t place) const;
-  void take_statistics(std::size_t segment);
+  bool checks(const Cut& cut) const;
+  void announce(std::size_t segment, bool backward) const;
   /// None if the loss is not finite, and the micro-batch is to be quarantined.
   Seeds seeds_of_loss(std::size_t place, const models::Activations& output);
   Seeds seeds_from_next(std::size_t segment, std::size_t place, const models::Activations& output);
@@ -82,8 +86,8 @@ class ExactPass {
   Outcome agreed(bool found) const;
 
   const accum::GradientBuffer& buffer_;
-  const ExactOptions& options_;
-  const std::vector<ExactMicroBatch>& micro_batches_;
+  const LayeredOptions& options_;
+  const std::vector<LayeredMicroBatch>& micro_batches_;
   ActivationStore& store_;
   bool audit_;
   std::vector<models::Segment> segments_;

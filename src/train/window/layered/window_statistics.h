@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "accrue/models/batch_norm.h"
-#include "train/window/exact/exact_window.h"
+#include "train/window/layered/layered_window.h"
 
 namespace accrue::train {
 

@@ -4,25 +4,28 @@
 
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
-#include "train/window/exact/exact_pass.h"
+#include "train/pass/buffer_snapshot.h"
+#include "train/window/layered/layered_pass.h"
 
 namespace accrue::train {
 
-struct ExactWindow::Impl {
+struct LayeredWindow::Impl {
   models::Trainable& model;
   accum::Window& window;
   Fetch fetch;
   std::uint64_t seed;
-  ExactOptions options;
+  LayeredOptions options;
   ActivationStore store;
-  std::vector<ExactMicroBatch>
-      micro_batches;  ///< the last run's, without empty and quarantined ones
+  std::vector<LayeredMicroBatch>
+      micro_batches;       ///< the last run's, without empty and quarantined ones
+  BufferSnapshot at_open;  ///< the model's buffers when the last run began
   bool audit = false;
+  bool running_updated = false;  ///< by the statistics of the last run's window
 
-  void load(std::int64_t index, std::span<const batch::Range> ranges, ExactRun& result) {
+  void load(std::int64_t index, std::span<const batch::Range> ranges, LayeredRun& result) {
     micro_batches.clear();
     for (const batch::Range& range : ranges) {
-      ExactMicroBatch one;
+      LayeredMicroBatch one;
       one.micro = fetch(range);
       one.ref = {.index = result.micro_batches++, .sample_ids = one.micro.sample_ids};
       std::ranges::move(std::exchange(one.micro.unreadable, {}),
@@ -36,31 +39,33 @@ struct ExactWindow::Impl {
     }
   }
 
-  ExactPass pass() {
-    return {model, *window.buffer(), window.loss_scale(), options, micro_batches, store, audit};
+  LayeredPass pass(const LayeredOptions& of_pass) {
+    return {model, *window.buffer(), window.loss_scale(), of_pass, micro_batches, store, audit};
   }
 
   MicroRef whole_window() const {
     MicroRef ref;
-    for (const ExactMicroBatch& one : micro_batches)
+    for (const LayeredMicroBatch& one : micro_batches)
       ref.sample_ids.insert(ref.sample_ids.end(), one.ref.sample_ids.begin(),
                             one.ref.sample_ids.end());
     return ref;
   }
 
   /// Runs backward in one transaction of the window.
-  ExactPass::Outcome backward(ExactPass& attempt) {
+  LayeredPass::Outcome backward(LayeredPass& attempt) {
     window.begin(whole_window());
-    const ExactPass::Outcome outcome = run_backward(attempt);
-    if (outcome == ExactPass::Outcome::non_finite)
+    const LayeredPass::Outcome outcome = run_backward(attempt);
+    if (outcome == LayeredPass::Outcome::non_finite)
       window.abort(MicroStatus::lost, "an attempt with a micro-batch that is not finite");
-    if (outcome == ExactPass::Outcome::done &&
-        window.commit(attempt.loss_sum(), attempt.weight()) == MicroStatus::committed)
+    if (outcome == LayeredPass::Outcome::done &&
+        window.commit(attempt.loss_sum(), attempt.weight()) == MicroStatus::committed) {
       attempt.update_running_statistics();
+      running_updated = true;
+    }
     return outcome;
   }
 
-  ExactPass::Outcome run_backward(ExactPass& attempt) {
+  LayeredPass::Outcome run_backward(LayeredPass& attempt) {
     try {
       return attempt.backward();
     } catch (const std::exception& error) {
@@ -69,8 +74,8 @@ struct ExactWindow::Impl {
     }
   }
 
-  void quarantine(const std::vector<NonFiniteMicroBatch>& non_finite, ExactRun& result) {
-    std::vector<ExactMicroBatch> others;
+  void quarantine(const std::vector<NonFiniteMicroBatch>& non_finite, LayeredRun& result) {
+    std::vector<LayeredMicroBatch> others;
     std::size_t next = 0;
     for (std::size_t i = 0; i < micro_batches.size(); ++i) {
       if (next == non_finite.size() || non_finite[next].place != i) {
@@ -88,38 +93,41 @@ struct ExactWindow::Impl {
   }
 };
 
-ExactWindow::ExactWindow(models::Trainable& model, accum::Window& window, Fetch fetch,
-                         std::uint64_t seed, ExactOptions options)
+LayeredWindow::LayeredWindow(models::Trainable& model, accum::Window& window, Fetch fetch,
+                             std::uint64_t seed, LayeredOptions options)
     : impl_(std::make_unique<Impl>(Impl{model,
                                         window,
                                         std::move(fetch),
                                         seed,
                                         options,
                                         ActivationStore(options.cut_folder),
-                                        {}})) {
-  models::check_batch_norms(model, models::BatchNormPolicy::exact);
+                                        {},
+                                        BufferSnapshot(model)})) {
+  if (options.window_statistics) models::check_batch_norms(model, models::BatchNormPolicy::exact);
 }
 
-ExactWindow::~ExactWindow() = default;
+LayeredWindow::~LayeredWindow() = default;
 
-ExactRun ExactWindow::run(std::int64_t index, std::span<const batch::Range> ranges) {
-  ExactRun result;
+LayeredRun LayeredWindow::run(std::int64_t index, std::span<const batch::Range> ranges) {
+  LayeredRun result;
+  impl_->at_open.keep();
   impl_->load(index, ranges, result);
-  impl_->audit = false;
+  impl_->audit = impl_->running_updated = false;
   while (!impl_->micro_batches.empty() || impl_->options.all_reduce) {
-    ExactPass attempt = impl_->pass();
-    ExactPass::Outcome outcome = attempt.forward();
-    if (outcome == ExactPass::Outcome::done) outcome = impl_->backward(attempt);
+    LayeredPass attempt = impl_->pass(impl_->options);
+    LayeredPass::Outcome outcome = attempt.forward();
+    if (outcome == LayeredPass::Outcome::done) outcome = impl_->backward(attempt);
     switch (outcome) {
-      case ExactPass::Outcome::interrupted:
+      case LayeredPass::Outcome::interrupted:
         impl_->window.discard();
         result.interrupted = true;
         return result;
-      case ExactPass::Outcome::non_finite:
+      case LayeredPass::Outcome::non_finite:
         impl_->audit = impl_->audit || attempt.non_finite().empty();
         impl_->quarantine(attempt.non_finite(), result);
+        restore_buffers();
         break;
-      case ExactPass::Outcome::done:
+      case LayeredPass::Outcome::done:
         result.loss_sum = attempt.loss_sum();
         result.weight = attempt.weight();
         result.heads = attempt.heads();
@@ -129,13 +137,21 @@ ExactRun ExactWindow::run(std::int64_t index, std::span<const batch::Range> rang
   return result;
 }
 
-Loss ExactWindow::replay() {
-  ExactPass again = impl_->pass();
-  if (again.forward() == ExactPass::Outcome::done && again.backward() == ExactPass::Outcome::done)
-    return {at::scalar_tensor(again.loss_sum(), at::kDouble), again.weight()};
-  throw runtime_error("replay an exact window", "what it was the first time",
-                      "something not finite",
-                      "a model whose passes depend on the samples, the seed and the window alone");
+/// A replay is not interrupted: the window around it could not go on.
+Loss LayeredWindow::replay() {
+  LayeredOptions options = impl_->options;
+  options.interrupted = {};
+  restore_buffers();
+  LayeredPass again = impl_->pass(options);
+  if (again.forward() != LayeredPass::Outcome::done ||
+      again.backward() != LayeredPass::Outcome::done)
+    throw runtime_error(
+        "replay a window segment by segment", "what it was the first time", "something not finite",
+        "a model whose passes depend on the samples, the seed and the window alone");
+  if (impl_->running_updated) again.update_running_statistics();
+  return {at::scalar_tensor(again.loss_sum(), at::kDouble), again.weight()};
 }
+
+void LayeredWindow::restore_buffers() const { impl_->at_open.restore(); }
 
 }  // namespace accrue::train

@@ -2,19 +2,23 @@
 
 #include <cstdint>
 
-#include "train/pass/buffer_snapshot.h"
 #include "train/pass/window_losses.h"
-#include "train/window/exact/exact_window.h"
+#include "train/window/layered/layered_window.h"
 #include "train/window/runner.h"
 
 namespace accrue::train {
 
-/// Runs models whose batch normalisation spans the whole window (model.batchnorm = "exact").
-class ExactRunner final : public Runner {
+/// Runs a window segment by segment (LayeredWindow), with the batch normalisation of the whole
+/// window if RunnerOptions::window_statistics asks for it.
+///
+/// If memory runs out the window as a whole starts again (run_window()): its micro-batches
+/// interleave, so that none of them can be undone alone.
+class LayeredRunner final : public Runner {
  public:
-  /// Throws a usage Error if the model has a batch normalisation that cannot be cut.
-  explicit ExactRunner(const RunnerContext& context, RunnerOptions options = {});
-  ~ExactRunner() override;
+  /// With the statistics of the window, throws a usage Error if the model has a batch normalisation
+  /// that cannot be cut.
+  explicit LayeredRunner(const RunnerContext& context, RunnerOptions options = {});
+  ~LayeredRunner() override;
 
   Opening prepare(const WindowRequest& request) override;
   Filled fill(WindowRequest& request, WindowRun& run) override;
@@ -22,7 +26,7 @@ class ExactRunner final : public Runner {
   void undo() override;
 
  private:
-  ExactOptions exact_options();
+  LayeredOptions layered_options();
   PassOptions losses_of_attempt();
   bool stops_here() const;
   void add_up(const at::Tensor& sums);
@@ -32,11 +36,10 @@ class ExactRunner final : public Runner {
   RunnerContext context_;
   RunnerOptions options_;
   WindowLosses losses_;
-  BufferSnapshot at_open_;          ///< when the window was opened
   std::int64_t micro_batches_ = 0;  ///< of the window that runs
   std::int64_t told_ = 0;
   double reducing_seconds_ = 0;  ///< spent in add_up() in this fill, waiting included
-  ExactWindow exact_;
+  LayeredWindow layered_;
 };
 
 }  // namespace accrue::train

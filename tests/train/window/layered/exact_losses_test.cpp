@@ -15,7 +15,7 @@
 #include "train/ranks/single_process.h"
 #include "train/run/run_window.h"
 #include "train/thread_ranks.h"
-#include "train/window/exact/exact_runner.h"
+#include "train/window/layered/layered_runner.h"
 
 namespace accrue::train {
 namespace {
@@ -139,8 +139,8 @@ std::vector<TwoLossesOutcome> run_exact_parts(const std::vector<batch::Range>& p
     data::Loader loader = make_rows();
     testing::Told told;
     testing::SumOfRanks sums(reduce);
-    ExactRunner runner({model, window, loader, 1, told.log, told.control, told.retries},
-                       {.max_quarantined = 0.5, .reduce = &reduce});
+    LayeredRunner runner({model, window, loader, 1, told.log, told.control, told.retries},
+                         {.max_quarantined = 0.5, .window_statistics = true, .reduce = &reduce});
     for (const std::int64_t index : {0, 1})
       take_outcome(window,
                    run_window({window, runner, sums, told.retries, told.log},
@@ -160,7 +160,8 @@ TwoLossesOutcome run_exact_alone() {
   RunControl control;
   memory::Retries retries;
   SingleProcess alone;
-  ExactRunner runner({model, window, loader, 1, log, control, retries});
+  LayeredRunner runner({model, window, loader, 1, log, control, retries},
+                       {.window_statistics = true});
   TwoLossesOutcome outcome;
   take_outcome(window,
                run_window({window, runner, alone, retries, log},

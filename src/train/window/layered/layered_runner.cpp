@@ -1,4 +1,4 @@
-#include "train/window/exact/exact_runner.h"
+#include "train/window/layered/layered_runner.h"
 
 #include <utility>
 
@@ -8,28 +8,27 @@
 
 namespace accrue::train {
 
-ExactRunner::ExactRunner(const RunnerContext& context, RunnerOptions options)
+LayeredRunner::LayeredRunner(const RunnerContext& context, RunnerOptions options)
     : context_(context),
       options_(std::move(options)),
       losses_(context.model),
-      at_open_(context.model),
-      exact_(
+      layered_(
           context.model, context.window,
           [&loader = context.loader](batch::Range range) { return loader.fetch(range); },
-          context.seed, exact_options()) {
-  context_.window.set_replay([this](const MicroRef&) { return exact_.replay(); });
+          context.seed, layered_options()) {
+  context_.window.set_replay([this](const MicroRef&) { return layered_.replay(); });
   if (options_.reduce != nullptr)
     options_.reduce->set_loss_sums(
         [this] { return losses_.sums(); },
         [this](const std::vector<double>& of_all) { return losses_.take_sums(of_all); });
 }
 
-ExactRunner::~ExactRunner() {
+LayeredRunner::~LayeredRunner() {
   context_.window.set_replay({});
   if (options_.reduce != nullptr) options_.reduce->set_loss_sums({}, {});
 }
 
-ExactOptions ExactRunner::exact_options() {
+LayeredOptions LayeredRunner::layered_options() {
   AllReduce all_reduce;
   if (options_.reduce != nullptr) all_reduce = [this](at::Tensor& sums) { add_up(sums); };
   return {
@@ -39,30 +38,31 @@ ExactOptions ExactRunner::exact_options() {
       .interrupted = [this] { return stops_here(); },
       .on_progress = [this](std::int64_t done, std::int64_t all) { report_progress(done, all); },
       .on_quarantine = [this](const MicroRef& micro,
-                              const std::string& reason) { quarantine(micro, reason); }};
+                              const std::string& reason) { quarantine(micro, reason); },
+      .window_statistics = options_.window_statistics};
 }
 
 /// Adds the statistics' sums over the ranks that share the window.
-void ExactRunner::add_up(const at::Tensor& sums) {
+void LayeredRunner::add_up(const at::Tensor& sums) {
   const Stopwatch watch;
   options_.reduce->add_up(sums);
   reducing_seconds_ += watch.seconds();
 }
 
 /// The ranks make each attempt together, and each without what has been quarantined so far.
-PassOptions ExactRunner::losses_of_attempt() {
+PassOptions LayeredRunner::losses_of_attempt() {
   if (options_.reduce != nullptr)
     losses_.take_sums(add_up_over_ranks(*options_.reduce, losses_.sums()));
   return losses_.pass_options();
 }
 
-bool ExactRunner::stops_here() const {
+bool LayeredRunner::stops_here() const {
   context_.control.wait_out();
   return context_.control.stops_here();
 }
 
 /// Reports progress in micro-batches, each of which takes several passes.
-void ExactRunner::report_progress(std::int64_t passes_done, std::int64_t passes) {
+void LayeredRunner::report_progress(std::int64_t passes_done, std::int64_t passes) {
   const std::int64_t done = passes_done * micro_batches_ / passes;
   if (done == told_) return;
   told_ = done;
@@ -71,26 +71,25 @@ void ExactRunner::report_progress(std::int64_t passes_done, std::int64_t passes)
 
 /// Each attempt without a micro-batch costs a window, so too many quarantined ones are reported at
 /// once.
-void ExactRunner::quarantine(const MicroRef& micro, const std::string& reason) {
+void LayeredRunner::quarantine(const MicroRef& micro, const std::string& reason) {
   context_.log.quarantine(micro, reason, context_.loader.samples_of(micro.sample_ids));
   losses_.quarantine(micro.index);
   require_few_quarantined(context_.window.ledger(), options_.max_quarantined, micro_batches_);
 }
 
-Runner::Opening ExactRunner::prepare(const WindowRequest& request) {
+Runner::Opening LayeredRunner::prepare(const WindowRequest& request) {
   losses_.count(request.micro_batches,
                 [this](batch::Range range) { return context_.loader.fetch(range); });
   return {};
 }
 
-Filled ExactRunner::fill(WindowRequest& request, WindowRun& run) {
+Filled LayeredRunner::fill(WindowRequest& request, WindowRun& run) {
   micro_batches_ = std::ssize(request.micro_batches);
   told_ = 0;
   reducing_seconds_ = 0;
-  at_open_.keep();
   const double waited_before = context_.control.waited_seconds();
   const Stopwatch watch;
-  const ExactRun filled = exact_.run(request.index, request.micro_batches);
+  const LayeredRun filled = layered_.run(request.index, request.micro_batches);
   run.tokens = filled.tokens;
   run.micro_batches = micro_batches_;
   losses_.note(0, filled.heads);
@@ -103,11 +102,12 @@ Filled ExactRunner::fill(WindowRequest& request, WindowRun& run) {
   return filled.interrupted ? Filled::interrupted : Filled::whole;
 }
 
-Filled ExactRunner::closed(WindowRequest&, WindowRun& run) {
+Filled LayeredRunner::closed(WindowRequest&, WindowRun& run) {
+  if (context_.window.ledger().count(MicroStatus::committed) == 0) undo();
   run.losses = losses_.means();
   return Filled::whole;
 }
 
-void ExactRunner::undo() { at_open_.restore(); }
+void LayeredRunner::undo() { layered_.restore_buffers(); }
 
 }  // namespace accrue::train

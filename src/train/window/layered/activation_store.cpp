@@ -1,4 +1,4 @@
-#include "train/window/exact/activation_store.h"
+#include "train/window/layered/activation_store.h"
 
 #include <ATen/ATen.h>
 #include <fcntl.h>

@@ -1,5 +1,3 @@
-#include "train/window/exact/exact_window.h"
-
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -16,6 +14,7 @@
 #include "accrue/models/resnet.h"
 #include "memory/thread_meter.h"
 #include "train/exact_fixture.h"
+#include "train/window/layered/layered_window.h"
 
 namespace accrue::train {
 namespace {
@@ -192,7 +191,7 @@ void expect_second_quarantined(const MakeModel& make, const batch::MicroBatch& a
                 told = micro.sample_ids;
                 EXPECT_NE(why.find(reason), std::string::npos) << why;
               }});
-  const ExactRun run = exact.run({{0, 3}, {3, 6}, {6, 9}});
+  const LayeredRun run = exact.run({{0, 3}, {3, 6}, {6, 9}});
   EXPECT_EQ(run.quarantined, std::vector<std::int64_t>{1});
   EXPECT_EQ(run.micro_batches, 3);
   EXPECT_EQ(told, (std::vector<std::int64_t>{1009, 1012, 1015}));
@@ -217,16 +216,16 @@ TEST(ExactWindow, LeavesOutSamplesThatCannotBeRead) {
   const batch::MicroBatch all = images();
   const std::vector<batch::Range> parts{{0, 3}, {3, 5}, {5, 9}};
   Exact exact(sequential({}), all);
-  ExactWindow damaged(
+  LayeredWindow damaged(
       *exact.model, exact.window,
       [&](batch::Range range) {
         batch::MicroBatch part = slice(all, {range.begin, range.begin == 3 ? 3 : range.end});
         if (range.begin == 3) part.unreadable = {{1009, "damaged"}, {1012, "damaged"}};
         return part;
       },
-      seed);
+      seed, with_window_statistics());
   exact.window.open(window_index);
-  const ExactRun run = damaged.run(window_index, parts);
+  const LayeredRun run = damaged.run(window_index, parts);
   EXPECT_EQ(run.unreadable.size(), 2);
   EXPECT_EQ(run.micro_batches, 3);
   EXPECT_TRUE(run.quarantined.empty());
