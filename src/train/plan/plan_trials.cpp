@@ -166,12 +166,12 @@ void PlanTrials::pass_layered(const batch::MicroBatch& micro, const PassOptions&
   LayeredWindow pass(
       *work_.model, window_, [&](batch::Range) { return micro; }, work_.config.run.seed,
       {.losses = [&] { return options; },
+       .window_statistics = takes_window_statistics(work_.config, *work_.model),
        .before_segment = [this](const SegmentVisit& visit) { segment_state_.before(visit); },
        .on_parameters =
-           [this](std::size_t segment, std::vector<at::Tensor> parameters) {
-             segment_state_.note(segment, std::move(parameters));
-           },
-       .window_statistics = takes_window_statistics(work_.config, *work_.model)});
+           [this](std::size_t segment, const std::vector<at::Tensor>& parameters) {
+             segment_state_.note(segment, parameters);
+           }});
   const std::array whole{batch::Range{0, std::ssize(micro.sample_ids)}};
   pass.run(0, whole);
 }

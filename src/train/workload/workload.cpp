@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <sstream>
 
@@ -23,6 +24,7 @@
 #include "train/workload/batch_changes.h"
 #include "train/workload/layered_model.h"
 #include "train/workload/model_factory.h"
+#include "train/workload/offload_folder.h"
 #include "train/workload/pair_reference.h"
 #include "train/workload/peak_rate.h"
 #include "train/workload/placement.h"
@@ -228,6 +230,7 @@ void require_windows(const batch::WindowSchedule& schedule) {
 /// for a larger micro-batch or for activations that need not be recomputed.
 bool affords_packing(const models::Model& model) {
   constexpr std::int64_t share = 24;
+  if (memory::is_offloading()) return false;
   const std::int64_t bytes = memory::budget().value_or(memory::available_bytes());
   return model.packed_weight_bytes() <= bytes / share;
 }
@@ -265,6 +268,8 @@ Workload open_workload(Config config, const ShowProgress& show,
   config = with_standard_input(with_whole_batch(std::move(config), 1));
   check_rates(config);
   Workload work;
+  if (const std::filesystem::path folder = offload_folder(config); !folder.empty())
+    work.offload = std::make_unique<memory::OffloadScope>(folder);
   std::unique_ptr<models::Model> loaded = during(show, "loading " + config.model.from, [&] {
     return load_shaping_model(config, work.remarks);
   });

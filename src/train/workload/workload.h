@@ -9,6 +9,7 @@
 #include "accrue/accum/gradient_buffer.h"
 #include "accrue/core/long_operation.h"
 #include "accrue/data/source.h"
+#include "accrue/memory/offload.h"
 #include "accrue/models/model.h"
 #include "accrue/optim/optimizer.h"
 #include "accrue/optim/schedule.h"
@@ -32,6 +33,9 @@ struct Acceleration {
 
 /// The objects of a config, on which a run, a benchmark or a verification works.
 struct Workload {
+  /// Keeps the model and what training adds to it in a file (memory.offload); null: in memory. The
+  /// first member, because it has to outlive the others.
+  std::unique_ptr<memory::OffloadScope> offload = {};
   /// The config as given, with the batch in samples or tokens and the model's shape filled in: from
   /// `model.from`, and from the data, which determine the vocabulary or the classes and the shape
   /// of the images.

@@ -12,6 +12,7 @@ LayeredRunner::LayeredRunner(const RunnerContext& context, RunnerOptions options
     : context_(context),
       options_(std::move(options)),
       losses_(context.model),
+      segment_state_(*context.window.buffer(), context.model.segments().size()),
       layered_(
           context.model, context.window,
           [&loader = context.loader](batch::Range range) { return loader.fetch(range); },
@@ -39,7 +40,12 @@ LayeredOptions LayeredRunner::layered_options() {
       .on_progress = [this](std::int64_t done, std::int64_t all) { report_progress(done, all); },
       .on_quarantine = [this](const MicroRef& micro,
                               const std::string& reason) { quarantine(micro, reason); },
-      .window_statistics = options_.window_statistics};
+      .window_statistics = options_.window_statistics,
+      .before_segment = [this](const SegmentVisit& visit) { segment_state_.before(visit); },
+      .on_parameters =
+          [this](std::size_t segment, const std::vector<at::Tensor>& parameters) {
+            segment_state_.note(segment, parameters);
+          }};
 }
 
 /// Adds the statistics' sums over the ranks that share the window.

@@ -4,12 +4,14 @@
 
 #include "train/pass/window_losses.h"
 #include "train/window/layered/layered_window.h"
+#include "train/window/layered/segment_state.h"
 #include "train/window/runner.h"
 
 namespace accrue::train {
 
 /// Runs a window segment by segment (LayeredWindow), with the batch normalisation of the whole
-/// window if RunnerOptions::window_statistics asks for it.
+/// window if RunnerOptions::window_statistics asks for it. Offloaded state is in memory while its
+/// segment runs (SegmentState).
 ///
 /// If memory runs out the window as a whole starts again (run_window()): its micro-batches
 /// interleave, so that none of them can be undone alone.
@@ -39,6 +41,7 @@ class LayeredRunner final : public Runner {
   std::int64_t micro_batches_ = 0;  ///< of the window that runs
   std::int64_t told_ = 0;
   double reducing_seconds_ = 0;  ///< spent in add_up() in this fill, waiting included
+  SegmentState segment_state_;
   LayeredWindow layered_;
 };
 
