@@ -1,5 +1,6 @@
 #include "train/workload/layered_model.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <torch/optim/optimizer.h>
 
