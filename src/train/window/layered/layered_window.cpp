@@ -1,3 +1,7 @@
+#include "train/window/layered/layered_window.h"
+
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>

@@ -74,9 +74,9 @@ struct LayeredRun {
 /// segment before. Only the activations at the cuts are kept of the whole batch (with the inputs),
 /// in addition to one micro-batch's graph of one segment. It costs one more forward pass than a
 /// plain window. A parameter that one segment uses receives the contributions in the order of the
-/// micro-batches, so its sum has the bits of a plain window. A segment's
-/// second run has to repeat the first one: a module whose result depends on buffers that it changes
-/// itself, such as the vectors of a power iteration, gets the gradient at their later values.
+/// micro-batches, so its sum has the bits of a plain window. A segment's second run has to repeat
+/// the first one: a module whose result depends on buffers that it changes itself, such as the
+/// vectors of a power iteration, gets the gradient at their later values.
 ///
 /// With the statistics of the whole window the batch normalisation is that of the full batch,
 /// however it is split: the statistics are taken over all micro-batches at a cut before they
@@ -86,8 +86,8 @@ struct LayeredRun {
 /// Since the contributions of the micro-batches interleave, all are one transaction of the window:
 /// its ledger holds one entry with all their sample ids. A micro-batch whose loss or gradients are
 /// not finite is quarantined, in a separate entry, and the window starts again without it, with the
-/// same bits as if it had never been there; an attempt that had begun its backward is in the ledger
-/// as lost. So is one whose activations are not finite, if others' statistics depend on them.
+/// same bits as if it had never been there. The same holds for activations that the statistics of
+/// the window would include. An attempt that had begun its backward is in the ledger as lost.
 class LayeredWindow {
  public:
   using Fetch = std::function<batch::MicroBatch(batch::Range)>;
