@@ -331,9 +331,11 @@ void GradientBuffer::end_window(const SumShard* shard) {
 void GradientBuffer::plan_units(const SumShard* shard) {
   const RankSlice slice = shard != nullptr ? shard->slice() : RankSlice{};
   std::vector<std::int64_t> bits;
-  for (std::size_t i = 0; i < fixed_.size(); ++i)
-    bits.push_back(
-        fixed_[i]->largest_bits(element_range_of(entries_[i].slot->main.numel(), i, slice)));
+  for (std::size_t i = 0; i < fixed_.size(); ++i) {
+    const at::Tensor& sum = entries_[i].slot->main;
+    memory::keep_only(sum);
+    bits.push_back(fixed_[i]->largest_bits(element_range_of(sum.numel(), i, slice)));
+  }
   if (shard != nullptr) shard->take_largest(bits);
   for (std::size_t i = 0; i < fixed_.size(); ++i) fixed_[i]->plan(static_cast<int>(bits[i]));
 }

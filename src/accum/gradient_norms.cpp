@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "accrue/kernels/kernel_choice.h"
+#include "accrue/memory/offload_passes.h"
 #include "accum/norm_passes.h"
 #include "accum/staged_sum.h"
 #include "accum/sum_of_terms.h"
@@ -20,6 +21,7 @@ using Entry = GradientBuffer::Entry;
 
 constexpr std::int64_t kNormElements = 1024;
 constexpr std::int64_t kNormBlocksOfATask = 16;
+constexpr std::int64_t kBlocksOfAPiece = memory::kPieceElements / kNormElements;
 /// Elements of a sum on the stack, if they cannot be read in place.
 using Block = std::array<float, kNormElements>;
 
@@ -58,24 +60,60 @@ class Blocks {
   std::vector<std::int64_t> elements_, first_{0};
 };
 
+/// The memory that blocks [begin, end) are read from, with the same elements of `beside`, which has
+/// a tensor for each entry or is empty.
+std::vector<at::Tensor> touched_in(const Blocks& blocks, const std::vector<GradientSource>& sources,
+                                   const std::vector<at::Tensor>& beside, std::int64_t begin,
+                                   std::int64_t end) {
+  std::vector<at::Tensor> touched;
+  while (begin < end) {
+    const Blocks::Place first = blocks.at(begin);
+    const std::int64_t behind = std::min(end, blocks.first_of(first.entry + 1));
+    const Blocks::Place last = blocks.at(behind - 1);
+    const ElementRange range{.begin = first.begin,
+                             .elements = last.begin + last.count - first.begin};
+    for (at::Tensor& tensor : sources[first.entry].memory_of(range))
+      touched.push_back(std::move(tensor));
+    if (!beside.empty())
+      touched.push_back(beside[first.entry].view({-1}).narrow(0, range.begin, range.elements));
+    begin = behind;
+  }
+  return touched;
+}
+
 /// `sum_of_block(values, place)` over the blocks of each entry, added in order. All blocks are one
-/// parallel region, with a single barrier.
+/// parallel region, with a single barrier; if they are offloaded, those of a piece are. It also
+/// reads the elements of `beside` (see touched_in).
 template <typename SumOfBlock>
-std::vector<double> sums_by_entry(const GradientBuffer& buffer, const SumOfBlock& sum_of_block) {
+std::vector<double> sums_by_entry(const GradientBuffer& buffer, const SumOfBlock& sum_of_block,
+                                  const std::vector<at::Tensor>& beside = {}) {
   const Blocks blocks(buffer);
   std::vector<GradientSource> sources;
   for (const Entry& entry : buffer.entries()) sources.push_back(source_of(entry));
   std::vector<double> sums(static_cast<std::size_t>(blocks.count()));
-  at::parallel_for(
-      0, blocks.count(), kNormBlocksOfATask, [&](std::int64_t first, std::int64_t last) {
-        Block scratch;
-        for (std::int64_t i = first; i < last; ++i) {
-          const Blocks::Place place = blocks.at(i);
-          const float* values = read_block(buffer.entries()[place.entry], sources[place.entry],
-                                           place.begin, place.count, scratch);
-          sums[static_cast<std::size_t>(i)] = sum_of_block(values, place);
-        }
-      });
+  const auto sum_up = [&](std::int64_t begin, std::int64_t end) {
+    at::parallel_for(begin, end, kNormBlocksOfATask, [&](std::int64_t first, std::int64_t last) {
+      Block scratch;
+      for (std::int64_t i = first; i < last; ++i) {
+        const Blocks::Place place = blocks.at(i);
+        const float* values = read_block(buffer.entries()[place.entry], sources[place.entry],
+                                         place.begin, place.count, scratch);
+        sums[static_cast<std::size_t>(i)] = sum_of_block(values, place);
+      }
+    });
+  };
+  if (std::ranges::none_of(buffer.flat(), memory::is_offloaded)) {
+    sum_up(0, blocks.count());
+  } else {
+    const auto touched = [&](std::int64_t begin) {
+      return touched_in(blocks, sources, beside, begin,
+                        std::min(begin + kBlocksOfAPiece, blocks.count()));
+    };
+    for (std::int64_t begin = 0; begin < blocks.count(); begin += kBlocksOfAPiece) {
+      memory::keep_in_memory(touched(begin), touched(begin + kBlocksOfAPiece));
+      sum_up(begin, std::min(begin + kBlocksOfAPiece, blocks.count()));
+    }
+  }
   std::vector<double> by_entry;
   for (std::size_t e = 0; e < buffer.entries().size(); ++e)
     by_entry.push_back(std::accumulate(sums.begin() + blocks.first_of(e),
@@ -168,14 +206,17 @@ double preconditioned_square(const GradientBuffer& buffer, const Preconditioner&
   std::vector<const float*> moments;
   for (const at::Tensor& tensor : preconditioner.second_moments)
     moments.push_back(tensor.const_data_ptr<float>());
-  return added_up(sums_by_entry(buffer, [&](const float* values, const Blocks::Place& place) {
-    Block squares;
-    squares_over_roots(values, moments[place.entry] + place.begin,
-                       static_cast<std::size_t>(place.count), root, squares.data());
-    return sum_of_terms(place.count, [&](std::int64_t i) {
-      return static_cast<double>(squares[static_cast<std::size_t>(i)]);
-    });
-  }));
+  return added_up(sums_by_entry(
+      buffer,
+      [&](const float* values, const Blocks::Place& place) {
+        Block squares;
+        squares_over_roots(values, moments[place.entry] + place.begin,
+                           static_cast<std::size_t>(place.count), root, squares.data());
+        return sum_of_terms(place.count, [&](std::int64_t i) {
+          return static_cast<double>(squares[static_cast<std::size_t>(i)]);
+        });
+      },
+      preconditioner.second_moments));
 }
 
 }  // namespace accrue::accum

@@ -6,7 +6,7 @@
 
 namespace accrue::train {
 
-/// The folder of memory.offload, for memory::offload_state(); empty if the config names none.
+/// The folder of memory.offload, for memory::OffloadScope; empty if the config names none.
 /// Throws a usage Error if it is not an existing folder.
 std::filesystem::path offload_folder(const Config& config);
 
