@@ -23,7 +23,7 @@ struct FileRange {
 
 /// The ranges in order, without those that are empty and without overlaps.
 std::vector<FileRange> merged(std::vector<FileRange> ranges);
-/// What [0, end) has besides `ranges`, which are merged().
+/// The parts of [0, end) outside `ranges`, which are merged().
 std::vector<FileRange> rest_of(const std::vector<FileRange>& ranges, std::size_t end);
 
 /// A file without a name that is mapped as a whole, and the blocks in it. The kernel reads a page

@@ -73,8 +73,7 @@ void StateMover::work() {
   }
 }
 
-/// What is left behind is written before more is read, so that the disk's traffic does not grow
-/// memory by both.
+/// Writes all others before it reads `next`, so that memory does not grow by both.
 void StateMover::fulfil(const Request& request) {
   const auto note = [this](bool succeeded, const char* what) {
     const std::string reason = std::strerror(errno);

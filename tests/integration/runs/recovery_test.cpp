@@ -92,10 +92,7 @@ struct Setting {
 };
 const Setting kGpt2{"gpt2", make_gpt2, std::make_shared<Text>(), 200};
 const Setting kMicroNorm{"batch norm by micro-batch", make_resnet, std::make_shared<Pictures>()};
-const Setting kExactNorm{"batch norm by window",
-                         make_resnet,
-                         std::make_shared<Pictures>(),
-                         20,
+const Setting kExactNorm{"batch norm by window",    make_resnet, std::make_shared<Pictures>(), 20,
                          /*layered=*/true,
                          /*window_statistics=*/true};
 const Setting kLayered{"gpt2, layered", make_gpt2, std::make_shared<Text>(), 50, /*layered=*/true};
