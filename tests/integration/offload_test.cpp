@@ -98,6 +98,7 @@ TEST_F(Offload, StateLargerThanTheBudgetIsTrained) {
               "--batch.samples=2", "--batch.micro=1", "--run.steps=1", "--run.keep_best=false",
               here(), "--memory.budget=" + std::to_string(budget_mebibytes) + "MiB"});
   ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("optimizer state, 6"));
   EXPECT_LT(result.peak_resident_kibibytes, budget_mebibytes << 10);
   const auto without = accrue({"train", "run.toml", "--model.layers=6", "--model.width=640",
                                "--model.vocab=16384", "--batch.samples=2", "--batch.micro=1",

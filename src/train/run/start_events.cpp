@@ -1,5 +1,7 @@
 #include "train/run/start_events.h"
 
+#include "accrue/core/units.h"
+#include "accrue/memory/offload.h"
 #include "core/words.h"
 #include "kernels/gemm/gemm.h"
 #include "memory/plan.h"
@@ -94,6 +96,10 @@ std::vector<Event> start_events(const StartFacts& start) {
   if (!have_one_size(start.records)) events.add("plan", sizes_in_words(start.records));
   if (!resumed || resumed->checkpoint.empty()) events.add_all("model", start.work.remarks);
   if (start.work.acceleration) events.add("accelerate", start.work.acceleration->reason);
+  if (start.work.offload)
+    events.add("offload", "parameters, sums of gradients and optimizer state, " +
+                              format_bytes(memory::offload_usage().state) + ", lie in a file in " +
+                              config.memory.offload);
   if (start.repeated) events.add_all("repeat", in_words(*start.repeated));
   if (!resumed) {
     events.add("plan", plan_in_words(start.plan));
