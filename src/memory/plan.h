@@ -88,6 +88,7 @@ struct PlanQuestion {
   std::string open_micro_batch = "batch.micro = \"auto\"";  ///< how to leave `micro_batch` open
   std::int64_t enough_bytes = 0;    ///< a budget that is enough by arithmetic; 0: unknown
   bool more_recomputation = false;  ///< the model has modes that the config does not allow
+  bool may_be_offloaded = false;    ///< the state that `resident` counts could lie on a disk
   std::int64_t context = 0;         ///< tokens of a sample, in which its memory is linear; 0: none
   std::int64_t parameter_count = 0;
 };

@@ -68,6 +68,9 @@ std::string advice(const Need& need, const PlanQuestion& question) {
   std::vector<std::string> ways;
   if (question.micro_batch && *question.micro_batch > 1) ways.push_back(question.open_micro_batch);
   if (question.more_recomputation) ways.emplace_back("memory.recompute = \"auto\"");
+  if (question.may_be_offloaded)
+    ways.push_back("memory.offload = \"FOLDER\", which keeps the " +
+                   format_bytes(question.resident.total()) + " of state on a disk");
   const std::int64_t likely = likely_bytes(need, question);
   if (const std::int64_t context = fitting_context(likely, question); context > 0)
     ways.push_back("model.context = " + std::to_string(context) + " or less");

@@ -154,6 +154,7 @@ TEST(Plan, RefusesWhatDoesNotFitWithTheBytesMissing) {
   PlanQuestion asked = question(8, 1150);
   asked.modes = {Recompute::none};
   asked.more_recomputation = true;
+  asked.may_be_offloaded = true;
   asked.context = 1024;
   asked.parameter_count = 75;
   try {
@@ -163,6 +164,7 @@ TEST(Plan, RefusesWhatDoesNotFitWithTheBytesMissing) {
     EXPECT_EQ(error.exit_code(), 3);
     EXPECT_THAT(error.received(), HasSubstr("50 B are missing"));
     EXPECT_THAT(error.suggestion(), HasSubstr("memory.recompute"));
+    EXPECT_THAT(error.suggestion(), HasSubstr("memory.offload"));
     // 150 of 200 bytes beyond the resident ones, less the margin, in steps of 16.
     EXPECT_THAT(error.suggestion(), HasSubstr("model.context = 736"));
     EXPECT_THAT(error.suggestion(), HasSubstr("parameters"));

@@ -13,6 +13,7 @@
 #include "train/plan/memory_advice.h"
 #include "train/plan/storage.h"
 #include "train/workload/batch_changes.h"
+#include "train/workload/layered_model.h"
 
 namespace accrue::train {
 
@@ -79,8 +80,9 @@ memory::PlanQuestion plan_question(const Workload& work) {
           .micro_batch = config.batch.micro,
           .least_micro_batch = least_micro_batch(work),
           .open_micro_batch = micro_batch_advice(config, "\"auto\""),
-          .enough_bytes = budget ? enough_budget(work).value_or(0) : 0,
+          .enough_bytes = budget && !work.offload ? enough_budget(work).value_or(0) : 0,
           .more_recomputation = modes.back() != Recompute::full && can_recompute(work),
+          .may_be_offloaded = may_be_offloaded(work),
           .context = is_language_model(config.model.kind) ? config.model.context_or_default() : 0,
           .parameter_count = models::parameter_count(*work.model)};
 }

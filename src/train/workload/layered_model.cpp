@@ -1,50 +1,66 @@
 #include "train/workload/layered_model.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "accrue/core/error.h"
 #include "accrue/train/custom.h"
 #include "train/config/accumulation_order.h"
+#include "train/config/gradient_folding.h"
 #include "train/workload/placement.h"
 
 namespace accrue::train {
 namespace {
 
-void check_segments(const LayeredKey& order, models::Trainable& model) {
+std::optional<Error> refusal_of_one_segment(const LayeredKey& order, models::Trainable& model) {
   const std::vector<models::Segment> segments = model.segments();
-  if (segments.size() > 1) return;
-  throw usage_error(order.name, "a model in several segments",
-                    "one that cannot be cut: '" + segments.at(0).name + "' runs as a whole",
-                    order.without);
+  if (segments.size() > 1) return std::nullopt;
+  return usage_error(order.name, "a model in several segments",
+                     "one that cannot be cut: '" + segments.at(0).name + "' runs as a whole",
+                     order.without);
 }
 
-void check_is_offloaded_whole(const Config& config, const LayeredKey& order,
-                              const models::Trainable& model) {
+std::optional<Error> refusal_to_offload(const Config& config, const LayeredKey& order,
+                                        const models::Trainable& model) {
   for (const NamedParameter& parameter : model.parameters())
     if (!parameter.tensor.requires_grad())
-      throw usage_error(order.name,
-                        "a model of which all parameters are trained: frozen ones are not "
-                        "offloaded in this version",
-                        parameter.name + ", which is frozen", order.without);
+      return usage_error(order.name,
+                         "a model of which all parameters are trained: frozen ones are not "
+                         "offloaded in this version",
+                         parameter.name + ", which is frozen", order.without);
   if (config.custom && config.custom->optimizer)
-    throw usage_error(
+    return usage_error(
         order.name, "an optimizer of accrue, which steps through the state in parts",
         "an optimizer of the program's own",
         "optim.kind in place of accrue::train::Custom::optimizer, or " + order.without);
   if (const c10::Device device = device_of(config); !device.is_cpu())
-    throw usage_error(order.name, "a run on the CPU, in whose memory the offloaded state is mapped",
-                      "run.device = \"auto\", which took " + device.str(),
-                      "run.device = \"cpu\", or " + order.without);
+    return usage_error(order.name,
+                       "a run on the CPU, in whose memory the offloaded state is mapped",
+                       "run.device = \"auto\", which took " + device.str(),
+                       "run.device = \"cpu\", or " + order.without);
+  return std::nullopt;
+}
+
+std::optional<Error> refusal_of(const Config& config, models::Trainable& model) {
+  const LayeredKey order = layered_key(config).value();
+  if (auto refusal = refusal_of_one_segment(order, model)) return refusal;
+  return config.memory.offload.empty() ? std::nullopt : refusal_to_offload(config, order, model);
 }
 
 }  // namespace
 
 void check_layered_model(const Config& config, models::Trainable& model) {
   if (!asks_for_layered(config)) return;
-  const LayeredKey order = layered_key(config).value();
-  check_segments(order, model);
-  if (!config.memory.offload.empty()) check_is_offloaded_whole(config, order, model);
+  if (const std::optional<Error> refusal = refusal_of(config, model)) throw Error(*refusal);
+}
+
+bool may_be_offloaded(const Workload& work) {
+  if (work.offload || work.ranks > 1 || folds_gradients(work.config) || work.config.adapt.is_on())
+    return false;
+  Config offloaded = work.config;
+  offloaded.memory.offload = "FOLDER";
+  return !layered_conflict(offloaded) && !refusal_of(offloaded, *work.model);
 }
 
 }  // namespace accrue::train

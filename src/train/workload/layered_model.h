@@ -2,6 +2,7 @@
 
 #include "accrue/models/trainable.h"
 #include "accrue/train/config.h"
+#include "train/workload/workload.h"
 
 namespace accrue::train {
 
@@ -9,5 +10,8 @@ namespace accrue::train {
 /// (memory.accumulation, memory.offload) and `model`, its optimizer or the device of the run does
 /// not allow it. Conflicts within the config are found as it is read (layered_conflict()).
 void check_layered_model(const Config& config, models::Trainable& model);
+
+/// Whether the state of a workload that is not offloaded could be, with memory.offload.
+bool may_be_offloaded(const Workload& work);
 
 }  // namespace accrue::train
