@@ -27,7 +27,8 @@ TEST(ActivationPlacement, CountsActivationsAndGradientsAtTheCuts) {
   const std::int64_t first = 4 * 64, second = 8 * 16, third = 16 * 4;
   const std::int64_t floats =
       first + 4 * first + (second + first) + 2 * second + (third + second) + 2 * third;
-  EXPECT_EQ(cut_bytes_per_sample(model, one), 2 * 4 * floats);
+  const std::int64_t gradients_of_largest = first + first;
+  EXPECT_EQ(cut_bytes_per_sample(model, one), 4 * (floats + gradients_of_largest));
 }
 
 }  // namespace

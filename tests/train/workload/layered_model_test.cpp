@@ -37,11 +37,11 @@ class LayeredModel : public testing::TinyRun {
 };
 
 TEST_F(LayeredModel, OfSeveralSegmentsRunsInTheRequestedOrder) {
-  const Workload standard = open_workload(config());
-  EXPECT_FALSE(is_layered(standard.config, *standard.model));
-  EXPECT_THAT(why_windows_are_not_kept(standard, 1), IsEmpty());
+  Workload work = open_workload(config());
+  EXPECT_FALSE(is_layered(work.config, *work.model));
+  EXPECT_THAT(why_windows_are_not_kept(work, 1), IsEmpty());
   for (const Config& c : {layered(), offloaded()}) {
-    const Workload work = open_workload(c);
+    work.config.memory = c.memory;
     EXPECT_TRUE(is_layered(work.config, *work.model));
     EXPECT_FALSE(takes_window_statistics(work.config, *work.model));
     EXPECT_THAT(why_windows_are_not_kept(work, 1), HasSubstr("layered accumulation"));
@@ -61,6 +61,7 @@ TEST_F(LayeredModel, OfOneSegmentIsRefused) {
 
 TEST_F(LayeredModel, WithFrozenParametersIsNotOffloaded) {
   const Workload work = open_workload(config());
+  EXPECT_TRUE(may_be_offloaded(work));
   EXPECT_NO_THROW(check_layered_model(offloaded(), *work.model));
   const NamedParameter first = work.model->parameters().front();
   at::Tensor values = first.tensor;
@@ -68,6 +69,7 @@ TEST_F(LayeredModel, WithFrozenParametersIsNotOffloaded) {
   EXPECT_NO_THROW(check_layered_model(layered(), *work.model));
   EXPECT_THAT(usage_message([&] { check_layered_model(offloaded(), *work.model); }),
               HasSubstr("received " + first.name + ", which is frozen"));
+  EXPECT_FALSE(may_be_offloaded(work));
 }
 
 TEST_F(LayeredModel, WithAnOptimizerOfTheProgramIsNotOffloaded) {
