@@ -49,7 +49,8 @@ class Offload : public AccrueProgram {
     write("run.toml",
           "[run]\nout = \"out\"\nsteps = 3\nseed = 5\n[model]\nkind = \"gpt2\"\nlayers = 2\n"
           "width = 128\nheads = 4\ncontext = 32\ndropout = 0.1\n[data]\ntrain = [\"text.txt\"]\n"
-          "[batch]\nsamples = 7\nmicro = 2\n[optim]\nlr = 0.01\nclip = 1.0\n");
+          "[batch]\nsamples = 7\nmicro = 2\n[optim]\nlr = 0.01\nclip = 1.0\nschedule.kind = "
+          "\"constant\"\n");
   }
 
   /// Not the temporary folder, which may lie in memory.
@@ -81,7 +82,7 @@ TEST_F(Offload, ARunContinuesWithAndWithoutTheFile) {
   for (const char* place : {"", "elsewhere"}) {
     const std::string out = std::string("stopped") + place;
     ASSERT_EQ(accrue({"train", "run.toml", "--run.out=" + out, "--run.steps=2", here()}).status, 0);
-    const std::string to = *place == '\0' ? "--memory.offload=" : here();
+    const std::string to = *place == '\0' ? "--memory.offload=\"\"" : here();
     const auto resumed = accrue(
         {"train", "run.toml", "--run.out=" + out, to, "--memory.accumulation=layered", "--resume"});
     ASSERT_EQ(resumed.status, 0) << resumed.errors;
@@ -95,8 +96,8 @@ TEST_F(Offload, StateLargerThanTheBudgetIsTrained) {
   constexpr long budget_mebibytes = 520;
   const auto result =
       accrue({"train", "run.toml", "--model.layers=6", "--model.width=640", "--model.vocab=16384",
-              "--batch.samples=2", "--batch.micro=1", "--run.steps=1", "--run.keep_best=false",
-              here(), "--memory.budget=" + std::to_string(budget_mebibytes) + "MiB"});
+              "--batch.samples=2", "--batch.micro=1", "--run.steps=1", here(),
+              "--memory.budget=" + std::to_string(budget_mebibytes) + "MiB"});
   ASSERT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("optimizer state, 6"));
   EXPECT_LT(result.peak_resident_kibibytes, budget_mebibytes << 10);
