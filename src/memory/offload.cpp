@@ -1,6 +1,7 @@
 #include "memory/offload.h"
 
 #include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
 
 #include <algorithm>
 #include <atomic>
@@ -30,7 +31,7 @@ struct Offloaded {
 
   std::shared_ptr<StateFile> file;
   StateMover mover;
-  std::int64_t mapped_before;
+  std::atomic<std::int64_t> mapped_before;  ///< in other files: libraries, data
   std::atomic<std::int64_t> most_in_memory{0};
 
   void measure() {
@@ -68,11 +69,16 @@ bool lies_in(const Offloaded& offloaded, const at::Tensor& tensor) {
          offloaded.file->holds(tensor.const_data_ptr());
 }
 
+/// From the first element to the end of the last one, whatever the strides.
+std::size_t reached_bytes(const at::Tensor& tensor) {
+  return at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize());
+}
+
 std::vector<FileRange> ranges_of(const Offloaded& offloaded, std::span<const at::Tensor> tensors) {
   std::vector<FileRange> ranges;
   for (const at::Tensor& tensor : tensors)
     if (lies_in(offloaded, tensor))
-      ranges.push_back(offloaded.file->range_of(tensor.const_data_ptr(), tensor.nbytes()));
+      ranges.push_back(offloaded.file->range_of(tensor.const_data_ptr(), reached_bytes(tensor)));
   return merged(std::move(ranges));
 }
 
@@ -122,11 +128,15 @@ void leave_memory() {
   offloaded->measure();
   offloaded->mover.request({});
   offloaded->mover.wait();
+  offloaded->mapped_before = mapped_file_bytes();
 }
 
 void discard(const at::Tensor& tensor) {
   const auto offloaded = current();
   if (!offloaded || !lies_in(*offloaded, tensor)) return;
+  if (!tensor.is_non_overlapping_and_dense())
+    throw usage_error("discard offloaded values", "a tensor whose memory is its own",
+                      "one with gaps or repeats", "its contiguous parts");
   offloaded->file->make_zero(tensor.data_ptr(), tensor.nbytes());
 }
 

@@ -13,7 +13,6 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
-#include "memory/size_class.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22  // of Linux 5.14; older headers lack it
@@ -24,15 +23,19 @@ namespace {
 
 constexpr const char* kOperation = "offload state (memory.offload)";
 
-std::size_t up_to_page(std::size_t bytes) {
-  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+std::size_t page_bytes() {
+  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
 }
-std::size_t down_to_page(std::size_t bytes) { return bytes / kPageBytes * kPageBytes; }
+std::size_t down_to_page(std::size_t bytes) { return bytes / page_bytes() * page_bytes(); }
+std::size_t up_to_page(std::size_t bytes) { return down_to_page(bytes + page_bytes() - 1); }
 
 ::off_t offset(std::size_t bytes) { return static_cast<::off_t>(bytes); }
 
-/// The size of the file system, which no file in it can exceed. Throws if it is no disk.
-std::size_t disk_bytes(const std::string& folder) {
+/// Addresses for a file as large as the disk, within what processors can address. Throws if the
+/// folder is on no disk.
+std::size_t addressed_bytes(const std::string& folder) {
+  constexpr std::size_t kMost = std::size_t{16} << 40;
   struct statfs system {};
   if (::statfs(folder.c_str(), &system) != 0)
     throw usage_error(kOperation, "a folder on a disk", folder + ": " + std::strerror(errno),
@@ -41,8 +44,9 @@ std::size_t disk_bytes(const std::string& folder) {
     throw usage_error(kOperation, "a folder on a disk",
                       folder + ", which lies in memory itself (tmpfs)",
                       "a folder on a local disk, for example beside the run folder");
-  return down_to_page(static_cast<std::size_t>(system.f_blocks) *
-                      static_cast<std::size_t>(system.f_bsize));
+  const auto block = static_cast<std::size_t>(system.f_bsize);
+  const auto blocks = static_cast<std::size_t>(system.f_blocks);
+  return blocks == 0 || blocks > kMost / block ? kMost : down_to_page(blocks * block);
 }
 
 /// A file without a name; made with one and unlinked if the file system has none.
@@ -86,7 +90,7 @@ std::vector<FileRange> rest_of(const std::vector<FileRange>& ranges, std::size_t
 }
 
 StateFile::StateFile(const std::filesystem::path& folder)
-    : folder_(folder.string()), reserved_(disk_bytes(folder_)), file_(nameless_file(folder_)) {
+    : folder_(folder.string()), reserved_(addressed_bytes(folder_)), file_(nameless_file(folder_)) {
   void* const base = ::mmap(nullptr, reserved_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
                             file_.get(), 0);
   if (base == MAP_FAILED)
@@ -136,13 +140,16 @@ std::optional<std::size_t> StateFile::reuse(std::size_t capacity) {
 }
 
 std::size_t StateFile::append(std::size_t capacity) {
-  if (const int error = ::posix_fallocate(file_.get(), offset(end_), offset(capacity)); error != 0)
+  const int error = capacity > reserved_ - end_
+                        ? ENOSPC
+                        : ::posix_fallocate(file_.get(), offset(end_), offset(capacity));
+  if (error != 0)
     throw runtime_error(
         kOperation,
         format_bytes(static_cast<std::int64_t>(capacity)) + " more on the disk of " + folder_,
         std::generic_category().message(error) + " after " +
             format_bytes(static_cast<std::int64_t>(end_)),
-        "a folder on a disk with more room, or a smaller optim.state");
+        "a folder on a disk with more room, or optim.state = \"bf16\"");
   const std::size_t place = end_;
   end_ += capacity;
   return place;
@@ -172,9 +179,10 @@ std::optional<Released> StateFile::give_back(void* data) {
   return block.request;
 }
 
-/// Keeps the disk space, so that a later write cannot lack it.
+/// Keeps the disk space, so that a later write cannot lack it. A forked child frees its tensors,
+/// too, but the file is its parent's.
 void StateFile::zero_pages(const FileRange& range) const {
-  if (range.begin >= range.end) return;
+  if (range.begin >= range.end || ::getpid() != owner_) return;
   if (::fallocate(file_.get(), FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, offset(range.begin),
                   offset(range.bytes())) == 0)
     return;
@@ -199,7 +207,11 @@ void StateFile::make_zero(void* data, std::size_t bytes) {
 /// read-ahead.
 bool StateFile::read(const FileRange& range) const {
   if (::madvise(base_ + range.begin, range.bytes(), MADV_POPULATE_READ) == 0) return true;
-  if (errno != EINVAL) return errno != EFAULT;
+  if (errno == EFAULT) {
+    errno = EIO;  // the kernel's word for a page that cannot be read
+    return false;
+  }
+  if (errno != EINVAL) return true;
   constexpr std::size_t kStepBytes = std::size_t{128} << 10;
   for (std::size_t at = range.begin; at < range.end; at += kStepBytes)
     ::posix_fadvise(file_.get(), offset(at), offset(std::min(kStepBytes, range.end - at)),

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -75,6 +78,7 @@ class StateFile {
   std::optional<std::size_t> reuse(std::size_t capacity);
   std::size_t append(std::size_t capacity);
 
+  const ::pid_t owner_ = ::getpid();
   std::string folder_;
   std::size_t reserved_;  ///< bytes of addresses
   Descriptor file_;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "accrue/core/error.h"
@@ -76,9 +76,9 @@ void StateMover::work() {
 /// Writes all others before it reads `next`, so that memory does not grow by both.
 void StateMover::fulfil(const Request& request) {
   const auto note = [this](bool succeeded, const char* what) {
-    const std::string reason = std::strerror(errno);
+    const int error = errno;
     const std::lock_guard lock(mutex_);
-    if (!succeeded && failure_.empty()) failure_ = what + reason;
+    if (!succeeded && failure_.empty()) failure_ = what + std::generic_category().message(error);
     return !ends_ && waiting_ == nullptr;
   };
   const auto read = [&](const FileRange& piece) {
@@ -91,8 +91,11 @@ void StateMover::fulfil(const Request& request) {
   std::vector<FileRange> kept = request.now;
   kept.insert(kept.end(), request.next.begin(), request.next.end());
   const std::vector<FileRange> others = rest_of(merged(std::move(kept)), file_->end());
-  for (const FileRange& range : others) file_->begin_writing(range);
-  if (!for_pieces(others, take_out)) return;
+  const auto begin_writing = [&](const FileRange& piece) {
+    file_->begin_writing(piece);
+    return note(true, "");
+  };
+  if (!for_pieces(others, begin_writing) || !for_pieces(others, take_out)) return;
   for_pieces(request.next, read);
 }
 

@@ -3,9 +3,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "accrue/core/error.h"
@@ -13,6 +17,8 @@
 #include "accrue/memory/offload_passes.h"
 #include "allocator_fixture.h"
 #include "memory/state_file.h"
+#include "memory/state_mover.h"
+#include "memory/system_blocks.h"
 #include "memory/system_memory.h"
 
 namespace accrue::memory {
@@ -76,16 +82,31 @@ TEST_F(OffloadTest, WritesOfAnyMomentStay) {
   EXPECT_TRUE(whole.equal(at::arange(whole.numel(), at::kInt) + 3));
 }
 
-TEST_F(OffloadTest, TakesAllButTheNeededPartOutOfMemory) {
-  const OffloadScope scope(disk());
-  const at::Tensor needed = state_tensor(8), other = state_tensor(kStateMebi);
-  const std::int64_t with_both = mapped_file_bytes();
-  keep_in_memory({&needed, 1});
-  at::Tensor(needed).add_(0);
-  leave_memory();  // waits for the request, too
-  EXPECT_LT(mapped_file_bytes(), with_both - kStateMebi * kMebi);
-  EXPECT_TRUE(has_values(needed));
-  EXPECT_TRUE(has_values(other));
+TEST_F(OffloadTest, MovesWhatIsAskedForAndAllElseOut) {
+  constexpr std::size_t bytes = std::size_t{8} << 20;
+  const auto file = std::make_shared<StateFile>(disk());
+  StateMover mover(file);
+  std::array<char*, 3> blocks{};
+  std::array<FileRange, 3> ranges;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i] = static_cast<char*>(file->take(bytes, MemoryTag::parameters));
+    std::memset(blocks[i], static_cast<int>(i + 1), bytes);
+    ranges[i] = file->range_of(blocks[i], bytes);
+  }
+  const auto wait_for = [&](StateMover::Request request) {
+    mover.request(std::move(request));
+    mover.wait();
+  };
+  wait_for({{ranges[1]}, {}});
+  EXPECT_EQ(resident_pages_bytes(blocks[1], bytes), bytes);
+  EXPECT_EQ(resident_pages_bytes(blocks[0], bytes) + resident_pages_bytes(blocks[2], bytes), 0U);
+  wait_for({{ranges[2]}, {ranges[0]}});
+  EXPECT_EQ(resident_pages_bytes(blocks[0], bytes) + resident_pages_bytes(blocks[2], bytes),
+            2 * bytes);
+  EXPECT_EQ(resident_pages_bytes(blocks[1], bytes), 0U);
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    EXPECT_EQ(std::count(blocks[i], blocks[i] + bytes, static_cast<char>(i + 1)),
+              static_cast<std::ptrdiff_t>(bytes));
 }
 
 TEST_F(OffloadTest, DiscardedValuesAreZerosAndItsNeighboursStay) {
@@ -97,6 +118,24 @@ TEST_F(OffloadTest, DiscardedValuesAreZerosAndItsNeighboursStay) {
   const at::Tensor expected = at::arange(state.numel(), at::kInt);
   EXPECT_TRUE(state.narrow(0, 0, 1001).equal(expected.narrow(0, 0, 1001)));
   EXPECT_TRUE(state.narrow(0, 501'001, 9).equal(expected.narrow(0, 501'001, 9)));
+}
+
+TEST_F(OffloadTest, DiscardsOnlyWhatIsDense) {
+  const OffloadScope scope(disk());
+  const at::Tensor state = state_tensor(1).view({512, 512});
+  discard(state.t());
+  EXPECT_EQ(state.count_nonzero().item<std::int64_t>(), 0);
+  EXPECT_THROW(discard(state.narrow(1, 0, 3)), Error);
+}
+
+TEST_F(OffloadTest, ZerosAreZerosIfLibtorchFillsNewMemory) {
+  const OffloadScope scope(disk());
+  const MemoryTagScope tag(MemoryTag::optimizer);
+  at::globalContext().setDeterministicAlgorithms(true, false);
+  const at::Tensor made = zeros({kMebi / 4}, at::kFloat);
+  at::globalContext().setDeterministicAlgorithms(false, false);
+  EXPECT_TRUE(is_offloaded(made));
+  EXPECT_EQ(made.count_nonzero().item<std::int64_t>(), 0);
 }
 
 TEST_F(OffloadTest, LeavesOtherTensorsAlone) {

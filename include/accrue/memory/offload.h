@@ -42,7 +42,8 @@ void keep_in_memory(std::span<const at::Tensor> now, std::span<const at::Tensor>
 /// the disk has refused a read or a write.
 void leave_memory();
 /// Ends the use of the values of `tensor`: it reads as zeros, and they are neither written nor read
-/// again. Does nothing if the tensor is not offloaded.
+/// again. Does nothing if the tensor is not offloaded. Throws a usage Error if its elements are not
+/// dense in memory.
 void discard(const at::Tensor& tensor);
 
 /// Offloaded state, in bytes.

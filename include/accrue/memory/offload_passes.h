@@ -1,7 +1,7 @@
 #pragma once
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -47,7 +47,9 @@ inline void keep_only(const at::Tensor& tensor) {
 /// Zeros. Memory in the file is zero when it is allocated, so that nothing is written there.
 inline at::Tensor zeros(at::IntArrayRef sizes, const at::TensorOptions& options) {
   if (!is_offloading()) return at::zeros(sizes, options);
-  const at::Tensor made = at::empty(sizes, options);
+  if (!options.device().is_cpu()) return at::zeros(sizes, options);
+  // at::empty() fills the memory if libtorch is to be deterministic.
+  const at::Tensor made = at::detail::empty_cpu(sizes, options);
   return is_offloaded(made) ? made : made.zero_();
 }
 

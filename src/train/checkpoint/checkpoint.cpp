@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "accrue/core/error.h"
+#include "accrue/memory/offload.h"
 #include "accrue/memory/offload_passes.h"
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
@@ -274,6 +275,7 @@ fs::path write_checkpoint(const RunDirectory& run, const CheckpointContent& cont
     // Its parent is not created: a run directory that is gone must not return with one checkpoint.
     fs::create_directory(partial);
     write_files(partial, content);
+    memory::leave_memory();  // throws if the disk lost what was offloaded, and perhaps read again
     if (expect_held) expect_held();
     put_in_place(partial, final_path);
   } catch (const fs::filesystem_error& error) {

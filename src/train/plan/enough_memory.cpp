@@ -52,7 +52,8 @@ double tensor_bytes(const RunEstimate& estimate, const Config& config) {
   const auto micro = static_cast<double>(estimate.micro_batch);
   const double working = micro * static_cast<double>(sample) +
                          loss_bytes(config, estimate.micro_batch * estimate.sample_tokens);
-  return (kStateFactor * static_cast<double>(estimate.held.total()) + kActivationFactor * working +
+  const std::int64_t state = config.memory.offload.empty() ? estimate.held.total() : 0;
+  return (kStateFactor * static_cast<double>(state) + kActivationFactor * working +
           static_cast<double>(kBesides)) /
          (1 - kPackedShare);
 }

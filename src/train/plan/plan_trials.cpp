@@ -68,16 +68,19 @@ std::int64_t bytes_held(const at::Tensor& bytes) { return bytes.defined() ? byte
 
 /// Offloaded state does not count in the budget.
 memory::Resident state_in_memory(const Workload& work, const accum::GradientBuffer& buffer,
-                                 const optim::Optimizer& optimizer, std::int64_t replica) {
+                                 const optim::Optimizer& optimizer, std::int64_t replica,
+                                 std::int64_t cuts) {
   if (memory::is_offloading()) {
     const memory::Usage usage = memory::usage();
     return {.parameters = usage.live_as(MemoryTag::parameters),
             .gradients = usage.live_as(MemoryTag::gradients),
-            .optimizer = usage.live_as(MemoryTag::optimizer)};
+            .optimizer = usage.live_as(MemoryTag::optimizer),
+            .cuts = cuts};
   }
   return {.parameters = bytes_of(*work.model),
           .gradients = buffer.bytes(),
-          .optimizer = optimizer.state_bytes() + replica};
+          .optimizer = optimizer.state_bytes() + replica,
+          .cuts = cuts};
 }
 
 }  // namespace
@@ -90,12 +93,11 @@ PlanTrials::PlanTrials(const Workload& work)
       optimizer_(make_optimizer(work.config, work.model->parameters(), work.slice)),
       replica_(hold_replica(work, *optimizer_)),
       window_(make_gradient_buffer(work.config, *work.model)),
-      resident_(state_in_memory(work, *window_.buffer(), *optimizer_, bytes_held(replica_))),
+      resident_(state_in_memory(work, *window_.buffer(), *optimizer_, bytes_held(replica_),
+                                bytes_held(cuts_))),
       segment_state_(*window_.buffer(), work.model->segments().size()),
       runs_(resident_, [this] { undo(); }),
-      longest_(longest_samples(*work.data.train, work.schedule.samples_per_window)) {
-  resident_.cuts = bytes_held(cuts_);
-}
+      longest_(longest_samples(*work.data.train, work.schedule.samples_per_window)) {}
 
 PlanTrials::Input PlanTrials::fetch(std::int64_t samples) const {
   std::vector<std::int64_t> indices, ids(static_cast<std::size_t>(samples));
@@ -161,12 +163,13 @@ double PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recom
 }
 
 /// The micro-batch as a window in layered order: the graph is that of one segment at a time, and
-/// offloaded state comes and goes with the segments.
+/// offloaded state comes and goes with the segments. Batch normalisation takes the statistics of
+/// the micro-batch, since one sample alone may not have those of a window.
 void PlanTrials::pass_layered(const batch::MicroBatch& micro, const PassOptions& options) {
   LayeredWindow pass(
       *work_.model, window_, [&](batch::Range) { return micro; }, work_.config.run.seed,
       {.losses = [&] { return options; },
-       .window_statistics = takes_window_statistics(work_.config, *work_.model),
+       .window_statistics = false,
        .before_segment = [this](const SegmentVisit& visit) { segment_state_.before(visit); },
        .on_parameters =
            [this](std::size_t segment, const std::vector<at::Tensor>& parameters) {

@@ -34,6 +34,7 @@ Config config_for(const EvaluationTask& task) {
   config.batch = {.samples = 1};
   config.run.out.clear();  // nothing is written, not even next to a run
   config.memory.budget = "none";
+  config.memory.offload.clear();
   return config;
 }
 

@@ -170,7 +170,7 @@ bool MicroBatchRunner::run_or_undo(std::size_t position, WindowRequest& request,
     const bool was_reduced = !micro.unreadable.empty() || context_.retries.count() > 0;
     if (was_reduced && micro.inputs.defined() && micro.inputs.dim() > 0 &&
         micro.inputs.size(0) == 1)
-      expect_statistics_of_one(micro, request.index);
+      require_running_statistics(context_.model, micro.unreadable, request.index);
     if (memory::counts_allocations())
       run.micro_batch_peak_bytes =
           std::max(run.micro_batch_peak_bytes.value_or(0), peak.peak().live);
@@ -193,24 +193,6 @@ bool MicroBatchRunner::run_or_undo(std::size_t position, WindowRequest& request,
     context_.loader.prefetch(
         {micro_batches.begin() + static_cast<std::ptrdiff_t>(position), micro_batches.end()});
     return false;
-  }
-}
-
-/// One value for each channel has no variance. Plans avoid such micro-batches; left-out images or
-/// lack of memory may create one. (verify runs such splits on purpose.)
-void MicroBatchRunner::expect_statistics_of_one(const batch::MicroBatch& micro,
-                                                std::int64_t window) const {
-  for (const NamedParameter& buffer : context_.model.buffers()) {
-    const at::Tensor& values = buffer.tensor;
-    if (!values.defined() || !at::isFloatingType(values.scalar_type())) continue;
-    if (!at::isnan(values).any().item<bool>()) continue;
-    const std::string rest = micro.unreadable.empty() ? "" : ": " + describe(micro.unreadable);
-    throw runtime_error("window " + std::to_string(window),
-                        "running statistics that are numbers, for which model.batchnorm = "
-                        "\"micro\" needs two samples in each micro-batch",
-                        "NaN in '" + buffer.name + "' after one of 1 sample" + rest,
-                        "--resume with another batch.micro or batch.samples, or with data.exclude "
-                        "for files that do not decode");
   }
 }
 

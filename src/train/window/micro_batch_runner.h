@@ -50,7 +50,6 @@ class MicroBatchRunner final : public Runner {
   double seconds_so_far(const WindowRun& run) const;
   double waited_seconds() const { return context_.control.waited_seconds() - waited_before_; }
   bool run_or_undo(std::size_t position, WindowRequest& request, WindowRun& run);
-  void expect_statistics_of_one(const batch::MicroBatch& micro, std::int64_t window) const;
   void undo_micro_batch();
   void settle_losses(WindowRun& run);
   void run_micro_batch(const MicroRef& ref, const batch::MicroBatch& micro,

@@ -61,4 +61,21 @@ void require_few_unreadable(std::span<const batch::UnreadableSample> unreadable,
                       "they are mended, or --resume with a larger batch.max_quarantined");
 }
 
+void require_running_statistics(const models::Trainable& model,
+                                std::span<const batch::UnreadableSample> unreadable,
+                                std::int64_t window) {
+  for (const NamedParameter& buffer : model.buffers()) {
+    const at::Tensor& values = buffer.tensor;
+    if (!values.defined() || !at::isFloatingType(values.scalar_type())) continue;
+    if (!at::isnan(values).any().item<bool>()) continue;
+    const std::string rest = unreadable.empty() ? "" : ": " + describe(unreadable);
+    throw runtime_error("window " + std::to_string(window),
+                        "running statistics that are numbers, for which model.batchnorm = "
+                        "\"micro\" needs two samples in each micro-batch",
+                        "NaN in '" + buffer.name + "' after one of 1 sample" + rest,
+                        "--resume with another batch.micro or batch.samples, or with data.exclude "
+                        "for files that do not decode");
+  }
+}
+
 }  // namespace accrue::train

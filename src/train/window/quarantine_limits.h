@@ -6,6 +6,7 @@
 
 #include "accrue/batch/micro_batch.h"
 #include "accrue/core/ledger.h"
+#include "accrue/models/trainable.h"
 #include "batch/schedule.h"
 
 namespace accrue::train {
@@ -22,6 +23,14 @@ void require_few_quarantined(const LedgerView& ledger, double limit, std::int64_
 /// unreadable than allowed: the fraction `limit` of them, as in allowed_quarantined().
 void require_few_unreadable(std::span<const batch::UnreadableSample> unreadable, double limit,
                             std::span<const batch::Range> micro_batches, std::int64_t window);
+
+/// Throws a runtime Error if a running statistic of the model is NaN: a micro-batch of one sample
+/// may have one value for each channel, which has no variance. Plans avoid such micro-batches;
+/// left-out images (`unreadable`) or lack of memory may create one. (verify runs such splits on
+/// purpose.)
+void require_running_statistics(const models::Trainable& model,
+                                std::span<const batch::UnreadableSample> unreadable,
+                                std::int64_t window);
 
 /// "sample 17: cat/3.png does not decode: ...; sample 29: ...".
 std::string describe(std::span<const batch::UnreadableSample> unreadable);

@@ -95,8 +95,9 @@ LayeredPass::Outcome LayeredPass::run_forward(std::size_t segment) {
 }
 
 /// A value that is not finite would spread over the window by the statistics. Without them it stays
-/// in its micro-batch, whose loss or gradient shows it without a look at each activation.
-bool LayeredPass::checks(const Cut& cut) const { return audit_ || !cut.statistics.empty(); }
+/// in its micro-batch, whose loss or gradient shows it without a look at each activation; an
+/// activation alone may be infinite, such as a mask.
+bool LayeredPass::checks(const Cut& cut) { return !cut.statistics.empty(); }
 
 void LayeredPass::announce(std::size_t segment, bool backward) const {
   if (!options_.before_segment) return;

@@ -73,7 +73,7 @@ class LayeredPass {
                           const ForwardContext& context) const;
   ForwardContext context_in_backward(std::size_t segment, std::size_t place) const;
   batch::MicroBatch micro_of(std::size_t place) const;
-  bool checks(const Cut& cut) const;
+  static bool checks(const Cut& cut);
   void announce(std::size_t segment, bool backward) const;
   /// None if the loss is not finite, and the micro-batch is to be quarantined.
   Seeds seeds_of_loss(std::size_t place, const models::Activations& output);

@@ -105,6 +105,8 @@ Filled LayeredRunner::fill(WindowRequest& request, WindowRun& run) {
   context_.control.worked(run.own_seconds);
   require_few_unreadable(run.unreadable, options_.max_quarantined, request.micro_batches,
                          request.index);
+  if (!run.unreadable.empty() || context_.retries.count() > 0)
+    require_running_statistics(context_.model, run.unreadable, request.index);
   return filled.interrupted ? Filled::interrupted : Filled::whole;
 }
 
