@@ -102,18 +102,15 @@ std::vector<double> sums_by_entry(const GradientBuffer& buffer, const SumOfBlock
       }
     });
   };
-  if (std::ranges::none_of(buffer.flat(), memory::is_offloaded)) {
-    sum_up(0, blocks.count());
-  } else {
-    const auto touched = [&](std::int64_t begin) {
-      return touched_in(blocks, sources, beside, begin,
-                        std::min(begin + kBlocksOfAPiece, blocks.count()));
-    };
-    for (std::int64_t begin = 0; begin < blocks.count(); begin += kBlocksOfAPiece) {
-      memory::keep_in_memory(touched(begin), touched(begin + kBlocksOfAPiece));
-      sum_up(begin, std::min(begin + kBlocksOfAPiece, blocks.count()));
-    }
-  }
+  const std::int64_t all = blocks.count();
+  const std::int64_t step =
+      memory::is_offloading() ? kBlocksOfAPiece : std::max<std::int64_t>(all, 1);
+  const auto begin = [&](std::size_t part) { return static_cast<std::int64_t>(part) * step; };
+  const auto end = [&](std::size_t part) { return std::min(begin(part) + step, all); };
+  memory::for_parts(
+      static_cast<std::size_t>((all + step - 1) / step),
+      [&](std::size_t part) { return touched_in(blocks, sources, beside, begin(part), end(part)); },
+      [&](std::size_t part) { sum_up(begin(part), end(part)); });
   std::vector<double> by_entry;
   for (std::size_t e = 0; e < buffer.entries().size(); ++e)
     by_entry.push_back(std::accumulate(sums.begin() + blocks.first_of(e),

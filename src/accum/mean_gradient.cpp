@@ -94,8 +94,6 @@ struct EntryPart {
   std::size_t entry;
   GradientSource source;
   ElementRange range;
-
-  std::vector<at::Tensor> touched() const { return source.memory_of(range); }
 };
 static_assert(memory::kPieceElements % kBlockElements == 0);
 
@@ -180,19 +178,16 @@ double MeanGradient::sum_of_entries() const {
   const auto of = [&](std::size_t i) {
     return std::span(blocks).subspan(first[i], first[i + 1] - first[i]);
   };
-  bool any_offloaded = false;
   std::vector<EntryPart> parts;
-  for (std::size_t i = 0; i < entries; ++i) {
-    const bool is_offloaded = memory::is_offloaded(buffer_->entries()[i].slot->main);
-    any_offloaded = any_offloaded || is_offloaded;
-    append_parts(parts, {i, source(i), element_range_of(elements(i), i, slice)}, is_offloaded);
-  }
-  for (auto part = parts.begin(); part != parts.end(); ++part) {
-    if (any_offloaded)
-      memory::keep_in_memory(part->touched(), part + 1 == parts.end() ? std::vector<at::Tensor>()
-                                                                      : (part + 1)->touched());
-    sum_blocks(part->source, part->range, of(part->entry));
-  }
+  for (std::size_t i = 0; i < entries; ++i)
+    append_parts(parts, {i, source(i), element_range_of(elements(i), i, slice)},
+                 memory::is_offloaded(buffer_->entries()[i].slot->main));
+  memory::for_parts(
+      parts.size(),
+      [&](std::size_t part) { return parts[part].source.memory_of(parts[part].range); },
+      [&](std::size_t part) {
+        sum_blocks(parts[part].source, parts[part].range, of(parts[part].entry));
+      });
   if (shard_ != nullptr) shard_->add_up(blocks);
   double sum = 0;
   for (std::size_t i = 0; i < entries; ++i) sum += sum_in_order(of(i));

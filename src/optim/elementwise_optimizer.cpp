@@ -3,14 +3,13 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <sstream>
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/kernel_choice.h"
-#include "accrue/memory/offload.h"
+#include "accrue/memory/offload_passes.h"
 #include "core/kernel_span.h"
 #include "optim/parallel_ranges.h"
 #include "optim/state_pieces.h"
@@ -128,52 +127,36 @@ void ElementwiseOptimizer::run(std::vector<Task>& tasks) const {
       run_whole({&task});  // one at a time: it needs copies of the parameter's size
   }
   run_whole(plain);
-  const bool is_offloaded = std::ranges::any_of(
-      flat, [](const Task* task) { return memory::is_offloaded(task->tensors.parameter); });
-  is_offloaded ? run_offloaded(flat) : run_in_memory(flat);
+  const std::vector<std::vector<TaskRange>> groups = groups_of(flat);
+  memory::for_parts(
+      groups.size(),
+      [&](std::size_t group) {
+        std::vector<at::Tensor> touched;
+        for (const TaskRange& range : groups[group])
+          for (at::Tensor& tensor : touched_in(*flat[range.task], range.begin, range.end))
+            touched.push_back(std::move(tensor));
+        return touched;
+      },
+      [&](std::size_t group) {
+        for_ranges(groups[group], [&](std::size_t task, std::size_t begin, std::size_t end) {
+          update_range(flat[task]->update, flat[task]->tensors, begin, end);
+        });
+      });
   // Reports the writes through raw pointers to low-precision copies and autograd's checks.
   for (const Task* task : flat) torch::autograd::impl::bump_version(task->tensors.parameter);
 }
 
-void ElementwiseOptimizer::run_in_memory(const std::vector<const Task*>& tasks) const {
-  std::vector<TaskRange> wholes;
-  for (const Task* task : tasks)
-    wholes.push_back({wholes.size(), 0, static_cast<std::size_t>(task->tensors.parameter.numel())});
-  run_ranges(tasks, wholes);
-}
-
-/// Group by group, while the next one is read from the disk.
-void ElementwiseOptimizer::run_offloaded(const std::vector<const Task*>& tasks) const {
+/// State in memory does not count: without offloaded tasks, all are one group.
+std::vector<std::vector<TaskRange>> ElementwiseOptimizer::groups_of(
+    const std::vector<const Task*>& tasks) {
   std::vector<TaskSize> sizes;
   for (const Task* task : tasks) {
     const auto elements = static_cast<std::size_t>(task->tensors.parameter.numel());
-    TaskSize size{.elements = elements, .bytes = 0};
+    TaskSize& size = sizes.emplace_back(TaskSize{.elements = elements, .bytes = 0});
+    if (!memory::is_offloaded(task->tensors.parameter)) continue;
     for (const at::Tensor& tensor : touched_in(*task, 0, elements)) size.bytes += tensor.nbytes();
-    sizes.push_back(size);
   }
-  const std::vector<std::vector<TaskRange>> groups = state_pieces(sizes, kOffloadedGroupBytes);
-  const auto touched = [&](std::size_t group) {
-    std::vector<at::Tensor> tensors;
-    if (group == groups.size()) return tensors;
-    for (const TaskRange& range : groups[group])
-      for (at::Tensor& tensor : touched_in(*tasks[range.task], range.begin, range.end))
-        tensors.push_back(std::move(tensor));
-    return tensors;
-  };
-  std::vector<at::Tensor> now = touched(0);
-  for (std::size_t group = 0; group < groups.size(); ++group) {
-    std::vector<at::Tensor> next = touched(group + 1);
-    memory::keep_in_memory(now, next);
-    run_ranges(tasks, groups[group]);
-    now = std::move(next);
-  }
-}
-
-void ElementwiseOptimizer::run_ranges(const std::vector<const Task*>& tasks,
-                                      const std::vector<TaskRange>& ranges) const {
-  for_ranges(ranges, [&](std::size_t task, std::size_t begin, std::size_t end) {
-    update_range(tasks[task]->update, tasks[task]->tensors, begin, end);
-  });
+  return state_pieces(sizes, kOffloadedGroupBytes);
 }
 
 std::vector<at::Tensor> ElementwiseOptimizer::touched_in(const Task& task, std::size_t begin,

@@ -70,10 +70,7 @@ class ElementwiseOptimizer : public Optimizer {
   static std::vector<at::Tensor> touched_by(const std::vector<Task>& tasks);
   void require_part(const accum::MeanGradient& gradient) const;
   void run(std::vector<Task>& tasks) const;
-  void run_in_memory(const std::vector<const Task*>& tasks) const;
-  void run_offloaded(const std::vector<const Task*>& tasks) const;
-  void run_ranges(const std::vector<const Task*>& tasks,
-                  const std::vector<TaskRange>& ranges) const;
+  static std::vector<std::vector<TaskRange>> groups_of(const std::vector<const Task*>& tasks);
   static std::vector<at::Tensor> touched_in(const Task& task, std::size_t begin, std::size_t end);
   void run_whole(const std::vector<Task*>& tasks) const;
 

@@ -118,39 +118,46 @@ at::Tensor ParameterBuilder::made(const std::string& name, std::vector<std::int6
 
 void ParameterBuilder::draw(std::uint64_t seed) {
   if (!makes_values()) pending_.clear();
-  for (std::size_t begin = 0; begin < pending_.size();) {
-    const std::size_t end = end_of_group(begin);
-    if (memory::is_offloading()) keep_group(begin, end);
-    at::parallel_for(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end), 1,
-                     [&](std::int64_t first, std::int64_t last) {
-                       for (std::int64_t i = first; i < last; ++i) {
-                         const Pending& next = pending_[static_cast<std::size_t>(i)];
-                         const NamedParameter& parameter = parameters_[next.index];
-                         draw_values(parameter.tensor, next.standard_deviation, seed,
-                                     stream_of(parameter.name));
-                       }
-                     });
-    begin = end;
-  }
+  const std::vector<Group> groups = groups_to_draw();
+  const auto parameter = [this](std::size_t pending) -> const NamedParameter& {
+    return parameters_[pending_[pending].index];
+  };
+  memory::for_parts(
+      groups.size(),
+      [&](std::size_t group) {
+        std::vector<at::Tensor> tensors;
+        for (std::size_t i = groups[group].begin; i < groups[group].end; ++i)
+          tensors.push_back(parameter(i).tensor);
+        return tensors;
+      },
+      [&](std::size_t group) {
+        at::parallel_for(static_cast<std::int64_t>(groups[group].begin),
+                         static_cast<std::int64_t>(groups[group].end), 1,
+                         [&](std::int64_t begin, std::int64_t end) {
+                           for (auto i = static_cast<std::size_t>(begin);
+                                i < static_cast<std::size_t>(end); ++i)
+                             draw_values(parameter(i).tensor, pending_[i].standard_deviation, seed,
+                                         stream_of(parameter(i).name));
+                         });
+      });
   pending_.clear();
 }
 
 /// Parameters in memory do not count: without offloaded ones, all are one group.
-std::size_t ParameterBuilder::end_of_group(std::size_t begin) const {
+std::vector<ParameterBuilder::Group> ParameterBuilder::groups_to_draw() const {
+  std::vector<Group> groups;
   std::int64_t bytes = 0;
-  for (std::size_t i = begin; i < pending_.size(); ++i) {
+  for (std::size_t i = 0; i < pending_.size(); ++i) {
     const at::Tensor& tensor = parameters_[pending_[i].index].tensor;
-    if (!memory::is_offloaded(tensor)) continue;
-    bytes += static_cast<std::int64_t>(tensor.nbytes());
-    if (bytes > kDrawnBytes && i > begin) return i;
+    const auto more = memory::is_offloaded(tensor) ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+    bytes += more;
+    if (groups.empty() || (more > 0 && bytes > kDrawnBytes)) {
+      groups.push_back({i, i});
+      bytes = more;
+    }
+    groups.back().end = i + 1;
   }
-  return pending_.size();
-}
-
-void ParameterBuilder::keep_group(std::size_t begin, std::size_t end) const {
-  std::vector<at::Tensor> group;
-  for (std::size_t i = begin; i < end; ++i) group.push_back(parameters_[pending_[i].index].tensor);
-  memory::keep_in_memory(group);
+  return groups;
 }
 
 }  // namespace accrue::models

@@ -72,9 +72,11 @@ class ParameterBuilder {
 
   at::Tensor made(const std::string& name, std::vector<std::int64_t> shape, at::ScalarType dtype,
                   double value);
-  /// Of the pending parameters from `begin` on: the end of those that are drawn in parallel.
-  std::size_t end_of_group(std::size_t begin) const;
-  void keep_group(std::size_t begin, std::size_t end) const;
+  /// Pending parameters [begin, end), which are drawn in parallel.
+  struct Group {
+    std::size_t begin, end;
+  };
+  std::vector<Group> groups_to_draw() const;
 
   at::ScalarType dtype_, matrices_;
   Initialisation initialisation_;
