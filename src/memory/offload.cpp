@@ -22,7 +22,7 @@ namespace {
 /// Smaller tensors are not worth a transfer: all of a model's biases and norms are some megabytes.
 constexpr std::size_t kSmallestOffloadedBytes = kSmallestCachedBytes;
 
-/// The file of a scope, which lives until the scope and its last tensor are gone.
+/// A scope's file, and how much of it is in memory.
 struct Offloaded {
   explicit Offloaded(const std::filesystem::path& folder)
       : file(std::make_shared<StateFile>(folder)),
@@ -47,7 +47,7 @@ struct Offloaded {
 struct Registry {
   std::mutex mutex;
   std::shared_ptr<Offloaded> current;
-  std::vector<std::shared_ptr<Offloaded>> left;
+  std::vector<std::shared_ptr<StateFile>> left;
   std::atomic<bool> is_used{false};  ///< whether there is any file, asked without the lock
 };
 
@@ -104,7 +104,7 @@ OffloadScope::~OffloadScope() {
   std::shared_ptr<Offloaded> ended;  // its thread ends without the lock
   const std::lock_guard lock(all.mutex);
   ended = std::exchange(all.current, nullptr);
-  if (ended->file->bytes_in_blocks() > 0) all.left.push_back(std::move(ended));
+  if (ended->file->bytes_in_blocks() > 0) all.left.push_back(ended->file);
   all.is_used = !all.left.empty();
 }
 
@@ -149,27 +149,23 @@ OffloadUsage offload_usage() {
 void* take_offloaded(std::size_t bytes, MemoryTag tag) {
   if (tag == MemoryTag::working || bytes < kSmallestOffloadedBytes) return nullptr;
   const auto offloaded = current();
-  return offloaded ? offloaded->file->take(bytes, tag) : nullptr;
+  return offloaded ? offloaded->file->take(bytes) : nullptr;
 }
 
-std::optional<Released> give_back_offloaded(void* data) {
+bool give_back_offloaded(void* data) {
   Registry& all = registry();
-  if (!all.is_used) return std::nullopt;
-  std::shared_ptr<Offloaded> emptied;  // destroyed after the lock is released
+  if (!all.is_used) return false;
+  std::shared_ptr<StateFile> emptied;  // closed after the lock is released
   const std::lock_guard lock(all.mutex);
-  if (all.current)
-    if (const auto block = all.current->file->give_back(data)) return block;
-  for (auto& one : all.left) {
-    const auto block = one->file->give_back(data);
-    if (!block) continue;
-    if (one->file->bytes_in_blocks() == 0) {
-      emptied = std::move(one);
-      std::erase(all.left, nullptr);
-      all.is_used = all.current != nullptr || !all.left.empty();
-    }
-    return block;
-  }
-  return std::nullopt;
+  if (all.current && all.current->file->give_back(data)) return true;
+  const auto owner =
+      std::ranges::find_if(all.left, [&](const auto& file) { return file->give_back(data); });
+  if (owner == all.left.end()) return false;
+  if ((*owner)->bytes_in_blocks() > 0) return true;
+  emptied = std::move(*owner);
+  all.left.erase(owner);
+  all.is_used = all.current != nullptr || !all.left.empty();
+  return true;
 }
 
 }  // namespace accrue::memory

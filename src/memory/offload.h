@@ -1,9 +1,9 @@
 #pragma once
 
-#include <optional>
+#include <cstddef>
 
+#include "accrue/core/memory_tag.h"
 #include "accrue/memory/offload.h"
-#include "memory/counters.h"
 
 namespace accrue::memory {
 
@@ -12,7 +12,7 @@ namespace accrue::memory {
 /// Memory in the file of the OffloadScope for a tensor of that size and tag; null if it belongs in
 /// memory.
 void* take_offloaded(std::size_t bytes, MemoryTag tag);
-/// Whether the block is in the file of a scope, and so returned by give_back_offloaded().
-std::optional<Released> give_back_offloaded(void* data);
+/// Returns a block to the file of its scope; false if it is in none.
+bool give_back_offloaded(void* data);
 
 }  // namespace accrue::memory

@@ -118,12 +118,12 @@ std::int64_t StateFile::bytes_in_blocks() const {
   return bytes_in_blocks_;
 }
 
-void* StateFile::take(std::size_t bytes, MemoryTag tag) {
+void* StateFile::take(std::size_t bytes) {
   const std::size_t capacity = up_to_page(bytes);
   const std::lock_guard lock(mutex_);
   const std::optional<std::size_t> found = reuse(capacity);
   const std::size_t place = found ? *found : append(capacity);
-  in_use_[place] = {capacity, {bytes, tag}};
+  in_use_[place] = {capacity, bytes};
   bytes_in_blocks_ += static_cast<std::int64_t>(bytes);
   return base_ + place;
 }
@@ -155,14 +155,14 @@ std::size_t StateFile::append(std::size_t capacity) {
   return place;
 }
 
-std::optional<Released> StateFile::give_back(void* data) {
-  if (!holds(data)) return std::nullopt;
+bool StateFile::give_back(void* data) {
+  if (!holds(data)) return false;
   const std::lock_guard lock(mutex_);
   const auto found = in_use_.find(static_cast<std::size_t>(static_cast<std::byte*>(data) - base_));
-  if (found == in_use_.end()) return std::nullopt;
+  if (found == in_use_.end()) return false;
   const auto [place, block] = *found;
   in_use_.erase(found);
-  bytes_in_blocks_ -= static_cast<std::int64_t>(block.request.bytes);
+  bytes_in_blocks_ -= static_cast<std::int64_t>(block.bytes);
   FileRange part{place, place + block.capacity};
   zero_pages(part);
   if (const auto next = free_.find(part.end); next != free_.end()) {
@@ -176,7 +176,7 @@ std::optional<Released> StateFile::give_back(void* data) {
     }
   }
   free_[part.begin] = part.bytes();
-  return block.request;
+  return true;
 }
 
 /// Keeps the disk space, so that a later write cannot lack it. A forked child frees its tensors,

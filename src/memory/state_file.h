@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "core/descriptor.h"
-#include "memory/counters.h"
 
 namespace accrue::memory {
 
@@ -42,9 +41,9 @@ class StateFile {
 
   /// A block of zeros, page-aligned. The disk has its space from here on, so that no later write
   /// can lack it. Throws a runtime Error if there is none left.
-  void* take(std::size_t bytes, MemoryTag tag);
-  /// Returns nothing if the block is not from this file.
-  std::optional<Released> give_back(void* data);
+  void* take(std::size_t bytes);
+  /// Returns false if the block is not from this file.
+  bool give_back(void* data);
   bool holds(const void* data) const {
     const auto* const byte = static_cast<const std::byte*>(data);
     return byte >= base_ && byte < base_ + reserved_;
@@ -72,7 +71,7 @@ class StateFile {
  private:
   struct Block {
     std::size_t capacity;  ///< whole pages
-    Released request;
+    std::size_t bytes;     ///< as requested
   };
   void zero_pages(const FileRange& range) const;
   std::optional<std::size_t> reuse(std::size_t capacity);

@@ -37,7 +37,7 @@ bool has_values(const at::Tensor& tensor) {
   return tensor.equal(at::arange(tensor.numel(), at::kInt));
 }
 
-/// Where the tests run; the temporary folder may lie in memory.
+/// The folder in which the tests run: the temporary one may lie in memory.
 std::filesystem::path disk() { return std::filesystem::current_path(); }
 
 using OffloadTest = AllocatorTest;
@@ -89,7 +89,7 @@ TEST_F(OffloadTest, MovesWhatIsAskedForAndAllElseOut) {
   std::array<char*, 3> blocks{};
   std::array<FileRange, 3> ranges;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    blocks[i] = static_cast<char*>(file->take(bytes, MemoryTag::parameters));
+    blocks[i] = static_cast<char*>(file->take(bytes));
     std::memset(blocks[i], static_cast<int>(i + 1), bytes);
     ranges[i] = file->range_of(blocks[i], bytes);
   }
@@ -208,7 +208,7 @@ TEST(StateFileRanges, AreMergedAndComplemented) {
 TEST_F(OffloadTest, BlocksThatAreGivenBackAreJoined) {
   StateFile file(disk());
   const auto take = [&](std::int64_t pages) {
-    return file.take(static_cast<std::size_t>(pages) * 4096, MemoryTag::parameters);
+    return file.take(static_cast<std::size_t>(pages) * 4096);
   };
   const std::array<void*, 3> blocks{take(4), take(4), take(4)};
   const std::size_t end = file.end();
