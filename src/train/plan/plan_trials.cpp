@@ -166,15 +166,11 @@ double PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recom
 /// offloaded state comes and goes with the segments. Batch normalisation takes the statistics of
 /// the micro-batch, since one sample alone may not have those of a window.
 void PlanTrials::pass_layered(const batch::MicroBatch& micro, const PassOptions& options) {
+  LayeredOptions layered{.losses = [&] { return options; }, .window_statistics = false};
+  segment_state_.attach_to(layered);
   LayeredWindow pass(
       *work_.model, window_, [&](batch::Range) { return micro; }, work_.config.run.seed,
-      {.losses = [&] { return options; },
-       .window_statistics = false,
-       .before_segment = [this](const SegmentVisit& visit) { segment_state_.before(visit); },
-       .on_parameters =
-           [this](std::size_t segment, const std::vector<at::Tensor>& parameters) {
-             segment_state_.note(segment, parameters);
-           }});
+      std::move(layered));
   const std::array whole{batch::Range{0, std::ssize(micro.sample_ids)}};
   pass.run(0, whole);
 }

@@ -32,7 +32,7 @@ LayeredRunner::~LayeredRunner() {
 LayeredOptions LayeredRunner::layered_options() {
   AllReduce all_reduce;
   if (options_.reduce != nullptr) all_reduce = [this](at::Tensor& sums) { add_up(sums); };
-  return {
+  LayeredOptions layered{
       .cut_folder = options_.cut_folder,
       .all_reduce = std::move(all_reduce),
       .losses = [this] { return losses_of_attempt(); },
@@ -40,12 +40,9 @@ LayeredOptions LayeredRunner::layered_options() {
       .on_progress = [this](std::int64_t done, std::int64_t all) { report_progress(done, all); },
       .on_quarantine = [this](const MicroRef& micro,
                               const std::string& reason) { quarantine(micro, reason); },
-      .window_statistics = options_.window_statistics,
-      .before_segment = [this](const SegmentVisit& visit) { segment_state_.before(visit); },
-      .on_parameters =
-          [this](std::size_t segment, const std::vector<at::Tensor>& parameters) {
-            segment_state_.note(segment, parameters);
-          }};
+      .window_statistics = options_.window_statistics};
+  segment_state_.attach_to(layered);
+  return layered;
 }
 
 /// Adds the statistics' sums over the ranks that share the window.

@@ -11,21 +11,25 @@ namespace accrue::train {
 /// Brings the offloaded state that a segment needs into memory before its micro-batches run, and
 /// that of the following segment while they run: its parameters, and for its backward pass their
 /// sums. Which parameters a segment uses is learned from its first backward pass; until then its
-/// state is read when it is touched. Without an OffloadScope nothing happens.
+/// state is read when it is touched.
 class SegmentState {
  public:
   /// The buffer is kept by reference.
   SegmentState(const accum::GradientBuffer& buffer, std::size_t segments);
 
-  /// States the parameters that a segment uses.
-  void note(std::size_t segment, std::vector<at::Tensor> parameters);
-  void before(const SegmentVisit& visit) const;
+  /// Makes windows with these options call this object, which has to outlive them. Without an
+  /// OffloadScope nothing happens.
+  void attach_to(LayeredOptions& options);
 
  private:
-  std::vector<at::Tensor> needed(std::size_t segment, bool backward) const;
+  struct Needed {
+    std::vector<at::Tensor> forward, backward;
+  };
+  void note(std::size_t segment, const std::vector<at::Tensor>& parameters);
+  void before(const SegmentVisit& visit) const;
 
   const accum::GradientBuffer& buffer_;
-  std::vector<std::vector<at::Tensor>> parameters_;  ///< by segment
+  std::vector<Needed> needed_;  ///< by segment
 };
 
 }  // namespace accrue::train
