@@ -70,7 +70,8 @@ std::string advice(const Need& need, const PlanQuestion& question) {
   if (question.more_recomputation) ways.emplace_back("memory.recompute = \"auto\"");
   if (question.may_be_offloaded)
     ways.push_back("memory.offload = \"FOLDER\", which keeps the " +
-                   format_bytes(question.resident.total()) + " of state on a disk");
+                   format_bytes(question.resident.total() - question.resident.cuts) +
+                   " of state on a disk");
   const std::int64_t likely = likely_bytes(need, question);
   if (const std::int64_t context = fitting_context(likely, question); context > 0)
     ways.push_back("model.context = " + std::to_string(context) + " or less");
