@@ -31,7 +31,7 @@ ALLOWED = {
     "src/distributed/group/rank_process.cpp": {OPENED},
     "src/cli/standard_output.cpp": {OPENED},
     "src/train/window/layered/activation_store.cpp": {OPENED},  # a temporary with a name that nobody knows
-    "src/memory/state_file.cpp": {OPENED},  # the same, and without a name from the beginning where the system can
+    "src/memory/state_file.cpp": {OPENED},  # the same; it has no name from the beginning if the system can do that
     "include/accrue/models/gguf_magic.h": {OPENED},
 }
 

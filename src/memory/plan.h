@@ -45,7 +45,7 @@ struct Resident {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
   std::int64_t optimizer = 0;
-  std::int64_t cuts = 0;  ///< a whole window's, if exact batch normalisation keeps them
+  std::int64_t cuts = 0;  ///< a whole window's, if it runs in layered order
   std::int64_t total() const { return parameters + gradients + optimizer + cuts; }
 };
 

@@ -30,7 +30,7 @@ struct SegmentVisit {
 };
 
 struct LayeredOptions {
-  /// Where the activations at the cuts are stored: a folder for a temporary file; empty: memory.
+  /// The folder of a temporary file for the activations at the cuts; empty: they are in memory.
   std::filesystem::path cut_folder;
   /// Adds the statistics' sums over the ranks that share the window. All must run windows of the
   /// same model, which they then leave in the same state; a rank may have no micro-batches.
