@@ -1,7 +1,7 @@
 """Machines that come and go under torchrun --nnodes=MIN:MAX: its own agents, each with one rank, and a store that stays.
 
-torchrun_test.py ACCRUE FAULT_POINTS. All is started anew by torchrun where one comes or a rank fails, and goes on without
-a stop where an agent is lost with its rank, the first one included.
+torchrun_test.py ACCRUE FAULT_POINTS. torchrun starts all ranks again when a machine comes or a rank fails. When an agent is lost
+with its rank, the first one included, the others go on without a stop.
 """
 import json
 import os
@@ -14,8 +14,9 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.append(str(ROOT / "tests" / "support"))
+sys.path += [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "faults")]
 
+import launchers  # noqa: E402
 import skips  # noqa: E402
 from reserved_port import ReservedPort  # noqa: E402
 
@@ -25,7 +26,7 @@ PYTHON = ROOT / ".venv-test" / "bin" / "python"
 STEPS = 100
 SLEEP = "at=micro-batch count=every do=sleep:0.1"  # tests/faults/fault_points.cpp: micro-batches take as long
 SECONDS = 300  # after which something hangs
-# As docs/guide/failures.md says it.
+# The store of docs/guide/failures.md.
 STORE = 'import time, torch.distributed as d; s = d.TCPStore("127.0.0.1", {port}, is_master=True, wait_for_workers=False); time.sleep(1e9)'
 CONFIG = """
 run = {{out = "{out}", steps = {steps}, threads = 1}}
@@ -39,14 +40,10 @@ observe = {{progress = "off"}}
 """
 
 
-def child_of(agent):
-    children = pathlib.Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
-    return int(children[0]) if children else None
-
-
-def rank_of(process):
-    variables = pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-    return next(int(value[5:]) for value in variables if value.startswith(b"RANK="))
+def ranks_of(agent):
+    """The number and the process of each rank that the agent runs. A child that has just ended has no variables any more."""
+    return [(int(value[5:]), child) for child in launchers.children(agent.pid) for value in launchers.variables(child)
+            if value.startswith(b"RANK=")]
 
 
 class Torchrun(unittest.TestCase):
@@ -73,7 +70,7 @@ class Torchrun(unittest.TestCase):
 
     def start_agent(self):
         """A machine that comes."""
-        # torchrun's agents share one store unless they are told not to, and then one that comes later finds no others.
+        # torchrun's agents share one store by default, and then one that comes later finds no others.
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
         with (self.folder / f"agent{len(self.agents)}.log").open("w") as log:
             self.agents.append(subprocess.Popen(
@@ -101,13 +98,25 @@ class Torchrun(unittest.TestCase):
 
     def wait_until(self, what):
         deadline = time.monotonic() + SECONDS
-        while not what():
+        while not (found := what()):
             self.assertLess(time.monotonic(), deadline, self.messages())
             time.sleep(0.05)
+        return found
 
     def wait_for_steps_with(self, world, resumptions):
-        self.wait_until(lambda: len(self.events("resume")) >= resumptions and self.steps()[-1]["world"] == world)
+        """Until the run took a step with so many ranks since it was resumed so often: all of them live then."""
+        self.wait_until(lambda: self.worlds_since(resumptions)[-1:] == [world])
         self.assertFalse(self.is_over("elastic"), "all was over too soon")
+
+    def worlds_since(self, resumptions):
+        """Of each step since then; none while the run was resumed less often."""
+        lines = self.lines()
+        resumed = [index for index, line in enumerate(lines) if line.get("event") == "resume"]
+        return [line["world"] for line in lines[resumed[-1]:] if "lr" in line] if len(resumed) >= resumptions else []
+
+    def rank_of(self, agent):
+        """The number and the process of its rank."""
+        return self.wait_until(lambda: ranks_of(agent))[0]
 
     def is_over(self, name):
         return "ended" in json.loads((self.folder / name / "run.json").read_text())
@@ -137,10 +146,9 @@ class Torchrun(unittest.TestCase):
         self.wait_until(lambda: len(self.steps()) >= 3)
         self.start_agent()
         self.wait_for_steps_with(world=3, resumptions=1)
-        os.kill(child_of(self.agents[1]), signal.SIGKILL)
+        os.kill(self.rank_of(self.agents[1])[1], signal.SIGKILL)
         self.wait_for_steps_with(world=3, resumptions=2)
-        lost = min(self.agents, key=lambda agent: rank_of(child_of(agent)))
-        rank = child_of(lost)
+        _, rank, lost = min((*self.rank_of(agent), agent) for agent in self.agents)
         lost.kill()
         os.kill(rank, signal.SIGKILL)
         self.wait_until(lambda: self.steps()[-1]["world"] == 2)
@@ -151,7 +159,7 @@ class Torchrun(unittest.TestCase):
         for one, other in zip(self.steps(), self.steps("alone")):
             self.assertEqual([one[name] for name in ("samples", "tokens", "weight")],
                              [other[name] for name in ("samples", "tokens", "weight")])
-        self.assertEqual(len(self.events("resume")), 2, "torchrun starts nothing anew where an agent is lost")
+        self.assertEqual(len(self.events("resume")), 2, "torchrun starts nothing again when an agent is lost")
 
 
 if __name__ == "__main__":
