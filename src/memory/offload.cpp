@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "memory/state_file.h"
 #include "memory/state_mover.h"
 #include "memory/system_memory.h"
+#include "memory/unreadable_pages.h"
 
 namespace accrue::memory {
 namespace {
@@ -26,10 +28,15 @@ constexpr std::size_t kSmallestOffloadedBytes = kSmallestCachedBytes;
 struct Offloaded {
   explicit Offloaded(const std::filesystem::path& folder)
       : file(std::make_shared<StateFile>(folder)),
+        unreadable(file->addresses(), file->addressed_bytes(),
+                   std::string("error: ") +
+                       file->refused_by_disk("a page that was touched cannot be read").what() +
+                       "\n"),
         mover(file),
         mapped_before(mapped_file_bytes()) {}
 
   std::shared_ptr<StateFile> file;
+  UnreadablePages unreadable;
   StateMover mover;
   std::atomic<std::int64_t> mapped_before;  ///< in other files: libraries, data
   std::atomic<std::int64_t> most_in_memory{0};

@@ -118,6 +118,12 @@ std::int64_t StateFile::bytes_in_blocks() const {
   return bytes_in_blocks_;
 }
 
+Error StateFile::refused_by_disk(const std::string& reason) const {
+  return runtime_error("move offloaded state (memory.offload)", "a disk that reads and writes",
+                       folder_ + ": " + reason,
+                       "another folder, and --resume from the last checkpoint");
+}
+
 void* StateFile::take(std::size_t bytes) {
   const std::size_t capacity = up_to_page(bytes);
   const std::lock_guard lock(mutex_);

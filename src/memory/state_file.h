@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "accrue/core/error.h"
 #include "core/descriptor.h"
 
 namespace accrue::memory {
@@ -54,6 +55,10 @@ class StateFile {
   std::size_t end() const;
   std::int64_t bytes_in_blocks() const;
   const std::string& folder() const { return folder_; }
+  const std::byte* addresses() const { return base_; }
+  std::size_t addressed_bytes() const { return reserved_; }
+  /// The error if the disk refuses a read or a write of what is in use.
+  Error refused_by_disk(const std::string& reason) const;
 
   /// Reads the range into memory. Returns false, with errno, if the disk refuses.
   bool read(const FileRange& range) const;

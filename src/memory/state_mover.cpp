@@ -102,9 +102,7 @@ void StateMover::fulfil(const Request& request) {
 void StateMover::throw_if_failed() const {
   const std::lock_guard lock(mutex_);
   if (failure_.empty()) return;
-  throw runtime_error("move offloaded state (memory.offload)", "a disk that reads and writes",
-                      file_->folder() + ": " + failure_,
-                      "another folder, and --resume from the last checkpoint");
+  throw Error(file_->refused_by_disk(failure_));
 }
 
 }  // namespace accrue::memory

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -40,7 +43,32 @@ bool has_values(const at::Tensor& tensor) {
 /// The folder in which the tests run: the temporary one may lie in memory.
 std::filesystem::path disk() { return std::filesystem::current_path(); }
 
+/// Makes every file without a name in the folder empty, so that none of its pages can be read.
+void lose_nameless_files(const std::filesystem::path& folder) {
+  for (const auto& open : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;
+    const std::string target = std::filesystem::read_symlink(open, closed).string();
+    if (!closed && target.starts_with(folder.string() + "/") && target.ends_with(" (deleted)"))
+      ASSERT_EQ(::truncate(open.path().c_str(), 0), 0);
+  }
+}
+
 using OffloadTest = AllocatorTest;
+
+TEST_F(OffloadTest, NamesADiskThatGivesNothingBackToAComputation) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto touches_what_is_lost = [] {
+    const OffloadScope scope(disk());
+    const at::Tensor state = state_tensor(4);
+    leave_memory();
+    lose_nameless_files(disk());
+    has_values(state);
+  };
+  EXPECT_EXIT(
+      touches_what_is_lost(), ::testing::ExitedWithCode(1),
+      "error: .*memory.offload.*expected a disk that reads and writes, received .*cannot be "
+      "read; try .*--resume");
+}
 
 TEST_F(OffloadTest, PlacesStateInTheFileAndOtherTensorsInMemory) {
   const OffloadScope scope(disk());

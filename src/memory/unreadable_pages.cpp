@@ -1,0 +1,48 @@
+#include "memory/unreadable_pages.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <utility>
+
+namespace accrue::memory {
+namespace {
+
+// A signal handler can only access statics; this takes no lock.
+std::atomic<const UnreadablePages*> watched{nullptr};
+static_assert(std::atomic<const UnreadablePages*>::is_always_lock_free);
+
+}  // namespace
+
+UnreadablePages::UnreadablePages(const std::byte* begin, std::size_t bytes, std::string message)
+    : begin_(begin), end_(begin + bytes), message_(std::move(message)) {
+  watched = this;
+  struct sigaction action {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(SIGBUS, &action, &previous_);
+}
+
+UnreadablePages::~UnreadablePages() {
+  ::sigaction(SIGBUS, &previous_, nullptr);
+  watched = nullptr;
+}
+
+void UnreadablePages::on_signal(int signal, siginfo_t* cause, void*) {
+  const UnreadablePages* const pages = watched;
+  const auto* const address = static_cast<const std::byte*>(cause->si_addr);
+  if (pages == nullptr) {
+    ::signal(signal, SIG_DFL);
+    return;
+  }
+  if (address < pages->begin_ || address >= pages->end_) {
+    ::sigaction(signal, &pages->previous_, nullptr);  // the access is repeated, and met by that
+    return;
+  }
+  [[maybe_unused]] const auto written =
+      ::write(STDERR_FILENO, pages->message_.data(), pages->message_.size());
+  ::_exit(1);
+}
+
+}  // namespace accrue::memory
