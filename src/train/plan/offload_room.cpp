@@ -10,7 +10,9 @@
 namespace accrue::train {
 namespace {
 
+/// A program's own model would have to be made first.
 std::optional<RunEstimate> estimate_of(const Config& config) {
+  if (config.model.kind == ModelKind::custom) return std::nullopt;
   try {
     return estimate_run(config);
   } catch (const Error&) {
