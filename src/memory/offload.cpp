@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
+#include "memory/disk_traffic.h"
 #include "memory/size_class.h"
 #include "memory/state_file.h"
 #include "memory/state_mover.h"
@@ -26,20 +28,22 @@ constexpr std::size_t kSmallestOffloadedBytes = kSmallestCachedBytes;
 
 /// A scope's file, and how much of it is in memory.
 struct Offloaded {
-  explicit Offloaded(const std::filesystem::path& folder)
-      : file(std::make_shared<StateFile>(folder)),
+  Offloaded(const std::filesystem::path& folder, std::optional<std::int64_t> budget)
+      : file(std::make_shared<StateFile>(folder, budget)),
         unreadable(file->addresses(), file->addressed_bytes(),
                    std::string("error: ") +
                        file->refused_by_disk("a page that was touched cannot be read").what() +
                        "\n"),
         mover(file),
-        mapped_before(mapped_file_bytes()) {}
+        mapped_before(mapped_file_bytes()),
+        read_before(bytes_read_by_process()) {}
 
   std::shared_ptr<StateFile> file;
   UnreadablePages unreadable;
   StateMover mover;
   std::atomic<std::int64_t> mapped_before;  ///< in other files: libraries, data
   std::atomic<std::int64_t> most_in_memory{0};
+  std::int64_t read_before;  ///< by the process, before there was a file
 
   void measure() {
     const std::int64_t now = mapped_file_bytes() - mapped_before;
@@ -91,11 +95,12 @@ std::vector<FileRange> ranges_of(const Offloaded& offloaded, std::span<const at:
 
 }  // namespace
 
-OffloadScope::OffloadScope(const std::filesystem::path& folder) {
+OffloadScope::OffloadScope(const std::filesystem::path& folder,
+                           std::optional<std::int64_t> budget) {
   if (!caching_allocator_installed())
     throw usage_error("offload state (memory.offload)", "accrue's allocator",
                       "a program without it", "install_caching_allocator() in main()");
-  auto offloaded = std::make_shared<Offloaded>(folder);
+  auto offloaded = std::make_shared<Offloaded>(folder, budget);
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   if (all.current)
@@ -150,7 +155,15 @@ void discard(const at::Tensor& tensor) {
 OffloadUsage offload_usage() {
   const auto offloaded = current();
   if (!offloaded) return {};
-  return {.state = offloaded->file->bytes_in_blocks(), .most_in_memory = offloaded->most_in_memory};
+  OffloadUsage usage{.state = offloaded->file->bytes_in_blocks(),
+                     .most_in_memory = offloaded->most_in_memory,
+                     .read = std::nullopt,
+                     .written = std::nullopt,
+                     .wait_seconds = offloaded->mover.wait_seconds()};
+  if (offloaded->file->counts_reads())
+    usage.read = bytes_read_by_process() - offloaded->read_before;
+  if (offloaded->file->counts_writes()) usage.written = offloaded->mover.written_bytes();
+  return usage;
 }
 
 void* take_offloaded(std::size_t bytes, MemoryTag tag) {

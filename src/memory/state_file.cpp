@@ -13,7 +13,11 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
+#include "memory/disk_traffic.h"
 
+#ifndef FUSE_SUPER_MAGIC
+#define FUSE_SUPER_MAGIC 0x65735546  // older headers lack it
+#endif
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22  // of Linux 5.14; older headers lack it
 #endif
@@ -63,6 +67,20 @@ Descriptor nameless_file(const std::string& folder) {
   return file;
 }
 
+bool lies_on(const Descriptor& file, unsigned file_system) {
+  struct statfs system {};
+  return ::fstatfs(file.get(), &system) == 0 && static_cast<unsigned>(system.f_type) == file_system;
+}
+
+/// A process reads for a file system in user space.
+bool kernel_counts_reads(const Descriptor& file) { return !lies_on(file, FUSE_SUPER_MAGIC); }
+
+/// An overlay's pages are those of another file, which cannot be asked for.
+bool kernel_counts_writes(const Descriptor& file) {
+  return !lies_on(file, OVERLAYFS_SUPER_MAGIC) &&
+         changed_bytes(file.get(), 0, page_bytes()).has_value();
+}
+
 }  // namespace
 
 std::vector<FileRange> merged(std::vector<FileRange> ranges) {
@@ -89,8 +107,13 @@ std::vector<FileRange> rest_of(const std::vector<FileRange>& ranges, std::size_t
   return rest;
 }
 
-StateFile::StateFile(const std::filesystem::path& folder)
-    : folder_(folder.string()), reserved_(addressed_bytes(folder_)), file_(nameless_file(folder_)) {
+StateFile::StateFile(const std::filesystem::path& folder, std::optional<std::int64_t> budget)
+    : folder_(folder.string()),
+      budget_(budget),
+      reserved_(addressed_bytes(folder_)),
+      file_(nameless_file(folder_)),
+      counts_reads_(kernel_counts_reads(file_)),
+      counts_writes_(kernel_counts_writes(file_)) {
   void* const base = ::mmap(nullptr, reserved_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
                             file_.get(), 0);
   if (base == MAP_FAILED)
@@ -145,7 +168,18 @@ std::optional<std::size_t> StateFile::reuse(std::size_t capacity) {
   return place;
 }
 
+void StateFile::expect_within_budget(std::size_t end) const {
+  const auto needed = static_cast<std::int64_t>(end);
+  if (!budget_ || needed <= *budget_) return;
+  throw Error(
+      Error::Kind::refused, kOperation,
+      "at least " + format_bytes_rounded_up(needed) + " for the state, in a file in " + folder_,
+      "memory.offload_budget, which allows " + format_bytes(*budget_),
+      "a larger memory.offload_budget, optim.state = \"bf16\", or a smaller model");
+}
+
 std::size_t StateFile::append(std::size_t capacity) {
+  expect_within_budget(end_ + capacity);
   const int error = capacity > reserved_ - end_
                         ? ENOSPC
                         : ::posix_fallocate(file_.get(), offset(end_), offset(capacity));
@@ -225,22 +259,31 @@ bool StateFile::read(const FileRange& range) const {
   return true;
 }
 
-void StateFile::begin_writing(const FileRange& range) const {
+std::int64_t StateFile::changed_in(const FileRange& range) const {
+  if (!counts_writes_) return 0;
+  return changed_bytes(file_.get(), range.begin, range.end).value_or(0);
+}
+
+/// Other threads may change pages meanwhile: there are never fewer than 0 bytes.
+std::int64_t StateFile::begin_writing(const FileRange& range) const {
   ::madvise(base_ + range.begin, range.bytes(), MADV_DONTNEED);
+  const std::int64_t changed = changed_in(range);
   ::sync_file_range(file_.get(), offset(range.begin), offset(range.bytes()), SYNC_FILE_RANGE_WRITE);
+  return changed == 0 ? 0 : std::max<std::int64_t>(0, changed - changed_in(range));
 }
 
 /// Pages that are mapped stay in memory, so the addresses are unmapped first: the pages take over
 /// what was written through them. A page that is touched again in between is only kept.
-bool StateFile::take_out_of_memory(const FileRange& range) const {
+std::optional<std::int64_t> StateFile::take_out_of_memory(const FileRange& range) const {
   constexpr unsigned kWriteAndWait =
       SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
   ::madvise(base_ + range.begin, range.bytes(), MADV_DONTNEED);
+  const std::int64_t changed = changed_in(range);
   if (::sync_file_range(file_.get(), offset(range.begin), offset(range.bytes()), kWriteAndWait) !=
       0)
-    return false;
+    return std::nullopt;
   ::posix_fadvise(file_.get(), offset(range.begin), offset(range.bytes()), POSIX_FADV_DONTNEED);
-  return true;
+  return changed;
 }
 
 }  // namespace accrue::memory

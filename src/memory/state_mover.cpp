@@ -39,11 +39,18 @@ StateMover::~StateMover() {
 
 void StateMover::request(Request request) {
   if (!thread_.joinable()) {
+    const Stopwatch watch;
     fulfil(request);
+    {
+      const std::lock_guard lock(mutex_);
+      wait_seconds_ += watch.seconds();
+    }
     return throw_if_failed();
   }
   {
     const std::lock_guard lock(mutex_);
+    end_wait();
+    if (!request.now.empty()) begin_wait();
     waiting_ = std::make_unique<Request>(std::move(request));
   }
   changed_.notify_all();
@@ -53,9 +60,27 @@ void StateMover::request(Request request) {
 void StateMover::wait() {
   {
     std::unique_lock lock(mutex_);
+    begin_wait();
+    is_waited_for_ = true;
     changed_.wait(lock, [this] { return waiting_ == nullptr && !is_busy_; });
+    is_waited_for_ = false;
+    end_wait();
   }
   throw_if_failed();
+}
+
+double StateMover::wait_seconds() const {
+  const std::lock_guard lock(mutex_);
+  return wait_seconds_;
+}
+
+void StateMover::begin_wait() {
+  if (!wait_) wait_ = Stopwatch();
+}
+
+void StateMover::end_wait() {
+  if (wait_) wait_seconds_ += wait_->seconds();
+  wait_.reset();
 }
 
 void StateMover::work() {
@@ -84,17 +109,25 @@ void StateMover::fulfil(const Request& request) {
   const auto read = [&](const FileRange& piece) {
     return note(file_->read(piece), "reading failed: ");
   };
+  const auto begin_writing = [&](const FileRange& piece) {
+    written_bytes_ += file_->begin_writing(piece);
+    return note(true, "");
+  };
   const auto take_out = [&](const FileRange& piece) {
-    return note(file_->take_out_of_memory(piece), "writing failed: ");
+    const std::optional<std::int64_t> written = file_->take_out_of_memory(piece);
+    const bool goes_on = note(written.has_value(), "writing failed: ");
+    written_bytes_ += written.value_or(0);
+    return goes_on;
   };
   if (!for_pieces(request.now, read)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    const bool is_replaced = waiting_ != nullptr;
+    if (!is_replaced && !is_waited_for_) end_wait();
+  }
   std::vector<FileRange> kept = request.now;
   kept.insert(kept.end(), request.next.begin(), request.next.end());
   const std::vector<FileRange> others = rest_of(merged(std::move(kept)), file_->end());
-  const auto begin_writing = [&](const FileRange& piece) {
-    file_->begin_writing(piece);
-    return note(true, "");
-  };
   if (!for_pieces(others, begin_writing) || !for_pieces(others, take_out)) return;
   for_pieces(request.next, read);
 }

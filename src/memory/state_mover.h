@@ -1,12 +1,16 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "accrue/core/clock.h"
 #include "memory/state_file.h"
 
 namespace accrue::memory {
@@ -31,11 +35,18 @@ class StateMover {
   /// Waits until the last request is fulfilled. Throws a runtime Error if the disk has
   /// refused a read or a write.
   void wait();
+  /// The bytes that were changed and written so far; 0 if the kernel does not count them.
+  std::int64_t written_bytes() const { return written_bytes_; }
+  /// The time in which `now` of a request was not in memory yet, or wait() had not returned.
+  double wait_seconds() const;
 
  private:
   void work();
   void fulfil(const Request& request);
   void throw_if_failed() const;
+  // With mutex_ held:
+  void begin_wait();
+  void end_wait();
 
   std::shared_ptr<const StateFile> file_;
   mutable std::mutex mutex_;
@@ -43,6 +54,10 @@ class StateMover {
   std::unique_ptr<Request> waiting_;  ///< null: there is none
   bool is_busy_ = false, ends_ = false;
   std::string failure_;
+  std::atomic<std::int64_t> written_bytes_{0};
+  double wait_seconds_ = 0;
+  std::optional<Stopwatch> wait_;  ///< since what is waited for was requested
+  bool is_waited_for_ = false;     ///< wait() has been called
   std::thread thread_;
 };
 

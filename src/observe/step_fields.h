@@ -42,6 +42,9 @@ void visit_fields(Report& report, const Visit& visit) {
   visit("budget_bytes", report.budget_bytes);
   visit("micro_batch_peak_bytes", report.micro_batch_peak_bytes);
   visit("memory", report.memory);
+  visit("offload_read_bytes", report.offload_read_bytes);
+  visit("offload_written_bytes", report.offload_written_bytes);
+  visit("offload_wait_seconds", report.offload_wait_seconds);
   visit("noise_scale", report.noise_scale);
   visit("noise_scale_low", report.noise_scale_low);
   visit("noise_scale_high", report.noise_scale_high);

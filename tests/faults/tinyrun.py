@@ -21,7 +21,8 @@ INTERRUPTED = 130  # the status of a run that a signal stopped
 TIMES = {"time", "elapsed", "seconds", "tokens_per_second", "updates_per_hour", "accumulation_seconds",
          "optimizer_seconds", "reduce_seconds", "reduce_exposed_seconds", "peak_bytes", "micro_batch_peak_bytes",
          "wire_bytes", "world", "budget_bytes", "micro_batches", "retries", "joules", "epoch_seconds", "micro_batch_seconds",
-         "data_seconds", "checkpoint_seconds", "share_of_ceiling", "memory", "pipeline_bubble"}
+         "data_seconds", "checkpoint_seconds", "share_of_ceiling", "memory", "pipeline_bubble",
+         "offload_read_bytes", "offload_written_bytes", "offload_wait_seconds"}
 CONFIG = """
 [run]
 steps = {steps}

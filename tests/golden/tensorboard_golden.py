@@ -78,6 +78,7 @@ OF_STEPS = {
     "budget_bytes": "memory/budget", "micro_batch_peak_bytes": "memory/micro_batch_peak",
     "batch_samples": "train/batch_samples", "epoch_seconds": "time/epoch", "data_seconds": "time/data",
     "checkpoint_seconds": "time/checkpoint", "share_of_ceiling": "machine/share_of_ceiling", "joules": "machine/joules",
+    "offload_read_bytes": "offload/read", "offload_written_bytes": "offload/written", "offload_wait_seconds": "offload/wait",
     "micro_batch_seconds.median": "time/micro_batch_median", "micro_batch_seconds.max": "time/micro_batch_max",
     **{f"memory.{kind}": f"memory/{kind}" for kind in (
         "parameters", "gradients", "optimizer", "activations", "packed", "reserved")}}

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,17 @@ class Offload : public AccrueProgram {
           "width = 128\nheads = 4\ncontext = 32\ndropout = 0.1\n[data]\ntrain = [\"text.txt\"]\n"
           "[batch]\nsamples = 7\nmicro = 2\n[optim]\nlr = 0.01\nclip = 1.0\nschedule.kind = "
           "\"constant\"\n");
+  }
+
+  /// The lines of steps in the metrics of the run in `out`.
+  std::vector<nlohmann::json> steps_of(const std::string& out) const {
+    std::vector<nlohmann::json> steps;
+    std::ifstream metrics(folder_ / out / "metrics.jsonl");
+    for (std::string line; std::getline(metrics, line);)
+      if (nlohmann::json parsed = nlohmann::json::parse(line); parsed.contains("samples"))
+        steps.push_back(std::move(parsed));
+    EXPECT_EQ(steps.size(), 3U) << out;
+    return steps;
   }
 
   /// Not the temporary folder, which may lie in memory.
@@ -105,6 +117,62 @@ TEST_F(Offload, StateLargerThanTheBudgetIsTrained) {
                                "--model.vocab=16384", "--batch.samples=2", "--batch.micro=1",
                                "--run.out=without", "--memory.budget=520MiB"});
   EXPECT_EQ(without.status, 3) << "the control: the state does not fit";
+}
+
+/// The values of write_run() in tensors that are offloaded: of two layers, and the embedding.
+constexpr std::int64_t kOffloadedValues = 2 * 12 * 128 * 128 + 256 * 128;
+
+/// A budget makes all state leave memory before each step, so what steps 1 and 2 changed of
+/// parameters and moments (12 bytes of each value) is written before step 3. The test expects half
+/// of it, since the kernel may write some by itself.
+TEST_F(Offload, EachStepReportsWhatItMoved) {
+  write_run();
+  trained("offloaded", {here(), "--memory.budget=4GiB"});
+  std::int64_t read = 0, written = 0;
+  bool counts_reads = true, counts_writes = true;
+  for (const nlohmann::json& step : steps_of("offloaded")) {
+    ASSERT_TRUE(step.contains("offload_wait_seconds"));
+    EXPECT_GE(step["offload_wait_seconds"], 0);
+    counts_reads = step.contains("offload_read_bytes");
+    if (counts_reads) read += step["offload_read_bytes"].get<std::int64_t>();
+    counts_writes = step.contains("offload_written_bytes");
+    if (counts_writes) written += step["offload_written_bytes"].get<std::int64_t>();
+  }
+  EXPECT_EQ(read > 0, counts_reads);
+  if (counts_writes) {
+    EXPECT_GE(written, 2 * 12 * kOffloadedValues / 2);
+  }
+}
+
+TEST_F(Offload, ARunInMemoryReportsNoTransfers) {
+  write_run();
+  trained("layered", {"--memory.accumulation=layered"});
+  for (const nlohmann::json& step : steps_of("layered"))
+    for (const char* field :
+         {"offload_read_bytes", "offload_written_bytes", "offload_wait_seconds"})
+      EXPECT_FALSE(step.contains(field)) << field;
+}
+
+TEST_F(Offload, AFileThatWouldExceedItsBudgetIsRefused) {
+  write_run();
+  const auto trained_with = [&](const char* budget) {
+    return accrue({"train", "run.toml", here(), std::string("--memory.offload_budget=") + budget});
+  };
+  const auto by_arithmetic = trained_with("1MiB");
+  EXPECT_EQ(by_arithmetic.status, 3) << by_arithmetic.errors;
+  EXPECT_THAT(by_arithmetic.errors, HasSubstr("memory.offload_budget = \"1MiB\": expected"));
+  EXPECT_THAT(by_arithmetic.errors, HasSubstr("of optimizer state"));
+  // Tensors of fewer than 65,536 values are not counted in advance.
+  const auto by_the_file = trained_with("5MiB");
+  EXPECT_EQ(by_the_file.status, 3) << by_the_file.errors;
+  EXPECT_THAT(by_the_file.errors, HasSubstr("received memory.offload_budget, which allows 5"));
+  EXPECT_EQ(trained_with("64MiB").status, 0);
+}
+
+TEST_F(Offload, ABudgetOfTheFileNeedsOne) {
+  write_run();
+  EXPECT_THAT(refusal({"--memory.offload_budget=1GiB"}),
+              HasSubstr("only where it is read with memory.offload"));
 }
 
 TEST_F(Offload, RefusesFoldersThatCannotHoldTheState) {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
 #include "accrue/memory/offload_passes.h"
@@ -23,6 +24,7 @@
 #include "memory/state_mover.h"
 #include "memory/system_blocks.h"
 #include "memory/system_memory.h"
+#include "support/skip.h"
 
 namespace accrue::memory {
 namespace {
@@ -135,6 +137,132 @@ TEST_F(OffloadTest, MovesWhatIsAskedForAndAllElseOut) {
   for (std::size_t i = 0; i < blocks.size(); ++i)
     EXPECT_EQ(std::count(blocks[i], blocks[i] + bytes, static_cast<char>(i + 1)),
               static_cast<std::ptrdiff_t>(bytes));
+}
+
+/// A StateFile of one block, with a mover.
+class OneBlock {
+ public:
+  static constexpr std::int64_t kBytes = 8 * kMebi;
+
+  OneBlock()
+      : file_(std::make_shared<StateFile>(disk())),
+        mover_(file_),
+        data_(static_cast<char*>(file_->take(kSize))) {}
+  bool counts_writes() const { return file_->counts_writes(); }
+  std::int64_t written() const { return mover_.written_bytes(); }
+  double wait_seconds() const { return mover_.wait_seconds(); }
+  void change(int value) { std::memset(data_, value, kSize); }
+  void bring_in() { request({{file_->range_of(data_, kSize)}, {}}); }
+  void take_out() { request({}); }
+  /// The bytes that one change of all values and taking them out wrote.
+  std::int64_t written_by_change(int value) {
+    const std::int64_t before = written();
+    change(value);
+    take_out();
+    return written() - before;
+  }
+
+ private:
+  static constexpr auto kSize = static_cast<std::size_t>(kBytes);
+  void request(StateMover::Request request) {
+    mover_.request(std::move(request));
+    mover_.wait();
+  }
+
+  std::shared_ptr<StateFile> file_;
+  StateMover mover_;
+  char* data_;
+};
+
+/// The process may read other files meanwhile, such as its own code.
+TEST_F(OffloadTest, ReadsCountByRequestAndByAccess) {
+  constexpr std::int64_t mebi = 32;
+  const OffloadScope scope(disk());
+  if (!offload_usage().read) return testing::not_possible_here("no count of reads");
+  const at::Tensor state = state_tensor(mebi);
+  const auto read_by = [&](const auto& use) {
+    const std::int64_t before = offload_usage().read.value_or(0);
+    use();
+    return offload_usage().read.value_or(0) - before;
+  };
+  const auto access = [&] { EXPECT_TRUE(has_values(state)); };
+  leave_memory();
+  EXPECT_GE(read_by(access), mebi * kMebi);
+  EXPECT_LT(read_by(access), mebi * kMebi / 2) << "it was in memory already";
+  leave_memory();
+  const auto access_after_request = [&] {
+    keep_in_memory({&state, 1});
+    access();
+  };
+  EXPECT_GE(read_by(access_after_request), mebi * kMebi);
+}
+
+/// The kernel may write changed pages by itself in between, but hardly in each of three rounds.
+TEST_F(OffloadTest, WritesCountIfValuesWereChanged) {
+  OneBlock block;
+  if (!block.counts_writes()) return testing::not_possible_here("no count of changed pages");
+  std::int64_t most = 0;
+  for (int round = 1; round <= 3; ++round) {
+    const std::int64_t written = block.written_by_change(round);
+    EXPECT_LE(written, OneBlock::kBytes);
+    most = std::max(most, written);
+  }
+  EXPECT_EQ(most, OneBlock::kBytes);
+  const std::int64_t before = block.written();
+  block.bring_in();
+  block.take_out();
+  EXPECT_EQ(block.written(), before) << "what was only read is not written";
+}
+
+TEST_F(OffloadTest, WaitingCountsFromTheRequestUntilItIsFulfilled) {
+  OneBlock block;
+  EXPECT_EQ(block.wait_seconds(), 0);
+  block.change(1);
+  const Stopwatch watch;
+  block.take_out();
+  const double waited_to_write = block.wait_seconds();
+  EXPECT_GT(waited_to_write, 0);
+  block.bring_in();
+  EXPECT_GT(block.wait_seconds(), waited_to_write);
+  EXPECT_LE(block.wait_seconds(), watch.seconds());
+}
+
+TEST_F(OffloadTest, UsageHasTheTransfersOfTheScope) {
+  EXPECT_EQ(offload_usage().written, 0);
+  const OffloadScope scope(disk());
+  const at::Tensor state = state_tensor(4);
+  leave_memory();
+  const OffloadUsage left = offload_usage();
+  EXPECT_GT(left.wait_seconds, 0);
+  keep_in_memory({&state, 1});
+  leave_memory();
+  EXPECT_EQ(offload_usage().written, left.written);
+  EXPECT_GT(offload_usage().wait_seconds, left.wait_seconds);
+}
+
+TEST_F(OffloadTest, AFileKeepsToItsBudget) {
+  StateFile file(disk(), 3 * kMebi);
+  const auto mebibytes = [](std::size_t count) { return count << 20U; };
+  void* const first = file.take(mebibytes(2));
+  file.take(mebibytes(1));
+  try {
+    file.take(4096);
+    ADD_FAILURE() << "it took more";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 3);
+    EXPECT_NE(error.received().find("memory.offload_budget, which allows 3"), std::string::npos);
+    EXPECT_NE(error.expected().find("at least 3"), std::string::npos);
+  }
+  file.give_back(first);
+  EXPECT_EQ(file.take(mebibytes(2)), first) << "its space is used again";
+}
+
+TEST_F(OffloadTest, TensorsBeyondTheBudgetAreRefused) {
+  const OffloadScope scope(disk(), 3 * kMebi);
+  const at::Tensor fits = state_tensor(2);
+  EXPECT_THROW(state_tensor(2), Error);
+  EXPECT_TRUE(has_values(fits));
+  EXPECT_EQ(offload_usage().state, 2 * kMebi);
 }
 
 TEST_F(OffloadTest, DiscardedValuesAreZerosAndItsNeighboursStay) {

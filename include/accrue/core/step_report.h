@@ -72,6 +72,13 @@ struct StepReport {
   std::optional<std::int64_t> micro_batch_peak_bytes;  ///< in tensors, while a micro-batch ran
   std::optional<std::int64_t> budget_bytes;            ///< memory.budget
   std::optional<MemoryByKind> memory;                  ///< at the peak
+  /// With offloaded state (memory.offload): bytes that the process read from disks, and that were
+  /// changed in the state and written, since the previous report. Absent if nothing is
+  /// offloaded, or if the kernel does not count them (docs/guide/larger_than_memory.md).
+  std::optional<std::int64_t> offload_read_bytes, offload_written_bytes;
+  /// Seconds of this step in which state that was requested was not in memory yet, included in
+  /// `seconds`.
+  std::optional<double> offload_wait_seconds;
   /// The noise scale tr(Sigma) / |G|^2 in units of `weight`: the batch at which noise and signal of
   /// a gradient are equal. Smoothed over about fifty steps, with the limits of a 90 % interval.
   /// Absent if the noise cannot be measured (one micro-batch a step), or there is no signal yet.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 
 namespace accrue::memory {
@@ -19,9 +20,11 @@ namespace accrue::memory {
 /// once counts as memory outside tensors (memory/budget.h).
 class OffloadScope {
  public:
-  /// Throws a usage Error if the allocator is not installed or another scope exists, if no file can
-  /// be made in the folder, or if the folder lies in memory itself (tmpfs).
-  explicit OffloadScope(const std::filesystem::path& folder);
+  /// The file takes at most `budget` bytes of the disk: a tensor that would exceed them throws a
+  /// refused Error. Throws a usage Error if the allocator is not installed or another scope exists,
+  /// if no file can be made in the folder, or if the folder lies in memory itself (tmpfs).
+  explicit OffloadScope(const std::filesystem::path& folder,
+                        std::optional<std::int64_t> budget = std::nullopt);
   ~OffloadScope();
   OffloadScope(const OffloadScope&) = delete;
   OffloadScope& operator=(const OffloadScope&) = delete;
@@ -46,10 +49,21 @@ void leave_memory();
 /// dense in memory.
 void discard(const at::Tensor& tensor);
 
-/// Offloaded state, in bytes.
+/// Offloaded state, in bytes, and its transfers since the scope was made.
 struct OffloadUsage {
   std::int64_t state = 0;           ///< in tensors now
   std::int64_t most_in_memory = 0;  ///< the largest part of it that was in memory at once
+  /// Read from disks by this process: state, for keep_in_memory() or because an access touched it,
+  /// with the kernel's read-ahead, and what else the process read. Nothing if the kernel does not
+  /// count it (file systems in user space).
+  std::optional<std::int64_t> read = 0;
+  /// Changed and written as it left memory. Pages that the kernel wrote earlier by itself are not
+  /// in it. Nothing if the kernel does not count changed pages (before Linux 6.5, overlay file
+  /// systems).
+  std::optional<std::int64_t> written = 0;
+  /// Seconds in which the `now` of a keep_in_memory() was not in memory yet, or leave_memory() had
+  /// not returned: the most that callers waited for what they requested.
+  double wait_seconds = 0;
 };
 /// Zeros without a scope.
 OffloadUsage offload_usage();

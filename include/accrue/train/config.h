@@ -186,8 +186,10 @@ struct MemoryConfig {
   AccumulationOrder accumulation = AccumulationOrder::automatic;
   /// A folder for a file with parameters, sums of gradients and optimizer state; empty: in memory.
   std::string offload;
+  std::string offload_budget = "none";  ///< the most that the file takes: none, or bytes ("40GiB")
 
   bool has_budget() const { return budget != "none"; }
+  bool has_offload_budget() const { return offload_budget != "none"; }
   /// Whether the budget is determined by the machine.
   bool budget_is_auto() const { return budget == "auto"; }
 };
@@ -359,9 +361,10 @@ std::vector<ConfigDifference> differences(const Config& before, const Config& af
 /// run.epochs); it is the horizon of the schedule, and later steps follow the new one. The others
 /// do not change the mathematics of the steps: run.out, run.threads, run.checkpoint_every,
 /// run.keep, run.keep_best, run.replica, run.eval_every, run.eval_batches, run.limits,
-/// memory.budget, memory.budget_file, memory.recompute, memory.offload, dist.backend, dist.reduce,
-/// dist.shares, dist.shard, dist.stages, dist.timeout, batch.max_quarantined, data.exclude,
-/// data.image (which must result in the same size: load_checkpoint) and observe.*.
+/// memory.budget, memory.budget_file, memory.recompute, memory.offload, memory.offload_budget,
+/// dist.backend, dist.reduce, dist.shares, dist.shard, dist.stages, dist.timeout,
+/// batch.max_quarantined, data.exclude, data.image (which must result in the same size:
+/// load_checkpoint) and observe.*.
 bool may_change_on_resume(const std::string& key);
 /// Whether the batch of a run of this config may be changed by hand as the run is resumed
 /// (RunOptions::may_change_batch): it stays as it is stated, and its windows are planned one by

@@ -155,6 +155,21 @@ std::vector<Chart> speed_charts() {
        .unit = Unit::bytes,
        .from_zero = true,
        .series = {{"wire_bytes", "sent"}}},
+      {.id = "offload_bytes",
+       .title = "State moved to and from disk",
+       .note = "Per step: what the process read from disks, and changed state that was written.",
+       .section = Section::speed,
+       .unit = Unit::bytes,
+       .from_zero = true,
+       .series = {{"offload_read_bytes", "read"}, {"offload_written_bytes", "written"}}},
+      {.id = "offload_wait_share",
+       .title = "Waiting for state on disk",
+       .note = "Part of a step in which state that it had requested was not in memory yet.",
+       .section = Section::speed,
+       .unit = Unit::share,
+       .smooth = true,
+       .from_zero = true,
+       .series = {{"offload_wait_share", "share"}}},
       {.id = "epoch_seconds",
        .title = "Time of an epoch",
        .section = Section::speed,
@@ -229,7 +244,8 @@ const std::vector<std::string_view>& columns_without_chart() {
                                                      "reduce_seconds",
                                                      "reduce_exposed_seconds",
                                                      "data_seconds",
-                                                     "checkpoint_seconds"};
+                                                     "checkpoint_seconds",
+                                                     "offload_wait_seconds"};
   return columns;
 }
 

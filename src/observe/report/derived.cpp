@@ -72,6 +72,12 @@ void add_time_parts(StepTable& table) {
   });
 }
 
+void add_offload_wait_share(StepTable& table) {
+  const std::vector<double>* const waited = table.column("offload_wait_seconds");
+  if (waited == nullptr) return;
+  add_if_any(table, "offload_wait_share", quotient(*waited, OptionalColumn(table, "seconds")));
+}
+
 }  // namespace
 
 StepTable with_derived(StepTable table) {
@@ -81,6 +87,7 @@ StepTable with_derived(StepTable table) {
   if (table.column("tokens_per_second") == nullptr && samples != nullptr)
     add_if_any(table, "samples_per_second", quotient(*samples, OptionalColumn(table, "seconds")));
   add_time_parts(table);
+  add_offload_wait_share(table);
   return table;
 }
 

@@ -10,6 +10,7 @@ namespace accrue::observe {
 ///   part.compute, part.reduce_hidden, part.reduce_exposed, part.optimizer, part.data,
 ///   part.checkpoint, part.rest   seconds of a step that add up to its time; with that of a
 ///   checkpoint that was begun before it
+///   offload_wait_share   offload_wait_seconds as a part of the step's time
 StepTable with_derived(StepTable table);
 
 }  // namespace accrue::observe

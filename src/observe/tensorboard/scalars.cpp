@@ -89,6 +89,9 @@ std::vector<Scalar> scalars_of(const StepReport& report) {
   put(scalars, "memory/budget", report.budget_bytes);
   put(scalars, "memory/micro_batch_peak", report.micro_batch_peak_bytes);
   if (report.memory) put(scalars, *report.memory);
+  put(scalars, "offload/read", report.offload_read_bytes);
+  put(scalars, "offload/written", report.offload_written_bytes);
+  put(scalars, "offload/wait", report.offload_wait_seconds);
   return scalars;
 }
 

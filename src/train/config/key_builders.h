@@ -252,6 +252,9 @@ Key image_size_key(KeyName name);
 /// memory.budget, which is none, auto or bytes.
 Key budget_key(KeyName name);
 
+/// memory.offload_budget, which is none or bytes.
+Key offload_budget_key(KeyName name);
+
 /// A key of a later version. It takes only `harmless` values, which request nothing.
 Key later_key(KeyName name, const std::vector<Value>& harmless);
 

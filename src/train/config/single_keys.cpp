@@ -130,4 +130,17 @@ Key budget_key(KeyName name) {
   return {std::move(name), expected, std::move(set), std::move(get)};
 }
 
+Key offload_budget_key(KeyName name) {
+  return make_key(
+      std::move(name), "\"none\" or bytes with their unit such as \"40GiB\"",
+      [](auto& c) -> auto& { return c.memory.offload_budget; },
+      [](const Stated& stated, const std::string& expected) {
+        std::string text = budget_text(stated);
+        const bool is_none = text == "none";
+        if (text.empty() || (!is_none && parse_bytes(text, stated.where).count <= 0))
+          throw refusal(stated, expected, "\"40GiB\"");
+        return text;
+      });
+}
+
 }  // namespace accrue::train

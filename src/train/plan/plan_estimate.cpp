@@ -10,6 +10,7 @@
 #include "batch/schedule.h"
 #include "data/files/suffix.h"
 #include "kernels/blocks/block_matrix.h"
+#include "memory/size_class.h"
 #include "train/config/accumulation_order.h"
 #include "train/config/gradient_folding.h"
 #include "train/plan/llama_activations.h"
@@ -122,8 +123,13 @@ ModelFigures figures_of(const Config& config) {
 /// The parameter counts and bytes of a model.
 struct Parameters {
   std::int64_t all = 0, trained = 0;
+  std::int64_t in_large = 0;  ///< trained ones in tensors that memory.offload never keeps in memory
   double frozen_bytes = 0;
 };
+
+/// A tensor of so many values is offloaded in each number format: one of a byte has the fewest
+/// bytes that are (memory/offload.cpp).
+constexpr auto kLargeElements = static_cast<std::int64_t>(memory::kSmallestCachedBytes);
 
 /// A frozen base of adapters is held once, in the precision of products or in blocks; parameters
 /// frozen by a pattern are held as if they were trained.
@@ -134,12 +140,14 @@ Parameters parameters_of(const Config& config) {
   for (const NamedParameter& parameter : model->parameters()) {
     const std::int64_t count = kernels::element_count(parameter.tensor);
     found.all += count;
-    if (parameter.tensor.requires_grad())
+    if (parameter.tensor.requires_grad()) {
       found.trained += count;
-    else if (static_cast<double>(parameter.tensor.element_size()) == values.master)
+      if (count >= kLargeElements) found.in_large += count;
+    } else if (static_cast<double>(parameter.tensor.element_size()) == values.master) {
       found.frozen_bytes += memory::frozen_bytes(values) * static_cast<double>(count);
-    else
+    } else {
       found.frozen_bytes += static_cast<double>(parameter.tensor.nbytes());
+    }
   }
   return found;
 }
@@ -148,6 +156,14 @@ memory::Resident held_bytes(const Parameters& parameters, const Config& config) 
   memory::Resident held = memory::state_bytes(parameters.trained, storage_of(config));
   held.parameters += std::llround(parameters.frozen_bytes);
   return held;
+}
+
+/// Scales of int8 state are small tensors of their own.
+memory::Resident surely_offloaded_bytes(const Parameters& parameters, const Config& config) {
+  memory::Storage storage = storage_of(config);
+  storage.values.operand = storage.values.master;
+  storage.moments = std::floor(storage.moments);
+  return memory::state_bytes(parameters.in_large, storage);
 }
 
 memory::Resident sixteen_bit_state(const Parameters& parameters) {
@@ -297,6 +313,7 @@ RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
   estimate.sixteen_bit = sixteen_bit_state(parameters);
   estimate.sixteen_bit_sample_bytes = figures.sixteen_bit_sample_bytes;
   estimate.held = held_bytes(parameters, config);
+  estimate.surely_offloaded = surely_offloaded_bytes(parameters, config);
   estimate.modes = figures.modes;
   const std::int64_t sample_bytes = figures.modes.front().sample_bytes;
   estimate.micro_activation_bytes = estimate.micro_batch * sample_bytes;

@@ -36,6 +36,9 @@ struct RunEstimate {
   /// The usual count of a sample's activations; 0 for a resnet, which has none.
   std::int64_t sixteen_bit_sample_bytes = 0;
   memory::Resident held;  ///< what accrue holds under this config
+  /// The part of `held` that memory.offload keeps in its file for sure: large tensors, without
+  /// copies of weights.
+  memory::Resident surely_offloaded;
   struct Mode {
     Recompute recompute = Recompute::none;
     std::int64_t sample_bytes = 0;  ///< activations of one sample

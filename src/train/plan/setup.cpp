@@ -15,6 +15,7 @@
 #include "core/startable_threads.h"
 #include "memory/out_of_memory.h"
 #include "train/plan/enough_memory.h"
+#include "train/plan/offload_room.h"
 #include "train/plan/plan_choice.h"
 #include "train/plan/reported_trials.h"
 #include "train/workload/placement.h"
@@ -117,6 +118,7 @@ void check_budget_holds_the_program(const Config& config) {
 }  // namespace
 
 void use_resources(const Config& config) {
+  check_offload_budget(config);
   use_threads(config.run.threads);
   if (config.run.kernels) kernels::choose(*config.run.kernels);
   memory::count_device(device_of(config));

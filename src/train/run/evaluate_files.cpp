@@ -35,6 +35,7 @@ Config config_for(const EvaluationTask& task) {
   config.run.out.clear();  // nothing is written, not even next to a run
   config.memory.budget = "none";
   config.memory.offload.clear();
+  config.memory.offload_budget = "none";
   return config;
 }
 

@@ -47,6 +47,7 @@ StepMeters::StepMeters(const RunContext& run, const data::Loader& loader,
 
 void StepMeters::begin() {
   waited_before_ = loader_.waited_seconds();
+  waited_for_state_before_ = memory::offload_usage().wait_seconds;
   energy_.restart();
 }
 
@@ -59,9 +60,22 @@ void StepMeters::report(const WindowRun& window, std::int64_t samples, const mem
   if (const std::vector<double>& seconds = window.micro_batch_seconds; !seconds.empty())
     report.micro_batch_seconds =
         MicroBatchSeconds{.median = median_of(seconds), .max = std::ranges::max(seconds)};
+  report_offloading(report);
   if (!memory::counts_allocations()) return;
   report.peak_bytes = peak.live;
   report.memory = memory_by_kind(usage_by_tag(gradient_bytes), peak);
+}
+
+/// Bytes count from one report to the next, with those of evaluations and checkpoints in between;
+/// waiting counts within the step, like its other times.
+void StepMeters::report_offloading(StepReport& report) {
+  if (!memory::is_offloading()) return;
+  const memory::OffloadUsage usage = memory::offload_usage();
+  if (usage.read) report.offload_read_bytes = *usage.read - offload_reported_.read.value_or(0);
+  if (usage.written)
+    report.offload_written_bytes = *usage.written - offload_reported_.written.value_or(0);
+  report.offload_wait_seconds = usage.wait_seconds - waited_for_state_before_;
+  offload_reported_ = usage;
 }
 
 /// libtorch's allocator of a device has no tags: there, tensors kept between steps are counted.

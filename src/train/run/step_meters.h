@@ -6,6 +6,7 @@
 
 #include "accrue/core/step_report.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/offload.h"
 #include "core/energy_meter.h"
 #include "data/loader.h"
 #include "train/run/checkpointer.h"
@@ -36,6 +37,7 @@ class StepMeters {
 
  private:
   memory::Usage usage_by_tag(std::int64_t gradient_bytes) const;
+  void report_offloading(StepReport& report);
 
   const data::Loader& loader_;
   Checkpointer& checkpointer_;
@@ -45,6 +47,8 @@ class StepMeters {
   std::int64_t parameter_bytes_;
   const optim::Optimizer& optimizer_;
   double waited_before_ = 0;
+  memory::OffloadUsage offload_reported_ = memory::offload_usage();
+  double waited_for_state_before_ = 0;
 };
 
 }  // namespace accrue::train

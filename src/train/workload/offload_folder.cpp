@@ -3,6 +3,7 @@
 #include <system_error>
 
 #include "accrue/core/error.h"
+#include "accrue/core/units.h"
 
 namespace accrue::train {
 
@@ -19,6 +20,11 @@ fs::path offload_folder(const Config& config) {
       "memory.offload", "an existing folder on a disk with room for the state",
       folder.string() + (is_file ? ", which is not a folder" : ", which is not there"),
       is_file ? "another folder" : "mkdir -p " + folder.string());
+}
+
+std::optional<std::int64_t> offload_budget(const Config& config) {
+  if (!config.memory.has_offload_budget()) return std::nullopt;
+  return parse_bytes(config.memory.offload_budget, "memory.offload_budget").count;
 }
 
 }  // namespace accrue::train

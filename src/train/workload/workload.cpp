@@ -269,7 +269,7 @@ Workload open_workload(Config config, const ShowProgress& show,
   check_rates(config);
   Workload work;
   if (const std::filesystem::path folder = offload_folder(config); !folder.empty())
-    work.offload = std::make_unique<memory::OffloadScope>(folder);
+    work.offload = std::make_unique<memory::OffloadScope>(folder, offload_budget(config));
   std::unique_ptr<models::Model> loaded = during(show, "loading " + config.model.from, [&] {
     return load_shaping_model(config, work.remarks);
   });

@@ -42,6 +42,14 @@ TEST(Charts, ABudgetAloneIsNoChartOfMemory) {
   EXPECT_THAT(ids(charts_of({"budget_bytes", "peak_bytes"})), ElementsAre("peak_bytes"));
 }
 
+TEST(Charts, OffloadedStateHasItsOwn) {
+  const std::vector<Chart> charts =
+      charts_of({"loss", "offload_read_bytes", "offload_written_bytes", "offload_wait_seconds",
+                 "offload_wait_share"});
+  EXPECT_THAT(ids(charts), ElementsAre("loss", "offload_bytes", "offload_wait_share"));
+  EXPECT_THAT(labels(charts[1]), ElementsAre("read", "written"));
+}
+
 TEST(Charts, ASeriesOfAnyEndingStandsForAllOfItsColumns) {
   const std::vector<Chart> charts = charts_of({"losses.lm", "losses.value", "lossesother"});
   ASSERT_THAT(ids(charts), Contains("losses"));

@@ -36,6 +36,14 @@ TEST(Derived, PartsAddUpToTheTimeOfTheStep) {
   EXPECT_THAT(table.columns.at("part.optimizer"), ElementsAre(1, 1));
 }
 
+TEST(Derived, WaitingForOffloadedStateIsAPartOfTheStep) {
+  StepTable table = timed_table();
+  EXPECT_EQ(with_derived(table).column("offload_wait_share"), nullptr);
+  table.columns["offload_wait_seconds"] = {2.5, kUnknown};
+  table = with_derived(table);
+  EXPECT_THAT(table.columns.at("offload_wait_share"), ElementsAre(0.25, IsNan()));
+}
+
 TEST(Derived, WhatWasNotMeasuredIsNoPart) {
   StepTable table = timed_table();
   for (const char* name : {"reduce_seconds", "reduce_exposed_seconds", "data_seconds"})

@@ -32,12 +32,14 @@ TEST(Scalars, OfAStepHaveTheTagsOfTheContract) {
                                                    .seconds = 2.5,
                                                    .tokens_per_second = 819.2,
                                                    .peak_bytes = 1 << 30,
+                                                   .offload_read_bytes = 1 << 20,
                                                    .retries = 2}));
   EXPECT_THAT(values,
               IsSupersetOf({Pair("train/loss", 2.25F), Pair("train/grad_norm", 0.5F),
                             Pair("train/lr", 0.125F), Pair("train/tokens_per_second", 819.2F),
                             Pair("train/batch_tokens", 2048.F), Pair("memory/peak", 1073741824.F),
-                            Pair("time/step", 2.5F), Pair("train/retries", 2.F)}));
+                            Pair("time/step", 2.5F), Pair("train/retries", 2.F),
+                            Pair("offload/read", 1048576.F)}));
 }
 
 TEST(Scalars, OfAnEvaluation) {
@@ -54,7 +56,8 @@ TEST(Scalars, LeaveOutWhatIsAbsentOrNoFloat) {
   report.grad_norm = std::numeric_limits<double>::quiet_NaN();
   report.lr = 1e300;
   const auto values = by_tag(scalars_of(report));
-  for (const char* tag : {"train/loss", "train/grad_norm", "train/lr", "memory/peak"})
+  for (const char* tag :
+       {"train/loss", "train/grad_norm", "train/lr", "memory/peak", "offload/read", "offload/wait"})
     EXPECT_THAT(values, Not(Contains(Key(tag))));
   EXPECT_THAT(values, Contains(Pair("train/quarantined", 0.F)));
 }

@@ -136,6 +136,19 @@ TEST(AccumulationOrder, HasToStayOnResumeAndTheFolderMayChange) {
   EXPECT_TRUE(may_change_on_resume("memory.offload"));
 }
 
+TEST(AccumulationOrder, ABudgetOfTheFileNeedsOne) {
+  const std::string budget = "memory.offload_budget=40GiB";
+  EXPECT_EQ(parsed({as_offload, budget}).memory.offload_budget, "40GiB");
+  EXPECT_TRUE(may_change_on_resume("memory.offload_budget"));
+  for (const std::vector<std::string>& without :
+       {std::vector<std::string>{budget}, std::vector<std::string>{as_layered, budget}}) {
+    const std::string message = refusal_of(run_of_order, without);
+    EXPECT_THAT(message, HasSubstr("config key memory.offload_budget (--memory.offload_budget"));
+    EXPECT_THAT(message, HasSubstr("only where it is read with memory.offload = \"FOLDER\""));
+  }
+  EXPECT_EQ(refusal_of(run_of_order, {"memory.offload_budget=none"}), "accepted");
+}
+
 TEST(AccumulationOrder, IsWrittenDownAsOffloadingDecidesIt) {
   const Config config = parsed({as_offload});
   const std::string text = to_toml(config);

@@ -62,6 +62,7 @@ const std::map<std::string, std::vector<std::string>> variants{
     {"adapted", {"adapt.batch=noise-scale"}},
     {"fp16", {"precision.compute=fp16"}},
     {"divided", {"dist.shard=optimizer"}},
+    {"offloaded", {"memory.offload=/mnt/disk"}},
     {"no tensorboard", {"observe.tensorboard=false"}}};
 
 /// The variants that refuse a key with a usual value; all other keys are read everywhere.
@@ -82,7 +83,7 @@ const std::map<std::string, Expectation> expectations{
     {"run.graphs",
      {"true",
       {"vit", "cropped", "resnet", "deep resnet", "torchscript", "torchscript of images", "bert",
-       "bert from a folder", "adama", "dpo", "orpo"}}},
+       "bert from a folder", "adama", "dpo", "orpo", "offloaded"}}},
     {"run.threads", {"1"}},
     {"run.checkpoint_every", {"5"}},
     {"run.keep", {"1"}},
@@ -115,7 +116,7 @@ const std::map<std::string, Expectation> expectations{
      {.value = "micro",
       .only_with = {"resnet", "deep resnet", "torchscript", "torchscript of images"}}},
     {"model.accelerate", {.value = "on", .only_with = {"torchscript", "torchscript of images"}}},
-    {"model.freeze", {"[\"wte\"]"}},
+    {"model.freeze", {"[\"wte\"]", {"offloaded"}}},
     {"model.base", {.value = "q8_0", .only_with = {"lora of llama"}}},
     {"lora.alpha", {.value = "8", .only_with = {"lora", "lora of llama"}}},
     {"lora.dropout",
@@ -157,8 +158,9 @@ const std::map<std::string, Expectation> expectations{
     {"memory.budget", {"1GiB"}},
     {"memory.budget_file", {"budget"}},
     {"memory.recompute", {"none"}},
-    {"memory.accumulation", {"standard"}},
+    {"memory.accumulation", {"standard", {"offloaded"}}},
     {"memory.offload", {"\"\""}},
+    {"memory.offload_budget", {.value = "40GiB", .only_with = {"offloaded"}}},
     {"loss.mask_fraction", {.value = "0.3", .only_with = {"bert", "bert from a folder"}}},
     {"loss.mask_token", {.value = "103", .only_with = {"bert", "bert from a folder"}}},
     {"loss.beta", {.value = "0.2", .only_with = {"dpo", "orpo"}}},

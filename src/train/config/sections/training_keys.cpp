@@ -118,6 +118,13 @@ std::vector<Key> memory_keys() {
           {"memory.offload",
            "Folder for a file that holds parameters, sums of gradients and optimizer state."},
           "a folder's path", [](auto& c) -> auto& { return c.memory.offload; })),
+      read_where(
+          "memory.offload = \"FOLDER\"", "", "memory.offload",
+          [](const Config& c) {
+            return !c.memory.offload.empty() || !c.memory.has_offload_budget();
+          },
+          resumable(offload_budget_key(
+              {"memory.offload_budget", "The most that the file in memory.offload may take."}))),
   };
 }
 
