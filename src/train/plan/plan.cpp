@@ -74,7 +74,8 @@ PlanReport plan_run(const Config& config, const PlanRunOptions& options) {
   Config resolved;
   PlanReport report;
   {
-    Workload work = open_within_memory(with_whole_batch(config, options.ranks), options.show);
+    Workload work =
+        open_within_memory(with_whole_batch(config, options.ranks), options.ranks, options.show);
     work.ranks = ranks_that_share(config, options.ranks);
     models::check_batch_norms(*work.model, work.config.model.batchnorm);
     decide_acceleration(work);
