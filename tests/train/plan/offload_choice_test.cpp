@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 constexpr std::int64_t kMebi = std::int64_t{1} << 20;
 
-OffloadFacts facts_of(std::int64_t state_mebi) {
+OffloadFacts facts_with_state(std::int64_t state_mebi) {
   return {.state_bytes = state_mebi * kMebi,
           .sample_bytes = 10 * kMebi,
           .limit_bytes = 100 * kMebi,
@@ -26,7 +26,7 @@ OffloadFacts facts_of(std::int64_t state_mebi) {
 }
 
 TEST(DecideOffload, KeepsInMemoryWhatFitsWithASample) {
-  const OffloadDecision decision = decide_offload(facts_of(90));
+  const OffloadDecision decision = decide_offload(facts_with_state(90));
   EXPECT_FALSE(decision.offloads);
   EXPECT_THAT(decision.reason,
               AllOf(HasSubstr("a state of 90.0 MiB and 10.0 MiB for a sample fit into the 100 MiB "
@@ -35,7 +35,7 @@ TEST(DecideOffload, KeepsInMemoryWhatFitsWithASample) {
 }
 
 TEST(DecideOffload, OffloadsWhatDoesNotFit) {
-  OffloadFacts facts = facts_of(91);
+  OffloadFacts facts = facts_with_state(91);
   EXPECT_TRUE(decide_offload(facts).offloads);
   facts.is_budget = false;
   EXPECT_THAT(decide_offload(facts).reason,
@@ -44,7 +44,7 @@ TEST(DecideOffload, OffloadsWhatDoesNotFit) {
 }
 
 TEST(DecideOffload, KeepsInMemoryWhatCannotBeOffloaded) {
-  OffloadFacts facts = facts_of(91);
+  OffloadFacts facts = facts_with_state(91);
   facts.obstacle = "precision.compute: received \"fp16\"";
   const OffloadDecision decision = decide_offload(facts);
   EXPECT_FALSE(decision.offloads);
