@@ -1,6 +1,7 @@
 #include "train/plan/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "cli/program.h"
 #include "cli/progress_on_stderr.h"
 #include "cli/row.h"
+#include "core/words.h"
 #include "train/plan/plan_json.h"
 #include "train/plan/setup.h"
 
@@ -46,6 +48,29 @@ nlohmann::json to_json(const memory::Fact& fact) {
   return out;
 }
 
+/// Tokens of so many samples, on average of the batch; 0 for images.
+std::int64_t tokens_of(std::int64_t samples, const train::PlanReport& report) {
+  const double per_sample =
+      static_cast<double>(report.batch_tokens) /
+      static_cast<double>(std::max<std::int64_t>(1, report.effective.samples()));
+  return std::llround(static_cast<double>(samples) * per_sample);
+}
+
+nlohmann::json to_json(const train::OffloadForecast& offload, const train::PlanReport& report) {
+  nlohmann::json out{{"folder", offload.folder},
+                     {"disk_read_bytes_per_second", offload.rates.read},
+                     {"disk_write_bytes_per_second", offload.rates.write},
+                     {"read_bytes_per_step", offload.bytes_read},
+                     {"written_bytes_per_step", offload.bytes_written},
+                     {"forward_seconds", offload.forward_seconds},
+                     {"backward_seconds", offload.backward_seconds},
+                     {"step_seconds", offload.step_seconds}};
+  if (!offload.hiding_samples) return out;
+  out["hiding_samples"] = *offload.hiding_samples;
+  if (report.batch_tokens > 0) out["hiding_tokens"] = tokens_of(*offload.hiding_samples, report);
+  return out;
+}
+
 nlohmann::json to_json(const train::PlanReport& report) {
   const memory::Plan& plan = report.plan;
   nlohmann::json out{{"micro_batch", plan.chosen.point.micro_batch},
@@ -65,6 +90,7 @@ nlohmann::json to_json(const train::PlanReport& report) {
                      {"batch_samples", report.question.window_samples},
                      {"alternatives", nlohmann::json::array()},
                      {"trials", nlohmann::json::array()}};
+  if (report.offload) out["offload"] = to_json(*report.offload, report);
   if (report.closing_seconds) out["closing_seconds"] = *report.closing_seconds;
   if (report.question.is_budget)
     out["budget_bytes"] = report.question.limit_bytes + report.question.outside_bytes;
@@ -102,6 +128,23 @@ void print_breakdown(const memory::Breakdown& b) {
                             format_bytes(b.temporaries));
 }
 
+std::string bytes_text(double bytes) { return format_bytes(std::llround(bytes)); }
+
+void print_offload(const train::OffloadForecast& offload, const train::PlanReport& report) {
+  print_row("disk", bytes_text(offload.rates.read) + "/s read, " + bytes_text(offload.rates.write) +
+                        "/s written, measured in " + offload.folder);
+  print_row("a step moves", bytes_text(offload.bytes_read) + " read, " +
+                                bytes_text(offload.bytes_written) + " written to the disk");
+  print_row("of a step", "forward " + seconds_text(offload.forward_seconds) + ", backward " +
+                             seconds_text(offload.backward_seconds) + ", norm and optimizer " +
+                             seconds_text(offload.step_seconds));
+  if (!offload.hiding_samples) return;
+  const std::string batch =
+      report.batch_tokens > 0 ? digit_groups(tokens_of(*offload.hiding_samples, report)) + " tokens"
+                              : counted(*offload.hiding_samples, "sample");
+  print_row("hidden", "the passes hide their transfers from " + batch + " a step on this disk");
+}
+
 void print(const train::PlanReport& report) {
   const memory::Plan& plan = report.plan;
   for (const std::string& remark : report.remarks) print_row("note", remark);
@@ -122,6 +165,7 @@ void print(const train::PlanReport& report) {
             format_count(static_cast<double>(report.batch_tokens) / report.seconds_per_step()) +
             " tokens/s";
   print_row("step", step);
+  if (report.offload) print_offload(*report.offload, report);
   print_row("reason", plan.reason);
   if (!plan.alternatives.empty()) print_text("\nalternatives\n");
   for (const memory::PlanEntry& entry : plan.alternatives)

@@ -89,7 +89,9 @@ struct PlanQuestion {
   std::int64_t enough_bytes = 0;    ///< a budget that is enough by arithmetic; 0: unknown
   bool more_recomputation = false;  ///< the model has modes that the config does not allow
   bool may_be_offloaded = false;    ///< the state that `resident` counts could lie on a disk
-  std::int64_t context = 0;         ///< tokens of a sample, in which its memory is linear; 0: none
+  /// Why memory.offload = "auto" keeps the state in memory; empty if it was not asked to decide.
+  std::string place_of_state;
+  std::int64_t context = 0;  ///< tokens of a sample, in which its memory is linear; 0: none
   std::int64_t parameter_count = 0;
 };
 

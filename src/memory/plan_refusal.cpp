@@ -118,7 +118,10 @@ Error refusal(const std::vector<Fact>& facts, const PlanQuestion& question) {
   return {Error::Kind::refused, "plan the micro-batch",
           "memory for " + describe(need.point) + ": " + parts(need, question),
           "a budget of " + format_bytes(received) + ", in which " +
-              (need.exact ? "" : "more than ") + format_bytes(missing) + " are missing",
+              (need.exact ? "" : "more than ") + format_bytes(missing) + " are missing" +
+              (question.place_of_state.empty()
+                   ? ""
+                   : " (memory.offload = \"auto\": " + question.place_of_state + ")"),
           advice(need, question)};
 }
 

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "accrue_program.h"
@@ -27,13 +28,15 @@ class Offload : public AccrueProgram {
 
   std::string state_of(const std::string& out) const {
     std::string state;
-    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
-      std::ifstream stream(folder_ / out / "checkpoints" / "step-00000003" / file,
-                           std::ios::binary);
-      EXPECT_TRUE(stream) << file;
-      state.append(std::istreambuf_iterator<char>(stream), {});
-    }
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+      state += content(folder_ / out / "checkpoints" / "step-00000003" / file);
     return state;
+  }
+
+  static std::string content(const std::filesystem::path& file) {
+    std::ifstream stream(file, std::ios::binary);
+    EXPECT_TRUE(stream) << file;
+    return {std::istreambuf_iterator<char>(stream), {}};
   }
 
   std::string refusal(std::vector<std::string> options) {
@@ -173,6 +176,63 @@ TEST_F(Offload, ABudgetOfTheFileNeedsOne) {
   write_run();
   EXPECT_THAT(refusal({"--memory.offload_budget=1GiB"}),
               HasSubstr("only where it is read with memory.offload"));
+}
+
+TEST_F(Offload, StaysInMemoryInStandardOrderIfTheStateFits) {
+  write_run();
+  const std::string standard = trained("standard", {"--memory.budget=8GiB"});
+  const auto result = accrue(
+      {"train", "run.toml", "--run.out=auto", "--memory.offload=auto", "--memory.budget=8GiB"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("it stays in memory"));
+  EXPECT_EQ(state_of("auto"), standard);
+  EXPECT_THAT(content(folder_ / "auto" / "config.toml"),
+              HasSubstr("accumulation = \"standard\"\noffload = \"auto\""));
+}
+
+/// A run that was offloaded keeps its order also if its state fits, and one in standard order is
+/// not offloaded later.
+TEST_F(Offload, ARunThatContinuesKeepsItsOrder) {
+  write_run();
+  for (const auto& [begun, order] :
+       {std::pair{here(), "layered"}, std::pair{std::string(), "standard"}}) {
+    const std::string out = std::string("begun_") + order, whole = std::string("whole_") + order;
+    Words first{"train", "run.toml", "--run.out=" + out, "--run.steps=2"};
+    if (!begun.empty()) first.push_back(begun);
+    ASSERT_EQ(accrue(first).status, 0);
+    const auto resumed =
+        accrue({"train", "run.toml", "--run.out=" + out, "--memory.offload=auto", "--resume"});
+    ASSERT_EQ(resumed.status, 0) << resumed.errors;
+    EXPECT_EQ(state_of(out), trained(whole, {std::string("--memory.accumulation=") + order}));
+  }
+}
+
+/// 40 million parameters: 458 MiB of masters, sums and momenta.
+TEST_F(Offload, StateThatDoesNotFitIsOffloadedBesideTheRun) {
+  write_run();
+  // Not the temporary folder, which may lie in memory.
+  const std::filesystem::path folder =
+      std::filesystem::current_path() / ("offload_auto_" + std::to_string(::getpid()));
+  const auto trained_in = [&](const std::string& out, const std::string& offload) {
+    const auto result =
+        accrue({"train", "run.toml", "--model.layers=6", "--model.width=640", "--model.vocab=16384",
+                "--batch.samples=2", "--batch.micro=1", "--run.steps=1", "--memory.budget=520MiB",
+                "--optim.kind=sgd", "--run.out=" + (folder / out).string(),
+                "--memory.offload=" + offload});
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return result.errors;
+  };
+  std::filesystem::create_directory(folder);
+  EXPECT_THAT(trained_in("auto", "auto"),
+              HasSubstr("that memory.budget leaves for tensors: offloaded to " + folder.string()));
+  EXPECT_THAT(content(folder / "auto" / "config.toml"),
+              HasSubstr("accumulation = \"layered\"\noffload = \"auto\""));
+  trained_in("explicit", folder.string());
+  const auto model = [&](const char* out) {
+    return content(folder / out / "checkpoints" / "step-00000001" / "model.safetensors");
+  };
+  EXPECT_TRUE(model("auto") == model("explicit"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(Offload, RefusesFoldersThatCannotHoldTheState) {

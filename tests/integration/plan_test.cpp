@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "accrue_program.h"
@@ -28,6 +29,23 @@ class PlanVerb : public AccrueProgram {
     return nlohmann::json::parse(result.output);
   }
 };
+
+TEST_F(PlanVerb, PredictsTheTransfersOfOffloadedState) {
+  EXPECT_FALSE(plan({"--memory.offload=auto", "--memory.budget=8GiB"}).contains("offload"));
+  const std::string here = std::filesystem::current_path().string();
+  const nlohmann::json out = plan({"--memory.offload=" + here});
+  const nlohmann::json& offload = out.at("offload");
+  const auto parameters = out.at("parameters").get<double>();
+  EXPECT_EQ(offload.at("folder"), here);
+  EXPECT_GT(offload.at("disk_read_bytes_per_second").get<double>(), 0);
+  EXPECT_GT(offload.at("disk_write_bytes_per_second").get<double>(), 0);
+  EXPECT_DOUBLE_EQ(offload.at("read_bytes_per_step").get<double>(), 32 * parameters);
+  EXPECT_DOUBLE_EQ(offload.at("written_bytes_per_step").get<double>(), 16 * parameters);
+  double seconds = 0;
+  for (const char* part : {"forward_seconds", "backward_seconds", "step_seconds"})
+    seconds += offload.at(part).get<double>();
+  EXPECT_DOUBLE_EQ(out.at("seconds_per_step").get<double>(), seconds);
+}
 
 TEST_F(PlanVerb, PrintsThePlanWithItsBytesSecondsAndReason) {
   const nlohmann::json out = plan({"--memory.budget=1GiB"});

@@ -155,6 +155,7 @@ TEST(Plan, RefusesWhatDoesNotFitWithTheBytesMissing) {
   asked.modes = {Recompute::none};
   asked.more_recomputation = true;
   asked.may_be_offloaded = true;
+  asked.place_of_state = "it stays in memory";
   asked.context = 1024;
   asked.parameter_count = 75;
   try {
@@ -162,7 +163,8 @@ TEST(Plan, RefusesWhatDoesNotFitWithTheBytesMissing) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), 3);
-    EXPECT_THAT(error.received(), HasSubstr("50 B are missing"));
+    EXPECT_THAT(error.received(),
+                HasSubstr("50 B are missing (memory.offload = \"auto\": it stays in memory)"));
     EXPECT_THAT(error.suggestion(), HasSubstr("memory.recompute"));
     EXPECT_THAT(error.suggestion(), HasSubstr("memory.offload"));
     // 150 of 200 bytes beyond the resident ones, less the margin, in steps of 16.

@@ -184,7 +184,8 @@ struct MemoryConfig {
   /// `optimizer` is for sgd; adama always uses it.
   GradientPlace gradients = GradientPlace::buffer;
   AccumulationOrder accumulation = AccumulationOrder::automatic;
-  /// A folder for a file with parameters, sums of gradients and optimizer state; empty: in memory.
+  /// A folder for a file with parameters, sums of gradients and optimizer state; empty: in memory;
+  /// "auto": in memory if they fit, else in a file beside run.out.
   std::string offload;
   std::string offload_budget = "none";  ///< the most that the file takes: none, or bytes ("40GiB")
 
@@ -192,6 +193,11 @@ struct MemoryConfig {
   bool has_offload_budget() const { return offload_budget != "none"; }
   /// Whether the budget is determined by the machine.
   bool budget_is_auto() const { return budget == "auto"; }
+  /// Whether it is decided when training begins where the state lies. Until then it does not count
+  /// as offloaded.
+  bool offload_is_auto() const { return offload == "auto"; }
+  /// Whether the state lies in a file.
+  bool offloads() const { return !offload.empty() && !offload_is_auto(); }
 };
 
 struct LossConfig {

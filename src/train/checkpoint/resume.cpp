@@ -9,6 +9,7 @@
 #include "accrue/core/units.h"
 #include "core/words.h"
 #include "train/checkpoint/checkpoint_folders.h"
+#include "train/config/accumulation_order.h"
 #include "train/config/batch_checks.h"
 #include "train/config/data_paths.h"
 
@@ -100,7 +101,8 @@ std::int64_t free_bytes_at(fs::path where) {
 void check_config_unchanged(const Config& started, const Config& now) {
   std::vector<ConfigDifference> changed = differences(started, now);
   std::erase_if(changed, [&](const ConfigDifference& difference) {
-    return may_change_on_resume(difference.key) || only_moves(difference.key, started, now);
+    return may_change_on_resume(difference.key) || only_moves(difference.key, started, now) ||
+           (difference.key == "memory.accumulation" && have_same_order(started, now));
   });
   if (changed.empty()) return;
   std::vector<std::string> texts;

@@ -8,9 +8,9 @@ namespace {
 /// The order "standard" with a key that needs the layered one.
 std::optional<Conflict> standard_conflict(const Config& config, const LayeredKey& key) {
   if (config.memory.accumulation != AccumulationOrder::standard) return std::nullopt;
-  const std::string reason = config.memory.offload.empty()
-                                 ? ", whose statistics are those of all micro-batches"
-                                 : ", which has the state of one segment at a time in memory";
+  const std::string reason = config.memory.offloads()
+                                 ? ", which has the state of one segment at a time in memory"
+                                 : ", whose statistics are those of all micro-batches";
   return Conflict{"memory.accumulation", "\"auto\" or \"layered\" with " + key.statement() + reason,
                   "\"standard\"", "accumulation = \"layered\", or " + key.without};
 }
@@ -70,7 +70,7 @@ std::optional<Conflict> offload_conflict(const Config& config, const LayeredKey&
 }  // namespace
 
 std::optional<LayeredKey> layered_key(const Config& config) {
-  if (!config.memory.offload.empty())
+  if (config.memory.offloads())
     return LayeredKey{"memory.offload", in_quotes(config.memory.offload),
                       "leaving memory.offload out"};
   if (config.memory.accumulation == AccumulationOrder::layered)
@@ -81,7 +81,11 @@ std::optional<LayeredKey> layered_key(const Config& config) {
 }
 
 bool asks_for_layered(const Config& config) {
-  return !config.memory.offload.empty() || config.memory.accumulation == AccumulationOrder::layered;
+  return config.memory.offloads() || config.memory.accumulation == AccumulationOrder::layered;
+}
+
+bool have_same_order(const Config& a, const Config& b) {
+  return asks_for_layered(a) == asks_for_layered(b);
 }
 
 std::optional<Conflict> layered_conflict(const Config& config) {
@@ -97,7 +101,7 @@ std::optional<Conflict> layered_conflict(const Config& config) {
   // normalisations other checks refuse recomputation, stages and local steps.
   if (!asks_for_layered(config)) return std::nullopt;
   if (auto conflict = order_conflict(config, *key)) return conflict;
-  return config.memory.offload.empty() ? std::nullopt : offload_conflict(config, *key);
+  return config.memory.offloads() ? offload_conflict(config, *key) : std::nullopt;
 }
 
 }  // namespace accrue::train

@@ -24,6 +24,9 @@ std::optional<LayeredKey> layered_key(const Config& config);
 /// Whether the config requests the layered order for any model: memory.accumulation = "layered", or
 /// memory.offload, which needs it.
 bool asks_for_layered(const Config& config);
+/// Whether two configs that differ in nothing else run a window in the same order: "auto" and
+/// "standard" are the same.
+bool have_same_order(const Config& a, const Config& b);
 
 /// The setting in `config` that conflicts with the order of a window's micro-batches, or with
 /// offloading: the single table (docs/guide/config.md). Folded gradients and measured noise are in

@@ -52,7 +52,7 @@ double tensor_bytes(const RunEstimate& estimate, const Config& config) {
   const auto micro = static_cast<double>(estimate.micro_batch);
   const double working = micro * static_cast<double>(sample) +
                          loss_bytes(config, estimate.micro_batch * estimate.sample_tokens);
-  const std::int64_t state = config.memory.offload.empty() ? estimate.held.total() : 0;
+  const std::int64_t state = config.memory.offloads() ? 0 : estimate.held.total();
   return (kStateFactor * static_cast<double>(state) + kActivationFactor * working +
           static_cast<double>(kBesides)) /
          (1 - kPackedShare);
@@ -105,12 +105,15 @@ EstimateOptions options_of(const Workload& work) {
 
 }  // namespace
 
-std::optional<std::int64_t> enough_budget(const Config& config) {
-  Config assumed = config;
-  if (!assumed.model.vocab && is_language_model(assumed.model.kind))
-    assumed.model.vocab =
+Config with_assumed_vocabulary(Config config) {
+  if (!config.model.vocab && is_language_model(config.model.kind))
+    config.model.vocab =
         reads_bytes(config) ? byte_vocabulary_of(config.model.kind) : kLargeVocabulary;
-  return enough(assumed, {});
+  return config;
+}
+
+std::optional<std::int64_t> enough_budget(const Config& config) {
+  return enough(with_assumed_vocabulary(config), {});
 }
 
 std::optional<std::int64_t> enough_budget(const Workload& work) {

@@ -10,6 +10,10 @@
 
 namespace accrue::train {
 
+/// A config of text without a vocabulary gets the one that its data probably have: of bytes, or a
+/// larger one than usual.
+Config with_assumed_vocabulary(Config config);
+
 /// A memory.budget that is sufficient for the config's micro-batch, or for single samples, with the
 /// most recomputation that it allows: computed from the model's shape, with a margin if that is
 /// not exact. It advises users whose run is refused before anything could be measured. None if the

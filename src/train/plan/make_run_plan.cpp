@@ -87,6 +87,7 @@ std::vector<std::string> remarks_of(const Workload& work) {
   std::vector<std::string> remarks = data_remarks(work.data);
   remarks.insert(remarks.end(), work.remarks.begin(), work.remarks.end());
   if (work.acceleration) remarks.push_back(work.acceleration->reason);
+  if (!work.offload_reason.empty()) remarks.push_back(work.offload_reason);
   if (const std::string beyond = batch_beyond_data(work); !beyond.empty())
     remarks.push_back(beyond);
   if (const std::string changes = batch_changes_in_words(work.config); !changes.empty())

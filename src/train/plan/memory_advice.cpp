@@ -7,6 +7,7 @@
 #include "core/words.h"
 #include "memory/out_of_memory.h"
 #include "train/plan/enough_memory.h"
+#include "train/plan/offload_choice.h"
 #include "train/plan/plan_choice.h"
 
 namespace accrue::train {
@@ -22,6 +23,15 @@ std::string fixed_micro_batch_reason(const Config& config) {
   return {};
 }
 
+namespace {
+
+/// Why memory.offload = "auto" keeps the state in memory, to end an advice.
+std::string in_brackets(const std::string& place_of_state) {
+  return place_of_state.empty() ? "" : " (memory.offload = \"auto\": " + place_of_state + ")";
+}
+
+}  // namespace
+
 Error no_memory_for(const std::string& operation, const std::exception& error,
                     const std::string& advice) {
   return {Error::Kind::refused, operation,
@@ -29,13 +39,17 @@ Error no_memory_for(const std::string& operation, const std::exception& error,
           memory::why_out_of_memory(error), advice};
 }
 
-Workload open_within_memory(const Config& config, const ShowProgress& show) {
+Workload open_within_memory(const Config& config, std::int64_t ranks, const ShowProgress& show) {
+  const OffloadChoice offload = choose_offload(config, ranks);
   try {
-    return open_workload(config, show);
+    Workload work = open_workload(offload.config, show);
+    work.offload_reason = offload.reason;
+    return work;
   } catch (const std::exception& error) {
     if (!memory::is_out_of_memory(error)) throw;
     throw no_memory_for("open the model", error,
-                        memory::larger_budget(enough_budget(config)) + ", or a smaller model");
+                        memory::larger_budget(enough_budget(offload.config)) +
+                            ", or a smaller model" + in_brackets(offload.reason));
   }
 }
 
@@ -53,7 +67,7 @@ std::string memory_advice(const Workload& work, const RunPlan& plan) {
     ways.emplace_back("a new run with a smaller batch.micro");
   if (plan.batch_tokens > 0) ways.emplace_back("a shorter model.context");
   ways.emplace_back("a smaller model");
-  return listed(ways, "or");
+  return listed(ways, "or") + in_brackets(work.offload ? "" : work.offload_reason);
 }
 
 }  // namespace accrue::train

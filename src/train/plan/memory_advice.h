@@ -16,8 +16,10 @@ std::string fixed_micro_batch_reason(const Config& config);
 Error no_memory_for(const std::string& operation, const std::exception& error,
                     const std::string& advice);
 
-/// Opens a workload; memory that runs out meanwhile is a refused Error that names what is enough.
-Workload open_within_memory(const Config& config, const ShowProgress& show = {});
+/// Opens a workload for training by `ranks` processes, with memory.offload = "auto" decided
+/// (choose_offload); memory that runs out meanwhile is a refused Error that names what is enough.
+Workload open_within_memory(const Config& config, std::int64_t ranks,
+                            const ShowProgress& show = {});
 
 /// Advice if a single sample does not fit, with the bytes that were missing last.
 std::string memory_advice(const Workload& work, const RunPlan& plan);

@@ -1,7 +1,9 @@
 #include "train/plan/plan.h"
 
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/offload.h"
 #include "accrue/models/normalisation.h"
+#include "memory/disk_rates.h"
 #include "memory/out_of_memory.h"
 #include "train/plan/acceleration.h"
 #include "train/plan/batch_norm_values.h"
@@ -10,6 +12,7 @@
 #include "train/plan/plan_choice.h"
 #include "train/plan/reported_trials.h"
 #include "train/plan/setup.h"
+#include "train/plan/storage.h"
 
 namespace accrue::train {
 namespace {
@@ -57,6 +60,22 @@ void plan_and_run(PlanTrials& trials, const PlanRunOptions& options, PlanReport&
   }
 }
 
+/// Measures the disk of a run whose state is offloaded, and predicts its full window.
+std::optional<OffloadForecast> forecast_of(const Workload& work, const PlanReport& report) {
+  if (!work.offload) return std::nullopt;
+  memory::leave_memory();  // what the trials left to be written would slow the measurement
+  const std::string& folder = work.config.memory.offload;
+  OffloadForecast forecast = forecast_offload(
+      {.traffic = offload_traffic(storage_of(work.config)),
+       .parameters = models::parameter_count(*work.model),
+       .rates = memory::measure_disk_rates(folder),
+       .sample_seconds =
+           compute_seconds_of_sample(report.facts, report.plan.chosen.point.recompute).value_or(0),
+       .samples = report.question.window_samples});
+  forecast.folder = folder;
+  return forecast;
+}
+
 PlanReport plan_workload(const Workload& work, const PlanRunOptions& options) {
   PlanReport report{.question = plan_question(work)};
   const std::unique_ptr<PlanTrials> trials = begin_trials(work, report.question);
@@ -64,6 +83,7 @@ PlanReport plan_workload(const Workload& work, const PlanRunOptions& options) {
                                  {.longest_seconds = longest_seconds_shown, .all_modes = true});
   report.question.resident = trials->resident();
   plan_and_run(*trials, options, report);
+  report.offload = forecast_of(work, report);
   return report;
 }
 
@@ -74,7 +94,8 @@ PlanReport plan_run(const Config& config, const PlanRunOptions& options) {
   Config resolved;
   PlanReport report;
   {
-    Workload work = open_within_memory(with_whole_batch(config, options.ranks), options.show);
+    Workload work =
+        open_within_memory(with_whole_batch(config, options.ranks), options.ranks, options.show);
     work.ranks = ranks_that_share(config, options.ranks);
     models::check_batch_norms(*work.model, work.config.model.batchnorm);
     decide_acceleration(work);

@@ -9,6 +9,7 @@
 #include "accrue/core/long_operation.h"
 #include "accrue/train/effective_batch.h"
 #include "memory/plan.h"
+#include "train/plan/offload_forecast.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {
@@ -32,11 +33,15 @@ struct PlanReport {
   /// The plan's point in bf16, which is only ever chosen on request; set only if fp32 is requested,
   /// the model has bf16 and a trial is short.
   std::optional<Bf16Twin> bf16;
+  /// Set if the state is offloaded; then it predicts the step, whose passes read it once for all
+  /// micro-batches, while each trial reads it once for one.
+  std::optional<OffloadForecast> offload;
   std::int64_t parameters = 0;
   std::vector<std::string> remarks;  ///< on data and model, as in RunPlan
   std::int64_t batch_tokens = 0;     ///< 0 for images
   EffectiveBatch effective;          ///< a full batch, divided among the ranks
   double seconds_per_step() const {
+    if (offload) return offload->seconds();
     return plan.chosen.window_seconds + closing_seconds.value_or(0);
   }
 };

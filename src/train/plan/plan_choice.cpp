@@ -32,12 +32,12 @@ std::vector<Recompute> modes_of(const Workload& work, bool is_open) {
   return {Recompute::none, Recompute::selective, Recompute::full};
 }
 
-std::optional<std::int64_t> budget_of(const Config& config) {
+}  // namespace
+
+std::optional<std::int64_t> tensor_limit(const Config& config) {
   if (const auto held = memory::tensor_budget()) return held;
   return memory::resolve_budget(config.memory.budget);
 }
-
-}  // namespace
 
 std::int64_t preferred_limit(const memory::Resident& resident) {
   const std::int64_t held = std::max(memory::usage().reserved, resident.total());
@@ -66,7 +66,7 @@ std::int64_t planned_samples(const Workload& work) {
 
 memory::PlanQuestion plan_question(const Workload& work) {
   const Config& config = work.config;
-  const std::optional<std::int64_t> budget = budget_of(config);
+  const std::optional<std::int64_t> budget = tensor_limit(config);
   // Without a budget a stated size is run unchanged.
   const std::vector<Recompute> modes = modes_of(work, budget || !config.batch.micro);
   return {.window_samples = planned_samples(work),
@@ -83,6 +83,7 @@ memory::PlanQuestion plan_question(const Workload& work) {
           .enough_bytes = budget && !work.offload ? enough_budget(work).value_or(0) : 0,
           .more_recomputation = modes.back() != Recompute::full && can_recompute(work),
           .may_be_offloaded = may_be_offloaded(work),
+          .place_of_state = work.offload ? "" : work.offload_reason,
           .context = is_language_model(config.model.kind) ? config.model.context_or_default() : 0,
           .parameter_count = models::parameter_count(*work.model)};
 }

@@ -11,6 +11,9 @@ namespace accrue::train {
 /// Whether the model has cuts to recompute from.
 bool can_recompute(const Workload& work);
 
+/// The budget for tensors: the one in force, or memory.budget; none without one.
+std::optional<std::int64_t> tensor_limit(const Config& config);
+
 /// The workload's question to the planner: its batch, the budget in force (memory::budget(), or
 /// memory.budget; limit 0 without one), and the recomputation that config and model allow. Throws a
 /// usage Error if memory.recompute requests a mode that the model does not have.

@@ -96,6 +96,7 @@ std::vector<Event> start_events(const StartFacts& start) {
   if (!have_one_size(start.records)) events.add("plan", sizes_in_words(start.records));
   if (!resumed || resumed->checkpoint.empty()) events.add_all("model", start.work.remarks);
   if (start.work.acceleration) events.add("accelerate", start.work.acceleration->reason);
+  events.add("offload", start.work.offload_reason);
   if (start.work.offload)
     events.add("offload", "parameters, sums of gradients and optimizer state, " +
                               format_bytes(memory::offload_usage().state) + ", lie in a file in " +

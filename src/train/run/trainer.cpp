@@ -19,6 +19,7 @@
 #include "train/config/gradient_folding.h"
 #include "train/plan/make_run_plan.h"
 #include "train/plan/memory_advice.h"
+#include "train/plan/offload_choice.h"
 #include "train/plan/setup.h"
 #include "train/ranks/ranks.h"
 #include "train/run/kept_windows.h"
@@ -45,13 +46,15 @@ namespace accrue::train {
 
 struct Trainer::Impl {
   Impl(Config as_given, std::shared_ptr<distributed::Group> group, ShowProgress shown_to)
-      : given(with_schedule_to_open(
+      : given(with_settings_to_open(
             with_whole_batch(std::move(as_given), group ? group->world() : 1))),
         ranks(std::move(group)),
         show(std::move(shown_to)),
         work(open(given, ranks.world(), show)),
         copies(RunDirectory(given.run.out), given.run.replica),
         directory(copies.own()) {
+    // The record keeps "auto", which a resumption decides again, and the order, which stays.
+    if (given.memory.offload_is_auto()) given.memory.accumulation = work.config.memory.accumulation;
     models::check_batch_norms(*work.model, work.config.model.batchnorm);
     if (work.config.run.graphs) check_recorded_pass(*work.model, device_of(*work.model));
     work.slice = ranks.slice(given);
@@ -59,12 +62,15 @@ struct Trainer::Impl {
   }
 
   /// The schedule's version decides which rates are refused; a continued run has it in its state
-  /// (take_up_schedule). Until then this is the version that refuses least.
-  static Config with_schedule_to_open(Config config) {
+  /// (take_up_schedule). Until then this is the version that refuses least. Where
+  /// memory.offload = "auto" decides the order of a window, it is that of the run.
+  static Config with_settings_to_open(Config config) {
     if (config.run.out.empty()) return config;
-    if (RunCopies(RunDirectory(config.run.out), config.run.replica).hold_run())
-      config.optim.schedule.version = optim::ScheduleVersion::min_in_last_step;
-    return config;
+    const RunCopies copies(RunDirectory(config.run.out), config.run.replica);
+    if (!copies.hold_run()) return config;
+    config.optim.schedule.version = optim::ScheduleVersion::min_in_last_step;
+    if (!config.memory.offload_is_auto()) return config;
+    return with_order_of_run(std::move(config), copies.record().config());
   }
 
   /// A run that continues keeps the schedule version of its saved state, on which its batch may
@@ -93,7 +99,7 @@ struct Trainer::Impl {
       throw usage_error("run.out", "a folder for the run", "nothing",
                         "out = \"runs/first\" in [run]");
     use_resources(config);
-    return open_within_memory(with_standard_input(config, world), shown_to);
+    return open_within_memory(with_standard_input(config, world), world, shown_to);
   }
 
   /// Whether there is no checkpoint whose plan can be used. Trials create an optimizer state of

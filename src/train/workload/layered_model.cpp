@@ -45,7 +45,7 @@ std::optional<Error> refusal_to_offload(const Config& config, const LayeredKey& 
 std::optional<Error> refusal_of(const Config& config, models::Trainable& model) {
   const LayeredKey order = layered_key(config).value();
   if (auto refusal = refusal_of_one_segment(order, model)) return refusal;
-  return config.memory.offload.empty() ? std::nullopt : refusal_to_offload(config, order, model);
+  return config.memory.offloads() ? refusal_to_offload(config, order, model) : std::nullopt;
 }
 
 }  // namespace
@@ -60,6 +60,8 @@ bool may_be_offloaded(const Workload& work) {
     return false;
   Config offloaded = work.config;
   offloaded.memory.offload = "FOLDER";
+  // Where "auto" kept the state in memory, it stated the order, too.
+  if (!work.offload_reason.empty()) offloaded.memory.accumulation = AccumulationOrder::automatic;
   return !layered_conflict(offloaded) && !refusal_of(offloaded, *work.model);
 }
 

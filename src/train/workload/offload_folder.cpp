@@ -10,8 +10,8 @@ namespace accrue::train {
 namespace fs = std::filesystem;
 
 fs::path offload_folder(const Config& config) {
+  if (!config.memory.offloads()) return {};
   const fs::path folder = config.memory.offload;
-  if (folder.empty()) return folder;
   std::error_code unreadable;
   const fs::file_status found = fs::status(folder, unreadable);
   if (fs::is_directory(found)) return folder;

@@ -36,6 +36,8 @@ struct Workload {
   /// Keeps the model and what training adds to it in a file (memory.offload); null: in memory. The
   /// first member, because it has to outlive the others.
   std::unique_ptr<memory::OffloadScope> offload = {};
+  /// How memory.offload = "auto" was decided, for people; else empty.
+  std::string offload_reason = {};
   /// The config as given, with the batch in samples or tokens and the model's shape filled in: from
   /// `model.from`, and from the data, which determine the vocabulary or the classes and the shape
   /// of the images.

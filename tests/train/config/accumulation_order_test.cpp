@@ -51,6 +51,21 @@ TEST(AccumulationOrder, IsStandardUnlessRequested) {
             "memory.offload = \"/mnt/disk\"");
 }
 
+/// Only training decides it, so until then nothing is refused for it.
+TEST(AccumulationOrder, IsOpenIfThePlaceOfTheStateIs) {
+  const std::string automatic = "memory.offload=auto";
+  const Config config = parsed({automatic});
+  EXPECT_TRUE(config.memory.offload_is_auto());
+  EXPECT_FALSE(config.memory.offloads());
+  EXPECT_FALSE(layered_key(config));
+  EXPECT_TRUE(asks_for_layered(parsed({automatic, as_layered})));
+  for (const char* other : {"memory.recompute=full", "run.graphs=true", "lora.rank=4"})
+    EXPECT_EQ(refusal_of(run_of_order, {automatic, other}), "accepted") << other;
+  EXPECT_TRUE(have_same_order(config, parsed({as_standard})));
+  EXPECT_TRUE(have_same_order(parsed({as_offload}), parsed({as_layered})));
+  EXPECT_FALSE(have_same_order(config, parsed({as_offload})));
+}
+
 /// A model without batch normalisations runs in standard order.
 TEST(AccumulationOrder, OfExactBatchNormalisationDependsOnTheModel) {
   Config config;

@@ -117,7 +117,7 @@ std::vector<Key> memory_keys() {
       resumable(string_key(
           {"memory.offload",
            "Folder for a file that holds parameters, sums of gradients and optimizer state."},
-          "a folder's path", [](auto& c) -> auto& { return c.memory.offload; })),
+          "a folder's path, or \"auto\"", [](auto& c) -> auto& { return c.memory.offload; })),
       read_where(
           "memory.offload = \"FOLDER\"", "", "memory.offload",
           [](const Config& c) {

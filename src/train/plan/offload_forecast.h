@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accrue/core/recompute.h"
+#include "memory/disk_rates.h"
+#include "memory/plan.h"
+#include "train/plan/offload_traffic.h"
+
+namespace accrue::train {
+
+/// Seconds to compute one sample of a window in layered order, forward, forward again and backward,
+/// by the trials of `recompute`: the slope between the two largest that fit, in which the
+/// transfers, the same for any size, cancel; if only one fits, all of its time. None if no trial
+/// fits. A pure function.
+std::optional<double> compute_seconds_of_sample(const std::vector<memory::Fact>& facts,
+                                                Recompute recompute);
+
+/// A window whose state is offloaded.
+struct OffloadedWindow {
+  OffloadTraffic traffic;
+  std::int64_t parameters = 0;
+  memory::DiskRates rates;
+  double sample_seconds = 0;  ///< compute_seconds_of_sample()
+  std::int64_t samples = 0;
+};
+
+/// The prediction for such a window. A pass takes as long as its compute or its transfers,
+/// whichever is longer; what comes after the passes computes little, and takes as long as its
+/// transfers.
+struct OffloadForecast {
+  std::string folder;
+  memory::DiskRates rates;
+  double bytes_read = 0;     ///< in a step
+  double bytes_written = 0;  ///< in a step
+  double forward_seconds = 0;
+  double backward_seconds = 0;  ///< with the forward pass that runs again
+  double step_seconds = 0;      ///< finite sums, norm and the optimizer
+  /// The smallest batch, in samples, whose passes hide their transfers; none if computing takes no
+  /// measurable time.
+  std::optional<std::int64_t> hiding_samples;
+
+  double seconds() const { return forward_seconds + backward_seconds + step_seconds; }
+};
+
+/// A pure function. `folder` is left empty.
+OffloadForecast forecast_offload(const OffloadedWindow& window);
+
+}  // namespace accrue::train
