@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
 #include <sstream>
 
 #include "distributed/ranks.h"
@@ -33,13 +34,17 @@ struct Case {
   std::int64_t hidden = 7;
 };
 
-/// Two of its parameters consist of several grains, so that ranks own ranges of them.
+/// Two of its parameters consist of several grains, so that ranks own ranges of them. Sums in 64
+/// bits are large enough to be offloaded (64 KiB).
 constexpr std::int64_t kManyHidden = 900;
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.accumulation << ' ' << c.mode << ' ' << c.sharing << ' ' << c.fault << ' '
              << c.world << ' ' << c.sums;
 }
+
+/// The folder in which the tests run: the temporary one may lie in memory.
+std::filesystem::path disk() { return std::filesystem::current_path(); }
 
 std::vector<accrue::testing::Program::Result> run(const Case& c) {
   std::ostringstream name;
@@ -53,7 +58,8 @@ std::vector<accrue::testing::Program::Result> run(const Case& c) {
                                     c.sharing,
                                     c.fault,
                                     c.sums,
-                                    std::to_string(c.hidden)};
+                                    std::to_string(c.hidden),
+                                    disk().string()};
   });
   std::filesystem::remove_all(folder);
   return results;
@@ -344,6 +350,38 @@ TEST(ShardedReduce, SendsTheGradientsOnceAndTheParametersOnce) {
       EXPECT_GE(sent, expected);
       EXPECT_LE(sent, 1.03 * expected);
     }
+}
+
+/// Each parameter's sum is a part that is reduced alone.
+TEST(OffloadedReduce, HasTheBitsOfSumsInMemory) {
+  const Figures alone = train({.accumulation = "fixed", .world = 1, .hidden = kManyHidden}).front();
+  EXPECT_THAT(alone.at("offloaded"), Each(0));
+  for (Case c : {Case{.world = 2}, Case{.mode = "end", .world = 3}}) {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    c.accumulation = "fixed";
+    c.sums = "offloaded";
+    c.hidden = kManyHidden;
+    for (const Figures& rank : train(c)) {
+      EXPECT_THAT(rank.at("offloaded"), Each(1));
+      expect_same_bits(rank, alone);
+      EXPECT_EQ(rank.at("norm"), alone.at("norm"));
+    }
+  }
+}
+
+TEST(OffloadedReduce, ARankThatDiesIsNamedAndNobodySteps) {
+  const Case c{.accumulation = "fixed",
+               .fault = "killed",
+               .world = 3,
+               .sums = "offloaded",
+               .hidden = kManyHidden};
+  const auto results = run(c);
+  EXPECT_EQ(results[1].status, 128 + SIGKILL);
+  for (const std::size_t rank : {std::size_t{0}, std::size_t{2}}) {
+    EXPECT_EQ(results[rank].status, 1) << results[rank].errors;
+    EXPECT_THAT(results[rank].errors, HasSubstr("no sign of life from rank 1"));
+    EXPECT_EQ(numbers_of(results[rank].output).at("norm").size(), kBadWindow);
+  }
 }
 
 TEST(DeferredReduce, RefusesSumsThatRanksWouldRoundAgain) {

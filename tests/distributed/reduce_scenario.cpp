@@ -3,9 +3,12 @@
 #include <csignal>
 #include <iostream>
 #include <limits>
+#include <memory>
 #include <optional>
 
 #include "accrue/accum/window.h"
+#include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/offload.h"
 #include "distributed/reduce/deferred_reduce.h"
 #include "distributed/staged_problem.h"
 #include "rank_scenarios.h"
@@ -36,6 +39,13 @@ Compression compression_of(const std::string& mode) {
   return mode == "overlap" || mode == "end" ? Compression::none : *compression_words.find(mode);
 }
 
+/// A scope in which the sums are offloaded, if `words` say so; null otherwise.
+std::unique_ptr<memory::OffloadScope> offload_scope(const std::vector<std::string>& words) {
+  if (words.at(4) != "offloaded") return nullptr;
+  memory::install_caching_allocator();
+  return std::make_unique<memory::OffloadScope>(words.at(6));
+}
+
 /// A reduction of a rank whose sums are damaged before they reach it, in the bad window: `times`
 /// times.
 class DamagedSums final : public accum::Reduction {
@@ -58,7 +68,8 @@ class DamagedSums final : public accum::Reduction {
 class Rank {
  public:
   Rank(const Launch& launch, const std::vector<std::string>& words)
-      : sharing_(words.at(2)),
+      : offload_(offload_scope(words)),
+        sharing_(words.at(2)),
         fault_(words.at(3)),
         problem_(accrue::testing::make_staged_problem(
             words.at(0) == "fp64" ? at::kDouble : at::kFloat, std::stoll(words.at(5)))),
@@ -90,6 +101,7 @@ class Rank {
 
   void train() {
     run_together(group_.get(), [this] {
+      std::cout << "offloaded " << memory::is_offloaded(buffer_->flat().front()) << '\n';
       for (index_ = 0; index_ < kWindows; ++index_) train_window();
       for (const NamedParameter& parameter : problem_.parameters)
         print(parameter.name, parameter.tensor);
@@ -184,6 +196,7 @@ class Rank {
     if (sharding_ && !(fault_ == "apart" && index_ + 1 == kWindows)) sharding_->gather_parameters();
   }
 
+  std::unique_ptr<memory::OffloadScope> offload_;  ///< null: the sums are in memory
   std::string sharing_, fault_;
   StagedProblem problem_;
   std::shared_ptr<accum::GradientBuffer> buffer_;

@@ -12,7 +12,8 @@ namespace accrue::distributed {
 /// uneven); then the fault: nothing, nan, aborted, twice, large, lost, damaged and damaged-once
 /// (the sums of rank 1, before the reduction, always or once), killed (rank 1, when its first
 /// bucket is in progress), apart (parameters are not gathered after the last step of a sharded
-/// run); whole or sharded; and the number of hidden units.
+/// run); whole, sharded or offloaded; the number of hidden units; and the folder in which sums are
+/// offloaded.
 void reduce_windows(const Launch& launch, const std::vector<std::string>& words);
 
 /// Ranks that share windows of one model, except rank 1, whose parameters have other shapes.

@@ -3,11 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/error.h"
+#include "accrue/memory/offload_passes.h"
 
 namespace accrue::distributed {
 namespace {
@@ -117,7 +119,12 @@ std::string value_digest(const NamedParameters& parameters) {
   Digest digest;
   for (const NamedParameter& parameter : parameters) {
     const at::Tensor values = parameter.tensor.detach().cpu().contiguous();
-    digest.add(values.const_data_ptr(), values.nbytes());
+    const auto* const bytes = static_cast<const std::byte*>(values.const_data_ptr());
+    const std::size_t size = values.element_size();
+    memory::for_pieces(values, [&](std::int64_t begin, std::int64_t count) {
+      digest.add(bytes + static_cast<std::size_t>(begin) * size,
+                 static_cast<std::size_t>(count) * size);
+    });
   }
   return digest.text();
 }

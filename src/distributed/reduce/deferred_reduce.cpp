@@ -10,6 +10,7 @@
 
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
+#include "accrue/memory/offload_passes.h"
 #include "accum/finite_sums.h"
 #include "distributed/compress/compressed_sums.h"
 #include "distributed/reduce/buckets.h"
@@ -26,6 +27,10 @@ using accum::GradientBuffer;
 
 /// Fixed-point sums can hold this many contributions to a parameter, which one rank checks itself.
 constexpr std::int64_t kMostFixedContributions = 1 << 16;
+
+/// Offloaded sums are reduced in parts of as many elements as this many of the largest buckets
+/// have.
+constexpr std::int64_t kBucketsOfAPart = 16;
 
 }  // namespace
 
@@ -92,6 +97,51 @@ struct DeferredReduce::Impl {
     seconds_in_backward += stopwatch.seconds();
   }
 
+  /// The parts in which the remaining buckets are reduced, by the positions at which they end: all
+  /// buckets at once, or, if the sums are offloaded, as many as are in memory together.
+  std::vector<std::size_t> ends_of_parts() const {
+    std::vector<std::size_t> ends;
+    if (begun.size() == buckets.size()) return ends;
+    if (memory::is_offloading()) {
+      const std::int64_t most = kBucketsOfAPart * elements_of(options, *buffer);
+      std::int64_t elements = 0;
+      for (std::size_t position = begun.size(); position < buckets.size(); ++position) {
+        const std::int64_t more = bucket_at(position).elements;
+        if (elements > 0 && elements + more > most) {
+          ends.push_back(position);
+          elements = 0;
+        }
+        elements += more;
+      }
+    }
+    ends.push_back(buckets.size());
+    return ends;
+  }
+
+  /// Begins the remaining buckets. Waits for each part but the last before the next one begins,
+  /// since offloaded sums that leave memory while they are summed would be read again.
+  void begin_rest() {
+    const std::size_t first = begun.size();
+    const std::vector<std::size_t> ends = ends_of_parts();
+    memory::for_parts(
+        ends.size(),
+        [&](std::size_t part) {
+          std::vector<at::Tensor> sums;
+          for (std::size_t at = part == 0 ? first : ends[part - 1]; at < ends[part]; ++at)
+            sums.push_back(values_of(bucket_at(at)));
+          return sums;
+        },
+        [&](std::size_t part) {
+          while (begun.size() < ends[part]) begin_next();
+          if (part + 1 < ends.size()) wait_for_begun();
+        });
+  }
+
+  void wait_for_begun() {
+    for (StartedSum& bucket : begun)
+      if (const auto work = std::exchange(bucket.work, nullptr)) work->wait();
+  }
+
   bool is_reduced() const {
     return begun.size() == buckets.size() && (!scatter || scatter->is_idle()) &&
            std::ranges::none_of(begun,
@@ -110,9 +160,7 @@ struct DeferredReduce::Impl {
         if (!first_error) first_error = std::current_exception();
       }
     };
-    attempt([this] {
-      while (begun.size() < buckets.size()) begin_next();
-    });
+    attempt([this] { begin_rest(); });
     RECORD_USER_SCOPE("reduce: wait");
     for (StartedSum& bucket : begun)
       if (const auto work = std::exchange(bucket.work, nullptr)) attempt([&] { work->wait(); });

@@ -1,5 +1,6 @@
 #include "train/config/accumulation_order.h"
 
+#include "accrue/accum/compression.h"
 #include "core/words.h"
 
 namespace accrue::train {
@@ -53,8 +54,14 @@ std::optional<Conflict> offload_conflict(const Config& config, const LayeredKey&
         "run.device", "\"cpu\" or \"auto\"" + with + ", whose state lies in a file of the host",
         in_quotes(device_words.of(*config.run.device)), "device = \"cpu\"" + or_without};
   if (config.dist.shard != Shard::none)
-    return Conflict{"dist.shard", "\"none\"" + with + ", which is for one process in this version",
+    return Conflict{"dist.shard",
+                    "\"none\"" + with +
+                        ", with which each rank keeps the whole optimizer state in this version",
                     in_quotes(to_string(config.dist.shard)), "shard = \"none\"" + or_without};
+  if (config.dist.compress != distributed::Compression::none)
+    return Conflict{"dist.compress",
+                    "\"none\"" + with + ", since compression needs all sums in memory",
+                    in_quotes(to_string(config.dist.compress)), "compress = \"none\"" + or_without};
   if (config.model.lora.is_on())
     return Conflict{
         config.model.lora.from.empty() ? "lora.rank" : "lora.from",

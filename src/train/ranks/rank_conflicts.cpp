@@ -21,9 +21,6 @@ std::optional<Conflict> conflict_anywhere(const Config& config, std::int64_t wor
                       "kind = \"adamw\""};
     return Conflict{"memory.gradients", expected, "\"optimizer\"", "gradients = \"buffer\""};
   }
-  if (config.memory.offloads())
-    return Conflict{"memory.offload", "one process, which is all that this version offloads for",
-                    in_quotes(config.memory.offload), "leaving it out, or one process"};
   const bool adds_sums = !config.dist.takes_outer_steps();
   if (adds_sums && !distributed::adds_up(config.precision.accumulate))
     return Conflict{

@@ -22,12 +22,12 @@ namespace accrue::train {
 namespace {
 
 /// Whether a key may differ between machines without changing a step. The data themselves are
-/// compared.
+/// compared, and so is the order that memory.offload needs.
 bool is_of_the_machine(const std::string& key) {
   // The measured noise is part of the row that ranks exchange.
   if (key == "observe.noise") return false;
   return names_data_files(key) || key == "run.threads" || key == "run.limits" ||
-         key.starts_with("memory.budget") || key.starts_with("observe.");
+         key == "memory.offload" || key.starts_with("memory.budget") || key.starts_with("observe.");
 }
 
 distributed::Facts facts_of(const Config& config) {

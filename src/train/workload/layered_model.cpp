@@ -56,8 +56,7 @@ void check_layered_model(const Config& config, models::Trainable& model) {
 }
 
 bool may_be_offloaded(const Workload& work) {
-  if (work.offload || work.ranks > 1 || folds_gradients(work.config) || work.config.adapt.is_on())
-    return false;
+  if (work.offload || folds_gradients(work.config) || work.config.adapt.is_on()) return false;
   Config offloaded = work.config;
   offloaded.memory.offload = "FOLDER";
   // Where "auto" kept the state in memory, it stated the order, too.

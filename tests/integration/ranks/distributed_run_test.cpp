@@ -199,7 +199,6 @@ TEST_F(DistributedRun, RefusesWhatRanksCannotDoAlikeBeforeTheRunDirectory) {
            {"--run.eval_every=\"90 s\"", "run.eval_every"},
            {"--memory.budget=auto", "memory.budget"},
            {"--memory.gradients=optimizer", "memory.gradients"},
-           {"--memory.offload=.", "memory.offload"},
            {"--precision.accumulate=bf16", "precision.accumulate"}}) {
     for (const Program::Result& result : run(c, 2, {changed})) {
       EXPECT_EQ(result.status, 2);

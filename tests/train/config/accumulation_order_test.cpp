@@ -134,6 +134,7 @@ TEST(AccumulationOrder, OffloadingIsRefusedWithWhatThisVersionDoesNotOffload) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> rows{
       {{"run.device=cuda"}, "run.device"},
       {{"dist.shard=optimizer"}, "dist.shard"},
+      {{"dist.compress=bf16"}, "dist.compress"},
       {{"lora.rank=4"}, "lora.rank"},
       {{"model.freeze=[\"wte\"]"}, "model.freeze"}};
   for (const auto& [overrides, key] : rows) {

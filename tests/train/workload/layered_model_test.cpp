@@ -72,6 +72,14 @@ TEST_F(LayeredModel, WithFrozenParametersIsNotOffloaded) {
   EXPECT_FALSE(may_be_offloaded(work));
 }
 
+TEST_F(LayeredModel, OnSeveralRanksMayBeOffloadedUnlessItsStateIsDivided) {
+  Workload work = open_workload(config());
+  work.ranks = 2;
+  EXPECT_TRUE(may_be_offloaded(work));
+  work.config.dist.shard = Shard::optimizer;
+  EXPECT_FALSE(may_be_offloaded(work));
+}
+
 TEST_F(LayeredModel, WithAnOptimizerOfTheProgramIsNotOffloaded) {
   const Workload work = open_workload(config());
   const auto custom = std::make_shared<Custom>();
