@@ -128,6 +128,14 @@ struct Bert::Impl {
     return output.loss(hidden, labels_at(predicted_positions(micro.targets), micro), context,
                        gradient_scale);
   }
+
+  std::vector<at::Tensor> embed_weights() const { return {words, positions, types}; }
+  std::vector<at::Tensor> head_weights() const {
+    std::vector<at::Tensor> tensors = output.weights();
+    const std::vector<at::Tensor> of_transform = transform.weights();
+    tensors.insert(tensors.end(), of_transform.begin(), of_transform.end());
+    return tensors;
+  }
 };
 
 Bert::Bert(const BertOptions& options, Initialisation initialisation)
@@ -146,11 +154,13 @@ const BertOptions& Bert::options() const { return impl_->options; }
 
 std::vector<Segment> Bert::segments() {
   std::vector<Segment> chain = transformer_body(impl_.get(), impl_->options.layers);
-  chain.push_back(
-      {"head", [model = impl_.get()](const Activations& x, const batch::MicroBatch& micro,
-                                     const ForwardContext& context) {
-         return Activations{model->head(x.at(0), micro, context)};
-       }});
+  chain.push_back({.name = "head",
+                   .forward =
+                       [model = impl_.get()](const Activations& x, const batch::MicroBatch& micro,
+                                             const ForwardContext& context) {
+                         return Activations{model->head(x.at(0), micro, context)};
+                       },
+                   .weights = [model = impl_.get()] { return model->head_weights(); }});
   return chain;
 }
 

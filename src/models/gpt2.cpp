@@ -102,6 +102,9 @@ struct Gpt2::Impl {
     // The norm keeps its input and not its result, whose memory the loss's gradient may take.
     return norm_last(x, activations, context);
   }
+
+  std::vector<at::Tensor> embed_weights() const { return {wte, wpe}; }
+  std::vector<at::Tensor> head_weights() const { return output.weights(); }
 };
 
 Gpt2::Gpt2(const Gpt2Options& options, Initialisation initialisation) {

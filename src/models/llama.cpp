@@ -206,6 +206,9 @@ struct Llama::Impl {
     // The norm keeps its input and not its result, whose memory the loss's gradient may take.
     return norm_last(x, activations, context);
   }
+
+  std::vector<at::Tensor> embed_weights() const { return {embedding}; }
+  std::vector<at::Tensor> head_weights() const { return output.weights(); }
 };
 
 Llama::Llama(const LlamaOptions& options, Initialisation initialisation)

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "accrue/core/error.h"
-#include "accrue/memory/offload.h"
+#include "accrue/memory/offload_passes.h"
 #include "kernels/blocks/block_matrix.h"
 
 namespace accrue::models {
@@ -48,11 +48,17 @@ Activations run_segment(const Segment& segment, const Activations& input,
 
 Activations run_segments(Trainable& model, const batch::MicroBatch& micro,
                          const ForwardContext& context) {
+  const std::vector<Segment> chain = model.segments();
   Activations activations;
-  for (const Segment& segment : model.segments()) {
-    memory::keep_in_memory({});  // offloaded state of the segments before leaves memory
-    activations = run_segment(segment, activations, micro, context);
-  }
+  memory::for_parts(
+      chain.size(),
+      [&](std::size_t place) {
+        const Segment& segment = chain[place];
+        return segment.weights ? segment.weights() : std::vector<at::Tensor>();
+      },
+      [&](std::size_t place) {
+        activations = run_segment(chain[place], activations, micro, context);
+      });
   return activations;
 }
 

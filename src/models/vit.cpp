@@ -135,6 +135,13 @@ struct Vit::Impl {
   at::Tensor head(const at::Tensor& x, const ForwardContext& context) {
     return classifier(norm(x.select(1, 0).contiguous(), masters, context), context);
   }
+
+  std::vector<at::Tensor> embed_weights() const {
+    std::vector<at::Tensor> tensors = patch_projection.weights();
+    tensors.insert(tensors.end(), {class_token, positions});
+    return tensors;
+  }
+  std::vector<at::Tensor> head_weights() const { return classifier.weights(); }
 };
 
 Vit::Vit(const VitOptions& options, Initialisation initialisation) {

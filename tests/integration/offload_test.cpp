@@ -91,6 +91,55 @@ TEST_F(Offload, TheFileChangesNoBits) {
         << option;
 }
 
+TEST_F(Offload, FrozenParametersHaveTheSameBitsInTheFile) {
+  write_run();
+  const std::vector<std::string> llama{"--model.kind=llama", "--model.width=256",
+                                       "--precision.compute=bf16", "--lora.rank=2"};
+  const auto with = [&](const std::string& base) {
+    std::vector<std::string> options = llama;
+    options.insert(options.end(), {"--model.base=" + base, "--lora.kind=dora"});
+    return options;
+  };
+  const std::vector<std::vector<std::string>> runs{
+      {"--lora.rank=2"},
+      {"--model.freeze=[\"wte\", \"h.0\"]", "--precision.compute=bf16"},
+      llama,
+      with("q8_0")};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::vector<std::string> layered = runs[i], offloaded = runs[i];
+    layered.emplace_back("--memory.accumulation=layered");
+    offloaded.push_back(here());
+    EXPECT_EQ(trained("offloaded" + std::to_string(i), offloaded),
+              trained("layered" + std::to_string(i), layered))
+        << "run " << i;
+  }
+}
+
+/// 1.6 MiB of matrices of 64 KiB or more; the adapters are smaller.
+TEST_F(Offload, TheFrozenBaseOfAdaptersLiesInTheFile) {
+  write_run();
+  const auto result = accrue({"train", "run.toml", "--lora.rank=2", here()});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("optimizer state, 1.6"));
+}
+
+TEST_F(Offload, ABaseInTheBlocksOfItsGgufFileHasTheSameBitsInTheFile) {
+  write_run();
+  ASSERT_EQ(accrue({"train", "run.toml", "--run.out=first", "--model.kind=llama",
+                    "--model.width=256", "--run.steps=1"})
+                .status,
+            0);
+  ASSERT_EQ(
+      accrue({"export", "first", "--format", "gguf", "--dtype", "q8_0", "--out", "packed"}).status,
+      0);
+  write("run.toml",
+        "[run]\nsteps = 3\nseed = 5\n[data]\ntrain = [\"text.txt\"]\n[batch]\nsamples = 7\n"
+        "micro = 2\n[model]\nfrom = \"packed/model.gguf\"\n[lora]\nrank = 2\n");
+  const std::string layered = trained("layered", {"--memory.accumulation=layered"});
+  EXPECT_THAT(layered, HasSubstr("\"U8\"")) << "the base is in blocks";
+  EXPECT_EQ(trained("offloaded", {here()}), layered);
+}
+
 TEST_F(Offload, ARunContinuesWithAndWithoutTheFile) {
   write_run();
   const std::string whole = trained("whole", {here()});

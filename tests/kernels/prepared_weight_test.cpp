@@ -33,6 +33,22 @@ TEST(LowPrecision, IsMadeAgainOnlyWhenTheMasterChanged) {
   EXPECT_TRUE(at::equal(copy.copy(other, at::kBFloat16), other.detach().to(at::kBFloat16)));
 }
 
+TEST(LowPrecision, IsReadInPlaceOfItsMasterUntilThatChanges) {
+  const at::Tensor master = leaf({4, 3}, at::kFloat, 1);
+  PreparedWeight copy;
+  ASSERT_EQ(copy.next_operands(master).size(), 1U);
+  EXPECT_TRUE(copy.next_operands(master)[0].is_same(master));
+  const at::Tensor made = copy.copy(master, at::kBFloat16);
+  ASSERT_EQ(copy.next_operands(master).size(), 1U);
+  EXPECT_TRUE(copy.next_operands(master)[0].is_same(made));
+  {
+    const at::NoGradGuard no_grad;
+    master.add_(1);
+  }
+  ASSERT_EQ(copy.next_operands(master).size(), 2U);
+  EXPECT_TRUE(copy.next_operands(master)[1].is_same(master));
+}
+
 /// Wide enough for a special layout on every machine that has one.
 constexpr std::int64_t wide = 64;
 

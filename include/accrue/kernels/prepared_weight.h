@@ -4,6 +4,7 @@
 #include <c10/core/TensorOptions.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "accrue/core/memory_tag.h"
 
@@ -30,6 +31,10 @@ class PreparedWeight {
   /// For a frozen weight in blocks, or in bf16 for products of another dtype, nothing is cached:
   /// both operands are the master, and each product unpacks it.
   WeightOperands operands(const at::Tensor& master, at::ScalarType dtype, bool data_gradient);
+
+  /// The tensors that the next use reads or writes: the forms that were made, and the master if
+  /// there is none or if one is made again.
+  std::vector<at::Tensor> next_operands(const at::Tensor& master) const;
 
   /// Sets whether operands() are packed. In fp32 this takes the weight's bytes for each operand; in
   /// bf16 the bytes of its copy for each, and no copy in the weight's shape.

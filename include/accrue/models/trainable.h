@@ -41,6 +41,10 @@ struct Segment {
   bool begins_block = false;
   /// Cheap to run if its result is not read: selective recomputation runs it again.
   bool cheap_graph = false;
+  /// Lists the large weights that `forward` reads, trained or frozen, in the form in which the next
+  /// pass reads them; those of the last segment include the losses'. Empty: they are not known.
+  /// Offloaded weights that are listed are read ahead, and others when they are touched.
+  std::function<std::vector<at::Tensor>()> weights = {};
 };
 
 /// The name of the measure that is the fraction of the weight predicted correctly.

@@ -67,6 +67,18 @@ WeightOperands PreparedWeight::operands(const at::Tensor& master, at::ScalarType
               data_gradient ? operand(data_gradient_, outputs, inputs, false) : at::Tensor()};
 }
 
+std::vector<at::Tensor> PreparedWeight::next_operands(const at::Tensor& master) const {
+  std::vector<at::Tensor> tensors;
+  bool reads_master = false;
+  for (const Made* made : {&copy_, &forward_, &data_gradient_}) {
+    if (!made->tensor.defined()) continue;
+    tensors.push_back(made->tensor);
+    reads_master |= made->data != master.const_data_ptr() || made->version != master._version();
+  }
+  if (reads_master || tensors.empty()) tensors.push_back(master);
+  return tensors;
+}
+
 void PreparedWeight::pack(bool wanted) {
   packs_ = wanted;
   if (!wanted) forward_ = data_gradient_ = {};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "accrue/memory/offload_passes.h"
 #include "core/name_pattern.h"
 #include "kernels/blocks/block_matrix.h"
 #include "kernels/operations.h"
@@ -45,6 +46,16 @@ at::Tensor Projection::adapted(const at::Tensor& x, const ForwardContext& contex
       x, weight, rescales ? at::Tensor() : bias, prepared, adapter->factors,
       adapter->dropped(x, context), adapter->remake_dropped(x, remake_x, context));
   return rescales ? adapter->rescaled(y, weight, bias) : y;
+}
+
+std::vector<at::Tensor> Projection::weights() const {
+  std::vector<at::Tensor> tensors = prepared.next_operands(weight);
+  if (bias.defined()) tensors.push_back(bias);
+  if (adapter) {
+    tensors.insert(tensors.end(), {adapter->factors.a, adapter->factors.b});
+    if (adapter->magnitude.defined()) tensors.push_back(adapter->magnitude);
+  }
+  return tensors;
 }
 
 Projection make_projection(ParameterBuilder& builder, const std::string& name, std::int64_t in,
@@ -107,8 +118,9 @@ void restart_adapters(const std::vector<Projection*>& projections) {
     if (!projection->adapter) continue;
     Adapter& adapter = *projection->adapter;
     adapter.factors.b.zero_();
-    if (adapter.magnitude.defined())
-      adapter.magnitude.copy_(adapter.norms.of(projection->weight, adapter.factors));
+    if (!adapter.magnitude.defined()) continue;
+    memory::keep_only(projection->weight);
+    adapter.magnitude.copy_(adapter.norms.of(projection->weight, adapter.factors));
   }
 }
 
@@ -124,6 +136,15 @@ std::int64_t packed_weight_bytes(const std::vector<Projection*>& projections,
 
 void pack_weights(const std::vector<Projection*>& projections, bool wanted) {
   for (Projection* projection : projections) projection->prepared.pack(wanted);
+}
+
+std::vector<at::Tensor> weights_of(const std::vector<Projection*>& projections) {
+  std::vector<at::Tensor> all;
+  for (const Projection* projection : projections) {
+    const std::vector<at::Tensor> own = projection->weights();
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
 }
 
 }  // namespace accrue::models

@@ -27,6 +27,8 @@ struct Projection {
                         const kernels::Remake& remake_x = {});
   /// The sizes of its output and input.
   kernels::MatrixSize size() const { return kernels::matrix_size(weight); }
+  /// Segment::weights of this layer.
+  std::vector<at::Tensor> weights() const;
 
  private:
   at::Tensor adapted(const at::Tensor& x, const ForwardContext& context,
@@ -65,6 +67,9 @@ void restart_adapters(const std::vector<Projection*>& projections);
 std::int64_t packed_weight_bytes(const std::vector<Projection*>& projections,
                                  at::ScalarType activations);
 void pack_weights(const std::vector<Projection*>& projections, bool wanted);
+
+/// Segment::weights of these layers.
+std::vector<at::Tensor> weights_of(const std::vector<Projection*>& projections);
 
 /// The projections of all blocks; a block has projections().
 template <class Block>

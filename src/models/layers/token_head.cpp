@@ -53,6 +53,12 @@ at::Tensor TokenHead::decoded_logits(const at::Tensor& hidden) {
   return capped(plain);
 }
 
+std::vector<at::Tensor> TokenHead::weights() const {
+  std::vector<at::Tensor> tensors = prepared.next_operands(weight);
+  if (bias.defined()) tensors.push_back(bias);
+  return tensors;
+}
+
 LossHead token_loss(TokenHead* head) {
   if (is_of_pairs(head->options.kind)) return preference_loss(head);
   return {"cross_entropy",

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "accrue/kernels/prepared_weight.h"
 #include "accrue/models/loss_options.h"
@@ -26,6 +27,8 @@ struct TokenHead {
   /// Logits [B, vocab] of hidden states [B, width] in the dtype of products, in fp32 (fp64 for
   /// fp64); without a gradient.
   at::Tensor decoded_logits(const at::Tensor& hidden);
+  /// Segment::weights of the head.
+  std::vector<at::Tensor> weights() const;
 
  private:
   at::Tensor capped(const at::Tensor& plain) const {

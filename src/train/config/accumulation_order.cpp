@@ -46,7 +46,7 @@ std::optional<Conflict> order_conflict(const Config& config, const LayeredKey& k
   return std::nullopt;
 }
 
-/// A setting that needs state of a model that this version does not offload.
+/// A setting with which this version does not offload.
 std::optional<Conflict> offload_conflict(const Config& config, const LayeredKey& key) {
   const std::string with = " with " + key.statement(), or_without = ", or " + key.without;
   if (config.run.device && *config.run.device != Device::cpu)
@@ -62,15 +62,6 @@ std::optional<Conflict> offload_conflict(const Config& config, const LayeredKey&
     return Conflict{"dist.compress",
                     "\"none\"" + with + ", since compression needs all sums in memory",
                     in_quotes(to_string(config.dist.compress)), "compress = \"none\"" + or_without};
-  if (config.model.lora.is_on())
-    return Conflict{
-        config.model.lora.from.empty() ? "lora.rank" : "lora.from",
-        "no adapters" + with + ", which offloads trained parameters alone in this version",
-        "adapters on a frozen base", "rank = 0" + or_without};
-  if (!config.model.freeze.empty())
-    return Conflict{"model.freeze",
-                    "[]" + with + ", which offloads trained parameters alone in this version",
-                    "frozen parameters", "freeze = []" + or_without};
   return std::nullopt;
 }
 

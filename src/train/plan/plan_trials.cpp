@@ -95,7 +95,7 @@ PlanTrials::PlanTrials(const Workload& work)
       window_(make_gradient_buffer(work.config, *work.model)),
       resident_(state_in_memory(work, *window_.buffer(), *optimizer_, bytes_held(replica_),
                                 bytes_held(cuts_))),
-      segment_state_(*window_.buffer(), work.model->segments().size()),
+      segment_state_(*window_.buffer(), work.model->segments()),
       runs_(resident_, [this] { undo(); }),
       longest_(longest_samples(*work.data.train, work.schedule.samples_per_window)) {}
 

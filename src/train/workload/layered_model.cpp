@@ -21,14 +21,7 @@ std::optional<Error> refusal_of_one_segment(const LayeredKey& order, models::Tra
                      order.without);
 }
 
-std::optional<Error> refusal_to_offload(const Config& config, const LayeredKey& order,
-                                        const models::Trainable& model) {
-  for (const NamedParameter& parameter : model.parameters())
-    if (!parameter.tensor.requires_grad())
-      return usage_error(order.name,
-                         "a model of which all parameters are trained: frozen ones are not "
-                         "offloaded in this version",
-                         parameter.name + ", which is frozen", order.without);
+std::optional<Error> refusal_to_offload(const Config& config, const LayeredKey& order) {
   if (config.custom && config.custom->optimizer)
     return usage_error(
         order.name, "an optimizer of accrue, which steps through the state in parts",
@@ -45,7 +38,7 @@ std::optional<Error> refusal_to_offload(const Config& config, const LayeredKey& 
 std::optional<Error> refusal_of(const Config& config, models::Trainable& model) {
   const LayeredKey order = layered_key(config).value();
   if (auto refusal = refusal_of_one_segment(order, model)) return refusal;
-  return config.memory.offloads() ? refusal_to_offload(config, order, model) : std::nullopt;
+  return config.memory.offloads() ? refusal_to_offload(config, order) : std::nullopt;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
+#include "accrue/memory/offload_passes.h"
 #include "accrue/models/adapter_io.h"
 #include "accrue/models/bert.h"
 #include "accrue/models/custom_model.h"
@@ -80,11 +81,13 @@ void expect_finite(const Config& config, const models::Model& model) {
   const auto values_of = [](const at::Tensor& tensor) {
     return kernels::is_in_blocks(tensor) ? kernels::unpacked(tensor, at::kFloat) : tensor.detach();
   };
-  for (const NamedParameter& p : model.parameters())
+  for (const NamedParameter& p : model.parameters()) {
+    memory::keep_only(p.tensor);
     if (!kernels::all_finite(values_of(p.tensor)))
       throw usage_error("load " + config.model.from, "finite parameters",
                         "'" + p.name + "' with a NaN or an infinity",
                         "a checkpoint from before the training that made it diverged");
+  }
 }
 
 /// The file with the weights: `from` itself, or the one in an exported folder.

@@ -12,7 +12,7 @@ LayeredRunner::LayeredRunner(const RunnerContext& context, RunnerOptions options
     : context_(context),
       options_(std::move(options)),
       losses_(context.model),
-      segment_state_(*context.window.buffer(), context.model.segments().size()),
+      segment_state_(*context.window.buffer(), context.model.segments()),
       layered_(
           context.model, context.window,
           [&loader = context.loader](batch::Range range) { return loader.fetch(range); },

@@ -1,11 +1,14 @@
 #include "train/window/layered/segment_state.h"
 
+#include <utility>
+
 #include "accrue/memory/offload.h"
 
 namespace accrue::train {
 
-SegmentState::SegmentState(const accum::GradientBuffer& buffer, std::size_t segments)
-    : buffer_(buffer), needed_(segments) {}
+SegmentState::SegmentState(const accum::GradientBuffer& buffer,
+                           std::vector<models::Segment> segments)
+    : buffer_(buffer), segments_(std::move(segments)), learned_(segments_.size()) {}
 
 void SegmentState::attach_to(LayeredOptions& options) {
   if (!memory::is_offloading()) return;
@@ -16,17 +19,24 @@ void SegmentState::attach_to(LayeredOptions& options) {
 }
 
 void SegmentState::note(std::size_t segment, const std::vector<at::Tensor>& parameters) {
-  Needed& needed = needed_.at(segment);
-  needed.forward = needed.backward = parameters;
+  Learned& learned = learned_.at(segment);
+  learned.forward = learned.backward = parameters;
   for (const at::Tensor& parameter : parameters)
     for (const accum::GradientBuffer::Entry& entry : buffer_.entries())
-      if (entry.parameter.is_same(parameter)) needed.backward.push_back(entry.slot->main);
+      if (entry.parameter.is_same(parameter)) learned.backward.push_back(entry.slot->main);
+}
+
+std::vector<at::Tensor> SegmentState::needed(std::size_t segment, bool backward) const {
+  const Learned& learned = learned_.at(segment);
+  std::vector<at::Tensor> tensors = backward ? learned.backward : learned.forward;
+  if (const auto& weights = segments_.at(segment).weights) {
+    const std::vector<at::Tensor> listed = weights();
+    tensors.insert(tensors.end(), listed.begin(), listed.end());
+  }
+  return tensors;
 }
 
 void SegmentState::before(const SegmentVisit& visit) const {
-  const auto needed = [this](std::size_t segment, bool backward) -> const std::vector<at::Tensor>& {
-    return backward ? needed_.at(segment).backward : needed_.at(segment).forward;
-  };
   memory::keep_in_memory(
       needed(visit.segment, visit.backward),
       visit.next ? needed(*visit.next, visit.next_backward) : std::vector<at::Tensor>{});

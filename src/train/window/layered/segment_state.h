@@ -9,27 +9,32 @@
 namespace accrue::train {
 
 /// Brings the offloaded state that a segment needs into memory before its micro-batches run, and
-/// that of the following segment while they run: its parameters, and for its backward pass their
-/// sums. Which parameters a segment uses is learned from its first backward pass; until then its
-/// state is read when it is touched.
+/// that of the following segment while they run: its weights, and for its backward pass the sums of
+/// those that are trained. The model lists its weights (models::Segment::weights), frozen ones and
+/// copies included. Trained parameters are also learned from a segment's first backward pass, and
+/// with them their sums. What is in neither list is read when it is touched.
 class SegmentState {
  public:
-  /// The buffer is kept by reference.
-  SegmentState(const accum::GradientBuffer& buffer, std::size_t segments);
+  /// The buffer is kept by reference. The segments' model must outlive this object.
+  SegmentState(const accum::GradientBuffer& buffer, std::vector<models::Segment> segments);
 
   /// Makes windows with these options call this object, which has to outlive them. Without an
   /// OffloadScope nothing happens.
   void attach_to(LayeredOptions& options);
 
+  /// What is known of the state that a pass through a segment needs.
+  std::vector<at::Tensor> needed(std::size_t segment, bool backward) const;
+
  private:
-  struct Needed {
+  struct Learned {
     std::vector<at::Tensor> forward, backward;
   };
   void note(std::size_t segment, const std::vector<at::Tensor>& parameters);
   void before(const SegmentVisit& visit) const;
 
   const accum::GradientBuffer& buffer_;
-  std::vector<Needed> needed_;  ///< by segment
+  std::vector<models::Segment> segments_;
+  std::vector<Learned> learned_;  ///< by segment
 };
 
 }  // namespace accrue::train
