@@ -11,7 +11,7 @@ from accrue.batches import micro_batches as micro_batches_of
 from accrue.errors import UsageError
 from accrue.models import Named, batch_norm_finder, named_parameters
 from accrue.optimizers import require_steps_by_itself
-from accrue.options import check_function, check_group, check_options, numbers_of, whole_numbers
+from accrue.options import check_count, check_function, check_group, check_options, numbers_of, whole_numbers
 from accrue.ranks import ranks_of
 from accrue.sharded import ShardedWindow, is_sharded
 from accrue.verify import LossFn
@@ -39,7 +39,8 @@ class Accumulator:
         batch: the effective batch size of one optimizer step over all ranks, as `accrue.Tokens(n)` or `accrue.Samples(n)`; `full()`
             compares with it. A micro-batch counts by the size that `backward()` was given. Without one, it counts by its loss's
             weight if the batch is in tokens.
-        micro_batches: the number of this rank's micro-batches in a window (gradient accumulation steps), instead of `batch`. 0: not set.
+        micro_batches: the number of this rank's micro-batches in a window (gradient accumulation steps), instead of `batch`. Without
+            either, you decide when to call `step()`, and `full()` is refused.
         accumulate: the precision of the sums: "fp32", "fp64", "bf16", "bf16-kahan", "bf16-stochastic", or "fixed" (the same bits for
             any order).
         clip_norm: the largest global norm of the mean gradient. 0: no clipping.
@@ -68,16 +69,18 @@ class Accumulator:
             belongs to an open window.
     """
 
-    def __init__(self, model: Any, *, batch: Size = None, micro_batches: int = 0, accumulate: str = "fp32",
+    def __init__(self, model: Any, *, batch: Size = None, micro_batches: int | None = None, accumulate: str = "fp32",
                  clip_norm: float = 0.0, check_finite: bool = True, watch_parameters: bool = True, max_quarantined: int = 16,
                  split_out_of_memory: bool = True, measure_noise: bool = False, replay: Callable[[_native.MicroRef], _native.Loss] | None = None,
                  on_event: Callable[[_native.Event], Any] | None = None, group: _native.Group | None = None):
         check_group("Accumulator", group, _native.Group)
-        options = {"batch": batch, "micro_batches": micro_batches, "accumulate": accumulate, "clip_norm": clip_norm,
+        check_count("Accumulator", "micro_batches", micro_batches)
+        options = {"batch": batch, "micro_batches": micro_batches or 0, "accumulate": accumulate, "clip_norm": clip_norm,
                    "check_finite": check_finite, "watch_parameters": watch_parameters, "max_quarantined": max_quarantined, "split_out_of_memory": split_out_of_memory, "measure_noise": measure_noise,
                    "replay": replay, "on_event": on_event}
-        check_options("Accumulator", options, micro_batches=int, accumulate=str, clip_norm=float, check_finite=bool, watch_parameters=bool,
+        check_options("Accumulator", options, accumulate=str, clip_norm=float, check_finite=bool, watch_parameters=bool,
                       max_quarantined=int, split_out_of_memory=bool, measure_noise=bool)
+        self._has_size = batch is not None or micro_batches is not None
         named = named_parameters(model, "Accumulator", watch_parameters)
         options["group"] = ranks_of(model, group, "Accumulator")
         if is_sharded(named):
@@ -125,8 +128,20 @@ class Accumulator:
         self._native.set_batch(batch)
 
     def full(self) -> bool:
-        """Returns whether the window holds its batch. True also if the window was lost; `step()` then reports it."""
+        """Returns whether the window holds its batch. True also if the window was lost; `step()` then reports it.
+
+        Raises:
+            UsageError: no size of a window is stated: neither `batch` nor `micro_batches` at construction, nor a size to `share()`.
+        """
+        if not self._has_size:
+            raise UsageError("full", "an Accumulator with the size of its windows", "one without batch and micro_batches",
+                             "Accumulator(model, batch=accrue.Samples(256)), or step() without asking full()")
         return self._native.full()
+
+    @property
+    def has_size(self) -> bool:
+        """Whether the size of a window is stated, so that `full()` can compare with it."""
+        return self._has_size
 
     @property
     def pending(self) -> bool:
@@ -168,7 +183,9 @@ class Accumulator:
         Raises:
             UsageError: a window is open, or no size is known.
         """
-        return self._native.share(size)
+        share = self._native.share(size)
+        self._has_size = True
+        return share
 
     def next_is_last(self) -> None:
         """Announces that the next `backward()` is this rank's last of the window, so that its gradients can be reduced meanwhile."""
@@ -212,11 +229,17 @@ class AccumulatingOptimizer:
     `state_dict()` and `load_state_dict()` are those of the wrapped optimizer. Step a learning-rate schedule only after a step that was taken.
 
     Args:
-        accumulator: the Accumulator of the optimizer's parameters.
+        accumulator: the Accumulator of the optimizer's parameters, with a `batch` or `micro_batches`.
         optimizer: the `torch.optim.Optimizer` that takes the steps.
+
+    Raises:
+        UsageError: the accumulator has neither, so that no window would ever be full.
     """
 
     def __init__(self, accumulator: Accumulator, optimizer: torch.optim.Optimizer):
+        if not accumulator.has_size:
+            raise UsageError("accumulating", "the size of a window", "neither micro_batches nor batch",
+                             "accumulating(model, optimizer, micro_batches=8), or batch=accrue.Samples(256)")
         self.accumulator = accumulator
         self.optimizer = optimizer
 
@@ -247,17 +270,17 @@ class AccumulatingOptimizer:
         self.optimizer.load_state_dict(state)
 
 
-def accumulating(model: Any, optimizer: torch.optim.Optimizer, micro_batches: int = 0, **options) -> AccumulatingOptimizer:
+def accumulating(model: Any, optimizer: torch.optim.Optimizer, micro_batches: int | None = None, **options) -> AccumulatingOptimizer:
     """Wraps `optimizer` so that it steps once per window.
 
     Args:
         model: the model, as for Accumulator.
         optimizer: a `torch.optim.Optimizer` of the model's parameters.
-        micro_batches: the number of micro-batches in a window. 0: `batch=` in `options` is the size of a window.
+        micro_batches: the number of micro-batches in a window. None: `batch=` in `options` is the size of a window.
         options: further options of Accumulator.
 
     Raises:
-        UsageError: as for Accumulator.
+        UsageError: neither `micro_batches` nor `batch=` is stated, or as for Accumulator.
     """
     return AccumulatingOptimizer(Accumulator(model, micro_batches=micro_batches, **options), optimizer)
 
@@ -290,7 +313,7 @@ def accumulate(model: Any, batch: Any, loss_fn: LossFn, micro_batch: int, **opti
     Raises:
         UsageError: an argument has the wrong type, or as for Accumulator.
     """
-    check_options("accumulate", {"micro_batch": micro_batch}, micro_batch=int)
+    check_count("accumulate", "micro_batch", micro_batch, required=True)
     check_function("accumulate", "loss_fn", loss_fn)
     named = [(name, tensor) for name, tensor in named_parameters(model, "accumulate") if tensor.requires_grad]
     kept = [(tensor, tensor.grad) for _, tensor in named]

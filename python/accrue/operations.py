@@ -7,6 +7,7 @@ the operators `accrue::linear_cross_entropy` and `accrue::linear` of torch.libra
 import torch
 
 from accrue import _native
+from accrue.options import check_options, check_tensors
 from accrue.tensors import IGNORED
 
 
@@ -36,6 +37,10 @@ def linear_cross_entropy(hidden: torch.Tensor, weight: torch.Tensor, targets: to
     Raises:
         UsageError: a shape, dtype, target or option does not fit. In a window, `backward()` raises it unless it gets the sum itself.
     """
+    check_tensors("linear_cross_entropy", {"hidden": hidden, "weight": weight, "targets": targets, "bias": bias, "row_weights": row_weights},
+                  optional=("bias", "row_weights"))
+    check_options("linear_cross_entropy", {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "z_loss": z_loss, "soft_cap": soft_cap},
+                  ignore_index=int, label_smoothing=float, z_loss=float, soft_cap=float)
     return _native.linear_cross_entropy(hidden, weight, targets, prepared or _native.PreparedWeight(), bias=bias, row_weights=row_weights,
                                         ignore_index=ignore_index, label_smoothing=label_smoothing, z_loss=z_loss, soft_cap=soft_cap)
 
@@ -56,6 +61,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
     """
     if torch.compiler.is_compiling():
         return torch.ops.accrue.linear(x, weight, bias)
+    check_tensors("linear", {"x": x, "weight": weight, "bias": bias}, optional=("bias",))
     return _native.linear(x, weight, bias, _native.PreparedWeight())
 
 

@@ -15,7 +15,7 @@ from accrue.errors import UsageError
 def require_steps_by_itself(optimizer: Any, operation: str) -> None:
     """Raises UsageError, before the window is closed, for an optimizer whose step() would not take a window's gradient.
 
-    Such an optimizer needs a closure (LBFGS, SAM), accumulates by itself, or scales losses (both with Accelerate). An object that is no optimizer is
+    Such an optimizer holds no parameter to train, needs a closure (LBFGS, SAM), accumulates by itself, or scales losses (both with Accelerate). An object that is no optimizer is
     refused later, when it is stepped.
     """
     if not callable(getattr(optimizer, "step", None)):
@@ -23,9 +23,21 @@ def require_steps_by_itself(optimizer: Any, operation: str) -> None:
     if isinstance(optimizer, torch.amp.GradScaler):
         raise UsageError(operation, "an optimizer", "a GradScaler, whose scale sums in fp32 do not want",
                          f"{operation}(optimizer), without the scaler: a window that overflows is dropped by itself")
+    _require_parameters(optimizer, operation)
     _require_no_closure(optimizer, operation)
     if hasattr(optimizer, "gradient_state"):
         _require_plain_accelerate(optimizer, operation)
+
+
+def _require_parameters(optimizer: Any, operation: str) -> None:
+    """Raises UsageError if all groups are empty or frozen: a step would change nothing, without an error."""
+    groups = getattr(optimizer, "param_groups", None)
+    if not isinstance(groups, (list, tuple)) or not all(isinstance(group, dict) and isinstance(group.get("params"), (list, tuple)) for group in groups):
+        return
+    held = [parameter for group in groups for parameter in group["params"]]
+    if not held or all(torch.is_tensor(parameter) and not parameter.requires_grad for parameter in held):
+        raise UsageError(operation, "an optimizer with parameters to train", "one whose parameters are all frozen" if held else "one without parameters",
+                         "torch.optim.AdamW(model.parameters())")
 
 
 def _require_no_closure(optimizer: Any, operation: str) -> None:

@@ -30,6 +30,24 @@ def check_options(operation: str, stated: Mapping[str, Any], **kinds: type) -> N
             raise UsageError(operation, f"{IN_WORDS[kind]} as {name}", f"a value of type {type(stated[name]).__name__}", f"leaving {name} out")
 
 
+def check_count(operation: str, name: str, count: Any, *, required: bool = False) -> None:
+    """Raises UsageError unless `count` is a whole number of at least 1, or None if it is not required."""
+    if count is None and not required:
+        return
+    is_whole = _is(count, int)
+    if not is_whole or count < 1:
+        raise UsageError(operation, f"a whole number of at least 1 as {name}", str(count) if is_whole else f"a value of type {type(count).__name__}",
+                         f"{name}=1 or more" if required else f"leaving {name} out, or 1 or more")
+
+
+def check_tensors(operation: str, stated: Mapping[str, Any], optional: Iterable[str] = ()) -> None:
+    """Raises UsageError for a value that is no tensor. Those named in `optional` may be None."""
+    for name, value in stated.items():
+        if not torch.is_tensor(value) and not (value is None and name in optional):
+            raise UsageError(operation, f"a tensor as {name}", f"a value of type {type(value).__name__}",
+                             f"leaving {name} out" if name in optional else f"torch.as_tensor({name})")
+
+
 def check_function(operation: str, name: str, value: Any) -> None:
     if not callable(value):
         raise UsageError(operation, f"a function as {name}", f"a value of type {type(value).__name__}", f"{name}(model, micro_batch)")
@@ -40,10 +58,16 @@ def check_group(operation: str, group: Any, kind: type) -> None:
         raise UsageError(operation, "the ranks that accrue.join() returns as group", f"a value of type {type(group).__name__}", "group=accrue.join()")
 
 
+def _index(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError("no whole number")
+    return operator.index(value)
+
+
 def whole_numbers(operation: str, name: str, values: Any) -> list[int]:
     """Returns a list, range or tensor of whole numbers as a list of int. Raises UsageError for anything else."""
     try:
-        return [operator.index(value) for value in values]
+        return [_index(value) for value in values]
     except TypeError:
         raise UsageError(operation, f"a list of whole numbers as {name}", f"a value of type {type(values).__name__}", f"leaving {name} out") from None
 

@@ -11,7 +11,7 @@ from accrue.batches import batch_size, batch_slice, mapped
 from accrue.errors import UsageError
 from accrue.models import batch_norm_finder, named_buffers, named_parameters
 from accrue.optimizers import require_steps_by_itself
-from accrue.options import check_function, check_group, check_options
+from accrue.options import check_count, check_function, check_group, check_options
 from accrue.ranks import ranks_of
 from accrue.sharded import is_sharded
 from accrue.verify import LossFn
@@ -30,7 +30,7 @@ class Stepper:
         model: a `torch.nn.Module`, or its parameters. Parameters that fully_shard() sharded are refused.
         optimizer: a `torch.optim.Optimizer` of its parameters.
         clip_norm: the largest global norm of the mean gradient. 0: no clipping.
-        micro_batch: the largest number of samples in a micro-batch. 0: measured at the first step.
+        micro_batch: the largest number of samples in a micro-batch. None: measured at the first step.
         accelerate: runs the model's operations in accrue's kernels during a step, with dropout masks that depend on the samples and not
             on the split.
         watch_parameters: as for Accumulator. Set it to False if the model's `forward()` writes its own weights.
@@ -41,11 +41,12 @@ class Stepper:
         UsageError: an option has the wrong type, the model has nothing to train, or the optimizer cannot take a window's gradient.
     """
 
-    def __init__(self, model: Any, optimizer: torch.optim.Optimizer, *, clip_norm: float = 0.0, micro_batch: int = 0,
+    def __init__(self, model: Any, optimizer: torch.optim.Optimizer, *, clip_norm: float = 0.0, micro_batch: int | None = None,
                  accelerate: bool = False, watch_parameters: bool = True, on_event: Callable[[_native.Event], Any] | None = None,
                  group: _native.Group | None = None):
-        options = {"clip_norm": clip_norm, "micro_batch": micro_batch, "accelerate": accelerate, "watch_parameters": watch_parameters}
-        check_options("step", options, clip_norm=float, micro_batch=int, accelerate=bool, watch_parameters=bool)
+        check_count("step", "micro_batch", micro_batch)
+        options = {"clip_norm": clip_norm, "micro_batch": micro_batch or 0, "accelerate": accelerate, "watch_parameters": watch_parameters}
+        check_options("step", options, clip_norm=float, accelerate=bool, watch_parameters=bool)
         check_group("step", group, _native.Group)
         self._model = model
         named = named_parameters(model, "step", watch_parameters)

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+from accrue.options import check_count
 from accrue.report import Report
 from accrue.verify import LossFn, verify, verify_loop
 
 
 def assert_accumulates(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, list], Any] | None = None, *,
-                       micro_batch: int = 0, seed: int = 1) -> Report:
+                       micro_batch: int | None = None, seed: int = 1) -> Report:
     """Asserts that `loop` leaves the gradient of the batch's mean loss in `.grad`.
 
         def test_training_step_accumulates():
@@ -17,7 +18,7 @@ def assert_accumulates(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[
     Args:
         model, batch, loss_fn: as for accrue.verify_loop().
         loop: `loop(model, micro_batches)`. None: only loss_fn is checked, that its micro-batches add up to the batch (accrue.verify()).
-        micro_batch: samples in a micro-batch. 0: as for accrue.verify_loop() or accrue.verify().
+        micro_batch: samples in a micro-batch. None: as for accrue.verify_loop() or accrue.verify().
         seed: the seed of torch's generator in each pass.
 
     Returns:
@@ -29,7 +30,8 @@ def assert_accumulates(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[
         UsageError: as for accrue.verify_loop().
     """
     if loop is None:
-        sizes = [micro_batch] if micro_batch else []
+        check_count("assert_accumulates", "micro_batch", micro_batch)
+        sizes = [] if micro_batch is None else [micro_batch]
         report = verify(model, batch, loss_fn, micro_batches=sizes, seed=seed)
     else:
         report = verify_loop(model, batch, loss_fn, loop, micro_batch=micro_batch, seed=seed)

@@ -13,7 +13,7 @@ from accrue.buffers import BufferReplaced, HeldBuffers
 from accrue.copies import Account, Copies, check_copies
 from accrue.errors import NotJudged, UsageError
 from accrue.models import batch_norm_finder, evaluator, named_buffers, named_parameters, without_ranks
-from accrue.options import check_function, check_options
+from accrue.options import check_count, check_function, check_options, whole_numbers
 from accrue.report import Report, as_left, unjudged
 from accrue.untouched import require_restorable, untouched
 from accrue.watching import unrecorded
@@ -68,6 +68,15 @@ def _undisturbed(operation: str, copies: Copies, roots: tuple, prove: Callable[[
                          "torch.utils.checkpoint.checkpoint(..., use_reentrant=False)") from error
 
 
+def _require_a_split(sizes: Sequence[int], samples: int) -> None:
+    """Raises UsageError if sizes of micro-batches are stated and none of them splits the batch."""
+    for size in sizes:
+        check_count("verify", "micro_batches", size, required=True)
+    if sizes and min(sizes) >= samples >= 2:
+        raise UsageError("verify", "a size that splits the batch into at least 2 micro-batches", f"{min(sizes)} for a batch of {samples} samples",
+                         f"{(samples + 1) // 2} or fewer")
+
+
 def verify(model: Any, batch: Any, loss_fn: LossFn, *, micro_batches: Sequence[int] = (), noise_draws: int = 3,
            seed: int = 1, copies: Copies | None = None) -> Report:
     """Proves that the summed gradients of micro-batches equal the gradient of the whole batch's mean loss.
@@ -89,18 +98,18 @@ def verify(model: Any, batch: Any, loss_fn: LossFn, *, micro_batches: Sequence[i
         A Report. It has `judged` False if the check needs more copies than `copies` allows, or cannot restore something.
 
     Raises:
-        UsageError: the batch has fewer than 2 samples or total weight 0, a loss or gradient is not finite, or the model is a
-            DistributedDataParallel over several ranks.
+        UsageError: the batch has fewer than 2 samples or total weight 0, none of `micro_batches` splits it, a loss or gradient is not
+            finite, or the model is a DistributedDataParallel over several ranks.
     """
     check_options("verify", {"noise_draws": noise_draws, "seed": seed}, noise_draws=int, seed=int)
-    for size in micro_batches:
-        check_options("verify", {"micro_batches": size}, micro_batches=int)
+    sizes = whole_numbers("verify", "micro_batches", micro_batches)
+    _require_a_split(sizes, batch_size(batch))
     described = _described(model, batch, loss_fn, "verify", HeldBuffers(model))
     return _undisturbed("verify", check_copies("verify", copies), (model, loss_fn), lambda: _native.verify(
-        described, micro_batches=list(micro_batches), noise_draws=noise_draws, seed=seed))
+        described, micro_batches=sizes, noise_draws=noise_draws, seed=seed))
 
 
-def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, list], Any], *, micro_batch: int = 0,
+def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, list], Any], *, micro_batch: int | None = None,
                 noise_draws: int = 1, seed: int = 1, copies: Copies | None = None) -> Report:
     """Proves that your loop leaves the gradient of the batch's mean loss in `.grad`, or names the cause if it does not.
 
@@ -119,12 +128,13 @@ def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, li
         batch: at least 2 samples (see accrue.batches).
         loss_fn: `loss_fn(model, micro_batch)` returns `accrue.Loss(sum, weight)`. It defines the correct gradient, and is checked first.
         loop: `loop(model, micro_batches)` gets a list of slices of `batch`. `.grad` is None when it begins.
-        micro_batch: samples in each slice. 0: about a quarter of the batch, the last slice being uneven.
+        micro_batch: samples in each slice, fewer than `batch` has. None: about a quarter of the batch, the last slice being uneven.
         noise_draws, seed, copies: as for verify().
 
-    Returns and raises what verify() does.
+    Returns and raises what verify() does. A loop without a backward pass that reaches a parameter is a UsageError, too.
     """
-    check_options("verify_loop", {"micro_batch": micro_batch, "noise_draws": noise_draws, "seed": seed}, micro_batch=int, noise_draws=int, seed=int)
+    check_options("verify_loop", {"noise_draws": noise_draws, "seed": seed}, noise_draws=int, seed=int)
+    check_count("verify_loop", "micro_batch", micro_batch)
     check_function("verify_loop", "loop", loop)
     described = _described(model, batch, loss_fn, "verify_loop", buffers := HeldBuffers(model))
 
@@ -137,5 +147,5 @@ def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, li
             tensor.requires_grad_(True)
 
     return _undisturbed("verify_loop", check_copies("verify_loop", copies), (model, loss_fn, loop), lambda: _native.verify_loop(
-        described, run, micro_batch=micro_batch, noise_draws=noise_draws, seed=seed))
+        described, run, micro_batch=micro_batch or 0, noise_draws=noise_draws, seed=seed))
 

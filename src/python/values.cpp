@@ -60,15 +60,27 @@ Loss make_loss(py::handle sum, py::handle weight) {
   return loss;
 }
 
-std::int64_t positive(std::int64_t count, const char* unit) {
-  if (count > 0) return count;
-  throw usage_error(unit, "at least 1", std::to_string(count), "the size of an optimizer step");
+/// A batch size. True and False are no counts.
+std::int64_t stated_count(py::handle value, const char* unit) {
+  const auto refused = [unit](const std::string& received) {
+    return usage_error(unit, "a whole number of at least 1", received,
+                       "the size of an optimizer step, as " + std::string(unit) + "(256)");
+  };
+  if (PyBool_Check(value.ptr())) throw refused(in_words(value));
+  std::int64_t count = 0;
+  try {
+    count = py::module_::import("operator").attr("index")(value).cast<std::int64_t>();
+  } catch (const std::exception&) {
+    throw refused(PyLong_Check(value.ptr()) ? py::str(value).cast<std::string>() : in_words(value));
+  }
+  if (count < 1) throw refused(std::to_string(count));
+  return count;
 }
 
 template <class Unit>
 void bind_unit(py::module_& module, const char* name, const char* help) {
   py::class_<Unit>(module, name, help)
-      .def(py::init([name](std::int64_t count) { return Unit{positive(count, name)}; }),
+      .def(py::init([name](const py::object& count) { return Unit{stated_count(count, name)}; }),
            py::arg("count"))
       .def_readonly("count", &Unit::count)
       .def("__eq__", [](const Unit& a, const Unit& b) { return a == b; })

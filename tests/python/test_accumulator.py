@@ -197,7 +197,7 @@ def test_two_losses_of_one_forward_pass_are_named():
 def test_a_second_thread_is_refused():
     net = double(model())
     said = []
-    acc = accrue.Accumulator(net)
+    acc = accrue.Accumulator(net, micro_batches=2)
 
     class Asks:
         param_groups = [{"params": list(net.parameters())}]

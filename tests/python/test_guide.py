@@ -21,6 +21,19 @@ def test_blocks_run(name, tmp_path, monkeypatch):
         exec(compile(block, str(page), "exec"), names)
 
 
+def test_the_readme_shows_what_its_loop_prints(capsys):
+    """The words are equal. Rounding, and with it the bound, differs between machines."""
+    block = re.search(r"^```python\n(.*?)^```$", (GUIDES / "python.md").read_text(), re.M | re.S)[1]
+    shown = re.search(r"^```text\n(Not equal: .*?)^```$", (GUIDES.parents[1] / "README.md").read_text(), re.M | re.S)[1]
+    exec(compile(block, "python.md", "exec"), {"__name__": "guide"})
+    printed = capsys.readouterr().out
+    number = r"\b\d+\.\d+(?:e-\d+)?"
+    assert re.sub(number, "#", printed) == re.sub(number, "#", shown)
+    error, bound, difference, digits = map(float, re.findall(number, printed))
+    assert (error, difference) == (0.415, 0.415)
+    assert [error, bound, difference, digits] == [pytest.approx(float(there), rel=0.2) for there in re.findall(number, shown)]
+
+
 def test_translations_are_python():
     """Their lines and ours are shown, and not run: they want the other systems."""
     pages = sorted((GUIDES / "from").glob("*.md"))

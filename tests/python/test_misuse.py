@@ -6,6 +6,7 @@ from museum.parts import batch, loss_fn, mean, model
 from torch import nn
 
 import accrue
+import accrue.testing
 
 
 @pytest.fixture
@@ -125,6 +126,93 @@ def test_a_window_with_one_forward_pass(net, optimizer):
             loss_fn(net, batch()).sum.backward()
 
     refused(one, "at least 2 micro-batches")
+
+
+@pytest.mark.parametrize("size", [8, 100])
+def test_one_micro_batch_proves_nothing(net, size):
+    def sums_means(net, micros):
+        for micro in micros:
+            mean(net, micro).backward()
+
+    whole = batch(8)
+    for check in (accrue.verify_loop, accrue.testing.assert_accumulates):
+        refused(lambda check=check: check(net, whole, loss_fn, sums_means, micro_batch=size), "a window of at least 2 micro-batches", "all 8 samples", "try",
+                "micro-batches of 4 samples or fewer")
+    refused(lambda: accrue.verify(net, whole, loss_fn, micro_batches=[size]), "at least 2 micro-batches", f"{size} for a batch of 8", "4 or fewer")
+    refused(lambda: accrue.testing.assert_accumulates(net, whole, loss_fn, micro_batch=size), "at least 2 micro-batches")
+    assert not accrue.verify_loop(net, whole, loss_fn, sums_means, micro_batch=4).equal
+    assert accrue.verify(net, whole, loss_fn, micro_batches=[size, 4]).equal, "one size that splits the batch is enough"
+
+
+def test_a_loop_without_backward_is_no_loop(net):
+    def forward_only(net, micros):
+        for micro in micros:
+            mean(net, micro)
+
+    refused(lambda: accrue.verify_loop(net, batch(), loss_fn, forward_only), "a loop that computes a gradient", "no backward pass", "loss.backward()")
+    other = model()
+    refused(lambda: accrue.verify_loop(net, batch(), loss_fn, lambda _, micros: [mean(other, micro).backward() for micro in micros]), "no backward pass")
+
+    def cleared(net, micros):
+        for micro in micros:
+            mean(net, micro).backward()
+        net.zero_grad()
+
+    assert accrue.verify_loop(net, batch(), loss_fn, cleared).cause == "zeroed-mid-window"
+
+
+@pytest.mark.parametrize("count", [0, -2, 1.5, "4", True])
+def test_counts_of_less_than_1_are_refused_by_name(net, optimizer, count):
+    whole = batch()
+    entries = {"micro_batch": [lambda: accrue.accumulate(net, whole, loss_fn, micro_batch=count),
+                               lambda: accrue.step(net, optimizer, whole, loss_fn, micro_batch=count),
+                               lambda: accrue.Stepper(net, optimizer, micro_batch=count),
+                               lambda: accrue.accumulated(net, optimizer, micro_batch=count),
+                               lambda: accrue.verify_loop(net, whole, loss_fn, lambda *_: None, micro_batch=count),
+                               lambda: accrue.testing.assert_accumulates(net, whole, loss_fn, lambda *_: None, micro_batch=count),
+                               lambda: accrue.testing.assert_accumulates(net, whole, loss_fn, micro_batch=count)],
+               "micro_batches": [lambda: accrue.Accumulator(net, micro_batches=count),
+                                 lambda: accrue.accumulating(net, optimizer, micro_batches=count)]}
+    for name, calls in entries.items():
+        for call in calls:
+            refused(call, f"a whole number of at least 1 as {name}", str(count) if type(count) is int else type(count).__name__)
+    refused(lambda: accrue.verify(net, whole, loss_fn, micro_batches=[count]), "micro_batches")
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_windows_without_a_size_are_never_full(net, optimizer):
+    refused(lambda: accrue.accumulating(net, optimizer), "the size of a window", "micro_batches=8")
+    refused(lambda: accrue.AccumulatingOptimizer(accrue.Accumulator(net), optimizer), "the size of a window")
+    acc = accrue.Accumulator(net)
+    refused(acc.full, "batch=accrue.Samples(256)")
+    before = [p.detach().clone() for p in net.parameters()]
+    for micro in (accrue.batch_slice(batch(), 0, 5), accrue.batch_slice(batch(), 5, 10)):
+        acc.backward(loss_fn(net, micro))
+        refused(acc.full, "batch=accrue.Samples(256)")
+    assert acc.step(optimizer).stepped, "the window is intact, and step() needs no size"
+    loss = loss_fn(same := model(), batch())
+    expected = torch.autograd.grad(loss.sum / loss.weight, list(same.parameters()))
+    assert all(torch.allclose(p, a - 0.1 * g, atol=1e-6) for p, a, g in zip(net.parameters(), before, expected))
+    begin, end = acc.share(accrue.Samples(4))
+    assert (begin, end) == (0, 4) and not acc.full(), "share() states a size"
+    wrapped = accrue.accumulating(net, optimizer, batch=accrue.Samples(4))
+    wrapped.backward(loss_fn(net, batch(4)), accrue.Samples(4))
+    assert wrapped.step().stepped
+
+
+def test_optimizers_that_hold_nothing_to_train(net):
+    emptied = torch.optim.SGD(net.parameters(), lr=0.1)
+    emptied.param_groups.clear()
+    hollow = torch.optim.SGD(net.parameters(), lr=0.1)
+    hollow.param_groups[0]["params"] = []
+    frozen = torch.optim.SGD(model().requires_grad_(False).parameters(), lr=0.1)
+    for optimizer, said in ((emptied, "without parameters"), (hollow, "without parameters"), (frozen, "frozen")):
+        acc = accrue.Accumulator(net, micro_batches=1)
+        acc.backward(loss_fn(net, batch()))
+        for call in (acc.step, acc.finish, lambda o: accrue.step(net, o, batch(), loss_fn), lambda o: accrue.Stepper(net, o)):
+            refused(lambda call=call, optimizer=optimizer: call(optimizer), "an optimizer with parameters to train", said)
+        assert acc.pending, "nothing is lost"
+        assert acc.step(torch.optim.SGD(net.parameters(), lr=0.0)).stepped
 
 
 def test_sparse_gradients_are_refused_by_name(optimizer):

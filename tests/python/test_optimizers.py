@@ -39,7 +39,7 @@ def test_optimizers_with_closures_are_refused_before_the_window_is_lost(make):
         accrue.step(net, optimizer, batch(), loss_fn)
     with pytest.raises(accrue.UsageError, match="closure"):
         accrue.accumulated(net, optimizer)
-    acc = accrue.Accumulator(net)
+    acc = accrue.Accumulator(net, micro_batches=2)
     acc.backward(loss_fn(net, batch()))
     for call in (acc.step, acc.finish):
         with pytest.raises(accrue.UsageError, match="closure"):

@@ -178,7 +178,7 @@ def test_verify_loop_chooses_micro_batches_that_batch_normalisation_takes():
         net = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
         net[1].training, net[1].track_running_stats = False, False  # which looks like one of batches, but has its running statistics
         data = [torch.randn(samples, 5), torch.randn(samples, 1)]
-        accrue.verify_loop(net, data, loss_fn, lambda n, micros: sizes.extend(len(micro[0]) for micro in micros))
+        accrue.verify_loop(net, data, loss_fn, lambda n, micros: (sizes.extend(len(micro[0]) for micro in micros), right(n, micros)))
         assert sizes and min(sizes) >= 2, (samples, sizes)
     with pytest.raises(accrue.UsageError, match="at least 2 samples, which batch normalisation takes"):
         accrue.verify_loop(net, [torch.randn(3, 5), torch.randn(3, 1)], loss_fn, right)

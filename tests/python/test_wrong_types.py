@@ -110,7 +110,7 @@ def entries():
         "Loss": (accrue.Loss, {"sum": torch.tensor(1.0), "weight": 1}),
         "Tokens": (accrue.Tokens, {"count": 1}),
         "Samples": (accrue.Samples, {"count": 1}),
-        "Accumulator": (accrue.Accumulator, {"model": net, "batch": None, "micro_batches": 0, "accumulate": "fp32", "clip_norm": 0.0, "check_finite": True,
+        "Accumulator": (accrue.Accumulator, {"model": net, "batch": None, "micro_batches": None, "accumulate": "fp32", "clip_norm": 0.0, "check_finite": True,
                                              "max_quarantined": 16, "split_out_of_memory": True, "measure_noise": False, "replay": None, "on_event": None,
                                              "group": None}),
         "backward": (lambda **k: acc.discard() or acc.backward(**k), {"loss": None, "size": None, "sample_ids": ()}),
@@ -121,7 +121,7 @@ def entries():
         "finish": (lambda **k: opened(lambda: acc.finish(**k)), {"optimizer": optimizer}),
         "accumulate": (accrue.accumulate, {"model": net, "batch": micro, "loss_fn": loss_fn, "micro_batch": 4}),
         "accumulating": (accrue.accumulating, {"model": net, "optimizer": optimizer, "micro_batches": 2}),
-        "Stepper": (accrue.Stepper, {"model": net, "optimizer": optimizer, "clip_norm": 0.0, "micro_batch": 0, "accelerate": False, "on_event": None,
+        "Stepper": (accrue.Stepper, {"model": net, "optimizer": optimizer, "clip_norm": 0.0, "micro_batch": None, "accelerate": False, "on_event": None,
                                      "group": None}),
         "accrue.step": (accrue.step, {"model": net, "optimizer": optimizer, "batch": micro, "loss_fn": loss_fn, "micro_batch": 4}),
         "verify": (accrue.verify, {"model": net, "batch": accrue.batch_slice(micro, 0, 2), "loss_fn": loss_fn, "micro_batches": (1,), "noise_draws": 0,
@@ -162,7 +162,8 @@ NAMED = [("Accumulator", option, value) for option, value in
 NAMED += [("Stepper", "clip_norm", None), ("Stepper", "micro_batch", "4"), ("Stepper", "accelerate", 1), ("Stepper", "on_event", []), ("Stepper", "group", 2),
           ("accumulate", "micro_batch", None), ("accumulate", "loss_fn", None), ("accrue.step", "loss_fn", torch.ones(2)), ("verify", "loss_fn", "mse"),
           ("verify", "seed", None), ("verify", "micro_batches", ("1",)), ("verify_loop", "loop", None), ("verify_loop", "micro_batch", 1.5), ("accelerate", "seed", "1"),
-          ("accelerate", "head", "lm_head"), ("expect", "totals", None), ("expect", "coefficients", "a"), ("BatchController", "batch", None)]
+          ("accelerate", "head", "lm_head"), ("linear", "x", "x"), ("linear", "bias", 1.0), ("linear_cross_entropy", "targets", None),
+          ("linear_cross_entropy", "z_loss", "1"), ("expect", "totals", None), ("expect", "coefficients", "a"), ("BatchController", "batch", None)]
 
 
 @pytest.mark.parametrize("name, option, value", NAMED)
@@ -171,3 +172,14 @@ def test_a_wrong_option_is_refused_by_its_name(name, option, value):
     with pytest.raises(accrue.UsageError, match=option.removesuffix("es")) as raised:
         entry(**{**right, option: value})
     assert len(str(raised.value)) < 300, "one sentence"
+
+
+@pytest.mark.parametrize("unit", [accrue.Samples, accrue.Tokens])
+def test_a_size_is_a_whole_number(unit):
+    for value, received in (("8", "type str"), (8.5, "type float"), (None, "None"), (True, "type bool"), (torch.ones(2), "type Tensor"), (0, "0"), (-8, "-8"),
+                            (2**70, str(2**70))):
+        with pytest.raises(accrue.UsageError) as raised:
+            unit(value)
+        assert f"expected a whole number of at least 1, received {received}" in str(raised.value).replace("a value of ", "")
+        assert raised.value.operation == unit.__name__ and f"{unit.__name__}(256)" in raised.value.suggestion
+    assert unit(8).count == unit(torch.tensor(8)).count == 8

@@ -220,6 +220,30 @@ TEST_F(VerifyLoop, NamesALoopThatDoesNotRepeat) {
   });
 }
 
+TEST_F(VerifyLoop, RefusesOneMicroBatch) {
+  const auto sums_means = [](Model& m, const Slices& slices) {
+    for (const Batch& micro : slices) backward_of_mean(m, micro, 1);
+  };
+  for (const std::int64_t size : {regression_samples, 10 * regression_samples})
+    EXPECT_THROW(verify_loop(model_, batch_, squared_error, sums_means, {.loop_micro_batch = size}),
+                 Error);
+  EXPECT_FALSE(verify_loop(model_, batch_, squared_error, sums_means,
+                           {.loop_micro_batch = regression_samples - 1})
+                   .equal);
+}
+
+TEST_F(VerifyLoop, RefusesALoopWithoutABackwardPass) {
+  const auto forward_only = [](Model& m, const Slices& slices) {
+    for (const Batch& micro : slices) squared_error(m, micro);
+  };
+  try {
+    verify_loop(model_, batch_, squared_error, forward_only);
+    FAIL() << "expected an Error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.received(), ::testing::HasSubstr("no backward pass"));
+  }
+}
+
 TEST_F(VerifyLoop, NamesALossThatIsNotSoundByItself) {
   Model with_dropout(torch::nn::Linear(regression_features, 8), torch::nn::Dropout(0.5),
                      torch::nn::Linear(8, 1));

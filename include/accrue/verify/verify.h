@@ -112,7 +112,8 @@ proof::Report verify(Model& model, const Batch& batch, LossFn&& loss_fn,
 /// `loop(model, slices)` with the micro-batches, or `loop(model, batch, micro)`. `.grad` is
 /// undefined when it begins. `loss_fn` is verified first, since it defines the reference. The loop
 /// may run twice; changes besides parameters, buffers and `.grad` (an optimizer's state) are not
-/// undone.
+/// undone. Throws a usage Error as verify() does, and if the batch is one micro-batch or no
+/// backward pass of the loop reaches a parameter.
 template <class Model, class Batch, class LossFn, class Loop>
 proof::Report verify_loop(Model& model, const Batch& batch, LossFn&& loss_fn, Loop&& loop,
                           const VerifyOptions& options = {}) {

@@ -83,7 +83,20 @@ LoopRun run_loop(const VerifiedModel& model, const NamedParameters& trained, con
       throw usage_error("verify_loop", "finite gradients", "one that is not, of " + parameter.name,
                         "looking at the loop's loss");
   }
+  if (run.no_gradient && !watch.saw_backward())
+    throw usage_error(
+        "verify_loop", "a loop that computes a gradient",
+        "none: no backward pass reached a parameter",
+        "loss.backward() for each micro-batch, with the model that the loop is given");
   return run;
+}
+
+/// A single micro-batch is the whole batch: any loop would be equal to one pass.
+void require_two_micro_batches(const proof::Split& split, std::int64_t samples) {
+  if (split.parts.size() >= 2) return;
+  throw usage_error("verify_loop", "a window of at least 2 micro-batches",
+                    "one micro-batch, of all " + std::to_string(samples) + " samples",
+                    "micro-batches of " + std::to_string((samples + 1) / 2) + " samples or fewer");
 }
 
 Tensors mean_of(const Gradients& gradients) {
@@ -226,8 +239,9 @@ proof::Report verify_loop(const VerifiedModel& model, const Loop& loop,
           ? options.loop_micro_batch
           : uneven_micro_batch(model.samples, !subject.batch_norms().empty());
   const batch::Range all{0, model.samples};
-  proof::Prover prover(subject, all, options.noise_draws);
   const proof::Split split = proof::even_split(all, micro);
+  require_two_micro_batches(split, model.samples);
+  proof::Prover prover(subject, all, options.noise_draws);
   proof::Report report;
   report.reference = "one pass over " + std::to_string(model.samples) + " samples";
   if (is_unsound(subject, prover, split, report)) return report;

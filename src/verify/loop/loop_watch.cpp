@@ -121,5 +121,9 @@ LoopWatch::~LoopWatch() {
 const LoopWatch::Seen& LoopWatch::stepped() const { return impl_->stepped; }
 const LoopWatch::Seen& LoopWatch::zeroed() const { return impl_->zeroed; }
 bool LoopWatch::saw_sums() const { return impl_->saw_sums; }
+bool LoopWatch::saw_backward() const {
+  return std::ranges::any_of(impl_->watched,
+                             [](const Impl::Watched& w) { return w.backwards > 0; });
+}
 
 }  // namespace accrue::proof

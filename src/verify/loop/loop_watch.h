@@ -25,6 +25,8 @@ class LoopWatch {
   const Seen& zeroed() const;
   /// Whether any `.grad` held a sum when a backward arrived: a loop may keep its sums elsewhere.
   bool saw_sums() const;
+  /// Whether a backward reached any parameter.
+  bool saw_backward() const;
 
  private:
   struct Impl;
