@@ -13,7 +13,7 @@ struct Traffic {
 /// The traffic of a window whose state is offloaded, if nothing of it stays in memory between: the
 /// rows of the table in docs/guide/larger_than_memory.md.
 struct OffloadTraffic {
-  Traffic forward;   ///< reads parameters, writes their low-precision copies
+  Traffic forward;   ///< reads parameters and low-precision copies, writes the copies
   Traffic backward;  ///< reads parameters and copies, writes the sums
   Traffic closing;   ///< reads the sums twice: whether they are finite, and their norm
   Traffic step;      ///< reads all state but the copies, writes parameters and moments

@@ -60,9 +60,11 @@ void plan_and_run(PlanTrials& trials, const PlanRunOptions& options, PlanReport&
   }
 }
 
-/// Measures the disk of a run whose state is offloaded, and predicts its full window.
+/// Measures the disk of a run whose state is offloaded, and predicts its full window. None if
+/// parameters are frozen: the traffic is known for trained ones.
 std::optional<OffloadForecast> forecast_of(const Workload& work, const PlanReport& report) {
-  if (!work.offload) return std::nullopt;
+  const ModelConfig& model = work.config.model;
+  if (!work.offload || model.lora.is_on() || !model.freeze.empty()) return std::nullopt;
   memory::leave_memory();  // what the trials left to be written would slow the measurement
   const std::string& folder = work.config.memory.offload;
   OffloadForecast forecast = forecast_offload(
