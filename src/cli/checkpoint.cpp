@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/help/verb_help.h"
+#include "cli/parse_error.h"
 #include "cli/print_text.h"
 #include "core/printable.h"
 #include "train/checkpoint/checkpoint_store.h"
@@ -147,7 +148,7 @@ void add_checkpoint(CLI::App& app, Action& action) {
   });
   CLI::App* prune = add_action(*verb, "prune", "Remove all but the newest and the best", arguments);
   prune->add_option("--keep", arguments->keep, "How many of the newest stay (default: run.keep)")
-      ->check(CLI::Range(std::int64_t{1}, most_kept))
+      ->check(integer_in(1, most_kept))
       ->type_name("N");
   prune->add_flag("--damaged", arguments->damaged, "Remove damaged ones, too");
   prune->callback([=, &action] { action = [=] { return run_prune(*arguments); }; });

@@ -123,6 +123,9 @@ Error not_an_override(const CLI::App& verb, const std::string& argument,
   if (argument.starts_with("--") && argument.find('.') != std::string::npos)
     return usage_error(operation, "--section.key=value", "no value behind a \"=\"",
                        argument + "=" + next.value_or("VALUE"));
+  const std::size_t equals = argument.find('=');
+  if (argument.starts_with("-") && equals != std::string::npos && argument.find('.') < equals)
+    return usage_error(operation, "--section.key=value", "one dash before the key", "-" + argument);
   if (argument.starts_with("--"))
     if (const auto foreign = train::foreign_key(argument.substr(2), next))
       return usage_error(operation, "an option of this verb or --section.key=value",
@@ -192,7 +195,13 @@ Error unknown_option(const CLI::App& app, const Arguments& typed) {
 void check_verb(const CLI::App& app, const Arguments& typed) {
   const std::vector<std::string> verbs = names_of_verbs(app);
   const std::string& word = typed[1];
-  if (word.starts_with("-")) return;
+  if (word.starts_with("-")) {
+    const std::vector<std::string> known = names_of_options(app);
+    const std::string name = word.substr(0, word.find('='));
+    if (contains(known, name)) return;
+    throw usage_error("accrue " + name, "a verb, or an option of the command", in_quotes(name),
+                      advice_on_option(name, known, "accrue"));
+  }
   if (contains(verbs, word)) {
     check_action(*app.get_subcommand(word), typed);
     return check_overrides(app, typed);

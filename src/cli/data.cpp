@@ -8,6 +8,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/help/verb_help.h"
+#include "cli/parse_error.h"
 #include "cli/program.h"
 #include "cli/progress_on_stderr.h"
 #include "cli/row.h"
@@ -210,7 +211,7 @@ void add_data(CLI::App& app, Action& action, const Program& program) {
   auto arguments = std::make_shared<DataArguments>();
   add_needed_config(*verb, arguments->config);
   verb->add_option("--show", arguments->shown, "Samples to show")
-      ->check(CLI::Range(std::int64_t{0}, most_shown))
+      ->check(integer_in(0, most_shown))
       ->capture_default_str()
       ->type_name("N");
   verb->add_flag("--json", arguments->json, "Print one JSON object");

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/help/verb_help.h"
+#include "cli/parse_error.h"
 #include "cli/progress_on_stderr.h"
 #include "cli/row.h"
 #include "train/run/evaluate_files.h"
@@ -83,7 +84,7 @@ void add_eval(CLI::App& app, Action& action) {
   verb->add_option("--context", arguments->context,
                    "Tokens of a sample of text (default: the model's, which may be many, or "
                    "all tokens of a shorter text)")
-      ->check(CLI::PositiveNumber)
+      ->check(integer_in(1))
       ->type_name("T");
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->callback([=, &action] { action = [=] { return run_eval(*arguments); }; });

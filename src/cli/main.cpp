@@ -21,6 +21,7 @@
 #include "cli/exit_status.h"
 #include "cli/help/help_page.h"
 #include "cli/help/verb_help.h"
+#include "cli/parse_error.h"
 #include "cli/print_error.h"
 #include "cli/process_needs.h"
 #include "cli/program.h"
@@ -104,8 +105,7 @@ int dispatch(const Arguments& typed, const Program& program) {
   } catch (const CLI::ExtrasError&) {
     throw cli::unknown_option(app, typed);
   } catch (const CLI::ParseError& error) {
-    throw usage_error("command line", "arguments as the verb's --help describes them", error.what(),
-                      program.name + " " + typed[1] + " --help");
+    throw cli::usage_error_of(error, app, typed, program.name);
   }
   if (of_folders) return of_folders();
   cli::require_startable_threads();

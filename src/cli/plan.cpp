@@ -14,6 +14,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/help/verb_help.h"
+#include "cli/parse_error.h"
 #include "cli/plan_estimate.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
@@ -252,7 +253,7 @@ void add_plan(CLI::App& app, Action& action, const Program& program) {
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->add_option("--ranks", arguments->ranks,
                    "Plan for one of so many processes that share the batch")
-      ->check(CLI::Range(std::int64_t{1}, most_ranks));
+      ->check(integer_in(1, most_ranks));
   verb->add_flag("--estimate", arguments->estimate,
                  "Only arithmetic, from the config alone: no data and no model");
   verb->add_option("--image", arguments->image, "Of an estimate: the images, as 3x32x32");

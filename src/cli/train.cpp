@@ -263,7 +263,9 @@ void find_config(TrainArguments& arguments, bool needs_none) {
   if (!may_choose || std::filesystem::is_regular_file(arguments.checkpoint, unreadable))
     std::swap(arguments.config, arguments.checkpoint);
   if (arguments.config.empty() && !may_choose)
-    throw CLI::RequiredError("CONFIG, or --data.train=FILE to have one chosen,");
+    throw usage_error(
+        "accrue train", "CONFIG, or data to choose a config for", "none",
+        "accrue train CONFIG, or accrue init FILES, which writes a config for your data");
 }
 
 /// Replaces a run or data given instead of a config by the config that they stand for.

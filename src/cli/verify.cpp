@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/help/verb_help.h"
+#include "cli/parse_error.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
 #include "cli/progress_on_stderr.h"
@@ -236,7 +237,7 @@ void add_verify(CLI::App& app, Action& action, const Program& program) {
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->add_option("--ranks", arguments->ranks,
                    "Compare what so many processes that share the batch add up, too")
-      ->check(CLI::Range(std::int64_t{1}, most_threads_as_ranks));
+      ->check(integer_in(1, most_threads_as_ranks));
   verb->add_flag("--thorough", arguments->thorough,
                  "Compare splits, orders and steps on all of the batch, whatever that takes");
   verb->add_option("--against", arguments->against,

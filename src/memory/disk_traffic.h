@@ -6,8 +6,6 @@
 
 namespace accrue::memory {
 
-/// What the kernel counts of the transfers between files and memory.
-
 /// Bytes that this process has had read from disks so far, by calls and by page faults, read-ahead
 /// included. File systems in user space (FUSE) are not counted.
 std::int64_t bytes_read_by_process();

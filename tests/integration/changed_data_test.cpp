@@ -3,6 +3,7 @@
 
 #include "core/atomic_file.h"
 #include "faulty_program.h"
+#include "support/killed_run.h"
 
 namespace accrue::testing {
 namespace {
@@ -96,7 +97,7 @@ TEST_F(MovedData, OfOtherContentAreRefused) {
 
 TEST_F(MovedData, OfARunWithoutACheckpointAreComparedAsWell) {
   ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
-  fs::remove_all(folder_ / "out/checkpoints");
+  leave_as_killed_at_start(train::RunDirectory(folder_ / "out"));
   const Words resume{"train", "run.toml", "--resume", moved("other words in another text\n")};
   const auto refused = accrue(resume);
   EXPECT_EQ(refused.status, 2) << refused.errors;

@@ -61,7 +61,8 @@ TEST_F(CommandLine, ActionsOnCheckpointsAreListed) {
   EXPECT_THAT(refusal_of({"checkpoint", "prun", "out"}), HasSubstr("try accrue checkpoint prune"));
   EXPECT_THAT(refusal_of({"checkpoint"}), HasSubstr("one of verify, list or prune"));
   EXPECT_THAT(refusal_of({"checkpoint", "prune", "out", "--keep", "0"}),
-              AllOf(HasSubstr("Value 0 not in range"), HasSubstr("1000000")));
+              HasSubstr("accrue checkpoint prune --keep: expected an integer from 1 to 1000000, "
+                        "received \"0\""));
 }
 
 TEST_F(CommandLine, MissingArgumentsAreNamed) {
@@ -79,6 +80,35 @@ TEST_F(CommandLine, MissingArgumentsAreNamed) {
   EXPECT_THAT(refusal_of({"sample", "out", "-p", "a"}), HasSubstr("try --prompt\n"));
   EXPECT_THAT(refusal_of({"sample", "out", "--prompt", "a", "--temp=0"}),
               HasSubstr("try --temperature\n"));
+}
+
+TEST_F(CommandLine, WhatTheParserRefusesHasTheFormOfAllErrors) {
+  for (const auto& [typed, error] : std::vector<std::pair<Words, std::string>>{
+           {{"report"},
+            "accrue report: expected RUN_DIR, received none; try accrue report RUN_DIR"},
+           {{"verify"}, "accrue verify: expected CONFIG, received none; try accrue verify CONFIG"},
+           {{"export", "out"},
+            "accrue export: expected --out DIR, received none; try accrue export RUN_DIR --out "
+            "DIR"},
+           {{"export", "out", "--out", "model", "--format", "ggfu"},
+            "accrue export --format: expected hf, gguf or adapter, received \"ggfu\"; try "
+            "--format gguf"},
+           {{"sample", "out", "--prompt", "a", "--tokens", "many"},
+            "accrue sample --tokens: expected a number, received \"many\"; try --tokens 8"},
+           {{"eval", "out", "--data", "a.txt", "--context", "-5"},
+            "accrue eval --context: expected an integer of at least 1, received \"-5\"; try "
+            "accrue eval --help"},
+           {{"eval", "out", "--data", "a.txt", "--context=0"},
+            "accrue eval --context: expected an integer of at least 1, received \"0\"; try accrue "
+            "eval --help"},
+           {{"--verison"},
+            "accrue --verison: expected a verb, or an option of the command, received "
+            "\"--verison\"; try --version"},
+           {{"train", "run.toml", "-run.steps=2"},
+            "accrue train -run.steps=2: expected --section.key=value, received one dash before the "
+            "key; try --run.steps=2"}})
+    EXPECT_EQ(refusal_of(typed), "error: " + error + "\n");
+  EXPECT_THAT(refusal_of({"init"}), HasSubstr("accrue init: expected FILES, received none"));
 }
 
 TEST_F(CommandLine, AConfigThatIsNotThereIsNamed) {

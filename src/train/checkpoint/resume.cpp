@@ -9,6 +9,7 @@
 #include "accrue/core/units.h"
 #include "core/words.h"
 #include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/run_record.h"
 #include "train/config/accumulation_order.h"
 #include "train/config/batch_checks.h"
 #include "train/config/data_paths.h"
@@ -42,6 +43,20 @@ std::optional<VerifiedCheckpoint> newest_whole(
   if (skipped.empty()) return std::nullopt;
   throw usage_error("resume " + run.own().root().string(), "a checkpoint that is as it was written",
                     "none: " + listed(skipped, "and"), "copies of these files, or a new run.out");
+}
+
+/// Throws a usage Error if the run, which has no checkpoint, once had one: starting again from step
+/// 0 would remove what metrics.jsonl has of the steps that it took.
+void expect_none_lost(const RunCopies& run) {
+  const std::int64_t step = last_recorded_step(run.record());
+  if (step == 0) return;
+  const std::string folder = run.own().root().string();
+  throw usage_error(
+      "resume " + folder,
+      "a checkpoint, as run.json records that the run reached step " + std::to_string(step),
+      "none in " + run.own().checkpoints().string() +
+          (run.replica() ? " or in " + run.replica()->root().string() : ""),
+      "a copy of the checkpoints, or to train from step 0 another run.out, or removing " + folder);
 }
 
 /// Why `chosen`, which is the replica's, is preferred to the run's own checkpoints.
@@ -115,7 +130,9 @@ std::optional<TrainState> state_to_resume(const RunCopies& run, const std::strin
   if (!requested.empty()) return read_checkpoint_state(requested_folder(run, requested));
   std::vector<std::string> skipped;
   const auto found = newest_whole(run, skipped, VerifiedCheckpoint::Files::none);
-  return found ? std::optional(found->state()) : std::nullopt;
+  if (found) return found->state();
+  expect_none_lost(run);
+  return std::nullopt;
 }
 
 std::optional<VerifiedCheckpoint> newest_checkpoint(const RunCopies& run) {
@@ -130,7 +147,10 @@ Resumed load_checkpoint(const RunCopies& run, const std::string& requested,
   const std::optional<VerifiedCheckpoint> checkpoint =
       requested.empty() ? newest_whole(run, resumed.skipped)
                         : std::optional<VerifiedCheckpoint>(requested_folder(run, requested));
-  if (!checkpoint) return resumed;
+  if (!checkpoint) {
+    expect_none_lost(run);
+    return resumed;
+  }
   const DataIdentity& before = checkpoint->state().data;
   if (check_continuity(before, data, accept_data) == DataChange::accepted)
     resumed.data_change = "other data were accepted by --accept-data: " + data.fingerprint +

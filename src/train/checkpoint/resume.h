@@ -50,7 +50,7 @@ void check_config_unchanged(const Config& started, const Config& now);
 
 /// The bookkeeping of the checkpoint that load_checkpoint() would load, judged by bookkeeping
 /// alone; none if the run has no checkpoint yet. Throws a usage Error if the requested checkpoint
-/// is not whole, or the run has no whole one.
+/// is not whole, or the run has no whole one, or has lost all that it had.
 std::optional<TrainState> state_to_resume(const RunCopies& run, const std::string& requested);
 
 /// The newest intact checkpoint of the run and its replica; none if there is no checkpoint yet.
@@ -59,8 +59,8 @@ std::optional<VerifiedCheckpoint> newest_checkpoint(const RunCopies& run);
 
 /// Loads the newest intact checkpoint of the run and its replica, or the `requested` one (a
 /// folder or a step), into model and optimizer. Throws a usage Error that names the file and the
-/// tensor if the requested one is damaged, or all are, and one if the data changed
-/// (check_continuity).
+/// tensor if the requested one is damaged, or all are, one if all are lost, and one if the data
+/// changed (check_continuity).
 Resumed load_checkpoint(const RunCopies& run, const std::string& requested,
                         const DataIdentity& data, bool accept_data, models::Model& model,
                         optim::Optimizer& optimizer);

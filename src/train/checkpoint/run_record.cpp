@@ -1,5 +1,6 @@
 #include "train/checkpoint/run_record.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "accrue/core/error.h"
@@ -116,6 +117,13 @@ json whole_run_json(const RunDirectory& run, const std::string& operation,
                     instead);
 }
 
+/// The "step" of an entry of run.json; 0 if it has none.
+std::int64_t step_in(const json& entry) {
+  if (!entry.is_object()) return 0;
+  const auto step = entry.find("step");
+  return step != entry.end() && step->is_number_integer() ? step->get<std::int64_t>() : 0;
+}
+
 json run_json_to_repeat(const RunDirectory& run, const std::string& operation) {
   if (!has_run_json(run))
     throw usage_error(operation, "a run folder", "one without a run.json",
@@ -144,6 +152,14 @@ json recorded(const RunDirectory& run) {
   return whole_run_json(run, "read " + run.run_file().string(),
                         "run.json of a copy of the run; or taking it away: the run goes on without "
                         "it, and cannot be repeated then");
+}
+
+std::int64_t last_recorded_step(const RunDirectory& run) {
+  const json record = recorded(run);
+  std::int64_t last = step_in(record.value("ended", json()));
+  for (const json& resumption : record.value("resumed", json::array()))
+    last = std::max(last, step_in(resumption));
+  return last;
 }
 
 std::map<std::string, std::string> recorded_tokenizer(const RunDirectory& run) {

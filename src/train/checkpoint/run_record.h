@@ -43,6 +43,11 @@ struct RunRecord {
 /// Error if it is damaged: cut off, or without its checksum.
 nlohmann::json recorded(const RunDirectory& run);
 
+/// The last step that the folder's run.json shows the run to have had a checkpoint of: it ended
+/// after that step, or was resumed from it. 0 if it shows none, as of a run that was killed before
+/// its first checkpoint. Throws as recorded() does.
+std::int64_t last_recorded_step(const RunDirectory& run);
+
 /// SHA-256 of the tokenizer files that the run keeps, by name (KeptTokenizer::digests); empty if
 /// its run.json has none. Throws as recorded() does.
 std::map<std::string, std::string> recorded_tokenizer(const RunDirectory& run);

@@ -62,7 +62,7 @@ std::int64_t least_sample_bytes(const RunEstimate& estimate) {
   return least;
 }
 
-/// What tensors will have of the budget when the run has begun. Without a budget it is the limit of
+/// The part of the budget for tensors when the run has begun. Without a budget it is the limit of
 /// a plan (preferred_limit) as it will be once the state is in memory, as far as it fits there.
 std::int64_t limit_for(std::int64_t state_bytes, const std::optional<std::int64_t>& budget) {
   if (budget) {

@@ -8,7 +8,7 @@
 
 namespace accrue::train {
 
-/// What decides where memory.offload = "auto" places the state of a run.
+/// The facts by which memory.offload = "auto" places the state of a run.
 struct OffloadFacts {
   /// Parameters, sums of gradients and optimizer state; none if the config does not determine the
   /// model's shape.

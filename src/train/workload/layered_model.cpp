@@ -52,7 +52,7 @@ bool may_be_offloaded(const Workload& work) {
   if (work.offload || folds_gradients(work.config) || work.config.adapt.is_on()) return false;
   Config offloaded = work.config;
   offloaded.memory.offload = "FOLDER";
-  // Where "auto" kept the state in memory, it stated the order, too.
+  // If "auto" kept the state in memory, it stated the order, too.
   if (!work.offload_reason.empty()) offloaded.memory.accumulation = AccumulationOrder::automatic;
   return !layered_conflict(offloaded) && !refusal_of(offloaded, *work.model);
 }

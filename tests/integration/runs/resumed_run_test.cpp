@@ -8,6 +8,7 @@
 #include "accrue/train/trainer.h"
 #include "core/atomic_file.h"
 #include "support/errors.h"
+#include "support/killed_run.h"
 #include "support/tolerance.h"
 #include "train/recorder.h"
 #include "train/tiny_run.h"
@@ -151,9 +152,33 @@ TEST_F(ResumeTest, StartsAgainWhereThereIsNoCheckpoint) {
   const Config c = config();
   Trainer(c).run();
   const NamedParameters expected = parameters_of(c);
-  fs::remove_all(RunDirectory(c.run.out).checkpoints());
+  accrue::testing::leave_as_killed_at_start(RunDirectory(c.run.out));
   EXPECT_EQ(Trainer(c).run({.resume = true}).step, 6);
   expect_same_bits(parameters_of(c), expected);
+}
+
+/// Starting again would remove the steps from metrics.jsonl.
+TEST_F(ResumeTest, RefusesARunThatHasLostItsCheckpoints) {
+  const Config c = config();
+  Trainer(c).run();
+  const RunDirectory run(c.run.out);
+  const std::string metrics = read_file(run.metrics_file()), record = read_file(run.run_file());
+  fs::remove_all(run.checkpoints());
+  const auto expect_refusal = [&](const RunOptions& options) {
+    EXPECT_THAT(
+        usage_message([&] { Trainer(c).run(options); }),
+        ::testing::AllOf(::testing::HasSubstr("run.json records that the run reached step 6"),
+                         ::testing::HasSubstr("received none in " + run.checkpoints().string()),
+                         ::testing::HasSubstr("another run.out, or removing " + c.run.out)));
+    EXPECT_EQ(read_file(run.metrics_file()), metrics);
+    EXPECT_EQ(read_file(run.run_file()), record);
+  };
+  expect_refusal({.resume = true});
+  expect_refusal({.resume = true, .may_begin = true});
+  fs::create_directories(run.checkpoints());
+  expect_refusal({.resume = true});
+  EXPECT_THAT(usage_message([&] { Trainer(c).preview({.resume = true}); }),
+              ::testing::HasSubstr("reached step 6"));
 }
 
 TEST_F(ResumeTest, DoesNotEvaluateAgainWhereItStands) {

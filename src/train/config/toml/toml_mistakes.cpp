@@ -3,6 +3,7 @@
 #include <array>
 #include <regex>
 #include <sstream>
+#include <utility>
 
 #include "core/lower_case.h"
 
@@ -130,9 +131,65 @@ std::optional<Correction> corrected(const std::string& line) {
   return found;
 }
 
+std::optional<Correction> with_straight_quotes(const std::string& line) {
+  constexpr std::array<std::pair<std::string_view, char>, 6> straight{{{"\u201c", '"'},
+                                                                       {"\u201d", '"'},
+                                                                       {"\u201e", '"'},
+                                                                       {"\u2018", '\''},
+                                                                       {"\u2019", '\''},
+                                                                       {"\u201a", '\''}}};
+  std::string text = line;
+  for (const auto& [curly, quote] : straight)
+    for (std::size_t at = text.find(curly); at != std::string::npos; at = text.find(curly, at))
+      text.replace(at, curly.size(), 1, quote);
+  if (text == line) return std::nullopt;
+  return Correction{"straight quotes around a text", std::string(trimmed(text))};
+}
+
+std::optional<Correction> with_equals_sign(const std::string& line) {
+  static const std::regex pattern(
+      R"(\s*([A-Za-z_][A-Za-z0-9_.-]*)(?:\s*:\s*|\s+)([^\s=#:,][^=]*))");
+  std::smatch parts;
+  if (!std::regex_match(line, parts, pattern)) return std::nullopt;
+  const std::string value(trimmed(parts[2].str()));
+  const auto respelt = corrected_value(value);
+  return Correction{"= between a key and its value",
+                    parts[1].str() + " = " + (respelt ? respelt->line : value)};
+}
+
+bool leaves_quote_open(const std::string& line) {
+  for (const char* of_many_lines : {"\"\"\"", "'''"})
+    if (line.find(of_many_lines) != std::string::npos) return false;
+  char open = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (open == 0 && c == '#') return false;
+    if (open == '"' && c == '\\')
+      ++i;
+    else if (open == 0 && (c == '"' || c == '\''))
+      open = c;
+    else if (c == open)
+      open = 0;
+  }
+  return open != 0;
+}
+
 bool states_null(const std::string& line) {
   static const std::regex pattern(R"([^=]*=\s*([Nn]one|[Nn]ull|NULL|nil)\s*(#.*)?)");
   return std::regex_match(line, pattern);
+}
+
+bool is_prose(std::string_view text) {
+  static const std::regex statement(R"(\[.*|[^=]*=.*|\S+(\s+\S+)?)");
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    const std::string_view words = trimmed(line);
+    if (words.empty() || words.front() == '#') continue;
+    constexpr std::size_t longest_statement = 1000;  // a regex recurses over the text
+    return words.size() > longest_statement || words.starts_with("\"\"\"") ||
+           !std::regex_match(words.begin(), words.end(), statement);
+  }
+  return false;
 }
 
 std::optional<std::string> other_format(std::string_view text) {

@@ -132,15 +132,23 @@ std::optional<Error> known_slip(const std::string& operation, const std::string&
   if (line.size() > most_to_quote) return std::nullopt;
   if (states_null(line))
     return usage_error(operation, "a value, as TOML has no null", line, "leaving the key out");
-  const auto found = corrected(line);
-  if (!found || !is_toml(found->line)) return std::nullopt;
-  return usage_error(operation, found->expected, line, found->line);
+  const auto is_right = [](const std::optional<Correction>& correction) {
+    return correction && is_toml(correction->line);
+  };
+  auto found = with_straight_quotes(line);
+  if (!is_right(found)) found = with_equals_sign(line);
+  if (!is_right(found)) found = corrected(line);
+  if (is_right(found)) return usage_error(operation, found->expected, line, found->line);
+  if (!leaves_quote_open(line)) return std::nullopt;
+  return usage_error(operation, "a quote at the end of a text", line + ", where it is missing",
+                     "closing the quote on the same line");
 }
 
 /// The error in `text`, which the parser got in the form of to_ascii().
 Error malformed(const toml::parse_error& error, const std::string& text,
                 const std::string& origin) {
   if (const auto format = other_format(text)) return of_another_format(origin, *format);
+  if (is_prose(text)) return of_another_format(origin, "a text that is no config");
   const std::string operation = "read config " + position_text(origin, error.source().begin);
   const std::string description = from_ascii(error.description());
   if (tells_of_number_beyond_64_bits(description))
@@ -171,6 +179,20 @@ Error malformed_value(const std::string& path, const std::string& word) {
 /// Whether `text` begins a TOML string, array or table, so that failing to parse is a mistake.
 bool opens_toml(const std::string& text) {
   return !text.empty() && std::string_view("\"'[{").find(text.front()) != std::string_view::npos;
+}
+
+/// A shell passes typographic quotes on, as a part of the text.
+bool opens_with_typographic_quote(const std::string& word) {
+  const auto straight = with_straight_quotes(word);
+  return straight && !straight->line.empty() && straight->line.front() != word.front() &&
+         (straight->line.front() == '"' || straight->line.front() == '\'');
+}
+
+std::string without_quotes(const std::string& word) {
+  std::string text = with_straight_quotes(word)->line;
+  text.erase(0, text.find_first_not_of("\"'"));
+  text.erase(text.find_last_not_of("\"'") + 1);
+  return text;
 }
 
 bool is_key_path(const std::string& path) {
@@ -220,6 +242,9 @@ std::vector<Entry> read_override(const std::string& text) {
   const bool one_line = word.find('\n') == std::string::npos;
   if (const auto parsed = one_line ? try_parse("value = " + word) : std::nullopt) {
     flatten(*parsed, "", text, entries);
+  } else if (opens_with_typographic_quote(word)) {
+    throw usage_error("override " + text, "straight quotes around a text, or none", word,
+                      "--" + path + "=" + without_quotes(word));
   } else if (opens_toml(word) && !is_map_by_numbers(word)) {
     throw malformed_value(path, word);
   } else if (is_number_beyond_64_bits(word)) {

@@ -12,7 +12,7 @@ namespace accrue::train {
 /// that of the following segment while they run: its weights, and for its backward pass the sums of
 /// those that are trained. The model lists its weights (models::Segment::weights), frozen ones and
 /// copies included. Trained parameters are also learned from a segment's first backward pass, and
-/// with them their sums. What is in neither list is read when it is touched.
+/// with them their sums. State in neither list is read when it is touched.
 class SegmentState {
  public:
   /// The buffer is kept by reference. The segments' model must outlive this object.
@@ -22,7 +22,7 @@ class SegmentState {
   /// OffloadScope nothing happens.
   void attach_to(LayeredOptions& options);
 
-  /// What is known of the state that a pass through a segment needs.
+  /// The state that a pass through a segment needs, as far as it is known.
   std::vector<at::Tensor> needed(std::size_t segment, bool backward) const;
 
  private:

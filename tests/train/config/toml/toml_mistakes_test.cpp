@@ -44,7 +44,7 @@ TEST(TomlMistakes, BooleansAndNullOfOtherFormatsAreNamed) {
 }
 
 TEST(TomlMistakes, NumbersThatAreMisspeltGetNoQuotes) {
-  for (const char* line : {"a = 1e-", "a = 1e", "a = 1.2.3", "a = 1,000", "a = -", "a = \"open"})
+  for (const char* line : {"a = 1e-", "a = 1e", "a = 1.2.3", "a = 1,000", "a = -"})
     EXPECT_THAT(said_of(line), AllOf(HasSubstr("valid TOML"), Not(HasSubstr("quotes around"))))
         << line;
 }
@@ -56,6 +56,39 @@ TEST(TomlMistakes, OtherFormatsAreToldThatConfigsAreToml) {
                                         HasSubstr("received YAML; try accrue init")))
         << yaml;
   EXPECT_THAT(refusal_of("{\"run\": {\"steps\": 1}}"), HasSubstr("received JSON; try accrue init"));
+}
+
+TEST(TomlMistakes, AMissingEqualsSignIsShown) {
+  EXPECT_EQ(said_of("[model]\nlayers 2\n"),
+            "read config run.toml:4:8: expected = between a key and its value, received layers 2; "
+            "try layers = 2");
+  EXPECT_THAT(said_of("lr: 0.002"), HasSubstr("received lr: 0.002; try lr = 0.002"));
+  EXPECT_THAT(said_of("kind adamw"), HasSubstr("; try kind = \"adamw\""));
+}
+
+TEST(TomlMistakes, TypographicQuotesAreMadeStraight) {
+  EXPECT_THAT(said_of("out = \u201cruns/small\u201d"),
+              HasSubstr("expected straight quotes around a text, received out = "
+                        "\u201cruns/small\u201d; try out = \"runs/small\""));
+  EXPECT_THAT(said_of("out = \u2018runs\u2019"), HasSubstr("; try out = 'runs'"));
+  EXPECT_THAT(refusal_of("", {"run.out=\u201cruns/small\u201d"}),
+              HasSubstr("straight quotes around a text, or none, received "
+                        "\u201cruns/small\u201d; try --run.out=runs/small"));
+  EXPECT_THAT(refusal_of("", {"run.out=\u201cruns"}), HasSubstr("; try --run.out=runs"));
+}
+
+TEST(TomlMistakes, AMissingClosingQuoteIsNamed) {
+  EXPECT_THAT(said_of("a = \"open"),
+              HasSubstr("expected a quote at the end of a text, received a = \"open, where it is "
+                        "missing; try closing the quote on the same line"));
+}
+
+TEST(TomlMistakes, ATextToTrainOnIsNoConfig) {
+  for (const char* text : {"It was a dark night, and nobody was there.\n",
+                           "\"\"\"A module.\"\"\"\n"
+                           "import os\nx = 1\n"})
+    EXPECT_THAT(refusal_of(text), HasSubstr("received a text that is no config; try accrue init"))
+        << text;
 }
 
 TEST(TomlMistakes, InOverridesAreCorrectedForTheShell) {
