@@ -1,7 +1,6 @@
 #include "memory/disk_rates.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +16,7 @@
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "core/descriptor.h"
+#include "core/nameless_file.h"
 
 namespace accrue::memory {
 namespace {
@@ -43,19 +43,6 @@ AlignedBytes random_transfer() {
     std::memcpy(bytes.get() + at, &word, sizeof word);
   }
   return bytes;
-}
-
-Descriptor file_in(const std::string& folder) {
-  if (Descriptor file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
-      file)
-    return file;
-  std::string name = folder + "/disk.XXXXXX";
-  Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
-  if (!file)
-    throw usage_error(kMeasuring, "a folder that files can be made in",
-                      folder + ": " + std::strerror(errno), "another folder");
-  ::unlink(name.c_str());
-  return file;
 }
 
 /// Makes transfers bypass the page cache, if the file system can; otherwise the cache is emptied
@@ -90,7 +77,7 @@ double rate_of(std::int64_t transfers, double seconds) {
 }  // namespace
 
 DiskRates measure_disk_rates(const std::filesystem::path& folder) {
-  const Descriptor file = file_in(folder.string());
+  const Descriptor file = nameless_file(kMeasuring, folder);
   const AlignedBytes bytes = random_transfer();
   ask_for_direct_transfers(file);
   DiskRates rates;

@@ -13,6 +13,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
+#include "core/nameless_file.h"
 #include "memory/disk_traffic.h"
 
 #ifndef FUSE_SUPER_MAGIC
@@ -51,20 +52,6 @@ std::size_t addressed_bytes(const std::string& folder) {
   const auto block = static_cast<std::size_t>(system.f_bsize);
   const auto blocks = static_cast<std::size_t>(system.f_blocks);
   return blocks == 0 || blocks > kMost / block ? kMost : down_to_page(blocks * block);
-}
-
-/// A file without a name; made with one and unlinked if the file system has none.
-Descriptor nameless_file(const std::string& folder) {
-  if (Descriptor file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
-      file)
-    return file;
-  std::string name = folder + "/state.XXXXXX";
-  Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
-  if (!file)
-    throw usage_error(kOperation, "a folder that files can be made in",
-                      folder + ": " + std::strerror(errno), "another folder");
-  ::unlink(name.c_str());
-  return file;
 }
 
 bool lies_on(const Descriptor& file, unsigned file_system) {
@@ -111,7 +98,7 @@ StateFile::StateFile(const std::filesystem::path& folder, std::optional<std::int
     : folder_(folder.string()),
       budget_(budget),
       reserved_(addressed_bytes(folder_)),
-      file_(nameless_file(folder_)),
+      file_(nameless_file(kOperation, folder)),
       counts_reads_(kernel_counts_reads(file_)),
       counts_writes_(kernel_counts_writes(file_)) {
   void* const base = ::mmap(nullptr, reserved_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,

@@ -10,6 +10,8 @@
 #include <string>
 
 #include "accrue/core/error.h"
+#include "core/descriptor.h"
+#include "core/nameless_file.h"
 
 namespace accrue::train {
 namespace {
@@ -29,15 +31,9 @@ Error failed(const std::string& what, const std::string& folder) {
 
 class ActivationStore::File {
  public:
-  explicit File(const std::filesystem::path& folder) : folder_(folder.string()) {
-    std::string name = (folder / "cuts.XXXXXX").string();
-    descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
-    if (descriptor_ < 0)
-      throw usage_error("keep activations in " + folder_, "a folder that files can be made in",
-                        std::strerror(errno), "another folder");
-    ::unlink(name.c_str());
-  }
-  ~File() { ::close(descriptor_); }
+  explicit File(const std::filesystem::path& folder)
+      : folder_(folder.string()),
+        file_(nameless_file("keep activations in " + folder_, folder)) {}
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
@@ -46,7 +42,7 @@ class ActivationStore::File {
     const std::size_t offset = end_;
     for (std::size_t done = 0; done < bytes;) {
       const ::ssize_t written =
-          ::pwrite(descriptor_, data + done, bytes - done, static_cast<::off_t>(offset + done));
+          ::pwrite(file_.get(), data + done, bytes - done, static_cast<::off_t>(offset + done));
       if (written < 0 && errno == EINTR) continue;
       if (written <= 0) throw failed("room for " + std::to_string(bytes) + " more bytes", folder_);
       done += static_cast<std::size_t>(written);
@@ -56,7 +52,7 @@ class ActivationStore::File {
   }
 
   void* map(std::size_t offset, std::size_t bytes) const {
-    void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor_,
+    void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file_.get(),
                            static_cast<::off_t>(offset));
     if (address == MAP_FAILED)
       throw failed("a map of " + std::to_string(bytes) + " bytes", folder_);
@@ -65,13 +61,13 @@ class ActivationStore::File {
 
   /// Returns space to the disk; if the file system cannot, it is freed with the file.
   void release(std::size_t offset, std::size_t bytes) const {
-    ::fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+    ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                 static_cast<::off_t>(offset), static_cast<::off_t>(whole_pages(bytes)));
   }
 
  private:
   std::string folder_;
-  int descriptor_ = -1;
+  Descriptor file_;
   std::size_t end_ = 0;
 };
 
