@@ -113,7 +113,12 @@ TEST_F(CommandLine, WhatTheParserRefusesHasTheFormOfAllErrors) {
 
 TEST_F(CommandLine, AConfigThatIsNotThereIsNamed) {
   EXPECT_THAT(refusal_of({"train", "nowhere.toml"}), HasSubstr("nowhere.toml"));
-  EXPECT_THAT(refusal_of({"train", "."}), HasSubstr("a folder"));
+  std::filesystem::create_directory(folder_ / "texts");
+  EXPECT_THAT(refusal_of({"train", "texts"}),
+              HasSubstr("received a folder; try accrue init texts, which writes a config"));
+  write("texts/config.toml", "");
+  EXPECT_THAT(refusal_of({"train", "texts"}),
+              HasSubstr("received a folder; try texts/config.toml\n"));
 }
 
 TEST_F(CommandLine, AFolderThatHoldsNoRunIsNamed) {

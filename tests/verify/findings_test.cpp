@@ -112,7 +112,9 @@ TEST(Findings, WarmUpAndItsUnits) {
   facts.config.optim.schedule.warmup = {0, Duration::Unit::steps};
   EXPECT_THAT(ids(facts), Not(Contains("warmup-none"))) << "3e-4 starts well without";
   facts.config.optim.lr = 3e-3;
-  EXPECT_THAT(ids(facts), Contains("warmup-none"));
+  EXPECT_EQ(find(examine(facts), "warmup-none")->advice, "optim.schedule.warmup = \"1%\"");
+  facts.total_steps = 30;
+  EXPECT_EQ(find(examine(facts), "warmup-none")->advice, "optim.schedule.warmup = 3");
   facts.config.optim.kind = train::OptimizerKind::sgd;
   EXPECT_THAT(ids(facts), Not(Contains("warmup-none")));
 }

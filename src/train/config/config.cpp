@@ -152,8 +152,11 @@ Config parse_config(const std::string& toml, const std::string& origin,
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   std::error_code unreadable;  // read_file() reports it then
   if (std::filesystem::is_directory(file, unreadable))
-    throw usage_error("read config " + file.string(), "a TOML file", "a folder",
-                      "the config.toml in it");
+    throw usage_error(
+        "read config " + file.string(), "a TOML file", "a folder",
+        std::filesystem::exists(file / "config.toml", unreadable)
+            ? (file / "config.toml").string()
+            : "accrue init " + file.string() + ", which writes a config for its data");
   return parse_config(read_file(file, ReadOrder::in_order), file.string(), overrides,
                       is_of_run(file) ? ConfigOrigin::run : ConfigOrigin::user);
 }

@@ -22,11 +22,21 @@ Path split(const std::string& name) {
 
 constexpr std::size_t far = std::numeric_limits<std::size_t>::max();
 
+/// Whether `leaf` is a short known name with an ending: lrate of lr.
+bool is_longer_form(const std::string& leaf, const std::string& known) {
+  constexpr std::size_t least = 2, longest_ending = 4;
+  if (known.size() < least || !leaf.starts_with(known)) return false;
+  const std::string ending = leaf.substr(known.size());
+  return ending.size() <= longest_ending && ending.find('_') == std::string::npos;
+}
+
 /// Edits from the last part of a name to that of a known key, if they are few for its length; one
 /// more edit is allowed if the sections agree, as then few other keys can be meant.
 std::size_t leaf_edits(const Path& name, const Path& known) {
-  constexpr std::size_t length_of_an_edit = 4;
+  constexpr std::size_t length_of_an_edit = 4, edits_of_an_ending = 2;
   const std::size_t edits = edit_distance(name.leaf, known.leaf);
+  if (name.section == known.section && is_longer_form(name.leaf, known.leaf))
+    return std::min(edits, edits_of_an_ending);
   const std::size_t allowed = std::max(name.leaf.size(), known.leaf.size()) / length_of_an_edit;
   return edits <= allowed + (name.section == known.section ? 1 : 0) ? edits : far;
 }

@@ -1,5 +1,8 @@
 #include "train/run/start_events.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include "accrue/core/units.h"
 #include "accrue/memory/offload.h"
 #include "core/words.h"
@@ -51,6 +54,12 @@ std::string plan_in_words(const RunPlan& plan) {
          plan.micro_reason;
 }
 
+std::string remark_on_budget_file(const std::string& file) {
+  std::error_code unreadable;
+  if (file.empty() || std::filesystem::exists(file, unreadable)) return {};
+  return "memory.budget_file " + file + " is not there yet: it counts once it is written";
+}
+
 /// A resumed run got this remark when it began, unless its length has changed.
 std::string remark_on_updates(const StartFacts& start) {
   const bool is_new = !start.resumed || (start.length && start.length->changes);
@@ -90,6 +99,7 @@ std::vector<Event> start_events(const StartFacts& start) {
   events.add("rare_updates", remark_on_updates(start));
   events.add("threads", remark_on_threads(config));
   events.add("precision", remark_on_bf16(config));
+  events.add("budget", remark_on_budget_file(config.memory.budget_file));
   events.add("histograms", histogram_remark(config, start.work.slice));
   events.add_all("data", data_remarks(start.work.data));
   events.add_all("dist", rank_remarks(config, start.plan.effective, start.ranks, resumed));

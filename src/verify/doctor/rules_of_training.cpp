@@ -25,6 +25,13 @@ double warmup_steps(const RunFacts& facts) {
       to_steps(facts.config.optim.schedule.warmup, horizon_of(facts), "optim.schedule.warmup"));
 }
 
+/// The value of a usual warm-up: a percent of a run of fewer than 100 steps is no step.
+std::string usual_warmup(const RunFacts& facts) {
+  constexpr std::int64_t steps_of_percents = 100, share_of_short_runs = 10;
+  if (facts.total_steps >= steps_of_percents) return "\"1%\"";
+  return std::to_string(std::max<std::int64_t>(1, facts.total_steps / share_of_short_runs));
+}
+
 Found long_warmup(const RunFacts& facts) {
   const double warmup = warmup_steps(facts), total = static_cast<double>(facts.total_steps);
   if (warmup <= total / 2) return {};
@@ -36,7 +43,7 @@ Found long_warmup(const RunFacts& facts) {
                  "the warm-up takes " + number(warmup) + " of " + number(total) + " steps" +
                      (warmup >= total ? ": optim.lr is never reached" : ""),
                  plausible_tokens ? "\"" + number(stated.value) + " tokens\", if tokens were meant"
-                                  : "a shorter one, such as \"1%\"",
+                                  : "a shorter one, such as " + usual_warmup(facts),
                  {{"warmup_steps", warmup}, {"total_steps", total}}};
 }
 
@@ -49,7 +56,7 @@ Found no_warmup(const RunFacts& facts) {
                  Severity::advice,
                  "no warm-up at lr " + number(optim.lr) +
                      ": Adam's first steps have that size whatever the gradient",
-                 "optim.schedule.warmup = \"1%\"",
+                 "optim.schedule.warmup = " + usual_warmup(facts),
                  {{"lr", optim.lr}}};
 }
 

@@ -19,6 +19,7 @@ TEST(NearestKey, WeighsTheNameOverTheSection) {
   EXPECT_EQ(nearest_name("batch.tokns"), "batch.tokens");
   EXPECT_EQ(nearest_name("run.tokns"), "run.tokens");
   EXPECT_EQ(nearest_name("Optim.Weight-Decay"), "optim.weight_decay");
+  EXPECT_EQ(nearest_name("optim.lrate"), "optim.lr");
 }
 
 TEST(NearestKey, TakesOtherSignsBetweenItsParts) {

@@ -45,7 +45,7 @@ TEST(NumbersBeyond64Bits, AreNamedInFilesToo) {
                 AllOf(HasSubstr("read config run.toml:8:"),
                       HasSubstr("expected numbers that 64 bits hold"), HasSubstr(number)));
   EXPECT_THAT(said_of({}, std::string(kRun) + "[optim]\nlr = 'open\n"),
-              HasSubstr("expected valid TOML"));
+              HasSubstr("expected a quote at the end of a text"));
 }
 
 TEST(Integers, TakePrefixesOfPowersOfAThousand) {
