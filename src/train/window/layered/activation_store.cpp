@@ -32,8 +32,7 @@ Error failed(const std::string& what, const std::string& folder) {
 class ActivationStore::File {
  public:
   explicit File(const std::filesystem::path& folder)
-      : folder_(folder.string()),
-        file_(nameless_file("keep activations in " + folder_, folder)) {}
+      : folder_(folder.string()), file_(nameless_file("keep activations in " + folder_, folder)) {}
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
