@@ -39,7 +39,7 @@ std::size_t up_to_page(std::size_t bytes) { return down_to_page(bytes + page_byt
 
 /// Addresses for a file as large as the disk, within what processors can address. Throws if the
 /// folder is on no disk.
-std::size_t addressed_bytes(const std::string& folder) {
+std::size_t addressable_bytes(const std::string& folder) {
   constexpr std::size_t kMost = std::size_t{16} << 40;
   struct statfs system {};
   if (::statfs(folder.c_str(), &system) != 0)
@@ -97,7 +97,7 @@ std::vector<FileRange> rest_of(const std::vector<FileRange>& ranges, std::size_t
 StateFile::StateFile(const std::filesystem::path& folder, std::optional<std::int64_t> budget)
     : folder_(folder.string()),
       budget_(budget),
-      reserved_(addressed_bytes(folder_)),
+      reserved_(addressable_bytes(folder_)),
       file_(nameless_file(kOperation, folder)),
       counts_reads_(kernel_counts_reads(file_)),
       counts_writes_(kernel_counts_writes(file_)) {
