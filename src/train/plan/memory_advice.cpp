@@ -11,6 +11,14 @@
 #include "train/plan/plan_choice.h"
 
 namespace accrue::train {
+namespace {
+
+/// Why memory.offload = "auto" keeps the state in memory, to end an advice.
+std::string in_brackets(const std::string& place_of_state) {
+  return place_of_state.empty() ? "" : " (memory.offload = \"auto\": " + place_of_state + ")";
+}
+
+}  // namespace
 
 std::string fixed_micro_batch_reason(const Config& config) {
   if (config.precision.accumulate == accum::Accumulation::fixed)
@@ -22,15 +30,6 @@ std::string fixed_micro_batch_reason(const Config& config) {
            "of its mathematics";
   return {};
 }
-
-namespace {
-
-/// Why memory.offload = "auto" keeps the state in memory, to end an advice.
-std::string in_brackets(const std::string& place_of_state) {
-  return place_of_state.empty() ? "" : " (memory.offload = \"auto\": " + place_of_state + ")";
-}
-
-}  // namespace
 
 Error no_memory_for(const std::string& operation, const std::exception& error,
                     const std::string& advice) {

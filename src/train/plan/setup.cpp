@@ -80,12 +80,11 @@ void use_threads(std::int64_t threads) {
 
 std::string remark_on_threads(const Config& config) {
   const std::int64_t granted = granted_threads();
-  constexpr std::int64_t suspected_factor = 8;
-  if (config.run.threads > suspected_factor * granted)
-    return "run.threads = " + std::to_string(config.run.threads) + ", where the machine grants " +
+  constexpr std::int64_t kFarTooMany = 8;
+  if (config.run.threads > kFarTooMany * granted)
+    return "run.threads = " + std::to_string(config.run.threads) + " on a machine that grants " +
            std::to_string(granted) +
-           ": threads that wait for each other make the run slower; try "
-           "run.threads = " +
+           ": threads that wait for each other make the run slower; try run.threads = " +
            std::to_string(granted);
   if (config.run.threads > 0 || at::get_num_threads() >= granted) return {};
   return std::to_string(at::get_num_threads()) + " of the " + std::to_string(granted) +
