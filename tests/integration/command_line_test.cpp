@@ -124,6 +124,12 @@ TEST_F(CommandLine, AConfigThatIsNotThereIsNamed) {
 TEST_F(CommandLine, AFolderThatHoldsNoRunIsNamed) {
   EXPECT_THAT(refusal_of({"sample", "nowhere", "--prompt", "a"}),
               HasSubstr("open run nowhere: expected a run directory"));
+  std::filesystem::create_directory(folder_ / "exported");
+  write("exported/model.gguf", "");
+  EXPECT_THAT(refusal_of({"sample", "exported", "--prompt", "a"}),
+              HasSubstr("received a folder without one; try exported/model.gguf, or the run.out"));
+  write("run.toml", "");
+  EXPECT_THAT(refusal_of({"sample", "run.toml", "--prompt", "a"}), HasSubstr("received a file"));
   EXPECT_THAT(refusal_of({"export", "nowhere", "--out", "model"}), HasSubstr("nowhere"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "model"));
 }

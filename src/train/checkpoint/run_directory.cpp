@@ -11,12 +11,21 @@ namespace accrue::train {
 namespace {
 
 namespace fs = std::filesystem;
+
 std::string list_of(const std::vector<fs::path>& checkpoints) {
   if (checkpoints.empty()) return "none";
   std::string text;
   for (const fs::path& folder : checkpoints)
     text += (text.empty() ? "" : ", ") + std::to_string(*step_of_folder(folder));
   return "steps " + text;
+}
+
+/// The model that an export left in the folder; empty if there is none.
+fs::path gguf_file_in(const fs::path& folder) {
+  std::error_code unreadable;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable))
+    if (entry.path().extension() == ".gguf") return entry.path();
+  return {};
 }
 
 }  // namespace
@@ -38,9 +47,13 @@ bool RunDirectory::holds_run() const {
 
 Config RunDirectory::config() const {
   if (!fs::exists(config_file())) {
+    const fs::path model = gguf_file_in(root_);
     throw usage_error("open run " + root_.string(), "a run directory (with config.toml)",
-                      fs::exists(root_) ? "a folder without one" : "no such folder",
-                      "the run.out of a training run");
+                      !fs::exists(root_)        ? "no such folder"
+                      : fs::is_directory(root_) ? "a folder without one"
+                                                : "a file",
+                      (model.empty() ? "" : model.string() + ", or ") +
+                          std::string("the run.out of a training run"));
   }
   return load_config(config_file());
 }
