@@ -50,8 +50,9 @@ void lose_nameless_files(const std::filesystem::path& folder) {
   for (const auto& open : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code closed;
     const std::string target = std::filesystem::read_symlink(open, closed).string();
-    if (!closed && target.starts_with(folder.string() + "/") && target.ends_with(" (deleted)"))
-      ASSERT_EQ(::truncate(open.path().c_str(), 0), 0);
+    if (closed || !target.starts_with(folder.string() + "/") || !target.ends_with(" (deleted)"))
+      continue;
+    ASSERT_EQ(::truncate(open.path().c_str(), 0), 0);
   }
 }
 
