@@ -97,7 +97,7 @@ TEST_F(MovedData, OfOtherContentAreRefused) {
 
 TEST_F(MovedData, OfARunWithoutACheckpointAreComparedAsWell) {
   ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);
-  leave_as_killed_at_start(train::RunDirectory(folder_ / "out"));
+  accrue::testing::leave_as_killed_at_start(folder_ / "out");
   const Words resume{"train", "run.toml", "--resume", moved("other words in another text\n")};
   const auto refused = accrue(resume);
   EXPECT_EQ(refused.status, 2) << refused.errors;

@@ -163,7 +163,7 @@ TEST_F(LongerRun, OfAFormerVersionKeepsItsScheduleWithoutACheckpoint) {
   const Config c = cosine("run", 6);
   const auto stop_at_start = [&](bool resumes) {
     stop_after(1, c, resumes);
-    accrue::testing::leave_as_killed_at_start(RunDirectory(c.run.out));
+    accrue::testing::leave_as_killed_at_start(c.run.out);
   };
   stop_at_start(false);
   const std::filesystem::path file = RunDirectory(c.run.out).run_file();
@@ -182,7 +182,7 @@ TEST_F(LongerRun, OfAFormerVersionKeepsItsScheduleWithoutACheckpoint) {
 TEST_F(LongerRun, OfThisVersionKeepsItsScheduleWithoutACheckpoint) {
   const Config c = cosine("run", 6);
   stop_after(1, c);
-  accrue::testing::leave_as_killed_at_start(RunDirectory(c.run.out));
+  accrue::testing::leave_as_killed_at_start(c.run.out);
   const auto recorder = resume(c);
   ASSERT_EQ(recorder->steps.size(), 6U);
   for (const StepReport& report : recorder->steps)

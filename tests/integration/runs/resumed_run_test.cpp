@@ -152,7 +152,7 @@ TEST_F(ResumeTest, StartsAgainWhereThereIsNoCheckpoint) {
   const Config c = config();
   Trainer(c).run();
   const NamedParameters expected = parameters_of(c);
-  accrue::testing::leave_as_killed_at_start(RunDirectory(c.run.out));
+  accrue::testing::leave_as_killed_at_start(c.run.out);
   EXPECT_EQ(Trainer(c).run({.resume = true}).step, 6);
   expect_same_bits(parameters_of(c), expected);
 }
