@@ -265,7 +265,7 @@ void find_config(TrainArguments& arguments, bool needs_none) {
   if (arguments.config.empty() && !may_choose)
     throw usage_error(
         "accrue train", "CONFIG, or data to choose a config for", "none",
-        "accrue train CONFIG, or accrue init FILES, which writes a config for your data");
+        "accrue train CONFIG, or accrue train --data.train=FILE, for which a config is chosen");
 }
 
 /// Replaces a run or data given instead of a config by the config that they stand for.

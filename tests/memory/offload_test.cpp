@@ -259,7 +259,8 @@ TEST_F(OffloadTest, AFileKeepsToItsBudget) {
 }
 
 TEST_F(OffloadTest, TensorsBeyondTheBudgetAreRefused) {
-  const OffloadScope scope(disk(), 3 * kMebi);
+  // A state_tensor() takes twice its size while it is filled.
+  const OffloadScope scope(disk(), 5 * kMebi);
   const at::Tensor fits = state_tensor(2);
   EXPECT_THROW(state_tensor(2), Error);
   EXPECT_TRUE(has_values(fits));
