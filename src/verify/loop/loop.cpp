@@ -73,8 +73,10 @@ LoopRun run_loop(const VerifiedModel& model, const NamedParameters& trained, con
   run.stepped = watch.stepped();
   run.zeroed = watch.zeroed();
   run.saw_sums = watch.saw_sums();
+  bool has_gradients = false;
   for (const NamedParameter& parameter : trained) {
     const at::Tensor& grad = parameter.tensor.grad();
+    has_gradients |= grad.defined();
     run.gradients.sums.push_back(grad.defined() ? grad.detach().clone()
                                                 : at::zeros_like(parameter.tensor));
     const double size = proof::l2_norm(run.gradients.sums.back());
@@ -83,7 +85,7 @@ LoopRun run_loop(const VerifiedModel& model, const NamedParameters& trained, con
       throw usage_error("verify_loop", "finite gradients", "one that is not, of " + parameter.name,
                         "looking at the loop's loss");
   }
-  if (run.no_gradient && !watch.saw_backward())
+  if (!has_gradients && !watch.saw_backward())
     throw usage_error(
         "verify_loop", "a loop that computes a gradient",
         "none: no backward pass reached a parameter",
