@@ -148,7 +148,7 @@ Error usage_error_of(const CLI::ParseError& refusal, const CLI::App& app, const 
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&refusal) != nullptr) {
     const std::string name = halves_of(message, ": ").first;
     const auto option = option_named(verb, name);
-    return usage_error(verb.command + " " + name, "a value behind it", "none",
+    return usage_error(verb.command + " " + name, "a value after it", "none",
                        name + " " + (option ? option->value : "VALUE"));
   }
   return usage_error(verb.command, "arguments as its help describes them", message,
