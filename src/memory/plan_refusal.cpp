@@ -119,10 +119,12 @@ Error refusal(const std::vector<Fact>& facts, const PlanQuestion& question) {
           "memory for " + describe(need.point) + ": " + parts(need, question),
           "a budget of " + format_bytes(received) + ", in which " +
               (need.exact ? "" : "more than ") + format_bytes(missing) + " are missing" +
-              (question.place_of_state.empty()
-                   ? ""
-                   : " (memory.offload = \"auto\": " + question.place_of_state + ")"),
+              in_brackets(question.place_of_state),
           advice(need, question)};
+}
+
+std::string in_brackets(const std::string& place_of_state) {
+  return place_of_state.empty() ? "" : " (memory.offload = \"auto\": " + place_of_state + ")";
 }
 
 }  // namespace accrue::memory

@@ -60,11 +60,9 @@ double tensor_bytes(const RunEstimate& estimate, const Config& config) {
 
 std::optional<std::int64_t> enough_for_tensors(const Config& config,
                                                const EstimateOptions& options) {
-  try {
-    return static_cast<std::int64_t>(tensor_bytes(estimate_run(config, options), config));
-  } catch (const Error&) {
-    return std::nullopt;  // the shape is not known
-  }
+  const std::optional<RunEstimate> estimate = estimate_if_known(config, options);
+  if (!estimate) return std::nullopt;
+  return static_cast<std::int64_t>(tensor_bytes(*estimate, config));
 }
 
 /// The budget that leaves `tensors` bytes for tensors if it is the whole process's, which also

@@ -6,19 +6,12 @@
 #include "core/cause.h"
 #include "core/words.h"
 #include "memory/out_of_memory.h"
+#include "memory/plan_refusal.h"
 #include "train/plan/enough_memory.h"
 #include "train/plan/offload_choice.h"
 #include "train/plan/plan_choice.h"
 
 namespace accrue::train {
-namespace {
-
-/// Why memory.offload = "auto" keeps the state in memory, to end an advice.
-std::string in_brackets(const std::string& place_of_state) {
-  return place_of_state.empty() ? "" : " (memory.offload = \"auto\": " + place_of_state + ")";
-}
-
-}  // namespace
 
 std::string fixed_micro_batch_reason(const Config& config) {
   if (config.precision.accumulate == accum::Accumulation::fixed)
@@ -48,7 +41,7 @@ Workload open_within_memory(const Config& config, std::int64_t ranks, const Show
     if (!memory::is_out_of_memory(error)) throw;
     throw no_memory_for("open the model", error,
                         memory::larger_budget(enough_budget(offload.config)) +
-                            ", or a smaller model" + in_brackets(offload.reason));
+                            ", or a smaller model" + memory::in_brackets(offload.reason));
   }
 }
 
@@ -66,7 +59,7 @@ std::string memory_advice(const Workload& work, const RunPlan& plan) {
     ways.emplace_back("a new run with a smaller batch.micro");
   if (plan.batch_tokens > 0) ways.emplace_back("a shorter model.context");
   ways.emplace_back("a smaller model");
-  return listed(ways, "or") + in_brackets(work.offload ? "" : work.offload_reason);
+  return listed(ways, "or") + memory::in_brackets(work.offload ? "" : work.offload_reason);
 }
 
 }  // namespace accrue::train

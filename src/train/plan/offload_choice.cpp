@@ -9,14 +9,13 @@
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/memory/offload.h"
-#include "accrue/train/custom.h"
 #include "train/checkpoint/resume.h"
 #include "train/config/accumulation_order.h"
 #include "train/config/gradient_folding.h"
 #include "train/plan/enough_memory.h"
 #include "train/plan/plan_choice.h"
 #include "train/plan/plan_estimate.h"
-#include "train/workload/placement.h"
+#include "train/workload/layered_model.h"
 
 namespace accrue::train {
 namespace {
@@ -45,15 +44,8 @@ std::optional<RunEstimate> estimate_in_memory(Config config, std::int64_t ranks)
   if (is_foreign(config.model.kind)) return std::nullopt;
   config.memory.offload.clear();
   config.memory.accumulation = AccumulationOrder::automatic;
-  try {
-    return estimate_run(config, {.ranks = ranks});
-  } catch (const Error&) {  // perhaps only the vocabulary is missing
-  }
-  try {
-    return estimate_run(with_assumed_vocabulary(std::move(config)), {.ranks = ranks});
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  if (auto estimate = estimate_if_known(config, {.ranks = ranks})) return estimate;
+  return estimate_if_known(with_assumed_vocabulary(std::move(config)), {.ranks = ranks});
 }
 
 std::int64_t least_sample_bytes(const RunEstimate& estimate) {
@@ -77,12 +69,16 @@ std::string in_words(const Conflict& conflict) {
   return conflict.key + ": expected " + conflict.expected + ", received " + conflict.received;
 }
 
+std::string in_words(const Error& error) {
+  return "expected " + error.expected() + ", received " + error.received();
+}
+
 /// A file for the state cannot be made in the folder, or has no room there.
 std::string obstacle_of_disk(const fs::path& folder, std::int64_t state_bytes) {
   try {
     const memory::OffloadScope trial(folder);
   } catch (const Error& error) {
-    return "expected " + error.expected() + ", received " + error.received();
+    return in_words(error);
   }
   const std::int64_t free = free_bytes_at(folder);
   return free < state_bytes ? "only " + format_bytes(free) + " are free in " + folder.string() : "";
@@ -95,19 +91,14 @@ std::string obstacle_of(const Config& config, const fs::path& folder, std::int64
   Config offloaded = config;
   offloaded.memory.offload = folder.string();
   if (ranks > 1)
-    return "offloading is for one process in this version, and there are " + std::to_string(ranks) +
-           " ranks";
+    return "\"auto\" decides for one process in this version, and there are " +
+           std::to_string(ranks) + " ranks, which offload to a folder that is stated";
   if (const auto conflict = layered_conflict(offloaded)) return in_words(*conflict);
   if (const auto conflict = optimizer_memory_conflict(offloaded)) return in_words(*conflict);
   if (adapt::measures_noise(config.adapt.batch))
     return "adapt.batch measures the noise of single micro-batches, which layered accumulation "
            "runs together";
-  if (config.custom && config.custom->optimizer)
-    return "an optimizer of the program's own does not step through the state in parts";
-  if (const c10::Device device = device_of(config); !device.is_cpu())
-    return "the run is on " + device.str() +
-           ", and offloaded state is mapped into the memory of "
-           "the CPU";
+  if (const auto refusal = refusal_to_offload(offloaded)) return in_words(*refusal);
   return obstacle_of_disk(folder, state_bytes);
 }
 

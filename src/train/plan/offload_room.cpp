@@ -8,24 +8,12 @@
 #include "train/workload/offload_folder.h"
 
 namespace accrue::train {
-namespace {
-
-/// A program's own model would have to be made first.
-std::optional<RunEstimate> estimate_of(const Config& config) {
-  if (config.model.kind == ModelKind::custom) return std::nullopt;
-  try {
-    return estimate_run(config);
-  } catch (const Error&) {
-    return std::nullopt;  // the shape is not known
-  }
-}
-
-}  // namespace
 
 void check_offload_budget(const Config& config) {
   const std::optional<std::int64_t> budget = offload_budget(config);
-  if (!budget) return;
-  const std::optional<RunEstimate> estimate = estimate_of(config);
+  // A program's own model would have to be made first.
+  if (!budget || config.model.kind == ModelKind::custom) return;
+  const std::optional<RunEstimate> estimate = estimate_if_known(config);
   if (!estimate || estimate->surely_offloaded.total() <= *budget) return;
   const memory::Resident& state = estimate->held;
   constexpr double kWithMargin = 1.02;  // blocks are whole pages

@@ -325,4 +325,12 @@ RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
   return estimate;
 }
 
+std::optional<RunEstimate> estimate_if_known(const Config& config, const EstimateOptions& options) {
+  try {
+    return estimate_run(config, options);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace accrue::train

@@ -70,5 +70,8 @@ struct RunEstimate {
 /// Estimates a run. Reads the shape of a folder or file that the model starts from. Throws a usage
 /// Error naming the key or option that is missing.
 RunEstimate estimate_run(const Config& config, const EstimateOptions& options = {});
+/// The same; none if the config does not determine the model's shape.
+std::optional<RunEstimate> estimate_if_known(const Config& config,
+                                             const EstimateOptions& options = {});
 
 }  // namespace accrue::train

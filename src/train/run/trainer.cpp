@@ -62,7 +62,7 @@ struct Trainer::Impl {
   }
 
   /// The schedule's version decides which rates are refused; a continued run has it in its state
-  /// (take_up_schedule). Until then this is the version that refuses least. Where
+  /// (take_up_schedule). Until then this is the version that refuses least. If
   /// memory.offload = "auto" decides the order of a window, it is that of the run.
   static Config with_settings_to_open(Config config) {
     if (config.run.out.empty()) return config;

@@ -21,7 +21,16 @@ std::optional<Error> refusal_of_one_segment(const LayeredKey& order, models::Tra
                      order.without);
 }
 
-std::optional<Error> refusal_to_offload(const Config& config, const LayeredKey& order) {
+std::optional<Error> refusal_of(const Config& config, models::Trainable& model) {
+  const LayeredKey order = layered_key(config).value();
+  if (auto refusal = refusal_of_one_segment(order, model)) return refusal;
+  return config.memory.offloads() ? refusal_to_offload(config) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Error> refusal_to_offload(const Config& config) {
+  const LayeredKey order = layered_key(config).value();
   if (config.custom && config.custom->optimizer)
     return usage_error(
         order.name, "an optimizer of accrue, which steps through the state in parts",
@@ -34,14 +43,6 @@ std::optional<Error> refusal_to_offload(const Config& config, const LayeredKey& 
                        "run.device = \"cpu\", or " + order.without);
   return std::nullopt;
 }
-
-std::optional<Error> refusal_of(const Config& config, models::Trainable& model) {
-  const LayeredKey order = layered_key(config).value();
-  if (auto refusal = refusal_of_one_segment(order, model)) return refusal;
-  return config.memory.offloads() ? refusal_to_offload(config, order) : std::nullopt;
-}
-
-}  // namespace
 
 void check_layered_model(const Config& config, models::Trainable& model) {
   if (!asks_for_layered(config)) return;
