@@ -8,12 +8,12 @@
 #include <string>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
 #include "kernels/attention/attention_bf16.h"
 #include "kernels/attention/attention_simd.h"
-#include "kernels/generic/generic_attention.h"
+#include "kernels/backend.h"
+#include "kernels/cpu_passes.h"
 #include "kernels/spans.h"
 
 namespace accrue::kernels {
@@ -187,7 +187,16 @@ std::vector<at::Tensor> with_kept(std::vector<at::Tensor> inputs, const Attended
 }
 
 Attended attend(const AttentionPlan& plan, const Projections& of) {
-  if (by_aten(of.q)) return generic::attend(plan, of);
+  return backend_of(of.q).attend(plan, of);
+}
+
+void attend_backward(const AttentionPlan& plan, const Projections& of,
+                     const std::vector<at::Tensor>& kept, const at::Tensor& grad_out,
+                     Projections& grads) {
+  backend_of(of.q).attend_backward(plan, of, kept, grad_out, grads);
+}
+
+Attended cpu::attend(const AttentionPlan& plan, const Projections& of) {
   const Shape shape = Shape::of(plan, of.q);
   const at::TensorOptions sums = of.q.options().dtype(accumulation_dtype(of.q.scalar_type()));
   at::Tensor log_sums = at::empty({of.q.size(0), shape.heads, shape.length}, sums);
@@ -216,10 +225,9 @@ Attended attend(const AttentionPlan& plan, const Projections& of) {
   return result;
 }
 
-void attend_backward(const AttentionPlan& plan, const Projections& of,
-                     const std::vector<at::Tensor>& kept, const at::Tensor& grad_out,
-                     Projections& grads) {
-  if (by_aten(of.q)) return generic::attend_backward(plan, of, kept, grad_out, grads);
+void cpu::attend_backward(const AttentionPlan& plan, const Projections& of,
+                          const std::vector<at::Tensor>& kept, const at::Tensor& grad_out,
+                          Projections& grads) {
   const at::Tensor& log_sums = kept.at(0);
   const Shape shape = Shape::of(plan, of.q);
   RECORD_FUNCTION("accrue::attention_backward",

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 
-#include "accrue/kernels/kernel_choice.h"
 #include "kernels/aten_element.h"
 #include "kernels/compiled/device_program.h"
 
@@ -13,10 +12,6 @@
 namespace accrue::kernels::compiled {
 
 inline constexpr std::int64_t vector = 4;  ///< elements of one access, as in row_kernels.inc
-
-inline bool is_chosen(const at::Tensor& tensor) {
-  return chosen_kernels() == Kernels::native && can_compile_for(tensor);
-}
 
 /// Whether accesses of VECTOR elements may begin at each VECTOR-th element.
 inline bool is_aligned(const at::Tensor& tensor) {

@@ -32,7 +32,7 @@ unsigned threads_of_block(std::int64_t threads) {
 }  // namespace
 
 bool normalises(const NormPlan& plan, const at::Tensor& x, const at::Tensor& y) {
-  return is_chosen(x) && x.scalar_type() == at::kFloat && x.numel() > 0 &&
+  return can_compile_for(x) && x.scalar_type() == at::kFloat && x.numel() > 0 &&
          is_narrow_or_single(plan.out) && threads_of_row(x.size(-1)) > 0 && is_aligned(x) &&
          is_aligned(y) && (!y.defined() || is_narrow_or_single(y.scalar_type()));
 }
@@ -66,7 +66,7 @@ Normalised normalise(const NormPlan& plan, const at::Tensor& x, const at::Tensor
 
 bool makes_norm_gradients(const at::Tensor& grad_out, const at::Tensor& input,
                           at::ScalarType y_dtype) {
-  return is_chosen(input) && input.scalar_type() == at::kFloat && input.numel() > 0 &&
+  return can_compile_for(input) && input.scalar_type() == at::kFloat && input.numel() > 0 &&
          is_narrow_or_single(grad_out.scalar_type()) && threads_of_row(input.size(-1)) > 0 &&
          is_aligned(input) && is_aligned(grad_out) && is_narrow_or_single(y_dtype);
 }
@@ -102,7 +102,7 @@ NormGradients norm_gradients(const at::Tensor& grad_out, const at::Tensor& grad_
 }
 
 bool adds(const at::Tensor& x, const at::Tensor& y) {
-  return is_chosen(x) && x.scalar_type() == at::kFloat && is_sixteen_bit(y.scalar_type()) &&
+  return can_compile_for(x) && x.scalar_type() == at::kFloat && is_sixteen_bit(y.scalar_type()) &&
          x.numel() > 0 && x.numel() % vector == 0 && is_aligned(x) && is_aligned(y);
 }
 
@@ -119,7 +119,7 @@ at::Tensor sum_of(const at::Tensor& x, const at::Tensor& y) {
 }
 
 bool takes_cross_entropy(const at::Tensor& logits) {
-  return is_chosen(logits) && logits.scalar_type() == at::kFloat && logits.size(1) % vector == 0 &&
+  return can_compile_for(logits) && logits.scalar_type() == at::kFloat && logits.size(1) % vector == 0 &&
          is_aligned(logits);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/compiled/arguments.h"
+#include "kernels/compiled/device_program.h"
 
 namespace accrue::kernels::compiled {
 namespace {
@@ -58,7 +59,7 @@ bool are_side_by_side(const Projections& to) {
 }  // namespace
 
 bool sums_columns(const at::Tensor& g, const at::Tensor& out) {
-  return is_chosen(g) && g.numel() > 0 && is_narrow_or_single(g.scalar_type()) &&
+  return can_compile_for(g) && g.numel() > 0 && is_narrow_or_single(g.scalar_type()) &&
          out.scalar_type() == at::kFloat && g.size(1) % vector == 0 && is_aligned(g);
 }
 
@@ -78,7 +79,7 @@ void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
 }
 
 bool makes_gelu(const at::Tensor& pre) {
-  return is_chosen(pre) && is_narrow_or_single(pre.scalar_type()) && pre.numel() > 0 &&
+  return can_compile_for(pre) && is_narrow_or_single(pre.scalar_type()) && pre.numel() > 0 &&
          pre.size(-1) % vector == 0 && is_aligned(pre);
 }
 
@@ -100,7 +101,7 @@ at::Tensor gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre,
 }
 
 bool adds_rows(const at::Tensor& grad, const at::Tensor& table) {
-  return is_chosen(table) && table.scalar_type() == at::kFloat &&
+  return can_compile_for(table) && table.scalar_type() == at::kFloat &&
          grad.scalar_type() == at::kFloat && grad.numel() > 0 && table.size(1) % vector == 0 &&
          is_aligned(grad) && is_aligned(table);
 }
@@ -125,7 +126,7 @@ bool packs_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      q.sizes() == k.sizes() && q.stride(3) == 1;
   const bool whole = q.size(3) % vector == 0 && q.stride(0) % vector == 0 &&
                      q.stride(1) % vector == 0 && q.stride(2) % vector == 0;
-  return is_chosen(q) && is_narrow_or_single(q.scalar_type()) && alike && whole &&
+  return can_compile_for(q) && is_narrow_or_single(q.scalar_type()) && alike && whole &&
          q.size(0) == to.q.size(0) && q.size(2) == to.q.size(1) &&
          q.scalar_type() == to.q.scalar_type() && are_side_by_side(to);
 }

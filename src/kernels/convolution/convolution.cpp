@@ -1,17 +1,18 @@
 #include "accrue/kernels/convolution.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Context.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/kernel_choice.h"
 #include "accrue/kernels/recompute.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
+#include "kernels/backend.h"
 #include "kernels/convolution/onednn_convolution.h"
+#include "kernels/cpu_passes.h"
 #include "kernels/first_order.h"
+#include "kernels/generic/generic_convolution.h"
 #include "kernels/tensor_text.h"
 
 namespace accrue::kernels {
@@ -29,7 +30,7 @@ struct RoundedConvolution {
 };
 
 void expect_operands(const at::Tensor& x, at::ScalarType operands) {
-  if (operands == at::kBFloat16 || (operands == at::kHalf && by_aten(x))) return;
+  if (backend_of(x).convolves(operands)) return;
   throw usage_error(convolution_operation, "operands in bf16, or in fp16 by ATen's operators",
                     c10::toString(operands), "at::kBFloat16");
 }
@@ -82,99 +83,28 @@ at::Tensor image_like(const at::Tensor& x, at::IntArrayRef sizes) {
   return at::empty(sizes, x.options().dtype(at::kFloat), at::MemoryFormat::ChannelsLast);
 }
 
-/// During its lifetime, a GPU's convolutions of fp32 may use TF32, which represents bf16 and fp16
-/// exactly: with operands rounded to these it loses nothing.
-class Tf32Convolutions {
- public:
-  Tf32Convolutions() { set(at::Float32Precision::TF32); }
-  ~Tf32Convolutions() { set(before_); }
-  Tf32Convolutions(const Tf32Convolutions&) = delete;
-  Tf32Convolutions& operator=(const Tf32Convolutions&) = delete;
-
- private:
-  static void set(at::Float32Precision precision) {
-    at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV,
-                                            precision);
-  }
-
-  at::Float32Precision before_ =
-      at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV);
-};
-
-/// ATen's products of rounded operands: on devices, and for shapes and processors that oneDNN does
-/// not support.
-at::Tensor convolve_widened(const at::Tensor& x, const at::Tensor& weight,
-                            const ConvolutionSteps& steps) {
-  const Tf32Convolutions exact_in_tf32;
-  return at::conv2d(x.to(at::kFloat), weight.to(at::kFloat), {}, steps.stride, steps.padding)
-      .contiguous(at::MemoryFormat::ChannelsLast);
-}
-
-/// Computes the gradient for a one-pixel kernel without padding as a matrix product: libtorch
-/// 2.13's own operator writes beyond its memory on CPUs without AVX-512, for images in
-/// channels-last layout.
-at::Tensor pixel_kernel_gradient(const at::Tensor& grad, const at::Tensor& x,
-                                 const at::Tensor& weight, std::int64_t stride) {
-  const at::Tensor read = x.slice(2, 0, std::nullopt, stride).slice(3, 0, std::nullopt, stride);
-  const auto by_channel = [](const at::Tensor& image) {
-    return image.to(at::kFloat).transpose(0, 1).flatten(1);
-  };
-  return by_channel(grad).mm(by_channel(read).t()).view(weight.sizes());
-}
-
-at::Tensor gradient_widened(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
-                            const ConvolutionSteps& steps, bool of_weight) {
-  const bool is_pixel = weight.size(2) == 1 && weight.size(3) == 1 && steps.padding == 0;
-  if (of_weight && is_pixel && x.is_cpu())
-    return pixel_kernel_gradient(grad, x, weight, steps.stride);
-  const Tf32Convolutions exact_in_tf32;
-  const auto [of_x, of_its_weight, of_bias] = at::convolution_backward(
-      grad.to(at::kFloat), x.to(at::kFloat), weight.to(at::kFloat), /*bias_sizes=*/std::nullopt,
-      {steps.stride, steps.stride}, {steps.padding, steps.padding}, /*dilation=*/{1, 1},
-      /*transposed=*/false, /*output_padding=*/{0, 0}, /*groups=*/1,
-      std::array<bool, 3>{!of_weight, of_weight, false});
-  return of_weight ? of_its_weight : of_x;
-}
-
 at::Tensor convolved(const at::Tensor& x, const at::Tensor& weight, const RoundedConvolution& of) {
   const at::Tensor image = rounded_image(x, of.operands);
   const at::Tensor kernel = rounded_weight(weight, of.operands);
   const onednn::Convolution sizes = sizes_of(x, weight, of.steps);
   RECORD_FUNCTION("accrue::rounded_convolution", span_of({x, weight}, flops_of(sizes)));
-  if (by_aten(x)) return convolve_widened(image, kernel, of.steps);
-  const at::Tensor result = image_like(x, result_sizes(sizes));
-  if (onednn::convolve(sizes, image.const_data_ptr(), kernel.const_data_ptr(),
-                       result.mutable_data_ptr<float>()))
-    return result;
-  return convolve_widened(image, kernel, of.steps);
+  return backend_of(x).convolve(image, kernel, of.steps);
 }
 
-at::Tensor image_gradient(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
-                          const RoundedConvolution& of) {
+at::Tensor gradient_of_image(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
+                             const RoundedConvolution& of) {
   const at::Tensor kernel = rounded_weight(weight, of.operands);
   const onednn::Convolution sizes = sizes_of(x, weight, of.steps);
   RECORD_FUNCTION("accrue::rounded_convolution", span_of({grad, weight, x}, flops_of(sizes)));
-  // ATen reads only the sizes of x here.
-  if (by_aten(x)) return gradient_widened(grad, x, kernel, of.steps, false);
-  const at::Tensor result = image_like(x, x.sizes());
-  if (onednn::convolution_data_gradient(sizes, grad.const_data_ptr(), kernel.const_data_ptr(),
-                                        result.mutable_data_ptr<float>()))
-    return result;
-  return gradient_widened(grad, x, kernel, of.steps, false);
+  return backend_of(x).image_gradient(grad, x, kernel, of.steps);
 }
 
-at::Tensor kernel_gradient(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
-                           const RoundedConvolution& of) {
+at::Tensor gradient_of_kernel(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
+                              const RoundedConvolution& of) {
   const at::Tensor image = rounded_image(x, of.operands);
   const onednn::Convolution sizes = sizes_of(x, weight, of.steps);
   RECORD_FUNCTION("accrue::rounded_convolution", span_of({grad, x, weight}, flops_of(sizes)));
-  // ATen reads only the sizes of the weight here.
-  if (by_aten(x)) return gradient_widened(grad, image, weight.detach(), of.steps, true);
-  const at::Tensor result = at::empty(weight.sizes(), weight.options());
-  if (onednn::convolution_weight_gradient(sizes, image.const_data_ptr(), grad.const_data_ptr(),
-                                          result.mutable_data_ptr<float>()))
-    return result;
-  return gradient_widened(grad, image, weight.detach(), of.steps, true);
+  return backend_of(x).kernel_gradient(grad, image, weight.detach(), of.steps);
 }
 
 class ConvolutionOfRounded : public torch::autograd::Function<ConvolutionOfRounded> {
@@ -197,8 +127,8 @@ class ConvolutionOfRounded : public torch::autograd::Function<ConvolutionOfRound
                                 .operands = static_cast<at::ScalarType>(kept("operands"))};
     const at::Tensor grad = rounded_image(grads[0], of.operands);
     variable_list result(4);
-    if (context->needs_input_grad(0)) result[0] = image_gradient(grad, saved[0], saved[1], of);
-    if (context->needs_input_grad(1)) result[1] = kernel_gradient(grad, saved[0], saved[1], of);
+    if (context->needs_input_grad(0)) result[0] = gradient_of_image(grad, saved[0], saved[1], of);
+    if (context->needs_input_grad(1)) result[1] = gradient_of_kernel(grad, saved[0], saved[1], of);
     return result;
   }
 };
@@ -211,6 +141,34 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight, const Rounded
 }
 
 }  // namespace
+
+at::Tensor cpu::convolve(const at::Tensor& image, const at::Tensor& weight,
+                         const ConvolutionSteps& steps) {
+  const onednn::Convolution sizes = sizes_of(image, weight, steps);
+  const at::Tensor result = image_like(image, result_sizes(sizes));
+  if (onednn::convolve(sizes, image.const_data_ptr(), weight.const_data_ptr(),
+                       result.mutable_data_ptr<float>()))
+    return result;
+  return generic::convolve(image, weight, steps);
+}
+
+at::Tensor cpu::image_gradient(const at::Tensor& grad, const at::Tensor& like,
+                               const at::Tensor& weight, const ConvolutionSteps& steps) {
+  const at::Tensor result = image_like(like, like.sizes());
+  if (onednn::convolution_data_gradient(sizes_of(like, weight, steps), grad.const_data_ptr(),
+                                        weight.const_data_ptr(), result.mutable_data_ptr<float>()))
+    return result;
+  return generic::image_gradient(grad, like, weight, steps);
+}
+
+at::Tensor cpu::kernel_gradient(const at::Tensor& grad, const at::Tensor& image,
+                                const at::Tensor& like, const ConvolutionSteps& steps) {
+  const at::Tensor result = at::empty(like.sizes(), like.options());
+  if (onednn::convolution_weight_gradient(sizes_of(image, like, steps), image.const_data_ptr(),
+                                          grad.const_data_ptr(), result.mutable_data_ptr<float>()))
+    return result;
+  return generic::kernel_gradient(grad, image, like, steps);
+}
 
 at::Tensor rounded_convolution(const at::Tensor& x, const at::Tensor& weight,
                                const ConvolutionSteps& steps, at::ScalarType operands) {

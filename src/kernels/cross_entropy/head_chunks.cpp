@@ -9,13 +9,13 @@
 #include <string>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/kernel_choice.h"
 #include "kernels/aten_element.h"
+#include "kernels/backend.h"
+#include "kernels/cpu_passes.h"
 #include "kernels/cross_entropy/head_gradients.h"
 #include "kernels/cross_entropy/online_cross_entropy.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/linear_forward.h"
-#include "kernels/generic/generic_head.h"
 #include "kernels/tensor_text.h"
 
 namespace accrue::kernels {
@@ -194,7 +194,10 @@ class HeadChunks {
 }  // namespace
 
 HeadResult run_head_chunks(const HeadInput& input, WantedGradients wanted) {
-  if (by_aten(input.hidden)) return generic::run_head_chunks(input, wanted);
+  return backend_of(input.hidden).run_head_chunks(input, wanted);
+}
+
+HeadResult cpu::run_head_chunks(const HeadInput& input, WantedGradients wanted) {
   return HeadChunks(input, wanted).run();
 }
 

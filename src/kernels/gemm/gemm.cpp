@@ -3,9 +3,10 @@
 #include <optional>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
+#include "kernels/backend.h"
+#include "kernels/cpu_passes.h"
 #include "kernels/gemm/aten_gemm.h"
 #include "kernels/gemm/matvec.h"
 #include "kernels/gemm/onednn_gemm.h"
@@ -152,12 +153,7 @@ void multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, const a
   RECORD_FUNCTION(span_name(out, a), span_of({a, b, bias, out}, 2 * out.numel() * a.size(-1)));
   const at::NoGradGuard no_grad;
   if (a.size(-1) == 0) return fill_empty(out, bias, accumulate);
-  if (by_aten(out)) return aten::multiply(out, a, b, bias, accumulate);
-  if (!accumulate && matvec::fits(out, a, b, bias)) return matvec::multiply(out, a, b, bias);
-  if (a.scalar_type() == at::kBFloat16 && !multiplies_bf16())
-    widened::multiply(out, a, b, bias, accumulate, multiply_natively);
-  else
-    multiply_natively(out, a, b, bias, accumulate);
+  backend_of(out).multiply(out, a, b, bias, accumulate);
 }
 
 /// The operand in row-major layout, as in the fallback.
@@ -185,6 +181,15 @@ void expect_packed(const at::Tensor& out, const at::Tensor& a, const at::Tensor&
 }
 
 }  // namespace
+
+void cpu::multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                   const at::Tensor& bias, bool accumulate) {
+  if (!accumulate && matvec::fits(out, a, b, bias)) return matvec::multiply(out, a, b, bias);
+  if (a.scalar_type() == at::kBFloat16 && !multiplies_bf16())
+    widened::multiply(out, a, b, bias, accumulate, multiply_natively);
+  else
+    multiply_natively(out, a, b, bias, accumulate);
+}
 
 std::int64_t packed_elements(const at::TensorOptions& b, std::int64_t k, std::int64_t n) {
   const at::ScalarType dtype = c10::typeMetaToScalarType(b.dtype());

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "accrue/core/memory_tag.h"
-#include "accrue/kernels/kernel_choice.h"
+#include "kernels/backend.h"
 #include "kernels/blocks/block_matrix.h"
 #include "kernels/gemm/packed_gemm.h"
 
@@ -54,7 +54,7 @@ WeightOperands PreparedWeight::operands(const at::Tensor& master, at::ScalarType
   const std::int64_t outputs = master.size(0), inputs = master.size(1);
   at::Tensor plain;  // made at most once, and only if a layout differs from the master's
   const auto operand = [&](Made& made, std::int64_t k, std::int64_t n, bool transposed) {
-    const std::int64_t elements = packs_ && !by_aten(master) ? packed_elements(options, k, n) : 0;
+    const std::int64_t elements = packs_ ? backend_of(master).packed_elements(options, k, n) : 0;
     if (elements == 0) return copy(master, dtype);
     if (made.is_current(master, options, elements)) return made.tensor;
     return made.remake(master, options, elements, MemoryTag::packed, [&](at::Tensor& packed) {

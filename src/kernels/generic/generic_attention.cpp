@@ -7,7 +7,6 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/compiled/fused_sums.h"
 #include "kernels/generic/generic_mask.h"
 #include "kernels/generic/tensors.h"
 
@@ -75,11 +74,10 @@ at::Tensor summed_groups(const at::Tensor& grad, std::int64_t kv_heads, at::Scal
   return grad.unflatten(1, {kv_heads, grad.size(1) / kv_heads}).sum(2, /*keepdim=*/false, wide);
 }
 
-void put_gradients(const AttentionPlan& plan, const Heads& grads, const Piece& piece,
-                   Projections& to) {
+void put_gradients(const Backend& backend, const AttentionPlan& plan, const Heads& grads,
+                   const Piece& piece, Projections& to) {
   const bool is_whole = piece.rows == to.q.size(0) && piece.length == to.q.size(1);
-  if (is_whole && compiled::packs_heads(grads.q, grads.k, grads.v, to))
-    return compiled::pack_heads(grads.q, grads.k, grads.v, to);
+  if (is_whole && backend.pack_heads(grads.q, grads.k, grads.v, to)) return;
   const at::ScalarType wide = accumulation_dtype(grads.q.scalar_type());
   put_heads(grads.q, piece, to.q);
   put_heads(summed_groups(grads.k, plan.options.kv_heads, wide), piece, to.k);
@@ -87,7 +85,7 @@ void put_gradients(const AttentionPlan& plan, const Heads& grads, const Piece& p
 }
 
 /// The one of ATen's fused kernels to use; math: none.
-at::SDPBackend backend_for(const AttentionPlan& plan, const Heads& of) {
+at::SDPBackend fused_kernel_for(const AttentionPlan& plan, const Heads& of) {
   const GroupedAttentionOptions& options = plan.options;
   if (!plan.masks.empty() || options.window > 0 || options.soft_cap != 0)
     return at::SDPBackend::math;
@@ -225,12 +223,12 @@ Attended attend(const AttentionPlan& plan, const Projections& of) {
   std::vector<at::Tensor> kept;
   for (const Piece& piece : pieces) {
     const Heads heads = heads_of(plan, of, piece);
-    const at::SDPBackend backend = backend_for(plan, heads);
+    const at::SDPBackend kernel = fused_kernel_for(plan, heads);
     at::Tensor out;
-    if (backend == at::SDPBackend::math) {
+    if (kernel == at::SDPBackend::math) {
       out = run_math(plan, heads, piece).to(of.q.scalar_type());
     } else {
-      const Fused fused = run_fused(backend, plan, for_fused(heads));
+      const Fused fused = run_fused(kernel, plan, for_fused(heads));
       kept.insert(kept.end(), {fused.log_sums, fused.seed, fused.offset});
       out = fused.out.to(of.q.scalar_type());
     }
@@ -249,16 +247,16 @@ Attended attend(const AttentionPlan& plan, const Projections& of) {
   return result;
 }
 
-void attend_backward(const AttentionPlan& plan, const Projections& of,
+void attend_backward(const Backend& backend, const AttentionPlan& plan, const Projections& of,
                      const std::vector<at::Tensor>& kept, const at::Tensor& grad_out,
                      Projections& grads) {
   std::size_t next = 1;
   for (const Piece& piece : pieces_of(plan, of.q)) {
     const Heads heads = heads_of(plan, of, piece);
     const at::Tensor grad = heads_of(grad_out, piece, plan.options.heads);
-    const at::SDPBackend backend = backend_for(plan, heads);
-    if (backend == at::SDPBackend::math) {
-      put_gradients(plan, run_math_backward(plan, heads, piece, grad), piece, grads);
+    const at::SDPBackend kernel = fused_kernel_for(plan, heads);
+    if (kernel == at::SDPBackend::math) {
+      put_gradients(backend, plan, run_math_backward(plan, heads, piece, grad), piece, grads);
       continue;
     }
     const Heads given = for_fused(heads);
@@ -268,8 +266,8 @@ void attend_backward(const AttentionPlan& plan, const Projections& of,
         .seed = kept.at(next + 1),
         .offset = kept.at(next + 2)};
     next += kept_of_a_piece;
-    put_gradients(plan,
-                  run_fused_backward(backend, plan, given, fused, grad.to(given.q.scalar_type())),
+    put_gradients(backend, plan,
+                  run_fused_backward(kernel, plan, given, fused, grad.to(given.q.scalar_type())),
                   piece, grads);
   }
 }

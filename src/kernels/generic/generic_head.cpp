@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "kernels/aten_element.h"
-#include "kernels/compiled/fused_rows.h"
 #include "kernels/cross_entropy/head_gradients.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/generic/tensors.h"
@@ -29,8 +28,9 @@ struct RowLabels {
 
 class GenericHead {
  public:
-  GenericHead(const HeadInput& input, WantedGradients wanted)
-      : input_(input),
+  GenericHead(const Backend& backend, const HeadInput& input, WantedGradients wanted)
+      : backend_(backend),
+        input_(input),
         wanted_(wanted),
         rows_(input.hidden.size(0)),
         classes_(input.weight.size(0)),
@@ -40,7 +40,7 @@ class GenericHead {
                                        std::max<std::int64_t>(1, rows_))) {
     const at::TensorOptions narrow = input.hidden.options();
     logits_ = at::empty({size_, classes_}, narrow.dtype(wide_));
-    fused_ = is_plain_loss() && compiled::takes_cross_entropy(logits_);
+    fused_ = is_plain_loss() && backend.fuses_cross_entropy(logits_);
     if (!fused_) logarithms_ = at::empty_like(logits_);
     if (wanted.any() && is_mixed()) gradient_ = at::empty({size_, classes_}, narrow);
     if (wanted.hidden)
@@ -135,8 +135,9 @@ class GenericHead {
     const at::Tensor targets =
         labels.ignored.defined() ? labels.targets.masked_fill(labels.ignored, -1) : labels.targets;
     take_losses(begin,
-                compiled::cross_entropy(logits, targets, labels.factors,
-                                        wanted_.any() ? gradient_memory(count) : at::Tensor())
+                backend_
+                    .fused_cross_entropy(logits, targets, labels.factors,
+                                         wanted_.any() ? gradient_memory(count) : at::Tensor())
                     .view({count, 1}),
                 labels);
   }
@@ -198,6 +199,7 @@ class GenericHead {
     return is_mixed() ? gradient_.narrow(0, 0, count).copy_(softmax) : softmax;
   }
 
+  const Backend& backend_;
   const HeadInput& input_;
   WantedGradients wanted_;
   std::int64_t rows_, classes_;
@@ -213,8 +215,8 @@ class GenericHead {
 
 }  // namespace
 
-HeadResult run_head_chunks(const HeadInput& input, WantedGradients wanted) {
-  return GenericHead(input, wanted).run();
+HeadResult run_head_chunks(const Backend& backend, const HeadInput& input, WantedGradients wanted) {
+  return GenericHead(backend, input, wanted).run();
 }
 
 }  // namespace accrue::kernels::generic

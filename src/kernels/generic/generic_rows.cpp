@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "kernels/compiled/fused_sums.h"
 #include "kernels/generic/generic_mask.h"
 #include "kernels/generic/tensors.h"
 
@@ -61,19 +60,6 @@ at::Tensor selected(const at::Tensor& x, const at::Tensor& rows) {
   return rows.defined() ? x.index_select(0, rows) : x;
 }
 
-/// sums[index[r]] += values[r]. On a device index_add_ adds by atomics in any order, but index_put_
-/// sorts and does not; on the CPU it is the other way round.
-void add_at(at::Tensor& sums, const at::Tensor& index, const at::Tensor& values) {
-  if (compiled::adds_rows(values, sums)) return compiled::add_rows(index, values, sums);
-  if (sums.is_cpu()) {
-    sums.index_add_(0, index, values);
-    return;
-  }
-  c10::List<std::optional<at::Tensor>> indices;
-  indices.push_back(index);
-  sums.index_put_(indices, values, /*accumulate=*/true);
-}
-
 /// Rows of tables [positions, half] for each column of x [B, T], by its position; 0 if that is
 /// negative.
 class PositionRows {
@@ -102,6 +88,18 @@ class PositionRows {
 };
 
 }  // namespace
+
+/// On a device index_add_ adds by atomics in any order, but index_put_ sorts and does not; on the
+/// CPU it is the other way round.
+void add_at(at::Tensor& sums, const at::Tensor& index, const at::Tensor& values) {
+  if (sums.is_cpu()) {
+    sums.index_add_(0, index, values);
+    return;
+  }
+  c10::List<std::optional<at::Tensor>> indices;
+  indices.push_back(index);
+  sums.index_put_(indices, values, /*accumulate=*/true);
+}
 
 void gate(GateActivation activation, const at::Tensor& gate, const at::Tensor& up,
           at::Tensor& out) {
@@ -181,16 +179,17 @@ at::Tensor look_up(const Parts& parts, const at::Tensor& ids, const at::Tensor& 
   return shaped(x.index_copy_(0, places, covered), {ids.size(0), ids.size(1), channels});
 }
 
-void add_rows(const Parts& parts, const at::Tensor& ids, const at::Tensor& grad,
-              at::Tensor& table) {
+void add_rows(const Backend& backend, const Parts& parts, const at::Tensor& ids,
+              const at::Tensor& grad, at::Tensor& table) {
   if (covered_rows(parts) == 0) return;
   const at::Tensor places = rows_of(parts, ids.numel(), table.device());
   const at::Tensor index = copied_to(ids.reshape({-1}), table.device());
-  add_at(table, selected(index, places),
-         selected(grad.reshape({-1, table.size(1)}), places).to(table.scalar_type()));
+  backend.add_at(table, selected(index, places),
+                 selected(grad.reshape({-1, table.size(1)}), places).to(table.scalar_type()));
 }
 
-void add_positions(const Parts& parts, const at::Tensor& grad, at::Tensor& table, bool accumulate) {
+void add_positions(const Backend& backend, const Parts& parts, const at::Tensor& grad,
+                   at::Tensor& table, bool accumulate) {
   if (covered_rows(parts) == 0) return;
   const std::int64_t channels = table.size(1);
   std::int64_t longest = 0;
@@ -201,8 +200,9 @@ void add_positions(const Parts& parts, const at::Tensor& grad, at::Tensor& table
     sums = rows.view({-1, longest, channels}).sum(0);
   } else {
     sums = at::zeros({longest, channels}, table.options());
-    add_at(sums, positions_in(parts, table.device()),
-           selected(rows, rows_of(parts, rows.size(0), table.device())).to(table.scalar_type()));
+    backend.add_at(
+        sums, positions_in(parts, table.device()),
+        selected(rows, rows_of(parts, rows.size(0), table.device())).to(table.scalar_type()));
   }
   at::Tensor to = table.narrow(0, 0, longest);
   accumulate ? to.add_(sums) : to.copy_(sums);

@@ -5,23 +5,19 @@
 #include <vector>
 
 #include "accrue/core/forward_context.h"
-#include "kernels/mask.h"
+#include "kernels/backend.h"
+#include "kernels/rows/dropout_plan.h"
 #include "kernels/rows/elementwise.h"
 #include "kernels/rows/token_gradient.h"
 
-// Passes over rows by ATen's operators, without autograd, on any device. Contracts are those of the
-// vectorised passes of the same name in kernels/rows.
+// Passes over rows by ATen's operators, without autograd, on any device. Contracts are those of
+// kernels/backend.h. A pass that takes a back end has parts for which a device may have its own.
 namespace accrue::kernels::generic {
 
 void gate(GateActivation activation, const at::Tensor& gate, const at::Tensor& up, at::Tensor& out);
 void gate_backward(GateActivation activation, const at::Tensor& grad_out, const at::Tensor& gate,
                    const at::Tensor& up, elementwise::GateResults& results);
 
-/// One sample's rows of x as a matrix [rows, C], from row `begin` on.
-struct MaskedRows {
-  std::int64_t begin, rows;
-  DropoutMask mask;
-};
 /// `added` (none if undefined) + x [B, T, C] times the masks of its parts, in `dtype`; positions
 /// outside all parts are dropped.
 at::Tensor drop(const at::Tensor& x, const std::vector<MaskedRows>& parts, at::ScalarType dtype,
@@ -37,8 +33,12 @@ at::Tensor rotate(const at::Tensor& x, std::int64_t heads, const at::Tensor& cos
 at::Tensor look_up(const Parts& parts, const at::Tensor& ids, const at::Tensor& tokens,
                    const at::Tensor& positions);
 /// table[ids[r]] += grad[r] for every row of the parts, with the same bits every time.
-void add_rows(const Parts& parts, const at::Tensor& ids, const at::Tensor& grad, at::Tensor& table);
+void add_rows(const Backend& backend, const Parts& parts, const at::Tensor& ids,
+              const at::Tensor& grad, at::Tensor& table);
 /// table[t] (+)= the sum of grad at position t of every part, t < the longest part.
-void add_positions(const Parts& parts, const at::Tensor& grad, at::Tensor& table, bool accumulate);
+void add_positions(const Backend& backend, const Parts& parts, const at::Tensor& grad,
+                   at::Tensor& table, bool accumulate);
+/// sums[index[r]] += values[r], with the same bits every time.
+void add_at(at::Tensor& sums, const at::Tensor& index, const at::Tensor& values);
 
 }  // namespace accrue::kernels::generic

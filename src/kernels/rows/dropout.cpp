@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/kernel_choice.h"
 #include "accrue/kernels/recompute.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
-#include "kernels/compiled/fused_rows.h"
+#include "kernels/backend.h"
+#include "kernels/cpu_passes.h"
 #include "kernels/first_order.h"
-#include "kernels/generic/generic_rows.h"
 #include "kernels/grain.h"
+#include "kernels/rows/dropout_plan.h"
 #include "kernels/rows/dropout_simd.h"
 #include "kernels/saved_value.h"
 #include "kernels/spans.h"
@@ -31,27 +31,27 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t piece_elements = 4096;
 
-using generic::MaskedRows;
-
-struct DropoutPlan {
-  std::vector<MaskedRows> parts;
-  bool whole;  ///< whether the parts are all of x
-};
-
 /// Consecutive positions of a sample, small enough to divide among threads.
 struct Piece {
   const MaskedRows* part;
   std::int64_t first, rows;
 };
 
-std::vector<Piece> pieces_of(const DropoutPlan& plan, std::int64_t columns) {
+std::vector<Piece> pieces_of(const std::vector<MaskedRows>& parts, std::int64_t columns) {
   const std::int64_t most =
       std::max<std::int64_t>(1, piece_elements / std::max<std::int64_t>(1, columns));
   std::vector<Piece> pieces;
-  for (const MaskedRows& part : plan.parts)
+  for (const MaskedRows& part : parts)
     for (std::int64_t first = 0; first < part.rows; first += most)
       pieces.push_back({&part, first, std::min(most, part.rows - first)});
   return pieces;
+}
+
+/// Whether the parts are all rows of x [.., columns].
+bool are_whole(const std::vector<MaskedRows>& parts, const at::Tensor& x, std::int64_t columns) {
+  std::int64_t rows = 0;
+  for (const MaskedRows& part : parts) rows += part.rows;
+  return rows * columns == x.numel();
 }
 
 /// The values at positions outside all parts.
@@ -59,18 +59,18 @@ at::Tensor uncovered(const at::Tensor& x, const at::Tensor& added, at::ScalarTyp
   return added.defined() ? added.clone() : at::zeros_like(x, dtype);
 }
 
-/// `added` (none if undefined) + x times the mask and its scale, in `dtype`: the same map forward
-/// and backward.
-at::Tensor apply_masks(const at::Tensor& source, const DropoutPlan& plan, at::ScalarType dtype,
-                       const at::Tensor& added = {}) {
-  if (by_aten(source)) return generic::drop(source, plan.parts, dtype, added);
+}  // namespace
+
+at::Tensor cpu::drop(const at::Tensor& source, const std::vector<MaskedRows>& parts,
+                     at::ScalarType dtype, const at::Tensor& added) {
   const at::Tensor x = source.contiguous();
-  at::Tensor out = plan.whole ? at::empty_like(x, dtype) : uncovered(x, added, dtype);
-  RECORD_FUNCTION("accrue::dropout", span_of({x, added, out}));
   const std::int64_t columns = x.size(-1);
+  at::Tensor out =
+      are_whole(parts, x, columns) ? at::empty_like(x, dtype) : uncovered(x, added, dtype);
+  RECORD_FUNCTION("accrue::dropout", span_of({x, added, out}));
   const Element from_type = element_of(x.scalar_type(), "dropout"),
                 to_type = element_of(dtype, "dropout");
-  const std::vector<Piece> pieces = pieces_of(plan, columns);
+  const std::vector<Piece> pieces = pieces_of(parts, columns);
   at::parallel_for(0, static_cast<std::int64_t>(pieces.size()), 1,
                    [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t i = begin; i < end; ++i) {
@@ -92,6 +92,33 @@ at::Tensor apply_masks(const at::Tensor& source, const DropoutPlan& plan, at::Sc
   return out;
 }
 
+at::Tensor cpu::add(const at::Tensor& x, const at::Tensor& y) {
+  if (x.scalar_type() == y.scalar_type()) return at::add(x, y);
+  const at::Tensor left = x.contiguous(), right = y.contiguous();
+  at::Tensor out = at::empty_like(left);
+  RECORD_FUNCTION("accrue::add", span_of({left, right, out}));
+  at::parallel_for(0, out.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
+    rows::add(reinterpret_cast<const float*>(element(left, begin)),
+              reinterpret_cast<const Bf16*>(element(right, begin)),
+              reinterpret_cast<float*>(element(out, begin)), static_cast<std::size_t>(end - begin));
+  });
+  return out;
+}
+
+namespace {
+
+/// The masks of a micro-batch's samples.
+struct DropoutPlan {
+  std::vector<MaskedRows> parts;
+};
+
+/// `added` (none if undefined) + x times the mask and its scale, in `dtype`: the same map forward
+/// and backward.
+at::Tensor apply_masks(const at::Tensor& x, const DropoutPlan& plan, at::ScalarType dtype,
+                       const at::Tensor& added = {}) {
+  return backend_of(x).drop(x, plan.parts, dtype, added);
+}
+
 struct Dropout : torch::autograd::Function<Dropout> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
                             const DropoutPlan& plan) {
@@ -105,28 +132,13 @@ struct Dropout : torch::autograd::Function<Dropout> {
   }
 };
 
-/// fp32 x + bf16 y, or both of one dtype.
-at::Tensor sum_of(const at::Tensor& x, const at::Tensor& y) {
-  if (compiled::adds(x, y)) return compiled::sum_of(x, y);
-  if (x.scalar_type() == y.scalar_type() || by_aten(x)) return at::add(x, y);
-  const at::Tensor left = x.contiguous(), right = y.contiguous();
-  at::Tensor out = at::empty_like(left);
-  RECORD_FUNCTION("accrue::add", span_of({left, right, out}));
-  at::parallel_for(0, out.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
-    rows::add(reinterpret_cast<const float*>(element(left, begin)),
-              reinterpret_cast<const Bf16*>(element(right, begin)),
-              reinterpret_cast<float*>(element(out, begin)), static_cast<std::size_t>(end - begin));
-  });
-  return out;
-}
-
 struct AddDropout : torch::autograd::Function<AddDropout> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& y,
                             const std::optional<DropoutPlan>& plan, bool result_unread) {
     if (plan) context->saved_data["plan"] = to_saved(*plan);
     context->saved_data["dtype"] = static_cast<std::int64_t>(y.scalar_type());
     if (result_unread) return unread_result(x.sizes(), x.options());
-    return plan ? apply_masks(y, *plan, x.scalar_type(), x.contiguous()) : sum_of(x, y);
+    return plan ? apply_masks(y, *plan, x.scalar_type(), x.contiguous()) : backend_of(x).add(x, y);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
@@ -166,7 +178,7 @@ void expect_rows(const at::Tensor& x) {
 DropoutPlan plan_of(const at::Tensor& x, const DropoutSite& site, const ForwardContext& context) {
   const std::int64_t length = x.dim() == 3 ? x.size(1) : 1;
   const std::vector<SampleSpan> spans = named_spans("dropout", context, x.size(0), length);
-  DropoutPlan plan{.parts = {}, .whole = covered(spans) == x.size(0) * length};
+  DropoutPlan plan;
   for (const SampleSpan& span : spans)
     plan.parts.push_back({.begin = span.row * length + span.begin,
                           .rows = span.end - span.begin,

@@ -6,12 +6,10 @@
 #include <string>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
-#include "kernels/compiled/fused_rows.h"
-#include "kernels/compiled/fused_sums.h"
-#include "kernels/generic/generic_rows.h"
+#include "kernels/backend.h"
+#include "kernels/cpu_passes.h"
 #include "kernels/grain.h"
 #include "kernels/rows/gate_simd.h"
 #include "kernels/rows/row_simd.h"
@@ -53,10 +51,52 @@ void sum_columns(const at::Tensor& g, at::Tensor& out, std::int64_t begin, std::
 
 void gelu(const at::Tensor& pre, at::Tensor& out) {
   expect_alike(pre, out, "gelu");
-  if (by_aten(pre)) {
-    at::gelu_out(out, pre, "tanh");
-    return;
-  }
+  backend_of(pre).gelu(pre, out);
+}
+
+void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& grad_pre) {
+  expect_alike(pre, grad_out, "gelu_backward");
+  expect_alike(pre, grad_pre, "gelu_backward");
+  backend_of(pre).gelu_backward(grad_out, pre, grad_pre);
+}
+
+at::Tensor gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& out,
+                              at::Tensor& grad_pre) {
+  expect_alike(pre, grad_out, "gelu_with_backward");
+  expect_alike(pre, out, "gelu_with_backward");
+  expect_alike(pre, grad_pre, "gelu_with_backward");
+  return backend_of(pre).gelu_with_backward(grad_out, pre, out, grad_pre);
+}
+
+void gate(GateActivation activation, const at::Tensor& gate, const at::Tensor& up,
+          at::Tensor& out) {
+  expect_alike(gate, up, "gate");
+  expect_alike(gate, out, "gate");
+  backend_of(gate).gate(activation, gate, up, out);
+}
+
+void gate_backward(GateActivation activation, const at::Tensor& grad_out, const at::Tensor& gate,
+                   const at::Tensor& up, GateResults& results) {
+  for (const at::Tensor& tensor : {grad_out, up, results.out, results.grad_gate, results.grad_up})
+    expect_alike(gate, tensor, "gate_backward");
+  backend_of(gate).gate_backward(activation, grad_out, gate, up, results);
+}
+
+void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
+  if (g.dim() != 2 || !g.is_contiguous() || !out.is_contiguous() || out.numel() != g.size(-1) ||
+      out.scalar_type() != accumulation_dtype(g.scalar_type()))
+    throw usage_error("column_sum", "g [M, N] and out [N] in fp32 (fp64 for fp64), contiguous",
+                      "out of " + std::to_string(out.numel()) + " elements of " +
+                          c10::toString(out.scalar_type()),
+                      "allocating out with one element per column");
+  backend_of(g).column_sum(g, out, accumulate);
+}
+
+}  // namespace accrue::kernels::elementwise
+
+namespace accrue::kernels {
+
+void cpu::gelu(const at::Tensor& pre, at::Tensor& out) {
   RECORD_FUNCTION("accrue::gelu", span_of({pre, out}));
   const Element type = element_of(pre.scalar_type(), "gelu");
   at::parallel_for(0, pre.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
@@ -65,13 +105,7 @@ void gelu(const at::Tensor& pre, at::Tensor& out) {
   });
 }
 
-void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& grad_pre) {
-  expect_alike(pre, grad_out, "gelu_backward");
-  expect_alike(pre, grad_pre, "gelu_backward");
-  if (by_aten(pre)) {
-    at::gelu_backward_out(grad_pre, grad_out, pre, "tanh");
-    return;
-  }
+void cpu::gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& grad_pre) {
   RECORD_FUNCTION("accrue::gelu_backward", span_of({grad_out, pre, grad_pre}));
   const Element type = element_of(pre.scalar_type(), "gelu_backward");
   at::parallel_for(0, pre.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
@@ -80,17 +114,8 @@ void gelu_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor
   });
 }
 
-at::Tensor gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre, at::Tensor& out,
-                              at::Tensor& grad_pre) {
-  expect_alike(pre, grad_out, "gelu_with_backward");
-  expect_alike(pre, out, "gelu_with_backward");
-  expect_alike(pre, grad_pre, "gelu_with_backward");
-  if (compiled::makes_gelu(pre)) return compiled::gelu_with_backward(grad_out, pre, out, grad_pre);
-  if (by_aten(pre)) {
-    at::gelu_backward_out(grad_pre, grad_out, pre, "tanh");
-    at::gelu_out(out, pre, "tanh");
-    return {};
-  }
+at::Tensor cpu::gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre,
+                                   at::Tensor& out, at::Tensor& grad_pre) {
   RECORD_FUNCTION("accrue::gelu_with_backward", span_of({grad_out, pre, out, grad_pre}));
   const Element type = element_of(pre.scalar_type(), "gelu_with_backward");
   at::parallel_for(0, pre.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
@@ -101,11 +126,8 @@ at::Tensor gelu_with_backward(const at::Tensor& grad_out, const at::Tensor& pre,
   return {};
 }
 
-void gate(GateActivation activation, const at::Tensor& gate, const at::Tensor& up,
-          at::Tensor& out) {
-  expect_alike(gate, up, "gate");
-  expect_alike(gate, out, "gate");
-  if (by_aten(gate)) return generic::gate(activation, gate, up, out);
+void cpu::gate(GateActivation activation, const at::Tensor& gate, const at::Tensor& up,
+               at::Tensor& out) {
   RECORD_FUNCTION("accrue::gate", span_of({gate, up, out}));
   const Element type = element_of(gate.scalar_type(), "gate");
   at::parallel_for(0, gate.numel(), grain_elements, [&](std::int64_t begin, std::int64_t end) {
@@ -118,11 +140,9 @@ void gate(GateActivation activation, const at::Tensor& gate, const at::Tensor& u
   });
 }
 
-void gate_backward(GateActivation activation, const at::Tensor& grad_out, const at::Tensor& gate,
-                   const at::Tensor& up, GateResults& results) {
-  for (const at::Tensor& tensor : {grad_out, up, results.out, results.grad_gate, results.grad_up})
-    expect_alike(gate, tensor, "gate_backward");
-  if (by_aten(gate)) return generic::gate_backward(activation, grad_out, gate, up, results);
+void cpu::gate_backward(GateActivation activation, const at::Tensor& grad_out,
+                        const at::Tensor& gate, const at::Tensor& up,
+                        elementwise::GateResults& results) {
   RECORD_FUNCTION("accrue::gate_backward",
                   span_of({grad_out, gate, up, results.out, results.grad_gate, results.grad_up}));
   const Element type = element_of(gate.scalar_type(), "gate_backward");
@@ -139,19 +159,7 @@ void gate_backward(GateActivation activation, const at::Tensor& grad_out, const 
   });
 }
 
-void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
-  if (g.dim() != 2 || !g.is_contiguous() || !out.is_contiguous() || out.numel() != g.size(-1) ||
-      out.scalar_type() != accumulation_dtype(g.scalar_type()))
-    throw usage_error("column_sum", "g [M, N] and out [N] in fp32 (fp64 for fp64), contiguous",
-                      "out of " + std::to_string(out.numel()) + " elements of " +
-                          c10::toString(out.scalar_type()),
-                      "allocating out with one element per column");
-  if (compiled::sums_columns(g, out)) return compiled::column_sum(g, out, accumulate);
-  if (by_aten(g)) {
-    const at::Tensor sums = g.sum(0, false, out.scalar_type());
-    accumulate ? out.add_(sums) : out.copy_(sums);
-    return;
-  }
+void cpu::column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
   RECORD_FUNCTION("accrue::column_sum", span_of({g, out}));
   if (!accumulate) out.zero_();
   constexpr std::int64_t group = 64;  // columns; whole cache lines for each thread
@@ -160,10 +168,10 @@ void column_sum(const at::Tensor& g, at::Tensor& out, bool accumulate) {
                    [&](std::int64_t begin, std::int64_t end) {
                      const std::int64_t last = std::min(columns, end * group);
                      if (out.scalar_type() == at::kDouble)
-                       sum_columns<double>(g, out, begin * group, last);
+                       elementwise::sum_columns<double>(g, out, begin * group, last);
                      else
-                       sum_columns<float>(g, out, begin * group, last);
+                       elementwise::sum_columns<float>(g, out, begin * group, last);
                    });
 }
 
-}  // namespace accrue::kernels::elementwise
+}  // namespace accrue::kernels

@@ -11,12 +11,12 @@
 
 #include "accrue/core/error.h"
 #include "accrue/kernels/grad_slot.h"
-#include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
+#include "kernels/backend.h"
 #include "kernels/checked_labels.h"
+#include "kernels/cpu_passes.h"
 #include "kernels/first_order.h"
-#include "kernels/generic/generic_rows.h"
 #include "kernels/grain.h"
 #include "kernels/rows/token_gradient.h"
 #include "kernels/saved_value.h"
@@ -90,8 +90,8 @@ std::vector<std::int64_t> positions_of(const Parts& parts, std::int64_t rows) {
 
 /// Rows of tables of `Stored` as T. `positions` may be undefined.
 template <class T, class Stored = T>
-void look_up(const Parts& parts, const at::Tensor& ids, const at::Tensor& tokens,
-             const at::Tensor& positions, at::Tensor& out) {
+void look_up_as(const Parts& parts, const at::Tensor& ids, const at::Tensor& tokens,
+                const at::Tensor& positions, at::Tensor& out) {
   const std::int64_t* id = ids.const_data_ptr<std::int64_t>();
   const Stored* token = tokens.const_data_ptr<Stored>();
   const Stored* position = positions.defined() ? positions.const_data_ptr<Stored>() : nullptr;
@@ -120,8 +120,8 @@ void look_up(const Parts& parts, const at::Tensor& ids, const at::Tensor& tokens
 /// table[ids[r]] += grad[r] for every row of the parts, in order. Threads divide the columns, so
 /// the order of the additions to an element does not depend on them.
 template <class T>
-void add_rows(const Parts& parts, const at::Tensor& ids, const at::Tensor& grad,
-              at::Tensor& table) {
+void add_rows_as(const Parts& parts, const at::Tensor& ids, const at::Tensor& grad,
+                 at::Tensor& table) {
   constexpr std::int64_t group = 64;  // columns; whole cache lines for each thread
   const std::int64_t* id = ids.const_data_ptr<std::int64_t>();
   const std::int64_t channels = table.size(1);
@@ -149,7 +149,8 @@ std::int64_t longest_of(const Parts& parts) {
 
 /// table[t] (+)= the sum of grad at position t of every part.
 template <class T>
-void add_positions(const Parts& parts, const at::Tensor& grad, at::Tensor& table, bool accumulate) {
+void add_positions_as(const Parts& parts, const at::Tensor& grad, at::Tensor& table,
+                      bool accumulate) {
   const T* source = grad.const_data_ptr<T>();
   T* sums = table.mutable_data_ptr<T>();
   const std::int64_t channels = table.size(1);
@@ -174,12 +175,37 @@ void add_positions(const Parts& parts, const at::Tensor& grad, at::Tensor& table
 
 }  // namespace
 
+at::Tensor cpu::look_up(const Parts& parts, const at::Tensor& ids, const at::Tensor& tokens,
+                        const at::Tensor& positions) {
+  const bool narrow = tokens.scalar_type() == at::kBFloat16;
+  at::Tensor x = at::empty({ids.size(0), ids.size(1), tokens.size(1)},
+                           narrow ? tokens.options().dtype(at::kFloat) : tokens.options());
+  RECORD_FUNCTION("accrue::embed_tokens", span_of({x}));
+  const at::Tensor token_rows = tokens.contiguous(),
+                   position_rows = positions.defined() ? positions.contiguous() : positions;
+  if (narrow)
+    look_up_as<float, at::BFloat16>(parts, ids, token_rows, position_rows, x);
+  else
+    with_type_of(x, [&](auto zero) {
+      look_up_as<decltype(zero)>(parts, ids, token_rows, position_rows, x);
+    });
+  return x;
+}
+
+void cpu::add_rows(const Parts& parts, const at::Tensor& ids, const at::Tensor& grad,
+                   at::Tensor& table) {
+  with_type_of(table, [&](auto zero) { add_rows_as<decltype(zero)>(parts, ids, grad, table); });
+}
+
+void cpu::add_positions(const Parts& parts, const at::Tensor& grad, at::Tensor& table,
+                        bool accumulate) {
+  with_type_of(
+      table, [&](auto zero) { add_positions_as<decltype(zero)>(parts, grad, table, accumulate); });
+}
+
 at::Tensor token_gradient(const Parts& parts, const at::Tensor& ids, const at::Tensor& grad,
                           const at::Tensor& table) {
-  const auto add = [&](at::Tensor& sums) {
-    if (by_aten(sums)) return generic::add_rows(parts, ids, grad, sums);
-    with_type_of(sums, [&](auto zero) { add_rows<decltype(zero)>(parts, ids, grad, sums); });
-  };
+  const auto add = [&](at::Tensor& sums) { backend_of(sums).add_rows(parts, ids, grad, sums); };
   if (GradSlot* slot = open_slot_of(table)) {
     Contribution to = slot->contribute();
     if (!to.add) to.into.zero_();
@@ -198,9 +224,7 @@ at::Tensor position_gradient(const Parts& parts, const at::Tensor& grad, const a
   const std::int64_t length = longest_of(parts);
   const auto add = [&](at::Tensor& sums, bool accumulate) {
     if (!accumulate) sums.narrow(0, length, sums.size(0) - length).zero_();
-    if (by_aten(sums)) return generic::add_positions(parts, grad, sums, accumulate);
-    with_type_of(sums,
-                 [&](auto zero) { add_positions<decltype(zero)>(parts, grad, sums, accumulate); });
+    backend_of(sums).add_positions(parts, grad, sums, accumulate);
   };
   if (GradSlot* slot = open_slot_of(table)) {
     Contribution to = slot->contribute();
@@ -223,19 +247,7 @@ class EmbedTokens : public torch::autograd::Function<EmbedTokens> {
     const Parts parts = parts_of(ids, spans);
     context->saved_data["parts"] = to_saved(parts);
     context->save_for_backward({ids, tokens, positions});
-    if (by_aten(tokens)) return generic::look_up(parts, ids, tokens, positions);
-    const bool narrow = tokens.scalar_type() == at::kBFloat16;
-    at::Tensor x = at::empty({ids.size(0), ids.size(1), tokens.size(1)},
-                             narrow ? tokens.options().dtype(at::kFloat) : tokens.options());
-    RECORD_FUNCTION("accrue::embed_tokens", span_of({x}));
-    const at::Tensor token_rows = tokens.contiguous(),
-                     position_rows = positions.defined() ? positions.contiguous() : positions;
-    if (narrow)
-      look_up<float, at::BFloat16>(parts, ids, token_rows, position_rows, x);
-    else
-      with_type_of(
-          x, [&](auto zero) { look_up<decltype(zero)>(parts, ids, token_rows, position_rows, x); });
-    return x;
+    return backend_of(tokens).look_up(parts, ids, tokens, positions);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {

@@ -9,13 +9,12 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
-#include "kernels/compiled/fused_rows.h"
+#include "kernels/backend.h"
+#include "kernels/cpu_passes.h"
 #include "kernels/first_order.h"
 #include "kernels/gemm/parameter_gradient.h"
-#include "kernels/generic/generic_norm.h"
 #include "kernels/grain.h"
 #include "kernels/rows/norm.h"
 #include "kernels/rows/norm_simd.h"
@@ -82,8 +81,19 @@ void expect_addend(const NormPlan& plan, const at::Tensor& x, const at::Tensor& 
 
 Normalised normalise(const NormPlan& plan, const at::Tensor& x, const at::Tensor& y,
                      const NormParameters& parameters) {
-  if (compiled::normalises(plan, x, y)) return compiled::normalise(plan, x, y, parameters);
-  if (by_aten(x)) return generic::normalise(plan, x, y, parameters);
+  return backend_of(x).normalise(plan, x, y, parameters);
+}
+
+NormGradients norm_gradients(const NormPlan& plan, const at::Tensor& grad_out,
+                             const at::Tensor& grad_sum, const at::Tensor& input,
+                             const at::Tensor& statistics, const NormParameters& parameters,
+                             at::ScalarType y_dtype) {
+  return backend_of(input).norm_gradients(plan, grad_out, grad_sum, input, statistics, parameters,
+                                          y_dtype);
+}
+
+Normalised cpu::normalise(const NormPlan& plan, const at::Tensor& x, const at::Tensor& y,
+                          const NormParameters& parameters) {
   const std::int64_t columns = x.size(-1), rows = columns == 0 ? 0 : x.numel() / columns;
   const at::ScalarType master = accumulation_dtype(x.scalar_type());
   Normalised result;
@@ -114,14 +124,10 @@ Normalised normalise(const NormPlan& plan, const at::Tensor& x, const at::Tensor
   return result;
 }
 
-NormGradients norm_gradients(const NormPlan& plan, const at::Tensor& grad_out,
-                             const at::Tensor& grad_sum, const at::Tensor& input,
-                             const at::Tensor& statistics, const NormParameters& parameters,
-                             at::ScalarType y_dtype) {
-  if (compiled::makes_norm_gradients(grad_out, input, y_dtype))
-    return compiled::norm_gradients(grad_out, grad_sum, input, statistics, parameters, y_dtype);
-  if (by_aten(input))
-    return generic::norm_gradients(grad_out, grad_sum, input, statistics, parameters, y_dtype);
+NormGradients cpu::norm_gradients(const NormPlan& plan, const at::Tensor& grad_out,
+                                  const at::Tensor& grad_sum, const at::Tensor& input,
+                                  const at::Tensor& statistics, const NormParameters& parameters,
+                                  at::ScalarType y_dtype) {
   const std::int64_t columns = input.size(-1), rows = statistics.size(0);
   const bool centred = parameters.bias.defined();
   // Chunks depend only on the number of rows, so the order of additions does not depend on the

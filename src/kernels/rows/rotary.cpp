@@ -7,11 +7,11 @@
 #include <string>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/kernel_choice.h"
 #include "core/kernel_span.h"
 #include "kernels/aten_element.h"
+#include "kernels/backend.h"
+#include "kernels/cpu_passes.h"
 #include "kernels/first_order.h"
-#include "kernels/generic/generic_rows.h"
 #include "kernels/grain.h"
 #include "kernels/rows/rotary_simd.h"
 #include "kernels/saved_value.h"
@@ -24,9 +24,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The parameters of a rotation of x [B, T, heads * 2 * half], besides x.
+/// The parameters of a rotation of x [B, T, heads * W], besides x.
 struct RotationPlan {
-  std::int64_t heads, half;
+  std::int64_t heads;
   at::Tensor cosines, sines;  ///< contiguous
   std::vector<SampleSpan> spans;
 };
@@ -65,15 +65,21 @@ std::vector<std::int64_t> positions_in(const std::vector<SampleSpan>& spans, std
   return positions;
 }
 
-at::Tensor turned(const at::Tensor& source, const RotationPlan& plan, bool backwards) {
-  if (by_aten(source))
-    return generic::rotate(source, plan.heads, plan.cosines, plan.sines,
-                           positions_in(plan.spans, source.size(0), source.size(1)), backwards);
+at::Tensor turned(const at::Tensor& x, const RotationPlan& plan, bool backwards) {
+  return backend_of(x).rotate(x, plan.heads, plan.cosines, plan.sines,
+                              positions_in(plan.spans, x.size(0), x.size(1)), backwards);
+}
+
+}  // namespace
+
+at::Tensor cpu::rotate(const at::Tensor& source, std::int64_t heads, const at::Tensor& cosines,
+                       const at::Tensor& sines, const std::vector<std::int64_t>& positions,
+                       bool backwards) {
   const at::Tensor x = source.contiguous();
   at::Tensor out = at::empty(x.sizes(), x.options());
   RECORD_FUNCTION(backwards ? "accrue::rotate_backward" : "accrue::rotate", span_of({x, out}));
   const std::int64_t channels = x.size(2), columns = x.size(0) * x.size(1);
-  const std::vector<std::int64_t> positions = positions_in(plan.spans, x.size(0), x.size(1));
+  const std::int64_t half = channels / heads / 2;
   const Element type = element_of(x.scalar_type(), "rotate");
   at::parallel_for(0, columns, grain_of(channels), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t column = begin; column < end; ++column) {
@@ -84,17 +90,19 @@ at::Tensor turned(const at::Tensor& source, const RotationPlan& plan, bool backw
         continue;
       }
       rows::rotate({.type = type,
-                    .heads = static_cast<std::size_t>(plan.heads),
-                    .half = static_cast<std::size_t>(plan.half),
+                    .heads = static_cast<std::size_t>(heads),
+                    .half = static_cast<std::size_t>(half),
                     .backwards = backwards,
                     .from = element(x, column * channels),
                     .to = to,
-                    .cosines = element(plan.cosines, position * plan.half),
-                    .sines = element(plan.sines, position * plan.half)});
+                    .cosines = element(cosines, position * half),
+                    .sines = element(sines, position * half)});
     }
   });
   return out;
 }
+
+namespace {
 
 struct Rotate : torch::autograd::Function<Rotate> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
@@ -115,7 +123,6 @@ at::Tensor rotate(const at::Tensor& x, std::int64_t heads, const at::Tensor& cos
                   const at::Tensor& sines, const std::vector<SampleSpan>& spans) {
   expect_rotation(x, heads, cosines, sines);
   const RotationPlan plan{.heads = heads,
-                          .half = x.size(2) / (2 * heads),
                           .cosines = cosines.detach().contiguous(),
                           .sines = sines.detach().contiguous(),
                           .spans = spans_or_rows("rotate", spans, x.size(0), x.size(1))};
