@@ -9,6 +9,7 @@
 #include "accrue/core/error.h"
 #include "accum/staged_sum.h"
 #include "accum/tensor_folds.h"
+#include "kernels/backend.h"
 
 namespace accrue::accum {
 namespace {
@@ -38,6 +39,18 @@ int unit_for(double contribution) {
   const int least = exponent_above(contribution) - kContributionBits;
   const int steps = least > 0 ? (least + kRestartStep - 1) / kRestartStep : least / kRestartStep;
   return std::clamp(steps * kRestartStep, kLeastUnit, kMostUnit);
+}
+
+/// The largest magnitude of units in host memory.
+std::int64_t largest_in_memory(const at::Tensor& units) {
+  const std::int64_t* first = units.const_data_ptr<std::int64_t>();
+  return at::parallel_reduce(
+      0, units.numel(), kSearchedElements, std::int64_t{0},
+      [&](std::int64_t begin, std::int64_t end, std::int64_t before) {
+        return std::max(before,
+                        largest_fixed(first + begin, static_cast<std::size_t>(end - begin)));
+      },
+      [](std::int64_t a, std::int64_t b) { return std::max(a, b); });
 }
 
 }  // namespace
@@ -81,18 +94,11 @@ void FixedSum::judge(kernels::GradSlot& slot, double largest) {
 }
 
 int FixedSum::largest_bits(const ElementRange& range) const {
-  if (is_by_aten()) {
-    if (range.elements == 0) return 0;
-    const at::Tensor part = main().view({-1}).narrow(0, range.begin, range.elements);
-    return std::bit_width(static_cast<std::uint64_t>(part.abs().max().item<std::int64_t>()));
-  }
-  const std::int64_t* sum = data<std::int64_t>() + range.begin;
-  const std::int64_t largest = at::parallel_reduce(
-      0, range.elements, kSearchedElements, std::int64_t{0},
-      [&](std::int64_t begin, std::int64_t end, std::int64_t before) {
-        return std::max(before, largest_fixed(sum + begin, static_cast<std::size_t>(end - begin)));
-      },
-      [](std::int64_t a, std::int64_t b) { return std::max(a, b); });
+  if (range.elements == 0) return 0;
+  const at::Tensor part = main().view({-1}).narrow(0, range.begin, range.elements);
+  const std::int64_t largest = kernels::in_form_of(
+      part, [&] { return largest_in_memory(part); },
+      [&] { return part.abs().max().item<std::int64_t>(); });
   return std::bit_width(static_cast<std::uint64_t>(largest));
 }
 

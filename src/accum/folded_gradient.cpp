@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/kernel_choice.h"
 #include "accum/tensor_folds.h"
+#include "kernels/backend.h"
 
 namespace accrue::accum {
 namespace {
 
 template <class T>
-double largest_in_memory(const at::Tensor& values) {
+double largest_value_in_memory(const at::Tensor& values) {
   const T* data = values.const_data_ptr<T>();
   const std::int64_t total = values.numel();
   std::vector<double> largest(
@@ -34,9 +34,13 @@ double largest_in_memory(const at::Tensor& values) {
 /// The largest magnitude of a contribution; not finite if an element is not. Folding cannot be
 /// undone, so the host waits for a device here.
 double largest_magnitude(const at::Tensor& values) {
-  if (kernels::by_aten(values)) return tensor_folds::largest_of(values).item<double>();
-  return values.scalar_type() == at::kDouble ? largest_in_memory<double>(values)
-                                             : largest_in_memory<float>(values);
+  return kernels::in_form_of(
+      values,
+      [&] {
+        return values.scalar_type() == at::kDouble ? largest_value_in_memory<double>(values)
+                                                   : largest_value_in_memory<float>(values);
+      },
+      [&] { return tensor_folds::largest_of(values).item<double>(); });
 }
 
 class AtOnce final : public FoldedGradient {

@@ -8,11 +8,11 @@
 #include <cmath>
 #include <numeric>
 
-#include "accrue/kernels/kernel_choice.h"
 #include "accrue/memory/offload_passes.h"
 #include "accum/norm_passes.h"
 #include "accum/staged_sum.h"
 #include "accum/sum_of_terms.h"
+#include "kernels/backend.h"
 
 namespace accrue::accum {
 namespace {
@@ -122,10 +122,13 @@ double added_up(const std::vector<double>& sums) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
-/// Whether ATen's operators must sum these up.
-bool sums_by_aten(const GradientBuffer& buffer) {
-  return !buffer.folds() && !buffer.entries().empty() &&
-         kernels::by_aten(buffer.entries().front().slot->main);
+/// The sum of the values in the form that the back end of the sums has. Without sums there is
+/// nothing to add up.
+template <typename OverMemory, typename ByOperators>
+auto in_form_of_sums(const GradientBuffer& buffer, const OverMemory& over_memory,
+                     const ByOperators& by_operators) {
+  if (buffer.folds() || buffer.entries().empty()) return over_memory();
+  return kernels::in_form_of(buffer.entries().front().slot->main, over_memory, by_operators);
 }
 
 at::Tensor values_of(const Entry& entry) {
@@ -171,39 +174,14 @@ std::vector<double> squares_of(std::vector<double> values) {
   return values;
 }
 
-}  // namespace
-
-std::vector<double> squared_norms(const GradientBuffer& buffer) {
-  if (sums_by_aten(buffer)) return squares_of(norms_by_entry(buffer, 2));
-  return sums_by_entry(buffer, [](const float* values, const Blocks::Place& place) {
-    return sum_of_squares_of(values, place.count);
-  });
-}
-
-double absolute_sum(const GradientBuffer& buffer) {
-  if (sums_by_aten(buffer)) return added_up(norms_by_entry(buffer, 1));
-  return added_up(sums_by_entry(buffer, [](const float* values, const Blocks::Place& place) {
-    return sum_of_terms(
-        place.count, [values](std::int64_t i) { return std::abs(static_cast<double>(values[i])); });
-  }));
-}
-
-double preconditioned_square(const GradientBuffer& buffer, const Preconditioner& preconditioner) {
+std::vector<double> preconditioned_over_memory(const GradientBuffer& buffer,
+                                               const Preconditioner& preconditioner) {
   const RootOfMoment root{.correction = static_cast<float>(preconditioner.correction),
                           .eps = static_cast<float>(preconditioner.eps)};
-  if (sums_by_aten(buffer))
-    return added_up(scalars_by_entry(buffer, [&](const at::Tensor& values, std::size_t entry) {
-      const at::Tensor roots = preconditioner.second_moments[entry]
-                                   .view({-1})
-                                   .sqrt()
-                                   .mul_(preconditioner.correction)
-                                   .add_(preconditioner.eps);
-      return values.square().div_(roots).sum(at::kDouble);
-    }));
   std::vector<const float*> moments;
   for (const at::Tensor& tensor : preconditioner.second_moments)
     moments.push_back(tensor.const_data_ptr<float>());
-  return added_up(sums_by_entry(
+  return sums_by_entry(
       buffer,
       [&](const float* values, const Blocks::Place& place) {
         Block squares;
@@ -213,7 +191,51 @@ double preconditioned_square(const GradientBuffer& buffer, const Preconditioner&
           return static_cast<double>(squares[static_cast<std::size_t>(i)]);
         });
       },
-      preconditioner.second_moments));
+      preconditioner.second_moments);
+}
+
+std::vector<double> preconditioned_by_operators(const GradientBuffer& buffer,
+                                                const Preconditioner& preconditioner) {
+  return scalars_by_entry(buffer, [&](const at::Tensor& values, std::size_t entry) {
+    const at::Tensor roots = preconditioner.second_moments[entry]
+                                 .view({-1})
+                                 .sqrt()
+                                 .mul_(preconditioner.correction)
+                                 .add_(preconditioner.eps);
+    return values.square().div_(roots).sum(at::kDouble);
+  });
+}
+
+}  // namespace
+
+std::vector<double> squared_norms(const GradientBuffer& buffer) {
+  return in_form_of_sums(
+      buffer,
+      [&] {
+        return sums_by_entry(buffer, [](const float* values, const Blocks::Place& place) {
+          return sum_of_squares_of(values, place.count);
+        });
+      },
+      [&] { return squares_of(norms_by_entry(buffer, 2)); });
+}
+
+double absolute_sum(const GradientBuffer& buffer) {
+  return added_up(in_form_of_sums(
+      buffer,
+      [&] {
+        return sums_by_entry(buffer, [](const float* values, const Blocks::Place& place) {
+          return sum_of_terms(place.count, [values](std::int64_t i) {
+            return std::abs(static_cast<double>(values[i]));
+          });
+        });
+      },
+      [&] { return norms_by_entry(buffer, 1); }));
+}
+
+double preconditioned_square(const GradientBuffer& buffer, const Preconditioner& preconditioner) {
+  return added_up(in_form_of_sums(
+      buffer, [&] { return preconditioned_over_memory(buffer, preconditioner); },
+      [&] { return preconditioned_by_operators(buffer, preconditioner); }));
 }
 
 }  // namespace accrue::accum

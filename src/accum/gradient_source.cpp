@@ -28,7 +28,7 @@ template <class T>
 at::Tensor copy_as(const GradientSource& source, double scale, const at::Tensor& parameter) {
   if (source.tensor.defined() && !source.tensor.is_cpu())
     return (source.tensor * scale).view(parameter.sizes()).to(parameter.scalar_type());
-  if (source.staged && source.staged->is_by_aten())
+  if (source.staged && !source.staged->is_in_memory())
     return source.staged->values(c10::CppTypeToScalarType<T>::value)
         .mul_(scale)
         .view(parameter.sizes())
@@ -65,7 +65,7 @@ std::vector<at::Tensor> GradientSource::memory_of(const ElementRange& range) con
 }
 
 GradientSource GradientSource::on_host() const {
-  if (staged && staged->is_by_aten()) {
+  if (staged && !staged->is_in_memory()) {
     const at::Tensor all = staged->values(at::kDouble).cpu().view({-1});
     return {.tensor = all.narrow(0, first, all.numel() - first)};
   }

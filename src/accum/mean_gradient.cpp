@@ -8,12 +8,12 @@
 #include <span>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/kernel_choice.h"
 #include "accrue/memory/offload_passes.h"
 #include "accum/slot_binding.h"
 #include "accum/staged_sum.h"
 #include "accum/sum_of_terms.h"
 #include "core/kernel_span.h"
+#include "kernels/backend.h"
 
 namespace accrue::accum {
 namespace {
@@ -62,12 +62,16 @@ double cpu_sum_of_squares(const at::Tensor& flat) {
 
 double sum_of_squares(const at::Tensor& flat) {
   RECORD_FUNCTION("accrue::gradient_norm", span_of({flat}));
-  if (kernels::by_aten(flat)) {
-    const double norm = at::linalg_vector_norm(flat, 2, {}, false, at::kDouble).item<double>();
-    return norm * norm;
-  }
-  return flat.scalar_type() == at::kDouble ? cpu_sum_of_squares<double>(flat)
-                                           : cpu_sum_of_squares<float>(flat);
+  return kernels::in_form_of(
+      flat,
+      [&] {
+        return flat.scalar_type() == at::kDouble ? cpu_sum_of_squares<double>(flat)
+                                                 : cpu_sum_of_squares<float>(flat);
+      },
+      [&] {
+        const double norm = at::linalg_vector_norm(flat, 2, {}, false, at::kDouble).item<double>();
+        return norm * norm;
+      });
 }
 
 std::int64_t blocks_of(std::int64_t elements) {
@@ -145,7 +149,7 @@ double MeanGradient::norm() {
 }
 
 /// Computes the norm of sums by ATen's operators; waits for the device once.
-double MeanGradient::norm_by_aten() const {
+double MeanGradient::norm_by_operators() const {
   std::vector<at::Tensor> norms;
   for (std::size_t i = 0; i < buffer_->entries().size(); ++i) {
     const GradientSource values = source(i);
@@ -157,10 +161,11 @@ double MeanGradient::norm_by_aten() const {
 }
 
 double MeanGradient::raw_norm() const {
-  if (buffer_->is_staged() && shard_ == nullptr &&
-      kernels::by_aten(buffer_->entries().front().slot->main))
-    return norm_by_aten();
-  if (buffer_->is_staged() || shard_ != nullptr) return std::sqrt(sum_of_entries());
+  if (shard_ != nullptr) return std::sqrt(sum_of_entries());
+  if (buffer_->is_staged())
+    return kernels::in_form_of(
+        buffer_->entries().front().slot->main, [&] { return std::sqrt(sum_of_entries()); },
+        [&] { return norm_by_operators(); });
   double sum = 0;
   for (const at::Tensor& flat : buffer_->flat()) sum += sum_of_squares(flat);
   return std::sqrt(sum);

@@ -73,14 +73,19 @@ void StagedSum::take(kernels::GradSlot& slot, const at::Tensor& contribution) {
     return take_staged(slot);
   }
   prepare(slot);
-  if (is_by_aten()) return take_by_aten(slot, contribution);
+  kernels::in_form_of(
+      main_, [&] { take_over_memory(slot, contribution); },
+      [&] { take_by_operators(slot, contribution); });
+}
+
+void StagedSum::take_over_memory(kernels::GradSlot& slot, const at::Tensor& contribution) {
   const bool add = !slot.fresh;
   judge(slot, contribution_dtype_ == at::kDouble ? fold_all<double>(contribution, add)
                                                  : fold_all<float>(contribution, add));
 }
 
 /// On a device the largest magnitude stays there until the micro-batch is committed.
-void StagedSum::take_by_aten(kernels::GradSlot& slot, const at::Tensor& contribution) {
+void StagedSum::take_by_operators(kernels::GradSlot& slot, const at::Tensor& contribution) {
   const at::NoGradGuard no_grad;
   const at::Tensor largest = tensor_folds::largest_of(contribution);
   fold_tensor(contribution, !slot.fresh);

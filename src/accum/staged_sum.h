@@ -9,8 +9,8 @@
 #include "accrue/accum/accumulation.h"
 #include "accrue/core/rank_slice.h"
 #include "accrue/kernels/grad_slot.h"
-#include "accrue/kernels/kernel_choice.h"
 #include "accum/fold_passes.h"
+#include "kernels/backend.h"
 
 namespace accrue::accum {
 
@@ -54,8 +54,8 @@ class StagedSum : public kernels::GradFold {
 
   /// All values, in `dtype`, in a new tensor on the device of the sum.
   virtual at::Tensor values(at::ScalarType dtype) const { return main_.to(dtype, false, true); }
-  /// Whether the sum is folded and read by ATen's operators.
-  bool is_by_aten() const { return kernels::by_aten(main_); }
+  /// Whether the sum is folded and read in host memory, and not by ATen's operators.
+  bool is_in_memory() const { return kernels::passes_over_memory(main_); }
   /// The largest magnitude folded on a device since the last call, without waiting for it;
   /// undefined if there is none. The caller must pass its value to judge().
   at::Tensor take_unjudged() { return std::exchange(unjudged_, {}); }
@@ -98,7 +98,8 @@ class StagedSum : public kernels::GradFold {
   template <class T>
   double fold_all(const at::Tensor& contribution, bool add);
 
-  void take_by_aten(kernels::GradSlot& slot, const at::Tensor& contribution);
+  void take_over_memory(kernels::GradSlot& slot, const at::Tensor& contribution);
+  void take_by_operators(kernels::GradSlot& slot, const at::Tensor& contribution);
 
   std::shared_ptr<Staging> staging_;
   at::Tensor main_, unjudged_;

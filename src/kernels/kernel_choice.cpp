@@ -18,6 +18,4 @@ void choose(Kernels kernels) { chosen = kernels; }
 
 Kernels chosen_kernels() { return chosen; }
 
-bool by_aten(const at::Tensor& tensor) { return chosen == Kernels::generic || !tensor.is_cpu(); }
-
 }  // namespace accrue::kernels

@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/kernel_choice.h"
 #include "accrue/memory/offload_passes.h"
 #include "core/kernel_span.h"
+#include "kernels/backend.h"
 #include "optim/parallel_ranges.h"
 #include "optim/state_pieces.h"
 
@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kOffloadedGroupBytes = std::size_t{64} << 20;
 
 bool is_for_passes(const UpdatedTensors& tensors) {
-  return !kernels::by_aten(tensors.parameter) && tensors.parameter.is_contiguous();
+  return kernels::passes_over_memory(tensors.parameter) && tensors.parameter.is_contiguous();
 }
 
 bool is_plain(const UpdatedTensors& tensors) {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/kernel_choice.h"
+#include "kernels/backend.h"
 #include "optim/parallel_ranges.h"
 
 namespace accrue::optim {
@@ -116,17 +116,20 @@ void FoldingOptimizer::fold(const at::Tensor& parameter, const at::Tensor& contr
                           .step = state_.steps() + 1};
   const at::Tensor& tensor = trained.parameter.tensor;
   const std::vector<WrittenState> states = written_states(place);
-  if (kernels::by_aten(tensor)) {
-    const at::NoGradGuard no_grad;
-    const WholeFold whole = whole_of(tensor, contribution, states);
-    fold_whole(update, whole);
-    keep(whole, states);
-  } else {
-    for_ranges({static_cast<std::size_t>(contribution.numel())},
-               [&](std::size_t, std::size_t begin, std::size_t end) {
-                 fold_range(update, tensor, contribution, states, begin, end);
-               });
-  }
+  kernels::in_form_of(
+      tensor,
+      [&] {
+        for_ranges({static_cast<std::size_t>(contribution.numel())},
+                   [&](std::size_t, std::size_t begin, std::size_t end) {
+                     fold_range(update, tensor, contribution, states, begin, end);
+                   });
+      },
+      [&] {
+        const at::NoGradGuard no_grad;
+        const WholeFold whole = whole_of(tensor, contribution, states);
+        fold_whole(update, whole);
+        keep(whole, states);
+      });
   ++folded_[place];
 }
 
@@ -148,7 +151,7 @@ void FoldingOptimizer::step(accum::MeanGradient&& gradient, double lr) {
   const at::NoGradGuard no_grad;
   std::vector<Task> in_memory;
   for (Task& task : tasks_for(lr)) {
-    if (!kernels::by_aten(task.parameter)) {
+    if (kernels::passes_over_memory(task.parameter)) {
       in_memory.push_back(std::move(task));
       continue;
     }

@@ -6,8 +6,8 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
-#include "accrue/kernels/kernel_choice.h"
 #include "accrue/memory/offload_passes.h"
+#include "kernels/backend.h"
 #include "kernels/generic/stochastic_rounding.h"
 #include "optim/dynamic_code.h"
 #include "optim/state_passes.h"
@@ -82,9 +82,16 @@ void KeptState::encode(std::size_t begin, std::size_t count, const float* from,
 
 at::Tensor KeptState::whole() const {
   if (is_plain()) return values_;
-  if (kernels::by_aten(values_))
-    return is_coded() ? state_tensors::decode_codes(values_, scales_, values_of_codes())
-                      : values_.to(at::kFloat);
+  return kernels::in_form_of(
+      values_, [&] { return decoded_over_memory(); }, [&] { return decoded_by_operators(); });
+}
+
+at::Tensor KeptState::decoded_by_operators() const {
+  return is_coded() ? state_tensors::decode_codes(values_, scales_, values_of_codes())
+                    : values_.to(at::kFloat);
+}
+
+at::Tensor KeptState::decoded_over_memory() const {
   at::Tensor all = at::empty(values_.sizes(), at::kFloat);
   decode(0, static_cast<std::size_t>(all.numel()), all.mutable_data_ptr<float>());
   return all;
@@ -92,11 +99,15 @@ at::Tensor KeptState::whole() const {
 
 void KeptState::assign(const at::Tensor& whole, const RoundingStream& stream) const {
   if (is_plain()) return;
-  if (kernels::by_aten(values_)) return assign_by_aten(whole.contiguous(), stream);
-  encode(0, static_cast<std::size_t>(whole.numel()), whole.const_data_ptr<float>(), stream);
+  kernels::in_form_of(
+      values_,
+      [&] {
+        encode(0, static_cast<std::size_t>(whole.numel()), whole.const_data_ptr<float>(), stream);
+      },
+      [&] { assign_by_operators(whole.contiguous(), stream); });
 }
 
-void KeptState::assign_by_aten(const at::Tensor& whole, const RoundingStream& stream) const {
+void KeptState::assign_by_operators(const at::Tensor& whole, const RoundingStream& stream) const {
   if (format_ == Format::bf16)
     values_.copy_(kernels::generic::rounded_stochastically(whole, stream,
                                                            static_cast<std::int64_t>(origin_)));

@@ -52,7 +52,9 @@ class KeptState {
   enum class Format { plain, bf16, signed_codes, unsigned_codes };
   static Format format_of(const at::Tensor& parameter, StateSign sign, StatePrecision precision);
   const std::array<float, 256>& values_of_codes() const;
-  void assign_by_aten(const at::Tensor& whole, const RoundingStream& stream) const;
+  at::Tensor decoded_over_memory() const;
+  at::Tensor decoded_by_operators() const;
+  void assign_by_operators(const at::Tensor& whole, const RoundingStream& stream) const;
   bool is_coded() const {
     return format_ == Format::signed_codes || format_ == Format::unsigned_codes;
   }

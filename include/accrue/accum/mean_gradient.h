@@ -65,7 +65,7 @@ class MeanGradient {
   MeanGradient(std::shared_ptr<GradientBuffer> buffer, double weight, const SumShard* shard);
   void require_values(const char* call) const;
   double raw_norm() const;
-  double norm_by_aten() const;
+  double norm_by_operators() const;
   double sum_of_entries() const;
   void copy_staged();
   void renew_narrow();

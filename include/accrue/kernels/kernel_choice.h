@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include "accrue/kernels/kernel_kind.h"
 
 namespace accrue::kernels {
@@ -23,9 +21,5 @@ class KernelScope {
 void choose(Kernels kernels);
 /// The selected kernels; native by default.
 Kernels chosen_kernels();
-
-/// Whether an operation on `tensor` must use ATen's operators: it is not in host memory, or the
-/// generic kernels are selected.
-bool by_aten(const at::Tensor& tensor);
 
 }  // namespace accrue::kernels

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "accrue/core/error.h"
-#include "accrue/kernels/kernel_choice.h"
+#include "kernels/backend.h"
 
 namespace accrue::train {
 namespace {
@@ -49,7 +49,8 @@ HeadLosses::Total HeadLosses::total(const models::Activations& output,
     const Loss loss = heads_[i].forward(output, micro, of_head, gradient);
     if (!first_weight) first_weight = loss.weight;
     expect_one_denominator(heads_[i], loss.weight, *first_weight);
-    const bool is_unread = options_.leave_losses_on_device && kernels::by_aten(loss.sum);
+    const bool is_unread =
+        options_.leave_losses_on_device && !kernels::passes_over_memory(loss.sum);
     const double sum = is_unread ? 0 : loss.sum.item<double>();
     if (is_unread) unread.push_back(loss.sum.detach().to(at::kDouble));
     total.heads.sums.push_back(sum);
