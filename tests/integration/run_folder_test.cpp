@@ -133,6 +133,21 @@ TEST_F(RunFolder, MovedDuringTheRunIsAnError) {
   }
 }
 
+TEST_F(RunFolder, RemovedDuringTheRunIsAnError) {
+  // Nobody writes while it is removed.
+  const Pause writes(folder_, "writes"), trains(folder_, "trains");
+  Program run = start_with({{.at = "checkpoint:write", .action = "pause:writes", .count = 2},
+                            pauses_in_step(12, "trains")},
+                           long_run("out", {"--run.checkpoint_every=5"}));
+  for (const Pause* pause : {&writes, &trains}) pause->wait();
+  fs::remove_all(folder_ / "out");
+  for (const Pause* pause : {&writes, &trains}) pause->release();
+  const Program::Result result = run.wait();
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.errors, HasSubstr("error: "));
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
 TEST_F(RunFolder, CheckpointsAreVerifiedListedAndPruned) {
   ASSERT_EQ(accrue({"train", "run.toml", "--run.checkpoint_every=1", "--run.keep=9"}).status, 0);
   EXPECT_EQ(accrue({"checkpoint", "verify", "out"}).status, 0);

@@ -96,9 +96,12 @@ TEST_F(EndedRanks, NameTheStageOfAPipelineThatIsKilled) {
   }
 }
 
-/// If the store is lost with rank 0, the run ends: only its checkpoints remain.
-TEST_F(EndedRanks, HaveWholeCheckpointsWhereTheStoreIsLostWithRankZero) {
-  Config c = small("run");
+/// If the store is lost with rank 0, the run ends: only its checkpoints remain, of a divided state.
+TEST_F(EndedRanks, GoOnFromACheckpointWhereTheStoreWasLostWithRankZero) {
+  Config alone = small("alone");
+  alone.precision.accumulate = accum::Accumulation::fixed;
+  train_here(alone);
+  Config c = alone;
   c.dist.shard = Shard::optimizer;
   c.run.checkpoint_every = {1, Duration::Unit::steps};
   for (const char* point : {"micro-batch", "optimizer-step", "shard:gather"}) {
@@ -112,7 +115,9 @@ TEST_F(EndedRanks, HaveWholeCheckpointsWhereTheStoreIsLostWithRankZero) {
       EXPECT_THAT(result.errors, HasSubstr("no sign of life from the host of the store (rank 0"));
     }
     EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), 3);
-    EXPECT_EQ(state_of(c).front().name, "step");
+    expect_runs(c, 3, {"--resume"});
+    expect_same_bits(parameters_of(c), parameters_of(alone));
+    expect_same_bits(state_of(c), state_of(alone));
   }
 }
 
