@@ -2,6 +2,7 @@
 import array
 import collections
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
@@ -161,6 +162,15 @@ class Runs:
                f"{kill}: status {victim.status}: {victim.errors} {[(end.status, end.errors) for end in ended]}")
         return was_killed
 
+    def killed_anew(self, out: pathlib.Path, draw: random.Random) -> tuple[Kill, int]:
+        """Of a run that begins: the kill, and how many runs ended before, as their points come by the clock or on another rank alone."""
+        for ended in itertools.count():
+            kill = self.draw(draw, resumes=False)
+            if self.killed(out, kill):
+                return kill, ended
+            for folder in (out, self.out("copies") / out.name):
+                shutil.rmtree(folder, ignore_errors=True)
+
     def expect_whole(self, out: pathlib.Path, when: str) -> None:
         if self.kind.has_same_bits:
             tinyrun.expect_same(out, self.wanted, when)
@@ -204,34 +214,24 @@ def kills_at_points(options: Options) -> int:
         names = list(KINDS)[: options.count]
         made = {name: Runs(options, name, pathlib.Path(scratch) / name.replace(" ", "-")) for name in names}
 
-        def kill_new(runs: Runs, out: pathlib.Path, draw: random.Random) -> Kill:
-            """A run that begins, at a point that it comes by: some come by the clock, or on another rank alone."""
-            while not runs.killed(out, kill := runs.draw(draw, resumes=False)):
-                campaign.note("points that did not come")
-                for folder in (out, runs.out("copies") / out.name):
-                    shutil.rmtree(folder, ignore_errors=True)
-            campaign.note("kills of a run that began")
-            return kill
-
-        def expect_sound(name: str, out: pathlib.Path, kill: Kill) -> None:
-            if tinyrun.checkpoints(out):
-                ended = verified(options, out)
-                expect(ended.status == 0, f"{name}, {kill}: a checkpoint is not whole: {ended.output.decode()} {ended.errors}")
-
         def trial(draw: random.Random, number: int) -> None:
             name = names[number % len(names)]
             runs = made[name]
             out = runs.out(f"trial{number}")
-            met = [kill_new(runs, out, draw)]
-            expect_sound(name, out, met[0])
-            if draw.random() < 0.5:
-                kill = runs.draw(draw, resumes=(out / "config.toml").exists())
-                if runs.killed(out, kill):
-                    met.append(kill)
-                    campaign.note("kills of a run that went on")
-                    expect_sound(name, out, kill)
-                else:
+            met = []
+            for resumes in (False, True)[: draw.randint(1, 2)]:
+                if not resumes:
+                    kill, unmet = runs.killed_anew(out, draw)  # each trial has a kill
+                    campaign.note("points that did not come", unmet)
+                elif not runs.killed(out, kill := runs.draw(draw, (out / "config.toml").exists())):
                     campaign.note("points that did not come")
+                    continue
+                met.append(kill)
+                campaign.note("kills")
+                campaign.note("of them of a run that went on", resumes)
+                if tinyrun.checkpoints(out):
+                    ended = verified(options, out)
+                    expect(ended.status == 0, f"{name}, {kill}: a checkpoint is not whole: {ended.output.decode()} {ended.errors}")
             when = f"{name}, killed at {', '.join(map(str, met))}"
             try:
                 runs.run(out)
