@@ -36,32 +36,34 @@ import skips  # noqa: E402
 class Entry:
     run: Callable[[Options], int]
     count: int
-    short: int  # 0: not in the short form
+    # Of what the tests run; 0: none, as it strikes at random moments what tests of the gate strike at named points
+    # (docs/notes/fault_points.md).
+    short: int
     needs: tuple[str, ...] = ()  # which of Programs
 
 
 OF_RANKS = ("store_host", "fault_points")
 CAMPAIGNS = {
     "kill9": Entry(lambda o: kill9.one_process(o, o.count), 500, 2),
-    "kill9-ranks": Entry(lambda o: kill9.three_ranks(o, o.count), 100, 1),
+    "kill9-ranks": Entry(lambda o: kill9.three_ranks(o, o.count), 100, 0),
     "kill9-windows": Entry(kill9.in_windows, 100, 0, ("fault_points",)),
     "kills-at-points": Entry(point_kills.kills_at_points, 200, 2, ("fault_points",)),
-    "bit-flips": Entry(damage.bit_flips, 500, 8),
+    "bit-flips": Entry(damage.bit_flips, 500, 4),
     "truncations": Entry(damage.truncations, 200, 4),
     "swaps": Entry(damage.swaps, 100, 4),
-    "flipped-files": Entry(flipped_files.flipped_files, 500, 2, ("fault_points", "python", "tables")),
+    "flipped-files": Entry(flipped_files.flipped_files, 500, 1, ("fault_points", "python", "tables")),
     "hostile-files": Entry(hostile_files.hostile_files, 450, 2, ("fault_points", "python", "tables")),
-    "double-starts": Entry(folders.double_starts, 100, 4),
-    "full-disks": Entry(folders.full_disks, 20, 2),
+    "double-starts": Entry(folders.double_starts, 100, 0),
+    "full-disks": Entry(folders.full_disks, 20, 2, ("fault_points",)),
     "foreign-files": Entry(folders.foreign_files, 1, 1),
-    "vanishing-folders": Entry(folders.vanishing_folders, 20, 2),
-    "signals": Entry(signals.storms, 50, 1),
-    "failing-calls": Entry(inside.failing_calls, 60, 6, ("failing_calls",)),
-    "ranks-killed": Entry(changing.killed, 100, 1, OF_RANKS),
+    "vanishing-folders": Entry(folders.vanishing_folders, 20, 0),
+    "signals": Entry(signals.storms, 50, 0),
+    "failing-calls": Entry(inside.failing_calls, 63, 7, ("failing_calls", "fault_points")),
+    "ranks-killed": Entry(changing.killed, 100, 0, OF_RANKS),
     "ranks-frozen": Entry(changing.frozen, 20, 0, OF_RANKS),
     "ranks-links": Entry(changing.links, 20, 0, OF_RANKS),
     "lost-ranks": Entry(ranks.lost_ranks, 1, 0, ("python",)),
-    "cut-links": Entry(ranks.cut_links, 6, 1),
+    "cut-links": Entry(ranks.cut_links, 6, 0),
 }
 # For as long as --minutes says, and only by name.
 SOAKS = {"soak": (soak.soak, ()), "soak-ranks": (soak.soak_of_ranks, (*OF_RANKS, "failing_calls"))}

@@ -19,16 +19,15 @@ def newest(out: pathlib.Path) -> pathlib.Path:
     return tinyrun.checkpoints(out)[-1]
 
 
-def flip_a_bit(out: pathlib.Path, draw: random.Random) -> str:
-    # Tensors are most of a checkpoint's bytes; the other files would hardly be met by chance.
-    file = newest(out) / draw.choice(FILES)
+def flip_a_bit(out: pathlib.Path, draw: random.Random, name: str) -> str:
+    file = newest(out) / name
     bit = draw.randrange(file.stat().st_size * 8)
     flip(file, bit)
     return f"bit {bit} of {file.name}"
 
 
-def cut_short(out: pathlib.Path, draw: random.Random) -> str:
-    file = newest(out) / draw.choice(FILES)
+def cut_short(out: pathlib.Path, draw: random.Random, name: str) -> str:
+    file = newest(out) / name
     # Without its last byte, the end of a line, a manifest is the same manifest.
     length = draw.randrange(file.stat().st_size - 1)
     with open(file, "r+b") as stream:
@@ -36,8 +35,7 @@ def cut_short(out: pathlib.Path, draw: random.Random) -> str:
     return f"{file.name} of {length} bytes"
 
 
-def swap(out: pathlib.Path, draw: random.Random) -> str:
-    name = draw.choice(FILES)
+def swap(out: pathlib.Path, draw: random.Random, name: str) -> str:
     here, other = (checkpoint / name for checkpoint in reversed(tinyrun.checkpoints(out)[-2:]))
     content = here.read_bytes()
     here.write_bytes(other.read_bytes())
@@ -66,7 +64,8 @@ def campaign_of(name: str, options: Options, damage) -> int:
 
         def trial(draw: random.Random, number: int) -> None:
             out = tinyrun.copy(whole, tiny.out(f"trial{number}"))
-            done = damage(out, draw)
+            # Tensors are most of a checkpoint's bytes; the other files would hardly be met by chance.
+            done = damage(out, draw, FILES[number % len(FILES)])
             verified = tiny.verify(out)
             expect(verified.status == 1, f"{done}: checkpoint verify has status {verified.status}")
             asked = tiny.run(out, "--resume", str(int(newest(out).name.removeprefix("step-"))))

@@ -6,9 +6,7 @@ import pathlib
 import random
 import shutil
 import struct
-import time
 
-import launchers
 import tinyrun
 from tinyrun import Campaign, Options, expect
 
@@ -40,7 +38,8 @@ class FailingCalls:
         struct.pack_into("=q", self._orders, KINDS.index(kind) * ORDER.size, 0)
 
 
-# What each trial orders while a run trains: how many calls, and the amount.
+STEPS = 40
+# What each trial orders in a step of the first half of a run, after which it still writes checkpoints and evaluates: how many calls, and the amount.
 ORDERS = {
     "short write": lambda draw: (draw.randrange(1, 20), 0),
     "full disk": lambda draw: (draw.randrange(1, 20), 0),
@@ -56,7 +55,7 @@ def failing_calls(options: Options) -> int:
     """One process, which goes on with the same bits, or ends with a message and does so when it is resumed."""
     campaign = Campaign("failing calls")
     with tinyrun.scratch() as folder:
-        tiny = tinyrun.TinyRun(options.program, pathlib.Path(folder), steps=300)
+        tiny = tinyrun.TinyRun(options.program, pathlib.Path(folder), steps=STEPS)
         wanted, _ = tiny.undisturbed(tiny.out("reference"))
 
         def trial(draw: random.Random, number: int) -> None:
@@ -65,13 +64,17 @@ def failing_calls(options: Options) -> int:
             calls = FailingCalls(options.programs.failing_calls, tiny.out(f"page{number}"))
             times, amount = ORDERS[kind](draw)
             # A tiny run asks for memory as it begins alone: some of its blocks, or the first.
-            at_start = kind == "no memory"
-            if at_start:
+            if kind == "no memory":
                 calls.order(kind, times, draw.choice([1, 1 << 12, 1 << 16]))
-            process = tiny.start(out, environment=calls.environment)
-            if not at_start:
-                launchers.wait_for_steps(out, draw.randrange(1, 60))
+                process = tiny.start(out, environment=calls.environment)
+            else:
+                step = draw.randrange(2, STEPS // 2)
+                pause = tinyrun.Pause(options.programs.fault_points, tiny.folder, f"pause{number}", f"at=micro-batch step={step}")
+                both = {"LD_PRELOAD": f"{pause.environment['LD_PRELOAD']}:{calls.environment['LD_PRELOAD']}"}
+                process = tiny.start(out, environment=calls.environment | pause.environment | both)
+                pause.wait(process)
                 calls.order(kind, times, amount)
+                pause.release()
             ended = tinyrun.wait(process)
             expect(not ended.hung, f"{kind}: it hangs")
             expect(calls.happened(kind) > 0, f"{kind} did not happen")

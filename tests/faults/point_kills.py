@@ -2,6 +2,7 @@
 import array
 import collections
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
@@ -161,6 +162,15 @@ class Runs:
                f"{kill}: status {victim.status}: {victim.errors} {[(end.status, end.errors) for end in ended]}")
         return was_killed
 
+    def killed_anew(self, out: pathlib.Path, draw: random.Random) -> tuple[Kill, int]:
+        """Of a run that begins: the kill, and how many runs ended before, as their points come by the clock or on another rank alone."""
+        for ended in itertools.count():
+            kill = self.draw(draw, resumes=False)
+            if self.killed(out, kill):
+                return kill, ended
+            for folder in (out, self.out("copies") / out.name):
+                shutil.rmtree(folder, ignore_errors=True)
+
     def expect_whole(self, out: pathlib.Path, when: str) -> None:
         if self.kind.has_same_bits:
             tinyrun.expect_same(out, self.wanted, when)
@@ -210,8 +220,10 @@ def kills_at_points(options: Options) -> int:
             out = runs.out(f"trial{number}")
             met = []
             for resumes in (False, True)[: draw.randint(1, 2)]:
-                kill = runs.draw(draw, resumes and (out / "config.toml").exists())
-                if not runs.killed(out, kill):
+                if not resumes:
+                    kill, unmet = runs.killed_anew(out, draw)  # each trial has a kill
+                    campaign.note("points that did not come", unmet)
+                elif not runs.killed(out, kill := runs.draw(draw, (out / "config.toml").exists())):
                     campaign.note("points that did not come")
                     continue
                 met.append(kill)

@@ -48,4 +48,5 @@ def storms(options: Options) -> int:
             tinyrun.expect_same(out, wanted)
 
         campaign.trials(options.count, options.seed, options.jobs, trial)
+        campaign.control(campaign.counts.get("storms that met a run", 0) > 0, "no storm met a run")
     return campaign.end()

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import select
 import shutil
 import subprocess
 import sys
@@ -266,6 +267,34 @@ class Options:
 def slow(fault_points: pathlib.Path, milliseconds: int) -> dict[str, str]:
     """The variables of a process whose micro-batches take longer, as on a slower machine."""
     return {"LD_PRELOAD": str(fault_points), "ACCRUE_FAULT": f"at=micro-batch count=every do=sleep:{milliseconds / 1000}"}
+
+
+class Pause:
+    """Where a process and a trial meet: at a named point the process waits until the trial lets it go on (fault_points.cpp)."""
+
+    def __init__(self, fault_points: pathlib.Path, folder: pathlib.Path, name: str, point: str):
+        """`point`: the words of a rule of ACCRUE_FAULT, without its do."""
+        self._arrived, self._go = folder / f"{name}.arrived", folder / f"{name}.go"
+        for fifo in (self._arrived, self._go):
+            os.mkfifo(fifo)
+        self._end = os.open(self._arrived, os.O_RDONLY | os.O_NONBLOCK)
+        self.environment = {"LD_PRELOAD": str(fault_points), "ACCRUE_FAULT": f"{point} do=pause:{name}", "ACCRUE_FAULT_FOLDER": str(folder)}
+
+    def wait(self, process: subprocess.Popen) -> None:
+        """Until the process is there. Broken if it ends before."""
+        ended = os.pidfd_open(process.pid)
+        try:
+            poll = select.poll()
+            poll.register(self._end, select.POLLIN)
+            poll.register(ended, select.POLLIN)
+            ready = dict(poll.poll(SECONDS * 1000))
+            expect(self._end in ready, f"it never came to {self.environment['ACCRUE_FAULT']}")
+        finally:
+            os.close(ended)
+            os.close(self._end)
+
+    def release(self) -> None:
+        os.close(os.open(self._go, os.O_WRONLY))
 
 
 def scratch() -> tempfile.TemporaryDirectory:

@@ -1,8 +1,8 @@
-// Data that are wrong, or change, during a run.
+// Data that are wrong, or changed since a run.
 #include <gmock/gmock.h>
 
+#include "accrue_program.h"
 #include "core/atomic_file.h"
-#include "faulty_program.h"
 #include "support/killed_run.h"
 
 namespace accrue::testing {
@@ -11,8 +11,12 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-class ChangedData : public FaultyProgram {
+class ChangedData : public AccrueProgram {
  protected:
+  void SetUp() override {
+    AccrueProgram::SetUp();
+    write_small_run();
+  }
   void write_byte(std::uintmax_t at) const {
     std::fstream file(folder_ / "text.txt", std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(at));
@@ -115,24 +119,6 @@ TEST_F(MovedData, AreRepeatedByThePlanAndTheBitsOfBefore) {
   EXPECT_THAT(again.errors, HasSubstr("by the plan that it had"));
   EXPECT_THAT(again.errors, HasSubstr("the same bits are to be expected"));
   EXPECT_TRUE(model_of("again", "step-00000004") == model_of("out", "step-00000004"));
-}
-
-TEST_F(ChangedData, DuringTheRunIsNoticed) {
-  const Words often{"--run.checkpoint_every=5"};
-  const Pause pause(folder_, "run");
-  Program run = start_with({pauses_in_step(7, "run")}, long_run("out", often));
-  pause.wait();
-  write_byte(100);
-  pause.release();
-  const Program::Result result = run.wait();
-  EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.errors, HasSubstr("text.txt"));
-  EXPECT_THAT(result.errors, HasSubstr("written to"));
-
-  const Program::Result again =
-      accrue_with({stops_in_step(2)}, long_run("out", {often[0], "--resume", "--accept-data"}));
-  EXPECT_EQ(again.status, kInterrupted);
-  EXPECT_THAT(read_file(folder_ / "out/metrics.jsonl"), HasSubstr("\"resume\""));
 }
 
 }  // namespace

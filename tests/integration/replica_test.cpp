@@ -1,27 +1,24 @@
 // The command line with run.replica.
 #include <gmock/gmock.h>
-#include <signal.h>
 
 #include <nlohmann/json.hpp>
 
+#include "accrue_program.h"
 #include "core/atomic_file.h"
-#include "faulty_program.h"
 
 namespace accrue::testing {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
-class ReplicaProgram : public FaultyProgram {
+class ReplicaProgram : public AccrueProgram {
  protected:
+  void SetUp() override {
+    AccrueProgram::SetUp();
+    write_small_run();
+  }
   /// A constant rate, so that a run of four steps is the beginning of one of eight.
   Program::Result train(Words words) const {
     words.insert(words.begin(), {"train", "run.toml", "--optim.schedule.kind=constant"});
@@ -105,62 +102,6 @@ TEST_F(ReplicaProgram, FoldersThatDoNotGoTogetherAreRefused) {
     EXPECT_FALSE(fs::exists(folder_ / "out")) << replica;
   }
   EXPECT_EQ(train({"--run.replica=out2"}).status, 0) << "the control";
-}
-
-TEST_F(ReplicaProgram, TwoRunningRunsDoNotShareOne) {
-  fs::create_directories(folder_ / "streams");
-  const Pause pause(folder_, "first");
-  Program first(
-      folder_ / "streams",
-      with({pauses_in_step(2, "first"), stops_in_step(2)},
-           {"train", (folder_ / "run.toml").string(), "--run.out=" + (folder_ / "first").string(),
-            "--run.replica=" + (folder_ / "copy").string(),
-            "--data.train=[\"" + (folder_ / "text.txt").string() + "\"]", "--run.steps=1000000",
-            "--run.checkpoint_every=1000000"}));
-  pause.wait();
-  EXPECT_TRUE(fs::exists(folder_ / "copy/.accrue-lock"));
-  const Program::Result refused = train({"--run.replica=copy"});
-  EXPECT_EQ(refused.status, 2) << refused.errors;
-  EXPECT_THAT(refused.errors, HasSubstr("process " + std::to_string(first.process())));
-  EXPECT_FALSE(fs::exists(folder_ / "out"));
-  pause.release();
-  EXPECT_EQ(first.wait().status, kInterrupted);
-  EXPECT_THAT(checkpoints_of("copy"), ElementsAre("step-00000001"))
-      << "the stop signal waited for the copy";
-  EXPECT_FALSE(fs::exists(folder_ / "copy/.accrue-lock"));
-}
-
-/// Killed before its second copy, and in the middle of it: a checkpoint has four files. Copies are
-/// made while the run continues, which may have written the next checkpoint before the first is
-/// copied, so the step of the first copy is read and not assumed.
-TEST_F(ReplicaProgram, IsTakenUpAfterAKill) {
-  const Words often{"--run.replica=copy", "--run.checkpoint_every=3"};
-  Words again = often;
-  again.push_back("--resume");
-  for (const Fault& killed : {Fault{.at = "replica:copy", .action = "kill", .count = 2},
-                              Fault{.at = "replica:file", .action = "kill", .count = 4 + 2}}) {
-    SCOPED_TRACE(killed.at);
-    fs::remove_all(folder_ / "copy");
-    EXPECT_EQ(accrue_with({killed}, long_run("out", often)).status, 128 + SIGKILL);
-    std::vector<std::string> copies = checkpoints_of("copy");
-    if (killed.at == "replica:file") {
-      EXPECT_THAT(copies.front(), StartsWith(".")) << "half a copy";
-      copies.erase(copies.begin());
-    }
-    ASSERT_THAT(copies, ElementsAre(StartsWith("step-")));
-    const int first = std::stoi(copies[0].substr(std::string_view("step-").size()));
-    EXPECT_EQ(accrue({"checkpoint", "verify", "copy"}).status, 0) << "whole or absent";
-    fs::remove_all(folder_ / "out");
-    const Program::Result result = accrue_with(
-        {{.at = "optimizer-step", .action = "TERM", .step = 4}}, long_run("out", again));
-    EXPECT_EQ(result.status, kInterrupted) << result.errors;
-    EXPECT_THAT(result.errors,
-                AllOf(HasSubstr("interrupted after step " + std::to_string(first + 4)),
-                      Not(HasSubstr("checkpoint_skipped"))));
-    EXPECT_THAT(checkpoints_of("copy"), Each(StartsWith("step-")));
-    EXPECT_THAT(checkpoints_of("copy"), Contains(EndsWith(std::to_string(first + 4))));
-    fs::remove_all(folder_ / "out");
-  }
 }
 
 }  // namespace

@@ -1,22 +1,23 @@
-// Run folders and checkpoints that others access at the same time.
+// Run folders and checkpoints that somebody has changed.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 
-#include "faulty_program.h"
+#include "accrue_program.h"
+#include "core/atomic_file.h"
 
 namespace accrue::testing {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class RunFolder : public FaultyProgram {
+class RunFolder : public AccrueProgram {
  protected:
   void SetUp() override {
-    FaultyProgram::SetUp();
+    AccrueProgram::SetUp();
+    write_small_run();
     fs::create_directories(folder_ / "second");
   }
 
@@ -30,14 +31,6 @@ class RunFolder : public FaultyProgram {
     content[content.size() - 3] = static_cast<char>(content[content.size() - 3] ^ 1);
     write(name, content);
   }
-
-  /// Starts the program on the same run, with a separate folder for its streams.
-  Program second(Words arguments) const {
-    arguments.insert(arguments.begin(), ACCRUE_PROGRAM);
-    arguments.push_back("--run.out=" + (folder_ / "out").string());
-    arguments.push_back("--data.train=[\"" + (folder_ / "text.txt").string() + "\"]");
-    return {folder_ / "second", std::move(arguments)};
-  }
 };
 
 TEST_F(RunFolder, AUsersFileInItsPlaceIsLeftAlone) {
@@ -50,29 +43,6 @@ TEST_F(RunFolder, AUsersFileInItsPlaceIsLeftAlone) {
     EXPECT_EQ(file(out), "a user's");
   }
   EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
-}
-
-TEST_F(RunFolder, ASecondProcessIsRefusedAndNothingOfTheFirstIsTouched) {
-  const Pause pause(folder_, "first");
-  Program first = start_with({pauses_in_step(7, "first"), stops_in_step(7)},
-                             long_run("out", {"--run.checkpoint_every=5"}));
-  pause.wait();
-  const std::string config = (folder_ / "run.toml").string();
-  for (const Words& words : {Words{"train", config}, Words{"train", config, "--resume"}}) {
-    const Program::Result refused = second(words).wait();
-    EXPECT_EQ(refused.status, 2) << refused.errors;
-    EXPECT_THAT(refused.errors,
-                AllOf(HasSubstr("process " + std::to_string(first.process())), HasSubstr("since")));
-  }
-  const Program::Result pruned = Program(folder_ / "second", {ACCRUE_PROGRAM, "checkpoint", "prune",
-                                                              (folder_ / "out").string()})
-                                     .wait();
-  EXPECT_EQ(pruned.status, 2) << pruned.errors;
-  pause.release();
-  EXPECT_EQ(first.wait().status, kInterrupted);
-  EXPECT_THAT(checkpoints_of("out"), ElementsAre("step-00000005", "step-00000006"));
-  EXPECT_EQ(accrue({"checkpoint", "verify", "out"}).status, 0);
-  EXPECT_FALSE(fs::exists(folder_ / "out/.accrue-lock"));
 }
 
 TEST_F(RunFolder, WhoseRunJsonChangedIsNotGoneOnWithAndNothingIsLost) {
@@ -113,23 +83,6 @@ TEST_F(RunFolder, WhoseMetricsChangedIsNotCompared) {
     const Program::Result shown = accrue(words);
     EXPECT_EQ(shown.status, 0);
     EXPECT_THAT(shown.output + shown.errors, HasSubstr("it is not as the run wrote it"));
-  }
-}
-
-TEST_F(RunFolder, MovedDuringTheRunIsAnError) {
-  const Fault in_a_step = pauses_in_step(7, "run"),
-              in_a_checkpoint{.at = "checkpoint:write", .action = "pause:run", .count = 2};
-  for (const Fault& when : {in_a_step, in_a_checkpoint}) {
-    SCOPED_TRACE(when.at);
-    const Pause pause(folder_, "run");
-    Program run = start_with({when}, long_run("out", {"--run.checkpoint_every=5"}));
-    pause.wait();
-    fs::rename(folder_ / "out", folder_ / ("moved at " + when.at));
-    pause.release();
-    const Program::Result result = run.wait();
-    EXPECT_EQ(result.status, 1);
-    EXPECT_THAT(result.errors, HasSubstr("error: "));
-    EXPECT_FALSE(fs::exists(folder_ / "out"));
   }
 }
 

@@ -173,7 +173,7 @@ TEST_F(SignalsInAWindow, KeepWhatIsDoneOfItToTheBit) {
 TEST_F(SignalsInAWindow, LetWhatIsLeftBeSplitAgain) {
   const Words pairs{"--batch.micro=2"};
   ASSERT_EQ(accrue(training("straight", pairs)).status, 0);
-  signalled_in_a_window("out", "TERM", pairs);
+  EXPECT_EQ(signalled_in_a_window("out", "TERM", pairs).status, kInterrupted);
   const auto checkpoint = folder_ / "out/checkpoints/step-00000001";
   auto state = nlohmann::json::parse(read_file(checkpoint / "state.json"));
   EXPECT_EQ(state.at("middle").at("done").size(), kDone);
@@ -195,7 +195,7 @@ TEST_F(SignalsInAWindow, LetWhatIsLeftBeSplitAgain) {
 }
 
 TEST_F(SignalsInAWindow, LeaveAFileWhoseDamageIsSeen) {
-  signalled_in_a_window("out", "TERM");
+  EXPECT_EQ(signalled_in_a_window("out", "TERM").status, kInterrupted);
   const auto file = folder_ / "out/checkpoints/step-00000001/window.safetensors";
   std::string content = read_file(file);
   content.back() = static_cast<char>(content.back() ^ 1);

@@ -3,49 +3,42 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "integration/ranks/distributed_run.h"
+#include "integration/ranks/faulty_ranks.h"
 
 namespace accrue::train::testing {
 
 using accrue::testing::Pause;
 
-/// Runs whose store outlives all of their ranks, as with a launcher's agent. Faults of ranks happen
-/// at named points of their work (support/faults.h).
-class ChangingRanks : public DistributedRun {
+/// Runs whose store outlives all of their ranks, as with a launcher's agent.
+class ChangingRanks : public FaultyRanks {
  protected:
   /// The number of steps, and the step in which a rank has a fault.
   static constexpr std::int64_t kSteps = 12, kStep = 6;
 
   void SetUp() override {
-    DistributedRun::SetUp();
-    start_host();
+    FaultyRanks::SetUp();
+    Words words{ACCRUE_STORE_HOST};
+    for (const accrue::testing::ReservedPort& port : ports_)
+      words.push_back(std::to_string(port.number()));
+    std::filesystem::create_directories(folder_ / "host");
+    host_.emplace(folder_ / "host", words);
   }
   void TearDown() override {
-    end_host();
-    DistributedRun::TearDown();
-  }
-
-  void start_host() {
-    port_ = std::make_unique<accrue::testing::ReservedPort>();
-    std::filesystem::create_directories(folder_ / "host");
-    host_.emplace(folder_ / "host", Words{ACCRUE_STORE_HOST, std::to_string(port_->number())});
-  }
-  void end_host() {
     ::kill(host_->process(), SIGKILL);
     host_->wait();
+    FaultyRanks::TearDown();
   }
-  void start_host_again() {
-    end_host();
-    start_host();
-  }
+
+  /// From now on ranks meet in another store, in which no run has left anything.
+  void take_new_store() { ++store_; }
 
   /// Sums of integers, so that the bits of the result depend only on the samples.
   Config fixed(const std::string& out, std::int64_t steps = kSteps) const {
@@ -95,7 +88,7 @@ class ChangingRanks : public DistributedRun {
                   "WORLD_SIZE=" + std::to_string(world),
                   "LOCAL_RANK=0",
                   "MASTER_ADDR=127.0.0.1",
-                  "MASTER_PORT=" + std::to_string(port_->number()),
+                  "MASTER_PORT=" + std::to_string(ports_.at(store_).number()),
                   "TORCHELASTIC_USE_AGENT_STORE=True",
                   "OMP_NUM_THREADS=1"};
     command.insert(command.end(), words.begin(), words.end());
@@ -151,7 +144,7 @@ class ChangingRanks : public DistributedRun {
   /// Runs three ranks, of which the `victims` are killed at their points, with a separate store.
   /// Expects the result of `alone`.
   void run_without(const FaultsOfRanks& victims, const Config& c, const Config& alone) {
-    start_host_again();
+    take_new_store();
     std::vector<Program> ranks = start_all(c, 3, victims);
     for (int rank = 0; rank < 3; ++rank) {
       Program& program = ranks[static_cast<std::size_t>(rank)];
@@ -163,7 +156,9 @@ class ChangingRanks : public DistributedRun {
   }
 
  private:
-  std::unique_ptr<accrue::testing::ReservedPort> port_;
+  /// One for each run of a test: a process that serves them all is started once.
+  std::array<accrue::testing::ReservedPort, 8> ports_;
+  std::size_t store_ = 0;
   std::optional<Program> host_;
   int started_ = 0;
 };

@@ -3,10 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -14,7 +12,6 @@
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
 #include "distributed/ranks.h"
-#include "support/faults.h"
 #include "support/tolerance.h"
 #include "train/tiny_run.h"
 #include "train/workload/workload.h"
@@ -23,13 +20,10 @@ namespace accrue::train::testing {
 
 using accrue::testing::wait_until;
 using Words = std::vector<std::string>;
-using accrue::testing::Fault;
-using accrue::testing::FaultsOfRanks;
 using accrue::testing::Program;
 
 /// The exit code of a process that was stopped by a signal.
 inline constexpr int kInterrupted = 130;
-inline constexpr int kKilled = 128 + SIGKILL;
 
 /// Runs of the command line by several processes.
 class DistributedRun : public TinyRun {
@@ -103,39 +97,13 @@ class DistributedRun : public TinyRun {
     return accrue::testing::run_ranks(folder_, world, world, [&](int) { return words; });
   }
 
-  std::vector<Program> start(const Config& c, int world, const FaultsOfRanks& faults = {},
-                             const Words& more = {}) const {
-    const Words words = command(c, more);
-    return accrue::testing::start_ranks(folder_, world, world,
-                                        [&](int rank) { return with_faults(faults, rank, words); });
-  }
-
-  /// `words` after those that arm the faults of a rank.
-  Words with_faults(const FaultsOfRanks& faults, int rank, const Words& words) const {
-    return accrue::testing::with_faults(faults, rank, folder_, words);
-  }
-
-  /// Rank 1 is killed by its fault: expects that the others end and name it. Returns the first
-  /// rank's output.
-  static std::string expect_rank_1_is_missed(std::vector<Program>& ranks) {
-    std::string first;
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-      const Program::Result result = ranks[rank].wait();
-      if (rank == 1) {
-        EXPECT_EQ(result.status, kKilled) << result.errors;
-        continue;
-      }
-      EXPECT_EQ(result.status, 1);
-      EXPECT_THAT(result.errors, ::testing::HasSubstr("no sign of life from rank 1"));
-      if (rank == 0) first = result.errors;
-    }
-    return first;
-  }
-
   void expect_runs(const Config& c, int world, const Words& more = {}) const {
     for (const Program::Result& result : run(c, world, more))
       EXPECT_EQ(result.status, 0) << result.errors;
   }
+
+  /// One process, by the library in this one: no program has to be started.
+  static void train_here(const Config& c) { Trainer(c).run(); }
 
   /// The need of a process with micro-batches of `samples` by its plan, plus what threads and
   /// connections of ranks may take.
@@ -196,7 +164,7 @@ class DistributedRun : public TinyRun {
     alone.run.limits.clear();
     alone.dist = {};
     alone.run.steps = steps_of(c).back()["step"].get<std::int64_t>();
-    expect_runs(alone, 1);
+    train_here(alone);
     expect_same_bits(parameters_of(c), parameters_of(alone));
   }
 

@@ -11,7 +11,6 @@ namespace {
 using accrue::testing::Program;
 using accrue::testing::wait_until;
 using ::testing::AnyOf;
-using ::testing::Contains;
 using ::testing::ContainsRegex;
 using testing::DistributedRun;
 using ::testing::HasSubstr;
@@ -231,88 +230,6 @@ TEST_F(DistributedRun, DividesAnAutomaticBudgetByTheRanksThatShareTheMachine) {
   EXPECT_THAT(known[0].errors, HasSubstr("MiB for each of the 2 ranks on this machine"));
   EXPECT_GT(number_behind("memory.budget = \"auto\": ", known[0].errors), 0);
   EXPECT_EQ(known[1].status, 0) << known[1].errors;
-}
-
-TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsKilled) {
-  Config c = small("run");
-  c.run.steps = 100000;
-  c.dist.compress = distributed::Compression::bf16;  // of which each rank keeps an error
-  for (const char* point : {"micro-batch", "reduce:status"}) {
-    SCOPED_TRACE(point);
-    c.run.out = (folder_ / point).string();
-    std::vector<Program> ranks = start(c, 3, {{1, {{.at = point, .action = "kill", .step = 4}}}});
-    const std::string said = expect_rank_1_is_missed(ranks);
-    EXPECT_THAT(said, HasSubstr("; step 3 is saved, and --resume goes on after it"));
-    EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), 3);
-    EXPECT_EQ(steps_of(c).back()["step"], 3);
-  }
-}
-
-TEST_F(DistributedRun, EndsOnAllRanksWhereOneIsFrozen) {
-  constexpr int world = 3;
-  for (const int frozen : {0, 1}) {
-    Config c = small("frozen" + std::to_string(frozen));
-    c.run.steps = 100000;
-    c.dist.timeout = {5, Duration::Unit::seconds};
-    c.dist.compress = distributed::Compression::bf16;
-    std::vector<Program> ranks =
-        start(c, world, {{frozen, {{.at = "micro-batch", .action = "stop", .step = 2}}}});
-    for (int rank = 0; rank < world; ++rank) {
-      if (rank == frozen) continue;
-      const Program::Result result = ranks[static_cast<std::size_t>(rank)].wait();
-      EXPECT_EQ(result.status, 1);
-      EXPECT_THAT(result.errors, HasSubstr(frozen == 0 ? "host of the store (rank 0"
-                                                       : "no sign of life from rank 1"));
-    }
-    // A launcher waits for all its processes, so the others end the frozen one before they exit.
-    const Program::Result result = ranks[static_cast<std::size_t>(frozen)].wait();
-    EXPECT_EQ(result.status, 128 + SIGKILL);
-    if (frozen == 0) continue;  // it is the only writer
-    ASSERT_FALSE(steps_of(c).empty());
-    EXPECT_THAT(RunDirectory(c.run.out).checkpoint_steps(),
-                Contains(steps_of(c).back()["step"].get<std::int64_t>()));
-  }
-}
-
-TEST_F(DistributedRun, StopsTogetherAfterASignalToOneRank) {
-  Config c = small("run");
-  c.run.steps = 100000;
-  std::vector<Program> ranks =
-      start(c, 2, {{1, {{.at = "optimizer-step", .action = "TERM", .step = 3}}}});
-  expect_all_end(ranks, kInterrupted);
-  ASSERT_FALSE(steps_of(c).empty());
-  EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), steps_of(c).back()["step"]);
-}
-
-TEST_F(DistributedRun, EachRankHasMicroBatchesOfItsOwnPlan) {
-  // Whole shares of the batch need tens of MiB more than two samples: a budget is that precise.
-  Config alone = small("alone");
-  alone.model.layers = 4;
-  alone.model.width = 128;
-  alone.memory.recompute = Recompute::none;
-  alone.batch.tokens = 256 * *alone.model.context;
-  expect_runs(alone, 1);
-  Config c = alone;
-  c.run.out = (folder_ / "run").string();
-  c.batch.micro.reset();
-  const Words words = command(c), little = command(c, {"--memory.budget=" + budget_for(c, 2)});
-  // By the clock a trial takes as long for any size, so that the largest that fits is the fastest.
-  const std::vector<Fault> same_time{{.at = "plan:trial", .action = "clock:0.5", .count = 0}};
-  for (const Program::Result& result : accrue::testing::run_ranks(folder_, 2, 2, [&](int rank) {
-         return with_faults({{rank, same_time}}, rank, rank == 1 ? little : words);
-       }))
-    EXPECT_EQ(result.status, 0) << result.errors;
-  const auto size = [&](std::size_t rank) {
-    return ranks_in_checkpoint(c, 6)[rank]["micro_batch"].get<std::int64_t>();
-  };
-  const std::int64_t first = size(0), second = size(1);
-  EXPECT_LT(second, first);
-  EXPECT_TRUE(are_close(c, alone));
-
-  expect_runs(c, 2, {"--resume", "3"});
-  EXPECT_EQ(size(0), first);
-  EXPECT_EQ(size(1), second) << "which does not measure anew";
-  EXPECT_TRUE(are_close(c, alone));
 }
 
 TEST_F(DistributedRun, TellsOfEventsOfOtherRanks) {

@@ -42,7 +42,7 @@ class DividedRanks : public ChangingRanks {
 
 TEST_F(DividedRanks, GoBackToTheLastCheckpointWhereOneIsLost) {
   const Config alone = fixed("alone");
-  expect_runs(alone, 1);
+  train_here(alone);
   for (const int victim : {0, 2}) {
     SCOPED_TRACE(victim);
     const Config c = divided(alone, "lost" + std::to_string(victim), ShardReplica::none);
@@ -54,7 +54,7 @@ TEST_F(DividedRanks, GoBackToTheLastCheckpointWhereOneIsLost) {
     EXPECT_THAT(worlds_of(c), ElementsAre(3, 2));
   }
   const Config early = without_checkpoints(divided(alone, "early", ShardReplica::none));
-  start_host_again();
+  take_new_store();
   std::vector<Program> ranks = start_all(early, 3, {{1, {killed_at("micro-batch")}}});
   expect_killed(ranks[1]);
   for (const std::size_t rank : {0U, 2U}) expect_ends_well(ranks[rank]);
@@ -68,7 +68,7 @@ TEST_F(DividedRanks, GoBackToTheLastCheckpointWhereOneIsLost) {
 TEST_F(DividedRanks, GoOnFromTheReplicaWhereOneIsLost) {
   Config alone = fixed("alone");
   alone.batch.tokens = 12 * *alone.model.context;  // two micro-batches for each rank
-  expect_runs(alone, 1);
+  train_here(alone);
   for (const int victim : {0, 1, 2}) {
     SCOPED_TRACE(victim);
     const Config c = divided(alone, "lost" + std::to_string(victim), ShardReplica::next);
@@ -85,7 +85,7 @@ TEST_F(DividedRanks, GoOnFromTheReplicaWhereOneIsLost) {
 /// had received completely (docs/notes/shard_replicas.md): either way the bits are the same.
 TEST_F(DividedRanks, HaveTheSameBitsWhereAStepsExchangeIsTorn) {
   const Config alone = fixed("alone");
-  expect_runs(alone, 1);
+  train_here(alone);
   for (const char* point : {"optimizer-step", "shard:gather", "shard:replicate"})
     for (const int victim : {0, 1}) {
       SCOPED_TRACE(std::string(point) + " of rank " + std::to_string(victim));
@@ -103,7 +103,7 @@ TEST_F(DividedRanks, HaveTheSameBitsWhereAStepsExchangeIsTorn) {
 /// The replica of the first lost rank is lost with the second.
 TEST_F(DividedRanks, GoBackWhereTheReplicaIsLostAsWell) {
   const Config alone = fixed("alone");
-  expect_runs(alone, 1);
+  train_here(alone);
   const Config c = divided(alone, "run", ShardReplica::next);
   EXPECT_THAT(
       reasons_without({{1, {killed_at("micro-batch")}}, {2, {killed_at("micro-batch")}}}, c, alone),
@@ -129,8 +129,8 @@ TEST_F(DividedRanks, TakeInOneThatComesBack) {
 TEST_F(DividedRanks, WouldShowThatTheStateIsAnother) {
   Config alone = fixed("alone", 10), other = fixed("other", 10);
   other.optim.momentum = 0.5;
-  expect_runs(alone, 1);
-  expect_runs(other, 1);
+  train_here(alone);
+  train_here(other);
   const NamedParameters state = state_of(alone), others = state_of(other);
   EXPECT_FALSE(at::equal(state.back().tensor, others.back().tensor));
   EXPECT_FALSE(at::equal(parameters_of(alone).front().tensor, parameters_of(other).front().tensor));

@@ -6,7 +6,7 @@
 #include <csignal>
 
 #include "accrue/models/safetensors.h"
-#include "integration/ranks/distributed_run.h"
+#include "integration/ranks/faulty_ranks.h"
 #include "train/checkpoint/manifest.h"
 #include "train/recorder.h"
 
@@ -16,15 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 using accrue::testing::Pause;
 using accrue::testing::Program;
+using accrue::testing::wait_until;
 using nlohmann::json;
-using testing::DistributedRun;
 using testing::Fault;
-using ::testing::HasSubstr;
 using testing::kInterrupted;
 using testing::Words;
 
 /// Windows of 48 micro-batches.
-class KeptWindowOfRanks : public DistributedRun {
+class KeptWindowOfRanks : public testing::FaultyRanks {
  protected:
   static constexpr int kOfAWindow = 48;
 
@@ -92,7 +91,7 @@ class KeptWindowOfRanks : public DistributedRun {
 
 TEST_F(KeptWindowOfRanks, GoesOnWithAnyNumberOfRanksToTheBit) {
   const Config straight = fixed("straight"), broken = broken_as(straight);
-  expect_runs(straight, 1);
+  train_here(straight);
   stop(broken, 3, 2, in_the_middle("TERM"));
   expect_in_the_middle(broken);
   EXPECT_TRUE(is_told(broken, "checkpoint", "of 48 micro-batches of step "));
@@ -103,7 +102,7 @@ TEST_F(KeptWindowOfRanks, GoesOnWithAnyNumberOfRanksToTheBit) {
 /// Stopped by its first rank, continued by others, and stopped again in the same window.
 TEST_F(KeptWindowOfRanks, IsKeptAgainByOtherRanks) {
   const Config straight = fixed("straight", Reduce::end), broken = broken_as(straight);
-  expect_runs(straight, 1);
+  train_here(straight);
   stop(broken, 3, 0, in_the_middle("INT"));
   expect_in_the_middle(broken);
   const std::size_t before = done_in(broken);
@@ -116,7 +115,7 @@ TEST_F(KeptWindowOfRanks, IsKeptAgainByOtherRanks) {
 
 TEST_F(KeptWindowOfRanks, IsKeptAtANoticeToAnyRankAndOutlivesThemAll) {
   const Config straight = fixed("straight"), broken = broken_as(straight);
-  expect_runs(straight, 1);
+  train_here(straight);
   // The second close of the window is that of the complete window.
   const auto paused = [](const std::string& rank) -> Fault {
     return {.at = "close-window", .action = "pause:" + rank, .step = 2, .count = 2};
@@ -137,7 +136,7 @@ TEST_F(KeptWindowOfRanks, IsKeptAtANoticeToAnyRankAndOutlivesThemAll) {
 TEST_F(KeptWindowOfRanks, IsKeptByTheClockAndTheRunGoesOn) {
   Config straight = fixed("straight");
   straight.run.steps = 2;
-  expect_runs(straight, 1);
+  train_here(straight);
   Config often = broken_as(straight);
   often.run.checkpoint_every = {0.2, Duration::Unit::seconds};
   const std::vector<Fault> a_moment{{.at = "micro-batch", .action = "clock:0.05", .count = 0}};
@@ -149,7 +148,7 @@ TEST_F(KeptWindowOfRanks, IsKeptByTheClockAndTheRunGoesOn) {
 
 TEST_F(KeptWindowOfRanks, OfOneProcessGoesOnWithMany) {
   const Config straight = fixed("straight"), broken = broken_as(straight);
-  expect_runs(straight, 1);
+  train_here(straight);
   Trainer trainer(broken);
   trainer.add_observer(std::make_shared<testing::SignalAfter>(kOfAWindow + 20, SIGTERM));
   EXPECT_TRUE(trainer.run().interrupted);
@@ -160,7 +159,7 @@ TEST_F(KeptWindowOfRanks, OfOneProcessGoesOnWithMany) {
 TEST_F(KeptWindowOfRanks, InFp32IsTheSameWithinRounding) {
   const Config straight = long_windows("straight", accum::Accumulation::fp32),
                broken = broken_as(straight);
-  expect_runs(straight, 1);
+  train_here(straight);
   stop(broken, 3, 1, in_the_middle("TERM"));
   expect_in_the_middle(broken);
   const Config wrong = copy_of(broken, "wrong");

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "integration/ranks/distributed_run.h"
+#include "integration/ranks/faulty_ranks.h"
 
 namespace accrue::train {
 namespace {
@@ -11,14 +11,13 @@ namespace {
 using accrue::testing::Pause;
 using accrue::testing::Program;
 using ::testing::AllOf;
-using testing::DistributedRun;
 using testing::Fault;
 using testing::FaultsOfRanks;
 using ::testing::HasSubstr;
 using testing::kInterrupted;
 using testing::Words;
 
-class LimitedRanks : public DistributedRun {
+class LimitedRanks : public testing::FaultyRanks {
  protected:
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   void write(const std::string& name, const std::string& text) const {

@@ -1,26 +1,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <fstream>
 #include <functional>
-#include <set>
-#include <string_view>
 #include <utility>
 
 #include "distributed/schedule/outer_schedule.h"
-#include "integration/ranks/distributed_run.h"
+#include "integration/ranks/local_rounds.h"
 
 namespace accrue::train {
 namespace {
 
 using accrue::testing::Program;
-using accrue::testing::wait_until;
 using testing::DistributedRun;
-using testing::Fault;
 using ::testing::HasSubstr;
-using testing::kInterrupted;
-using testing::Words;
+using testing::streamed;
 
 /// Runs by several processes with dist.local_steps.
 class LocalRun : public DistributedRun {
@@ -38,20 +32,8 @@ class LocalRun : public DistributedRun {
     c.dist.outer_lr = 1;
     return c;
   }
-  /// With state in the inner optimizers and the outer one.
   Config diloco(const std::string& out, std::int64_t steps) const {
-    Config c = small(out);
-    c.optim.kind = OptimizerKind::adamw;
-    c.dist.local_steps = steps;
-    c.dist.outer_lr = 0.7;
-    c.dist.outer_momentum = 0.9;
-    return c;
-  }
-  /// Its parts are merged some inner steps after they were sent.
-  static Config streamed(Config c, std::int64_t parts, std::int64_t delay) {
-    c.dist.outer_parts = parts;
-    c.dist.outer_delay = delay;
-    return c;
+    return testing::diloco(small(out), steps);
   }
   /// Two rounds of three windows of 6 samples, 3 for each of two ranks. `counts`: whether labels
   /// count, by window and rank.
@@ -81,15 +63,6 @@ class LocalRun : public DistributedRun {
     std::vector<std::int64_t> steps;
     for (const nlohmann::json& step : steps_of(c)) steps.push_back(step.at("step"));
     return steps;
-  }
-  static constexpr std::string_view kExchange = "outer:exchange";
-
-  static Fault stops_at(std::int64_t step) {
-    return {.at = "optimizer-step", .action = "TERM", .step = step};
-  }
-  static void expect_saved_rounds(const Config& c) {
-    for (const std::int64_t step : RunDirectory(c.run.out).checkpoint_steps())
-      EXPECT_EQ(step % 3, 0) << step;
   }
 };
 
@@ -173,41 +146,6 @@ TEST_F(LocalRun, ResumesToTheBitWithAsManyRanksAndRefusesOthers) {
   expect_same_bits(parameters_of(c), expected);
 }
 
-TEST_F(LocalRun, StopsWhereARoundEnds) {
-  Config c = diloco("run", 3);
-  c.run.steps = 99999;
-  std::vector<Program> ranks = start(c, 2, {{1, {stops_at(5)}}});
-  expect_all_end(ranks, kInterrupted);
-  const std::vector<std::int64_t> saved = RunDirectory(c.run.out).checkpoint_steps();
-  ASSERT_FALSE(saved.empty());
-  const std::int64_t last = saved.back();
-  EXPECT_EQ(last % 3, 0);
-  EXPECT_EQ(steps_of(c).back()["step"], last);
-
-  // The evaluation that was due at that step is made after the resumption.
-  std::vector<Program> again = start(c, 2, {{0, {stops_at(4)}}}, {"--resume"});
-  expect_all_end(again, kInterrupted);
-  std::set<std::int64_t> evaluated;
-  for (const nlohmann::json& line : lines_with("eval_loss", c))
-    evaluated.insert(line["step"].get<std::int64_t>());
-  EXPECT_TRUE(evaluated.contains(last)) << last;
-}
-
-/// Its own steps since the last round exist nowhere else: no checkpoint may contain them.
-TEST_F(LocalRun, ARankThatIsLeftAloneSavesNothingOfItsOwnSteps) {
-  Config c = diloco("run", 3);
-  c.run.steps = 99999;
-  c.run.eval_every.reset();
-  // In the middle of the third round, and in the exchange that ends it.
-  for (const char* point : {"micro-batch", "outer:exchange"}) {
-    c.run.out = (folder_ / point).string();
-    std::vector<Program> ranks =
-        start(c, 2, {{1, {{.at = point, .action = "kill", .step = point == kExchange ? 9 : 8}}}});
-    expect_rank_1_is_missed(ranks);
-    expect_saved_rounds(c);
-  }
-}
-
 /// One rank has all the weight, so the mean of each part is what that rank had when it sent it,
 /// plus what it has moved since: its own result.
 TEST_F(LocalRun, PartsOfARankThatHasAllTheWeightChangeNothingForIt) {
@@ -250,32 +188,6 @@ TEST_F(LocalRun, PartsResumeToTheBitWithAsManyRanks) {
   for (const Program::Result& result : run(c, 3, {"--resume", "8"})) EXPECT_EQ(result.status, 2);
 }
 
-/// The request to stop travels in an exchange, and ends with the run that it stopped.
-TEST_F(LocalRun, PartsThatWereStoppedGoOn) {
-  Config c = streamed(diloco("run", 4), 2, 1);
-  c.run.steps = 99999;
-  c.run.eval_every.reset();
-  std::vector<Program> ranks = start(c, 2, {{1, {stops_at(6)}}});
-  expect_all_end(ranks, kInterrupted);
-  const auto last = steps_of(c).back()["step"].get<std::int64_t>();
-  std::vector<Program> again = start(c, 2, {{0, {stops_at(16)}}}, {"--resume"});
-  expect_all_end(again, kInterrupted);
-  EXPECT_GE(steps_of(c).back()["step"].get<std::int64_t>(), last + 16);
-}
-
-TEST_F(LocalRun, AnyRankThatIsGivenNoticeHasACheckpointWritten) {
-  for (Config c : {diloco("whole", 4), streamed(diloco("streamed", 4), 2, 1)}) {
-    c.run.steps = 99999;
-    c.run.eval_every.reset();
-    c.run.checkpoint_every = {99999, Duration::Unit::steps};
-    std::vector<Program> ranks =
-        start(c, 2, {{1, {{.at = "optimizer-step", .action = "USR2", .step = 6}}}});
-    wait_until([&] { return !RunDirectory(c.run.out).checkpoint_steps().empty(); });
-    ::kill(ranks[1].process(), SIGTERM);
-    expect_all_end(ranks, kInterrupted);
-  }
-}
-
 TEST_F(LocalRun, TokensOfAllRanksAreCountedWhereTheLastPartWasSent) {
   const Config c = streamed(diloco("streamed", 4), 2, 2), whole = diloco("whole", 4);
   for (const Config& each : {c, whole}) expect_runs(each, 2);
@@ -284,30 +196,6 @@ TEST_F(LocalRun, TokensOfAllRanksAreCountedWhereTheLastPartWasSent) {
   };
   EXPECT_EQ(tokens(c, 4), tokens(whole, 4) / 2) << "those of steps 1 and 2";
   EXPECT_EQ(steps_of(c).back()["tokens"], steps_of(whole).back()["tokens"]);
-}
-
-/// A rank stands still, as if its link were down: the other continues until it needs it, reports
-/// that, and waits. The results of both are the same as without the delay.
-TEST_F(LocalRun, ADelayIsHowFarARankGoesOnWithoutTheOther) {
-  Config c = streamed(diloco("stood", 200), 1, 150);
-  c.run.steps = 800;
-  c.run.eval_every.reset();
-  c.run.checkpoint_every = {800, Duration::Unit::steps};
-  c.dist.shares = Shares::equal;
-  Config undisturbed = c;
-  undisturbed.run.out = (folder_ / "undisturbed").string();
-  expect_runs(undisturbed, 2);
-
-  std::vector<Program> ranks =
-      start(c, 2, {{1, {{.at = "micro-batch", .action = "stop", .step = 2}}}});
-  wait_until([&] { return !events_of("dist", c).empty(); });
-  const auto reached = steps_of(c).back()["step"].get<std::int64_t>();
-  EXPECT_EQ(reached % 200, 199) << "the part is due after the next step";
-  ::kill(ranks[1].process(), SIGCONT);
-  for (Program& rank : ranks) EXPECT_EQ(rank.wait().status, 0);
-  EXPECT_THAT(events_of("dist", c).front()["reason"].get<std::string>(),
-              HasSubstr("takes longer than dist.outer.delay (150 inner steps)"));
-  expect_same_bits(parameters_of(c), parameters_of(undisturbed));
 }
 
 TEST_F(LocalRun, TakesTheUsualRatesWhereNoneAreStated) {

@@ -9,7 +9,6 @@
 
 #include "distributed/ranks.h"
 #include "loop_problem.h"
-#include "support/faults.h"
 
 namespace accrue::testing {
 namespace {
@@ -32,22 +31,21 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.form << ' ' << c.world << " seed " << c.seed << ' ' << c.fault;
 }
 
-std::vector<Program::Result> run(const Case& c, const FaultsOfRanks& faults = {}) {
+std::vector<Program::Result> run(const Case& c) {
   std::ostringstream name;
   name << "accrue_loop " << c << ' ' << ::getpid();
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / name.str();
-  auto results = run_ranks(folder, c.world, c.world, [&](int rank) {
-    return with_faults(faults, rank, folder,
-                       {ACCRUE_LOOP_PROGRAM, c.form, std::to_string(c.seed), c.fault});
+  auto results = run_ranks(folder, c.world, c.world, [&](int) {
+    return std::vector<std::string>{ACCRUE_LOOP_PROGRAM, c.form, std::to_string(c.seed), c.fault};
   });
   std::filesystem::remove_all(folder);
   return results;
 }
 
 /// The output of the ranks, which must all end with the same parameters.
-std::vector<Numbers> train(const Case& c, const FaultsOfRanks& faults = {}) {
+std::vector<Numbers> train(const Case& c) {
   std::vector<Numbers> numbers;
-  for (const Program::Result& result : run(c, faults)) {
+  for (const Program::Result& result : run(c)) {
     EXPECT_EQ(result.status, 0) << c << ": " << result.errors;
     numbers.push_back(numbers_of(result.output));
     EXPECT_EQ(numbers.back()["parameters"], numbers.front()["parameters"]) << c;
@@ -303,17 +301,6 @@ TEST(LoopsOfTwoRanks, CompressAsRunsDo) {
       << "a sum that lacks a rank is not within the bound";
 }
 
-TEST(LoopsOfTwoRanks, AreSharedBySpeed) {
-  const auto takes = [](const char* seconds) -> std::vector<Fault> {
-    return {{.at = "sample", .action = std::string("clock:") + seconds, .count = 0}};
-  };
-  // All samples of a rank together stay within the group's timeout, also by its clock.
-  Numbers numbers = train({.form = "shares"}, {{0, takes("0.2")}, {1, takes("0.8")}}).front();
-  const std::vector<double>& share = numbers["share"];
-  EXPECT_EQ(share.at(1), 12) << "equal before speeds are known";
-  EXPECT_NEAR(share.back(), 23 * 4.0 / 5, 1) << "the other rank takes four times as long";
-}
-
 #ifdef ACCRUE_LOOP_EXAMPLE
 TEST(LoopsOfTwoRanks, OfTheExampleLearnWhatOneProcessDoes) {
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) /
@@ -353,10 +340,6 @@ TEST(LoopsOfTwoRanks, EndTogetherWithTheReason) {
               Each(HasSubstr("the total weights given to expect()")));
   EXPECT_THAT(errors_of({.form = "losses", .seed = 2, .fault = "gives one"}),
               Each(HasSubstr("combine losses")));
-}
-
-TEST(LoopsOfTwoRanks, NameTheOneThatDies) {
-  EXPECT_THAT(errors_of({.seed = 2, .fault = "killed"}).front(), HasSubstr("rank 1"));
 }
 
 }  // namespace

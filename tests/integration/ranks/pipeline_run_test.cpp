@@ -116,16 +116,6 @@ TEST_F(PipelineRun, ResumesWithOtherStagesWithoutThemAndSharded) {
   expect_same_bits(parameters_of(c), parameters_of(whole));
 }
 
-TEST_F(PipelineRun, EndsOnAllStagesWhereOneIsKilled) {
-  Config c = staged(small("run"), 3, "run");
-  c.run.steps = 100000;
-  for (const char* point : {"pipeline:forward", "pipeline:backward"}) {
-    c.run.out = (folder_ / point).string();
-    std::vector<Program> ranks = start(c, 3, {{1, {{.at = point, .action = "kill", .step = 3}}}});
-    expect_rank_1_is_missed(ranks);
-  }
-}
-
 TEST_F(PipelineRun, RefusesStagesThatAreNoRanksAndThoseWithoutABlock) {
   const Config two = staged(small("two"), 2, "two");
   for (const auto& [world, expected] : {std::pair{1, "dist.stages with 1 process"}, {3, "3 ranks"}})

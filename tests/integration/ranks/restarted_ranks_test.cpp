@@ -35,7 +35,7 @@ class RestartedRanks : public ChangingRanks {
 /// If one of them fails, torchrun stops the others and starts as many as there are machines.
 TEST_F(RestartedRanks, GoOnInTheSameStoreToTheBit) {
   const Config alone = fixed("alone", 24);
-  expect_runs(alone, 1);
+  train_here(alone);
   const Config c = as(alone, "restarted");
   std::vector<Program> three =
       start(c, 3, {{1, {killed_at("micro-batch", 1, 4)}}, {0, {stops_at_step(6)}}});

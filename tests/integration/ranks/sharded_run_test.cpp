@@ -7,7 +7,6 @@
 namespace accrue::train {
 namespace {
 
-using accrue::testing::Program;
 using testing::DistributedRun;
 
 class ShardedRun : public DistributedRun {
@@ -92,20 +91,6 @@ TEST_F(ShardedRun, ResumesWithAnotherWorldAndAnotherSharding) {
     SCOPED_TRACE(sharding + " " + std::to_string(world));
     expect_runs(c, world, {"--resume", "3", sharding});
     expect_same_run(c, alone);
-  }
-}
-
-/// If the store is lost with rank 0, the run ends: only its checkpoints remain.
-TEST_F(ShardedRun, HasWholeCheckpointsWhereRankZeroIsKilled) {
-  Config c = sharded(small("run"), "run");
-  c.run.checkpoint_every = {1, Duration::Unit::steps};
-  for (const char* point : {"micro-batch", "optimizer-step", "shard:gather"}) {
-    SCOPED_TRACE(point);
-    c.run.out = (folder_ / point).string();
-    std::vector<Program> ranks = start(c, 3, {{0, {{.at = point, .action = "kill", .step = 4}}}});
-    for (Program& rank : ranks) EXPECT_NE(rank.wait().status, 0);
-    EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), 3);
-    EXPECT_EQ(state_of(c).front().name, "step");
   }
 }
 

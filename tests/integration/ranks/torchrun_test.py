@@ -23,8 +23,10 @@ from reserved_port import ReservedPort  # noqa: E402
 ACCRUE = FAULT_POINTS = ""
 # The tests' Python has all that torch imports; of a CUDA wheel .venv has what a program loads, and no more.
 PYTHON = ROOT / ".venv-test" / "bin" / "python"
-STEPS = 100
-SLEEP = "at=micro-batch count=every do=sleep:0.1"  # tests/faults/fault_points.cpp: micro-batches take as long
+STEPS = 5000  # more than a run can take in SECONDS: a signal ends it
+SLEEP = "at=micro-batch count=every do=sleep:0.05"  # tests/faults/fault_points.cpp: micro-batches take as long
+# Machines that are started at once may come so many seconds apart.
+LAST_CALL = 5
 SECONDS = 300  # after which something hangs
 # The store of docs/guide/failures.md.
 STORE = 'import time, torch.distributed as d; s = d.TCPStore("127.0.0.1", {port}, is_master=True, wait_for_workers=False); time.sleep(1e9)'
@@ -35,7 +37,7 @@ data = {{train = ["{text}"]}}
 batch = {{tokens = 128, micro = 1}}
 precision = {{accumulate = "fixed"}}
 dist = {{reduce = "end"}}
-optim = {{lr = 1e-2}}
+optim = {{lr = 1e-2, schedule = {{kind = "constant"}}}}
 observe = {{progress = "off"}}
 """
 
@@ -52,20 +54,26 @@ class Torchrun(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = pathlib.Path(scratch.name)
         (self.folder / "text.txt").write_text("".join(f"line {i * 7919 % 1000} of a small text\n" for i in range(300)))
-        self.reserved = ReservedPort()
-        self.port = self.reserved.number
-        self.processes = [subprocess.Popen([str(PYTHON), "-c", STORE.format(port=self.port)])]
-        self.agents = []
+        self.processes, self.agents, self.left = [], [], []
         self.addCleanup(self.end_processes)
 
+    def start_store(self):
+        self.reserved = ReservedPort()
+        self.port = self.reserved.number
+        self.processes.append(subprocess.Popen([str(PYTHON), "-c", STORE.format(port=self.port)]))
+
     def end_processes(self):
+        """Ranks outlive an agent that is killed."""
+        ranks = [*self.left, *(child for process in self.processes for child in launchers.children(process.pid))]
         for process in self.processes:
             process.kill()
             process.wait()
+        for rank in ranks:
+            launchers.kill(rank, signal.SIGKILL)
 
-    def config(self, name):
+    def config(self, name, steps=STEPS):
         path = self.folder / f"{name}.toml"
-        path.write_text(CONFIG.format(out=self.folder / name, steps=STEPS, text=self.folder / "text.txt"))
+        path.write_text(CONFIG.format(out=self.folder / name, steps=steps, text=self.folder / "text.txt"))
         return str(path)
 
     def start_agent(self):
@@ -74,9 +82,9 @@ class Torchrun(unittest.TestCase):
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
         with (self.folder / f"agent{len(self.agents)}.log").open("w") as log:
             self.agents.append(subprocess.Popen(
-                [str(PYTHON), "-m", "torch.distributed.run", "--no-python", "--nnodes=1:3", "--nproc-per-node=1",
+                [str(PYTHON), "-m", "torch.distributed.run", "--no-python", "--nnodes=2:3", "--nproc-per-node=1",
                  "--max-restarts=5", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{self.port}", "--rdzv-id=test",
-                 "--rdzv-conf=is_host=false,last_call_timeout=2", "--local-addr=127.0.0.1",
+                 f"--rdzv-conf=is_host=false,last_call_timeout={LAST_CALL}", "--local-addr=127.0.0.1",
                  "env", "MASTER_ADDR=127.0.0.1", f"MASTER_PORT={self.port}", "TORCHELASTIC_USE_AGENT_STORE=True",
                  f"LD_PRELOAD={FAULT_POINTS}", f"ACCRUE_FAULT={SLEEP}", ACCRUE, "train", self.config("elastic"),
                  "--resume", "auto"], env=environment, stdout=log, stderr=log))
@@ -122,14 +130,14 @@ class Torchrun(unittest.TestCase):
         return "ended" in json.loads((self.folder / name / "run.json").read_text())
 
     def parameters(self, name):
-        return (self.folder / name / "checkpoints" / f"step-{STEPS:08}" / "model.safetensors").read_bytes()
+        return (self.folder / name / "checkpoints" / f"step-{self.steps()[-1]['step']:08}" / "model.safetensors").read_bytes()
 
     def test_a_rank_that_stays_stopped_does_not_keep_the_launcher(self):
         armed = f'test "$RANK" = 0 || export LD_PRELOAD={FAULT_POINTS} "ACCRUE_FAULT=at=reduce:bucket do=stop step=2"; exec "$@"'
         with (self.folder / "agent.log").open("w") as log:
             agent = subprocess.Popen(
                 [str(PYTHON), "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node=2",
-                 "sh", "-c", armed, "sh", ACCRUE, "train", self.config("stopped"), "--dist.timeout=3 s", "--run.steps=10"],
+                 "sh", "-c", armed, "sh", ACCRUE, "train", self.config("stopped", steps=10), "--dist.timeout=3 s"],
                 env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=log, stderr=log)
         self.processes.append(agent)
         self.assertEqual(agent.wait(SECONDS), 1, self.messages())
@@ -139,8 +147,7 @@ class Torchrun(unittest.TestCase):
         self.assertNotIn("Unable to shutdown process", self.messages(), "the agent waited 30 s for it")
 
     def test_machines_come_and_go_and_the_bits_stay(self):
-        subprocess.run([ACCRUE, "train", self.config("alone")], check=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
-                       capture_output=True)
+        self.start_store()
         for _ in range(2):
             self.start_agent()
         self.wait_until(lambda: len(self.steps()) >= 3)
@@ -152,11 +159,20 @@ class Torchrun(unittest.TestCase):
         lost.kill()
         os.kill(rank, signal.SIGKILL)
         self.wait_until(lambda: self.steps()[-1]["world"] == 2)
-        # Its ranks end; an agent then waits minutes for the one that was lost.
+        others = [agent for agent in self.agents if agent is not lost]
+        self.left = [self.rank_of(agent)[1] for agent in others]
+        # An agent would start a rank again that a signal ended.
+        for agent in others:
+            agent.kill()
+        for rank in self.left:
+            launchers.kill(rank, signal.SIGTERM)
         self.wait_until(lambda: self.is_over("elastic"))
+        taken = self.steps()[-1]["step"]
+        subprocess.run([ACCRUE, "train", self.config("alone", taken)], check=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
+                       capture_output=True)
         self.assertEqual(self.parameters("elastic"), self.parameters("alone"), self.messages())
-        self.assertEqual([step["step"] for step in self.steps()], list(range(1, STEPS + 1)))
-        for one, other in zip(self.steps(), self.steps("alone")):
+        self.assertEqual([step["step"] for step in self.steps()], list(range(1, taken + 1)))
+        for one, other in zip(self.steps(), self.steps("alone"), strict=True):
             self.assertEqual([one[name] for name in ("samples", "tokens", "weight")],
                              [other[name] for name in ("samples", "tokens", "weight")])
         self.assertEqual(len(self.events("resume")), 2, "torchrun starts nothing again when an agent is lost")

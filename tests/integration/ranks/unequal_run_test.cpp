@@ -3,18 +3,17 @@
 #include <cstdio>
 
 #include "distributed/schedule/leases.h"
-#include "integration/ranks/distributed_run.h"
+#include "integration/ranks/faulty_ranks.h"
 
 namespace accrue::train {
 namespace {
 
 using accrue::testing::Program;
-using testing::DistributedRun;
 using testing::Fault;
 using testing::Words;
 
 /// Two ranks whose clocks make the second one's micro-batches take four times as long.
-class UnequalRun : public DistributedRun {
+class UnequalRun : public testing::FaultyRanks {
  protected:
   static constexpr std::int64_t kMicroBatches = 64;
 
@@ -72,7 +71,7 @@ class UnequalRun : public DistributedRun {
 
 TEST_F(UnequalRun, ASlowRankHasTheShareOfItsSpeedAndTheBitsAreThoseOfOneProcess) {
   const Config alone = unequal("alone"), c = unequal("run");
-  expect_runs(alone, 1);
+  train_here(alone);
   expect_runs_unequally(c);
   expect_same_bits(parameters_of(c), parameters_of(alone));
   expect_share_of_its_speed(c, 10);
@@ -81,6 +80,38 @@ TEST_F(UnequalRun, ASlowRankHasTheShareOfItsSpeedAndTheBitsAreThoseOfOneProcess)
   expect_same_bits(parameters_of(c), parameters_of(alone));
   expect_share_of_its_speed(c, 10);
   EXPECT_EQ(last_shares(c).step, 10) << "a resumed run begins with the speeds of the checkpoint";
+}
+
+/// Its plan depends on the memory that it may take.
+TEST_F(UnequalRun, EachRankHasMicroBatchesOfItsOwnPlan) {
+  // Whole shares of the batch need tens of MiB more than two samples: a budget is that precise.
+  Config alone = small("alone");
+  alone.model.layers = 4;
+  alone.model.width = 128;
+  alone.memory.recompute = Recompute::none;
+  alone.batch.tokens = 256 * *alone.model.context;
+  train_here(alone);
+  Config c = alone;
+  c.run.out = (folder_ / "run").string();
+  c.batch.micro.reset();
+  const Words words = command(c), little = command(c, {"--memory.budget=" + budget_for(c, 2)});
+  // By the clock a trial takes as long for any size, so that the largest that fits is the fastest.
+  const std::vector<Fault> same_time{{.at = "plan:trial", .action = "clock:0.5", .count = 0}};
+  for (const Program::Result& result : accrue::testing::run_ranks(folder_, 2, 2, [&](int rank) {
+         return with_faults({{rank, same_time}}, rank, rank == 1 ? little : words);
+       }))
+    EXPECT_EQ(result.status, 0) << result.errors;
+  const auto size = [&](std::size_t rank) {
+    return ranks_in_checkpoint(c, 6)[rank]["micro_batch"].get<std::int64_t>();
+  };
+  const std::int64_t first = size(0), second = size(1);
+  EXPECT_LT(second, first);
+  EXPECT_TRUE(are_close(c, alone));
+
+  expect_runs(c, 2, {"--resume", "3"});
+  EXPECT_EQ(size(0), first);
+  EXPECT_EQ(size(1), second) << "which does not measure anew";
+  EXPECT_TRUE(are_close(c, alone));
 }
 
 }  // namespace
