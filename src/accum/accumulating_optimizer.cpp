@@ -2,8 +2,11 @@
 
 #include <torch/serialize/archive.h>
 
+#include <string>
+
 #include "accrue/accum/accumulator_archive.h"
 #include "accrue/core/error.h"
+#include "accum/batch_size.h"
 #include "accum/optimizer_options.h"
 
 namespace accrue {
@@ -18,11 +21,28 @@ std::vector<at::Tensor> parameters_of(const torch::optim::Optimizer& optimizer) 
 
 }  // namespace
 
+AccumulatorOptions detail::with_window_size(AccumulatorOptions options) {
+  if (!is_stated(options.batch) && options.micro_batches == 0)
+    throw usage_error("AccumulatingOptimizer", "the size of a window",
+                      "neither batch nor micro_batches",
+                      "{.micro_batches = 8}, or {.batch = Samples{256}}");
+  return options;
+}
+
+AccumulatorOptions detail::with_micro_batches(AccumulatorOptions options,
+                                              std::int64_t micro_batches) {
+  if (micro_batches < 1)
+    throw usage_error("accumulating", "at least 1 micro-batch a step",
+                      std::to_string(micro_batches), "accumulating(model, optimizer, 8)");
+  options.micro_batches = micro_batches;
+  return options;
+}
+
 AccumulatingOptimizer::AccumulatingOptimizer(torch::optim::Optimizer& inner,
                                              AccumulatorOptions options)
     : torch::optim::Optimizer(std::vector<torch::optim::OptimizerParamGroup>{}, nullptr),
       inner_(inner),
-      accumulator_(parameters_of(inner), std::move(options)) {
+      accumulator_(parameters_of(inner), detail::with_window_size(std::move(options))) {
   take_groups();
 }
 

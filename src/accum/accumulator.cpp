@@ -35,11 +35,15 @@ void check_options(const AccumulatorOptions& options) {
   if (is_stated(options.batch) && options.micro_batches != 0)
     throw usage_error("accumulator", "one of batch and micro_batches", "both",
                       "leaving micro_batches out: it follows from the batch");
-  if ((is_stated(options.batch) && count_of(options.batch) < 1) || options.micro_batches < 0)
-    throw usage_error(
-        "accumulator", "a batch of at least 1",
-        std::to_string(is_stated(options.batch) ? count_of(options.batch) : options.micro_batches),
-        "a batch such as Samples{256}");
+  if (is_stated(options.batch) && !is_batch(count_of(options.batch)))
+    throw usage_error("accumulator", "a batch of at least 1 and at most 2^53",
+                      std::to_string(count_of(options.batch)), "a batch such as Samples{256}");
+  if (options.micro_batches < 0 || options.micro_batches > largest_batch)
+    throw usage_error("accumulator", "micro_batches of at least 1 and at most 2^53, or 0: not set",
+                      std::to_string(options.micro_batches), "micro_batches = 8");
+  if (options.max_quarantined < 0)
+    throw usage_error("accumulator", "max_quarantined >= 0",
+                      std::to_string(options.max_quarantined), "0 to allow none");
   if (!(options.clip_norm >= 0))
     throw usage_error("accumulator", "clip_norm >= 0", std::to_string(options.clip_norm),
                       "0 for no clipping");

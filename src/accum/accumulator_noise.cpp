@@ -13,10 +13,13 @@ void Accumulator::set_batch(BatchSize batch) {
   if (window_.is_open())
     throw usage_error("set_batch", "no open window", "one with micro-batches pending",
                       "step() or finish() before it");
-  if (!is_stated(batch) || batch.index() != options_.batch.index() || count_of(batch) < 1)
+  const bool is_in_unit = is_stated(batch) && batch.index() == options_.batch.index();
+  if (!is_in_unit || !is_batch(count_of(batch)))
     throw usage_error(
-        "set_batch", "a batch of at least 1 in the unit of AccumulatorOptions::batch",
-        is_stated(batch) ? std::to_string(count_of(batch)) + " in another unit or below" : "none",
+        "set_batch",
+        "a batch of at least 1 and at most 2^53 in the unit of AccumulatorOptions::batch",
+        is_stated(batch) ? std::to_string(count_of(batch)) + (is_in_unit ? "" : " in another unit")
+                         : "none",
         "the unit that the accumulator was made with");
   options_.batch = batch;
 }

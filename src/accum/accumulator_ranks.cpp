@@ -211,6 +211,9 @@ accum::WindowShare Accumulator::share(BatchSize size) {
   if (!is_stated(whole))
     throw usage_error("share", "the size of the window", "none",
                       "share(Samples{256}), or AccumulatorOptions::batch");
+  if (!is_batch(count_of(whole)))
+    throw usage_error("share", "a window of at least 1 and at most 2^53",
+                      std::to_string(count_of(whole)), "share(Samples{256})");
   share_ = ranks_ ? ranks_->share(count_of(whole)) : accum::WindowShare{0, count_of(whole)};
   return *share_;
 }

@@ -17,4 +17,9 @@ inline std::int64_t count_of(const BatchSize& size) {
   return 0;
 }
 
+/// The largest batch: windows count in doubles, which have all integers up to here.
+inline constexpr std::int64_t largest_batch = std::int64_t{1} << 53;
+
+inline bool is_batch(std::int64_t count) { return count >= 1 && count <= largest_batch; }
+
 }  // namespace accrue

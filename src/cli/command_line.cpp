@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <filesystem>
 #include <optional>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
@@ -165,13 +168,25 @@ void expect_config(const std::string& file) {
 }
 
 std::vector<std::string> take_overrides(const CLI::App& verb) {
-  std::vector<std::string> overrides;
+  WordsOfVerb words = take_words(verb);
+  if (!words.files.empty()) throw not_an_override(verb, words.files.front(), {});
+  return std::move(words.overrides);
+}
+
+WordsOfVerb take_words(const CLI::App& verb) {
+  WordsOfVerb words;
   for (const std::string& argument : verb.remaining()) {
-    const bool has_form = argument.starts_with("--") && argument.find('=') != std::string::npos;
-    if (!has_form) throw not_an_override(verb, argument, {});
-    overrides.push_back(argument.substr(2));
+    const bool has_value = argument.find('=') != std::string::npos;
+    std::error_code unreadable;
+    if (argument.starts_with("--") && has_value)
+      words.overrides.push_back(argument.substr(2));
+    else if (!argument.starts_with("-") &&
+             (!has_value || std::filesystem::exists(argument, unreadable)))
+      words.files.push_back(argument);
+    else
+      throw not_an_override(verb, argument, {});
   }
-  return overrides;
+  return words;
 }
 
 Error unknown_option(const CLI::App& app, const Arguments& typed) {

@@ -23,6 +23,14 @@ void expect_config(const std::string& file);
 /// does not have.
 std::vector<std::string> take_overrides(const CLI::App& verb);
 
+/// The words among those that are not the verb's own options: overrides, and names of files.
+struct WordsOfVerb {
+  std::vector<std::string> overrides;  ///< as from take_overrides()
+  std::vector<std::string> files;      ///< neither with dashes nor, unless it exists, with a '='
+};
+/// The same for a verb that takes more files than CONFIG.
+WordsOfVerb take_words(const CLI::App& verb);
+
 /// The error for words that the typed verb does not take: with the most similar of its options, or
 /// the one with the same meaning as another program's option.
 Error unknown_option(const CLI::App& app, const Arguments& typed);

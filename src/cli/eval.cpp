@@ -1,3 +1,4 @@
+#include <array>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "cli/parse_error.h"
 #include "cli/progress_on_stderr.h"
 #include "cli/row.h"
+#include "cli/typed_keys.h"
 #include "train/run/evaluate_files.h"
 
 namespace accrue::cli {
@@ -48,12 +50,26 @@ std::optional<data::Format> format_of(const std::string& word) {
   return data::format_words.find(word);
 }
 
+/// The keys that this verb sets.
+constexpr std::array eval_keys{
+    TypedKey{"data.train", "--data"}, TypedKey{"data.format", "--format"},
+    TypedKey{"model.context", "--context"}, TypedKey{"model.from", "MODEL"},
+    TypedKey{"data.tokenizer", "the tokenizer of MODEL"}};
+
+train::FileEvaluation evaluate(const EvalArguments& arguments) {
+  try {
+    return train::evaluate_files({.model = arguments.model,
+                                  .files = arguments.data,
+                                  .format = format_of(arguments.format),
+                                  .context = arguments.context,
+                                  .show = progress_on_stderr()});
+  } catch (const Error& error) {
+    throw in_typed_words(error, eval_keys, "accrue eval");
+  }
+}
+
 int run_eval(const EvalArguments& arguments) {
-  const train::FileEvaluation result = train::evaluate_files({.model = arguments.model,
-                                                              .files = arguments.data,
-                                                              .format = format_of(arguments.format),
-                                                              .context = arguments.context,
-                                                              .show = progress_on_stderr()});
+  const train::FileEvaluation result = evaluate(arguments);
   if (arguments.json)
     std::cout << to_json(result).dump(2) << std::endl;
   else

@@ -1,3 +1,5 @@
+#include <CLI/Validators.hpp>
+#include <array>
 #include <filesystem>
 #include <memory>
 
@@ -8,6 +10,7 @@
 #include "cli/print_text.h"
 #include "cli/progress_on_stderr.h"
 #include "cli/row.h"
+#include "cli/typed_keys.h"
 #include "core/atomic_file.h"
 #include "core/printable.h"
 #include "train/plan/make_run_plan.h"
@@ -19,12 +22,14 @@ namespace {
 
 struct InitArguments {
   std::vector<std::string> files;
+  std::string format = "auto";
   std::string out = "accrue.toml";
 };
 
 std::string as_typed(const InitArguments& arguments) {
   std::string text = "accrue init";
   for (const std::string& file : arguments.files) text += ' ' + file;
+  if (arguments.format != "auto") text += " --format " + arguments.format;
   return text;
 }
 
@@ -41,10 +46,25 @@ void check_can_be_written(const std::filesystem::path& out) {
                       "--out \"" + out.string() + "\"", "accrue.toml, or making the folder");
 }
 
+/// The keys whose values this verb takes from its arguments.
+constexpr std::array init_keys{TypedKey{"data.format", "--format"},
+                               TypedKey{"model.from", "the model in FILES"},
+                               TypedKey{"data.tokenizer", "the tokenizer"}};
+
+train::DataFacts inspect(const InitArguments& arguments, const ShowProgress& show) {
+  try {
+    train::FirstFiles files = train::sort_out(arguments.files);
+    files.format = data::format_words.find(arguments.format);
+    return train::inspect_data(files, show);
+  } catch (const Error& error) {
+    throw in_typed_words(error, init_keys, "accrue init");
+  }
+}
+
 int run_init(const InitArguments& arguments) {
   check_can_be_written(arguments.out);
   const ShowProgress show = progress_on_stderr();
-  const train::DataFacts data = train::inspect_data(train::sort_out(arguments.files), show);
+  const train::DataFacts data = inspect(arguments, show);
   const std::string config =
       train::first_config(data, machine_facts(), {.command = as_typed(arguments)});
   // A config that train would refuse is refused here, with the same message.
@@ -74,6 +94,9 @@ void add_init(CLI::App& app, Action& action) {
                     "accrue init chats.jsonl models/smollm2 --out chat.toml"}});
   auto arguments = std::make_shared<InitArguments>();
   verb->add_option("FILES", arguments->files, "What to train on")->required();
+  verb->add_option("--format", arguments->format, "What they hold")
+      ->check(CLI::IsMember({"auto", "text", "tokens", "jsonl", "chat", "parquet", "images"}))
+      ->capture_default_str();
   verb->add_option("--out", arguments->out, "The config file to write")->capture_default_str();
   verb->callback([=, &action] { action = [=] { return run_init(*arguments); }; });
 }

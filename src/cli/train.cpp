@@ -24,6 +24,7 @@
 #include "cli/stop_signals.h"
 #include "cli/train_target.h"
 #include "cli/trusted_module.h"
+#include "cli/typed_keys.h"
 #include "core/notice_signal.h"
 #include "memory/plan.h"
 #include "train/config/toml/toml_reader.h"
@@ -41,6 +42,7 @@ namespace {
 
 struct TrainArguments {
   std::string config;
+  std::vector<std::string> more;  // further words
   std::string checkpoint;
   bool trust_module = false;
   std::string repeat;  // folder of the run that is repeated; empty: none
@@ -49,6 +51,7 @@ struct TrainArguments {
   bool accept_data = false;
   bool dry_run = false;
   bool quiet = false;
+  bool trains_on_words = false;  // words in place of CONFIG are data
   std::vector<std::string> overrides;
 };
 
@@ -137,14 +140,31 @@ ShowProgress progress_of_rank(const TrainArguments& arguments, const distributed
   };
 }
 
+/// Without a config keys are stated by overrides. An error that names the override that was typed
+/// stays as it is.
+Error in_overrides(const Error& error, const TrainArguments& arguments) {
+  if (error.operation().starts_with("config key")) return error;
+  return in_typed_words(
+      error,
+      std::array{
+          TypedKey{"data.train", arguments.trains_on_words ? "accrue train" : "--data.train="},
+          TypedKey{"data.format", "--data.format="},
+          TypedKey{"data.tokenizer", "--data.tokenizer="}, TypedKey{"model.from", "--model.from="}},
+      "accrue train");
+}
+
 Task task_without_config(const TrainArguments& arguments, const Arguments& typed,
                          const distributed::Launch& launch) {
   std::string command = "accrue";
   for (std::size_t i = 1; i < typed.size(); ++i) command += ' ' + typed[i];
-  train::ChosenConfig chosen = train::choose_config(
-      train::with_kept_input(arguments.overrides, launch.world), arguments.resume, machine_facts(),
-      command, progress_of_rank(arguments, launch));
-  return {std::move(chosen.config), nullptr, std::move(chosen.page)};
+  try {
+    train::ChosenConfig chosen = train::choose_config(
+        train::with_kept_input(arguments.overrides, launch.world), arguments.resume,
+        machine_facts(), command, progress_of_rank(arguments, launch));
+    return {std::move(chosen.config), nullptr, std::move(chosen.page)};
+  } catch (const Error& error) {
+    throw in_overrides(error, arguments);
+  }
 }
 
 /// Throws a usage Error if a repetition names no folder of its own.
@@ -270,10 +290,13 @@ void find_config(TrainArguments& arguments, bool needs_none) {
 
 /// Replaces a run or data given instead of a config by the config that they stand for.
 void resolve_config(TrainArguments& arguments) {
-  TrainTarget target =
-      resolved({std::move(arguments.config), std::move(arguments.overrides)}, arguments.resume);
+  const bool has_words = !arguments.config.empty();
+  TrainTarget target = resolved(
+      {std::move(arguments.config), std::move(arguments.more), std::move(arguments.overrides)},
+      arguments.resume);
   arguments.config = std::move(target.config);
   arguments.overrides = std::move(target.overrides);
+  arguments.trains_on_words = has_words && arguments.config.empty();
 }
 
 }  // namespace
@@ -284,10 +307,12 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed, const Prog
   set_help(
       *verb,
       {.heading = heading::train,
-       .text = "--section.key=value overrides a key of the config: a TOML value or a bare word. "
-               "Data files in place of CONFIG have a config chosen for them, as init does. A run "
-               "ends with status 0, or with 130 after SIGINT, SIGTERM, SIGHUP or SIGXCPU, with a "
-               "checkpoint written.",
+       .text =
+           "--section.key=value overrides a key of the config: a TOML value or a bare word. "
+           "Data files in place of CONFIG, and a model folder beside them, have a config chosen "
+           "for them, as init does. A run ends with status 0, or with 130 after SIGINT, SIGTERM, "
+           "SIGHUP or SIGXCPU, with a "
+           "checkpoint written.",
        .examples = {"accrue train gpt.toml --run.out=runs/first --batch.tokens=16k --optim.lr=1e-3",
                     "accrue train runs/first --resume",
                     "torchrun --no-python --nproc-per-node=2 accrue train gpt.toml --resume auto",
@@ -295,7 +320,8 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed, const Prog
                     "accrue train --repeat runs/first --run.out=runs/second"}});
   auto arguments = std::make_shared<TrainArguments>();
   CLI::Option* config = add_config(*verb, arguments->config);
-  config->description("Config file (TOML), a run to resume, or data to choose a config for");
+  config->description(
+      "Config file (TOML), a run to resume, or files of data to choose a config for");
   CLI::Option* resume =
       verb->add_option("--resume", arguments->checkpoint,
                        "Continue the run in run.out, from the newest whole checkpoint or this one "
@@ -327,7 +353,10 @@ void add_train(CLI::App& app, Action& action, const Arguments& typed, const Prog
       throw CLI::RequiresError("--trust-module", "--repeat");
     if (accept->count() > 0 && resume->count() + repeat->count() == 0)
       throw CLI::RequiresError("--accept-data", "--resume or --repeat");
-    arguments->overrides = take_overrides(*verb);
+    WordsOfVerb words =
+        program.brings_a_model() ? WordsOfVerb{take_overrides(*verb), {}} : take_words(*verb);
+    arguments->overrides = std::move(words.overrides);
+    arguments->more = std::move(words.files);
     find_config(*arguments, program.brings_a_model());
     if (!program.brings_a_model()) resolve_config(*arguments);
     action = [=, &typed, &program] { return run_train(*arguments, typed, program); };

@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <cstdint>
+#include <limits>
 #include <sstream>
+#include <string>
 
 #include "accum/problem.h"
+#include "support/errors.h"
 #include "support/tolerance.h"
 
 namespace accrue {
@@ -213,6 +217,25 @@ TEST(AccumulatingOptimizerGroups, OfATypeOfOnesOwnKeepTheRateAlike) {
   around.backward(grouped_loss(model, 0));
   around.step();
   EXPECT_TRUE(around.last_report().stepped);
+}
+
+/// Without a size no window would ever be full, and nothing would be trained.
+TEST(AccumulatingOptimizerSize, IsNeeded) {
+  nn::Linear model = grouped_model();
+  SGD sgd(model->parameters(), 0.1);
+  for (const std::int64_t count : {std::int64_t{0}, std::int64_t{-3}})
+    EXPECT_EQ(testing::error_of([&] { accumulating(model, sgd, count); }),
+              "accumulating: expected at least 1 micro-batch a step, received " +
+                  std::to_string(count) + "; try accumulating(model, optimizer, 8)");
+  EXPECT_THAT(testing::error_of(
+                  [&] { accumulating(model, sgd, std::numeric_limits<std::int64_t>::max()); }),
+              ::testing::HasSubstr("at most 2^53"));
+  EXPECT_THAT(testing::error_of([&] { accumulating(model, sgd, 2, {.batch = Samples{4}}); }),
+              ::testing::HasSubstr("one of batch and micro_batches"));
+  for (const auto& error : {testing::error_of([&] { AccumulatingOptimizer(sgd, {}); }),
+                            testing::error_of([&] { AccumulatingOptimizer(model, sgd, {}); })})
+    EXPECT_THAT(error, ::testing::HasSubstr("the size of a window, received neither batch nor"));
+  EXPECT_NO_THROW(accumulating(model, sgd, 1));
 }
 
 }  // namespace

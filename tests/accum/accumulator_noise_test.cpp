@@ -102,6 +102,7 @@ TEST(AccumulatorBatch, MayChangeBetweenWindows) {
   acc.discard();
   EXPECT_THAT(error_of([&] { acc.set_batch(Tokens{2}); }), HasSubstr("unit"));
   EXPECT_THAT(error_of([&] { acc.set_batch(Samples{0}); }), HasSubstr("at least 1"));
+  EXPECT_THAT(error_of([&] { acc.share(Samples{-4}); }), HasSubstr("received -4; try share("));
 }
 
 TEST(GradientNorms, AreThoseOfTheSumsInDouble) {

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <random>
+#include <string>
 
 #include "accum/problem.h"
 #include "accum/taken.h"
@@ -13,6 +16,7 @@
 namespace accrue {
 namespace {
 
+using ::testing::AllOf;
 using testing::copies;
 using testing::error_of;
 using testing::gradients_of;
@@ -260,6 +264,14 @@ TEST(Accumulator, RefusesContradictingOptions) {
   };
   EXPECT_THAT(make({.batch = Tokens{8}, .micro_batches = 2}), HasSubstr("both"));
   EXPECT_THAT(make({.batch = Samples{0}}), HasSubstr("at least 1"));
+  EXPECT_THAT(make({.batch = Tokens{-8}}), HasSubstr("at least 1 and at most 2^53, received -8"));
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THAT(make({.batch = Tokens{kMost}}), HasSubstr("received " + std::to_string(kMost)));
+  for (const std::int64_t count : {std::int64_t{-2}, kMost})
+    EXPECT_THAT(make({.micro_batches = count}),
+                AllOf(HasSubstr("expected micro_batches of at least 1"),
+                      HasSubstr("received " + std::to_string(count) + "; try micro_batches = 8")));
+  EXPECT_THAT(make({.max_quarantined = -1}), HasSubstr("max_quarantined >= 0, received -1"));
   EXPECT_THAT(make({.clip_norm = -1}), HasSubstr("clip_norm"));
   EXPECT_THAT(error_of([] { Accumulator(std::vector<at::Tensor>{at::ones({2})}); }),
               HasSubstr("requires a gradient"));

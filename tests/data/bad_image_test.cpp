@@ -234,10 +234,28 @@ TEST_F(BadImages, ClassWithoutAnImage) {
 }
 
 TEST_F(BadImages, OfOneClassOrAnUnknownOne) {
-  EXPECT_THAT(opening_refused(folder_.path("set/cat/*")), HasSubstr("at least two folders"));
+  EXPECT_THAT(
+      opening_refused(folder_.path("set/cat/*")),
+      AllOf(HasSubstr("expected images in at least two folders, one for each class, received "
+                      "all 1 in " +
+                      folder_.path("set/cat") + ", of class 'cat'"),
+            HasSubstr("try accrue init " + folder_.path("set") + ", or train = [\"" +
+                      folder_.path("set/*/*.png") + "\"] in [data]")));
   EXPECT_NO_THROW(open_knowing(folder_.path("set/cat/*"), {.classes = {"cat", "dog"}}));
   EXPECT_THAT(opening_refused(all(), {.classes = {"cat", "cow"}}),
               AllOf(HasSubstr("class 'dog'"), HasSubstr("dog/1.png")));
+}
+
+TEST_F(BadImages, InOneFolderWithoutClasses) {
+  for (const char* name : {"flat/1.png", "flat/2.png"})
+    folder_.write(name, png(make_picture(4, 4, 3, 1)));
+  const std::string flat = folder_.path("flat");
+  for (const char* glob : {"flat/*", "flat/**", "flat/**/*.png"})
+    EXPECT_THAT(
+        opening_refused(folder_.path(glob)),
+        AllOf(HasSubstr("at least two folders, one for each class, received all 2 in " + flat),
+              HasSubstr("try moving each image to " + flat + "/CLASS/NAME.png, and accrue init " +
+                        flat + ", or train = [\"" + flat + "/*/*.png\"] in [data]")));
 }
 
 TEST_F(BadImages, OfTwoKinds) {

@@ -206,6 +206,80 @@ TEST_F(CommandLine, ADataFileHasAConfigChosen) {
               HasSubstr("--data.train with all files"));
 }
 
+TEST_F(CommandLine, SeveralDataFilesHaveAConfigChosen) {
+  write_small_run();
+  std::filesystem::create_directory(folder_ / "texts");
+  for (const char* name : {"texts/a.txt", "texts/b.txt", "texts/val.txt"})
+    std::filesystem::copy_file(folder_ / "text.txt", folder_ / name);
+  const auto planned = [&](Words words) {
+    words.insert(words.begin(), "train");
+    for (const char* shape : {"--dry-run", "--run.steps=1", "--run.out=out", "--model.layers=1",
+                              "--model.width=32", "--model.heads=2", "--model.context=16",
+                              "--batch.tokens=256", "--batch.micro=4", "--memory.recompute=none"})
+      words.emplace_back(shape);
+    const auto result = accrue(words);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return result.output;
+  };
+  const std::string two = planned({"--data.train=[\"texts/a.txt\", \"texts/b.txt\"]"});
+  EXPECT_NE(two, planned({"texts/a.txt"}));
+  EXPECT_EQ(planned({"texts/a.txt", "texts/b.txt"}), two);
+  EXPECT_EQ(planned({"--run.seed=0", "texts/a.txt", "--optim.lr=1e-3", "texts/b.txt"}), two);
+  EXPECT_EQ(planned({"texts/[ab].txt"}), two) << "in quotes, which the shell leaves alone";
+  EXPECT_EQ(
+      planned({"texts/a.txt", "texts/b.txt", "texts/val.txt"}),
+      planned({"--data.train=[\"texts/a.txt\", \"texts/b.txt\"]", "--data.val=texts/val.txt"}))
+      << "as init does";
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(CommandLine, WordsBesideDataAreAnsweredWithACommand) {
+  write_small_run();
+  write("other.txt", "more");
+  write("other.toml", "");
+  EXPECT_THAT(refusal_of({"train", "run.toml", "text.txt", "other.txt"}),
+              HasSubstr("accrue train: expected a config file, or files of data, received run.toml "
+                        "beside data; try accrue train run.toml "
+                        "'--data.train=[\"text.txt\", \"other.txt\"]'\n"));
+  EXPECT_THAT(refusal_of({"train", "text.txt", "run.toml"}), HasSubstr("run.toml beside data"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "other.toml"}),
+              HasSubstr("received run.toml and other.toml; try accrue train run.toml\n"));
+  EXPECT_THAT(refusal_of({"train", "text.txt", "nowhere.txt"}),
+              HasSubstr("accrue train: expected files and folders that exist, received "
+                        "'nowhere.txt'"));
+  std::filesystem::create_directories(folder_ / "photos" / "cats");
+  std::filesystem::create_directories(folder_ / "photos" / "dogs");
+  EXPECT_THAT(refusal_of({"train", "photos/cats", "photos/dogs"}),
+              HasSubstr("received the folder photos/cats; try accrue init photos/cats photos/dogs, "
+                        "which writes a config"));
+}
+
+TEST_F(CommandLine, DataOfUnknownKindIsAnsweredWithTheOptionsOfTheVerb) {
+  write_small_run();
+  ASSERT_EQ(accrue({"train", "run.toml", "--run.steps=1"}).status, 0);
+  write("bin.txt", std::string(4096, '\0') + "text");
+  const std::string received = "received bin.txt: a binary file, with zero bytes; try ";
+  EXPECT_EQ(refusal_of({"eval", "out", "--data", "bin.txt"}),
+            "error: accrue eval --data: expected text, " + received +
+                "the format that it has in --format, or --format text to take its bytes as text, "
+                "or a glob that leaves it out\n");
+  EXPECT_THAT(refusal_of({"init", "bin.txt"}), HasSubstr("accrue init: expected text, " + received +
+                                                         "the format that it has in --format"));
+  EXPECT_THAT(refusal_of({"train", "bin.txt"}),
+              HasSubstr("accrue train: expected text, " + received +
+                        "the format that it has in --data.format, or --data.format=text to"));
+  EXPECT_THAT(refusal_of({"train", "--data.train=bin.txt"}),
+              HasSubstr("accrue train --data.train: expected text, "));
+  EXPECT_THAT(refusal_of({"eval", "nowhere", "--data", "text.txt"}),
+              HasSubstr("error: MODEL nowhere: expected a Hugging Face folder"));
+  // The suggestions work.
+  EXPECT_EQ(accrue({"eval", "out", "--data", "bin.txt", "--format", "text"}).status, 0);
+  EXPECT_EQ(accrue({"init", "bin.txt", "--format", "text"}).status, 0);
+  const auto planned = accrue({"train", "bin.txt", "--data.format=text", "--dry-run",
+                               "--batch.micro=1", "--memory.budget=none", "--run.threads=1"});
+  EXPECT_EQ(planned.status, 0) << planned.errors;
+}
+
 TEST_F(CommandLine, DryRunOfAResumptionSaysFromWhereToWhere) {
   write_small_run();
   ASSERT_EQ(accrue({"train", "run.toml"}).status, 0);

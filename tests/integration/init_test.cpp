@@ -137,6 +137,17 @@ TEST_F(Init, OfAFolderOfImages) {
                     HasSubstr("kind = \"resnet\""), HasSubstr("2 classes")));
 }
 
+TEST_F(Init, OfImagesWithoutFoldersOfClassesNamesTheLayout) {
+  std::filesystem::create_directory(folder_ / "photos");
+  for (const char* name : {"photos/1.png", "photos/2.png"})
+    write(name, png_of(8, 8, 1, std::string(64, 'x')));
+  EXPECT_THAT(refused({"photos"}),
+              HasSubstr("accrue init: expected images in at least two folders, one for each class, "
+                        "received all 2 in photos, of class 'photos'; try moving each image to "
+                        "photos/CLASS/NAME.png, and accrue init photos, or train = "
+                        "[\"photos/*/*.png\"] in [data]\n"));
+}
+
 /// For other contents of a folder see train/workload/data_facts_test.cpp.
 TEST_F(Init, OfAFolderOfImagesInParts) {
   int number = 0;

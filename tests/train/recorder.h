@@ -15,12 +15,14 @@ namespace accrue::train::testing {
 /// Stores everything that a run reports to its observers.
 class Recorder : public Observer {
  public:
+  void on_start(const RunStart& start) override { starts.push_back(start); }
   void on_step(const StepReport& report) override { steps.push_back(report); }
   void on_evaluation(const Evaluation& evaluation) override { evaluations.push_back(evaluation); }
   void on_event(const Event& event) override { events.push_back(event); }
   bool has_event(const std::string& name) const {
     return std::ranges::any_of(events, [&](const Event& e) { return e.name == name; });
   }
+  std::vector<RunStart> starts;
   std::vector<StepReport> steps;
   std::vector<Evaluation> evaluations;
   std::vector<Event> events;

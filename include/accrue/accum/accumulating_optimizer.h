@@ -12,6 +12,16 @@
 
 namespace accrue {
 
+namespace detail {
+
+/// `options`, if they state the size of a window. Throws a usage Error if they do not: a wrapped
+/// optimizer would then never step.
+AccumulatorOptions with_window_size(AccumulatorOptions options);
+/// `options` with windows of this many micro-batches. Throws a usage Error if that is none.
+AccumulatorOptions with_micro_batches(AccumulatorOptions options, std::int64_t micro_batches);
+
+}  // namespace detail
+
 /// A torch::optim::Optimizer that wraps another one and steps only when its window is full: for
 /// code that calls `step()` after every backward and cannot be changed.
 ///
@@ -27,6 +37,7 @@ namespace accrue {
 class AccumulatingOptimizer : public torch::optim::Optimizer {
  public:
   /// `inner` must outlive this object. Accumulates all its parameters that require gradients.
+  /// Throws a usage Error unless `options` have a `batch` or `micro_batches`.
   AccumulatingOptimizer(torch::optim::Optimizer& inner, AccumulatorOptions options);
   /// Takes the model's parameters with their names and observes its batch normalisations, as an
   /// Accumulator of the model does.
@@ -35,7 +46,7 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
                         AccumulatorOptions options)
       : torch::optim::Optimizer(std::vector<torch::optim::OptimizerParamGroup>{}, nullptr),
         inner_(inner),
-        accumulator_(model, std::move(options)) {
+        accumulator_(model, detail::with_window_size(std::move(options))) {
     take_groups();
   }
 
@@ -77,14 +88,15 @@ class AccumulatingOptimizer : public torch::optim::Optimizer {
 };
 
 /// An optimizer that steps once every `micro_batches` calls of backward() and step(), for loops
-/// that count gradient accumulation steps: a batch is that many batches of the loader.
+/// that count gradient accumulation steps: a batch is that many batches of the loader. Throws a
+/// usage Error if `micro_batches` is below 1, or `options` also have a `batch`.
 ///
 ///   auto accumulating = accrue::accumulating(model, adamw, 8);
 template <detail::HasNamedParameters Model>
 AccumulatingOptimizer accumulating(const Model& model, torch::optim::Optimizer& optimizer,
                                    std::int64_t micro_batches, AccumulatorOptions options = {}) {
-  options.micro_batches = micro_batches;
-  return AccumulatingOptimizer(model, optimizer, std::move(options));
+  return AccumulatingOptimizer(model, optimizer,
+                               detail::with_micro_batches(std::move(options), micro_batches));
 }
 
 }  // namespace accrue

@@ -2,10 +2,12 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "data/files/fingerprint.h"
 #include "data/files/glob.h"
+#include "data/files/suffix.h"
 #include "data/images/class_folders.h"
 #include "data/images/image_file.h"
 #include "data/images/image_store.h"
@@ -22,6 +24,45 @@ std::vector<fs::path> with_class(const std::vector<fs::path>& files, const Class
   std::ranges::copy_if(files, std::back_inserter(found),
                        [&](const fs::path& file) { return !folders.class_of(file).empty(); });
   return found;
+}
+
+/// "." for the working directory.
+std::string folder_in_words(const fs::path& folder) {
+  return folder.empty() ? "." : folder.string();
+}
+
+bool holds_images(const fs::path& folder) {
+  std::error_code unreadable;
+  const fs::directory_iterator entries(folder, unreadable);
+  return std::any_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
+    return has_image_suffix(entry.path());
+  });
+}
+
+/// Whether other folders with images lie beside one.
+bool has_folders_of_images_beside(const fs::path& folder) {
+  std::error_code unreadable;
+  const fs::directory_iterator entries(folder_in_words(folder.parent_path()), unreadable);
+  return std::any_of(begin(entries), end(entries), [&](const fs::directory_entry& entry) {
+    std::error_code ignored;
+    return entry.is_directory(ignored) && !fs::equivalent(entry.path(), folder, ignored) &&
+           holds_images(entry.path());
+  });
+}
+
+/// How to state the classes of images that are all in the folder of `image`: if that is one of
+/// several, by the folder around it, otherwise by folders in it.
+std::string with_classes(const fs::path& image) {
+  const fs::path folder = folder_in_words(image.parent_path());
+  const bool is_class = has_folders_of_images_beside(folder);
+  const fs::path root = is_class ? fs::path(folder_in_words(folder.parent_path())) : folder;
+  const std::string suffix = image.extension().string();
+  const std::string train =
+      "train = [\"" + (root / "*" / ("*" + suffix)).string() + "\"] in [data]";
+  const std::string init = "accrue init " + root.string();
+  if (is_class) return init + ", or " + train;
+  return "moving each image to " + (root / "CLASS" / ("NAME" + suffix)).string() + ", and " + init +
+         ", or " + train;
 }
 
 /// Spreads class folders' images evenly: any range of samples has about the whole's proportions, so
@@ -116,10 +157,12 @@ class ImageFolders final : public ImageStore {
     std::set<std::string> names;
     for (std::size_t file = 0; file < files_->count(); ++file) names.insert(class_of(file));
     if (names.size() >= 2) return {names.begin(), names.end()};
-    throw usage_error(
-        what, "images in at least two folders, one for each class",
-        "all in " + files_->path(0).parent_path().string() + ", of class '" + *names.begin() + "'",
-        "a glob like \"train/*/*.png\"");
+    const fs::path& first = files_->path(0);
+    throw usage_error(what, "images in at least two folders, one for each class",
+                      "all " + std::to_string(files_->count()) + " in " +
+                          folder_in_words(first.parent_path()) + ", of class '" + *names.begin() +
+                          "'",
+                      with_classes(first));
   }
 
   std::size_t class_number(std::size_t file, const std::string& what) const {

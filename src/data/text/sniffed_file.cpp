@@ -91,8 +91,8 @@ SniffedFile sniff_bytes(const FilePool& files, std::size_t file) {
   if (beginning.has_zero_byte())
     return {.is = "a binary file, with zero bytes",
             .advice =
-                "the format that it has in data.format, or data.format = \"text\" to train "
-                "on its bytes"};
+                "the format that it has in data.format, or data.format = \"text\" to take "
+                "its bytes as text"};
   switch (beginning.kind()) {
     case SniffedFormat::json_lines:
       return {.format = Format::jsonl, .is = "", .advice = ""};

@@ -8,6 +8,7 @@
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
 #include "core/words.h"
+#include "observe/history/metrics_file.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/run_record.h"
 #include "train/config/accumulation_order.h"
@@ -45,15 +46,35 @@ std::optional<VerifiedCheckpoint> newest_whole(
                     "none: " + listed(skipped, "and"), "copies of these files, or a new run.out");
 }
 
+/// The first step whose line in metrics.jsonl has the time that a checkpoint took, in which it was
+/// completed; none if no line has.
+std::optional<std::int64_t> step_that_logs_a_checkpoint(const RunDirectory& run) {
+  const observe::StepTable table = observe::read_metrics(run.metrics_file()).table;
+  const std::vector<double>* const seconds = table.column("checkpoint_seconds");
+  if (seconds == nullptr) return std::nullopt;
+  const auto first = std::ranges::find_if(*seconds, [](double value) { return value > 0; });
+  if (first == seconds->end()) return std::nullopt;
+  return table.steps[static_cast<std::size_t>(first - seconds->begin())];
+}
+
+/// The evidence that the run had a checkpoint, for people; empty if there is none. A run that was
+/// killed has no end in run.json, but it logged its steps.
+std::string trace_of_checkpoint(const RunDirectory& run) {
+  if (const std::int64_t step = last_recorded_step(run); step > 0)
+    return "run.json records that the run reached step " + std::to_string(step);
+  if (const auto step = step_that_logs_a_checkpoint(run))
+    return "metrics.jsonl records that one was written before step " + std::to_string(*step);
+  return {};
+}
+
 /// Throws a usage Error if the run, which has no checkpoint, once had one: starting again from step
 /// 0 would remove what metrics.jsonl has of the steps that it took.
 void expect_none_lost(const RunCopies& run) {
-  const std::int64_t step = last_recorded_step(run.record());
-  if (step == 0) return;
+  const std::string trace = trace_of_checkpoint(run.record());
+  if (trace.empty()) return;
   const std::string folder = run.own().root().string();
   throw usage_error(
-      "resume " + folder,
-      "a checkpoint, as run.json records that the run reached step " + std::to_string(step),
+      "resume " + folder, "a checkpoint, as " + trace,
       "none in " + run.own().checkpoints().string() +
           (run.replica() ? " or in " + run.replica()->root().string() : ""),
       "a copy of the checkpoints, or to train from step 0 another run.out, or removing " + folder);

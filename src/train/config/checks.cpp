@@ -12,6 +12,7 @@
 #include "train/config/gradient_folding.h"
 #include "train/config/graph_checks.h"
 #include "train/config/key.h"
+#include "train/config/origin_kind.h"
 #include "train/config/toml/value.h"
 
 namespace accrue::train {
@@ -368,6 +369,17 @@ bool is_fixed_by_run(const Key& key, const Config& config) {
          });
 }
 
+/// Throws if the model that decides which keys are read is not there: keys of its kind or shape are
+/// then not the mistake.
+void expect_deciding_model(const Config& config, const StatedKeys& stated,
+                           const std::string& decider) {
+  const bool is_decided_by_it =
+      decider == "model.from" || (decider == "model.kind" && config.model.kind_is_auto);
+  if (is_decided_by_it && leads_nowhere(config.model.from))
+    throw no_model_there(where(stated, "model.from"),
+                         "\"" + config.model.from + "\", which does not exist");
+}
+
 /// Throws for keys that the config does not read. The first one is named with its place and its
 /// readers, and all that the same key decides about, since they are removed together.
 void check_are_read(const Config& config, const StatedKeys& stated) {
@@ -384,6 +396,7 @@ void check_are_read(const Config& config, const StatedKeys& stated) {
     if (missing->decider == first->decider) names.push_back(name);
   }
   if (first == nullptr) return;
+  expect_deciding_model(config, stated, first->decider);
   const std::string reason = first->reason.empty() ? "" : " (" + first->reason + ")";
   throw usage_error(stated.at(first_name),
                     first_name + " only where it is read with " + first->with + reason,

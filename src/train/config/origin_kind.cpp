@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "accrue/models/gguf_magic.h"
 #include "accrue/train/config.h"
@@ -39,6 +40,20 @@ std::optional<ModelKind> kind_of_origin(const std::string& from) {
     if (is_file(config) && (config != of_checkpoint || is_file(folder / "state.json")))
       return load_config(config).model.kind;
   return std::nullopt;
+}
+
+Error no_model_there(const std::string& operation, const std::string& received) {
+  return usage_error(
+      operation,
+      "a Hugging Face folder (config.json, model.safetensors), a GGUF file, a run folder, or a "
+      "checkpoint in one",
+      received,
+      "a folder on this machine (hf download openai-community/gpt2 --local-dir gpt2 makes one)");
+}
+
+bool leads_nowhere(const std::string& from) {
+  std::error_code unreadable;
+  return !from.empty() && !fs::exists(from, unreadable) && !unreadable;
 }
 
 }  // namespace accrue::train

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "core/words.h"
 #include "train/config/gradient_folding.h"
@@ -114,6 +115,40 @@ double BatchControl::batch_of(std::int64_t window) const {
       changes_, [&](const BatchChange& change) { return change.window > window; });
   if (behind != changes_.begin()) return static_cast<double>(std::prev(behind)->size);
   return static_cast<double>(batch_at(config_, samples_, schedule_.changing->place(window)));
+}
+
+/// The effective batch of the next window, divided as the planned one is.
+EffectiveBatch BatchControl::batch_ahead() const {
+  const EffectiveBatch& planned = run_.plan.effective;
+  const double now = batch_of(state_.window);
+  const std::int64_t each = config_.batch.tokens ? samples_.tokens_per_sample.value_or(0) : 1;
+  const double of_mean_length =
+      static_cast<double>(planned.samples()) * now / batch_of_config(config_);
+  const std::int64_t samples = std::clamp<std::int64_t>(
+      std::llround(each > 0 ? now / static_cast<double>(each) : of_mean_length), 1,
+      schedule_.samples_per_epoch);
+  std::vector<std::int64_t> micro_batches;
+  for (const RankBatch& rank : planned.by_rank) micro_batches.push_back(rank.micro_batch);
+  EffectiveBatch batch = divide_batch(samples, micro_batches);
+  batch.samples_vary = planned.samples_vary;
+  batch.tokens_vary = planned.tokens_vary;
+  batch.tokens = batch.samples_vary ? std::llround(now)
+                                    : std::llround(static_cast<double>(planned.tokens) *
+                                                   static_cast<double>(samples) /
+                                                   static_cast<double>(planned.samples()));
+  return batch;
+}
+
+RunPlan BatchControl::plan_ahead() const {
+  RunPlan plan = run_.plan;
+  if (changes_.empty() || batch_changes(config_)) return plan;
+  plan.effective = batch_ahead();
+  plan.total_steps = total_;
+  const batch::WindowSchedule even{.samples_per_epoch = schedule_.samples_per_epoch,
+                                   .samples_per_window = plan.effective.samples(),
+                                   .last = schedule_.last};
+  plan.steps_per_epoch = even.windows_per_epoch();
+  return plan;
 }
 
 /// The factor by which the rate follows the batch of the next window; none if it does not.

@@ -7,6 +7,8 @@
 
 #include "accrue/adapt/batch_controller.h"
 #include "accrue/core/step_report.h"
+#include "accrue/train/effective_batch.h"
+#include "accrue/train/run_plan.h"
 #include "batch/schedule.h"
 #include "train/checkpoint/train_state.h"
 #include "train/run/cadence.h"
@@ -58,6 +60,8 @@ class BatchControl {
   /// Call it when the state has become an earlier one.
   void restore();
 
+  /// The run's plan, for people: if the batch was changed by hand, with that of the next window.
+  RunPlan plan_ahead() const;
   /// Reports the run's length if it is another one than at its start.
   void report_length(StepReport& report) const;
   /// Reports the noise known so far; `blocks` are the names of the blocks in the state.
@@ -67,6 +71,7 @@ class BatchControl {
   bool may_change() const { return schedule_.changing != nullptr; }
   bool is_probed(std::int64_t samples, std::int64_t most) const;
   double batch_of(std::int64_t window) const;
+  EffectiveBatch batch_ahead() const;
   std::optional<double> rate_factor() const;
   adapt::BatchBounds bounds() const;
   std::vector<BatchChange> changes_in_force() const;

@@ -15,6 +15,7 @@
 #include "train/run/histogram_taker.h"
 #include "train/watch/rare_updates.h"
 #include "train/workload/batch_changes.h"
+#include "train/workload/held_out_remarks.h"
 #include "train/workload/placement.h"
 
 namespace accrue::train {
@@ -102,6 +103,7 @@ std::vector<Event> start_events(const StartFacts& start) {
   events.add("budget", remark_on_budget_file(config.memory.budget_file));
   events.add("histograms", histogram_remark(config, start.work.slice));
   events.add_all("data", data_remarks(start.work.data));
+  events.add_all("data", held_out_remarks(config, start.work.data));
   events.add_all("dist", rank_remarks(config, start.plan.effective, start.ranks, resumed));
   if (!have_one_size(start.records)) events.add("plan", sizes_in_words(start.records));
   if (!resumed || resumed->checkpoint.empty()) events.add_all("model", start.work.remarks);

@@ -163,12 +163,13 @@ std::optional<StartedWindow>* TrainingLoop::kept_of_windows() {
 }
 
 void TrainingLoop::report_start() const {
+  const RunPlan plan = batch_.plan_ahead();
   log_.start({.first_step = progress_.state.step,
-              .total_steps = run_.plan.total_steps,
-              .parameters = run_.plan.parameters,
-              .summary = summarise(run_.work.config, run_.plan),
-              .batch = in_words(run_.plan.effective),
-              .batch_in_short = in_short(run_.plan.effective)});
+              .total_steps = plan.total_steps,
+              .parameters = plan.parameters,
+              .summary = summarise(run_.work.config, plan),
+              .batch = in_words(plan.effective),
+              .batch_in_short = in_short(plan.effective)});
   if (const std::string remark = parallelism_->remark(run_.plan.micro_batches); !remark.empty())
     log_.event_of_last_step("dist", remark);
   if (!loader_.reads_ahead())

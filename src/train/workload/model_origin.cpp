@@ -89,14 +89,11 @@ void expect_model_files(const std::string& from, ModelKind kind) {
   }
   const fs::path config = fs::path(from) / "config.json";
   if (fs::exists(config, unreadable)) return;
-  throw usage_error(
-      "model.from = \"" + from + "\"",
-      "a Hugging Face folder (config.json, model.safetensors), a GGUF file, a run folder, or a "
-      "checkpoint in one",
-      fs::is_directory(from, unreadable) ? "a folder without " + config.string() + ", and no run"
-      : fs::exists(from, unreadable)     ? "another file"
-                                         : std::string("no such folder"),
-      "a folder on this machine (hf download openai-community/gpt2 --local-dir gpt2 makes one)");
+  throw no_model_there("model.from = \"" + from + "\"",
+                       fs::is_directory(from, unreadable)
+                           ? "a folder without " + config.string() + ", and no run"
+                       : fs::exists(from, unreadable) ? "another file"
+                                                      : std::string("no such folder"));
 }
 
 void note_shorter_context(ModelKind kind, std::int64_t positions, std::int64_t context,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
@@ -21,6 +22,7 @@
 #include "train/plan/plan_choice.h"
 #include "train/plan/setup.h"
 #include "train/workload/batch_changes.h"
+#include "train/workload/held_out_remarks.h"
 #include "train/workload/workload.h"
 #include "verify/doctor/first_steps.h"
 #include "verify/free_bytes.h"
@@ -58,6 +60,8 @@ void take_shape(const train::Workload& work, const ShowProgress& show, RunFacts&
   facts.train_samples = work.data.train->size();
   facts.val_samples = work.data.val ? work.data.val->size() : 0;
   facts.data_remarks = work.data.train->remarks();
+  for (std::string& remark : train::held_out_remarks(work.config, work.data))
+    facts.data_remarks.push_back(std::move(remark));
   facts.batch_samples = std::max(schedule.samples_per_window, stated_samples(work));
   if (work.config.batch.changes_as_stated())
     facts.batch_samples =

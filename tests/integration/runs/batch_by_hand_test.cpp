@@ -109,6 +109,30 @@ TEST_F(BatchByHand, HasTheSameBitsHoweverOftenItIsInterrupted) {
       << "the schedule of a run in steps counts steps";
 }
 
+TEST_F(BatchByHand, IsInTheLineWithWhichARunStarts) {
+  const Config c = begun("run");
+  const auto started = [](const Recorder& recorder) {
+    return recorder.starts.empty() ? RunStart() : recorder.starts.front();
+  };
+  const auto resumed_and_stopped = [](std::int64_t step, const Config& config) {
+    const auto recorder = std::make_shared<Recorder>();
+    Trainer trainer(config);
+    trainer.add_observer(recorder);
+    trainer.add_observer(std::make_shared<AfterStep>(step, [] { std::raise(SIGINT); }));
+    trainer.run({.resume = true, .may_change_batch = true});
+    return recorder;
+  };
+  stop_after(2, c);
+  const auto unchanged = resumed_and_stopped(3, c);
+  EXPECT_EQ(started(*unchanged).batch_in_short, "7 samples");
+  EXPECT_THAT(started(*unchanged).summary, HasSubstr("7 samples, 112 tokens in 4"));
+  const auto with_new = resumed_and_stopped(4, with_samples(c, 12));
+  EXPECT_EQ(started(*with_new).batch_in_short, "2 x 6 = 12 samples");
+  EXPECT_EQ(started(*with_new).batch, "2 samples x 6 accumulation steps = 12 samples, 192 tokens");
+  EXPECT_THAT(started(*with_new).summary, HasSubstr("= 12 samples, 192 tokens"));
+  EXPECT_EQ(started(*run(c, {.resume = true})).batch_in_short, "2 x 6 = 12 samples");
+}
+
 TEST_F(BatchByHand, IsInRunJsonBeforeACheckpointHasIt) {
   const Config straight = changed("straight");
   EXPECT_EQ(run_json(straight)["batch_changes"].dump(), R"([{"size":192,"window":3}])");

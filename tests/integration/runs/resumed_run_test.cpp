@@ -181,6 +181,26 @@ TEST_F(ResumeTest, RefusesARunThatHasLostItsCheckpoints) {
               ::testing::HasSubstr("reached step 6"));
 }
 
+/// A run that was killed has no end in run.json, but it logged that it had waited for a checkpoint.
+TEST_F(ResumeTest, RefusesAKilledRunWhoseCheckpointsWereRemoved) {
+  Config c = config();
+  c.run.checkpoint_every = {2, Duration::Unit::steps};
+  Trainer(c).run();
+  const RunDirectory run(c.run.out);
+  accrue::testing::leave_as_killed(c.run.out);
+  fs::remove_all(run.checkpoints());
+  const std::string metrics = read_file(run.metrics_file());
+  for (const RunOptions& options :
+       {RunOptions{.resume = true}, {.resume = true, .may_begin = true}})
+    EXPECT_THAT(
+        usage_message([&] { Trainer(c).run(options); }),
+        ::testing::AllOf(
+            ::testing::HasSubstr("metrics.jsonl records that one was written before step 3"),
+            ::testing::HasSubstr("received none in " + run.checkpoints().string()),
+            ::testing::HasSubstr("another run.out, or removing " + c.run.out)));
+  EXPECT_EQ(read_file(run.metrics_file()), metrics);
+}
+
 TEST_F(ResumeTest, DoesNotEvaluateAgainWhereItStands) {
   const Config c = config();
   const RunResult ended = Trainer(c).run();

@@ -12,7 +12,9 @@
 namespace accrue::train {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// A config that is correct except for `line`, which is line 2 of the text, below `section`.
 std::string config_with(const std::string& section, const std::string& line) {
@@ -298,10 +300,24 @@ TEST(RefusalsOfPairs, ValidationDataIsGivenOnce) {
 
 TEST(RefusalsOfPairs, AModelFromAFolderBringsItsShape) {
   EXPECT_THAT(
-      refusal_of(config_with("model", "from = \"x\"\nlayers = 2")),
+      refusal_of(config_with("model", "from = \".\"\nlayers = 2")),
       HasSubstr("expected model.layers only where it is read with model.from = \"\" (a folder "
-                "brings the model's shape), received model.from = \"x\"; try removing "
+                "brings the model's shape), received model.from = \".\"; try removing "
                 "model.layers, or model.from = \"\""));
+}
+
+/// Whatever the model would have decided is not the mistake.
+TEST(RefusalsOfPairs, AModelThatIsNotThereIsNamedBeforeTheKeysOfItsShape) {
+  const std::string of_shape = config_with("model", "from = \"nowhere\"\nlayers = 2\nwidth = 64");
+  for (const std::string& said :
+       {refusal_of(of_shape), refusal_of(config_with("model", "from = \"nowhere\"\nkv_heads = 2")),
+        refusal_of(config_with("run", "keep = 1"), {"model.from=nowhere", "model.layers=2"})})
+    EXPECT_THAT(said, AllOf(HasSubstr("config key model.from ("),
+                            HasSubstr("expected a Hugging Face folder (config.json, "),
+                            HasSubstr("received \"nowhere\", which does not exist; try a folder on "
+                                      "this machine"),
+                            Not(HasSubstr("model.layers"))));
+  EXPECT_THAT(refusal_of(of_shape), HasSubstr("run.toml:")) << "its place";
 }
 
 TEST(RefusalsOfToml, GiveLineAndColumn) {

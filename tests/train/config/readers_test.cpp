@@ -25,17 +25,18 @@ train = ["a"]
 samples = 8
 )";
 
-/// The choices that decide which keys are read, each as overrides of `base`.
+/// The choices that decide which keys are read, each as overrides of `base`. Models come from the
+/// working directory: a folder that does not exist would be the mistake that is named.
 const std::map<std::string, std::vector<std::string>> variants{
     {"gpt2", {}},
-    {"gpt2 from a folder", {"model.from=gpt2"}},
+    {"gpt2 from a folder", {"model.from=."}},
     {"llama", {"model.kind=llama"}},
-    {"llama from a folder", {"model.kind=llama", "model.from=smollm"}},
+    {"llama from a folder", {"model.kind=llama", "model.from=."}},
     {"lora", {"lora.rank=4"}},
     {"lora of llama", {"model.kind=llama", "lora.rank=4"}},
-    {"lora from a folder", {"model.from=gpt2", "lora.from=adapter"}},
+    {"lora from a folder", {"model.from=.", "lora.from=adapter"}},
     {"bert", {"model.kind=bert"}},
-    {"bert from a folder", {"model.kind=bert", "model.from=bert"}},
+    {"bert from a folder", {"model.kind=bert", "model.from=."}},
     {"vit", {"model.kind=vit"}},
     {"cropped", {"model.kind=vit", "data.augment.crop=[0.08, 1]"}},
     {"resnet", {"model.kind=resnet"}},

@@ -50,6 +50,7 @@ ChosenConfig choose_config(const std::vector<std::string>& overrides, bool resum
                                        .val = stated.data.val,
                                        .model = stated.model.from,
                                        .tokenizer = stated.data.tokenizer,
+                                       .format = stated.data.format,
                                        .operation = "data.train"},
                                       show);
   FirstConfigOptions wishes{.command = command};

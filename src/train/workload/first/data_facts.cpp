@@ -51,6 +51,13 @@ bool are_lines(const std::string& pattern, const std::string& operation) {
   return has_lines(data::expand_globs({pattern}, operation).front());
 }
 
+/// Whether the training data have one sample per line: as stated, or by their first file.
+bool have_lines(const FirstFiles& files, const DataFacts& facts) {
+  if (!files.format) return !facts.train.empty() && are_lines(facts.train.front(), files.operation);
+  return *files.format == data::Format::jsonl || *files.format == data::Format::chat ||
+         *files.format == data::Format::parquet;
+}
+
 /// The patterns for some files of a folder, one for each spelling of a suffix; a file without a
 /// suffix is its own pattern.
 std::vector<std::string> globs_by_suffix(const fs::path& below,
@@ -226,6 +233,7 @@ class Opener {
          const ShowProgress& show)
       : operation_(files.operation) {
     options_.globs = facts.train;
+    options_.format = files.format;
     options_.tokenizer = tokenizer_of(config);
     options_.cache = text_cache_of(config);
     options_.tell_progress =
@@ -333,8 +341,9 @@ std::string name_of_run(const std::vector<std::string>& train, const std::string
   return "runs/" + (is_name(of_model) ? of_model + "-" : "") + name;
 }
 
-FirstFiles sort_out(const std::vector<std::string>& names) {
+FirstFiles sort_out(const std::vector<std::string>& names, const std::string& operation) {
   FirstFiles files;
+  files.operation = operation;
   for (const std::string& name : names) {
     const fs::path path = without_end(name);
     if (!fs::exists(path))
@@ -351,9 +360,10 @@ FirstFiles sort_out(const std::vector<std::string>& names) {
   }
   if (files.train.empty()) std::swap(files.train, files.val);
   if (files.train.empty())
-    throw usage_error(files.operation, "files to train on",
-                      files.model.empty() ? "none" : "the model " + files.model + " alone",
-                      "accrue init " + (files.model.empty() ? "" : files.model + " ") + "text.txt");
+    throw usage_error(
+        files.operation, "files to train on",
+        files.model.empty() ? "none" : "the model " + files.model + " alone",
+        operation + " " + (files.model.empty() ? "" : files.model + " ") + "text.txt");
   return files;
 }
 
@@ -369,7 +379,7 @@ DataFacts inspect_data(const FirstFiles& files, const ShowProgress& show) {
                    .bytes = bytes_of_weights(files.model)};
   }
   const Opener opener(files, facts, config, show);
-  const bool is_by_lines = !facts.train.empty() && are_lines(facts.train.front(), files.operation);
+  const bool is_by_lines = have_lines(files, facts);
   const std::unique_ptr<data::Source> source = opener.open(is_by_lines ? kLongestLine : 1);
   if (const auto tokenizer = source->tokenizer())
     facts.tokenizer = is_in_model(files) ? files.model : tokenizer->file().string();
@@ -379,6 +389,7 @@ DataFacts inspect_data(const FirstFiles& files, const ShowProgress& show) {
     look_at_lines(*source, opener, facts);
   else
     look_at_stream(*source, opener, facts);
+  facts.format = files.format.value_or(facts.format);
   return facts;
 }
 

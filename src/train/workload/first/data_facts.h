@@ -13,16 +13,18 @@ namespace accrue::train {
 
 /// The files that a user names for training, and perhaps a base model, before a config exists.
 struct FirstFiles {
-  std::vector<std::string> train, val;    ///< files, folders or patterns
-  std::string model;                      ///< as in model.from; empty: none
-  std::string tokenizer = "auto";         ///< as in data.tokenizer
-  std::string operation = "accrue init";  ///< for errors
+  std::vector<std::string> train, val;      ///< files, folders or patterns
+  std::string model;                        ///< as in model.from; empty: none
+  std::string tokenizer = "auto";           ///< as in data.tokenizer
+  std::optional<data::Format> format = {};  ///< as in data.format; none: what the files show
+  std::string operation = "accrue init";    ///< for errors
 };
 
 /// Classifies `files`: a folder with a config.json is the model, and a file or folder named val,
 /// valid, validation, dev or test is held out. Throws a usage Error if one does not exist, two are
-/// models, or none is left to be trained on.
-FirstFiles sort_out(const std::vector<std::string>& files);
+/// models, or none is left to be trained on; `operation` is the command that takes them.
+FirstFiles sort_out(const std::vector<std::string>& files,
+                    const std::string& operation = FirstFiles().operation);
 
 /// A model that training starts from.
 struct ModelFacts {
