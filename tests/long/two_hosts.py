@@ -106,16 +106,12 @@ class ByEachLauncher:
         run = self.launch(0, self.command("a", ENDLESS), port=PORT + 7)
         launchers.wait_for_steps(self.folder / "a", 1)
         port = self.port_of(run) or PORT + 7
-        stray = self.command("stray", "--dist.timeout=3 s")
-        refused = tinyrun.wait(self.by_hand(3, *stray, run="another", port=port))
-        self.expect(refused, 2)
-        self.assertIn("another MASTER_PORT", refused.errors)
-        # With the name of the run, which is no secret, and another token.
-        name = re.search(r"ACCRUE_RUN_ID=([\w-]+)", refused.errors)[1]
-        foreign = tinyrun.wait(self.by_hand(3, *stray, run=name, port=port, ACCRUE_RUN_TOKEN="of somebody else's run"))
+        name = self.expect_another_run_is_refused(port)
+        # With the name of the run, which is no secret, and another token, or none.
+        foreign = self.stray(run=name, port=port, ACCRUE_RUN_TOKEN="of somebody else's run")
         self.assertNotEqual(foreign.status, 0)
         self.assertIn("token", foreign.errors)
-        without = tinyrun.wait(self.by_hand(3, *stray, run=name, port=port, ACCRUE_RUN_TOKEN=None))
+        without = self.stray(run=name, port=port, ACCRUE_RUN_TOKEN=None)
         self.expect(without, 2)
         self.assertIn("ACCRUE_RUN_TOKEN", without.errors)
         self.expect_more_steps("a")
@@ -123,6 +119,16 @@ class ByEachLauncher:
         self.assertFalse((self.folder / "stray").exists())
         self.end(run)
         self.end_of(run)
+
+    def stray(self, **how):
+        return tinyrun.wait(self.by_hand(self.RANKS - 1, *self.command("stray", "--dist.timeout=3 s"), **how))
+
+    def expect_another_run_is_refused(self, port):
+        """Returns the name of the run that is there."""
+        refused = self.stray(run="another", port=port)
+        self.expect(refused, 2)
+        self.assertIn("another MASTER_PORT", refused.errors)
+        return re.search("ACCRUE_RUN_ID='([^']+)'", refused.errors)[1]
 
     def port_of(self, run):
         """At which its ranks meet, if its launcher chose it."""
@@ -174,6 +180,17 @@ class Torchrun(ByEachLauncher, TwoHosts):
     def port_of(self, run):
         texts = launchers.variables(self.ranks(run[0])[0])
         return next(int(text.split(b"=")[1]) for text in texts if text.startswith(b"MASTER_PORT="))
+
+    def stray(self, **how):
+        """The store is that of torchrun's agent, which serves any run."""
+        return super().stray(TORCHELASTIC_USE_AGENT_STORE="True", **how)
+
+    def expect_another_run_is_refused(self, port):
+        """It does not meet this run, and waits for its own ranks."""
+        other = self.stray(run="another", port=port)
+        self.expect(other, 1)
+        self.assertIn("nothing from rank 0", other.errors)
+        return "torchrun-run0"
 
     def notice(self, run):
         os.kill(self.ranks(run[-1])[0], signal.SIGUSR2)
