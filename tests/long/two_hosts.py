@@ -28,6 +28,7 @@ PROGRAMS = slurm.PROGRAMS | {"mpirun": "openmpi-bin"}
 PER_HOST = 2
 PORT = 29500  # the namespaces have no other programs
 TOKEN = {"ACCRUE_RUN_TOKEN": "of a test of two hosts"}
+KILLED_AFTER = 10  # seconds, which mpirun then waits even if all ranks have ended
 LIMIT = 1800  # seconds of all tests, after which the namespaces and all in them are ended
 # Rank 0 alone meets the test at a point: the arguments are the library of fault points, the fault, the folder, and the command.
 AT_RANK_0 = ('case "${RANK:-${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}}" in 0) export LD_PRELOAD="$1" ACCRUE_FAULT="$2" ACCRUE_FAULT_FOLDER="$3";; esac; '
@@ -71,6 +72,13 @@ class TwoHosts(Launched):
             if process.poll() is not None:
                 self.fail(f"it has ended: {tinyrun.wait(process)}")
 
+    def wait_for_a_step(self, run, out):
+        def is_taken():
+            self.expect_lives(run)
+            metrics = self.folder / out / "metrics.jsonl"
+            return metrics.exists() and '"loss"' in metrics.read_text()
+        tinyrun.wait_until(is_taken, "the run took no step")
+
     def end_of(self, processes):
         """What all of them wrote, once they have ended."""
         return "".join(tinyrun.wait(process).errors for process in processes)
@@ -92,7 +100,7 @@ class ByEachLauncher:
 
     def test_a_notice_and_the_end_reach_all_ranks(self):
         run = self.launch(0, self.command("a", ENDLESS, NO_CHECKPOINTS))
-        launchers.wait_for_steps(self.folder / "a", 1)
+        self.wait_for_a_step(run, "a")
         self.notice(run)
         self.wait_for_a_checkpoint("a")
         self.expect_more_steps("a")
@@ -104,7 +112,7 @@ class ByEachLauncher:
 
     def test_strangers_are_refused_and_the_run_goes_on(self):
         run = self.launch(0, self.command("a", ENDLESS), port=PORT + 7)
-        launchers.wait_for_steps(self.folder / "a", 1)
+        self.wait_for_a_step(run, "a")
         port = self.port_of(run) or PORT + 7
         name = self.expect_another_run_is_refused(port)
         # With the name of the run, which is no secret, and another token, or none.
@@ -208,12 +216,12 @@ class Mpirun(ByEachLauncher, TwoHosts):
         self.agent.chmod(0o700)
 
     def mpirun(self, *words, **more):
-        return self.start_on(self.FIRST, "mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", self.agent, "--mca", "odls_base_sigkill_timeout", 60,
+        return self.start_on(self.FIRST, "mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", self.agent,
                              "-H", f"first:{PER_HOST},second:{PER_HOST}", *words, **(TOKEN | more))
 
     def launch(self, number, command, port=0):
         of_port = ["-x", f"MASTER_PORT={port}"] if port else []
-        return [self.mpirun("-x", "ACCRUE_RUN_TOKEN", "-x", "MASTER_ADDR=first", *of_port, *command)]
+        return [self.mpirun("--mca", "odls_base_sigkill_timeout", KILLED_AFTER, "-x", "ACCRUE_RUN_TOKEN", "-x", "MASTER_ADDR=first", *of_port, *command)]
 
     def notice(self, run):
         run[0].send_signal(signal.SIGUSR2)
@@ -286,7 +294,7 @@ class Srun(ByEachLauncher, TwoHosts):
                  "--rdzv-endpoint=first:29400", "--rdzv-id=run"]
         command = shlex.join([*agent, *self.command("a", ENDLESS, NO_CHECKPOINTS)])
         job = self.start_on(self.FIRST, "srun", "-N", 2, "--ntasks-per-node=1", "sh", "-c", f"trap '' USR2; exec {command}", **TOKEN)
-        launchers.wait_for_steps(self.folder / "a", 1)
+        self.wait_for_a_step([job], "a")
         self.ask("scancel", "--signal=USR2", self.job())
         self.wait_for_a_checkpoint("a")
         self.expect_more_steps("a")

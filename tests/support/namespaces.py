@@ -6,7 +6,7 @@ import pathlib
 import shutil
 import subprocess
 
-PROGRAMS = {"ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "hostname": "hostname", "mount": "mount"}
+PROGRAMS = {"ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-linux", "hostname": "hostname", "mount": "mount"}
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 INTERFACE = "wire"  # of each host
 
@@ -21,9 +21,9 @@ def missing_programs(programs: dict[str, str]) -> list[str]:
 
 
 def inside(command: list[str]) -> list[str]:
-    """The command that runs `command` in namespaces, in which hosts can be made, or this one changed."""
+    """The command that runs `command` in namespaces, in which hosts can be made, or this one changed. They end with who starts it."""
     as_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    return ["unshare", *as_user, "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
+    return ["setpriv", "--pdeathsig", "KILL", "unshare", *as_user, "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
 
 
 def check() -> None:
