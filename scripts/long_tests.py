@@ -166,6 +166,9 @@ PARTS = (
     Part("soak-ranks", "four ranks under faults of all kinds for half an hour", "30 minutes", f"{CAMPAIGNS} --only soak-ranks", of_faults),
     Part("large-files", "training on files larger than memory", "10 minutes",
          f"{MAKE} faults-build && python3 tests/faults/large_files.py build/release/accrue --pyarrow .venv-parquet/bin/python", of_large_files),
+    Part("two-hosts", "runs on two hosts, which are namespaces, by each launcher", "10 minutes",
+         f"{MAKE} faults-build && python3 tests/long/two_hosts.py build/release/accrue build/release/tests/faults/libfault_points.so .venv-test/bin/python",
+         of_unittest),
     Part("sound-runs", "verify on 300 drawn configs in which nothing is wrong", "2 hours", f"{MAKE} sound-runs ARGS=", of_sound_runs),
     Part("mutants", "faults planted in the sources, and who sees them", "an hour and a half", f"{MAKE} mutants ARGS=", of_mutants),
 )

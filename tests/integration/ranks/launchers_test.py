@@ -15,57 +15,15 @@ TESTS = pathlib.Path(__file__).resolve().parents[2]
 sys.path += [str(TESTS / "support"), str(TESTS / "faults")]
 
 import launchers  # noqa: E402
+import namespaces  # noqa: E402
 import skips  # noqa: E402
 import slurm  # noqa: E402
 import tinyrun  # noqa: E402
+from launched import ENDLESS, NO_CHECKPOINTS, Launched  # noqa: E402
 
-ACCRUE = ""
-STEPS = 3
-ENDLESS = "--run.steps=1000000"
-RANKS = 2
+RANKS = Launched.RANKS
 PYTHON = TESTS.parent / ".venv-test" / "bin" / "python"
 NOTE_SECONDS = 10  # within which a rank that waits is to say so
-
-
-class Launched(unittest.TestCase):
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
-        self.tiny = tinyrun.TinyRun(ACCRUE, self.folder / "run", steps=STEPS, timeout=120)
-        self.processes = []
-        self.addCleanup(launchers.end_all, self.processes)
-
-    def environment(self):
-        return tinyrun.alone()
-
-    def start(self, *words, **more):
-        process = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                   env=self.environment() | more)
-        self.processes.append(process)
-        return process
-
-    def command(self, out, *words):
-        return self.tiny.command(self.folder / out, *words)
-
-    def parameters(self, out):
-        return (self.folder / out / "checkpoints" / f"step-{STEPS:08}" / "model.safetensors").read_bytes()
-
-    def expect_the_bits_of_one_process(self, *outs):
-        self.assertEqual(self.tiny.run(self.folder / "alone").status, 0)
-        for out in outs:
-            self.assertEqual(self.parameters(out), self.parameters("alone"))
-            self.assertEqual({line["world"] for line in tinyrun.metrics(self.folder / out) if "lr" in line}, {RANKS})
-
-    def expect(self, ended, status=0):
-        self.assertEqual(ended.status, status, ended.errors)
-
-    def wait_for_a_checkpoint(self, out):
-        tinyrun.wait_until(lambda: tinyrun.checkpoints(self.folder / out), "no checkpoint was written")
-
-    def expect_more_steps(self, out):
-        """The run goes on."""
-        launchers.wait_for_steps(self.folder / out, tinyrun.metrics(self.folder / out)[-1].get("step", 0) + 2)
 
 
 class Mpirun(Launched):
@@ -86,12 +44,12 @@ class Mpirun(Launched):
         self.assertNotEqual(second.status, 0)
         self.assertIn("MASTER_PORT", second.errors)
         self.expect_more_steps("a")
-        self.assertEqual({line["world"] for line in tinyrun.metrics(self.folder / "a") if "lr" in line}, {RANKS})
+        self.assertEqual(self.worlds("a"), {RANKS})
         first.terminate()
         tinyrun.wait(first)
 
     def test_a_notice_and_the_end_reach_all_ranks(self):
-        run = self.start(*self.MPIRUN, "--mca", "odls_base_sigkill_timeout", "60", *self.command("a", ENDLESS, "--run.checkpoint_every=1000000 steps"))
+        run = self.start(*self.MPIRUN, "--mca", "odls_base_sigkill_timeout", "60", *self.command("a", ENDLESS, NO_CHECKPOINTS))
         launchers.wait_for_steps(self.folder / "a", 1)
         run.send_signal(signal.SIGUSR2)
         self.wait_for_a_checkpoint("a")
@@ -146,7 +104,7 @@ class Slurm(Launched):
         os.close(ours)
 
     def test_a_notice_and_the_end_reach_all_ranks(self):
-        run = self.start("srun", "-n", RANKS, *self.command("a", ENDLESS, "--run.checkpoint_every=1000000 steps"))
+        run = self.start("srun", "-n", RANKS, *self.command("a", ENDLESS, NO_CHECKPOINTS))
         launchers.wait_for_steps(self.folder / "a", 1)
         # As --signal=USR2@120 and the job's time limit do.
         self.ask("scancel", "--signal=USR2", self.job())
@@ -158,7 +116,7 @@ class Slurm(Launched):
     def test_a_notice_under_torchrun_needs_an_agent_that_ignores_it(self):
         torchrun = f"{PYTHON} -m torch.distributed.run --no-python --nproc-per-node={RANKS} --standalone"
         for ignores, out in ((True, "a"), (False, "b")):
-            command = " ".join(self.command(out, ENDLESS, "'--run.checkpoint_every=1000000 steps'"))
+            command = " ".join(self.command(out, ENDLESS, f"'{NO_CHECKPOINTS}'"))
             trap = "trap '' USR2; " if ignores else ""
             run = self.start("srun", "-n", 1, "sh", "-c", f"{trap}exec {torchrun} {command}")
             launchers.wait_for_steps(self.folder / out, 1)
@@ -173,17 +131,17 @@ class Slurm(Launched):
 
 
 def run_slurm(inside):
-    if missing := slurm.missing_programs():
+    if missing := namespaces.missing_programs(slurm.PROGRAMS):
         skips.missing_in_build(f"{' and '.join(missing)} is not installed")
     if not PYTHON.exists():
         skips.missing_in_build(f"{PYTHON} is not there")
     if not inside:
         try:
-            slurm.check_namespaces()
-        except slurm.Unavailable as reason:
+            namespaces.check()
+        except namespaces.Unavailable as reason:
             skips.not_possible_here(f"no namespaces for Slurm: {reason}")
-        command = [sys.executable, __file__, "slurm", "--inside", ACCRUE, *sys.argv[1:]]
-        sys.exit(subprocess.run(slurm.inside(command), env=os.environ | {"PATH": slurm.PATH}).returncode)
+        command = [sys.executable, __file__, "slurm", "--inside", Launched.ACCRUE, *sys.argv[1:]]
+        sys.exit(subprocess.run(namespaces.inside(command), env=os.environ | {"PATH": namespaces.PATH}).returncode)
     with tempfile.TemporaryDirectory(prefix="accrue-slurm-") as folder:
         Slurm.VARIABLES = slurm.start(pathlib.Path(folder))
         unittest.main(defaultTest="Slurm" if len(sys.argv) == 1 else None, verbosity=2)
@@ -200,5 +158,5 @@ def run_mpirun():
 if __name__ == "__main__":
     launcher = sys.argv.pop(1)
     inside = sys.argv[1] == "--inside" and bool(sys.argv.pop(1))
-    ACCRUE = os.path.abspath(sys.argv.pop(1))
+    Launched.ACCRUE = os.path.abspath(sys.argv.pop(1))
     run_mpirun() if launcher == "mpirun" else run_slurm(inside)
