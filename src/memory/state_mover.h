@@ -43,6 +43,10 @@ class StateMover {
  private:
   void work();
   void fulfil(const Request& request);
+  /// These return whether the request is still to be fulfilled.
+  bool read(const FileRange& piece);
+  bool take_out(const std::vector<FileRange>& ranges);
+  bool note(bool succeeded, const char* what);
   void throw_if_failed() const;
   // With mutex_ held:
   void begin_wait();

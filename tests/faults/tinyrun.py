@@ -268,5 +268,6 @@ def slow(fault_points: pathlib.Path, milliseconds: int) -> dict[str, str]:
     return {"LD_PRELOAD": str(fault_points), "ACCRUE_FAULT": f"at=micro-batch count=every do=sleep:{milliseconds / 1000}"}
 
 
-def scratch() -> tempfile.TemporaryDirectory:
-    return tempfile.TemporaryDirectory(prefix="accrue-faults-")
+def scratch(where: pathlib.Path | None = None) -> tempfile.TemporaryDirectory:
+    """In `where`, or among the temporary folders."""
+    return tempfile.TemporaryDirectory(prefix="accrue-faults-", dir=where)

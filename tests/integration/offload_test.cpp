@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "accrue_program.h"
+#include "offloadable_run.h"
 
 namespace accrue::testing {
 namespace {
@@ -47,14 +48,9 @@ class Offload : public AccrueProgram {
     return result.errors;
   }
 
-  /// The matrices are large enough to be offloaded (64 KiB), and there are several micro-batches.
   void write_run() {
-    write("text.txt", std::string(4000, 'a') + std::string(4000, 'b'));
-    write("run.toml",
-          "[run]\nout = \"out\"\nsteps = 3\nseed = 5\n[model]\nkind = \"gpt2\"\nlayers = 2\n"
-          "width = 128\nheads = 4\ncontext = 32\ndropout = 0.1\n[data]\ntrain = [\"text.txt\"]\n"
-          "[batch]\nsamples = 7\nmicro = 2\n[optim]\nlr = 0.01\nclip = 1.0\nschedule.kind = "
-          "\"constant\"\n");
+    write("text.txt", offloadable_text());
+    write("run.toml", kOffloadableRun);
   }
 
   /// The lines of steps in the metrics of the run in `out`.
