@@ -9,6 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "core/helper_thread.h"
+#include "memory/disk_traffic.h"
 
 namespace accrue::memory {
 namespace {
@@ -76,6 +77,24 @@ double StateMover::wait_seconds() const {
   return wait_seconds_;
 }
 
+Transfers StateMover::reading() const {
+  const std::lock_guard lock(mutex_);
+  return reading_;
+}
+
+Transfers StateMover::writing() const {
+  const std::lock_guard lock(mutex_);
+  return writing_;
+}
+
+/// Small transfers show how long the disk takes to begin, and not how fast it is.
+void StateMover::count(Transfers& transfers, std::int64_t bytes, const Stopwatch& watch) {
+  if (bytes < kLeastJudgedBytes) return;
+  const std::lock_guard lock(mutex_);
+  transfers.bytes += bytes;
+  transfers.seconds += watch.seconds();
+}
+
 void StateMover::begin_wait() {
   if (!wait_) wait_ = Stopwatch();
 }
@@ -109,11 +128,17 @@ bool StateMover::note(bool succeeded, const char* what) {
 }
 
 bool StateMover::read(const FileRange& piece) {
+  const Stopwatch watch;
   RECORD_USER_SCOPE("offload: read");
-  return note(file_->read(piece), "reading failed: ");
+  const std::int64_t before = bytes_read_by_thread();
+  const bool goes_on = note(file_->read(piece), "reading failed: ");
+  if (file_->counts_reads()) count(reading_, bytes_read_by_thread() - before, watch);
+  return goes_on;
 }
 
 bool StateMover::take_out(const std::vector<FileRange>& ranges) {
+  const Stopwatch watch;
+  const std::int64_t before = written_bytes_;
   const auto write = [&](const FileRange& piece, auto written_by) {
     const std::optional<std::int64_t> written = (*file_.*written_by)(piece);
     const bool goes_on = note(written.has_value(), "writing failed: ");
@@ -128,7 +153,9 @@ bool StateMover::take_out(const std::vector<FileRange>& ranges) {
     RECORD_USER_SCOPE("offload: take out");
     return write(piece, &StateFile::take_out_of_memory);
   };
-  return for_pieces(ranges, begin) && for_pieces(ranges, end);
+  const bool goes_on = for_pieces(ranges, begin) && for_pieces(ranges, end);
+  count(writing_, written_bytes_ - before, watch);
+  return goes_on;
 }
 
 /// Writes all others before it reads `next`, so that memory does not grow by both.
