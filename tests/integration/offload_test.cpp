@@ -16,6 +16,7 @@ namespace accrue::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Offload : public AccrueProgram {
  protected:
@@ -278,6 +279,25 @@ TEST_F(Offload, StateThatDoesNotFitIsOffloadedBesideTheRun) {
   };
   EXPECT_TRUE(model("auto") == model("explicit"));
   std::filesystem::remove_all(folder);
+}
+
+TEST_F(Offload, CommandsThatRunTheWholeModelStateWhereTheStateLies) {
+  write_run();
+  for (const Words& command :
+       {Words{"bench", "run.toml", "--rounds=1"}, Words{"doctor", "run.toml"},
+        Words{"verify", "run.toml"}, Words{"verify", "run.toml", "--ranks=2"}}) {
+    const auto with = [&](const std::string& offload) {
+      Words words = command;
+      if (!offload.empty()) words.push_back(offload);
+      const auto result = accrue(words);
+      EXPECT_EQ(result.status, 0) << command.front() << ": " << result.errors;
+      return result.errors;
+    };
+    EXPECT_THAT(with(here()), HasSubstr("note: memory.offload: the state lies in a file in " +
+                                        std::filesystem::current_path().string()));
+    EXPECT_THAT(with("--memory.offload=auto"), HasSubstr("keeps the state in memory"));
+    EXPECT_THAT(with(""), Not(HasSubstr("memory.offload")));
+  }
 }
 
 TEST_F(Offload, RefusesFoldersThatCannotHoldTheState) {
