@@ -283,21 +283,19 @@ TEST_F(Offload, StateThatDoesNotFitIsOffloadedBesideTheRun) {
 
 TEST_F(Offload, CommandsThatRunTheWholeModelStateWhereTheStateLies) {
   write_run();
-  for (const Words& command :
-       {Words{"bench", "run.toml", "--rounds=1"}, Words{"doctor", "run.toml"},
-        Words{"verify", "run.toml"}, Words{"verify", "run.toml", "--ranks=2"}}) {
-    const auto with = [&](const std::string& offload) {
-      Words words = command;
-      if (!offload.empty()) words.push_back(offload);
-      const auto result = accrue(words);
-      EXPECT_EQ(result.status, 0) << command.front() << ": " << result.errors;
-      return result.errors;
-    };
-    EXPECT_THAT(with(here()), HasSubstr("note: memory.offload: the state lies in a file in " +
-                                        std::filesystem::current_path().string()));
-    EXPECT_THAT(with("--memory.offload=auto"), HasSubstr("keeps the state in memory"));
-    EXPECT_THAT(with(""), Not(HasSubstr("memory.offload")));
-  }
+  const auto errors_of = [&](const Words& words) {
+    const auto result = accrue(words);
+    EXPECT_EQ(result.status, 0) << words.front() << ": " << result.errors;
+    return result.errors;
+  };
+  const std::string in_file = "note: memory.offload: the state lies in a file in " +
+                              std::filesystem::current_path().string();
+  EXPECT_THAT(errors_of({"bench", "run.toml", "--rounds=1", here()}), HasSubstr(in_file));
+  EXPECT_THAT(errors_of({"doctor", "run.toml", here()}), HasSubstr(in_file));
+  EXPECT_THAT(errors_of({"verify", "run.toml", "--ranks=2", here()}), HasSubstr(in_file));
+  EXPECT_THAT(errors_of({"doctor", "run.toml", "--memory.offload=auto"}),
+              HasSubstr("keeps the state in memory"));
+  EXPECT_THAT(errors_of({"doctor", "run.toml"}), Not(HasSubstr("memory.offload")));
 }
 
 TEST_F(Offload, RefusesFoldersThatCannotHoldTheState) {

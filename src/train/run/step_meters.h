@@ -52,10 +52,11 @@ class StepMeters {
   bool is_first_rank_;
   std::int64_t parameter_bytes_;
   const optim::Optimizer& optimizer_;
+  /// Of offloaded state whose disk could be measured. What that read is not in the first report.
+  std::optional<SlowDisk> disk_;
   double waited_before_ = 0;
   memory::OffloadUsage offload_reported_ = memory::offload_usage();
   memory::OffloadUsage offload_at_begin_;
-  std::optional<SlowDisk> disk_;  ///< of offloaded state whose disk could be measured
   std::optional<std::string> slow_disk_;
 };
 
